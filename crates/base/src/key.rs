@@ -1,0 +1,183 @@
+//! User keys, sequence numbers, and the trailer that turns one into an internal key.
+//!
+//! An internal key is a user key plus a 64-bit trailer: the sequence number in the upper 56 bits
+//! and the kind in the lower 8. Internal order is user key ascending (plain byte order), then
+//! trailer *descending*, so that the newest version of a key comes first.
+
+use std::cmp::Ordering;
+
+/// A 56-bit counter; every write gets one, a snapshot is one.
+pub type SeqNo = u64;
+
+/// The largest sequence number (2^56 - 1). A read at this number sees everything.
+pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
+
+/// The longest user key, in bytes (64 KiB).
+pub const MAX_KEY_BYTES: usize = 64 << 10;
+
+/// The longest value, in bytes (1 GiB).
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+
+/// Bytes of the expiry that precedes the value of a [`ValueKind::PutTtl`] entry: the wall-clock
+/// time in Unix milliseconds, little-endian, from which the entry is absent.
+pub const EXPIRY_BYTES: usize = 8;
+
+/// What an entry means. The numbers are stored on disk and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ValueKind {
+    /// The key is absent from this version on (a tombstone).
+    Delete = 0,
+    /// The value stands inline.
+    Put = 1,
+    /// As `Put`, but the value is preceded by its expiry ([`EXPIRY_BYTES`]).
+    PutTtl = 2,
+    /// A range tombstone; only in batches and log records, never among point entries.
+    RangeDelete = 15,
+}
+
+impl ValueKind {
+    /// The kind stored as `byte`, or `None` for a number this version does not know.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Delete),
+            1 => Some(Self::Put),
+            2 => Some(Self::PutTtl),
+            15 => Some(Self::RangeDelete),
+            _ => None,
+        }
+    }
+}
+
+/// The trailer of an entry.
+#[inline]
+pub fn pack_trailer(seqno: SeqNo, kind: ValueKind) -> u64 {
+    debug_assert!(seqno <= MAX_SEQNO);
+    (seqno << 8) | kind as u64
+}
+
+/// The trailer at which a read at `seqno` starts: at or before every entry it may see.
+#[inline]
+pub fn seek_trailer(seqno: SeqNo) -> u64 {
+    (seqno << 8) | 0xff
+}
+
+/// The sequence number in a trailer.
+#[inline]
+pub fn trailer_seqno(trailer: u64) -> SeqNo {
+    trailer >> 8
+}
+
+/// The kind in a trailer, or `None` if the byte names no known kind.
+#[inline]
+pub fn trailer_kind(trailer: u64) -> Option<ValueKind> {
+    ValueKind::from_byte(trailer as u8)
+}
+
+/// Internal order: user key ascending, then trailer descending.
+#[inline]
+pub fn compare_internal(a_key: &[u8], a_trailer: u64, b_key: &[u8], b_trailer: u64) -> Ordering {
+    a_key.cmp(b_key).then_with(|| b_trailer.cmp(&a_trailer))
+}
+
+/// The first eight bytes of `key` as a big-endian number, short keys padded with zeros.
+/// `a <= b` implies `head(a) <= head(b)`; equal heads say nothing.
+#[inline]
+pub fn head(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0u8; 8];
+            bytes[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+/// The length of the longest common prefix of `a` and `b`.
+#[inline]
+pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// A short key `s` with `left <= s < right`, for an index separator. `left < right` must hold.
+pub fn shortest_separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+    let shared = common_prefix(left, right);
+    if shared < left.len() && shared < right.len() {
+        // One byte past the shared prefix of `right`, if `left` stays below it.
+        let mut candidate = left[..=shared].to_vec();
+        if left[shared] + 1 < right[shared] || shared + 1 < right.len() {
+            candidate[shared] += 1;
+            if candidate.as_slice() < right {
+                return candidate;
+            }
+        }
+        // The byte itself must stay: raise the first later byte that can be raised.
+        for at in shared + 1..left.len() {
+            if left[at] < 0xff {
+                let mut candidate = left[..=at].to_vec();
+                candidate[at] += 1;
+                return candidate;
+            }
+        }
+    }
+    left.to_vec()
+}
+
+/// The smallest key above every key that starts with `prefix`, or `None` if there is none
+/// (an empty prefix, or one of 0xff bytes only).
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn newest_version_sorts_first() {
+        let newer = pack_trailer(7, ValueKind::Delete);
+        let older = pack_trailer(6, ValueKind::PutTtl);
+        assert_eq!(compare_internal(b"a", newer, b"a", older), Ordering::Less);
+        assert_eq!(compare_internal(b"a", older, b"b", newer), Ordering::Less);
+        assert!(seek_trailer(7) > newer && seek_trailer(6) < newer);
+    }
+
+    #[test]
+    fn prefix_end_skips_bytes_that_cannot_grow() {
+        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(prefix_end(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(prefix_end(b"\xff"), None);
+        assert_eq!(prefix_end(b""), None);
+    }
+
+    proptest! {
+        #[test]
+        fn head_keeps_order(a: Vec<u8>, b: Vec<u8>) {
+            if a <= b { prop_assert!(head(&a) <= head(&b)); }
+        }
+
+        #[test]
+        fn separator_lies_between(
+            a in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(254), Just(255)], 0..6),
+            b in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(254), Just(255)], 0..6),
+        ) {
+            prop_assume!(a != b);
+            let (left, right) = if a < b { (a, b) } else { (b, a) };
+            let separator = shortest_separator(&left, &right);
+            prop_assert!(left <= separator && separator < right);
+            prop_assert!(separator.len() <= left.len().max(1));
+        }
+
+        #[test]
+        fn trailer_round_trips(seqno in 0..=MAX_SEQNO) {
+            let trailer = pack_trailer(seqno, ValueKind::Put);
+            prop_assert_eq!(trailer_seqno(trailer), seqno);
+            prop_assert_eq!(trailer_kind(trailer), Some(ValueKind::Put));
+        }
+    }
+}

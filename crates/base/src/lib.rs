@@ -1,0 +1,21 @@
+//! The vocabulary that every Terrace crate shares: keys, sequence numbers, varints, checksums,
+//! errors, the internal iterator trait, and the traits for time and randomness.
+//!
+//! Floor 0: uses no other crate of the workspace, does no I/O, and holds no global state.
+
+pub mod checksum;
+pub mod clock;
+pub mod codec;
+pub mod error;
+pub mod iter;
+pub mod key;
+pub mod range_tombstone;
+pub mod rng;
+
+pub use clock::{Clock, SystemClock};
+pub use codec::Decoder;
+pub use error::{Error, Result};
+pub use iter::InternalIter;
+pub use key::{MAX_SEQNO, SeqNo, ValueKind};
+pub use range_tombstone::{RangeTombstone, RangeTombstones};
+pub use rng::{Rng, SplitMix64};
