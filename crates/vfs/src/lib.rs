@@ -1,1 +1,138 @@
-//! To be written.
+//! The file system as a trait, page memory, and the two file systems there are: the machine's
+//! (`PosixVfs`) and a simulated one that loses, tears and fails on demand (`SimVfs`).
+//!
+//! Floor 1: uses `terrace-base` only. Every file the engine touches goes through [`Vfs`], and
+//! every block it reads lives in a [`Buf`]; nothing here knows a format.
+
+pub mod buf;
+mod counters;
+mod posix;
+pub mod sim;
+mod slice;
+
+pub use buf::region::Region;
+pub use buf::slab::{SlabStats, slab_stats};
+pub use buf::{Buf, BufMut};
+pub use counters::{IoCounters, io_counters};
+pub use posix::{PosixVfs, open_file_limit};
+pub use sim::{Fault, FaultKind, OpClass, SimVfs};
+pub use slice::Slice;
+pub use terrace_base::{Error, Result};
+
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file system.
+///
+/// Paths are used as they are given. Durability is explicit: file contents by
+/// [`AppendFile::sync`], directory entries by [`Vfs::sync_dir`]; nothing else promises any.
+pub trait Vfs: Send + Sync + 'static {
+    /// Opens an existing file for reading.
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>>;
+    /// Creates a file for appending; it must not exist. The directory is not synced.
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>>;
+    /// Renames a file, atomically replacing `to` if it exists. The directory is not synced.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Removes a file. The directory is not synced; open readers go on reading.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Gives the file `from` the second name `to`, which must not exist. Fails where the file
+    /// system has no hard links; the caller then copies.
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Creates a directory and its missing parents, each entry synced. An existing one is fine.
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Makes the entries of a directory (creates, renames, removals, links) durable.
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// The names of the files in a directory, unsorted; names that are not UTF-8 are left out.
+    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+    /// The length of a file in bytes.
+    fn len(&self, path: &Path) -> Result<u64>;
+    /// Whether a file or directory has this name.
+    fn exists(&self, path: &Path) -> Result<bool>;
+    /// Takes the exclusive advisory lock on `path`, creating the file if it is missing, until the
+    /// returned value is dropped. If anybody holds it, this process included: an I/O error of
+    /// kind `WouldBlock`.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+    /// Bytes that this process may still write to the file system that holds `dir`.
+    fn free_space_bytes(&self, dir: &Path) -> Result<u64>;
+    /// Executes many reads, together where the system can; fills the `result` of each.
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
+        for request in requests {
+            request.result = Some(request.file.read_at(request.offset, request.buf));
+        }
+    }
+}
+
+/// How a file is opened for reading.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenMode {
+    /// Bypass the page cache where the file system allows it.
+    pub direct: bool,
+    /// Tell the kernel that reads will be scattered, so that it does not read ahead.
+    pub random: bool,
+}
+
+/// How a file is created.
+#[derive(Debug, Clone, Default)]
+pub struct CreateOptions {
+    /// Bypass the page cache where the file system allows it.
+    pub direct: bool,
+    /// Reserve this much room on the device; best effort, 0 for none.
+    pub preallocate_bytes: u64,
+}
+
+/// One read of a batch.
+pub struct ReadRequest<'a> {
+    /// The file to read, opened through the same file system.
+    pub file: &'a dyn RandomFile,
+    /// Where the read starts.
+    pub offset: u64,
+    /// Filled whole, or the result is an error and the content arbitrary.
+    pub buf: &'a mut [u8],
+    /// Set by [`Vfs::read_batch`].
+    pub result: Option<Result<()>>,
+}
+
+impl<'a> ReadRequest<'a> {
+    /// A read that has not been executed.
+    pub fn new(file: &'a dyn RandomFile, offset: u64, buf: &'a mut [u8]) -> Self {
+        Self { file, offset, buf, result: None }
+    }
+}
+
+/// A file open for reads at any place.
+#[expect(clippy::len_without_is_empty, reason = "files are not collections; no caller asks")]
+pub trait RandomFile: Send + Sync {
+    /// Fills `buf` from `offset` on, or fails: past the end with `UnexpectedEof`. Any offset,
+    /// length and buffer alignment will do, for direct files too.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+    /// The length of the file when it was opened.
+    fn len(&self) -> u64;
+    /// The name under which it was opened.
+    fn path(&self) -> &Path;
+    /// The file descriptor and whether it bypasses the page cache; `None` if there is none.
+    fn direct_fd(&self) -> Option<(i32, bool)> {
+        None
+    }
+    /// Says that a range will be read soon. Best effort.
+    fn advise_willneed(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+}
+
+/// A file that grows at its end.
+#[expect(clippy::len_without_is_empty, reason = "files are not collections; no caller asks")]
+pub trait AppendFile: Send {
+    /// Appends `data`. It has reached the kernel when this returns, so that it survives the
+    /// process (for direct files: all but the last unaligned bytes).
+    fn append(&mut self, data: &[u8]) -> Result<()>;
+    /// Makes everything appended durable, length included. After a failure every later call on
+    /// this file fails too: what the device holds is unknown, and asking again may lie.
+    fn sync(&mut self) -> Result<()>;
+    /// Bytes appended so far.
+    fn len(&self) -> u64;
+    /// The name under which it was created.
+    fn path(&self) -> &Path;
+    /// Gives back preallocated room and writes the unaligned tail of a direct file. Does not
+    /// sync. A second call does nothing.
+    fn finish(&mut self) -> Result<()>;
+}

@@ -1,0 +1,1 @@
+//! Memory straight from the kernel.

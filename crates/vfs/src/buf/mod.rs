@@ -1,0 +1,232 @@
+//! Page memory: blocks of bytes with a reference count, from the slab.
+//!
+//! ```text
+//!            slot (64-byte aligned)
+//! ┌──────────────────────────┬───────────────────────────────┬─────────┐
+//! │ header, 64 bytes         │ data, `len` bytes             │ unused  │
+//! │ refs │ len │ class       │ ▲ where Buf and BufMut point  │         │
+//! └──────────────────────────┴───────────────────────────────┴─────────┘
+//! ```
+//!
+//! A [`BufMut`] is the only owner of its slot. [`BufMut::freeze`] makes it a [`Buf`], which is
+//! immutable from then on and shared by counting. All memory of a slot is initialised: fresh
+//! chunks come zeroed from the kernel, reused slots hold what was last written to them.
+
+#![allow(unsafe_code, reason = "raw slots with a reference count; every block states its proof")]
+
+pub(crate) mod map;
+pub mod region;
+pub(crate) mod slab;
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// Bytes of the header in front of the data; also the alignment of the data.
+pub(crate) const HEADER_BYTES: usize = 64;
+
+#[repr(C, align(64))]
+struct Header {
+    refs: AtomicUsize,
+    /// Bytes of data in use.
+    len: usize,
+    /// What to tell the slab when the slot goes back.
+    origin: slab::Origin,
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+
+/// Takes a slot and writes its header; returns where the data starts.
+fn take_slot(len: usize, zeroed: bool) -> NonNull<u8> {
+    let slot = slab::allocate(len, zeroed);
+    // SAFETY: the slab returns at least HEADER_BYTES + len bytes, aligned to 64, owned by us.
+    unsafe {
+        let header = slot.start.cast::<Header>();
+        header.write(Header { refs: AtomicUsize::new(1), len, origin: slot.origin });
+        slot.start.add(HEADER_BYTES)
+    }
+}
+
+/// The header of the slot whose data starts at `data`.
+///
+/// # Safety
+/// `data` came from [`take_slot`] and the slot has not been given back.
+#[inline]
+unsafe fn header_of<'a>(data: NonNull<u8>) -> &'a Header {
+    // SAFETY: by contract the header lies HEADER_BYTES before the data and is initialised.
+    unsafe { data.sub(HEADER_BYTES).cast::<Header>().as_ref() }
+}
+
+/// Gives a slot back.
+///
+/// # Safety
+/// As [`header_of`], and nobody uses the slot any more.
+#[cold]
+#[inline(never)]
+unsafe fn give_back(data: NonNull<u8>) {
+    // SAFETY: by contract the slot is live and ours alone.
+    unsafe {
+        let header = header_of(data);
+        let (origin, len) = (header.origin, header.len);
+        slab::free(data.sub(HEADER_BYTES), origin, len);
+    }
+}
+
+/// Bytes with one owner, to be filled and frozen.
+pub struct BufMut {
+    data: NonNull<u8>,
+}
+
+// SAFETY: a BufMut owns its slot alone; bytes have no thread affinity.
+unsafe impl Send for BufMut {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for BufMut {}
+
+impl BufMut {
+    /// `len` zeros.
+    pub fn zeroed(len: usize) -> Self {
+        Self { data: take_slot(len, true) }
+    }
+
+    /// `len` bytes of unspecified content (zeros, or what an earlier buffer held), to be
+    /// overwritten.
+    pub fn for_overwrite(len: usize) -> Self {
+        Self { data: take_slot(len, false) }
+    }
+
+    /// Makes the bytes immutable and shareable. Costs nothing.
+    pub fn freeze(self) -> Buf {
+        let data = self.data;
+        std::mem::forget(self);
+        Buf { data }
+    }
+
+    /// Forgets the bytes from `len` on; does nothing if there are no more than that.
+    pub fn truncate(&mut self, len: usize) {
+        // SAFETY: we own the slot alone, so a unique reference to its header is fine; the length
+        // only shrinks.
+        unsafe {
+            let header = self.data.sub(HEADER_BYTES).cast::<Header>().as_mut();
+            header.len = header.len.min(len);
+        }
+    }
+}
+
+impl Deref for BufMut {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the slot is live, holds `len` initialised bytes, and is ours.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), header_of(self.data).len) }
+    }
+}
+
+impl DerefMut for BufMut {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; `&mut self` makes the access unique.
+        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), header_of(self.data).len) }
+    }
+}
+
+impl Drop for BufMut {
+    fn drop(&mut self) {
+        // SAFETY: a BufMut is the only owner of its slot.
+        unsafe { give_back(self.data) }
+    }
+}
+
+impl fmt::Debug for BufMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BufMut({} bytes)", self.len())
+    }
+}
+
+/// Immutable shared bytes. One pointer wide; a clone is one relaxed increment.
+pub struct Buf {
+    data: NonNull<u8>,
+}
+
+// SAFETY: the bytes are immutable and the count is atomic.
+unsafe impl Send for Buf {}
+// SAFETY: as above.
+unsafe impl Sync for Buf {}
+
+impl Buf {
+    /// Bytes of memory the buffer takes: its slot, header included.
+    pub fn charge_bytes(&self) -> usize {
+        // SAFETY: `self` keeps the slot alive.
+        let header = unsafe { header_of(self.data) };
+        header.origin.slot_bytes(header.len)
+    }
+
+    /// Whether both are the same buffer (not: equal bytes).
+    pub fn ptr_eq(a: &Self, b: &Self) -> bool {
+        a.data == b.data
+    }
+
+    /// Where the data starts.
+    #[inline]
+    pub(crate) fn data(&self) -> NonNull<u8> {
+        self.data
+    }
+}
+
+impl Clone for Buf {
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: `self` keeps the slot alive.
+        let before = unsafe { header_of(self.data) }.refs.fetch_add(1, Ordering::Relaxed);
+        if before > isize::MAX as usize {
+            // Only leaking 2^63 clones gets here; the count must not wrap (as std's Arc).
+            std::process::abort();
+        }
+        Self { data: self.data }
+    }
+}
+
+impl Drop for Buf {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `self` keeps the slot alive until the decrement; the last owner synchronises
+        // with every earlier release and then is alone.
+        unsafe {
+            if header_of(self.data).refs.fetch_sub(1, Ordering::Release) == 1 {
+                fence(Ordering::Acquire);
+                give_back(self.data);
+            }
+        }
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the slot is live and its bytes are initialised and immutable.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), header_of(self.data).len) }
+    }
+}
+
+impl AsRef<[u8]> for Buf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<&[u8]> for Buf {
+    fn from(bytes: &[u8]) -> Self {
+        let mut buf = BufMut::for_overwrite(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf.freeze()
+    }
+}
+
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buf({} bytes)", self.len())
+    }
+}
