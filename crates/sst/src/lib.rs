@@ -1,1 +1,31 @@
-//! To be written.
+//! SSTs: immutable sorted files of entries with a partitioned index and partitioned filters.
+//!
+//! [`SstWriter`] makes one, [`SstReader`] answers lookups and hands out [`SstIter`]s. The format
+//! is drawn in `docs/format/sst.md`. Floor 2: uses base, vfs, filter and cache; knows nothing of
+//! levels, snapshots' visibility rules or other files.
+
+// Only `block::search` allows unsafe code (SIMD loads), on its own module.
+#![deny(unsafe_code)]
+
+mod cached;
+mod counters;
+mod iter;
+mod multi_get;
+mod options;
+mod properties;
+mod reader;
+mod verify;
+mod writer;
+
+pub use cached::{BlockCache, CachedBlock};
+pub use counters::{ReadCounters, ReadCounts};
+pub use iter::{ScanOptions, SstIter};
+pub use multi_get::{BatchLookup, multi_get};
+pub use options::{
+    Compression, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_METADATA_BLOCK_SIZE,
+    MAX_BLOCK_BYTES, SstOptions,
+};
+pub use properties::Properties;
+pub use reader::{Entry, Lookup, ReaderOptions, SstReader};
+pub use verify::VerifyReport;
+pub use writer::{SstSummary, SstWriter};

@@ -1,0 +1,85 @@
+//! How an SST is written, and the limits of the format.
+
+use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+
+/// Default target of a data block in memory, in bytes.
+pub const DEFAULT_BLOCK_SIZE: usize = 4096;
+
+/// Default target of an index or filter partition in memory, in bytes.
+pub const DEFAULT_METADATA_BLOCK_SIZE: usize = 4096;
+
+/// Default filter memory, in bits per key.
+pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
+
+/// The largest uncompressed block that a writer may make and a reader allocates for: one entry
+/// with the longest key and value, and the block's own fields.
+pub const MAX_BLOCK_BYTES: usize = MAX_VALUE_BYTES + EXPIRY_BYTES + MAX_KEY_BYTES + 1024;
+
+/// How a block's bytes are stored. The numbers are on disk and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum Compression {
+    /// As they are.
+    None = 0,
+    /// LZ4 block format: several GB/s to decompress.
+    #[default]
+    Lz4 = 1,
+    /// Zstandard: smaller, some five times slower to decompress than LZ4.
+    Zstd = 2,
+}
+
+impl Compression {
+    /// The compression stored as `byte`, or `None` for a number this version does not know.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::None),
+            1 => Some(Self::Lz4),
+            2 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    /// The name used in options and dumps.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// How one SST is written. Readers need none of this: the file says it all.
+#[derive(Debug, Clone)]
+pub struct SstOptions {
+    /// Target of a data block in memory, buffer header and trailer included: 4,096 fills exactly
+    /// one 4 KiB slot of the page memory. Larger entries get a block of their own.
+    pub block_size: usize,
+    /// Target of an index or filter partition in memory, counted in the same way.
+    pub metadata_block_size: usize,
+    /// How data blocks are stored. A block that saves less than an eighth is stored as it is.
+    pub compression: Compression,
+    /// Filter memory in bits per key; 0 writes no filter.
+    pub filter_bits_per_key: f64,
+    /// `false`: one index partition and one filter partition whatever their size, as engines
+    /// without partitions have; for comparison.
+    pub partitioned: bool,
+    /// Write past the page cache.
+    pub direct_write: bool,
+    /// Wall-clock time of creation in Unix milliseconds, recorded in the properties.
+    pub created_ms: u64,
+}
+
+impl Default for SstOptions {
+    fn default() -> Self {
+        Self {
+            block_size: DEFAULT_BLOCK_SIZE,
+            metadata_block_size: DEFAULT_METADATA_BLOCK_SIZE,
+            compression: Compression::default(),
+            filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
+            partitioned: true,
+            direct_write: false,
+            created_ms: 0,
+        }
+    }
+}
