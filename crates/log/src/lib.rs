@@ -1,1 +1,23 @@
-//! To be written.
+//! The commit log: segment files of checksummed records, their writer, reader and recovery.
+//!
+//! Floor 2: uses `terrace-base` and `terrace-vfs`. The engine writes its batches here before they
+//! reach a memtable; `terrace-manifest` writes its edits in the same framing. A payload is opaque:
+//! this crate knows no keys.
+//!
+//! [`format`] is the byte layout, which [`writer`] and [`reader`] share and nothing else;
+//! [`recover()`] replays many segments under the rule "a prefix without holes"; [`dump`] prints a
+//! segment whatever its state. The format is specified in `docs/format/log.md`.
+
+#![forbid(unsafe_code)]
+
+pub mod dump;
+pub mod format;
+pub mod reader;
+pub mod recover;
+mod scan;
+pub mod writer;
+
+pub use format::{LogEnd, SyncedThrough};
+pub use reader::{LogReader, Record, RecordKind, Step};
+pub use recover::{Recovered, recover};
+pub use writer::{LogOptions, LogWriter};

@@ -1,1 +1,32 @@
-//! To be written.
+//! The manifest: which SSTs form which level of which column family, and the log of edits that
+//! makes every change of that durable and atomic.
+//!
+//! Floor 3: uses `terrace-base`, `terrace-vfs` and `terrace-log`. Holds no open files but its own
+//! log, so pickers that work on a [`Version`] are pure. In the engine only `install` and recovery
+//! write a [`Manifest`].
+//!
+//! [`file_meta`], [`level`], [`version`] and [`edit`] are the data; [`codec`] their bytes;
+//! [`state`] applies edits; [`manifest`] is the file and its switch; [`shape`] prints and parses
+//! LSM shapes; [`dump`] prints a manifest whatever its state. The format is specified in
+//! `docs/format/manifest.md`.
+
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod current;
+pub mod dump;
+pub mod edit;
+pub mod file_meta;
+pub mod level;
+pub mod manifest;
+pub mod names;
+pub mod shape;
+pub mod state;
+pub mod version;
+
+pub use edit::{FamilyEdit, VersionEdit};
+pub use file_meta::FileMeta;
+pub use level::Level;
+pub use manifest::Manifest;
+pub use state::{FamilyState, ManifestState};
+pub use version::{LEVEL_COUNT, Version};

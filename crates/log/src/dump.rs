@@ -1,0 +1,1 @@
+//! Printing a segment whatever its state, for inspection and golden tests.

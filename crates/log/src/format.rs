@@ -1,0 +1,149 @@
+//! The bytes of a segment. Writer and reader share this file and nothing else.
+//!
+//! ```text
+//! segment   header (44 bytes), then records to the end of the file; preallocated room is zeros
+//!
+//! header    0  magic             8   "TERRALOG"
+//!           8  format version    4   1
+//!          12  segment number    8
+//!          20  previous segment  8   0: this header names none
+//!          28  previous end      8   where the previous segment's records end
+//!          36  reserved          4   0
+//!          40  checksum          4   crc32c of bytes 0..40
+//!
+//! record    0  checksum          4   crc32c of segment number (8), file offset of the record (8),
+//!                                    and record bytes 4..9+length
+//!           4  length            4   of the payload
+//!           8  type              1   1 data, 2 sync marker, 3 reserved for separated values
+//!           9  payload           length
+//! ```
+//!
+//! All integers are little-endian. Offsets count from the start of the file, the header included.
+//! Type 0 does not exist, so that nine zero bytes are never a record.
+
+use terrace_base::checksum::crc32c;
+use terrace_base::codec::Decoder;
+
+/// The first bytes of every segment.
+pub const MAGIC: [u8; 8] = *b"TERRALOG";
+
+/// The format version this build writes, and the only one it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Bytes of the segment header: where the first record starts.
+pub const HEADER_BYTES: u64 = 44;
+
+/// Bytes in front of each payload.
+pub const RECORD_HEADER_BYTES: usize = 9;
+
+/// The longest payload: what the length field can say.
+pub const MAX_PAYLOAD_BYTES: usize = u32::MAX as usize;
+
+/// Bytes of a sync marker's payload: segment (8), offset (8).
+pub const MARKER_PAYLOAD_BYTES: usize = 16;
+
+/// The type byte of a record. The numbers are stored and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordType {
+    /// A payload of the log's user.
+    Data = 1,
+    /// States that everything up to a position is durable ([`SyncedThrough`]).
+    SyncMarker = 2,
+    /// Reserved: data whose large values are addressed by value handles. Neither written nor read.
+    SeparatedData = 3,
+}
+
+impl RecordType {
+    /// The type stored as `byte`.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Data),
+            2 => Some(Self::SyncMarker),
+            3 => Some(Self::SeparatedData),
+            _ => None,
+        }
+    }
+}
+
+/// Everything in the log before `offset` of `segment` is on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SyncedThrough {
+    /// Segment number.
+    pub segment: u64,
+    /// File offset of the first byte that is not covered.
+    pub offset: u64,
+}
+
+/// Where a log ends: segment number and file offset past its last record.
+pub type LogEnd = (u64, u64);
+
+/// What a segment header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The segment's own number.
+    pub segment: u64,
+    /// The end of the log that this segment continues, if its writer was told.
+    pub previous: Option<LogEnd>,
+}
+
+/// Why bytes are not a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeaderFault {
+    /// Not what any writer leaves behind except in a crash, or damaged since.
+    Damaged(String),
+    /// A sound header of another format version.
+    Version(u32),
+}
+
+/// The bytes of a header.
+pub fn encode_header(header: &Header) -> [u8; HEADER_BYTES as usize] {
+    let (previous_segment, previous_end) = header.previous.unwrap_or((0, 0));
+    let mut bytes = [0u8; HEADER_BYTES as usize];
+    bytes[0..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[12..20].copy_from_slice(&header.segment.to_le_bytes());
+    bytes[20..28].copy_from_slice(&previous_segment.to_le_bytes());
+    bytes[28..36].copy_from_slice(&previous_end.to_le_bytes());
+    let checksum = crc32c(&[&bytes[..40]]);
+    bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// Reads a header from the front of `bytes`.
+pub fn decode_header(bytes: &[u8]) -> Result<Header, HeaderFault> {
+    let Some(bytes) = bytes.first_chunk::<{ HEADER_BYTES as usize }>() else {
+        let have = bytes.len();
+        return Err(HeaderFault::Damaged(format!("the {HEADER_BYTES}-byte header ends at {have}")));
+    };
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Err(HeaderFault::Damaged("the header was never written (zeros)".into()));
+    }
+    let damaged = |what: &str| HeaderFault::Damaged(what.into());
+    let mut decoder = Decoder::new(bytes);
+    let mut word = || decoder.u64().ok_or_else(|| damaged("the header is cut off"));
+    if word()? != u64::from_le_bytes(MAGIC) {
+        return Err(damaged("the header does not start with TERRALOG"));
+    }
+    let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+    let stored = u32::from_le_bytes([bytes[40], bytes[41], bytes[42], bytes[43]]);
+    let computed = crc32c(&[&bytes[..40]]);
+    if stored != computed {
+        let text = format!("the header checksum is {stored:08x}, its bytes give {computed:08x}");
+        return Err(HeaderFault::Damaged(text));
+    }
+    if version != FORMAT_VERSION {
+        return Err(HeaderFault::Version(version));
+    }
+    let mut decoder = Decoder::new(&bytes[12..36]);
+    let mut word = || decoder.u64().ok_or_else(|| damaged("the header is cut off"));
+    let (segment, previous_segment, previous_end) = (word()?, word()?, word()?);
+    let previous = (previous_segment != 0).then_some((previous_segment, previous_end));
+    Ok(Header { segment, previous })
+}
+
+/// The part of a record checksum that all records of a segment share: segment numbers are hashed
+/// once, not per record.
+pub fn segment_seed(segment: u64) -> u32 {
+    crc32c(&[&segment.to_le_bytes()])
+}

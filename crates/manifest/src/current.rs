@@ -1,0 +1,1 @@
+//! The `CURRENT` file: which manifest is in force.

@@ -1,0 +1,1 @@
+//! Printing a manifest whatever its state, for inspection and golden tests.

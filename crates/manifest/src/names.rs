@@ -1,0 +1,131 @@
+//! The names of the files in a store's directory: the one place that makes and reads them.
+//!
+//! ```text
+//! 000012.sst  000013.log  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE
+//! ```
+//! Numbers are decimal, padded with zeros to six digits, and longer when they must be. SSTs, log
+//! segments and temporary files share one number space; manifests count on their own.
+
+use std::path::{Path, PathBuf};
+
+/// What a file name in a store's directory means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileName {
+    /// Names the manifest in force.
+    Current,
+    /// Held by the process that has the store open.
+    Lock,
+    /// A manifest.
+    Manifest(u64),
+    /// An SST.
+    Sst(u64),
+    /// A commit log segment.
+    Log(u64),
+    /// Half-written by a crash; to be removed.
+    Temp,
+    /// Room set aside for a full disk.
+    Reserve,
+    /// Not one of the store's names.
+    Other,
+}
+
+/// `CURRENT` in `dir`.
+pub fn current_path(dir: &Path) -> PathBuf {
+    dir.join("CURRENT")
+}
+
+/// The file that becomes `CURRENT` by a rename.
+pub fn current_temp_path(dir: &Path) -> PathBuf {
+    dir.join("CURRENT.tmp")
+}
+
+/// `LOCK` in `dir`.
+pub fn lock_path(dir: &Path) -> PathBuf {
+    dir.join("LOCK")
+}
+
+/// `RESERVE` in `dir`.
+pub fn reserve_path(dir: &Path) -> PathBuf {
+    dir.join("RESERVE")
+}
+
+/// Manifest `number` in `dir`.
+pub fn manifest_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(manifest_name(number))
+}
+
+/// The name of manifest `number`.
+pub fn manifest_name(number: u64) -> String {
+    format!("MANIFEST-{number:06}")
+}
+
+/// SST `number` in `dir`.
+pub fn sst_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.sst"))
+}
+
+/// Log segment `number` in `dir`.
+pub fn log_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.log"))
+}
+
+/// Temporary file `number` in `dir`.
+pub fn temp_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.tmp"))
+}
+
+/// What `name` means. Only the exact spelling that this module makes is recognized.
+pub fn parse(name: &str) -> FileName {
+    match name {
+        "CURRENT" => return FileName::Current,
+        "LOCK" => return FileName::Lock,
+        "RESERVE" => return FileName::Reserve,
+        _ => {}
+    }
+    if let Some(digits) = name.strip_prefix("MANIFEST-") {
+        return parse_number(digits).map_or(FileName::Other, FileName::Manifest);
+    }
+    match name.rsplit_once('.') {
+        Some((_, "tmp")) => FileName::Temp,
+        Some((digits, "sst")) => parse_number(digits).map_or(FileName::Other, FileName::Sst),
+        Some((digits, "log")) => parse_number(digits).map_or(FileName::Other, FileName::Log),
+        _ => FileName::Other,
+    }
+}
+
+fn parse_number(digits: &str) -> Option<u64> {
+    let number = digits.parse().ok()?;
+    (format!("{number:06}") == digits).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_the_exact_spelling_is_recognized() {
+        for name in ["12.sst", "+00012.sst", "0000012.sst", "000012.sst ", "000012", "current"] {
+            assert_eq!(parse(name), FileName::Other, "{name}");
+        }
+        for name in ["MANIFEST-", "MANIFEST-1", "99999999999999999999999.log", "a.log"] {
+            assert_eq!(parse(name), FileName::Other, "{name}");
+        }
+        assert_eq!(parse("CURRENT"), FileName::Current);
+        assert_eq!(parse("CURRENT.tmp"), FileName::Temp);
+        assert_eq!(parse("LOCK"), FileName::Lock);
+        assert_eq!(parse("RESERVE"), FileName::Reserve);
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_read_back(number: u64) {
+            let dir = Path::new("store");
+            let read = |path: PathBuf| parse(path.file_name().unwrap().to_str().unwrap());
+            prop_assert_eq!(read(sst_path(dir, number)), FileName::Sst(number));
+            prop_assert_eq!(read(log_path(dir, number)), FileName::Log(number));
+            prop_assert_eq!(read(manifest_path(dir, number)), FileName::Manifest(number));
+            prop_assert_eq!(read(temp_path(dir, number)), FileName::Temp);
+        }
+    }
+}
