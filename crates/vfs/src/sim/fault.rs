@@ -53,3 +53,17 @@ pub struct Fault {
     /// Restricts the fault to one class of operations.
     pub filter: Option<OpClass>,
 }
+
+impl Fault {
+    /// Whether it strikes operations of `class`.
+    pub(super) fn applies_to(&self, class: OpClass) -> bool {
+        use OpClass::{Append, Create, Link, Read, Rename, Sync, SyncDir};
+        let affected = match self.kind {
+            FaultKind::Eio | FaultKind::Eintr => true,
+            FaultKind::Enospc => matches!(class, Create | Append | Sync | Rename | Link),
+            FaultKind::ShortWrite => matches!(class, Append | Read),
+            FaultKind::SyncFails => matches!(class, Sync | SyncDir),
+        };
+        affected && self.filter.is_none_or(|wanted| wanted == class)
+    }
+}

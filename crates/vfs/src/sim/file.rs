@@ -1,0 +1,206 @@
+//! Handles of simulated files.
+
+use super::Shared;
+use super::fault::OpClass;
+use super::state::{NodeId, State, error, io_error};
+use crate::counters::{count_read, count_sync, count_write};
+use crate::{AppendFile, RandomFile};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace_base::{Error, Result, Rng};
+
+/// A counted reference to a node: it stays readable after its last name is removed.
+struct Handle {
+    shared: Arc<Shared>,
+    node: NodeId,
+    path: PathBuf,
+}
+
+impl Handle {
+    /// `state` is the locked state of `shared`.
+    fn new(shared: &Arc<Shared>, state: &mut State, node: NodeId, path: &Path) -> io::Result<Self> {
+        state.file_mut(node)?.open += 1;
+        Ok(Self { shared: Arc::clone(shared), node, path: path.to_path_buf() })
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        if let Ok(file) = state.file_mut(self.node) {
+            file.open -= 1;
+        }
+    }
+}
+
+/// A simulated file open for reading.
+pub(super) struct SimRandomFile {
+    handle: Handle,
+    len: u64,
+}
+
+impl SimRandomFile {
+    pub(super) fn open(shared: &Arc<Shared>, path: &Path) -> io::Result<Self> {
+        let mut state = shared.state.lock();
+        state.begin(OpClass::Open)?;
+        let node = state.find(path)?;
+        let len = state.file(node)?.len();
+        Ok(Self { handle: Handle::new(shared, &mut state, node, path)?, len })
+    }
+}
+
+impl RandomFile for SimRandomFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut state = self.handle.shared.state.lock();
+        let read = state.begin(OpClass::Read).and_then(|_| {
+            if state.file(self.handle.node)?.read(offset, buf) {
+                count_read(buf.len());
+                Ok(())
+            } else {
+                Err(error(io::ErrorKind::UnexpectedEof))
+            }
+        });
+        read.map_err(|source| Error::io("read", &self.handle.path, source))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+}
+
+/// A simulated file open for appending.
+pub(super) struct SimAppendFile {
+    handle: Handle,
+    /// Bytes appended with success; what a failed append left past them is overwritten.
+    written: u64,
+    /// A sync failed: the file is finished for ever.
+    poisoned: bool,
+}
+
+impl SimAppendFile {
+    pub(super) fn create(shared: &Arc<Shared>, path: &Path, preallocate: u64) -> io::Result<Self> {
+        let mut state = shared.state.lock();
+        state.begin(OpClass::Create)?;
+        let room = state.free_bytes();
+        let node = state.create_file(path)?;
+        if preallocate <= room {
+            state.file_mut(node)?.allocated_bytes = preallocate;
+        }
+        let handle = Handle::new(shared, &mut state, node, path)?;
+        Ok(Self { handle, written: 0, poisoned: false })
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.poisoned { Err(io::Error::other("an earlier sync failed")) } else { Ok(()) }
+    }
+
+    fn try_append(&mut self, data: &[u8]) -> io::Result<()> {
+        self.check()?;
+        let mut state = self.handle.shared.state.lock();
+        let short = state.begin(OpClass::Append)?;
+        let free = state.free_bytes();
+        let file = state.file(self.handle.node)?;
+        let reserved = file.len().saturating_sub(self.written);
+        let room = free.saturating_add(reserved);
+        let taken = if short {
+            state.rng.below(data.len() as u64 + 1)
+        } else {
+            room.min(data.len() as u64)
+        };
+        state.file_mut(self.handle.node)?.write_end(self.written, &data[..taken as usize]);
+        if short {
+            return Err(io_error());
+        }
+        if taken < data.len() as u64 {
+            return Err(error(io::ErrorKind::StorageFull));
+        }
+        self.written += taken;
+        count_write(data.len());
+        Ok(())
+    }
+
+    fn try_sync(&mut self) -> io::Result<()> {
+        self.check()?;
+        count_sync();
+        let mut state = self.handle.shared.state.lock();
+        if let Err(error) = state.begin(OpClass::Sync) {
+            self.poisoned = true;
+            return Err(error);
+        }
+        let file = state.file_mut(self.handle.node)?;
+        file.synced_bytes = self.written;
+        file.synced_allocated_bytes = file.allocated_bytes;
+        Ok(())
+    }
+
+    fn try_finish(&mut self) -> io::Result<()> {
+        self.check()?;
+        let mut state = self.handle.shared.state.lock();
+        let file = state.file(self.handle.node)?;
+        if file.len() == self.written {
+            return Ok(());
+        }
+        if state.begin(OpClass::Append)? {
+            return Err(io_error());
+        }
+        let file = state.file_mut(self.handle.node)?;
+        file.content.truncate(self.written);
+        file.allocated_bytes = 0;
+        Ok(())
+    }
+}
+
+impl AppendFile for SimAppendFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.try_append(data).map_err(|source| Error::io("append", &self.handle.path, source))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.try_sync().map_err(|source| Error::io("sync", &self.handle.path, source))
+    }
+
+    fn len(&self) -> u64 {
+        self.written
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.try_finish().map_err(|source| Error::io("finish", &self.handle.path, source))
+    }
+}
+
+/// The advisory lock on a node, freed when dropped.
+pub(super) struct SimLock {
+    handle: Handle,
+}
+
+impl SimLock {
+    pub(super) fn take(shared: &Arc<Shared>, path: &Path) -> io::Result<Self> {
+        let mut state = shared.state.lock();
+        state.begin(OpClass::Create)?;
+        let node = match state.find(path) {
+            Ok(node) => node,
+            Err(_) => state.create_file(path)?,
+        };
+        if state.locked.contains(&node) {
+            return Err(error(io::ErrorKind::WouldBlock));
+        }
+        let handle = Handle::new(shared, &mut state, node, path)?;
+        state.locked.insert(node);
+        Ok(Self { handle })
+    }
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.handle.shared.state.lock().locked.remove(&self.handle.node);
+    }
+}
