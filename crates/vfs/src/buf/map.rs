@@ -1,1 +1,46 @@
-//! Memory straight from the kernel.
+//! Zeroed memory straight from the kernel, committed as it is touched.
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::io;
+use std::ptr::NonNull;
+
+/// The size and alignment of a huge page on the machines this runs on.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Maps `len` bytes of zeros aligned to `align`, a power of two of at least a page. `len` is a
+/// multiple of the page size. With `huge`, asks for huge pages, best effort.
+pub(crate) fn reserve(len: usize, align: usize, huge: bool) -> io::Result<NonNull<u8>> {
+    // Over-reserves by the alignment and gives the ends back; address space costs nothing.
+    let padded = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
+    // SAFETY: a new private mapping at an address of the kernel's choice aliases nothing.
+    let base = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            padded,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )?
+    };
+    let lead = (base as usize).next_multiple_of(align) - base as usize;
+    // SAFETY: the three parts lie inside the mapping; the ends are unmapped once and never used.
+    unsafe {
+        let start = base.byte_add(lead);
+        if lead > 0 {
+            let _ = munmap(base, lead);
+        }
+        let _ = munmap(start.byte_add(len), align - lead);
+        if huge {
+            let _ = madvise(start, len, Advice::LinuxHugepage);
+        }
+        NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+}
+
+/// Returns memory to the kernel.
+///
+/// # Safety
+/// `start` and `len` are those of a [`reserve`], and nobody uses the memory any more.
+pub(crate) unsafe fn release(start: NonNull<u8>, len: usize) {
+    // SAFETY: by contract. A failure leaks the range, which is harmless.
+    let _ = unsafe { munmap(start.as_ptr().cast(), len) };
+}

@@ -1,12 +1,29 @@
-//! The machine's file system.
+//! The machine's file system. Everything is retried when interrupted, and what a file system
+//! refuses (direct I/O, reserved room, batches) falls back to what it grants.
 
-use crate::{AppendFile, CreateOptions, Error, OpenMode, RandomFile, Result, Vfs};
+mod batch;
+mod direct;
+mod file;
+mod lock;
+
+#[cfg(test)]
+mod tests;
+
+use crate::counters::count_sync;
+use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Vfs};
+use direct::DirectFile;
+use file::{BufferedFile, PosixRandomFile, create_new, set_direct};
+use lock::FileLock;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use terrace_base::{Error, Result};
 
 /// The machine's file system.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct PosixVfs;
 
 impl PosixVfs {
@@ -21,50 +38,130 @@ impl PosixVfs {
     }
 }
 
-/// The soft limit on open files, after raising it to the hard limit.
+/// The limit on open files of this process, after raising it as far as the process may.
 pub fn open_file_limit() -> u64 {
-    1024
+    static LIMIT: OnceLock<u64> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let mut limit = getrlimit(Resource::Nofile);
+        let soft = limit.current;
+        limit.current = limit.maximum;
+        let reached = if setrlimit(Resource::Nofile, limit).is_ok() { limit.maximum } else { soft };
+        reached.unwrap_or(u64::MAX)
+    })
 }
 
-fn no<T>(path: &Path) -> Result<T> {
-    Err(Error::io("stub", path, io::Error::from(io::ErrorKind::Unsupported)))
+/// Names the operation and the file in an error.
+fn at<T>(op: &'static str, path: &Path, outcome: io::Result<T>) -> Result<T> {
+    outcome.map_err(|source| Error::io(op, path, source))
+}
+
+/// `path`, or the working directory for an empty one (the parent of a bare file name).
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+fn remove_entry(path: &Path) -> io::Result<()> {
+    fs::remove_file(path).or_else(|error| match error.kind() {
+        io::ErrorKind::IsADirectory => fs::remove_dir(path),
+        _ => Err(error),
+    })
+}
+
+fn create_dirs(path: &Path) -> io::Result<()> {
+    let path = or_here(path);
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().map_or(Path::new("."), or_here);
+    create_dirs(parent)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(error),
+        // One that another process created a moment ago may not be durable yet either.
+        _ => sync_entries(parent),
+    }
+}
+
+fn sync_entries(dir: &Path) -> io::Result<()> {
+    count_sync();
+    let dir = File::open(or_here(dir))?;
+    match retry_on_intr(|| rustix::fs::fsync(&dir)) {
+        // Says a file system on which directories cannot be synced: they are durable by design.
+        Err(Errno::INVAL) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+fn names_of_files(dir: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(or_here(dir))? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    Ok(names)
+}
+
+fn free_bytes(dir: &Path) -> io::Result<u64> {
+    let stat = retry_on_intr(|| rustix::fs::statvfs(or_here(dir)))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 impl Vfs for PosixVfs {
-    fn open(&self, path: &Path, _mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
-        no(path)
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
+        Ok(Arc::new(at("open", path, PosixRandomFile::open(path, mode))?))
     }
-    fn create(&self, path: &Path, _options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        no(path)
+
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        let (file, reserved) = at("create", path, create_new(path, options))?;
+        if options.direct && set_direct(&file, true) {
+            Ok(Box::new(DirectFile::new(file, path, reserved)))
+        } else {
+            Ok(Box::new(BufferedFile::new(file, path, reserved)))
+        }
     }
-    fn rename(&self, from: &Path, _to: &Path) -> Result<()> {
-        no(from)
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        at("rename", from, fs::rename(from, to))
     }
+
     fn remove(&self, path: &Path) -> Result<()> {
-        no(path)
+        at("remove", path, remove_entry(path))
     }
-    fn hard_link(&self, from: &Path, _to: &Path) -> Result<()> {
-        no(from)
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        at("link", to, fs::hard_link(from, to))
     }
+
     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        no(path)
+        at("create directory", path, create_dirs(path))
     }
+
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        no(path)
+        at("sync directory", path, sync_entries(path))
     }
+
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        no(dir)
+        at("list", dir, names_of_files(dir))
     }
+
     fn len(&self, path: &Path) -> Result<u64> {
-        no(path)
+        at("length of", path, fs::metadata(path).map(|metadata| metadata.len()))
     }
+
     fn exists(&self, path: &Path) -> Result<bool> {
-        no(path)
+        at("look up", path, fs::exists(path))
     }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        no(path)
+        Ok(Box::new(at("lock", path, FileLock::take(path))?))
     }
+
     fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
-        no(dir)
+        at("free space of", dir, free_bytes(dir))
+    }
+
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
+        batch::read(requests);
     }
 }

@@ -1,0 +1,213 @@
+//! Files of the machine through the page cache; readers of direct files too, by way of
+//! [`super::direct`].
+
+use super::direct;
+use crate::counters::{count_read, count_sync, count_write};
+use crate::{AppendFile, CreateOptions, OpenMode, RandomFile};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terrace_base::{Error, Result};
+
+/// Turns the bypass of the page cache on or off; false if the file system refuses. By `fcntl`,
+/// because `open` with the flag may create the file and then refuse it.
+pub(super) fn set_direct(file: &File, direct: bool) -> bool {
+    let Ok(flags) = fcntl_getfl(file) else { return false };
+    let flags = if direct { flags | OFlags::DIRECT } else { flags - OFlags::DIRECT };
+    fcntl_setfl(file, flags).is_ok()
+}
+
+/// Reads until `buf` is full or the file ends; says how much that was.
+pub(super) fn read_up_to(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        let rest = &mut buf[done..];
+        match retry_on_intr(|| pread(file, &mut *rest, offset + done as u64))? {
+            0 => break,
+            len => done += len,
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `data` at `offset`.
+pub(super) fn write_all_at(file: &File, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
+    while !data.is_empty() {
+        let len = retry_on_intr(|| pwrite(file, data, offset))?;
+        if len == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        data = &data[len..];
+        offset += len as u64;
+    }
+    Ok(())
+}
+
+/// A file open for reading.
+pub(super) struct PosixRandomFile {
+    file: File,
+    path: PathBuf,
+    len: u64,
+    /// Cleared for good when the file system turns out to refuse direct reads after all.
+    direct: AtomicBool,
+}
+
+impl PosixRandomFile {
+    pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let direct = mode.direct && set_direct(&file, true);
+        if mode.random {
+            let _ = fadvise(&file, 0, None, Advice::Random);
+        }
+        let direct = AtomicBool::new(direct);
+        Ok(Self { file, path: path.to_path_buf(), len: metadata.len(), direct })
+    }
+
+    fn try_read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if self.direct.load(Relaxed) {
+            match direct::read(&self.file, offset, buf) {
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                    self.direct.store(false, Relaxed);
+                    set_direct(&self.file, false);
+                }
+                other => return other,
+            }
+        }
+        match read_up_to(&self.file, offset, buf)? {
+            len if len == buf.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl RandomFile for PosixRandomFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        count_read(buf.len());
+        self.try_read(offset, buf).map_err(|source| Error::io("read", &self.path, source))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn direct_fd(&self) -> Option<(i32, bool)> {
+        Some((self.file.as_raw_fd(), self.direct.load(Relaxed)))
+    }
+
+    fn advise_willneed(&self, offset: u64, len: u64) {
+        if let (false, Some(len)) = (self.direct.load(Relaxed), NonZeroU64::new(len)) {
+            let _ = fadvise(&self.file, offset, Some(len), Advice::WillNeed);
+        }
+    }
+}
+
+/// Creates the file `path` for writing; it must not exist. Only its owner may read it.
+pub(super) fn create_new(path: &Path, options: &CreateOptions) -> io::Result<(File, bool)> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let wanted = options.preallocate_bytes;
+    let reserved = wanted > 0
+        && retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, wanted)).is_ok();
+    Ok((file, reserved))
+}
+
+/// The state that buffered and direct files share: the file, whether a failure finished it, and
+/// whether it may be longer than what was appended.
+pub(super) struct Output {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    /// The file may have bytes past those appended: reserved room, a partial write.
+    pub(super) overlong: bool,
+    pub(super) poisoned: bool,
+}
+
+impl Output {
+    pub(super) fn check(&self) -> io::Result<()> {
+        if self.poisoned { Err(io::Error::other("an earlier write failed")) } else { Ok(()) }
+    }
+
+    pub(super) fn cut(&mut self, len: u64) -> io::Result<()> {
+        if self.overlong {
+            retry_on_intr(|| rustix::fs::ftruncate(&self.file, len))?;
+            self.overlong = false;
+        }
+        Ok(())
+    }
+
+    /// A failed sync is never repeated: the kernel may have dropped the pages and would say yes.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        count_sync();
+        let synced = retry_on_intr(|| rustix::fs::fdatasync(&self.file));
+        self.poisoned |= synced.is_err();
+        Ok(synced?)
+    }
+}
+
+/// A file appended to through the page cache. A failed append may leave bytes past `len`, which
+/// the next append overwrites and `finish` cuts off.
+pub(super) struct BufferedFile {
+    output: Output,
+    len: u64,
+}
+
+impl BufferedFile {
+    pub(super) fn new(file: File, path: &Path, reserved: bool) -> Self {
+        let output = Output { file, path: path.to_path_buf(), overlong: reserved, poisoned: false };
+        Self { output, len: 0 }
+    }
+
+    fn try_append(&mut self, data: &[u8]) -> io::Result<()> {
+        self.output.check()?;
+        count_write(data.len());
+        let written = write_all_at(&self.output.file, self.len, data);
+        match written {
+            Ok(()) => self.len += data.len() as u64,
+            Err(_) => self.output.overlong = true,
+        }
+        written
+    }
+}
+
+impl AppendFile for BufferedFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        match self.try_append(data) {
+            Ok(()) => Ok(()),
+            Err(source) => Err(Error::io("append", &self.output.path, source)),
+        }
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let synced = self.output.check().and_then(|()| self.output.sync());
+        synced.map_err(|source| Error::io("sync", &self.output.path, source))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.output.path
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let cut = self.output.check().and_then(|()| self.output.cut(self.len));
+        cut.map_err(|source| Error::io("finish", &self.output.path, source))
+    }
+}

@@ -1,0 +1,285 @@
+//! The machine's file system against plain memory: buffered, direct, batched, locked.
+
+use super::*;
+use proptest::prelude::*;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use tempfile::TempDir;
+use terrace_base::{Rng, SplitMix64};
+
+/// On the file system of the build, where direct I/O usually works; temporary directories are
+/// often in memory.
+fn directory() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut rng = SplitMix64::new(seed);
+    (0..len).map(|_| rng.next_u64() as u8).collect()
+}
+
+fn kind<T>(result: Result<T>) -> ErrorKind {
+    match result {
+        Err(Error::Io { source, .. }) => source.kind(),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it did not fail"),
+    }
+}
+
+fn write(path: &Path, data: &[u8], direct: bool) {
+    let options = CreateOptions { direct, preallocate_bytes: 0 };
+    let mut file = PosixVfs.create(path, &options).unwrap();
+    file.append(data).unwrap();
+    file.sync().unwrap();
+}
+
+fn open(path: &Path, direct: bool) -> Arc<dyn RandomFile> {
+    PosixVfs.open(path, OpenMode { direct, random: true }).unwrap()
+}
+
+#[test]
+fn direct_appends_of_odd_sizes_make_the_same_file() {
+    let dir = directory();
+    let data = noise(5_000_000, 1);
+    for (direct, preallocate_bytes) in [(false, 0), (false, 8 << 20), (true, 0), (true, 1 << 20)] {
+        let path = dir.path().join(format!("{direct}-{preallocate_bytes}"));
+        let options = CreateOptions { direct, preallocate_bytes };
+        let mut file = PosixVfs.create(&path, &options).unwrap();
+        let mut rng = SplitMix64::new(2);
+        let mut at = 0;
+        while at < data.len() {
+            let most = if rng.one_in(4) { 3_000_000 } else { 10_000 };
+            let end = data.len().min(at + rng.below(most) as usize);
+            file.append(&data[at..end]).unwrap();
+            at = end;
+            assert_eq!(file.len(), at as u64);
+            if rng.one_in(20) {
+                file.sync().unwrap();
+                let on_disk = fs::read(&path).unwrap();
+                assert!(on_disk.len() >= at && on_disk[..at] == data[..at]);
+            }
+        }
+        file.finish().unwrap();
+        file.finish().unwrap();
+        assert!(fs::read(&path).unwrap() == data, "{path:?}");
+        file.append(b"and on").unwrap();
+        file.finish().unwrap();
+        assert_eq!(PosixVfs.len(&path).unwrap(), data.len() as u64 + 6);
+    }
+}
+
+#[test]
+fn preallocated_room_is_zeros_until_finish() {
+    let dir = directory();
+    let path = dir.path().join("log");
+    let options = CreateOptions { direct: false, preallocate_bytes: 100_000 };
+    let mut file = PosixVfs.create(&path, &options).unwrap();
+    file.append(b"record").unwrap();
+    let bytes = fs::read(&path).unwrap();
+    assert!(bytes.starts_with(b"record") && bytes[6..].iter().all(|byte| *byte == 0));
+    file.finish().unwrap();
+    assert_eq!((PosixVfs.len(&path).unwrap(), file.len()), (6, 6));
+}
+
+#[test]
+fn direct_reads_at_odd_places_agree_with_memory() {
+    let dir = directory();
+    let path = dir.path().join("f");
+    let data = noise(3_000_001, 3);
+    write(&path, &data, true);
+    let mut buf = vec![0; data.len() + 10];
+    for direct in [true, false] {
+        let file = open(&path, direct);
+        assert_eq!(file.len(), data.len() as u64);
+        let mut rng = SplitMix64::new(4);
+        let mut places: Vec<(usize, usize)> = (0..200)
+            .map(|_| (rng.below(3_000_001) as usize, rng.below(20_000) as usize))
+            .map(|(at, len)| (at, len.min(data.len() - at)))
+            .collect();
+        places.extend([
+            (0, data.len()),
+            (1, data.len() - 1),
+            (0, 4096),
+            (4096, 8192),
+            (3_000_001, 0),
+        ]);
+        for (at, len) in places {
+            file.read_at(at as u64, &mut buf[3..3 + len]).unwrap();
+            assert!(buf[3..3 + len] == data[at..at + len], "{at} {len}");
+        }
+        for (at, len) in
+            [(3_000_001, 1), (2_999_999, 3), (0, 3_000_002), (u64::MAX, 1), (1 << 40, 5)]
+        {
+            assert_eq!(kind(file.read_at(at, &mut buf[..len])), ErrorKind::UnexpectedEof);
+        }
+        file.advise_willneed(0, 1 << 20);
+    }
+}
+
+#[test]
+fn a_batch_gives_what_plain_reads_give() {
+    let dir = directory();
+    let data = noise(2_000_000, 5);
+    let path = dir.path().join("f");
+    write(&path, &data, false);
+    let sim = crate::SimVfs::new(0);
+    sim.write_file("f", &data);
+    let simulated = sim.open(Path::new("f"), OpenMode::default()).unwrap();
+    let files = [open(&path, false), open(&path, true), simulated];
+    let mut rng = SplitMix64::new(6);
+    for count in [0, 1, 2, 63, 64, 65, 300, 1000] {
+        // Some requests are past the end, empty, or larger than the ring takes.
+        let places: Vec<(usize, u64, usize)> = (0..count)
+            .map(|_| {
+                let offset = rng.below(2_010_000);
+                let len = match rng.below(20) {
+                    0 => 0,
+                    1 => 600_000,
+                    2 => 1_100_000,
+                    _ => rng.below(9000) as usize,
+                };
+                (rng.below(3) as usize, offset, len)
+            })
+            .collect();
+        let mut bufs: Vec<Vec<u8>> = places.iter().map(|(_, _, len)| vec![0; *len]).collect();
+        let mut requests: Vec<ReadRequest<'_>> = places
+            .iter()
+            .zip(&mut bufs)
+            .map(|((file, offset, _), buf)| ReadRequest::new(&*files[*file], *offset, buf))
+            .collect();
+        PosixVfs.read_batch(&mut requests);
+        let results: Vec<_> = requests.into_iter().map(|request| request.result.unwrap()).collect();
+        for (((_, offset, len), buf), result) in places.iter().zip(&bufs).zip(results) {
+            match data.get(*offset as usize..*offset as usize + len) {
+                Some(want) => {
+                    result.unwrap();
+                    assert!(want == buf, "{offset} {len}");
+                }
+                None if *len == 0 => {}
+                None => assert_eq!(kind(result), ErrorKind::UnexpectedEof),
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_run_on_many_threads() {
+    let dir = directory();
+    let data = noise(1 << 20, 7);
+    let path = dir.path().join("f");
+    write(&path, &data, false);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (path, data) = (&path, &data);
+            scope.spawn(move || {
+                let file = open(path, thread % 2 == 0);
+                let mut rng = SplitMix64::new(thread);
+                for _ in 0..50 {
+                    let offsets: Vec<u64> = (0..40).map(|_| rng.below((1 << 20) - 4000)).collect();
+                    let mut bufs = vec![vec![0; 4000]; 40];
+                    let mut requests: Vec<_> = offsets
+                        .iter()
+                        .zip(&mut bufs)
+                        .map(|(offset, buf)| ReadRequest::new(&*file, *offset, buf))
+                        .collect();
+                    PosixVfs.read_batch(&mut requests);
+                    assert!(requests.iter().all(|request| matches!(request.result, Some(Ok(())))));
+                    for (offset, buf) in offsets.iter().zip(&bufs) {
+                        assert!(data[*offset as usize..][..4000] == buf[..]);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_lock_is_exclusive_until_dropped() {
+    let dir = directory();
+    let path = dir.path().join("LOCK");
+    let lock = PosixVfs.lock(&path).unwrap();
+    assert_eq!(kind(PosixVfs.lock(&path)), ErrorKind::WouldBlock);
+    let same_file: PathBuf = dir.path().join(".").join("LOCK");
+    assert_eq!(kind(PosixVfs.lock(&same_file)), ErrorKind::WouldBlock);
+    drop(lock);
+    let again = PosixVfs.lock(&path).unwrap();
+    let status = std::process::Command::new("flock")
+        .args(["--nonblock".as_ref(), path.as_os_str(), "true".as_ref()])
+        .status();
+    // The lock holds against another process, where there is such a program to try with.
+    assert!(status.is_err() || !status.unwrap().success());
+    drop(again);
+}
+
+#[test]
+fn names_come_and_go() {
+    let dir = directory();
+    let deep = dir.path().join("a/b/c");
+    PosixVfs.create_dir_all(&deep).unwrap();
+    PosixVfs.create_dir_all(&deep).unwrap();
+    let (one, two) = (deep.join("1"), deep.join("2"));
+    assert_eq!(kind(open_missing(&one)), ErrorKind::NotFound);
+    write(&one, b"1", false);
+    assert_eq!(kind(PosixVfs.create(&one, &CreateOptions::default())), ErrorKind::AlreadyExists);
+    PosixVfs.hard_link(&one, &two).unwrap();
+    assert_eq!(kind(PosixVfs.hard_link(&one, &two)), ErrorKind::AlreadyExists);
+    PosixVfs.rename(&two, &deep.join("3")).unwrap();
+    PosixVfs.remove(&one).unwrap();
+    PosixVfs.sync_dir(&deep).unwrap();
+    assert_eq!(PosixVfs.list(&deep).unwrap(), ["3"]);
+    assert!(PosixVfs.list(&dir.path().join("a")).unwrap().is_empty(), "files only");
+    assert!(!PosixVfs.exists(&two).unwrap() && PosixVfs.exists(&deep).unwrap());
+    assert!(PosixVfs.remove(&deep).is_err());
+    PosixVfs.remove(&deep.join("3")).unwrap();
+    PosixVfs.remove(&deep).unwrap();
+    assert!(PosixVfs.free_space_bytes(dir.path()).unwrap() > 0);
+    assert!(PosixVfs.free_space_bytes(&deep).is_err());
+    assert!(open_file_limit() >= 64);
+    let before = crate::io_counters();
+    write(&dir.path().join("counted"), b"12345", false);
+    let after = crate::io_counters();
+    assert!(after.writes > before.writes && after.syncs > before.syncs);
+    assert!(after.write_bytes >= before.write_bytes + 5);
+}
+
+fn open_missing(path: &Path) -> Result<Arc<dyn RandomFile>> {
+    PosixVfs.open(path, OpenMode::default())
+}
+
+#[test]
+fn a_failed_append_reports_and_a_removed_file_stays_readable() {
+    let full = PosixVfs.open(Path::new("/dev/full"), OpenMode::default());
+    assert!(full.is_ok());
+    let dir = directory();
+    let path = dir.path().join("f");
+    write(&path, b"content", false);
+    let file = open(&path, true);
+    PosixVfs.remove(&path).unwrap();
+    let mut buf = [0; 7];
+    file.read_at(0, &mut buf).unwrap();
+    assert_eq!(&buf, b"content");
+    assert_eq!(kind(PosixVfs.open(dir.path(), OpenMode::default())), ErrorKind::IsADirectory);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn direct_and_buffered_files_agree(
+        parts in proptest::collection::vec((0usize..9000, prop::bool::weighted(0.2)), 1..8),
+    ) {
+        let dir = directory();
+        let paths = [dir.path().join("buffered"), dir.path().join("direct")];
+        for (path, direct) in paths.iter().zip([false, true]) {
+            let options = CreateOptions { direct, preallocate_bytes: 0 };
+            let mut file = PosixVfs.create(path, &options).unwrap();
+            for (seed, (len, sync)) in parts.iter().enumerate() {
+                file.append(&noise(*len, seed as u64)).unwrap();
+                if *sync {
+                    file.sync().unwrap();
+                }
+            }
+            file.finish().unwrap();
+        }
+        prop_assert!(fs::read(&paths[0]).unwrap() == fs::read(&paths[1]).unwrap());
+    }
+}
