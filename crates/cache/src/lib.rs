@@ -1,124 +1,261 @@
 //! The one cache of a store: blocks and metadata partitions, charged by bytes, two priorities.
+//!
+//! [`Cache`] wraps `quick_cache` (sharded, CLOCK-Pro-like, scan resistant) and adds what the read
+//! path needs: *direct slots* (a reader may keep a pointer to a cached value elsewhere, read past
+//! the cache, and is told by [`Cached::on_evicted`] when to let go), priorities, and counters that
+//! threads do not fight over.
+//!
+//! Invariants:
+//! - The charge of a shard never exceeds its part of the capacity by more than one entry.
+//! - [`Cached::on_evicted`] is called once for every value handed to [`Cache::insert`], when it
+//!   leaves: evicted, replaced, removed, refused, or the cache dropped. No lock of the cache is
+//!   held then.
+//!
+//! | module | |
+//! |---|---|
+//! | `key` | what a value is found by, and its hash |
+//! | `sweep` | who is evicted: charges, second chances, the hand-over of those that left |
+//! | `tally` | hits and misses, counted per thread |
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+mod key;
+mod sweep;
+mod tally;
+#[cfg(test)]
+mod tests;
 
-/// Where a value comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CacheKey {
-    /// Unique per store and file: see [`Cache::next_file_id`].
-    pub file: u64,
-    /// Offset in that file.
-    pub offset: u64,
-}
+pub use key::CacheKey;
+
+use key::{BuildKeyHasher, Stored};
+use quick_cache::OptionsBuilder;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use sweep::{Books, Departed, Sweep, Weigh};
+use tally::Tally;
+
+/// A shard has at least this much capacity when the cache is made: room for hundreds of blocks,
+/// so that an uneven spread of keys over shards does not matter.
+const MIN_SHARD_BYTES: usize = 2 << 20;
+/// Shards per hardware thread, if the capacity allows.
+const SHARDS_PER_THREAD: usize = 4;
+/// The most shards.
+const MAX_SHARDS: usize = 256;
+/// The size of entry for which evicted keys are remembered (half as many as fit).
+const TYPICAL_ENTRY_BYTES: usize = 4096;
+/// Growth by less than one part in this many is put off until it adds up: a resize locks every
+/// shard, and each one rounds off some memory of evicted keys.
+const LEAST_GROWTH_PART: usize = 64;
 
 /// How hard a value resists eviction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Priority {
-    /// Data blocks.
+    /// Leaves when its turn comes, unless it was read since.
     #[default]
     Normal,
-    /// Metadata.
+    /// Is passed over a few times first; for metadata, without which no data is found.
     High,
 }
 
-/// What the cache holds.
+/// What a cache can hold: something cheap to clone, such as a reference-counted buffer.
 pub trait Cached: Clone + Send + Sync + 'static {
     /// Bytes the value holds on to; 0 counts as 1. Read once, at insertion.
     fn charge_bytes(&self) -> usize;
+
     /// How hard it resists eviction. Read once, at insertion.
     fn priority(&self) -> Priority;
-    /// Whether it was read past the cache (through a direct slot) since the last call.
+
+    /// Whether it was read past the cache (through a direct slot) since the last call: spares it
+    /// for one more round. Called under a lock of the cache: must be quick and must not call back.
     fn take_touched(&self) -> bool;
-    /// The value has left the cache; the owner of a direct slot clears it.
+
+    /// The value has left the cache: the owner of a direct slot clears it. The cache may be used
+    /// here, but not resized.
+    ///
+    /// Called after the fact, on whichever thread caused it: by now another value may be cached
+    /// under the same key, so the owner must clear the slot only if it still holds this one. A
+    /// value may leave while [`Cache::insert`] is still running, so a slot is filled before.
     fn on_evicted(&self);
 }
 
-/// A snapshot of the counters.
+/// A snapshot of the counters of a [`Cache`], each read at a slightly different moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Lookups that found their value.
+    /// Calls of [`Cache::get`] that found their value.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Calls of [`Cache::get`] that did not.
     pub misses: u64,
-    /// Values inserted.
+    /// Calls of [`Cache::insert`].
     pub inserts: u64,
     /// Values that left, or were refused, for lack of room.
     pub evictions: u64,
     /// Bytes charged now.
     pub used_bytes: usize,
-    /// The part of `used_bytes` of [`Priority::High`] values.
+    /// The part of `used_bytes` charged to [`Priority::High`] values.
     pub high_used_bytes: usize,
-    /// The bound on `used_bytes`.
+    /// [`Cache::capacity_bytes`].
     pub capacity_bytes: usize,
     /// Values held now.
     pub entries: usize,
 }
 
-/// The cache.
+/// A concurrent cache bounded by the bytes its values charge.
 pub struct Cache<V: Cached> {
-    map: Mutex<HashMap<CacheKey, V>>,
-    capacity: AtomicUsize,
-    files: AtomicU64,
+    inner: quick_cache::sync::Cache<Stored, V, Weigh, BuildKeyHasher, Sweep<V>>,
+    books: Arc<[Books]>,
+    tally: Tally,
+    /// As asked for; the shards may have less for a while.
+    capacity_bytes: AtomicUsize,
+    /// The capacity of a shard; locked while it changes, so that resizes do not interleave.
+    shard_bytes: Mutex<usize>,
+    next_file: AtomicU64,
 }
 
 impl<V: Cached> Cache<V> {
-    /// A cache of `capacity_bytes`.
+    /// A cache that holds values of up to `capacity_bytes` together. A single value must fit one
+    /// of the [`shard_count`](Self::shard_count) equal parts.
     pub fn new(capacity_bytes: usize) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::with_shards(capacity_bytes, shards_for(capacity_bytes, threads))
+    }
+
+    /// `shards` is a power of two; each must have room for 32 typical entries if there is more
+    /// than one, else `quick_cache` makes fewer.
+    fn with_shards(capacity_bytes: usize, shards: usize) -> Self {
+        let shard_bytes = capacity_bytes / shards;
+        let books: Arc<[Books]> = (0..shards).map(|_| Books::new(shard_bytes)).collect();
+        let mut options = OptionsBuilder::new();
+        options
+            .shards(shards)
+            .weight_capacity((shard_bytes * shards) as u64)
+            .estimated_items_capacity(capacity_bytes / TYPICAL_ENTRY_BYTES);
+        let Ok(options) = options.build() else { unreachable!("both required options are set") };
+        let inner = quick_cache::sync::Cache::with_options(
+            options,
+            Weigh::new(Arc::clone(&books)),
+            BuildKeyHasher,
+            Sweep::new(Arc::clone(&books)),
+        );
+        debug_assert_eq!(inner.num_shards(), shards);
         Self {
-            map: Mutex::default(),
-            capacity: AtomicUsize::new(capacity_bytes),
-            files: AtomicU64::new(1),
+            inner,
+            books,
+            tally: Tally::default(),
+            capacity_bytes: AtomicUsize::new(capacity_bytes),
+            shard_bytes: Mutex::new(shard_bytes),
+            next_file: AtomicU64::new(1),
         }
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<CacheKey, V>> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The value of `key`.
+    /// A clone of the value of `key`. Costs the lookup in `quick_cache`: a shared lock on one
+    /// shard, no write to memory other threads' lookups of other values write.
     #[inline]
     pub fn get(&self, key: &CacheKey) -> Option<V> {
-        self.map().get(key).cloned()
+        let found = self.inner.get(key);
+        self.tally.count(found.is_some());
+        found
     }
 
-    /// Caches `value`.
+    /// Caches `value`, replaces what was there, evicts what no longer fits. A value that fits no
+    /// shard is not kept: [`Cached::on_evicted`] is called on it at once.
     pub fn insert(&self, key: CacheKey, value: V) {
-        let gone = self.map().insert(key, value);
-        gone.iter().for_each(Cached::on_evicted);
+        let high = value.priority() == Priority::High;
+        let entry = Stored {
+            key,
+            // Saturating is safe: a shard with room for that is refused below.
+            charge: u32::try_from(value.charge_bytes().max(1)).unwrap_or(u32::MAX),
+            shard: self.inner.shard_index(&key) as u16,
+            high,
+            entered: AtomicBool::new(false),
+            chances: AtomicU8::new(sweep::initial_chances(high)),
+        };
+        if entry.charge == u32::MAX {
+            self.remove(&key);
+            value.on_evicted();
+            return;
+        }
+        let mut departed = Departed::default();
+        self.inner.insert_with_lifecycle(entry, value, &mut departed);
+        if high {
+            // Counts as read, so that the sweep moves it to the long-lived part when it meets it.
+            self.inner.get(&key);
+        }
     }
 
     /// Forgets the value of `key`.
     pub fn remove(&self, key: &CacheKey) {
-        let gone = self.map().remove(key);
-        gone.iter().for_each(Cached::on_evicted);
+        if let Some((entry, value)) = self.inner.remove(key) {
+            self.books[usize::from(entry.shard)].leave(&entry);
+            value.on_evicted();
+        }
     }
 
-    /// Changes the capacity; evicts until it holds.
+    /// Changes the capacity and evicts until it holds. Shrinking takes effect at once; growth by
+    /// less than a sixty-fourth waits for more.
     pub fn set_capacity_bytes(&self, capacity_bytes: usize) {
-        self.capacity.store(capacity_bytes, Relaxed);
+        let mut shard_bytes = self.shard_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.capacity_bytes.store(capacity_bytes, Relaxed);
+        let wanted = capacity_bytes / self.books.len();
+        let growth = wanted.saturating_sub(*shard_bytes);
+        if wanted == *shard_bytes || (growth > 0 && growth < *shard_bytes / LEAST_GROWTH_PART) {
+            return;
+        }
+        *shard_bytes = wanted;
+        self.books.iter().for_each(|books| books.set_capacity(wanted));
+        // The second pass takes from shards in which the first spared everyone.
+        for no_pins in [false, true] {
+            self.books.iter().for_each(|books| books.set_no_pins(no_pins));
+            self.inner.set_capacity((wanted * self.books.len()) as u64);
+        }
     }
 
-    /// The capacity.
+    /// The capacity last asked for.
     pub fn capacity_bytes(&self) -> usize {
-        self.capacity.load(Relaxed)
+        self.capacity_bytes.load(Relaxed)
     }
 
-    /// Bytes charged now.
+    /// Bytes charged now: at most the capacity and one entry for each shard. Locks each shard
+    /// for a moment.
     pub fn used_bytes(&self) -> usize {
-        self.map().values().map(Cached::charge_bytes).sum()
+        self.inner.weight() as usize
     }
 
-    /// The counters.
+    /// The parts the capacity is divided into, equally.
+    pub fn shard_count(&self) -> usize {
+        self.books.len()
+    }
+
+    /// The counters. Locks each shard for a moment.
     pub fn stats(&self) -> CacheStats {
-        CacheStats { used_bytes: self.used_bytes(), ..CacheStats::default() }
+        let sum = |of: fn(&Books) -> u64| self.books.iter().map(of).sum::<u64>();
+        let (hits, misses) = self.tally.totals();
+        CacheStats {
+            hits,
+            misses,
+            inserts: sum(Books::inserts),
+            evictions: sum(Books::evictions),
+            used_bytes: self.used_bytes(),
+            high_used_bytes: sum(Books::high_used) as usize,
+            capacity_bytes: self.capacity_bytes(),
+            entries: self.inner.len(),
+        }
     }
 
-    /// A number for [`CacheKey::file`] that nobody else got.
+    /// A number for [`CacheKey::file`] that was not handed out before.
     pub fn next_file_id(&self) -> u64 {
-        self.files.fetch_add(1, Relaxed)
+        self.next_file.fetch_add(1, Relaxed)
     }
+}
+
+impl<V: Cached> Drop for Cache<V> {
+    fn drop(&mut self) {
+        self.inner.drain().for_each(|(_, value)| value.on_evicted());
+    }
+}
+
+fn shards_for(capacity_bytes: usize, threads: usize) -> usize {
+    let wanted = (threads * SHARDS_PER_THREAD).next_power_of_two().min(MAX_SHARDS);
+    let most = (capacity_bytes / MIN_SHARD_BYTES).max(1);
+    // The largest power of two that is not above `most`.
+    wanted.min(1 << most.ilog2())
 }
