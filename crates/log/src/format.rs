@@ -21,7 +21,7 @@
 //! All integers are little-endian. Offsets count from the start of the file, the header included.
 //! Type 0 does not exist, so that nine zero bytes are never a record.
 
-use terrace_base::checksum::crc32c;
+use crc32c::{crc32c, crc32c_append};
 use terrace_base::codec::Decoder;
 
 /// The first bytes of every segment.
@@ -105,7 +105,7 @@ pub fn encode_header(header: &Header) -> [u8; HEADER_BYTES as usize] {
     bytes[12..20].copy_from_slice(&header.segment.to_le_bytes());
     bytes[20..28].copy_from_slice(&previous_segment.to_le_bytes());
     bytes[28..36].copy_from_slice(&previous_end.to_le_bytes());
-    let checksum = crc32c(&[&bytes[..40]]);
+    let checksum = crc32c(&bytes[..40]);
     bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
@@ -119,15 +119,15 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, HeaderFault> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Err(HeaderFault::Damaged("the header was never written (zeros)".into()));
     }
-    let damaged = |what: &str| HeaderFault::Damaged(what.into());
-    let mut decoder = Decoder::new(bytes);
-    let mut word = || decoder.u64().ok_or_else(|| damaged("the header is cut off"));
-    if word()? != u64::from_le_bytes(MAGIC) {
-        return Err(damaged("the header does not start with TERRALOG"));
+    let (Some(magic), version, Some(fields), stored) =
+        (bytes.first_chunk::<8>(), le_u32(bytes, 8), bytes.get(12..36), le_u32(bytes, 40))
+    else {
+        return Err(HeaderFault::Damaged("the header is cut off".into()));
+    };
+    if *magic != MAGIC {
+        return Err(HeaderFault::Damaged("the file does not start with TERRALOG".into()));
     }
-    let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
-    let stored = u32::from_le_bytes([bytes[40], bytes[41], bytes[42], bytes[43]]);
-    let computed = crc32c(&[&bytes[..40]]);
+    let computed = crc32c(&bytes[..40]);
     if stored != computed {
         let text = format!("the header checksum is {stored:08x}, its bytes give {computed:08x}");
         return Err(HeaderFault::Damaged(text));
@@ -135,15 +135,70 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, HeaderFault> {
     if version != FORMAT_VERSION {
         return Err(HeaderFault::Version(version));
     }
-    let mut decoder = Decoder::new(&bytes[12..36]);
-    let mut word = || decoder.u64().ok_or_else(|| damaged("the header is cut off"));
-    let (segment, previous_segment, previous_end) = (word()?, word()?, word()?);
-    let previous = (previous_segment != 0).then_some((previous_segment, previous_end));
-    Ok(Header { segment, previous })
+    let mut decoder = Decoder::new(fields);
+    let mut next = || decoder.u64().unwrap_or(0);
+    let (segment, before, end) = (next(), next(), next());
+    if before >= segment {
+        let text = format!("the header of segment {segment} says that it continues {before}");
+        return Err(HeaderFault::Damaged(text));
+    }
+    Ok(Header { segment, previous: (before != 0).then_some((before, end)) })
+}
+
+fn le_u32(bytes: &[u8; HEADER_BYTES as usize], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// The part of a record checksum that all records of a segment share: segment numbers are hashed
 /// once, not per record.
 pub fn segment_seed(segment: u64) -> u32 {
-    crc32c(&[&segment.to_le_bytes()])
+    crc32c(&segment.to_le_bytes())
+}
+
+/// The nine bytes in front of `payload` when the record stands at `offset`; `segment_seed` is
+/// [`segment_seed`] of the segment. The payload must be at most [`MAX_PAYLOAD_BYTES`].
+#[inline]
+pub fn record_header(
+    segment_seed: u32,
+    offset: u64,
+    kind: RecordType,
+    payload: &[u8],
+) -> [u8; RECORD_HEADER_BYTES] {
+    let mut bytes = [0u8; RECORD_HEADER_BYTES];
+    bytes[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    bytes[8] = kind as u8;
+    let start = checksum_start(segment_seed, offset, &bytes);
+    bytes[0..4].copy_from_slice(&crc32c_append(start, payload).to_le_bytes());
+    bytes
+}
+
+/// A record's checksum over everything but its payload; appending the payload completes it.
+#[inline]
+pub fn checksum_start(segment_seed: u32, offset: u64, header: &[u8; RECORD_HEADER_BYTES]) -> u32 {
+    let mut fixed = [0u8; 13];
+    fixed[..8].copy_from_slice(&offset.to_le_bytes());
+    fixed[8..].copy_from_slice(&header[4..]);
+    crc32c_append(segment_seed, &fixed)
+}
+
+/// The fields of a record header, not checked: checksum, payload length, type byte.
+#[inline]
+pub fn split_record_header(header: &[u8; RECORD_HEADER_BYTES]) -> (u32, u32, u8) {
+    let [c0, c1, c2, c3, l0, l1, l2, l3, kind] = *header;
+    (u32::from_le_bytes([c0, c1, c2, c3]), u32::from_le_bytes([l0, l1, l2, l3]), kind)
+}
+
+/// The payload of a sync marker.
+pub fn encode_marker(through: SyncedThrough) -> [u8; MARKER_PAYLOAD_BYTES] {
+    let mut bytes = [0u8; MARKER_PAYLOAD_BYTES];
+    bytes[..8].copy_from_slice(&through.segment.to_le_bytes());
+    bytes[8..].copy_from_slice(&through.offset.to_le_bytes());
+    bytes
+}
+
+/// Reads the payload of a sync marker; `None` if it has another length.
+pub fn decode_marker(payload: &[u8]) -> Option<SyncedThrough> {
+    let mut decoder = Decoder::new(payload);
+    let through = SyncedThrough { segment: decoder.u64()?, offset: decoder.u64()? };
+    decoder.is_empty().then_some(through)
 }

@@ -15,9 +15,10 @@ pub mod format;
 pub mod reader;
 pub mod recover;
 mod scan;
+mod window;
 pub mod writer;
 
 pub use format::{LogEnd, SyncedThrough};
-pub use reader::{LogReader, Record, RecordKind, Step};
+pub use reader::{LogReader, Record, RecordKind, Step, read_header};
 pub use recover::{Recovered, recover};
 pub use writer::{LogOptions, LogWriter};

@@ -1,10 +1,23 @@
 //! Reading one segment record by record with bounded memory, and finding the next sound record
 //! after damage.
+//!
+//! A record is trusted only after its checksum matched, and a length only after it was compared
+//! with the file. A record over [`WHOLE_BYTES`] is checked in pieces before memory for it is
+//! taken, so that a damaged length costs time, not memory.
+//!
+//! Used by [`crate::recover()`], [`crate::dump`] and `terrace-inspect`.
 
-use crate::format::{LogEnd, SyncedThrough};
+use crate::format::{
+    self, HEADER_BYTES, Header, HeaderFault, LogEnd, RECORD_HEADER_BYTES, RecordType, SyncedThrough,
+};
+use crate::window::{CHUNK_BYTES, Window};
+use crc32c::crc32c_append;
 use std::path::Path;
-use terrace_base::Result;
-use terrace_vfs::Vfs;
+use terrace_base::{Error, Result};
+use terrace_vfs::{OpenMode, Vfs};
+
+/// Payloads up to this length are read whole before their checksum is known to match.
+const WHOLE_BYTES: usize = 1 << 20;
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +54,39 @@ pub enum Step<'a> {
     },
 }
 
-/// Streams the records of one segment.
-pub struct LogReader {}
+/// What stands at an offset.
+enum Found {
+    Record {
+        kind: RecordKind,
+        payload_bytes: usize,
+    },
+    /// The end of the file, or zeros up to it.
+    Nothing,
+    /// Neither.
+    Torn(String),
+}
 
-#[allow(unused_variables, clippy::todo)]
+/// Streams the records of one segment.
+pub struct LogReader {
+    window: Window,
+    segment: u64,
+    segment_seed: u32,
+    header: std::result::Result<Header, String>,
+    /// Where the next record is expected; 0 while the header is unsound.
+    position: u64,
+    /// Set at an end, with why.
+    ended: Option<Option<String>>,
+}
+
+/// Reads the header of whatever segment is at `path`.
+///
+/// # Errors
+/// I/O only; what the bytes are is in the inner result.
+pub fn read_header(vfs: &dyn Vfs, path: &Path) -> Result<std::result::Result<Header, HeaderFault>> {
+    let mut window = Window::new(vfs.open(path, OpenMode::default())?);
+    Ok(format::decode_header(window.get(0, HEADER_BYTES as usize)?))
+}
+
 impl LogReader {
     /// Opens segment `segment`. A header that a crash can leave behind (missing, cut, zeros, bad
     /// checksum) is reported by the first [`LogReader::next`] as an end at offset 0.
@@ -53,26 +95,206 @@ impl LogReader {
     /// `Unsupported` for another format version; `Corruption` for a sound header of another
     /// segment, which means that files were swapped or renamed.
     pub fn open(vfs: &dyn Vfs, path: &Path, segment: u64) -> Result<Self> {
-        todo!()
+        let mut window = Window::new(vfs.open(path, OpenMode::default())?);
+        let header = match format::decode_header(window.get(0, HEADER_BYTES as usize)?) {
+            Ok(header) if header.segment == segment => Ok(header),
+            Ok(header) => {
+                let found = header.segment;
+                let detail = format!(
+                    "this is log segment {found} under the name of segment {segment}; give the \
+                     files their own names back"
+                );
+                return Err(Error::corruption(path, 12, detail));
+            }
+            Err(HeaderFault::Damaged(why)) => Err(why),
+            Err(HeaderFault::Version(version)) => return Err(unsupported_version(path, version)),
+        };
+        let position = if header.is_ok() { HEADER_BYTES } else { 0 };
+        let segment_seed = format::segment_seed(segment);
+        Ok(Self { window, segment, segment_seed, header, position, ended: None })
     }
 
     /// The end of the log that this segment continues, from its header.
     pub fn previous(&self) -> Option<LogEnd> {
-        todo!()
+        self.header.as_ref().ok().and_then(|header| header.previous)
+    }
+
+    /// Whether the header is sound.
+    pub fn has_header(&self) -> bool {
+        self.header.is_ok()
+    }
+
+    /// The segment number.
+    pub fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// Where the next record is expected.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The file's length when it was opened.
+    pub fn file_bytes(&self) -> u64 {
+        self.window.file_bytes()
+    }
+
+    /// Bytes of memory the reader holds for file contents.
+    pub fn buffered_bytes(&self) -> usize {
+        self.window.buffered_bytes()
     }
 
     /// The next record, or why there is none.
     ///
     /// # Errors
     /// I/O; `Unsupported` for a sound record of a type this build does not know.
-    #[allow(clippy::should_implement_trait)]
+    #[allow(clippy::should_implement_trait)] // Lends its payload, which `Iterator` cannot.
     pub fn next(&mut self) -> Result<Step<'_>> {
-        todo!()
+        let offset = self.position;
+        if self.ended.is_none() {
+            let found = match &self.header {
+                Err(why) if offset < HEADER_BYTES => Found::Torn(why.clone()),
+                _ => self.examine(offset)?,
+            };
+            match found {
+                Found::Record { kind, payload_bytes } => {
+                    let start = offset + RECORD_HEADER_BYTES as u64;
+                    self.position = start + payload_bytes as u64;
+                    let payload = self.window.loaded(start, payload_bytes);
+                    return Ok(Step::Record(Record { offset, kind, payload }));
+                }
+                Found::Nothing => self.ended = Some(None),
+                Found::Torn(why) => self.ended = Some(Some(why)),
+            }
+        }
+        Ok(Step::End { offset, torn: self.ended.clone().flatten() })
     }
 
     /// Skips damage: moves to the next sound record after the current position and returns its
     /// offset, or `None` if there is none. For inspection only; recovery never reads past damage.
     pub fn resync(&mut self) -> Result<Option<u64>> {
-        todo!()
+        let last = self.window.file_bytes().saturating_sub(RECORD_HEADER_BYTES as u64);
+        let first = (self.position + 1).max(HEADER_BYTES);
+        for offset in first..=last {
+            if self.is_candidate(offset)?
+                && matches!(self.examine(offset), Ok(Found::Record { .. }))
+            {
+                self.position = offset;
+                self.ended = None;
+                return Ok(Some(offset));
+            }
+        }
+        Ok(None)
     }
+
+    /// Classifies the bytes at `offset`; a sound record's payload is then in the window.
+    fn examine(&mut self, offset: u64) -> Result<Found> {
+        let rest = self.window.file_bytes().saturating_sub(offset);
+        let head = self.window.get(offset, RECORD_HEADER_BYTES)?;
+        if head.iter().all(|byte| *byte == 0) {
+            return Ok(match self.first_nonzero(offset)? {
+                None => Found::Nothing,
+                Some(at) => {
+                    Found::Torn(format!("zeros stand where a record should, with data at {at}"))
+                }
+            });
+        }
+        let Some(head) = head.first_chunk::<RECORD_HEADER_BYTES>().copied() else {
+            return Ok(Found::Torn("the file ends inside a record header".into()));
+        };
+        let (stored, payload_bytes, kind) = format::split_record_header(&head);
+        let room = rest - RECORD_HEADER_BYTES as u64;
+        if u64::from(payload_bytes) > room {
+            return Ok(Found::Torn(format!(
+                "a record of {payload_bytes} payload bytes begins here and the file has {room}"
+            )));
+        }
+        let payload_bytes = payload_bytes as usize;
+        let start = offset + RECORD_HEADER_BYTES as u64;
+        let sum = format::checksum_start(self.segment_seed, offset, &head);
+        let computed = if payload_bytes <= WHOLE_BYTES {
+            crc32c_append(sum, self.window.get(start, payload_bytes)?)
+        } else {
+            self.checksum_in_pieces(sum, start, payload_bytes)?
+        };
+        if computed != stored {
+            return Ok(Found::Torn(format!(
+                "the record checksum is {stored:08x}, its bytes give {computed:08x}"
+            )));
+        }
+        let path = self.window.file().path();
+        let kind = match RecordType::from_byte(kind) {
+            Some(RecordType::Data) => RecordKind::Data,
+            Some(RecordType::SyncMarker) => {
+                let marker = format::decode_marker(self.window.get(start, payload_bytes)?);
+                RecordKind::SyncMarker(marker.ok_or_else(|| {
+                    let detail = format!("a sync marker of {payload_bytes} payload bytes");
+                    Error::corruption(self.window.file().path(), offset, detail)
+                })?)
+            }
+            Some(RecordType::SeparatedData) | None => {
+                let detail = format!(
+                    "the record at offset {offset} has type {kind}, which this build does not \
+                     read; open it with the build that wrote it"
+                );
+                return Err(Error::Unsupported { path: path.to_path_buf(), detail });
+            }
+        };
+        self.window.get(start, payload_bytes)?;
+        Ok(Found::Record { kind, payload_bytes })
+    }
+
+    fn checksum_in_pieces(&mut self, sum: u32, start: u64, len: usize) -> Result<u32> {
+        let mut sum = sum;
+        let mut done = 0;
+        while done < len {
+            let piece = self.window.get(start + done as u64, CHUNK_BYTES.min(len - done))?;
+            sum = crc32c_append(sum, piece);
+            done += piece.len();
+        }
+        Ok(sum)
+    }
+
+    fn first_nonzero(&mut self, from: u64) -> Result<Option<u64>> {
+        let mut offset = from;
+        while offset < self.window.file_bytes() {
+            let bytes = self.window.get(offset, CHUNK_BYTES)?;
+            if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
+                return Ok(Some(offset + at as u64));
+            }
+            offset += bytes.len() as u64;
+        }
+        Ok(None)
+    }
+
+    /// Whether it is worth computing a checksum at `offset`. A long record must be followed by
+    /// the end, zeros or another plausible header: random bytes would otherwise cost a checksum
+    /// over much of the file each.
+    fn is_candidate(&mut self, offset: u64) -> Result<bool> {
+        let Some(after) = self.plausible(offset)? else { return Ok(false) };
+        let long = after - offset > 64 << 10;
+        Ok(!long || self.plausible(after)?.is_some())
+    }
+
+    /// Where the record at `offset` would end, if its type and length make sense.
+    fn plausible(&mut self, offset: u64) -> Result<Option<u64>> {
+        let rest = self.window.file_bytes().saturating_sub(offset);
+        let head = self.window.get(offset, RECORD_HEADER_BYTES)?;
+        let Some(head) = head.first_chunk::<RECORD_HEADER_BYTES>() else {
+            return Ok(head.iter().all(|byte| *byte == 0).then_some(offset));
+        };
+        let (_, payload_bytes, kind) = format::split_record_header(head);
+        let record_bytes = u64::from(payload_bytes) + RECORD_HEADER_BYTES as u64;
+        let known = RecordType::from_byte(kind).is_some() || *head == [0; RECORD_HEADER_BYTES];
+        Ok((known && record_bytes <= rest).then_some(offset + record_bytes))
+    }
+}
+
+/// The error for a segment of a format version that this build does not read.
+pub(crate) fn unsupported_version(path: &Path, version: u32) -> Error {
+    let detail = format!(
+        "log format version {version}; this build reads version {}",
+        format::FORMAT_VERSION
+    );
+    Error::Unsupported { path: path.to_path_buf(), detail }
 }

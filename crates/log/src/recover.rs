@@ -1,10 +1,26 @@
 //! Replaying segments: the longest prefix without holes, or an error if damage reaches into what
 //! was proven durable.
+//!
+//! 1. *Order.* From the last segment back, each header's link says which segment it continues and
+//!    up to where. Segments that no link leads to were dropped by an earlier recovery and are
+//!    skipped. A header without a link (or an unsound one) continues the segment before it.
+//! 2. *Replay.* Record by record in that order. A segment that is continued at `end` is read
+//!    exactly up to `end`. The first thing that does not fit is the bad spot.
+//! 3. *Judgement.* Everything behind the bad spot is searched for sync markers. If one states
+//!    that bytes past the bad spot had been durable, synced writes are lost: an error. Otherwise
+//!    it is what a crash leaves of unsynced writes: dropped and reported.
+//!
+//! Used by the engine when it opens a store and by `terrace-manifest`.
 
-use crate::format::LogEnd;
-use std::path::PathBuf;
-use terrace_base::Result;
+use crate::format::{HEADER_BYTES, LogEnd, RECORD_HEADER_BYTES, SyncedThrough};
+use crate::reader::{LogReader, RecordKind, Step};
+use crate::scan::scan_markers;
+use std::path::{Path, PathBuf};
+use terrace_base::{Error, Result};
 use terrace_vfs::Vfs;
+
+/// Takes segment, offset and payload of each data record.
+pub type Apply<'a> = dyn FnMut(u64, u64, &[u8]) -> Result<()> + 'a;
 
 /// What a replay found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,14 +42,204 @@ pub struct Recovered {
 /// `segments` must be all that are at or above the oldest one still needed; obsolete ones are
 /// left out, whether or not they still exist.
 ///
+/// What was replayed after a mere kill may not be on the device: before the next write is called
+/// durable, its content must be (the engine flushes it to SSTs).
+///
 /// # Errors
 /// `Corruption` naming file and offset if a sync marker proves that a record which cannot be read
 /// had been durable; what `apply` returns; I/O.
-#[allow(unused_variables, clippy::todo)]
 pub fn recover(
     vfs: &dyn Vfs,
     segments: &[(u64, PathBuf)],
-    apply: &mut dyn FnMut(u64, u64, &[u8]) -> Result<()>,
+    apply: &mut Apply<'_>,
 ) -> Result<Recovered> {
-    todo!()
+    if let Some(pair) = segments.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+        let (a, b) = (pair[0].0, pair[1].0);
+        return Err(Error::InvalidArgument(format!("log segments {a} and {b} are not ascending")));
+    }
+    let mut readers = segments
+        .iter()
+        .map(|(number, path)| LogReader::open(vfs, path, *number))
+        .collect::<Result<Vec<_>>>()?;
+    let mut replay = Replay { segments, recovered: Recovered::default() };
+    for part in chain(segments, &readers) {
+        if let Some(bad) = replay.part(&part, &mut readers[part.index], apply)? {
+            return replay.judge(vfs, bad);
+        }
+    }
+    Ok(replay.recovered)
 }
+
+/// One segment of the log in order.
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    /// Index among the segments.
+    index: usize,
+    /// Where the segment after it continues it; `None` if that one does not say.
+    until: Option<u64>,
+    /// The segment that should stand before this one and does not exist.
+    missing: Option<LogEnd>,
+}
+
+/// Orders the segments by following the links back from the last one.
+fn chain(segments: &[(u64, PathBuf)], readers: &[LogReader]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut next = segments.len().checked_sub(1).map(|last| (last, None));
+    while let Some((index, until)) = next {
+        let mut missing = None;
+        let before = index.checked_sub(1).map(|before| (before, None));
+        next = match readers[index].previous() {
+            None => before,
+            Some((number, end)) => {
+                match segments[..index].binary_search_by_key(&number, |(number, _)| *number) {
+                    Ok(linked) => Some((linked, Some(end))),
+                    // Older than all that is still needed.
+                    Err(0) => None,
+                    Err(_) if end <= HEADER_BYTES => before,
+                    Err(older) => {
+                        missing = Some((number, end));
+                        Some((older - 1, None))
+                    }
+                }
+            }
+        };
+        parts.push(Part { index, until, missing });
+    }
+    parts.reverse();
+    parts
+}
+
+/// The place where the prefix ends although the log goes on.
+struct Bad {
+    at: LogEnd,
+    /// Index of the segment from which to look for proof, and the offset in it.
+    scan_from: (usize, u64),
+    why: String,
+}
+
+struct Replay<'a> {
+    segments: &'a [(u64, PathBuf)],
+    recovered: Recovered,
+}
+
+impl Replay<'_> {
+    /// Applies one segment; returns the bad spot if there is one.
+    fn part(
+        &mut self,
+        part: &Part,
+        reader: &mut LogReader,
+        apply: &mut Apply<'_>,
+    ) -> Result<Option<Bad>> {
+        let segment = reader.segment();
+        let bad = |offset: u64, why: String| {
+            Ok(Some(Bad { at: (segment, offset), scan_from: (part.index, offset), why }))
+        };
+        if let Some((number, end)) = part.missing {
+            let why = format!("segment {segment} continues segment {number} at {end}: missing");
+            let at = (number, HEADER_BYTES);
+            return Ok(Some(Bad { at, scan_from: (part.index, 0), why }));
+        }
+        loop {
+            let position = reader.position();
+            if part.until.is_some_and(|until| position >= until) {
+                break;
+            }
+            let (offset, torn) = match reader.next()? {
+                Step::Record(record) => {
+                    let bytes = RECORD_HEADER_BYTES + record.payload.len();
+                    let end = record.offset + bytes as u64;
+                    if part.until.is_some_and(|until| end > until) {
+                        let offset = record.offset;
+                        self.note_end(segment, offset);
+                        return bad(offset, "the next segment continues inside a record".into());
+                    }
+                    match record.kind {
+                        RecordKind::Data => {
+                            apply(segment, record.offset, record.payload)?;
+                            self.recovered.records += 1;
+                        }
+                        RecordKind::SyncMarker(through) => {
+                            self.check_named(segment, record.offset, through)?;
+                        }
+                    }
+                    continue;
+                }
+                Step::End { offset, torn } => (offset, torn),
+            };
+            match (part.until, torn) {
+                (_, Some(why)) => {
+                    self.note_end(segment, offset);
+                    return bad(offset, why);
+                }
+                (Some(until), None) => {
+                    self.note_end(segment, offset);
+                    return bad(offset, format!("records up to {until} should follow"));
+                }
+                (None, None) => break,
+            }
+        }
+        self.note_end(segment, reader.position());
+        Ok(None)
+    }
+
+    /// A segment whose header is unsound can be continued only if nothing stands before it.
+    fn note_end(&mut self, segment: u64, offset: u64) {
+        if offset >= HEADER_BYTES || self.recovered.end.is_none() {
+            self.recovered.end = Some((segment, offset));
+        }
+    }
+
+    /// A marker that names a segment which should be here and is not proves a loss.
+    fn check_named(&self, segment: u64, offset: u64, through: SyncedThrough) -> Result<()> {
+        let named = through.segment;
+        let oldest = self.segments.first().map_or(named, |(number, _)| *number);
+        let exists = self.segments.binary_search_by_key(&named, |(number, _)| *number).is_ok();
+        if exists || named < oldest || through.offset <= HEADER_BYTES {
+            return Ok(());
+        }
+        let detail = format!(
+            "a sync marker proves that log segment {named} was durable up to {}, and it is \
+             missing; put it back, or restore the store from a checkpoint",
+            through.offset
+        );
+        Err(Error::corruption(self.path(segment), offset, detail))
+    }
+
+    /// Decides between a torn tail and the loss of durable data.
+    fn judge(mut self, vfs: &dyn Vfs, bad: Bad) -> Result<Recovered> {
+        let (segment, offset) = bad.at;
+        let spot = SyncedThrough { segment, offset };
+        let (first, mut from) = bad.scan_from;
+        for (number, path) in &self.segments[first..] {
+            let scan = scan_markers(vfs, path, *number, from)?;
+            from = 0;
+            self.recovered.dropped_bytes += scan.data_bytes;
+            let Some((through, at)) = scan.strongest.filter(|(through, _)| *through > spot) else {
+                continue;
+            };
+            let detail = format!(
+                "{}; a sync marker at offset {at} of segment {number} proves that the log was \
+                 durable up to offset {} of segment {}, so synced writes would be lost. Restore \
+                 the store from a checkpoint, or see what is left with `terrace inspect log`",
+                bad.why, through.offset, through.segment
+            );
+            return Err(Error::corruption(self.path(segment), offset, detail));
+        }
+        if self.recovered.end.is_none() {
+            self.recovered.end = Some((segment, offset));
+        }
+        self.recovered.torn =
+            Some(format!("{} at offset {offset}: {}", self.path(segment).display(), bad.why));
+        Ok(self.recovered)
+    }
+
+    /// The path of a segment; of the first one for a segment that is missing.
+    fn path(&self, segment: u64) -> &Path {
+        let index = self.segments.partition_point(|(number, _)| *number < segment);
+        let index = index.min(self.segments.len().saturating_sub(1));
+        self.segments.get(index).map_or(Path::new(""), |(_, path)| path)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,24 +7,50 @@
 //!
 //! Used by the engine's commit path and by `terrace-manifest`.
 
-use crate::format::{LogEnd, SyncedThrough};
+use crate::format::{
+    self, Header, LogEnd, MARKER_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RecordType,
+    SyncedThrough,
+};
+use std::io;
 use std::path::Path;
-use terrace_base::Result;
-use terrace_vfs::Vfs;
+use terrace_base::{Error, Result};
+use terrace_vfs::{AppendFile, CreateOptions, Vfs};
+
+/// A buffered writer hands its records to the kernel when it holds this much.
+pub const BUFFER_BYTES: usize = 64 << 10;
+
+/// Records of one call past this many bytes take more than one append, and a payload of this
+/// length is handed over where it stands instead of being copied: memory stays bounded.
+pub const STREAM_BYTES: usize = 1 << 20;
 
 /// How a segment is written.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
     /// Room reserved on the device when the segment is created, 0 for none.
     pub preallocate_bytes: u64,
-    /// Keep records in the process until [`LogWriter::flush`], [`LogWriter::sync`] or 64 KiB.
+    /// Keep records in the process until [`LogWriter::flush`], [`LogWriter::sync`] or
+    /// [`BUFFER_BYTES`].
     pub buffered: bool,
 }
 
 /// Appends records to a segment.
-pub struct LogWriter {}
+pub struct LogWriter {
+    file: Box<dyn AppendFile>,
+    segment: u64,
+    segment_seed: u32,
+    /// Framed records that the kernel does not have yet.
+    buffer: Vec<u8>,
+    /// File bytes the kernel has, all of them whole records.
+    handed_bytes: u64,
+    buffered: bool,
+    /// Set by the first failure, never cleared.
+    failed: bool,
+    /// What the next marker states.
+    pending: Option<SyncedThrough>,
+    /// What the last marker stated.
+    stated: SyncedThrough,
+}
 
-#[allow(unused_variables, clippy::todo)]
 impl LogWriter {
     /// Creates segment `segment` (not 0) at `path`, which must not exist. The directory is not
     /// synced: do so before anything in the segment is called durable.
@@ -33,7 +59,7 @@ impl LogWriter {
     /// one ends cleanly. To continue a log after a rotation, a failed append or a recovery use
     /// [`LogWriter::create_after`].
     pub fn create(vfs: &dyn Vfs, path: &Path, segment: u64, options: &LogOptions) -> Result<Self> {
-        todo!()
+        Self::create_after(vfs, path, segment, options, None)
     }
 
     /// As [`LogWriter::create`], for a segment that continues the log at `previous`: the
@@ -48,50 +74,165 @@ impl LogWriter {
         options: &LogOptions,
         previous: Option<LogEnd>,
     ) -> Result<Self> {
-        todo!()
+        if segment == 0 || previous.is_some_and(|(before, _)| before == 0 || before >= segment) {
+            return Err(Error::InvalidArgument(format!(
+                "log segment {segment} after {previous:?}: numbers start at 1 and ascend"
+            )));
+        }
+        let create =
+            CreateOptions { preallocate_bytes: options.preallocate_bytes, ..Default::default() };
+        let mut file = vfs.create(path, &create)?;
+        file.append(&format::encode_header(&Header { segment, previous }))?;
+        Ok(Self {
+            file,
+            segment,
+            segment_seed: format::segment_seed(segment),
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            handed_bytes: format::HEADER_BYTES,
+            buffered: options.buffered,
+            failed: false,
+            pending: None,
+            stated: SyncedThrough { segment: 0, offset: 0 },
+        })
     }
 
     /// Appends one record per payload; returns the file offset of the first. All of them go to
-    /// the kernel in one append (in more only past 1 MiB), or stay in the buffer if the writer is
-    /// buffered. With no payload only a pending sync marker is written.
+    /// the kernel in one append (in more only past [`STREAM_BYTES`]), or stay in the buffer if the
+    /// writer is buffered. With no payload only a pending sync marker is written.
+    #[inline]
     pub fn append(&mut self, payloads: &[&[u8]]) -> Result<u64> {
-        todo!()
+        self.check_usable("append")?;
+        if payloads.iter().any(|payload| payload.len() > MAX_PAYLOAD_BYTES) {
+            return Err(Error::InvalidArgument(format!(
+                "a log record holds at most {MAX_PAYLOAD_BYTES} bytes; split the batch"
+            )));
+        }
+        if let Some(through) = self.pending.take() {
+            self.stated = through;
+            self.frame(RecordType::SyncMarker, &format::encode_marker(through));
+        }
+        let offset = self.len_bytes();
+        for payload in payloads {
+            if self.buffer.len() + payload.len() < STREAM_BYTES {
+                self.frame(RecordType::Data, payload);
+            } else {
+                self.stream(payload)?;
+            }
+        }
+        if !self.buffered || self.buffer.len() >= BUFFER_BYTES {
+            self.flush()?;
+        }
+        Ok(offset)
     }
 
     /// Hands buffered records to the kernel.
+    #[inline]
     pub fn flush(&mut self) -> Result<()> {
-        todo!()
+        self.check_usable("append")?;
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let handed = self.file.append(&self.buffer);
+        self.settle(handed)?;
+        self.handed_bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
     }
 
     /// Makes everything appended durable, and notes that for the next marker.
     pub fn sync(&mut self) -> Result<()> {
-        todo!()
+        self.flush()?;
+        let synced = self.file.sync();
+        self.settle(synced)?;
+        self.note_synced(SyncedThrough { segment: self.segment, offset: self.handed_bytes });
+        Ok(())
     }
 
     /// Bytes of the segment, header and buffered records included.
+    #[inline]
     pub fn len_bytes(&self) -> u64 {
-        todo!()
+        self.handed_bytes + self.buffer.len() as u64
     }
 
     /// The segment number.
     pub fn segment(&self) -> u64 {
-        todo!()
+        self.segment
     }
 
     /// Where the log ends if it goes on in another segment now: past the last record that the
-    /// kernel took. After a failure this excludes whatever the failed call was about.
+    /// kernel took whole. After a failure this excludes whatever the failed call was about.
     pub fn end(&self) -> LogEnd {
-        todo!()
+        (self.segment, self.handed_bytes)
     }
 
     /// The next append is preceded by a sync marker stating that everything up to `through` is
-    /// durable. A statement older than one already made is ignored.
+    /// durable. A statement that adds nothing to the last one is ignored, and so is one about
+    /// bytes that do not exist yet.
     pub fn note_synced(&mut self, through: SyncedThrough) {
-        todo!()
+        let known = self.pending.unwrap_or(self.stated);
+        let ours = SyncedThrough { segment: self.segment, offset: self.handed_bytes };
+        debug_assert!(through <= ours, "{through:?} is past the end {ours:?}");
+        let only_header = through.segment == self.segment && through.offset <= format::HEADER_BYTES;
+        if through > known && through <= ours && !only_header {
+            self.pending = Some(through);
+        }
     }
 
     /// Writes what is buffered and truncates preallocated room away. Does not sync. Idempotent.
     pub fn finish(&mut self) -> Result<()> {
-        todo!()
+        self.flush()?;
+        let finished = self.file.finish();
+        self.settle(finished)
+    }
+
+    /// Appends one framed record to the buffer.
+    #[inline]
+    fn frame(&mut self, kind: RecordType, payload: &[u8]) {
+        let head = self.record_header(kind, payload);
+        self.buffer.reserve(head.len() + payload.len());
+        self.buffer.extend_from_slice(&head);
+        self.buffer.extend_from_slice(payload);
+    }
+
+    /// Hands over the buffer with this record's header, then the payload where it stands.
+    #[cold]
+    fn stream(&mut self, payload: &[u8]) -> Result<()> {
+        self.flush()?;
+        if payload.len() < STREAM_BYTES {
+            self.frame(RecordType::Data, payload);
+            return Ok(());
+        }
+        let head = self.record_header(RecordType::Data, payload);
+        let handed = self.file.append(&head).and_then(|()| self.file.append(payload));
+        self.settle(handed)?;
+        self.handed_bytes += (head.len() + payload.len()) as u64;
+        Ok(())
+    }
+
+    #[inline]
+    fn record_header(&self, kind: RecordType, payload: &[u8]) -> [u8; RECORD_HEADER_BYTES] {
+        format::record_header(self.segment_seed, self.len_bytes(), kind, payload)
+    }
+
+    #[inline]
+    fn check_usable(&self, op: &'static str) -> Result<()> {
+        if self.failed { Err(self.refusal(op)) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refusal(&self, op: &'static str) -> Error {
+        let why = "an earlier write to this log segment failed; go on in a new segment";
+        Error::io(op, self.file.path(), io::Error::other(why))
+    }
+
+    #[inline]
+    fn settle(&mut self, outcome: Result<()>) -> Result<()> {
+        self.failed |= outcome.is_err();
+        outcome
     }
 }
+
+const _: () = assert!(MARKER_PAYLOAD_BYTES + RECORD_HEADER_BYTES < BUFFER_BYTES);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! What the writer hands over, when, and that the reader gets it back.
+
+use super::*;
+use crate::reader::{LogReader, RecordKind, Step};
+use proptest::prelude::*;
+use terrace_vfs::SimVfs;
+
+fn path() -> &'static Path {
+    Path::new("/1.log")
+}
+
+fn create(vfs: &SimVfs, buffered: bool) -> LogWriter {
+    LogWriter::create(vfs, path(), 1, &LogOptions { preallocate_bytes: 0, buffered }).unwrap()
+}
+
+/// Offsets, kinds and payloads of all records; the end must be clean.
+fn read(vfs: &SimVfs) -> Vec<(u64, RecordKind, Vec<u8>)> {
+    let mut reader = LogReader::open(vfs, path(), 1).unwrap();
+    let mut records = Vec::new();
+    loop {
+        match reader.next().unwrap() {
+            Step::Record(record) => {
+                records.push((record.offset, record.kind, record.payload.to_vec()));
+            }
+            Step::End { offset, torn } => {
+                assert_eq!((torn, offset), (None, reader.position()));
+                return records;
+            }
+        }
+    }
+}
+
+fn data(vfs: &SimVfs) -> Vec<Vec<u8>> {
+    read(vfs).into_iter().filter(|r| r.1 == RecordKind::Data).map(|r| r.2).collect()
+}
+
+#[test]
+fn one_call_is_one_append() {
+    let vfs = SimVfs::new(0);
+    let mut writer = create(&vfs, false);
+    let before = vfs.op_count();
+    assert_eq!(writer.append(&[b"one", b"two", b""]).unwrap(), format::HEADER_BYTES);
+    assert_eq!(vfs.op_count(), before + 1);
+    assert_eq!(data(&vfs), [&b"one"[..], b"two", b""]);
+    assert_eq!(writer.append(&[]).unwrap(), writer.len_bytes(), "nothing to write");
+}
+
+#[test]
+fn a_buffered_writer_hands_over_when_told_or_full() {
+    let vfs = SimVfs::new(0);
+    let mut writer = create(&vfs, true);
+    let before = vfs.op_count();
+    writer.append(&[&[1; 1000]]).unwrap();
+    assert_eq!(vfs.op_count(), before);
+    assert_eq!(writer.len_bytes(), format::HEADER_BYTES + 1009);
+    assert_eq!(writer.end(), (1, format::HEADER_BYTES), "the kernel has nothing yet");
+    writer.flush().unwrap();
+    assert_eq!((data(&vfs).len(), writer.end()), (1, (1, writer.len_bytes())));
+    let before = vfs.op_count();
+    for _ in 0..100 {
+        writer.append(&[&[1; 1000]]).unwrap();
+    }
+    assert_eq!(vfs.op_count(), before + 1);
+    writer.finish().unwrap();
+    assert_eq!(data(&vfs).len(), 101);
+}
+
+#[test]
+fn a_marker_follows_each_sync_that_says_something() {
+    let vfs = SimVfs::new(0);
+    let mut writer = create(&vfs, false);
+    writer.sync().unwrap();
+    writer.append(&[b"a"]).unwrap();
+    writer.sync().unwrap();
+    let through = SyncedThrough { segment: 1, offset: writer.len_bytes() };
+    writer.note_synced(SyncedThrough { segment: 1, offset: format::HEADER_BYTES + 1 });
+    let offset = writer.append(&[b"b"]).unwrap();
+    let kinds: Vec<_> = read(&vfs).into_iter().map(|r| (r.0, r.1)).collect();
+    let first = format::HEADER_BYTES;
+    assert_eq!(
+        kinds,
+        [
+            (first, RecordKind::Data),
+            (first + 10, RecordKind::SyncMarker(through)),
+            (offset, RecordKind::Data)
+        ]
+    );
+    writer.note_synced(through);
+    writer.append(&[]).unwrap();
+    assert_eq!(read(&vfs).len(), 3, "stated already");
+}
+
+#[test]
+fn a_large_payload_is_handed_over_without_a_copy_and_read_back() {
+    let vfs = SimVfs::new(0);
+    let mut writer = create(&vfs, false);
+    let large: Vec<u8> = (0..3 * STREAM_BYTES + 17).map(|at| (at * 7) as u8).collect();
+    let middle = &large[..STREAM_BYTES - 5];
+    writer.append(&[b"before", &large, middle, middle, b"after"]).unwrap();
+    assert!(writer.buffer.capacity() < 2 * STREAM_BYTES, "{}", writer.buffer.capacity());
+    let found = data(&vfs);
+    assert!(found == [&b"before"[..], &large, middle, middle, b"after"]);
+}
+
+#[test]
+fn damage_in_a_large_record_is_found_before_memory_is_taken_for_it() {
+    let vfs = SimVfs::new(0);
+    let mut writer = create(&vfs, false);
+    writer.append(&[&vec![1; 9 << 20]]).unwrap();
+    vfs.corrupt(path(), 5 << 20, 1);
+    let mut reader = LogReader::open(&vfs, path(), 1).unwrap();
+    let Step::End { torn: Some(_), .. } = reader.next().unwrap() else { panic!() };
+    assert!(reader.buffered_bytes() <= 1 << 20, "{}", reader.buffered_bytes());
+}
+
+#[test]
+fn numbers_that_do_not_ascend_and_existing_files_are_refused() {
+    let vfs = SimVfs::new(0);
+    let options = LogOptions::default();
+    for (segment, previous) in
+        [(0, None), (3, Some((3, 44))), (3, Some((4, 44))), (3, Some((0, 0)))]
+    {
+        let made = LogWriter::create_after(&vfs, path(), segment, &options, previous);
+        assert!(matches!(made.err(), Some(Error::InvalidArgument(_))));
+    }
+    create(&vfs, false);
+    assert!(LogWriter::create(&vfs, path(), 1, &options).is_err());
+}
+
+#[test]
+fn another_format_version_and_unknown_records_are_unsupported_not_damage() {
+    let vfs = SimVfs::new(0);
+    let mut writer = create(&vfs, false);
+    writer.append(&[b"a"]).unwrap();
+    let bytes = vfs.read_file(path()).unwrap();
+    let mut newer = bytes.clone();
+    newer[8] = 2;
+    let checksum = crc32c::crc32c(&newer[..40]);
+    newer[40..44].copy_from_slice(&checksum.to_le_bytes());
+    vfs.write_file(path(), &newer);
+    let error = LogReader::open(&vfs, path(), 1).err().unwrap();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    let seed = format::segment_seed(1);
+    let offset = format::HEADER_BYTES;
+    let head = format::record_header(seed, offset, RecordType::SeparatedData, b"v");
+    vfs.write_file(path(), [&bytes[..offset as usize], &head, b"v"].concat());
+    let error = LogReader::open(&vfs, path(), 1).unwrap().next().unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_is_appended_is_read_back_at_its_offset(
+        calls in proptest::collection::vec(
+            (proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..4), 0u8..4),
+            0..40,
+        ),
+        buffered: bool,
+        preallocate_bytes in 0u64..9000,
+        previous in proptest::option::of((1u64..7, any::<u64>())),
+    ) {
+        let vfs = SimVfs::new(0);
+        let options = LogOptions { preallocate_bytes, buffered };
+        let mut writer = LogWriter::create_after(&vfs, path(), 7, &options, previous).unwrap();
+        let mut want = Vec::new();
+        for (payloads, then) in &calls {
+            let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+            let mut offset = writer.append(&slices).unwrap();
+            for payload in payloads {
+                want.push((offset, payload.clone()));
+                offset += (RECORD_HEADER_BYTES + payload.len()) as u64;
+            }
+            prop_assert_eq!(offset, writer.len_bytes());
+            match then {
+                0 => writer.sync().unwrap(),
+                1 => writer.flush().unwrap(),
+                _ => {}
+            }
+        }
+        writer.finish().unwrap();
+        writer.finish().unwrap();
+        prop_assert_eq!(vfs.len(path()).unwrap(), writer.len_bytes());
+        let mut reader = LogReader::open(&vfs, path(), 7).unwrap();
+        prop_assert_eq!(reader.previous(), previous);
+        let mut found = Vec::new();
+        while let Step::Record(record) = reader.next().unwrap() {
+            if record.kind == RecordKind::Data {
+                found.push((record.offset, record.payload.to_vec()));
+            }
+        }
+        prop_assert_eq!(found, want);
+        let clean = Step::End { offset: writer.len_bytes(), torn: None };
+        prop_assert_eq!(reader.next().unwrap(), clean);
+    }
+
+    #[test]
+    fn headers_and_markers_round_trip(
+        segment in 2u64.., before in 1u64.., end: u64, linked: bool, cut in 0usize..44,
+    ) {
+        let previous = linked.then_some((before % (segment - 1) + 1, end)).filter(|p| p.0 < segment);
+        let header = Header { segment, previous };
+        let bytes = format::encode_header(&header);
+        prop_assert_eq!(format::decode_header(&bytes), Ok(header));
+        prop_assert!(format::decode_header(&bytes[..cut]).is_err());
+        let through = SyncedThrough { segment, offset: end };
+        let marker = format::encode_marker(through);
+        prop_assert_eq!(format::decode_marker(&marker), Some(through));
+        prop_assert_eq!(format::decode_marker(&marker[1..]), None);
+    }
+
+    #[test]
+    fn any_bytes_after_a_header_are_read_without_a_panic(
+        tail in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), any::<u8>()], 0..200),
+    ) {
+        let vfs = SimVfs::new(0);
+        create(&vfs, false);
+        let mut bytes = vfs.read_file(path()).unwrap();
+        bytes.extend(&tail);
+        vfs.write_file(path(), &bytes);
+        let mut reader = LogReader::open(&vfs, path(), 1).unwrap();
+        while let Ok(Step::Record(_)) = reader.next() {}
+        while reader.resync().unwrap().is_some() {}
+        let segments = [(1, path().to_path_buf())];
+        prop_assert!(crate::recover(&vfs, &segments, &mut |_, _, _| Ok(())).is_ok());
+    }
+}
