@@ -141,6 +141,28 @@ fn high_priority_survives_a_scan() {
 }
 
 #[test]
+fn high_priority_outlasts_normal_among_entries_that_are_read() {
+    let (cache, ledger) = (Cache::with_shards(MIB, 1), Arc::new(Ledger::default()));
+    let insert = |n: u64, priority| {
+        cache.insert(key(n), block(&ledger, n, MIB / 100, priority));
+    };
+    (0..50).for_each(|n| insert(n, Priority::High));
+    (50..97).for_each(|n| insert(n, Priority::Normal));
+    // Data that is read after it came pushes older entries out of the long-lived part.
+    let read_data = |count: u64, from: u64| {
+        for n in from..from + count {
+            insert(n, Priority::Normal);
+            cache.get(&key(n));
+        }
+        let held = ledger.held_ids();
+        let among = |range: std::ops::Range<u64>| range.filter(|n| held.contains(n)).count();
+        (among(0..50), among(50..97))
+    };
+    assert_eq!(read_data(80, 1_000), (50, 0));
+    assert_eq!(read_data(200, 2_000), (0, 0));
+}
+
+#[test]
 fn nothing_resists_for_ever() {
     for always_touched in [false, true] {
         for (shards, size) in [(1, 64 << 10), (1, 900 << 10), (4, 5_000)] {
