@@ -42,8 +42,8 @@ const SHARDS_PER_THREAD: usize = 4;
 const MAX_SHARDS: usize = 256;
 /// The size of entry for which evicted keys are remembered (half as many as fit).
 const TYPICAL_ENTRY_BYTES: usize = 4096;
-/// Growth by less than one part in this many is put off until it adds up: a resize locks every
-/// shard, and each one rounds off some memory of evicted keys.
+/// Growth by less than one part in this many is put off until it adds up: each change rounds off
+/// some of the memory for evicted keys, and a budget may move often.
 const LEAST_GROWTH_PART: usize = 64;
 
 /// How hard a value resists eviction.
@@ -197,15 +197,14 @@ impl<V: Cached> Cache<V> {
         self.capacity_bytes.store(capacity_bytes, Relaxed);
         let wanted = capacity_bytes / self.books.len();
         let growth = wanted.saturating_sub(*shard_bytes);
-        if wanted == *shard_bytes || (growth > 0 && growth < *shard_bytes / LEAST_GROWTH_PART) {
-            return;
+        if growth == 0 || growth >= *shard_bytes / LEAST_GROWTH_PART {
+            *shard_bytes = wanted;
+            self.books.iter().for_each(|books| books.set_capacity(wanted));
         }
-        *shard_bytes = wanted;
-        self.books.iter().for_each(|books| books.set_capacity(wanted));
         // The second pass takes from shards in which the first spared everyone.
         for no_pins in [false, true] {
             self.books.iter().for_each(|books| books.set_no_pins(no_pins));
-            self.inner.set_capacity((wanted * self.books.len()) as u64);
+            self.inner.set_capacity((*shard_bytes * self.books.len()) as u64);
         }
     }
 

@@ -220,6 +220,20 @@ fn a_resize_evicts_and_makes_room() {
 }
 
 #[test]
+fn a_resize_to_nearly_the_same_takes_back_the_entry_over() {
+    for more in [0, 100] {
+        let (cache, ledger) = (Cache::with_shards(MIB, 1), Arc::new(Ledger::default()));
+        let over = (0..1_000).any(|n| {
+            cache.insert(key(n), make(&ledger, n, 40_000, Priority::High, true));
+            cache.used_bytes() > MIB
+        });
+        assert!(over);
+        cache.set_capacity_bytes(MIB + more);
+        assert!(cache.used_bytes() <= MIB);
+    }
+}
+
+#[test]
 fn growth_in_small_steps_adds_up() {
     let cache: Cache<Block> = Cache::with_shards(4 * MIB, 2);
     for step in 0..=1024 {
@@ -339,7 +353,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
     fn agrees_with_a_map_that_forgets(steps in proptest::collection::vec(step(), 1..300)) {
         let (cache, ledger) = (Cache::with_shards(100_000, 1), Arc::new(Ledger::default()));
