@@ -1,1 +1,351 @@
-//! (being written)
+//! A cursor over the files of a level, or over any list of SSTs sorted by key and disjoint; a
+//! single file of L0 is such a list of one.
+//!
+//! One file is open at a time, and a seek opens only the file that holds the target: files are
+//! found by their bounds. Files outside the bounds of the scan are never opened. A file is left
+//! whole, unopened, if a range tombstone newer than all of it covers it.
+
+use crate::iter::ScanCursor;
+use crate::iter::cover::{CoverSource, Span};
+use crate::read_state::ReadState;
+use crate::table_cache::TableCache;
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+use terrace_base::{InternalIter, Result, SeqNo};
+use terrace_manifest::FileMeta;
+use terrace_sst::{ScanOptions, SstIter, SstReader};
+
+/// Sorted, disjoint files and the means to open them; tests put vectors here.
+pub(crate) trait FileSet {
+    /// A cursor over one file.
+    type Iter: InternalIter;
+    /// The files in key order.
+    fn files(&self) -> &[Arc<FileMeta>];
+    /// The first file that does not end before `key`; the number of files if there is none.
+    fn seek(&self, key: &[u8]) -> usize;
+    /// A cursor over file `index`.
+    fn open(&self, index: usize) -> Result<Self::Iter>;
+}
+
+/// SSTs of the store.
+#[derive(Clone)]
+pub(crate) struct SstFiles {
+    table_cache: Arc<TableCache>,
+    source: Source,
+    options: ScanOptions,
+}
+
+#[derive(Clone)]
+enum Source {
+    /// Files of a read state, whose slots lead to open readers without a lock. At L0 a single
+    /// one, so that the list is sorted.
+    Live { state: Arc<ReadState>, level: usize, files: Range<usize> },
+    /// Any list.
+    Listed(Arc<[Arc<FileMeta>]>),
+}
+
+impl SstFiles {
+    /// All files of a sorted level of `state` that may hold a key between the bounds.
+    pub fn level(
+        table_cache: &Arc<TableCache>,
+        state: &Arc<ReadState>,
+        level: usize,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        options: ScanOptions,
+    ) -> Self {
+        debug_assert!(level > 0, "the files of L0 overlap");
+        let files = state.version.level(level).overlapping_range(bounds.0, bounds.1);
+        let source = Source::Live { state: Arc::clone(state), level, files };
+        Self { table_cache: Arc::clone(table_cache), source, options }
+    }
+
+    /// File `index` of L0 of `state`.
+    pub fn level0_file(
+        table_cache: &Arc<TableCache>,
+        state: &Arc<ReadState>,
+        index: usize,
+        options: ScanOptions,
+    ) -> Self {
+        let files = index..index + 1;
+        let source = Source::Live { state: Arc::clone(state), level: 0, files };
+        Self { table_cache: Arc::clone(table_cache), source, options }
+    }
+
+    /// `files`, which must be sorted by key and disjoint.
+    pub fn listed(
+        table_cache: Arc<TableCache>,
+        files: Vec<Arc<FileMeta>>,
+        options: ScanOptions,
+    ) -> Self {
+        debug_assert!(files.windows(2).all(|pair| pair[0].precedes(&pair[1])));
+        Self { table_cache, source: Source::Listed(files.into()), options }
+    }
+
+    /// Whether there are no files.
+    pub fn is_empty(&self) -> bool {
+        self.files().is_empty()
+    }
+
+    /// Whether any of the files holds a range tombstone.
+    pub fn have_range_tombstones(&self) -> bool {
+        self.files().iter().any(|file| file.range_tombstone_count > 0)
+    }
+
+    fn reader(&self, index: usize) -> Result<Arc<SstReader>> {
+        match &self.source {
+            Source::Live { state, level, files } => {
+                let at = files.start + index;
+                let file = &state.version.level(*level).files()[at];
+                let guard = self.table_cache.enter(state.slots.at(*level, at), file)?;
+                guard.as_ref().map_or_else(|| self.table_cache.reader(file), |r| Ok(Arc::clone(r)))
+            }
+            Source::Listed(files) => self.table_cache.reader(&files[index]),
+        }
+    }
+}
+
+impl FileSet for SstFiles {
+    type Iter = SstIter;
+
+    #[inline]
+    fn files(&self) -> &[Arc<FileMeta>] {
+        match &self.source {
+            Source::Live { state, level, files } => {
+                &state.version.level(*level).files()[files.clone()]
+            }
+            Source::Listed(files) => files,
+        }
+    }
+
+    #[inline]
+    fn seek(&self, key: &[u8]) -> usize {
+        match &self.source {
+            Source::Live { state, level, files } if files.len() > 1 => {
+                let at = state.version.level(*level).seek(key);
+                at.clamp(files.start, files.end) - files.start
+            }
+            _ => self.files().partition_point(|file| file.ends_before(key)),
+        }
+    }
+
+    fn open(&self, index: usize) -> Result<SstIter> {
+        Ok(self.reader(index)?.iter(self.options))
+    }
+}
+
+/// A cursor over files in key order.
+pub(crate) struct LevelIter<F: FileSet = SstFiles> {
+    files: F,
+    /// The file over which `iter` is a cursor.
+    at: usize,
+    iter: Option<F::Iter>,
+    valid: bool,
+}
+
+impl LevelIter {
+    /// A cursor over `files`, which must be sorted by key and disjoint.
+    pub fn new(
+        table_cache: Arc<TableCache>,
+        files: Vec<Arc<FileMeta>>,
+        options: ScanOptions,
+    ) -> Self {
+        Self::over(SstFiles::listed(table_cache, files, options))
+    }
+}
+
+impl<F: FileSet> LevelIter<F> {
+    /// A cursor over `files`; nothing is opened before the first seek.
+    pub fn over(files: F) -> Self {
+        Self { files, at: 0, iter: None, valid: false }
+    }
+
+    /// Applies `seek` to file `index`, opening it unless it is the open one. Not valid if there is
+    /// no such file.
+    fn enter(&mut self, index: usize, seek: impl FnOnce(&mut F::Iter) -> Result<()>) -> Result<()> {
+        self.valid = false;
+        if index >= self.files.files().len() {
+            return Ok(());
+        }
+        if self.at != index {
+            self.iter = None;
+            self.at = index;
+        }
+        let iter = match &mut self.iter {
+            Some(iter) => iter,
+            slot => slot.insert(self.files.open(index)?),
+        };
+        seek(iter)?;
+        self.valid = iter.valid();
+        Ok(())
+    }
+
+    /// Applies `seek` to file `index`; if that finds nothing, stands on the first entry of the
+    /// files after it.
+    fn enter_forward(
+        &mut self,
+        mut index: usize,
+        seek: impl FnOnce(&mut F::Iter) -> Result<()>,
+    ) -> Result<()> {
+        self.enter(index, seek)?;
+        while !self.valid && index + 1 < self.files.files().len() {
+            index += 1;
+            self.enter(index, F::Iter::seek_to_first)?;
+        }
+        Ok(())
+    }
+
+    /// Applies `seek` to the file before file `end`; if that finds nothing, stands on the last
+    /// entry of the files before it.
+    fn enter_backward(
+        &mut self,
+        end: usize,
+        seek: impl FnOnce(&mut F::Iter) -> Result<()>,
+    ) -> Result<()> {
+        self.valid = false;
+        let Some(mut index) = end.checked_sub(1) else {
+            return Ok(());
+        };
+        self.enter(index, seek)?;
+        while !self.valid && index > 0 {
+            index -= 1;
+            self.enter(index, F::Iter::seek_to_last)?;
+        }
+        Ok(())
+    }
+}
+
+impl<F: FileSet> InternalIter for LevelIter<F> {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.enter_forward(0, F::Iter::seek_to_first)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.enter_backward(self.files.files().len(), F::Iter::seek_to_last)
+    }
+
+    fn seek(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
+        self.enter_forward(self.files.seek(user_key), |iter| iter.seek(user_key, trailer))
+    }
+
+    fn seek_before(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
+        let index = self.files.seek(user_key);
+        let holds = self.files.files().get(index).is_some_and(|file| file.contains(user_key));
+        let end = index + usize::from(holds);
+        self.enter_backward(end, |iter| iter.seek_before(user_key, trailer))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid, "next on a cursor that is not valid");
+        if !std::mem::take(&mut self.valid) {
+            return Ok(());
+        }
+        if let Some(iter) = &mut self.iter {
+            iter.next()?;
+            self.valid = iter.valid();
+        }
+        match self.valid {
+            true => Ok(()),
+            false => self.enter_forward(self.at + 1, F::Iter::seek_to_first),
+        }
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid, "prev on a cursor that is not valid");
+        if !std::mem::take(&mut self.valid) {
+            return Ok(());
+        }
+        if let Some(iter) = &mut self.iter {
+            iter.prev()?;
+            self.valid = iter.valid();
+        }
+        match self.valid {
+            true => Ok(()),
+            false => self.enter_backward(self.at, F::Iter::seek_to_last),
+        }
+    }
+
+    #[inline]
+    fn user_key(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], F::Iter::user_key)
+    }
+
+    #[inline]
+    fn trailer(&self) -> u64 {
+        self.iter.as_ref().map_or(0, F::Iter::trailer)
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], F::Iter::value)
+    }
+}
+
+impl<F: FileSet> ScanCursor for LevelIter<F> {
+    /// Leaves files that are older than the tombstone and end before `end` unopened.
+    fn skip_covered(&mut self, end: &[u8], seqno: SeqNo) -> Result<()> {
+        let files = self.files.files();
+        let mut index = self.at;
+        while let Some(file) = files.get(index) {
+            if file.largest_seqno >= seqno || !file.ends_before(end) {
+                break;
+            }
+            index += 1;
+        }
+        match files.get(index) {
+            Some(file) if file.largest_seqno < seqno && file.contains(end) => {
+                self.enter_forward(index, |iter| iter.seek(end, u64::MAX))
+            }
+            _ if index != self.at => self.enter_forward(index, F::Iter::seek_to_first),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The range tombstones of files in key order. A file is opened when a key within its bounds comes
+/// up, if it has any.
+pub(crate) struct FileCover {
+    files: SstFiles,
+    open: Option<(usize, Arc<SstReader>)>,
+}
+
+impl FileCover {
+    /// The range tombstones of `files`.
+    pub fn new(files: SstFiles) -> Self {
+        Self { files, open: None }
+    }
+}
+
+impl CoverSource for FileCover {
+    fn span(&mut self, key: &[u8]) -> Result<Span<'_>> {
+        let index = self.files.seek(key);
+        let holds = self.files.files().get(index).filter(|file| file.contains(key));
+        if holds.is_some_and(|file| file.range_tombstone_count > 0)
+            && self.open.as_ref().is_none_or(|(at, _)| *at != index)
+        {
+            self.open = Some((index, self.files.reader(index)?));
+        }
+        let files = self.files.files();
+        let Some(file) = files.get(index).filter(|file| file.contains(key)) else {
+            // Nothing of a file covers its largest key or what lies past it.
+            let start = index.checked_sub(1).map(|before| files[before].largest.as_slice());
+            let end = files.get(index).map(|file| file.smallest.as_slice());
+            return Ok(Span { start, end, seqnos: &[] });
+        };
+        let next = files.get(index + 1).map(|file| file.smallest.as_slice());
+        let span = match &self.open {
+            Some((at, reader)) if *at == index => Span::around(key, reader.range_tombstones()),
+            _ => Span { start: None, end: None, seqnos: &[] },
+        };
+        Ok(Span { start: span.start.or(Some(&file.smallest)), end: span.end.or(next), ..span })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,15 @@
-//! Cursors over internal keys: [`merge`] makes one of many.
+//! Cursors over internal keys. [`merge`] makes one of many runs, [`level`] one of a run's files,
+//! [`visible`] shows what a reader at some moment may see of it, asking [`cover`] which keys range
+//! tombstones delete.
 
+pub(crate) mod cover;
 pub(crate) mod level;
 pub(crate) mod merge;
+pub(crate) mod visible;
 
+use level::LevelIter;
 use terrace_base::{InternalIter, Result, SeqNo};
+use terrace_sst::SstIter;
 
 /// What a scan asks of a cursor besides [`InternalIter`]: ways to move on over many entries at
 /// once. Both may be called only while the cursor is valid and was last moved forward.
@@ -18,6 +24,75 @@ pub(crate) trait ScanCursor: InternalIter {
     /// than stepping. Never moves over any other entry.
     fn skip_covered(&mut self, _end: &[u8], _seqno: SeqNo) -> Result<()> {
         Ok(())
+    }
+}
+
+/// A cursor over one sorted run of a store.
+#[allow(clippy::large_enum_variant, reason = "a handful per scan, moved only while it is built")]
+pub(crate) enum RunIter {
+    /// A memtable.
+    Mem(terrace_skiplist::Iter),
+    /// One SST.
+    Sst(SstIter),
+    /// The SSTs of a level, or one of L0.
+    Level(LevelIter),
+}
+
+macro_rules! of_run {
+    ($self:ident, $iter:ident => $call:expr) => {
+        match $self {
+            RunIter::Mem($iter) => $call,
+            RunIter::Sst($iter) => $call,
+            RunIter::Level($iter) => $call,
+        }
+    };
+}
+
+impl InternalIter for RunIter {
+    #[inline]
+    fn valid(&self) -> bool {
+        of_run!(self, iter => iter.valid())
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        of_run!(self, iter => iter.seek_to_first())
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        of_run!(self, iter => iter.seek_to_last())
+    }
+    fn seek(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
+        of_run!(self, iter => iter.seek(user_key, trailer))
+    }
+    fn seek_before(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
+        of_run!(self, iter => iter.seek_before(user_key, trailer))
+    }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        of_run!(self, iter => iter.next())
+    }
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        of_run!(self, iter => iter.prev())
+    }
+    #[inline]
+    fn user_key(&self) -> &[u8] {
+        of_run!(self, iter => iter.user_key())
+    }
+    #[inline]
+    fn trailer(&self) -> u64 {
+        of_run!(self, iter => iter.trailer())
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        of_run!(self, iter => iter.value())
+    }
+}
+
+impl ScanCursor for RunIter {
+    fn skip_covered(&mut self, end: &[u8], seqno: SeqNo) -> Result<()> {
+        match self {
+            RunIter::Level(iter) => iter.skip_covered(end, seqno),
+            RunIter::Mem(_) | RunIter::Sst(_) => Ok(()),
+        }
     }
 }
 

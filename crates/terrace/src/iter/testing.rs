@@ -1,12 +1,15 @@
-//! A cursor over a sorted vector, the child from which tests build merges, and which can be told to
-//! fail.
+//! What tests build merges and scans from: a cursor over a sorted vector, which can be told to
+//! fail, and random histories of writes with the answer of a naive reader.
 
 use crate::iter::ScanCursor;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use terrace_base::key::{compare_internal, trailer_seqno};
-use terrace_base::{Error, InternalIter, Result, SeqNo};
+use terrace_base::key::{compare_internal, pack_trailer, trailer_kind, trailer_seqno};
+use terrace_base::{
+    Error, InternalIter, RangeTombstone, Result, Rng, SeqNo, SplitMix64, ValueKind,
+};
 
 /// An entry: user key, trailer, stored value.
 pub(crate) type Entry = (Vec<u8>, u64, Vec<u8>);
@@ -106,5 +109,98 @@ impl ScanCursor for VecIter {
             true => self.seek(end, u64::MAX),
             false => Ok(()),
         }
+    }
+}
+
+/// The time of the reads: some expiries lie around it.
+pub(crate) const NOW_MS: u64 = 1_000;
+
+/// A history of writes spread over runs, newest run first.
+#[derive(Default)]
+pub(crate) struct History {
+    pub runs: Vec<Vec<Entry>>,
+    pub tombstones: Vec<Vec<RangeTombstone>>,
+    pub last_seqno: SeqNo,
+}
+
+/// A key out of few, some of them prefixes of others up to the last bytes.
+pub(crate) fn key(n: u64) -> Vec<u8> {
+    match n % 3 {
+        0 => format!("k{n:03}").into_bytes(),
+        1 => format!("k{n:03}-with-a-longer-tail").into_bytes(),
+        _ => format!("prefix/{n:03}").into_bytes(),
+    }
+}
+
+impl History {
+    /// `writes` random writes to `keys` keys, in `runs` runs.
+    pub fn random(rng: &mut SplitMix64, keys: u64, writes: u64, runs: u64) -> Self {
+        let mut history = Self { last_seqno: writes, ..Self::default() };
+        let mut bounds: Vec<u64> = (1..runs).map(|_| rng.below(writes + 1)).collect();
+        bounds.sort_unstable();
+        for (start, end) in
+            [0].iter().chain(&bounds).zip(bounds.iter().chain(&[writes])).map(|(a, b)| (*a, *b))
+        {
+            let (mut run, mut tombstones) = (Vec::new(), Vec::new());
+            for seqno in start + 1..=end {
+                let key = key(rng.below(keys));
+                let value = seqno.to_le_bytes()[..(seqno % 9) as usize].to_vec();
+                match rng.below(20) {
+                    0..4 => run.push((key, pack_trailer(seqno, ValueKind::Delete), vec![])),
+                    4..8 => {
+                        let expiry = NOW_MS - 2 + rng.below(5);
+                        let stored = [&expiry.to_le_bytes(), value.as_slice()].concat();
+                        run.push((key, pack_trailer(seqno, ValueKind::PutTtl), stored));
+                    }
+                    8 => {
+                        let end = self::key(rng.below(keys));
+                        tombstones.push(RangeTombstone { start: key, end, seqno });
+                    }
+                    _ => run.push((key, pack_trailer(seqno, ValueKind::Put), value)),
+                }
+            }
+            history.runs.insert(0, run);
+            history.tombstones.insert(0, tombstones);
+        }
+        history
+    }
+
+    /// What a read at `seqno` shows within the bounds, by looking at every version of every key.
+    pub fn shown(
+        &self,
+        seqno: SeqNo,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut newest: BTreeMap<&[u8], (u64, &[u8])> = BTreeMap::new();
+        for (key, trailer, value) in self.runs.iter().flatten() {
+            let seen = newest.get(key.as_slice()).map_or(0, |v| v.0);
+            if trailer_seqno(*trailer) <= seqno && *trailer > seen {
+                newest.insert(key, (*trailer, value));
+            }
+        }
+        let mut shown = Vec::new();
+        for (key, (trailer, value)) in newest {
+            let covered = self.tombstones.iter().flatten().any(|t| {
+                t.start.as_slice() <= key
+                    && key < t.end.as_slice()
+                    && t.seqno <= seqno
+                    && t.seqno > trailer_seqno(trailer)
+            });
+            let outside = lower.is_some_and(|l| key < l) || upper.is_some_and(|u| key >= u);
+            let value = match trailer_kind(trailer) {
+                Some(ValueKind::Put) => value,
+                Some(ValueKind::PutTtl)
+                    if u64::from_le_bytes(value[..8].try_into().expect("8")) > NOW_MS =>
+                {
+                    &value[8..]
+                }
+                _ => continue,
+            };
+            if !covered && !outside {
+                shown.push((key.to_vec(), value.to_vec()));
+            }
+        }
+        shown
     }
 }

@@ -24,9 +24,8 @@ fn runs(rng: &mut SplitMix64, count: u64) -> (Vec<Vec<Entry>>, Vec<Entry>) {
     let runs: Vec<Vec<Entry>> = (0..count)
         .map(|run| {
             let len = if rng.one_in(4) { 0 } else { rng.below(30) };
-            let mut run: Vec<Entry> = (0..len)
-                .map(|_| (key(rng.below(keys)), rng.below(8), vec![run as u8]))
-                .collect();
+            let mut run: Vec<Entry> =
+                (0..len).map(|_| (key(rng.below(keys)), rng.below(8), vec![run as u8])).collect();
             sort(&mut run);
             run.dedup();
             run

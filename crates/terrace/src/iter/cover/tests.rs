@@ -1,0 +1,64 @@
+//! The remembered cover against every tombstone asked for every key.
+
+use super::*;
+use proptest::prelude::*;
+use std::sync::Arc;
+use terrace_base::RangeTombstone;
+
+proptest! {
+    #[test]
+    fn agrees_with_the_sets_asked_one_by_one(
+        sets in proptest::collection::vec(
+            proptest::collection::vec((0u8..20, 0u8..20, 1u64..30), 0..6), 0..4),
+        keys in proptest::collection::vec(0u8..20, 0..60),
+        read_seqno in 0u64..32,
+    ) {
+        let sets: Vec<Arc<RangeTombstones>> = sets
+            .iter()
+            .map(|list| {
+                let one = |(a, b, seqno): &(u8, u8, u64)| RangeTombstone {
+                    start: vec![*a],
+                    end: vec![*b],
+                    seqno: *seqno,
+                };
+                Arc::new(RangeTombstones::new(list.iter().map(one)))
+            })
+            .collect();
+        let sources = sets.iter().map(|set| Box::new(set.clone()) as Box<dyn CoverSource>);
+        let mut cover = Cover::new(sources.collect(), read_seqno);
+        let want = |key: u8| {
+            sets.iter().filter_map(|s| s.covering_seqno(&[key], read_seqno)).max().unwrap_or(0)
+        };
+        for key in keys {
+            prop_assert_eq!(cover.seqno_at(&[key]).expect("memory"), want(key));
+            // What is remembered holds up to the end it claims.
+            if let Some(end) = cover.end() {
+                prop_assert!(end > [key].as_slice());
+                for later in (key..20).take_while(|later| [*later].as_slice() < end) {
+                    prop_assert_eq!(want(later), want(key));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sources_are_asked_once_per_span() {
+    struct Counting(Arc<RangeTombstones>, Arc<std::sync::atomic::AtomicU64>);
+    impl CoverSource for Counting {
+        fn span(&mut self, key: &[u8]) -> Result<Span<'_>> {
+            self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok(Span::around(key, &self.0))
+        }
+    }
+    let tombstone = RangeTombstone { start: b"b".to_vec(), end: b"d".to_vec(), seqno: 5 };
+    let asked = Arc::default();
+    let source = Counting(Arc::new(RangeTombstones::new([tombstone])), Arc::clone(&asked));
+    let mut cover = Cover::new(vec![Box::new(source)], 9);
+    let answers: Vec<SeqNo> = (b'a'..b'h')
+        .flat_map(|key| [vec![key], vec![key, 0], vec![key, 9]])
+        .map(|key| cover.seqno_at(&key).expect("memory"))
+        .collect();
+    assert_eq!(answers, [[0; 3], [5; 3], [5; 3], [0; 3], [0; 3], [0; 3], [0; 3]].concat());
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 3);
+}

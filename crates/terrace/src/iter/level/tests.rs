@@ -1,0 +1,146 @@
+//! Levels of vectors against the vector of all their entries.
+
+use super::*;
+use crate::iter::testing::{Entry, VecIter, sort};
+use proptest::prelude::*;
+use std::cell::Cell;
+use terrace_base::key::compare_internal;
+use terrace_base::{Rng, SplitMix64};
+
+/// Files of vectors that count how often one is opened.
+struct VecFiles {
+    files: Vec<Arc<FileMeta>>,
+    entries: Vec<Vec<Entry>>,
+    opens: Cell<u64>,
+}
+
+impl FileSet for VecFiles {
+    type Iter = VecIter;
+    fn files(&self) -> &[Arc<FileMeta>] {
+        &self.files
+    }
+    fn seek(&self, key: &[u8]) -> usize {
+        self.files.partition_point(|file| file.ends_before(key))
+    }
+    fn open(&self, index: usize) -> Result<VecIter> {
+        self.opens.set(self.opens.get() + 1);
+        Ok(VecIter::new(self.entries[index].clone()))
+    }
+}
+
+fn meta(smallest: u8, largest: u8, largest_exclusive: bool, largest_seqno: SeqNo) -> Arc<FileMeta> {
+    Arc::new(FileMeta {
+        smallest: vec![smallest],
+        largest: vec![largest],
+        largest_exclusive,
+        largest_seqno,
+        ..FileMeta::default()
+    })
+}
+
+/// Files over ranges of one-byte keys, some without point entries (range tombstones only), some
+/// with bounds wider than their entries.
+fn random_files(rng: &mut SplitMix64) -> (VecFiles, Vec<Entry>) {
+    let (mut files, mut entries) = (Vec::new(), Vec::new());
+    let mut from = rng.below(3) as u8;
+    while from < 60 {
+        let to = from + rng.below(9) as u8;
+        let exclusive = to > from && rng.one_in(3);
+        let last = if exclusive { to - 1 } else { to };
+        let (base, newest) = (rng.below(3) * 10, rng.below(10));
+        let mut list: Vec<Entry> = (from..=last)
+            .flat_map(|key| (0..rng.below(4)).map(move |n| (key, n)))
+            .map(|(key, n)| (vec![key], ((base + n.min(newest)) << 8) | 1, vec![key]))
+            .collect();
+        if rng.one_in(4) {
+            list.clear();
+        }
+        sort(&mut list);
+        list.dedup();
+        files.push(meta(from, to, exclusive, base + 10));
+        entries.push(list);
+        from = to + u8::from(!exclusive) + rng.below(3) as u8;
+    }
+    let model = entries.concat();
+    (VecFiles { files, entries, opens: Cell::new(0) }, model)
+}
+
+fn current<I: InternalIter>(iter: &I) -> Option<Entry> {
+    iter.valid().then(|| (iter.user_key().to_vec(), iter.trailer(), iter.value().to_vec()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn walks_as_the_concatenation_does(seed: u64) {
+        let mut rng = SplitMix64::new(seed);
+        let (files, model) = random_files(&mut rng);
+        let mut iter = LevelIter::over(files);
+        prop_assert!(!iter.valid());
+        let mut at: Option<usize> = None;
+        for _ in 0..200 {
+            let target = (vec![rng.below(64) as u8], rng.below(32) << 8);
+            let position =
+                model.partition_point(|e| compare_internal(&e.0, e.1, &target.0, target.1).is_lt());
+            let (result, to) = match (rng.below(10), at) {
+                (0, _) => (iter.seek_to_first(), Some(0)),
+                (1, _) => (iter.seek_to_last(), model.len().checked_sub(1)),
+                (2, _) | (_, None) => (iter.seek(&target.0, target.1), Some(position)),
+                (3, _) => (iter.seek_before(&target.0, target.1), position.checked_sub(1)),
+                (4..7, Some(at)) => (iter.next(), Some(at + 1)),
+                (_, Some(at)) => (iter.prev(), at.checked_sub(1)),
+            };
+            result.expect("no file fails");
+            at = to.filter(|to| *to < model.len());
+            prop_assert_eq!(current(&iter), at.map(|at| model[at].clone()));
+        }
+    }
+
+    #[test]
+    fn skip_covered_passes_over_covered_entries_only(seed: u64) {
+        let mut rng = SplitMix64::new(seed);
+        let (files, model) = random_files(&mut rng);
+        prop_assume!(!model.is_empty());
+        let mut iter = LevelIter::over(files);
+        let from = rng.below(model.len() as u64) as usize;
+        let end = vec![rng.below(64) as u8];
+        prop_assume!(model[from].0 < end);
+        let seqno = rng.below(50);
+        iter.seek(&model[from].0, model[from].1).expect("no file fails");
+        iter.skip_covered(&end, seqno).expect("no file fails");
+        let to = match current(&iter) {
+            Some(entry) => model.iter().position(|e| *e == entry).expect("an entry of the model"),
+            None => model.len(),
+        };
+        prop_assert!(from <= to);
+        prop_assert!(model[from..to].iter().all(|e| e.0 < end && e.1 >> 8 < seqno));
+        // With a tombstone newer than everything, nothing covered is left.
+        if seqno > 40 {
+            prop_assert!(current(&iter).is_none_or(|e| e.0 >= end));
+        }
+    }
+}
+
+#[test]
+fn a_seek_opens_one_file_and_seeks_again_for_free() {
+    let entries: Vec<Vec<Entry>> =
+        (0..10).map(|file| (0..5).map(|n| (vec![file * 10 + n], 256, vec![])).collect()).collect();
+    let files = (0..10).map(|file| meta(file * 10, file * 10 + 4, false, 1)).collect();
+    let mut iter = LevelIter::over(VecFiles { files, entries, opens: Cell::new(0) });
+    iter.seek(&[52], u64::MAX).expect("no file fails");
+    iter.seek(&[51], u64::MAX).expect("no file fails");
+    iter.seek_before(&[54], 0).expect("no file fails");
+    assert_eq!((iter.user_key(), iter.files.opens.get()), ([54].as_slice(), 1));
+    // Between two files: the next one at its start, the one before at its end.
+    iter.seek(&[57], u64::MAX).expect("no file fails");
+    assert_eq!((iter.user_key(), iter.files.opens.get()), ([60].as_slice(), 2));
+    iter.seek_before(&[57], u64::MAX).expect("no file fails");
+    assert_eq!((iter.user_key(), iter.files.opens.get()), ([54].as_slice(), 3));
+    iter.seek(&[99], u64::MAX).expect("no file fails");
+    assert_eq!((iter.valid(), iter.files.opens.get()), (false, 3));
+    // Files 5 to 8 are older than the tombstone and end before it does: not opened.
+    iter.seek(&[51], u64::MAX).expect("no file fails");
+    iter.skip_covered(&[92], 2).expect("no file fails");
+    assert_eq!((iter.user_key(), iter.files.opens.get()), ([92].as_slice(), 4));
+}

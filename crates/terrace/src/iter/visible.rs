@@ -1,0 +1,339 @@
+//! From internal entries to what a reader sees: of every user key the newest version at or below
+//! the read's sequence number, unless that is a tombstone, expired, or covered by a newer range
+//! tombstone; within the bounds; in both directions.
+//!
+//! Forward, the cursor below stands on the entry that is shown, so key and value are borrowed from
+//! it. Backward, versions come oldest first and the newest visible one is known only when the next
+//! key has been reached: the cursor stands before all versions of the key that is shown, and key
+//! and value are copies in buffers that are reused.
+//!
+//! Versions that are not shown are stepped over; after [`MAX_STEPS`] over one key the cursor seeks
+//! instead, so that a key with many versions costs a bounded number of steps.
+
+use crate::iter::ScanCursor;
+use crate::iter::cover::Cover;
+use std::path::Path;
+use terrace_base::key::{EXPIRY_BYTES, seek_trailer, trailer_kind, trailer_seqno};
+use terrace_base::{Error, Result, SeqNo, ValueKind};
+
+/// Steps over versions of one user key before the cursor seeks past them.
+const MAX_STEPS: u32 = 8;
+
+/// Entries met in a row, covered by the same range tombstones, before whole runs are asked to move
+/// past them.
+const COVERED_STEPS: u32 = 4;
+
+/// A buffer larger than this is given back when a much smaller value takes its place.
+const KEPT_VALUE_BYTES: usize = 1 << 20;
+
+/// What a read may see.
+pub(crate) struct View {
+    /// The read's sequence number.
+    pub seqno: SeqNo,
+    /// Wall-clock time in Unix milliseconds; entries that expire at or before it are absent.
+    pub now_ms: u64,
+    /// The first key shown.
+    pub lower: Option<Vec<u8>>,
+    /// The first key past those shown.
+    pub upper: Option<Vec<u8>>,
+    /// The range tombstones.
+    pub cover: Cover,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// No seek yet, or nothing to show at this end.
+    Nowhere,
+    /// The cursor stands on what is shown.
+    Forward,
+    /// `key` and `value` hold what is shown; the cursor stands before all its versions.
+    Backward,
+}
+
+/// Which entries of user key `Visible::key` the forward search passes over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Skip {
+    Nothing,
+    /// All that are left: a newer version has been judged.
+    Rest,
+    /// Those too new to be seen.
+    TooNew,
+}
+
+/// The visible entries of a cursor over internal keys.
+pub(crate) struct Visible<I> {
+    iter: I,
+    view: View,
+    state: State,
+    /// Backward: the key shown. Forward: scratch, the key whose versions are passed over.
+    key: Vec<u8>,
+    /// Backward: the stored value.
+    value: Vec<u8>,
+    /// Where the caller's value starts in the stored one: behind the expiry, if there is one.
+    value_start: usize,
+}
+
+/// Where the caller's value starts, or `None` if the entry says that the key is absent.
+#[inline]
+fn live_value(trailer: u64, stored: &[u8], now_ms: u64) -> Result<Option<usize>> {
+    match trailer_kind(trailer) {
+        Some(ValueKind::Put) => Ok(Some(0)),
+        Some(ValueKind::Delete) => Ok(None),
+        Some(ValueKind::PutTtl) => match stored.first_chunk::<EXPIRY_BYTES>() {
+            Some(expiry) if u64::from_le_bytes(*expiry) > now_ms => Ok(Some(EXPIRY_BYTES)),
+            Some(_) => Ok(None),
+            None => Err(damaged(format!(
+                "a value with an expiry has {} bytes instead of at least {EXPIRY_BYTES}",
+                stored.len()
+            ))),
+        },
+        _ => Err(damaged(format!("an entry is of unknown kind {}", trailer as u8))),
+    }
+}
+
+/// The cursor does not say which file an entry came from.
+#[cold]
+fn damaged(detail: String) -> Error {
+    Error::corruption(Path::new("an SST or memtable of the store"), 0, detail)
+}
+
+impl<I: ScanCursor> Visible<I> {
+    /// What `view` shows of `iter`; shows nothing until the first seek.
+    pub fn new(iter: I, view: View) -> Self {
+        let (key, value) = (Vec::new(), Vec::new());
+        Self { iter, view, state: State::Nowhere, key, value, value_start: 0 }
+    }
+
+    /// Whether there is an entry to show.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.state != State::Nowhere
+    }
+
+    /// The key shown. Empty if not valid.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match self.state {
+            State::Forward => self.iter.user_key(),
+            State::Backward => &self.key,
+            State::Nowhere => &[],
+        }
+    }
+
+    /// The value shown. Empty if not valid.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        let stored = match self.state {
+            State::Forward => self.iter.value(),
+            State::Backward => &self.value,
+            State::Nowhere => return &[],
+        };
+        stored.get(self.value_start..).unwrap_or(&[])
+    }
+
+    /// Shows the first entry.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.state = State::Nowhere;
+        match &self.view.lower {
+            Some(lower) => self.iter.seek(lower, seek_trailer(self.view.seqno))?,
+            None => self.iter.seek_to_first()?,
+        }
+        self.find_forward(Skip::Nothing)
+    }
+
+    /// Shows the last entry.
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.state = State::Nowhere;
+        match &self.view.upper {
+            Some(upper) => self.iter.seek_before(upper, u64::MAX)?,
+            None => self.iter.seek_to_last()?,
+        }
+        self.find_backward()
+    }
+
+    /// Shows the first entry whose key is at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.state = State::Nowhere;
+        if self.view.upper.as_deref().is_some_and(|upper| key >= upper) {
+            return Ok(());
+        }
+        let from = match self.view.lower.as_deref() {
+            Some(lower) if key < lower => lower,
+            _ => key,
+        };
+        self.iter.seek(from, seek_trailer(self.view.seqno))?;
+        self.find_forward(Skip::Nothing)
+    }
+
+    /// Shows the last entry whose key is at or before `key`.
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        self.state = State::Nowhere;
+        if self.view.lower.as_deref().is_some_and(|lower| key < lower) {
+            return Ok(());
+        }
+        match self.view.upper.as_deref() {
+            Some(upper) if key >= upper => self.iter.seek_before(upper, u64::MAX)?,
+            // Trailer 0 would be a point tombstone that deletes nothing.
+            _ => self.iter.seek_before(key, 0)?,
+        }
+        self.find_backward()
+    }
+
+    /// Shows the next entry; nothing happens if not valid.
+    #[inline]
+    pub fn next(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.state, State::Nowhere) {
+            State::Nowhere => return Ok(()),
+            State::Forward => {
+                self.key.clear();
+                self.key.extend_from_slice(self.iter.user_key());
+                self.iter.next()?;
+            }
+            State::Backward => self.iter.seek(&self.key, 0)?,
+        }
+        self.find_forward(Skip::Rest)
+    }
+
+    /// Shows the previous entry; nothing happens if not valid.
+    pub fn prev(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.state, State::Nowhere) {
+            State::Nowhere => return Ok(()),
+            State::Forward => {
+                self.key.clear();
+                self.key.extend_from_slice(self.iter.user_key());
+                self.leave_key_backward()?;
+            }
+            State::Backward => {}
+        }
+        self.find_backward()
+    }
+
+    /// From the cursor on, the first entry to show. `skip` says which entries of `self.key` are
+    /// passed over.
+    #[inline]
+    fn find_forward(&mut self, mut skip: Skip) -> Result<()> {
+        let mut steps = 0;
+        let mut covered = 0;
+        while self.iter.valid() {
+            let user_key = self.iter.user_key();
+            if self.view.upper.as_deref().is_some_and(|upper| user_key >= upper) {
+                break;
+            }
+            if skip == Skip::Rest && user_key == self.key.as_slice() {
+                steps = (steps + 1) % MAX_STEPS;
+                match steps {
+                    0 => self.iter.seek_onward(&self.key, 0)?,
+                    _ => self.iter.next()?,
+                }
+                continue;
+            }
+            let trailer = self.iter.trailer();
+            if trailer_seqno(trailer) > self.view.seqno {
+                if skip != Skip::TooNew || user_key != self.key.as_slice() {
+                    self.key.clear();
+                    self.key.extend_from_slice(user_key);
+                    (skip, steps) = (Skip::TooNew, 0);
+                }
+                steps = (steps + 1) % MAX_STEPS;
+                match steps {
+                    0 => self.iter.seek_onward(&self.key, seek_trailer(self.view.seqno))?,
+                    _ => self.iter.next()?,
+                }
+                continue;
+            }
+            let live = live_value(trailer, self.iter.value(), self.view.now_ms)?;
+            let cover_seqno = self.view.cover.seqno_at(user_key)?;
+            if let Some(value_start) = live
+                && cover_seqno <= trailer_seqno(trailer)
+            {
+                (self.state, self.value_start) = (State::Forward, value_start);
+                return Ok(());
+            }
+            self.key.clear();
+            self.key.extend_from_slice(user_key);
+            (skip, steps) = (Skip::Rest, 0);
+            covered = if cover_seqno > trailer_seqno(trailer) { covered + 1 } else { 0 };
+            match self.view.cover.end() {
+                Some(end) if covered >= COVERED_STEPS => {
+                    self.iter.skip_covered(end, cover_seqno)?;
+                    covered = 0;
+                }
+                _ => self.iter.next()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// From the cursor back, the last entry to show.
+    fn find_backward(&mut self) -> Result<()> {
+        while self.iter.valid() {
+            let user_key = self.iter.user_key();
+            if self.view.lower.as_deref().is_some_and(|lower| user_key < lower) {
+                break;
+            }
+            self.key.clear();
+            self.key.extend_from_slice(user_key);
+            if let Some(trailer) = self.take_newest_backward()?
+                && let Some(value_start) = live_value(trailer, &self.value, self.view.now_ms)?
+                && self.view.cover.seqno_at(&self.key)? <= trailer_seqno(trailer)
+            {
+                (self.state, self.value_start) = (State::Backward, value_start);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the cursor, which stands on the oldest version of `self.key`, before all its
+    /// versions; puts the newest visible one into `self.value` and returns its trailer.
+    fn take_newest_backward(&mut self) -> Result<Option<u64>> {
+        let mut newest = None;
+        for _ in 0..MAX_STEPS {
+            let trailer = self.iter.trailer();
+            if trailer_seqno(trailer) > self.view.seqno {
+                self.leave_key_backward()?;
+                return Ok(newest);
+            }
+            newest = Some(trailer);
+            self.copy_value();
+            self.iter.prev()?;
+            if !self.on_key() {
+                return Ok(newest);
+            }
+        }
+        self.iter.seek(&self.key, seek_trailer(self.view.seqno))?;
+        if self.on_key() {
+            newest = Some(self.iter.trailer());
+            self.copy_value();
+        }
+        self.iter.seek_before(&self.key, u64::MAX)?;
+        Ok(newest)
+    }
+
+    /// Moves the cursor, which stands on a version of `self.key`, before all its versions.
+    fn leave_key_backward(&mut self) -> Result<()> {
+        for _ in 0..MAX_STEPS {
+            self.iter.prev()?;
+            if !self.on_key() {
+                return Ok(());
+            }
+        }
+        self.iter.seek_before(&self.key, u64::MAX)
+    }
+
+    fn on_key(&self) -> bool {
+        self.iter.valid() && self.iter.user_key() == self.key.as_slice()
+    }
+
+    fn copy_value(&mut self) {
+        let value = self.iter.value();
+        if self.value.capacity() > KEPT_VALUE_BYTES && value.len() < self.value.capacity() / 4 {
+            self.value = Vec::new();
+        }
+        self.value.clear();
+        self.value.extend_from_slice(value);
+    }
+}
+
+#[cfg(test)]
+mod tests;
