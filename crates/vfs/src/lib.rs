@@ -4,10 +4,10 @@
 //! Floor 1: uses `terrace-base` only. Every file the engine touches goes through [`Vfs`], and
 //! every block it reads lives in a [`Buf`]; nothing here knows a format.
 
-pub mod buf;
+mod buf;
 mod counters;
 mod posix;
-pub mod sim;
+mod sim;
 mod slice;
 
 pub use buf::region::Region;

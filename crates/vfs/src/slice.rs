@@ -179,3 +179,47 @@ impl<const N: usize> PartialEq<&[u8; N]> for Slice {
         **self == **other
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, HashMap};
+
+    #[test]
+    fn a_slice_keeps_its_buffer() {
+        let slice = {
+            let buf = Buf::from(&b"one two three"[..]);
+            Slice::of(buf, 4, 3)
+        };
+        assert_eq!(slice, b"two");
+        assert_eq!(slice.part(1, 2), b"wo");
+        assert!(slice.part(3, 0).is_empty() && slice.pinned_bytes() >= 64 + 13);
+        assert_eq!(Slice::empty().pinned_bytes(), 0);
+        assert_eq!(size_of::<Option<Slice>>(), 3 * size_of::<usize>());
+        let moved = std::thread::spawn(move || slice.to_vec()).join().unwrap();
+        assert_eq!(moved, b"two");
+    }
+
+    #[test]
+    #[should_panic(expected = "inside its buffer")]
+    fn a_slice_past_its_buffer_is_refused() {
+        Slice::of(Buf::from(&b"abc"[..]), 2, usize::MAX);
+    }
+
+    #[test]
+    fn slices_compare_and_hash_as_bytes() {
+        let slice = Slice::from(b"key".to_vec());
+        assert_eq!(slice, b"key"[..]);
+        assert_eq!(slice, b"key".to_vec());
+        assert_eq!(b"key".to_vec(), slice);
+        assert_eq!(slice, &b"key"[..]);
+        assert_ne!(slice, Slice::empty());
+        let (earlier, none) = (Slice::from(b"kex"), Slice::from(&[][..]));
+        assert!(slice > earlier && none == Slice::empty());
+        let map = HashMap::from([(slice.clone(), 1)]);
+        assert_eq!(map.get(&b"key"[..]), Some(&1));
+        let map = BTreeMap::from([(slice, 2)]);
+        assert_eq!(map.get(&b"key"[..]), Some(&2));
+        assert_eq!(format!("{:?}", Slice::from(b"a\0\"")), r#"b"a\x00\"""#);
+    }
+}

@@ -4,7 +4,7 @@
 //!            slot (64-byte aligned)
 //! ┌──────────────────────────┬───────────────────────────────┬─────────┐
 //! │ header, 64 bytes         │ data, `len` bytes             │ unused  │
-//! │ refs │ len │ class       │ ▲ where Buf and BufMut point  │         │
+//! │ refs │ len │ origin      │ ▲ where Buf and BufMut point  │         │
 //! └──────────────────────────┴───────────────────────────────┴─────────┘
 //! ```
 //!
@@ -14,9 +14,13 @@
 
 #![allow(unsafe_code, reason = "raw slots with a reference count; every block states its proof")]
 
-pub(crate) mod map;
-pub mod region;
+mod class;
+mod map;
+pub(crate) mod region;
 pub(crate) mod slab;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -24,7 +28,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Bytes of the header in front of the data; also the alignment of the data.
-pub(crate) const HEADER_BYTES: usize = 64;
+const HEADER_BYTES: usize = 64;
 
 #[repr(C, align(64))]
 struct Header {
@@ -39,9 +43,12 @@ const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
 /// Takes a slot and writes its header; returns where the data starts.
 fn take_slot(len: usize, zeroed: bool) -> NonNull<u8> {
-    let slot = slab::allocate(len, zeroed);
+    let slot = slab::allocate(len);
     // SAFETY: the slab returns at least HEADER_BYTES + len bytes, aligned to 64, owned by us.
     unsafe {
+        if zeroed && !slot.fresh {
+            slot.start.add(HEADER_BYTES).write_bytes(0, len);
+        }
         let header = slot.start.cast::<Header>();
         header.write(Header { refs: AtomicUsize::new(1), len, origin: slot.origin });
         slot.start.add(HEADER_BYTES)
@@ -67,9 +74,8 @@ unsafe fn header_of<'a>(data: NonNull<u8>) -> &'a Header {
 unsafe fn give_back(data: NonNull<u8>) {
     // SAFETY: by contract the slot is live and ours alone.
     unsafe {
-        let header = header_of(data);
-        let (origin, len) = (header.origin, header.len);
-        slab::free(data.sub(HEADER_BYTES), origin, len);
+        let origin = header_of(data).origin;
+        slab::free(data.sub(HEADER_BYTES), origin);
     }
 }
 
@@ -158,8 +164,7 @@ impl Buf {
     /// Bytes of memory the buffer takes: its slot, header included.
     pub fn charge_bytes(&self) -> usize {
         // SAFETY: `self` keeps the slot alive.
-        let header = unsafe { header_of(self.data) };
-        header.origin.slot_bytes(header.len)
+        unsafe { header_of(self.data) }.origin.slot_bytes()
     }
 
     /// Whether both are the same buffer (not: equal bytes).

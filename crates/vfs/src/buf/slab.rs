@@ -1,52 +1,343 @@
-//! Slots for buffers. (Plain allocations for now.)
+//! The slab: slots for buffers, cut from chunks of memory that each serve one size class.
+//!
+//! - A class is split into [`SHARDS`]; a thread allocates from the shard of its number, a slot
+//!   goes back to the shard it came from. Each shard of each class has its own lock; under it
+//!   only the lock of the reserve is ever taken.
+//! - A shard starts with a chunk of [`SMALL_CHUNK_BYTES`] (or one slot) and grows by chunks as
+//!   large as what it holds, up to one huge page: reserved memory stays within about twice the
+//!   peak use of each class, and a busy class lives in huge pages.
+//! - Slots are taken from the oldest chunk that has one, so that younger chunks run empty. An
+//!   empty chunk goes back to the kernel, except for one per shard that is no larger than what
+//!   the shard has in use (or small), and a few huge pages kept for any class.
+//! - A chunk is committed as its slots are touched for the first time. Free slots keep their
+//!   bytes; nothing in them is read before it is written, or else the slot is zeroed.
 
 use super::HEADER_BYTES;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use super::class::{CLASS_COUNT, class_of, slot_bytes};
+use super::map::{HUGE_PAGE_BYTES, PAGE_BYTES, release, reserve};
+use crate::counters::thread_number;
+use parking_lot::Mutex;
+use std::alloc::{Layout, handle_alloc_error};
+use std::collections::BTreeSet;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const SHARDS: usize = 4;
+
+/// The first chunk of a shard, unless one slot needs more.
+const SMALL_CHUNK_BYTES: usize = 64 << 10;
+
+/// Empty huge-page chunks kept for any class.
+const RESERVE_CHUNKS: usize = 4;
+
+/// How much memory buffers take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SlabStats {
+    /// Bytes of address space reserved for buffers; what was never touched is not committed.
+    pub reserved_bytes: usize,
+    /// Bytes of the slots in use, headers and rounding included.
+    pub used_bytes: usize,
+}
 
 /// Where a slot came from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Origin {
-    bytes: usize,
+pub(super) enum Origin {
+    /// A chunk of a shard.
+    Chunk { class: u8, shard: u8, chunk: u32, slot: u32 },
+    /// A mapping of its own.
+    Mapping { bytes: usize },
 }
 
 impl Origin {
-    pub(crate) fn slot_bytes(self, _len: usize) -> usize {
-        self.bytes
+    /// Bytes of memory that the slot takes.
+    pub(super) fn slot_bytes(self) -> usize {
+        match self {
+            Self::Chunk { class, .. } => slot_bytes(usize::from(class)),
+            Self::Mapping { bytes } => bytes,
+        }
     }
 }
 
 /// A slot handed out.
-pub(crate) struct Slot {
-    pub(crate) start: NonNull<u8>,
-    pub(crate) origin: Origin,
+pub(super) struct Slot {
+    pub(super) start: NonNull<u8>,
+    pub(super) origin: Origin,
+    /// Nothing was ever written to it: all zeros.
+    pub(super) fresh: bool,
 }
 
-/// How much memory the slab holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SlabStats {
-    /// Bytes reserved from the system.
-    pub reserved_bytes: usize,
-    /// Bytes of slots that are in use.
-    pub used_bytes: usize,
+struct Chunk {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// Slots in the chunk.
+    capacity: u32,
+    /// Slots from here on were never used.
+    next_fresh: u32,
+    /// Slots given back, reused last in first out.
+    free: Vec<u32>,
+    live: u32,
+    /// The memory served before: no slot is zeros.
+    stale: bool,
 }
 
-/// The memory of all buffers of this process.
-pub fn slab_stats() -> SlabStats {
-    SlabStats::default()
+// SAFETY: a chunk is memory owned by the slab, used under its shard's lock.
+unsafe impl Send for Chunk {}
+
+impl Chunk {
+    fn take(&mut self) -> Option<(u32, bool)> {
+        let taken = match self.free.pop() {
+            Some(slot) => (slot, false),
+            None if self.next_fresh < self.capacity => {
+                self.next_fresh += 1;
+                (self.next_fresh - 1, !self.stale)
+            }
+            None => return None,
+        };
+        self.live += 1;
+        Some(taken)
+    }
 }
 
-pub(crate) fn allocate(len: usize, _zeroed: bool) -> Slot {
-    let bytes = (HEADER_BYTES + len).next_multiple_of(64);
-    let layout = Layout::from_size_align(bytes, 64).unwrap_or(Layout::new::<u8>());
-    // SAFETY: the layout is not empty.
-    let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-        handle_alloc_error(layout)
+/// One class for some of the threads.
+struct Shard {
+    /// By number; numbers of returned chunks are used again.
+    chunks: Vec<Option<Chunk>>,
+    vacant: Vec<u32>,
+    /// Chunks with a slot to give.
+    usable: BTreeSet<u32>,
+    /// The one of them that is empty, kept against back-and-forth; used last.
+    spare: Option<u32>,
+    held_bytes: usize,
+    live_slots: usize,
+}
+
+impl Shard {
+    const NEW: Self = Self {
+        chunks: Vec::new(),
+        vacant: Vec::new(),
+        usable: BTreeSet::new(),
+        spare: None,
+        held_bytes: 0,
+        live_slots: 0,
     };
-    Slot { start, origin: Origin { bytes } }
+
+    fn chunk_mut(&mut self, number: u32) -> Option<&mut Chunk> {
+        self.chunks.get_mut(number as usize)?.as_mut()
+    }
+
+    /// A slot of a chunk that is there: start of its chunk, its numbers, and whether it is fresh.
+    fn take(&mut self) -> Option<(NonNull<u8>, u32, u32, bool)> {
+        let mut oldest = self.usable.iter().copied();
+        let mut number = oldest.next()?;
+        if Some(number) == self.spare {
+            number = oldest.next().unwrap_or(number);
+        }
+        let chunk = self.chunk_mut(number)?;
+        let start = chunk.start;
+        let (slot, fresh) = chunk.take()?;
+        if chunk.live == chunk.capacity {
+            self.usable.remove(&number);
+        }
+        if Some(number) == self.spare {
+            self.spare = None;
+        }
+        self.live_slots += 1;
+        Some((start, number, slot, fresh))
+    }
+
+    fn add(&mut self, chunk: Chunk) {
+        self.held_bytes += chunk.bytes;
+        let number = match self.vacant.pop() {
+            Some(number) => {
+                self.chunks[number as usize] = Some(chunk);
+                number
+            }
+            None => {
+                self.chunks.push(Some(chunk));
+                (self.chunks.len() - 1) as u32
+            }
+        };
+        self.usable.insert(number);
+    }
+
+    /// Takes a slot back; returns the chunks to give up.
+    fn put(&mut self, class: usize, number: u32, slot: u32) -> [Option<Chunk>; 2] {
+        self.live_slots -= 1;
+        let Some(chunk) = self.chunk_mut(number) else { return [None, None] };
+        chunk.free.push(slot);
+        chunk.live -= 1;
+        let (live, capacity) = (chunk.live, chunk.capacity);
+        if live + 1 == capacity {
+            self.usable.insert(number);
+        }
+        if live > 0 {
+            return [None, None];
+        }
+        let slot = slot_bytes(class);
+        let affordable = SMALL_CHUNK_BYTES.max(slot).max(self.live_slots * slot);
+        let mut given_up = [None, None];
+        for (place, empty) in given_up.iter_mut().zip([self.spare.take(), Some(number)]) {
+            let Some(number) = empty else { continue };
+            let fits = self.chunk_mut(number).is_some_and(|chunk| chunk.bytes <= affordable);
+            if fits && self.spare.is_none() {
+                self.spare = Some(number);
+            } else {
+                *place = self.remove(number);
+            }
+        }
+        given_up
+    }
+
+    fn remove(&mut self, number: u32) -> Option<Chunk> {
+        let chunk = self.chunks.get_mut(number as usize)?.take()?;
+        self.usable.remove(&number);
+        self.vacant.push(number);
+        self.held_bytes -= chunk.bytes;
+        Some(chunk)
+    }
 }
 
-pub(crate) unsafe fn free(start: NonNull<u8>, origin: Origin, _len: usize) {
-    // SAFETY: allocated in `allocate` with this layout.
-    unsafe { dealloc(start.as_ptr(), Layout::from_size_align_unchecked(origin.bytes, 64)) }
+/// A chunk of one huge page that nobody uses.
+struct Idle(NonNull<u8>);
+
+// SAFETY: memory owned by the slab.
+unsafe impl Send for Idle {}
+
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+/// All slots of a process. Tests make their own.
+pub(super) struct Slab {
+    shards: [[Padded; SHARDS]; CLASS_COUNT],
+    idle: Mutex<Vec<Idle>>,
+    reserved_bytes: AtomicUsize,
+    /// Of mappings of their own.
+    mapped_bytes: AtomicUsize,
+}
+
+static SLAB: Slab = Slab::new();
+
+/// The memory of all buffers of this process. Takes every lock of the slab in turn: for reports.
+pub fn slab_stats() -> SlabStats {
+    SLAB.stats()
+}
+
+/// A slot for `len` bytes of data. Aborts when memory is exhausted, as allocations do.
+pub(super) fn allocate(len: usize) -> Slot {
+    SLAB.allocate(len)
+}
+
+/// Takes a slot back.
+///
+/// # Safety
+/// `start` and `origin` are those of one [`allocate`], and nobody uses the slot any more.
+pub(super) unsafe fn free(start: NonNull<u8>, origin: Origin) {
+    // SAFETY: by contract.
+    unsafe { SLAB.free(start, origin) }
+}
+
+fn exhausted(bytes: usize) -> ! {
+    handle_alloc_error(Layout::from_size_align(bytes, HEADER_BYTES).unwrap_or(Layout::new::<u8>()))
+}
+
+impl Slab {
+    pub(super) const fn new() -> Self {
+        Self {
+            shards: [const { [const { Padded(Mutex::new(Shard::NEW)) }; SHARDS] }; CLASS_COUNT],
+            idle: Mutex::new(Vec::new()),
+            reserved_bytes: AtomicUsize::new(0),
+            mapped_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn stats(&self) -> SlabStats {
+        let mapped = self.mapped_bytes.load(Relaxed);
+        let used = |(class, shards): (usize, &[Padded; SHARDS])| {
+            let slots: usize = shards.iter().map(|shard| shard.0.lock().live_slots).sum();
+            slots * slot_bytes(class)
+        };
+        SlabStats {
+            reserved_bytes: self.reserved_bytes.load(Relaxed) + mapped,
+            used_bytes: self.shards.iter().enumerate().map(used).sum::<usize>() + mapped,
+        }
+    }
+
+    pub(super) fn allocate(&self, len: usize) -> Slot {
+        let Some(bytes) = len.checked_add(HEADER_BYTES) else { exhausted(len) };
+        let Some(class) = class_of(bytes) else { return self.map(bytes) };
+        let shard = thread_number() % SHARDS;
+        let mut state = self.shards[class][shard].0.lock();
+        loop {
+            let Some((chunk_start, chunk, slot, fresh)) = state.take() else {
+                let chunk = self.new_chunk(class, state.held_bytes);
+                state.add(chunk);
+                continue;
+            };
+            // SAFETY: `slot` is below the capacity of the chunk.
+            let start = unsafe { chunk_start.add(slot as usize * slot_bytes(class)) };
+            let origin = Origin::Chunk { class: class as u8, shard: shard as u8, chunk, slot };
+            return Slot { start, origin, fresh };
+        }
+    }
+
+    fn map(&self, bytes: usize) -> Slot {
+        let Some(bytes) = bytes.checked_next_multiple_of(PAGE_BYTES) else { exhausted(bytes) };
+        let huge = bytes >= HUGE_PAGE_BYTES;
+        let align = if huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+        let Ok(start) = reserve(bytes, align, huge) else { exhausted(bytes) };
+        self.mapped_bytes.fetch_add(bytes, Relaxed);
+        Slot { start, origin: Origin::Mapping { bytes }, fresh: true }
+    }
+
+    fn new_chunk(&self, class: usize, held_bytes: usize) -> Chunk {
+        let slot = slot_bytes(class);
+        let grown = held_bytes.checked_ilog2().map_or(0, |log| 1 << log);
+        let bytes =
+            grown.clamp(SMALL_CHUNK_BYTES, HUGE_PAGE_BYTES).max(slot.next_multiple_of(PAGE_BYTES));
+        let huge = bytes == HUGE_PAGE_BYTES;
+        let idle = if huge { self.idle.lock().pop() } else { None };
+        let (start, stale) = match idle {
+            Some(Idle(start)) => (start, true),
+            None => {
+                let align = if huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+                let Ok(start) = reserve(bytes, align, huge) else { exhausted(bytes) };
+                self.reserved_bytes.fetch_add(bytes, Relaxed);
+                (start, false)
+            }
+        };
+        let capacity = (bytes / slot) as u32;
+        Chunk { start, bytes, capacity, next_fresh: 0, free: Vec::new(), live: 0, stale }
+    }
+
+    /// As [`free`], for a slot of this slab.
+    pub(super) unsafe fn free(&self, start: NonNull<u8>, origin: Origin) {
+        match origin {
+            Origin::Chunk { class, shard, chunk, slot } => {
+                let class = usize::from(class);
+                let state = &self.shards[class][usize::from(shard)].0;
+                let given_up = state.lock().put(class, chunk, slot);
+                for chunk in given_up.into_iter().flatten() {
+                    self.give_up(chunk);
+                }
+            }
+            Origin::Mapping { bytes } => {
+                self.mapped_bytes.fetch_sub(bytes, Relaxed);
+                // SAFETY: by contract the mapping is ours alone.
+                unsafe { release(start, bytes) }
+            }
+        }
+    }
+
+    fn give_up(&self, chunk: Chunk) {
+        if chunk.bytes == HUGE_PAGE_BYTES {
+            let mut idle = self.idle.lock();
+            if idle.len() < RESERVE_CHUNKS {
+                idle.push(Idle(chunk.start));
+                return;
+            }
+        }
+        self.reserved_bytes.fetch_sub(chunk.bytes, Relaxed);
+        // SAFETY: the chunk was removed from its shard with no slot in use.
+        unsafe { release(chunk.start, chunk.bytes) }
+    }
 }

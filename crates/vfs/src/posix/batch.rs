@@ -2,7 +2,8 @@
 //!
 //! A batch runs in waves: up to [`ENTRIES`] reads are submitted together and all of them are
 //! waited for before the next wave or the return, so the kernel never holds a buffer that its
-//! owner may touch. Reads that come back short are sent again for the rest. Whatever the ring
+//! owner may touch. What the page cache holds is read at once: the ring would cost twice as much.
+//! Reads that come back short are sent again for the rest. Whatever the ring
 //! cannot do, an error included, is done again by a plain read, which then has the last word.
 
 #![allow(unsafe_code, reason = "submission entries carry raw pointers; each is proven below")]
@@ -11,8 +12,10 @@ use super::direct::{ALIGN, align_down, with_bounce};
 use crate::ReadRequest;
 use crate::counters::count_read;
 use io_uring::{IoUring, opcode, types};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::cell::RefCell;
+use std::io::IoSliceMut;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Reads in flight at most.
@@ -158,9 +161,24 @@ fn plan_wave(
             flight.bounce_at = Some(bounce_used + skip);
             bounce_used += flight.len;
         }
+        if !direct {
+            flight.done = read_cached(fd, request.offset, request.buf);
+            if flight.done == wanted {
+                count_read(wanted);
+                request.result = Some(Ok(()));
+                continue;
+            }
+        }
         flights.push(flight);
     }
     requests.len()
+}
+
+/// Reads what the page cache holds without waiting for the device; says how much that was.
+fn read_cached(fd: i32, offset: u64, buf: &mut [u8]) -> usize {
+    // SAFETY: the file of the request keeps its descriptor open.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    preadv2(fd, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT).unwrap_or(0)
 }
 
 /// Submits the flights and waits until none is under way; false if the ring failed.

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use terrace_base::{Rng, SplitMix64};
 
-/// On the file system of the build, where direct I/O usually works; temporary directories are
-/// often in memory.
+/// Beside the test binary, where direct I/O usually works; temporary directories are often in
+/// memory.
 fn directory() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).or_else(|_| tempfile::tempdir()).unwrap()
+    let binary = std::env::current_exe().unwrap();
+    tempfile::tempdir_in(binary.parent().unwrap()).or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 fn noise(len: usize, seed: u64) -> Vec<u8> {
@@ -248,8 +249,18 @@ fn open_missing(path: &Path) -> Result<Arc<dyn RandomFile>> {
 
 #[test]
 fn a_failed_append_reports_and_a_removed_file_stays_readable() {
-    let full = PosixVfs.open(Path::new("/dev/full"), OpenMode::default());
-    assert!(full.is_ok());
+    for direct in [false, true] {
+        let device = File::options().write(true).open("/dev/full").unwrap();
+        let path = Path::new("/dev/full");
+        let mut file: Box<dyn AppendFile> = match direct {
+            false => Box::new(BufferedFile::new(device, path, false)),
+            true => Box::new(DirectFile::new(device, path, false)),
+        };
+        let error = file.append(b"x").and_then(|()| file.finish()).unwrap_err();
+        assert!(error.is_no_space() && error.to_string().contains("/dev/full"), "{error}");
+        assert_eq!(file.len(), u64::from(direct));
+        assert!(file.append(b"x").is_err(), "still full, or finished for ever");
+    }
     let dir = directory();
     let path = dir.path().join("f");
     write(&path, b"content", false);

@@ -1,0 +1,196 @@
+//! Buffers and the slab: content, counting, return of memory, bounds on fragmentation.
+
+use super::slab::{Slab, Slot};
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+use terrace_base::{Rng, SplitMix64};
+
+#[test]
+fn buffers_are_aligned_zeroed_and_counted() {
+    assert_eq!(size_of::<Buf>(), size_of::<usize>());
+    assert_eq!(size_of::<Option<Buf>>(), size_of::<usize>());
+    for len in [0, 1, 63, 64, 447, 448, 449, 4096, 8128, 8129, 100_000, 600_000, 5 << 20] {
+        let mut stale = BufMut::for_overwrite(len);
+        stale.fill(0xab);
+        drop(stale);
+        let mut buf = BufMut::zeroed(len);
+        assert_eq!((buf.len(), buf.as_ptr() as usize % 64), (len, 0));
+        assert!(buf.iter().all(|byte| *byte == 0), "{len}");
+        buf.fill(7);
+        let buf = buf.freeze();
+        let other = buf.clone();
+        assert!(Buf::ptr_eq(&buf, &other) && !Buf::ptr_eq(&buf, &Buf::from(&[7u8; 3][..])));
+        drop(buf);
+        assert!(other.len() == len && other.iter().all(|byte| *byte == 7));
+        assert!(other.charge_bytes() >= len + 64);
+        assert!(other.charge_bytes() <= (len + 64) * 9 / 8 + 512.max(len / 100), "{len}");
+    }
+    let mut buf = BufMut::for_overwrite(10);
+    buf.truncate(4);
+    buf.truncate(6);
+    assert_eq!(buf.freeze().len(), 4);
+}
+
+#[test]
+fn threads_share_and_free_each_others_buffers() {
+    let (sender, receiver) = std::sync::mpsc::channel::<(Buf, u8)>();
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let mut rng = SplitMix64::new(u64::from(thread));
+                let mut kept: Vec<(Buf, u8)> = Vec::new();
+                for step in 0..3000 {
+                    let len = rng.below(if step % 50 == 0 { 300_000 } else { 9000 }) as usize;
+                    let mark = rng.next_u64() as u8;
+                    let mut buf = BufMut::for_overwrite(len);
+                    buf.fill(mark);
+                    let buf = buf.freeze();
+                    sender.send((buf.clone(), mark)).unwrap();
+                    kept.push((buf, mark));
+                    if kept.len() > 100 {
+                        let (buf, mark) = kept.swap_remove(rng.below(100) as usize);
+                        assert!(buf.iter().all(|byte| *byte == mark));
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for (buf, mark) in receiver {
+            assert!(buf.iter().all(|byte| *byte == mark));
+        }
+    });
+}
+
+/// A slab with an account of its slots.
+struct Audit {
+    slab: Box<Slab>,
+    live: HashMap<usize, Slot>,
+    next: usize,
+}
+
+impl Audit {
+    fn new() -> Self {
+        Self { slab: Box::new(Slab::new()), live: HashMap::new(), next: 0 }
+    }
+
+    fn allocate(&mut self, len: usize) -> usize {
+        let slot = self.slab.allocate(len);
+        // SAFETY: the slot was just handed out for `len` bytes and a header.
+        unsafe {
+            if slot.fresh {
+                assert_eq!(slot.start.add(HEADER_BYTES + len / 2).read(), 0);
+            }
+            slot.start.write_bytes(0xcd, HEADER_BYTES + len);
+        }
+        self.next += 1;
+        self.live.insert(self.next, slot);
+        self.next
+    }
+
+    fn free(&mut self, id: usize) {
+        let slot = self.live.remove(&id).unwrap();
+        // SAFETY: handed out by this slab, freed once.
+        unsafe { self.slab.free(slot.start, slot.origin) }
+    }
+
+    fn check(&self) {
+        let mut ranges: Vec<(usize, usize)> = self
+            .live
+            .values()
+            .map(|slot| (slot.start.as_ptr() as usize, slot.origin.slot_bytes()))
+            .collect();
+        ranges.sort_unstable();
+        for pair in ranges.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "slots overlap");
+        }
+        let used: usize = ranges.iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(self.slab.stats().used_bytes, used);
+        assert!(self.slab.stats().reserved_bytes >= used);
+    }
+}
+
+#[test]
+fn a_small_cache_holds_little_more_than_its_blocks() {
+    let mut audit = Audit::new();
+    let mut rng = SplitMix64::new(1);
+    let mut ids = Vec::new();
+    let mut peak = 0;
+    for step in 0..60_000 {
+        // Mostly blocks, some metadata, some read-ahead.
+        let len = match rng.below(200) {
+            0 => 262_144,
+            1..20 => 500 + rng.below(60_000) as usize,
+            _ => 3500 + rng.below(1200) as usize,
+        };
+        ids.push(audit.allocate(len));
+        while audit.slab.stats().used_bytes > 8 << 20 {
+            let at = rng.below(ids.len() as u64) as usize;
+            audit.free(ids.swap_remove(at));
+        }
+        if step % 10_000 == 0 {
+            audit.check();
+        }
+        peak = peak.max(audit.slab.stats().reserved_bytes);
+    }
+    assert!(peak < 32 << 20, "{peak} bytes reserved for 8 MiB of blocks");
+    for id in ids {
+        audit.free(id);
+    }
+    audit.check();
+    let left = audit.slab.stats().reserved_bytes;
+    assert!(left <= 16 << 20, "{left} bytes kept after everything was freed");
+}
+
+#[test]
+fn a_large_class_lives_in_huge_pages_and_goes_back() {
+    let mut audit = Audit::new();
+    let ids: Vec<usize> = (0..20_000).map(|_| audit.allocate(4096)).collect();
+    audit.check();
+    let stats = audit.slab.stats();
+    assert!(stats.reserved_bytes < stats.used_bytes + stats.used_bytes / 20 + (2 << 20));
+    let huge = audit.live.values().filter(|slot| {
+        // Chunks of one huge page are aligned to it: their first slot shows.
+        (slot.start.as_ptr() as usize).is_multiple_of(2 << 20)
+    });
+    assert!(huge.count() > 30);
+    for (at, id) in ids.iter().enumerate() {
+        if at % 100 != 0 {
+            audit.free(*id);
+        }
+    }
+    audit.check();
+    // The freed slots serve again before the slab grows.
+    let before = audit.slab.stats().reserved_bytes;
+    let again: Vec<usize> = (0..19_000).map(|_| audit.allocate(4096)).collect();
+    assert_eq!(audit.slab.stats().reserved_bytes, before);
+    for id in again.into_iter().chain(ids.into_iter().step_by(100)) {
+        audit.free(id);
+    }
+    assert!(audit.slab.stats().reserved_bytes <= 10 << 20, "{:?}", audit.slab.stats());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn slots_never_overlap(
+        steps in proptest::collection::vec((prop::bool::weighted(0.6), 0usize..700_000, 0u32..6), 1..300),
+    ) {
+        let mut audit = Audit::new();
+        let mut ids = Vec::new();
+        for (allocate, number, shift) in steps {
+            if allocate || ids.is_empty() {
+                ids.push(audit.allocate(number >> (2 * shift)));
+            } else {
+                audit.free(ids.swap_remove(number % ids.len()));
+            }
+        }
+        audit.check();
+        for id in ids {
+            audit.free(id);
+        }
+        prop_assert_eq!(audit.slab.stats().used_bytes, 0);
+        prop_assert!(audit.slab.stats().reserved_bytes <= 32 << 20);
+    }
+}
