@@ -1,0 +1,277 @@
+//! The list: its interface, insertion, and the choice of how keys become heads.
+//!
+//! # Insertion
+//!
+//! 1. Search for the gap of the new entry on every level (from the hint if that is near).
+//! 2. Take arena space, which decides the height of the tower, and write the entry there.
+//! 3. Link bottom-up: on each level point the new node at the gap's right side, then swing the left
+//!    side's link to the new node by compare-and-swap. If that fails, something was linked into the
+//!    gap (or a head in the link was renewed): walk right from the left side, and again.
+//!
+//! Nothing is ever unlinked, so a node found to lie before the target stays a valid place to
+//! continue from, inserts are lock-free, and searches never wait or repeat. An entry is in the list
+//! once level 0 links to it; upper levels are shortcuts.
+//!
+//! # Heads
+//!
+//! All heads of one epoch come from one scheme. At the entry counts in [`LEARN_AT`] the inserting
+//! thread looks at a sample of the keys, and if another scheme tells more of them apart, publishes
+//! it as the next epoch. Links keep the head (and epoch) they have until a search passes.
+
+use std::io;
+use std::sync::atomic::AtomicU64 as PlainAtomicU64;
+use std::sync::{Arc, OnceLock};
+
+use crate::Full;
+use crate::arena::{Arena, BRANCH_BITS, Link, Tag};
+use crate::head::Scheme;
+use crate::hint::Hint;
+use crate::iter::Iter;
+use crate::search::{Gap, Target};
+use crate::sync::{AtomicU32, Ordering};
+
+/// Entry counts at which the scheme for heads is reconsidered; as many as there are epochs after
+/// the first. Early, since heads are useless before; then when what came first weighs little.
+#[cfg(not(loom))]
+const LEARN_AT: [usize; 3] = [32, 1024, 32 << 10];
+#[cfg(loom)]
+const LEARN_AT: [usize; 1] = [2];
+
+/// About how many keys are looked at then.
+const LEARN_SAMPLE: usize = 512;
+
+/// Names lists, so that a [`Hint`] is never followed into another list.
+static NEXT_ID: PlainAtomicU64 = PlainAtomicU64::new(1);
+
+/// An ordered map from `(user key, trailer)` to value in internal order: user key ascending, then
+/// trailer descending.
+///
+/// Inserts are concurrent and lock-free, reads never wait. An entry is there until the whole list
+/// is dropped, so what is borrowed from it lives as long as the borrow of the list.
+#[derive(Debug)]
+pub struct Skiplist {
+    pub(crate) arena: Arena,
+    id: u64,
+    /// Levels in use. Relaxed throughout: searching from a level too low or empty is only slower.
+    height: AtomicU32,
+    /// The epoch of the scheme in use: its place in `schemes`.
+    epoch: AtomicU32,
+    schemes: [OnceLock<Scheme>; LEARN_AT.len() + 1],
+}
+
+impl Skiplist {
+    /// An empty list with an arena of `bytes` bytes, reserved now and committed as it fills.
+    ///
+    /// # Errors
+    /// If the address space cannot be reserved, or `bytes` is over 8 GiB (`InvalidInput`).
+    pub fn with_capacity(bytes: usize) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            arena: Arena::reserve(bytes)?,
+            id: NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            height: AtomicU32::new(1),
+            epoch: AtomicU32::new(0),
+            schemes: std::array::from_fn(|epoch| match epoch {
+                0 => Scheme::raw().into(),
+                _ => OnceLock::new(),
+            }),
+        }))
+    }
+
+    /// Adds an entry. `(user_key, trailer)` should be new: a repeat is ignored.
+    ///
+    /// `hint` remembers where; an insert near the previous one with the same hint is cheaper, one
+    /// in ascending order costs the same however long the list is. Any hint will do.
+    ///
+    /// # Errors
+    /// [`Full`] if the arena has too little room left; nothing was inserted or allocated.
+    pub fn insert(
+        &self,
+        user_key: &[u8],
+        trailer: u64,
+        value: &[u8],
+        hint: &mut Hint,
+    ) -> Result<(), Full> {
+        self.arena.prefetch_free();
+        let target = self.target(user_key, trailer);
+        self.locate(&target, hint);
+        if self.is_at(hint.gaps[0].after, &target) {
+            return Ok(());
+        }
+        let space = self.arena.allocate(user_key.len(), value.len()).ok_or(Full)?;
+        let node = self.arena.write(space, user_key, trailer, value, target.tag);
+        for level in 0..space.height {
+            if !self.link_on(level, node, &target, &mut hint.gaps[level]) {
+                self.arena.abandon();
+                return Ok(());
+            }
+            hint.gaps[level].before = node;
+        }
+        hint.height = hint.height.max(space.height);
+        if self.height.load(Ordering::Relaxed) < space.height as u32 {
+            self.height.fetch_max(space.height as u32, Ordering::Relaxed);
+        }
+        if LEARN_AT.contains(&space.ordinal) {
+            self.learn(space.ordinal);
+        }
+        Ok(())
+    }
+
+    /// Links `node`, which is at `target`, on `level`. The left side of `gap` must lie before the
+    /// target; the right side may be out of date. False if level 0 has the target already.
+    fn link_on(&self, level: usize, node: Link, target: &Target<'_>, gap: &mut Gap) -> bool {
+        if self.is_before(gap.after, target) {
+            *gap = self.walk(target, gap.before, level);
+        }
+        loop {
+            self.arena.link(node, level).prepare(gap.after);
+            if self.arena.link(gap.before, level).replace(gap.after, node) {
+                return true;
+            }
+            *gap = self.walk(target, gap.before, level);
+            if level == 0 && self.is_at(gap.after, target) {
+                return false;
+            }
+        }
+    }
+
+    /// The gaps of `target` into the hint: as they stood during the search on the levels searched;
+    /// above those (which the hint made unnecessary) at least the left sides lie before the target.
+    fn locate(&self, target: &Target<'_>, hint: &mut Hint) {
+        let height = self.height.load(Ordering::Relaxed) as usize;
+        if hint.list != self.id || hint.height < height {
+            // Gaps of another list, or of one so much smaller that they are no help above.
+            *hint = Hint { list: self.id, height, ..Hint::default() };
+        } else {
+            for level in 0..height {
+                let Gap { before, after } = hint.gaps[level];
+                if self.is_before(before, target) && !self.is_before(after, target) {
+                    self.descend(target, before, level, &mut hint.gaps);
+                    return;
+                }
+            }
+        }
+        self.descend(target, Link::HEAD, hint.height - 1, &mut hint.gaps);
+    }
+
+    /// The first entry of `user_key` at or after `trailer` in internal order, which is the newest
+    /// one visible there: its trailer and value.
+    #[inline]
+    pub fn get(&self, user_key: &[u8], trailer: u64) -> Option<(u64, &[u8])> {
+        let target = self.target(user_key, trailer);
+        let found = self.gap(&target).after;
+        if self.may_have_key(found, &target) && self.arena.key(found) == user_key {
+            return Some((self.arena.trailer(found), self.arena.value(found)));
+        }
+        None
+    }
+
+    /// A cursor over the entries, which keeps the list alive. Entries inserted while it stands may
+    /// or may not be met.
+    pub fn iter(self: &Arc<Self>) -> Iter {
+        Iter::new(Arc::clone(self))
+    }
+
+    /// Arena bytes in use, by entries and by the list itself.
+    pub fn allocated_bytes(&self) -> usize {
+        self.arena.allocated_bytes()
+    }
+
+    /// Memory committed for the arena: the allocated bytes in whole pages, huge ones once the
+    /// first huge page is full.
+    pub fn resident_bytes(&self) -> usize {
+        self.arena.committed_bytes()
+    }
+
+    /// The size of the arena.
+    pub fn capacity_bytes(&self) -> usize {
+        self.arena.capacity_bytes()
+    }
+
+    /// Entries in the list; those being inserted may count already.
+    pub fn entry_count(&self) -> usize {
+        self.arena.entry_count()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entry_count() == 0
+    }
+
+    /// The most arena bytes an entry with these lengths takes.
+    pub const fn entry_upper_bound(key_len: usize, value_len: usize) -> usize {
+        Arena::entry_upper_bound(key_len, value_len)
+    }
+
+    /// `(key, trailer)` as a target of searches under the current scheme.
+    #[inline]
+    pub(crate) fn target<'a>(&'a self, key: &'a [u8], trailer: u64) -> Target<'a> {
+        let (epoch, scheme) = self.scheme();
+        Target { key, trailer, tag: Tag::new(scheme.head(key), epoch), scheme }
+    }
+
+    /// The scheme in use, and its epoch.
+    #[inline]
+    fn scheme(&self) -> (u32, &Scheme) {
+        // Acquire: the scheme was set before its epoch was stored.
+        let epoch = self.epoch.load(Ordering::Acquire);
+        (epoch, self.schemes[epoch as usize & 3].get_or_init(Scheme::raw))
+    }
+
+    /// The gap of `target` on level 0.
+    #[inline]
+    pub(crate) fn gap(&self, target: &Target<'_>) -> Gap {
+        let height = self.height.load(Ordering::Relaxed) as usize;
+        self.descend(target, Link::HEAD, height - 1, &mut ())
+    }
+
+    /// The last node, or the head.
+    pub(crate) fn last(&self) -> Link {
+        let mut node = Link::HEAD;
+        for level in (0..self.height.load(Ordering::Relaxed) as usize).rev() {
+            loop {
+                let next = self.arena.link(node, level).load();
+                if next.is_null() {
+                    break;
+                }
+                node = next;
+            }
+        }
+        node
+    }
+
+    /// Reconsiders the scheme for heads, with `count` entries in the list.
+    fn learn(&self, count: usize) {
+        let (epoch, current) = self.scheme();
+        let Some(next) = self.schemes.get(epoch as usize + 1) else { return };
+        let first = self.arena.link(Link::HEAD, 0).load();
+        let last = self.last();
+        if first.is_null() || last == Link::HEAD {
+            return;
+        }
+        let mut keys = vec![self.arena.key(first)];
+        // A level that holds about as many nodes as the sample should.
+        let height = self.height.load(Ordering::Relaxed);
+        let level = ((count / LEARN_SAMPLE).max(1).ilog2() / BRANCH_BITS).min(height - 1) as usize;
+        let mut node = self.arena.link(Link::HEAD, level).load();
+        while !node.is_null() && keys.len() < 4 * LEARN_SAMPLE {
+            let key = self.arena.key(node);
+            // Inserted since `first` was read, if smaller.
+            if key >= keys[0] {
+                keys.push(key);
+            }
+            node = self.arena.link(node, level).load();
+        }
+        let last = self.arena.key(last);
+        if keys.last().is_some_and(|key| *key < last) {
+            keys.push(last);
+        }
+        let scheme = Scheme::fitting(&keys);
+        let told_apart = current.distinct(&keys);
+        // An eighth more: every link has to be renewed. Of two threads that get here together the
+        // first sets the scheme.
+        if scheme.distinct(&keys) > told_apart + told_apart / 8 && next.set(scheme).is_ok() {
+            // Release: whoever loads the epoch finds its scheme.
+            self.epoch.store(epoch + 1, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Small programs under loom, which runs every interleaving (up to a number of preemptions) of the
+//! same insert and search code, and reports entries read that were not published to the reader:
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p terrace-skiplist --release -- loom`
+
+use std::sync::Arc;
+
+use loom::thread;
+use terrace_base::InternalIter;
+use terrace_skiplist::{Hint, Skiplist};
+
+/// Small, since loom tracks every word.
+const ARENA_BYTES: usize = 512;
+
+fn explore(preemptions: usize, program: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(program);
+}
+
+fn list() -> Arc<Skiplist> {
+    Skiplist::with_capacity(ARENA_BYTES).unwrap()
+}
+
+fn insert_all(list: &Skiplist, keys: &[u8]) {
+    let mut hint = Hint::default();
+    for key in keys {
+        list.insert(&[*key], 1, &[*key], &mut hint).unwrap();
+    }
+}
+
+/// What a scan finds, checked for order and for values that belong to their keys.
+fn scan(list: &Arc<Skiplist>) -> Vec<u8> {
+    let mut iter = list.iter();
+    iter.seek_to_first().unwrap();
+    let mut found = Vec::new();
+    while iter.valid() {
+        assert_eq!(iter.user_key(), iter.value());
+        found.push(iter.user_key()[0]);
+        iter.next().unwrap();
+    }
+    assert!(found.is_sorted_by(|a, b| a < b), "{found:?}");
+    found
+}
+
+/// `first` and `second` insert their keys while a reader looks around.
+fn race(before: &'static [u8], first: &'static [u8], second: &'static [u8], probe: u8) {
+    let list = list();
+    insert_all(&list, before);
+    let writers = [first, second].map(|keys| {
+        let list = Arc::clone(&list);
+        thread::spawn(move || insert_all(&list, keys))
+    });
+    let seen = scan(&list);
+    assert!(before.iter().all(|key| seen.contains(key)));
+    let got = list.get(&[probe], 9).map(|(trailer, value)| (trailer, value.to_vec()));
+    assert!(!seen.contains(&probe) || got.is_some(), "an entry vanished");
+    if let Some(got) = got {
+        assert_eq!(got, (1, vec![probe]));
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let mut expected = [before, first, second].concat();
+    expected.sort_unstable();
+    expected.dedup();
+    assert_eq!(scan(&list), expected);
+    assert_eq!(list.entry_count(), expected.len());
+    // From every height: an entry linked in the wrong place above level 0 hides others.
+    for key in expected {
+        assert_eq!(list.get(&[key], 1), Some((1, [key].as_slice())));
+    }
+}
+
+#[test]
+fn loom_neighbours_in_one_gap() {
+    explore(3, || race(&[1, 9], &[4], &[5], 5));
+}
+
+#[test]
+fn loom_the_same_entry_twice() {
+    explore(3, || race(&[], &[4], &[4], 4));
+}
+
+#[test]
+fn loom_ascending_with_hints_between_each_other() {
+    explore(2, || race(&[], &[2, 6], &[4, 8], 6));
+}
+
+#[test]
+fn loom_descending_with_hints_between_each_other() {
+    explore(2, || race(&[5], &[7, 3], &[6, 2], 3));
+}
+
+#[test]
+fn loom_the_last_room() {
+    explore(3, || {
+        let list = Skiplist::with_capacity(96).unwrap();
+        let writers = [3u8, 4].map(|key| {
+            let list = Arc::clone(&list);
+            thread::spawn(move || list.insert(&[key], 1, &[key; 24], &mut Hint::default()).is_ok())
+        });
+        let accepted = writers.map(|writer| writer.join().unwrap());
+        assert!(accepted[0] != accepted[1], "there is room for one");
+        assert_eq!(scan_len(&list), 1);
+        assert_eq!(list.entry_count(), 1);
+    });
+}
+
+fn scan_len(list: &Arc<Skiplist>) -> usize {
+    let mut iter = list.iter();
+    iter.seek_to_first().unwrap();
+    let mut count = 0;
+    while iter.valid() {
+        count += 1;
+        iter.next().unwrap();
+    }
+    count
+}

@@ -1,0 +1,95 @@
+//! Arena accounting, and what happens when it is full.
+
+use terrace_base::InternalIter;
+use terrace_skiplist::{Full, Hint, Skiplist};
+
+#[test]
+fn what_an_entry_takes_stays_below_its_bound() {
+    let list = Skiplist::with_capacity(4 << 20).unwrap();
+    let mut hint = Hint::default();
+    let mut before = list.allocated_bytes();
+    for n in 0..2_000usize {
+        let key = vec![n as u8; n % 40];
+        let value = vec![1; n % 101];
+        list.insert(&key, n as u64, &value, &mut hint).unwrap();
+        let taken = list.allocated_bytes() - before;
+        assert!(taken > key.len() + value.len() + 16);
+        assert!(taken <= Skiplist::entry_upper_bound(key.len(), value.len()));
+        before += taken;
+    }
+    assert!(list.allocated_bytes() <= list.resident_bytes());
+    assert!(list.resident_bytes() < list.allocated_bytes() + (2 << 20));
+    assert_eq!(list.capacity_bytes(), 4 << 20);
+}
+
+#[test]
+fn a_full_arena_refuses_and_stays_as_it_was() {
+    let list = Skiplist::with_capacity(10_000).unwrap();
+    let mut hint = Hint::default();
+    let mut count = 0;
+    while list.insert(&[count as u8, 1], count, &[7; 50], &mut hint).is_ok() {
+        count += 1;
+    }
+    let allocated = list.allocated_bytes();
+    assert!(allocated + Skiplist::entry_upper_bound(2, 50) > 10_000 && allocated <= 10_000);
+    // Too large by far, so that no tower is low enough; in several places.
+    for key in [b"".as_slice(), b"\x05\x02", b"\xff\xff\xff"] {
+        assert_eq!(list.insert(key, 0, &[0; 10_000], &mut hint), Err(Full));
+        assert_eq!(list.get(key, u64::MAX), None);
+    }
+    assert_eq!(list.allocated_bytes(), allocated);
+    assert_eq!(list.entry_count() as u64, count);
+    let mut iter = list.iter();
+    iter.seek_to_first().unwrap();
+    for n in 0..count {
+        assert_eq!((iter.user_key(), iter.trailer()), ([n as u8, 1].as_slice(), n));
+        iter.next().unwrap();
+    }
+    assert!(!iter.valid());
+    // Less may still fit, to the last word.
+    while list.insert(b"small", list.entry_count() as u64, b"", &mut hint).is_ok() {}
+    assert!(list.allocated_bytes() + 40 > 10_000);
+}
+
+#[test]
+fn no_room_at_all_is_still_a_list() {
+    let list = Skiplist::with_capacity(0).unwrap();
+    assert_eq!(list.insert(b"", 0, b"", &mut Hint::default()), Err(Full));
+    assert!(list.is_empty());
+    assert_eq!(list.get(b"", 0), None);
+}
+
+#[test]
+fn an_arena_too_large_to_address_is_refused() {
+    let error = Skiplist::with_capacity((8 << 30) + 1).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_cursor_keeps_the_list_alive() {
+    let list = Skiplist::with_capacity(1 << 16).unwrap();
+    list.insert(b"key", 1, b"value", &mut Hint::default()).unwrap();
+    let mut iter = list.iter();
+    drop(list);
+    iter.seek(b"key", 1).unwrap();
+    assert_eq!(iter.value(), b"value");
+}
+
+/// Memory is committed as the arena fills, not when it is reserved.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn a_reserved_arena_costs_nothing_until_used() {
+    let resident_kib = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap()
+    };
+    let before = resident_kib();
+    let lists: Vec<_> = (0..16).map(|_| Skiplist::with_capacity(1 << 30).unwrap()).collect();
+    for list in &lists {
+        list.insert(b"key", 1, b"value", &mut Hint::default()).unwrap();
+        assert_eq!(list.resident_bytes(), 4 << 10);
+    }
+    // Other tests run meanwhile: leave them a lot, and still far less than 16 huge pages.
+    assert!(resident_kib() < before + (28 << 10));
+}
