@@ -1,34 +1,436 @@
-//! stub
-use terrace_base::{InternalIter, Result, Error};
+//! The cursor over one SST's entries.
+//!
+//! Index partitions are touched once each, in order; filters never. The key is assembled in one
+//! buffer of which a step inside a block rewrites only the part after the block's prefix. Forward
+//! and backward cost the same: entries are reached by number.
+//!
+//! Blocks come from one of two places. *Scans* take them from the cache, and once a scan is seen
+//! to be sequential, read several missing ones together. *Readahead* (compaction, verification)
+//! reads large pieces of the file past the cache and decodes blocks where they lie in the piece.
+
+use crate::block::format::{self, Layout};
+use crate::block::search::HEAD_BYTES;
+use crate::block::{BlockRef, DataBlock, ValueRange};
+use crate::cached::Resident;
+use crate::index::partition::IndexPartition;
+use crate::options::Compression;
+use crate::reader::SstReader;
+use crate::stored::{self, Handle};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use terrace_base::{InternalIter, Result};
+use terrace_vfs::Slice;
+
+/// Default of [`ScanOptions::prefetch_blocks`].
+pub const DEFAULT_PREFETCH_BLOCKS: usize = 16;
+
+/// Bytes per read of a compaction's inputs.
+pub const COMPACTION_READAHEAD_BYTES: usize = 1 << 20;
+
 /// How a scan reads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanOptions {
-    /// Whether blocks that had to be read go into the cache.
+    /// Whether blocks and index partitions that had to be read go into the cache.
     pub fill_cache: bool,
     /// Above 0: read the data in sequential pieces of at least this size, past the cache.
     pub readahead_bytes: usize,
-    /// How many missing blocks ahead are read together once a scan is seen to be sequential.
+    /// How many missing blocks are read together at most, once a scan is seen to be sequential.
     pub prefetch_blocks: usize,
 }
+
 impl Default for ScanOptions {
-    fn default() -> Self { Self { fill_cache: true, readahead_bytes: 0, prefetch_blocks: 8 } }
+    fn default() -> Self {
+        let prefetch_blocks = DEFAULT_PREFETCH_BLOCKS;
+        Self { fill_cache: true, readahead_bytes: 0, prefetch_blocks }
+    }
 }
+
 impl ScanOptions {
-    /// For compaction: sequential reads of 1 MiB past the cache.
-    pub fn compaction() -> Self { Self { fill_cache: false, readahead_bytes: 1 << 20, prefetch_blocks: 0 } }
+    /// For reading whole files once: large sequential reads past the cache.
+    pub fn compaction() -> Self {
+        let readahead_bytes = COMPACTION_READAHEAD_BYTES;
+        Self { fill_cache: false, readahead_bytes, prefetch_blocks: 0 }
+    }
 }
-/// A cursor over the entries of one SST.
-pub struct SstIter {}
-fn unready<T>() -> Result<T> { Err(Error::InvalidArgument("not written yet".into())) }
+
+/// A cursor over the entries of one SST. Keeps the reader open.
+pub struct SstIter {
+    reader: Arc<SstReader>,
+    options: ScanOptions,
+    /// Number and content of the index partition the cursor is in.
+    index_at: usize,
+    index: Option<Arc<Resident<IndexPartition>>>,
+    /// Number of the block in its index partition.
+    block_at: usize,
+    /// Where the current block lies in the file, if there is one.
+    block_offset: Option<u64>,
+    page: Page,
+    layout: Layout,
+    /// Number of the entry in its block.
+    at: usize,
+    valid: bool,
+    /// The user key; its front is always the prefix of the current block.
+    key: Vec<u8>,
+    trailer: u64,
+    value: ValueRange,
+    /// Blocks entered one after another since the last seek or turn.
+    streak: u32,
+    /// Blocks read ahead of a scan, by offset.
+    ahead: VecDeque<(u64, DataBlock)>,
+    window: Window,
+    /// A decompressed block of the window.
+    unpacked: Vec<u8>,
+}
+
+/// Where the bytes of the current block are.
+enum Page {
+    None,
+    Block(DataBlock),
+    /// In the window as they are.
+    Window(Range<usize>),
+    Unpacked,
+}
+
+/// A piece of the file read ahead.
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+const NO_LAYOUT: Layout = Layout { count: 0, prefix_len: 0, wide: false, bare: false };
+
+impl SstIter {
+    pub(crate) fn new(reader: Arc<SstReader>, options: ScanOptions) -> Self {
+        Self {
+            reader,
+            options,
+            index_at: 0,
+            index: None,
+            block_at: 0,
+            block_offset: None,
+            page: Page::None,
+            layout: NO_LAYOUT,
+            at: 0,
+            valid: false,
+            key: Vec::new(),
+            trailer: 0,
+            value: ValueRange::default(),
+            streak: 0,
+            ahead: VecDeque::new(),
+            window: Window::default(),
+            unpacked: Vec::new(),
+        }
+    }
+
+    /// The file the cursor is over.
+    pub fn reader(&self) -> &Arc<SstReader> {
+        &self.reader
+    }
+
+    /// The value, keeping its block alive; a copy if the block is not in a cache buffer. Must be
+    /// valid.
+    pub fn value_slice(&self) -> Slice {
+        match &self.page {
+            Page::Block(block) => block.clone().into_value(self.value),
+            _ => Slice::from(self.value()),
+        }
+    }
+
+    #[inline]
+    fn page_bytes(&self) -> &[u8] {
+        match &self.page {
+            Page::None => &[],
+            Page::Block(block) => block.bytes(),
+            Page::Window(range) => &self.window.bytes[range.clone()],
+            Page::Unpacked => &self.unpacked,
+        }
+    }
+
+    #[inline]
+    fn block(&self) -> BlockRef<'_> {
+        BlockRef::new(self.page_bytes(), self.layout)
+    }
+
+    /// Stands on entry `at` of the current block.
+    #[inline]
+    fn settle(&mut self, at: usize) {
+        let bytes = match &self.page {
+            Page::None => &[],
+            Page::Block(block) => block.bytes(),
+            Page::Window(range) => &self.window.bytes[range.clone()],
+            Page::Unpacked => &self.unpacked,
+        };
+        let block = BlockRef::new(bytes, self.layout);
+        let entry = block.entry(at);
+        let head = block.head(at).to_be_bytes();
+        self.key.truncate(self.layout.prefix_len as usize);
+        if entry.rest_len >= HEAD_BYTES {
+            self.key.extend_from_slice(&head);
+            self.key.extend_from_slice(entry.tail);
+        } else {
+            self.key.extend_from_slice(&head[..entry.rest_len]);
+        }
+        self.trailer = entry.trailer;
+        self.value = entry.value;
+        self.at = at;
+        self.valid = true;
+    }
+
+    /// Goes to index partition `at`; `None` if there is none.
+    fn enter_index(&mut self, at: usize) -> Result<Option<Arc<Resident<IndexPartition>>>> {
+        if at >= self.reader.top.index().len() {
+            return Ok(None);
+        }
+        if let Some(index) = self.index.as_ref().filter(|_| self.index_at == at) {
+            return Ok(Some(index.clone()));
+        }
+        let index = self.reader.index_partition(at, self.options.fill_cache)?;
+        self.index_at = at;
+        self.index = Some(index.clone());
+        Ok(Some(index))
+    }
+
+    /// Goes to block `block_at` of `index`, the current index partition.
+    fn enter_block(&mut self, index: &IndexPartition, block_at: usize) -> Result<()> {
+        let handle = index.handle(block_at);
+        self.block_at = block_at;
+        if self.block_offset == Some(handle.offset) {
+            return Ok(());
+        }
+        self.block_offset = None;
+        if self.options.readahead_bytes > 0 {
+            self.open_in_window(handle)?;
+        } else {
+            let block = self.scan_block(index, handle)?;
+            self.layout = block.layout();
+            self.page = Page::Block(block);
+        }
+        self.block_offset = Some(handle.offset);
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        key.extend_from_slice(self.block().prefix());
+        self.key = key;
+        Ok(())
+    }
+
+    /// The block from what was read ahead, from the cache, or from the file, together with
+    /// missing blocks after it if the scan is sequential.
+    fn scan_block(&mut self, index: &IndexPartition, handle: Handle) -> Result<DataBlock> {
+        while let Some((offset, block)) = self.ahead.pop_front() {
+            if offset == handle.offset {
+                return Ok(block);
+            }
+        }
+        if let Some(block) = self.reader.cached_data_block(handle) {
+            return Ok(block);
+        }
+        let fill = self.options.fill_cache;
+        let window = 1 << self.streak.min(16);
+        let window = self.options.prefetch_blocks.min(window);
+        if window < 2 {
+            return self.reader.load_data_block(handle, fill);
+        }
+        let last = (self.block_at + window).min(index.count());
+        let more = (self.block_at + 1..last).map(|at| index.handle(at));
+        let missing = more.take_while(|handle| self.reader.cached_data_block(*handle).is_none());
+        let handles: Vec<Handle> = std::iter::once(handle).chain(missing).collect();
+        let mut first = None;
+        for (handle, stored) in handles.iter().zip(self.reader.read_many(&handles)?) {
+            let block = self.reader.adopt_data_block(*handle, stored, fill)?;
+            match first {
+                None => first = Some(block),
+                Some(_) => self.ahead.push_back((handle.offset, block)),
+            }
+        }
+        match first {
+            Some(block) => Ok(block),
+            None => self.reader.load_data_block(handle, fill),
+        }
+    }
+
+    /// Makes the block at `handle` the page, reading a new window if it is not in this one.
+    fn open_in_window(&mut self, handle: Handle) -> Result<()> {
+        let len = handle.stored_len as usize;
+        let inside = |window: &Window| {
+            let from = usize::try_from(handle.offset.checked_sub(window.start)?).ok()?;
+            (from.checked_add(len)? <= window.bytes.len()).then_some(from)
+        };
+        let from = match inside(&self.window) {
+            Some(from) => from,
+            None => {
+                self.page = Page::None;
+                self.read_window(handle)?;
+                0
+            }
+        };
+        let place = self.reader.place(handle);
+        let stored = &self.window.bytes[from..from + len];
+        let (content, compression) = stored::check(stored, &place)?;
+        if compression == Compression::None {
+            self.layout = format::parse(content).map_err(|detail| place.corrupt(detail))?;
+            self.page = Page::Window(from..from + content.len());
+        } else {
+            let declared = stored::declared_len(content, compression, &place)?;
+            self.unpacked.resize(declared, 0);
+            stored::decompress_into(content, compression, &mut self.unpacked, &place)?;
+            self.layout = format::parse(&self.unpacked).map_err(|detail| place.corrupt(detail))?;
+            self.page = Page::Unpacked;
+        }
+        Ok(())
+    }
+
+    fn read_window(&mut self, handle: Handle) -> Result<()> {
+        let data_end = self.reader.properties().data_bytes;
+        let readahead = self.options.readahead_bytes as u64;
+        let left = data_end.saturating_sub(handle.offset);
+        let len = readahead.max(u64::from(handle.stored_len)).min(left);
+        // Nothing of the old content counts while the new is being read.
+        self.window.start = u64::MAX;
+        self.window.bytes.resize(len as usize, 0);
+        self.reader.count_read(self.window.bytes.len());
+        self.reader.file.read_at(handle.offset, &mut self.window.bytes)?;
+        self.window.start = handle.offset;
+        if left > len {
+            self.reader.file.advise_willneed(handle.offset + len, readahead.min(left - len));
+        }
+        Ok(())
+    }
+
+    /// Goes to the first entry of the next block, or becomes invalid at the end.
+    #[cold]
+    fn next_block(&mut self) -> Result<()> {
+        self.valid = false;
+        self.streak += 1;
+        let Some(mut index) = self.enter_index(self.index_at)? else { return Ok(()) };
+        let mut block_at = self.block_at + 1;
+        if block_at == index.count() {
+            match self.enter_index(self.index_at + 1)? {
+                Some(next) => (index, block_at) = (next, 0),
+                None => return Ok(()),
+            }
+        }
+        self.enter_block(&index, block_at)?;
+        self.settle(0);
+        Ok(())
+    }
+
+    /// Goes to the last entry of the block before, or becomes invalid at the start.
+    #[cold]
+    fn prev_block(&mut self) -> Result<()> {
+        self.valid = false;
+        self.streak = 0;
+        let Some(mut index) = self.enter_index(self.index_at)? else { return Ok(()) };
+        let mut block_at = self.block_at;
+        if block_at == 0 {
+            let Some(before) = self.index_at.checked_sub(1) else { return Ok(()) };
+            match self.enter_index(before)? {
+                Some(before) => (block_at, index) = (before.count(), before),
+                None => return Ok(()),
+            }
+        }
+        self.enter_block(&index, block_at - 1)?;
+        self.settle(self.layout.count as usize - 1);
+        Ok(())
+    }
+
+    fn start_seek(&mut self) {
+        self.valid = false;
+        self.streak = 0;
+        self.ahead.clear();
+    }
+
+    /// The entries of block `block_at` of index partition `index_at`, for verification.
+    pub(crate) fn visit_block(&mut self, index_at: usize, block_at: usize) -> Result<BlockRef<'_>> {
+        self.valid = false;
+        if let Some(index) = self.enter_index(index_at)? {
+            self.enter_block(&index, block_at)?;
+        }
+        Ok(self.block())
+    }
+}
+
 impl InternalIter for SstIter {
-    fn valid(&self) -> bool { false }
-    fn seek_to_first(&mut self) -> Result<()> { unready() }
-    fn seek_to_last(&mut self) -> Result<()> { unready() }
-    fn seek(&mut self, _: &[u8], _: u64) -> Result<()> { unready() }
-    fn seek_before(&mut self, _: &[u8], _: u64) -> Result<()> { unready() }
-    fn next(&mut self) -> Result<()> { unready() }
-    fn prev(&mut self) -> Result<()> { unready() }
-    fn user_key(&self) -> &[u8] { &[] }
-    fn trailer(&self) -> u64 { 0 }
-    fn value(&self) -> &[u8] { &[] }
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.start_seek();
+        if let Some(index) = self.enter_index(0)? {
+            self.enter_block(&index, 0)?;
+            self.settle(0);
+        }
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.start_seek();
+        let Some(last) = self.reader.top.index().len().checked_sub(1) else { return Ok(()) };
+        if let Some(index) = self.enter_index(last)? {
+            self.enter_block(&index, index.count() - 1)?;
+            self.settle(self.layout.count as usize - 1);
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
+        self.start_seek();
+        let mut index_at = self.reader.top.index_at(user_key);
+        while let Some(index) = self.enter_index(index_at)? {
+            for block_at in index.lower_bound(user_key)..index.count() {
+                self.enter_block(&index, block_at)?;
+                let at = self.block().lower_bound(user_key, trailer);
+                if at < self.layout.count as usize {
+                    self.settle(at);
+                    return Ok(());
+                }
+            }
+            index_at += 1;
+        }
+        Ok(())
+    }
+
+    fn seek_before(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
+        self.seek(user_key, trailer)?;
+        if self.valid { self.prev() } else { self.seek_to_last() }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid, "next on a cursor that is not valid");
+        let next = self.at + 1;
+        if self.valid && next < self.layout.count as usize {
+            self.settle(next);
+            return Ok(());
+        }
+        self.next_block()
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid, "prev on a cursor that is not valid");
+        if self.valid && self.at > 0 {
+            self.settle(self.at - 1);
+            return Ok(());
+        }
+        self.prev_block()
+    }
+
+    #[inline]
+    fn user_key(&self) -> &[u8] {
+        &self.key
+    }
+
+    #[inline]
+    fn trailer(&self) -> u64 {
+        self.trailer
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        &self.page_bytes()[self.value.start..self.value.end]
+    }
 }

@@ -7,25 +7,35 @@
 // Only `block::search` allows unsafe code (SIMD loads), on its own module.
 #![deny(unsafe_code)]
 
+mod block;
 mod cached;
 mod counters;
+mod expiry;
+mod filter_partition;
+mod footer;
+mod index;
 mod iter;
+mod load;
 mod multi_get;
 mod options;
 mod properties;
 mod reader;
+mod stored;
+mod tombstone_block;
 mod verify;
 mod writer;
 
 pub use cached::{BlockCache, CachedBlock};
 pub use counters::{ReadCounters, ReadCounts};
-pub use iter::{ScanOptions, SstIter};
+pub use expiry::TTL_DUE_PERCENT;
+pub use footer::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
+pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
 pub use multi_get::{BatchLookup, multi_get};
 pub use options::{
     Compression, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_METADATA_BLOCK_SIZE,
     MAX_BLOCK_BYTES, SstOptions,
 };
-pub use properties::Properties;
+pub use properties::{COMPARATOR, Properties};
 pub use reader::{Entry, Lookup, ReaderOptions, SstReader};
 pub use verify::VerifyReport;
 pub use writer::{SstSummary, SstWriter};

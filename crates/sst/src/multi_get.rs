@@ -1,19 +1,256 @@
-//! stub
-use crate::{Entry, Lookup, SstReader};
+//! Many lookups at once: every round takes each lookup as far as memory goes and reads all that
+//! is missing in one batch. A cold lookup takes two rounds: filter with index, then data.
+
+use crate::block::{DataBlock, Located};
+use crate::cached::Resident;
+use crate::counters::Event;
+use crate::filter_partition::FilterPartition;
+use crate::index::partition::IndexPartition;
+use crate::reader::{Entry, Lookup, SstReader};
+use crate::stored::Handle;
+use std::collections::HashMap;
+use std::sync::Arc;
 use terrace_base::{Error, Result};
+use terrace_vfs::{BufMut, ReadRequest};
+
 /// One lookup of a batch, in one file.
 pub struct BatchLookup<'a> {
     /// The file to look in.
     pub reader: &'a SstReader,
     /// What to look for.
     pub lookup: Lookup<'a>,
-    /// Filled by the batch: the newest visible version, if the file has one.
+    /// Filled by [`multi_get`]: the newest visible version, if the file has one.
     pub found: Option<Entry>,
 }
+
 impl<'a> BatchLookup<'a> {
-    /// A lookup not executed yet.
-    pub fn new(reader: &'a SstReader, lookup: Lookup<'a>) -> Self { Self { reader, lookup, found: None } }
+    /// A lookup that has not been executed.
+    pub fn new(reader: &'a SstReader, lookup: Lookup<'a>) -> Self {
+        Self { reader, lookup, found: None }
+    }
 }
-/// Many lookups in any number of files of one file system: filters first, then index and data;
-/// in every round all partitions and blocks that are missing are read together.
-pub fn multi_get(_lookups: &mut [BatchLookup<'_>]) -> Result<()> { Err(Error::InvalidArgument("not written yet".into())) }
+
+/// How far a lookup has come.
+#[derive(Clone, Copy)]
+enum Stage {
+    Filter,
+    /// In index partition `.0`.
+    Index(usize),
+    /// In data block `.1` of index partition `.0`.
+    Data(usize, usize, Handle),
+    Done,
+}
+
+/// What a lookup cannot go on without, or could use soon.
+#[derive(Clone, Copy)]
+enum Want {
+    Filter(usize),
+    Index(usize),
+    Data(Handle),
+}
+
+/// What was read in this batch, kept until its end: the cache may be too small to.
+#[derive(Default)]
+struct Loaded {
+    filters: HashMap<(u64, usize), Arc<Resident<FilterPartition>>>,
+    index: HashMap<(u64, usize), Arc<Resident<IndexPartition>>>,
+    data: HashMap<(u64, u64), DataBlock>,
+}
+
+/// Executes lookups in any number of files of one file system: filters first, then index and
+/// data, with one batch of reads per round. After an error the `found` of all are unspecified.
+pub fn multi_get(lookups: &mut [BatchLookup<'_>]) -> Result<()> {
+    let mut stages = vec![Stage::Filter; lookups.len()];
+    let mut loaded = Loaded::default();
+    let mut wants: Vec<(&SstReader, Want)> = Vec::new();
+    loop {
+        for (lookup, stage) in lookups.iter_mut().zip(&mut stages) {
+            advance(lookup, stage, &loaded, &mut wants)?;
+        }
+        if wants.is_empty() {
+            return Ok(());
+        }
+        read_wanted(&mut wants, &mut loaded)?;
+    }
+}
+
+/// Takes one lookup as far as memory goes; adds what it misses to `wants`.
+fn advance<'a>(
+    batch: &mut BatchLookup<'a>,
+    stage: &mut Stage,
+    loaded: &Loaded,
+    wants: &mut Vec<(&'a SstReader, Want)>,
+) -> Result<()> {
+    let (reader, lookup) = (batch.reader, batch.lookup);
+    loop {
+        let next = match *stage {
+            Stage::Done => return Ok(()),
+            Stage::Filter => ask_filter(reader, &lookup, loaded, wants),
+            Stage::Index(at) => ask_index(reader, &lookup, at, loaded, wants),
+            Stage::Data(index_at, block, handle) => {
+                let Some(found) = find_block(reader, handle, loaded) else {
+                    wants.push((reader, Want::Data(handle)));
+                    return Ok(());
+                };
+                match found.block().find(lookup.user_key, lookup.trailer) {
+                    Located::Found { trailer, value } => {
+                        batch.found = Some(Entry { trailer, value: found.into_value(value) });
+                        Some(Stage::Done)
+                    }
+                    Located::Absent => Some(Stage::Done),
+                    Located::PastEnd => after_block(reader, &lookup, (index_at, block), loaded)?,
+                }
+            }
+        };
+        match next {
+            Some(Stage::Done) if batch.found.is_none() && !matches!(*stage, Stage::Filter) => {
+                reader.count_false_positive();
+                *stage = Stage::Done;
+            }
+            Some(next) => *stage = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// `None`: the filter partition is wanted, and with it the index partition if that is missing
+/// too.
+fn ask_filter<'a>(
+    reader: &'a SstReader,
+    lookup: &Lookup<'_>,
+    loaded: &Loaded,
+    wants: &mut Vec<(&'a SstReader, Want)>,
+) -> Option<Stage> {
+    let index_at = reader.top.index_at(lookup.user_key);
+    let past = index_at == reader.top.index().len();
+    if reader.top.filters().is_empty() {
+        return Some(if past { Stage::Done } else { Stage::Index(index_at) });
+    }
+    let at = reader.top.filter_at(lookup.user_key);
+    let may_contain = match reader.slots.filters.get(at) {
+        None => Some(false),
+        Some(slot) => match &*slot.load() {
+            Some(filter) => {
+                filter.touch();
+                reader.counters.count(Event::FilterHit);
+                Some(filter.may_contain(lookup.hash))
+            }
+            None => {
+                let filter = loaded.filters.get(&(reader.cache_file, at));
+                filter.map(|filter| filter.may_contain(lookup.hash))
+            }
+        },
+    };
+    let Some(may_contain) = may_contain else {
+        wants.push((reader, Want::Filter(at)));
+        if reader.index_is_missing(index_at) {
+            wants.push((reader, Want::Index(index_at)));
+        }
+        return None;
+    };
+    reader.count_filter(may_contain);
+    Some(if may_contain && !past { Stage::Index(index_at) } else { Stage::Done })
+}
+
+fn ask_index<'a>(
+    reader: &'a SstReader,
+    lookup: &Lookup<'_>,
+    at: usize,
+    loaded: &Loaded,
+    wants: &mut Vec<(&'a SstReader, Want)>,
+) -> Option<Stage> {
+    if at >= reader.top.index().len() {
+        return Some(Stage::Done);
+    }
+    let ask = |index: &IndexPartition| {
+        let block = index.lower_bound(lookup.user_key);
+        match block < index.count() {
+            true => Stage::Data(at, block, index.handle(block)),
+            false => Stage::Done,
+        }
+    };
+    if let Some(index) = &*reader.slots.index[at].load() {
+        index.touch();
+        reader.counters.count(Event::IndexHit);
+        return Some(ask(index));
+    }
+    match loaded.index.get(&(reader.cache_file, at)) {
+        Some(index) => Some(ask(index)),
+        None => {
+            wants.push((reader, Want::Index(at)));
+            None
+        }
+    }
+}
+
+fn find_block(reader: &SstReader, handle: Handle, loaded: &Loaded) -> Option<DataBlock> {
+    let kept = loaded.data.get(&(reader.cache_file, handle.offset));
+    kept.cloned().or_else(|| reader.cached_data_block(handle))
+}
+
+/// Where a lookup goes on that ran past the end of block `.1` of index partition `.0`.
+fn after_block(
+    reader: &SstReader,
+    lookup: &Lookup<'_>,
+    (index_at, block): (usize, usize),
+    loaded: &Loaded,
+) -> Result<Option<Stage>> {
+    let next = |index: &IndexPartition| {
+        if !index.separator_is(block, lookup.user_key) {
+            return Stage::Done;
+        }
+        match block + 1 < index.count() {
+            true => Stage::Data(index_at, block + 1, index.handle(block + 1)),
+            false => Stage::Index(index_at + 1),
+        }
+    };
+    if let Some(index) = loaded.index.get(&(reader.cache_file, index_at)) {
+        return Ok(Some(next(index)));
+    }
+    // It was resident a moment ago; read again in the rare case that it went meanwhile.
+    reader.with_index(index_at, next).map(Some)
+}
+
+/// Reads everything wanted in one batch and empties `wants`.
+fn read_wanted(wants: &mut Vec<(&SstReader, Want)>, loaded: &mut Loaded) -> Result<()> {
+    let handle = |(reader, want): &(&SstReader, Want)| match *want {
+        Want::Filter(at) => reader.top.filters()[at].handle,
+        Want::Index(at) => reader.top.index()[at].handle,
+        Want::Data(handle) => handle,
+    };
+    wants.sort_by_key(|want| (want.0.cache_file, handle(want).offset));
+    wants.dedup_by_key(|want| (want.0.cache_file, handle(want).offset));
+    let buf = |want| BufMut::for_overwrite(handle(want).stored_len as usize);
+    let mut bufs: Vec<BufMut> = wants.iter().map(buf).collect();
+    let requests = wants.iter().zip(&mut bufs);
+    let mut requests: Vec<ReadRequest<'_>> = requests
+        .map(|(want, buf)| ReadRequest::new(&*want.0.file, handle(want).offset, buf))
+        .collect();
+    let Some((first, _)) = wants.first() else { return Ok(()) };
+    first.vfs.read_batch(&mut requests);
+    let results: Vec<Result<()>> =
+        requests.into_iter().map(|request| request.result.unwrap_or_else(not_executed)).collect();
+    for (((reader, want), buf), result) in wants.drain(..).zip(bufs).zip(results) {
+        result?;
+        reader.count_read(buf.len());
+        match want {
+            Want::Filter(at) => {
+                let filter = reader.adopt_filter(at, buf, true)?;
+                loaded.filters.insert((reader.cache_file, at), filter);
+            }
+            Want::Index(at) => {
+                let index = reader.adopt_index(at, buf, true)?;
+                loaded.index.insert((reader.cache_file, at), index);
+            }
+            Want::Data(handle) => {
+                let block = reader.adopt_data_block(handle, buf, true)?;
+                loaded.data.insert((reader.cache_file, handle.offset), block);
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn not_executed() -> Result<()> {
+    Err(Error::InvalidArgument("the file system left a read of a batch unexecuted".into()))
+}

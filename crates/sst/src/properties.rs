@@ -1,6 +1,17 @@
-//! stub
-use crate::Compression;
-use terrace_base::SeqNo;
+//! The properties block: what the writer recorded about the file as a whole.
+//!
+//! A varint count, then per property: tag varint, length varint, bytes. Numbers are varints, the
+//! bits per key an `f64`. Readers skip tags they do not know, so properties can be added without
+//! a new format version; tags are never reused.
+
+use crate::options::Compression;
+use crate::stored::Checked;
+use terrace_base::codec::{get_varint, put_bytes, put_varint};
+use terrace_base::{Decoder, SeqNo};
+
+/// The order of user keys that every SST of this version has.
+pub const COMPARATOR: &str = "bytes";
+
 /// What the writer recorded about the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Properties {
@@ -16,12 +27,12 @@ pub struct Properties {
     pub raw_value_bytes: u64,
     /// Data blocks.
     pub data_block_count: u64,
-    /// Stored bytes of the data blocks.
+    /// Stored bytes of the data blocks; they are the first of the file.
     pub data_bytes: u64,
-    /// Stored bytes of the index partitions.
-    pub index_bytes: u64,
     /// Stored bytes of the filter partitions.
     pub filter_bytes: u64,
+    /// Stored bytes of the index partitions.
+    pub index_bytes: u64,
     /// How data blocks were to be compressed.
     pub compression: Compression,
     /// Filter memory in bits per key; 0 if there is no filter.
@@ -30,10 +41,184 @@ pub struct Properties {
     pub smallest_seqno: SeqNo,
     /// Largest sequence number of any entry or range tombstone.
     pub largest_seqno: SeqNo,
+    /// Smallest user key covered by an entry or a range tombstone.
+    pub smallest: Vec<u8>,
+    /// Largest user key covered, or the end of a range tombstone.
+    pub largest: Vec<u8>,
+    /// Whether `largest` is the end of a range tombstone and not covered itself.
+    pub largest_exclusive: bool,
     /// Wall-clock time of creation in Unix milliseconds.
     pub created_ms: u64,
-    /// When at least 30 % of the entry bytes will have expired.
+    /// When at least 30 % of the entry bytes will have expired; `None` if never.
     pub ttl_due_ms: Option<u64>,
-    /// The order of user keys.
+    /// The order of user keys; this version knows [`COMPARATOR`] only.
     pub comparator: String,
+}
+
+impl Default for Properties {
+    fn default() -> Self {
+        Self {
+            entry_count: 0,
+            tombstone_count: 0,
+            range_tombstone_count: 0,
+            raw_key_bytes: 0,
+            raw_value_bytes: 0,
+            data_block_count: 0,
+            data_bytes: 0,
+            filter_bytes: 0,
+            index_bytes: 0,
+            compression: Compression::None,
+            filter_bits_per_key: 0.0,
+            smallest_seqno: 0,
+            largest_seqno: 0,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+            largest_exclusive: false,
+            created_ms: 0,
+            ttl_due_ms: None,
+            comparator: COMPARATOR.to_string(),
+        }
+    }
+}
+
+/// Tags of the numbers, in the order of [`Properties::numbers`].
+const NUMBER_TAGS: [u64; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17];
+const TAG_COMPRESSION: u64 = 10;
+const TAG_FILTER_BITS: u64 = 11;
+const TAG_SMALLEST: u64 = 14;
+const TAG_LARGEST: u64 = 15;
+const TAG_LARGEST_EXCLUSIVE: u64 = 16;
+const TAG_TTL_DUE: u64 = 18;
+const TAG_COMPARATOR: u64 = 19;
+
+impl Properties {
+    fn numbers(&mut self) -> [&mut u64; NUMBER_TAGS.len()] {
+        [
+            &mut self.entry_count,
+            &mut self.tombstone_count,
+            &mut self.range_tombstone_count,
+            &mut self.raw_key_bytes,
+            &mut self.raw_value_bytes,
+            &mut self.data_block_count,
+            &mut self.data_bytes,
+            &mut self.filter_bytes,
+            &mut self.index_bytes,
+            &mut self.smallest_seqno,
+            &mut self.largest_seqno,
+            &mut self.created_ms,
+        ]
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let number = |value: u64| {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, value);
+            bytes
+        };
+        let mut fields: Vec<(u64, Vec<u8>)> = Vec::new();
+        for (tag, value) in NUMBER_TAGS.into_iter().zip(self.clone().numbers()) {
+            fields.push((tag, number(*value)));
+        }
+        fields.push((TAG_COMPRESSION, vec![self.compression as u8]));
+        fields.push((TAG_FILTER_BITS, self.filter_bits_per_key.to_le_bytes().to_vec()));
+        fields.push((TAG_SMALLEST, self.smallest.clone()));
+        fields.push((TAG_LARGEST, self.largest.clone()));
+        fields.push((TAG_LARGEST_EXCLUSIVE, vec![u8::from(self.largest_exclusive)]));
+        if let Some(due) = self.ttl_due_ms {
+            fields.push((TAG_TTL_DUE, number(due)));
+        }
+        fields.push((TAG_COMPARATOR, self.comparator.clone().into_bytes()));
+        fields.sort_unstable_by_key(|(tag, _)| *tag);
+        put_varint(out, fields.len() as u64);
+        for (tag, bytes) in fields {
+            put_varint(out, tag);
+            put_bytes(out, &bytes);
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Checked<Self> {
+        let mut decoder = Decoder::new(bytes);
+        let mut properties = Self::default();
+        let count = decoder.varint().ok_or("properties are cut off")?;
+        for _ in 0..count {
+            let field = decoder.varint().and_then(|tag| Some((tag, decoder.bytes()?)));
+            let (tag, bytes) = field.ok_or("properties are cut off")?;
+            properties.decode_field(tag, bytes).ok_or("a property is malformed")?;
+        }
+        match decoder.is_empty() {
+            true => Ok(properties),
+            false => Err("bytes after the properties"),
+        }
+    }
+
+    fn decode_field(&mut self, tag: u64, bytes: &[u8]) -> Option<()> {
+        let number = || get_varint(bytes).filter(|(_, len)| *len == bytes.len()).map(|(v, _)| v);
+        if let Some(at) = NUMBER_TAGS.iter().position(|known| *known == tag) {
+            *self.numbers()[at] = number()?;
+            return Some(());
+        }
+        match tag {
+            TAG_COMPRESSION => self.compression = Compression::from_byte(*bytes.first()?)?,
+            TAG_FILTER_BITS => {
+                self.filter_bits_per_key = f64::from_le_bytes(bytes.try_into().ok()?)
+            }
+            TAG_SMALLEST => self.smallest = bytes.to_vec(),
+            TAG_LARGEST => self.largest = bytes.to_vec(),
+            TAG_LARGEST_EXCLUSIVE => self.largest_exclusive = *bytes.first()? != 0,
+            TAG_TTL_DUE => self.ttl_due_ms = Some(number()?),
+            TAG_COMPARATOR => self.comparator = String::from_utf8(bytes.to_vec()).ok()?,
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// About the bytes of memory they take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.smallest.len() + self.largest.len() + self.comparator.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            values in proptest::collection::vec(any::<u64>(), NUMBER_TAGS.len()), kind in 0u8..3,
+            bits in 0.0f64..40.0, smallest: Vec<u8>, largest: Vec<u8>, exclusive: bool,
+            ttl_due_ms: Option<u64>, damage: Vec<(usize, u8)>,
+        ) {
+            let mut properties = Properties {
+                compression: Compression::from_byte(kind).unwrap(),
+                filter_bits_per_key: bits,
+                smallest,
+                largest,
+                largest_exclusive: exclusive,
+                ttl_due_ms,
+                ..Properties::default()
+            };
+            for (field, value) in properties.numbers().into_iter().zip(values) {
+                *field = value;
+            }
+            let mut bytes = Vec::new();
+            properties.encode(&mut bytes);
+            prop_assert_eq!(&Properties::decode(&bytes).unwrap(), &properties);
+            prop_assert!(Properties::decode(&bytes[..bytes.len() - 1]).is_err());
+            for (at, byte) in damage {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+            let _ = Properties::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn unknown_tags_are_skipped() {
+        let mut bytes = vec![2, 99, 3, b'n', b'e', b'w', 1];
+        put_bytes(&mut bytes, &[42]);
+        let properties = Properties::decode(&bytes).unwrap();
+        assert_eq!(properties, Properties { entry_count: 42, ..Properties::default() });
+    }
 }

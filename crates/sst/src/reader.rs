@@ -1,10 +1,34 @@
-//! stub
-use crate::{BlockCache, Properties, ReadCounters, ScanOptions, SstIter};
+//! An open SST: what is pinned, and the lookups.
+//!
+//! A lookup goes top-level index → index partition → data block → entry. The top level is pinned;
+//! an index or filter partition is reached through its residency slot ([`crate::cached`]) if it is
+//! in memory; a data block through the cache. What is missing is read by [`crate::load`]. A fully
+//! cached lookup allocates nothing, takes no lock but the cache's, and copies no value.
+
+use crate::block::Located;
+use crate::cached::{BlockCache, Slots};
+use crate::counters::{Event, ReadCounters};
+use crate::footer::{FOOTER_BYTES, Footer};
+use crate::index::partition::IndexPartition;
+use crate::index::top_level::TopLevel;
+use crate::iter::{ScanOptions, SstIter};
+use crate::multi_get::{BatchLookup, multi_get};
+use crate::properties::{COMPARATOR, Properties};
+use crate::stored::{self, Checked, Handle, Place};
+use crate::tombstone_block;
+use crate::verify::{self, VerifyReport};
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
+use terrace_base::checksum::hash_key;
 use terrace_base::key::{SeqNo, seek_trailer};
 use terrace_base::{Error, RangeTombstones, Result};
-use terrace_vfs::{Slice, Vfs};
+use terrace_cache::CacheKey;
+use terrace_vfs::{OpenMode, RandomFile, Slice, Vfs};
+
+/// Bytes at the end of the file that opening reads at once; they hold footer, properties,
+/// top-level index and range tombstones of most files.
+const TAIL_BYTES: u64 = 32 << 10;
 
 /// What readers of one store share.
 #[derive(Clone)]
@@ -22,7 +46,7 @@ pub struct ReaderOptions {
 pub struct Lookup<'a> {
     /// The key looked for.
     pub user_key: &'a [u8],
-    /// [`terrace_base::checksum::hash_key`] of the key.
+    /// [`hash_key`] of the key.
     pub hash: u64,
     /// The first trailer that is visible: [`seek_trailer`] of the read's sequence number.
     pub trailer: u64,
@@ -32,8 +56,7 @@ impl<'a> Lookup<'a> {
     /// A lookup of the newest version of `user_key` at or below `seqno`.
     #[inline]
     pub fn new(user_key: &'a [u8], seqno: SeqNo) -> Self {
-        let hash = terrace_base::checksum::hash_key(user_key);
-        Self { user_key, hash, trailer: seek_trailer(seqno) }
+        Self { user_key, hash: hash_key(user_key), trailer: seek_trailer(seqno) }
     }
 }
 
@@ -46,42 +69,387 @@ pub struct Entry {
     pub value: Slice,
 }
 
-/// An open SST.
-pub struct SstReader {}
+/// An open SST. Shared by any number of threads; all methods take `&self`.
+pub struct SstReader {
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) file: Arc<dyn RandomFile>,
+    pub(crate) file_number: u64,
+    pub(crate) cache: Arc<BlockCache>,
+    /// This reader's number in the cache.
+    pub(crate) cache_file: u64,
+    pub(crate) counters: Arc<ReadCounters>,
+    pub(crate) top: TopLevel,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) footer: Footer,
+    properties: Properties,
+    range_tombstones: RangeTombstones,
+    size_bytes: u64,
+}
 
-fn unready<T>() -> Result<T> { Err(Error::InvalidArgument("not written yet".into())) }
+/// What a lookup found out from one index partition.
+pub(crate) enum Step {
+    Done(Option<Entry>),
+    /// Versions of the key may follow in the next partition.
+    NextPartition,
+}
 
 impl SstReader {
-    /// Opens.
-    pub fn open(_vfs: &Arc<dyn Vfs>, _path: &Path, _file_number: u64, _size_bytes: u64, _options: &ReaderOptions) -> Result<Arc<Self>> { unready() }
-    /// If the key's filter partition is resident: prefetches the cache line its probes touch.
-    pub fn prefetch_filter(&self, _lookup: &Lookup<'_>) {}
-    /// Whether the file may hold a version of the key (loads the filter partition on demand).
-    pub fn may_contain(&self, _lookup: &Lookup<'_>) -> Result<bool> { unready() }
-    /// The newest visible version of the key; does not ask the filter. A file with filters counts
-    /// a lookup that finds nothing as a false positive.
-    pub fn get(&self, _lookup: &Lookup<'_>) -> Result<Option<Entry>> { unready() }
-    /// `may_contain` and `get` in one; if neither the filter nor the index partition is resident,
-    /// both are read in one batch.
-    pub fn get_with_filter(&self, _lookup: &Lookup<'_>) -> Result<Option<Entry>> { unready() }
-    /// A cursor.
-    pub fn iter(self: &Arc<Self>, _options: ScanOptions) -> SstIter { SstIter {} }
-    /// tombstones
-    pub fn range_tombstones(&self) -> &RangeTombstones { unreachable!() }
-    /// properties
-    pub fn properties(&self) -> &Properties { unreachable!() }
-    /// number
-    pub fn file_number(&self) -> u64 { 0 }
-    /// size
-    pub fn size_bytes(&self) -> u64 { 0 }
-    /// Bytes that stay in memory while the file is open.
-    pub fn pinned_bytes(&self) -> usize { 0 }
-    /// About how many bytes of the file's data precede `user_key`. Reads nothing.
-    pub fn approximate_offset(&self, _user_key: &[u8]) -> u64 { 0 }
-    /// At most `count` user keys, ascending, that cut the data into parts of about equal size.
-    pub fn index_separators(&self, _count: usize) -> Result<Vec<Vec<u8>>> { unready() }
-    /// Reads everything and checks every checksum and invariant.
-    pub fn verify(&self) -> Result<crate::VerifyReport> { unready() }
-    /// Many lookups, missing blocks read together.
-    pub fn multi_get(&self, _lookups: &[Lookup<'_>]) -> Result<Vec<Option<Entry>>> { unready() }
+    /// Opens the file with one read of its end, or two if its top level is large. `file_number`
+    /// and `size_bytes` are what the manifest says; a file that is another or of another length
+    /// is corrupt.
+    pub fn open(
+        vfs: &Arc<dyn Vfs>,
+        path: &Path,
+        file_number: u64,
+        size_bytes: u64,
+        options: &ReaderOptions,
+    ) -> Result<Arc<Self>> {
+        let file = vfs.open(path, OpenMode { direct: options.direct, random: true })?;
+        if file.len() != size_bytes {
+            let detail = format!("the file has {} bytes, not {size_bytes}", file.len());
+            return Err(Error::corruption(path, file.len().min(size_bytes), detail));
+        }
+        let tail = Tail::read(&*file, file_number, &options.counters)?;
+        let properties = tail.decode(tail.footer.properties, Properties::decode)?;
+        if properties.comparator != COMPARATOR {
+            let detail = format!("unknown key order `{}`", properties.comparator.escape_debug());
+            return Err(Error::Unsupported { path: path.to_path_buf(), detail });
+        }
+        let file_end = tail.footer.tail_offset();
+        let top = tail.decode(tail.footer.top_level, |bytes| TopLevel::decode(bytes, file_end))?;
+        check_top_level(&top, &properties, file_end)
+            .map_err(|detail| Error::corruption(path, tail.footer.top_level.offset, detail))?;
+        let range_tombstones = match tail.footer.range_tombstones {
+            Some(handle) => tail.decode(handle, tombstone_block::decode)?,
+            None => RangeTombstones::default(),
+        };
+        Ok(Arc::new(Self {
+            vfs: vfs.clone(),
+            footer: tail.footer,
+            file,
+            file_number,
+            cache_file: options.cache.next_file_id(),
+            cache: options.cache.clone(),
+            counters: options.counters.clone(),
+            slots: Slots::new(top.index().len(), top.filters().len()),
+            top,
+            properties,
+            range_tombstones,
+            size_bytes,
+        }))
+    }
+
+    /// If the key's filter partition is resident: asks for the cache line its probes touch.
+    #[inline]
+    pub fn prefetch_filter(&self, lookup: &Lookup<'_>) {
+        let at = self.top.filter_at(lookup.user_key);
+        if let Some(slot) = self.slots.filters.get(at)
+            && let Some(filter) = &*slot.load()
+        {
+            filter.prefetch(lookup.hash);
+        }
+    }
+
+    /// Whether the file may hold a version of the key. Reads the filter partition if it is not
+    /// resident; a file without filters may hold any key.
+    #[inline]
+    pub fn may_contain(&self, lookup: &Lookup<'_>) -> Result<bool> {
+        if self.top.filters().is_empty() {
+            return Ok(self.properties.entry_count > 0);
+        }
+        let at = self.top.filter_at(lookup.user_key);
+        let may = at < self.top.filters().len()
+            && self.with_filter(at, |filter| filter.may_contain(lookup.hash))?;
+        self.count_filter(may);
+        Ok(may)
+    }
+
+    pub(crate) fn count_filter(&self, may_contain: bool) {
+        self.counters.count(Event::FilterCheck);
+        if !may_contain {
+            self.counters.count(Event::FilterNegative);
+        }
+    }
+
+    /// The newest visible version of the key. Does not ask the filter: a caller that wants it
+    /// asked calls [`SstReader::may_contain`] first, so a lookup that finds nothing counts as a
+    /// false positive of a file with filters.
+    #[inline]
+    pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        let found = self.find(self.top.index_at(lookup.user_key), lookup)?;
+        if found.is_none() {
+            self.count_false_positive();
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn count_false_positive(&self) {
+        if !self.top.filters().is_empty() {
+            self.counters.count(Event::FilterFalsePositive);
+        }
+    }
+
+    /// [`SstReader::may_contain`] and [`SstReader::get`] in one. If neither the filter nor the
+    /// index partition is resident, both are read at once: one wait for the device instead of
+    /// two.
+    pub fn get_with_filter(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        let filter_at = self.top.filter_at(lookup.user_key);
+        let index_at = self.top.index_at(lookup.user_key);
+        if self.filter_is_missing(filter_at) && self.index_is_missing(index_at) {
+            let (filter, index) = self.load_filter_and_index(filter_at, index_at)?;
+            let may_contain = filter.may_contain(lookup.hash);
+            self.count_filter(may_contain);
+            if !may_contain {
+                return Ok(None);
+            }
+            let found = match self.find_in(&index, lookup)? {
+                Step::Done(found) => found,
+                Step::NextPartition => self.find(index_at + 1, lookup)?,
+            };
+            if found.is_none() {
+                self.count_false_positive();
+            }
+            return Ok(found);
+        }
+        if !self.may_contain(lookup)? {
+            return Ok(None);
+        }
+        self.get(lookup)
+    }
+
+    /// The newest visible version of the key in index partition `at` or a later one.
+    #[inline]
+    fn find(&self, mut at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        while at < self.top.index().len() {
+            match self.with_index(at, |index| self.find_in(index, lookup))?? {
+                Step::Done(found) => return Ok(found),
+                Step::NextPartition => at += 1,
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn find_in(&self, index: &IndexPartition, lookup: &Lookup<'_>) -> Result<Step> {
+        let mut at = index.lower_bound(lookup.user_key);
+        while at < index.count() {
+            let block = self.data_block(index.handle(at))?;
+            match block.block().find(lookup.user_key, lookup.trailer) {
+                Located::Found { trailer, value } => {
+                    return Ok(Step::Done(Some(Entry { trailer, value: block.into_value(value) })));
+                }
+                Located::PastEnd if index.separator_is(at, lookup.user_key) => at += 1,
+                Located::PastEnd | Located::Absent => return Ok(Step::Done(None)),
+            }
+        }
+        Ok(Step::NextPartition)
+    }
+
+    /// Many lookups, each as by [`SstReader::get_with_filter`]; in every round all partitions and
+    /// blocks that are missing are read together. [`multi_get`] does this across files.
+    pub fn multi_get(&self, lookups: &[Lookup<'_>]) -> Result<Vec<Option<Entry>>> {
+        let mut batch: Vec<_> =
+            lookups.iter().map(|lookup| BatchLookup::new(self, *lookup)).collect();
+        multi_get(&mut batch)?;
+        Ok(batch.into_iter().map(|lookup| lookup.found).collect())
+    }
+
+    /// A cursor over the entries; not valid before its first seek.
+    pub fn iter(self: &Arc<Self>, options: ScanOptions) -> SstIter {
+        SstIter::new(self.clone(), options)
+    }
+
+    /// Reads the whole file past the cache and checks every checksum and invariant. Fails with
+    /// the first damage found.
+    pub fn verify(self: &Arc<Self>) -> Result<VerifyReport> {
+        verify::verify(self)
+    }
+
+    /// The range tombstones of the file.
+    pub fn range_tombstones(&self) -> &RangeTombstones {
+        &self.range_tombstones
+    }
+
+    /// What the writer recorded.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The number under which the file was written.
+    pub fn file_number(&self) -> u64 {
+        self.file_number
+    }
+
+    /// The length of the file.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// The name of the file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Bytes that stay in memory while the file is open, whatever the cache does.
+    pub fn pinned_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.top.memory_bytes()
+            + self.slots.memory_bytes()
+            + self.range_tombstones.memory_bytes()
+            + self.properties.memory_bytes()
+    }
+
+    /// About how many bytes of the file's data precede `user_key`. Reads nothing: exact to a
+    /// block if the index partition is resident, else to half a partition.
+    pub fn approximate_offset(&self, user_key: &[u8]) -> u64 {
+        let at = self.top.index_at(user_key);
+        let Some(place) = self.top.index().get(at) else { return self.properties.data_bytes };
+        if let Some(index) = &*self.slots.index[at].load() {
+            let block = index.lower_bound(user_key).min(index.count() - 1);
+            return index.handle(block).offset;
+        }
+        place.data_offset.midpoint(self.data_end(at))
+    }
+
+    /// At most `count` user keys, ascending, that cut the data into parts of about equal size,
+    /// for work that is to be split. Reads index partitions, past the cache, if there are few.
+    pub fn index_separators(&self, count: usize) -> Result<Vec<Vec<u8>>> {
+        let partitions = self.top.index().len();
+        // (separator, where the data at or below it ends)
+        let mut cuts: Vec<(Vec<u8>, u64)> = Vec::new();
+        for at in 0..partitions {
+            if partitions > count.saturating_mul(8) {
+                cuts.push((self.top.index_separator(at).to_vec(), self.data_end(at)));
+                continue;
+            }
+            let index = self.index_partition(at, false)?;
+            for block in 0..index.count() {
+                let end = index.handle(block).end().unwrap_or(u64::MAX);
+                cuts.push((index.separator(block), end));
+            }
+        }
+        cuts.pop();
+        let data_bytes = self.properties.data_bytes as u128;
+        let wanted = |part: usize| (data_bytes * part as u128 / (count as u128 + 1)) as u64;
+        let nearest = |part: usize| cuts.partition_point(|(_, end)| *end < wanted(part));
+        let mut picked: Vec<usize> = (1..=count).map(nearest).collect();
+        picked.dedup();
+        let mut keys: Vec<Vec<u8>> =
+            picked.into_iter().filter_map(|at| cuts.get(at).map(|cut| cut.0.clone())).collect();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    /// Where the data of index partition `at` ends.
+    pub(crate) fn data_end(&self, at: usize) -> u64 {
+        let next = self.top.index().get(at + 1);
+        next.map_or(self.properties.data_bytes, |next| next.data_offset)
+    }
+
+    #[inline]
+    pub(crate) fn cache_key(&self, handle: Handle) -> CacheKey {
+        CacheKey { file: self.cache_file, offset: handle.offset }
+    }
+
+    pub(crate) fn place(&self, handle: Handle) -> Place<'_> {
+        let (path, file_number) = (self.file.path(), self.file_number);
+        Place { path, file_number, offset: handle.offset }
+    }
+}
+
+impl Drop for SstReader {
+    /// Nobody can reach this reader's partitions any more; its data blocks age out.
+    fn drop(&mut self) {
+        let filters = self.top.filters().iter().map(|place| place.handle);
+        let filters = filters.zip(&*self.slots.filters).filter(|(_, slot)| slot.load().is_some());
+        filters.for_each(|(handle, _)| self.cache.remove(&self.cache_key(handle)));
+        let index = self.top.index().iter().map(|place| place.handle);
+        let index = index.zip(&*self.slots.index).filter(|(_, slot)| slot.load().is_some());
+        index.for_each(|(handle, _)| self.cache.remove(&self.cache_key(handle)));
+    }
+}
+
+/// What the top level and the properties say of each other.
+fn check_top_level(top: &TopLevel, properties: &Properties, file_end: u64) -> Checked<()> {
+    let index = top.index();
+    if properties.data_bytes > file_end {
+        return Err("the data passes the end of the file");
+    }
+    if index.first().is_some_and(|first| first.data_offset != 0)
+        || index.last().is_some_and(|last| last.data_offset >= properties.data_bytes)
+        || index.iter().any(|place| place.handle.offset < properties.data_bytes)
+        || index.is_empty() != (properties.entry_count == 0)
+    {
+        return Err("the top-level index does not match the properties");
+    }
+    Ok(())
+}
+
+/// The end of the file: everything that is decoded when it is opened.
+struct Tail<'a> {
+    file: &'a dyn RandomFile,
+    file_number: u64,
+    start: u64,
+    bytes: Vec<u8>,
+    footer: Footer,
+}
+
+impl<'a> Tail<'a> {
+    fn read(file: &'a dyn RandomFile, file_number: u64, counters: &ReadCounters) -> Result<Self> {
+        let (path, size) = (file.path(), file.len());
+        let Some(footer_at) = size.checked_sub(FOOTER_BYTES as u64) else {
+            let detail = format!("{size} bytes are too few for an SST");
+            return Err(Error::corruption(path, 0, detail));
+        };
+        let mut start = size.saturating_sub(TAIL_BYTES);
+        let mut bytes = vec![0; (size - start) as usize];
+        read_counted(file, start, &mut bytes, counters)?;
+        let place = Place { path, file_number, offset: footer_at };
+        let Some(footer) = bytes.last_chunk::<FOOTER_BYTES>() else {
+            return Err(place.corrupt("no footer"));
+        };
+        let footer = Footer::decode(footer, &place)?;
+        let tail_offset = footer.tail_offset();
+        if tail_offset < start {
+            // Bounded by the length of the file.
+            let mut whole = vec![0; (start - tail_offset) as usize];
+            read_counted(file, tail_offset, &mut whole, counters)?;
+            whole.extend_from_slice(&bytes);
+            (start, bytes) = (tail_offset, whole);
+        }
+        Ok(Self { file, file_number, start, bytes, footer })
+    }
+
+    fn decode<T>(&self, handle: Handle, decode: impl FnOnce(&[u8]) -> Checked<T>) -> Result<T> {
+        let (path, file_number) = (self.file.path(), self.file_number);
+        let place = Place { path, file_number, offset: handle.offset };
+        let stored = usize::try_from(handle.offset.wrapping_sub(self.start))
+            .ok()
+            .and_then(|at| self.bytes.get(at..)?.get(..handle.stored_len as usize));
+        let stored = stored.ok_or_else(|| place.corrupt("the block is not where it should be"))?;
+        let payload = payload(stored, &place)?;
+        decode(&payload).map_err(|detail| place.corrupt(detail))
+    }
+}
+
+fn read_counted(
+    file: &dyn RandomFile,
+    offset: u64,
+    bytes: &mut [u8],
+    counters: &ReadCounters,
+) -> Result<()> {
+    counters.count(Event::DeviceRead);
+    counters.add(Event::DeviceReadBytes, bytes.len() as u64);
+    file.read_at(offset, bytes)
+}
+
+/// The payload of a stored block, wherever its bytes lie.
+pub(crate) fn payload<'a>(stored: &'a [u8], place: &Place<'_>) -> Result<Cow<'a, [u8]>> {
+    let (content, compression) = stored::check(stored, place)?;
+    if compression == crate::Compression::None {
+        return Ok(Cow::Borrowed(content));
+    }
+    let mut payload = vec![0; stored::declared_len(content, compression, place)?];
+    stored::decompress_into(content, compression, &mut payload, place)?;
+    Ok(Cow::Owned(payload))
 }

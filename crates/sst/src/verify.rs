@@ -1,4 +1,15 @@
-//! stub
+//! Checks a whole SST: every checksum, every structure, and that they agree with each other.
+
+use crate::index::partition::IndexPartition;
+use crate::iter::{ScanOptions, SstIter};
+use crate::reader::SstReader;
+use crate::stored::Handle;
+use std::cmp::Ordering;
+use std::sync::Arc;
+use terrace_base::checksum::hash_key;
+use terrace_base::key::{MAX_SEQNO, compare_internal, trailer_kind, trailer_seqno};
+use terrace_base::{Result, ValueKind};
+
 /// What a verification went through.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VerifyReport {
@@ -10,6 +21,201 @@ pub struct VerifyReport {
     pub index_partitions: u64,
     /// Filter partitions read.
     pub filter_partitions: u64,
-    /// Bytes of the file covered by checked checksums.
+    /// Bytes of the file covered by checksums that were found right.
     pub bytes: u64,
+}
+
+/// Everything the walk over the entries counts or compares with.
+struct Walk<'a> {
+    reader: &'a Arc<SstReader>,
+    report: VerifyReport,
+    tombstones: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    seqnos: (u64, u64),
+    last: Option<(Vec<u8>, u64)>,
+    last_separator: Option<Vec<u8>>,
+    filter: FilterCheck,
+}
+
+/// The filter partition the walk is in.
+#[derive(Default)]
+struct FilterCheck {
+    at: usize,
+    keys: u64,
+    hashes: Vec<u64>,
+}
+
+/// Verifies the file of `reader`.
+pub(crate) fn verify(reader: &Arc<SstReader>) -> Result<VerifyReport> {
+    check_regions(reader)?;
+    let mut walk = Walk {
+        reader,
+        report: VerifyReport::default(),
+        tombstones: 0,
+        key_bytes: 0,
+        value_bytes: 0,
+        seqnos: (u64::MAX, 0),
+        last: None,
+        last_separator: None,
+        filter: FilterCheck::default(),
+    };
+    let mut iter = SstIter::new(reader.clone(), ScanOptions::compaction());
+    for index_at in 0..reader.top.index().len() {
+        let index = reader.index_partition(index_at, false)?;
+        walk.report.index_partitions += 1;
+        for block_at in 0..index.count() {
+            walk.block(&mut iter, &index, index_at, block_at)?;
+        }
+        if reader.top.index_separator(index_at)
+            != walk.last_separator.as_deref().unwrap_or_default()
+        {
+            let place = reader.place(reader.top.index()[index_at].handle);
+            return Err(place.corrupt("the top level has another separator than the partition"));
+        }
+    }
+    walk.filters_to(None)?;
+    walk.totals()?;
+    // The blocks read at opening were checked then.
+    walk.report.bytes = reader.size_bytes();
+    Ok(walk.report)
+}
+
+/// Data, filter partitions, index partitions and tail follow each other without gaps.
+fn check_regions(reader: &SstReader) -> Result<()> {
+    let properties = reader.properties();
+    let filters = reader.top.filters().iter().map(|place| place.handle);
+    let index = reader.top.index().iter().map(|place| place.handle);
+    let footer = &reader.footer;
+    let tail = footer.range_tombstones.into_iter().chain([footer.top_level, footer.properties]);
+    let mut expected = properties.data_bytes;
+    for handle in filters.chain(index).chain(tail) {
+        if handle.offset != expected {
+            let detail = format!("the block before ends at {expected}, this one starts elsewhere");
+            return Err(reader.place(handle).corrupt(detail));
+        }
+        expected = handle.end().unwrap_or(u64::MAX);
+    }
+    let footer_at = reader.size_bytes() - crate::footer::FOOTER_BYTES as u64;
+    if expected != footer_at {
+        let handle = Handle { offset: footer_at, stored_len: 0 };
+        return Err(reader.place(handle).corrupt("the footer does not follow the last block"));
+    }
+    Ok(())
+}
+
+impl Walk<'_> {
+    fn block(
+        &mut self,
+        iter: &mut SstIter,
+        index: &IndexPartition,
+        index_at: usize,
+        block_at: usize,
+    ) -> Result<()> {
+        let place = self.reader.place(index.handle(block_at));
+        let block = iter.visit_block(index_at, block_at)?;
+        let separator = index.separator(block_at);
+        let mut key = Vec::new();
+        for at in 0..block.count() {
+            block.read_key(at, &mut key);
+            let entry = block.entry(at);
+            if let Some((last, trailer)) = &self.last
+                && compare_internal(last, *trailer, &key, entry.trailer) != Ordering::Less
+            {
+                return Err(place.corrupt(format!("entry {at} is out of order")));
+            }
+            // The separator before may equal this key only if versions of it span the blocks.
+            let spans = self.last.as_ref().is_some_and(|(last, _)| *last == key);
+            let after = self.last_separator.as_ref().is_none_or(|before| match spans {
+                true => *before <= key,
+                false => *before < key,
+            });
+            if key > separator || !after {
+                return Err(place.corrupt(format!("entry {at} is outside its index separators")));
+            }
+            self.entry(&key, entry.trailer, entry.value.end - entry.value.start)?;
+        }
+        self.report.data_blocks += 1;
+        self.last_separator = Some(separator);
+        Ok(())
+    }
+
+    fn entry(&mut self, key: &[u8], trailer: u64, value_len: usize) -> Result<()> {
+        self.report.entries += 1;
+        self.key_bytes += key.len() as u64;
+        self.value_bytes += value_len as u64;
+        self.tombstones += u64::from(trailer_kind(trailer) == Some(ValueKind::Delete));
+        let seqno = trailer_seqno(trailer);
+        self.seqnos = (self.seqnos.0.min(seqno), self.seqnos.1.max(seqno));
+        if self.last.as_ref().is_none_or(|(last, _)| last != key) {
+            self.filters_to(Some(key))?;
+            self.filter.hashes.push(hash_key(key));
+        }
+        self.last = Some((key.to_vec(), trailer));
+        Ok(())
+    }
+
+    /// Checks the filter partitions that end before `key` (or at the end of the file).
+    fn filters_to(&mut self, key: Option<&[u8]>) -> Result<()> {
+        let reader = self.reader;
+        while self.filter.at < reader.top.filters().len() {
+            let at = self.filter.at;
+            if key.is_some_and(|key| key <= reader.top.filter_separator(at)) {
+                return Ok(());
+            }
+            let listed = reader.top.filters()[at];
+            let place = reader.place(listed.handle);
+            let filter = reader.adopt_filter(at, reader.read(listed.handle)?, false)?;
+            if self.filter.hashes.len() as u64 != listed.key_count {
+                return Err(place.corrupt("the filter covers another number of keys than listed"));
+            }
+            if !self.filter.hashes.iter().all(|hash| filter.may_contain(*hash)) {
+                return Err(place.corrupt("the filter denies a key of the file"));
+            }
+            self.filter.keys += listed.key_count;
+            self.filter.hashes.clear();
+            self.filter.at += 1;
+            self.report.filter_partitions += 1;
+        }
+        let unfiltered = !reader.top.filters().is_empty() && !self.filter.hashes.is_empty();
+        if unfiltered || (key.is_some() && !reader.top.filters().is_empty()) {
+            let place = reader.place(reader.footer.top_level);
+            return Err(place.corrupt("keys after the last filter partition"));
+        }
+        if reader.top.filters().is_empty() {
+            self.filter.hashes.clear();
+        }
+        Ok(())
+    }
+
+    /// What the properties say against what was found.
+    fn totals(&self) -> Result<()> {
+        let (reader, properties) = (self.reader, self.reader.properties());
+        let place = reader.place(reader.footer.properties);
+        let tombstones: u64 = reader
+            .range_tombstones()
+            .fragments()
+            .iter()
+            .map(|fragment| fragment.seqnos.len() as u64)
+            .sum();
+        let pairs = [
+            ("entries", properties.entry_count, self.report.entries),
+            ("tombstones", properties.tombstone_count, self.tombstones),
+            ("range tombstones", properties.range_tombstone_count, tombstones),
+            ("data blocks", properties.data_block_count, self.report.data_blocks),
+            ("key bytes", properties.raw_key_bytes, self.key_bytes),
+            ("value bytes", properties.raw_value_bytes, self.value_bytes),
+        ];
+        for (what, recorded, found) in pairs {
+            if recorded != found {
+                return Err(place.corrupt(format!("{recorded} {what} recorded, {found} found")));
+            }
+        }
+        let (low, high) = (properties.smallest_seqno, properties.largest_seqno);
+        let outside = self.report.entries > 0 && (self.seqnos.0 < low || self.seqnos.1 > high);
+        if outside || high > MAX_SEQNO {
+            return Err(place.corrupt("sequence numbers outside the recorded range"));
+        }
+        Ok(())
+    }
 }

@@ -1,11 +1,41 @@
-//! stub
-use crate::SstOptions;
+//! Writes an SST from entries in internal order: data blocks as they fill, then filter
+//! partitions, index partitions, and the blocks that are read at opening. Called by flush,
+//! compaction and ingestion.
+//!
+//! Filters and index stay in memory until the last data block is out (about 1.3 % of the file),
+//! because the format keeps each kind together.
+
+use crate::block::format::ENTRY_TRAILER_BYTES;
+use crate::block::writer::BlockWriter;
+use crate::expiry::ExpiryHistogram;
+use crate::filter_partition::{FilterWriter, FinishedFilter};
+use crate::footer::{FOOTER_BYTES, Footer};
+use crate::index::partition::PartitionWriter;
+use crate::index::top_level::{FilterPlace, IndexPlace, TopLevel};
+use crate::options::{Compression, SstOptions};
+use crate::properties::Properties;
+use crate::stored::{Handle, Packer, TRAILER_BYTES};
+use crate::tombstone_block;
+use std::cmp::Ordering;
+use std::ops::Range;
 use std::path::Path;
-use terrace_base::{Error, RangeTombstones, Result, SeqNo};
-use terrace_vfs::Vfs;
-/// Writes one SST.
-pub struct SstWriter {}
-/// What was written.
+use terrace_base::key::{
+    EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, common_prefix, compare_internal,
+    shortest_separator, trailer_kind, trailer_seqno,
+};
+use terrace_base::{Error, RangeTombstones, Result, SeqNo, ValueKind};
+use terrace_vfs::{AppendFile, CreateOptions, Vfs};
+
+/// Output is handed to the file in pieces of at least this size.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Bytes of a page memory slot that are not payload: buffer header and block trailer.
+const SLOT_OVERHEAD_BYTES: usize = 64 + TRAILER_BYTES;
+
+/// The smallest payload target that options can ask for.
+const MIN_TARGET_BYTES: usize = 16;
+
+/// What was written; what the manifest records of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SstSummary {
     /// Length of the file.
@@ -18,7 +48,7 @@ pub struct SstSummary {
     pub range_tombstone_count: u64,
     /// Smallest user key covered by an entry or a range tombstone.
     pub smallest: Vec<u8>,
-    /// Largest user key covered.
+    /// Largest user key covered, or the end of a range tombstone.
     pub largest: Vec<u8>,
     /// Whether `largest` is the end of a range tombstone and not covered itself.
     pub largest_exclusive: bool,
@@ -28,7 +58,8 @@ pub struct SstSummary {
     pub largest_seqno: SeqNo,
     /// Bytes of keys and values before compression.
     pub raw_bytes: u64,
-    /// When at least 30 % of the entry bytes will have expired.
+    /// When at least [`TTL_DUE_PERCENT`](crate::TTL_DUE_PERCENT) of the entry bytes will have
+    /// expired.
     pub ttl_due_ms: Option<u64>,
     /// Stored bytes of the filter partitions.
     pub filter_bytes: u64,
@@ -37,18 +68,396 @@ pub struct SstSummary {
     /// Stored bytes of the data blocks.
     pub data_bytes: u64,
 }
-fn unready<T>() -> Result<T> { Err(Error::InvalidArgument("not written yet".into())) }
+
+/// Writes one SST. If a call fails, the file is useless and the caller removes it.
+pub struct SstWriter {
+    output: Output,
+    options: SstOptions,
+    block_target: usize,
+    metadata_target: Option<usize>,
+    block: BlockWriter,
+    /// The last block written, until the key after it is known and its separator with it.
+    unseparated: Option<Handle>,
+    index: PartitionWriter,
+    finished_index: Vec<FinishedIndex>,
+    index_bytes: Vec<u8>,
+    filter: FilterWriter,
+    range_tombstones: RangeTombstones,
+    /// User key and trailer of the last entry.
+    last: (Vec<u8>, u64),
+    smallest: Vec<u8>,
+    seqnos: Option<(SeqNo, SeqNo)>,
+    expiries: ExpiryHistogram,
+    properties: Properties,
+}
+
+/// A finished index partition that waits for its place in the file.
+struct FinishedIndex {
+    range: Range<usize>,
+    separator: Vec<u8>,
+    data_offset: u64,
+    block_count: u64,
+}
+
 impl SstWriter {
-    /// Creates the file.
-    pub fn create(_vfs: &dyn Vfs, _path: &Path, _file_number: u64, _options: SstOptions) -> Result<Self> { unready() }
-    /// Adds.
-    pub fn add(&mut self, _user_key: &[u8], _trailer: u64, _value: &[u8]) -> Result<()> { unready() }
-    /// Tombstones.
-    pub fn set_range_tombstones(&mut self, _t: RangeTombstones) {}
-    /// size
-    pub fn estimated_bytes(&self) -> u64 { 0 }
-    /// count
-    pub fn entry_count(&self) -> u64 { 0 }
-    /// end
-    pub fn finish(self) -> Result<SstSummary> { unready() }
+    /// Creates the file (an error if it exists). Nothing is durable before
+    /// [`SstWriter::finish`].
+    pub fn create(
+        vfs: &dyn Vfs,
+        path: &Path,
+        file_number: u64,
+        options: SstOptions,
+    ) -> Result<Self> {
+        let create = CreateOptions { direct: options.direct_write, preallocate_bytes: 0 };
+        let payload = |size: usize| size.saturating_sub(SLOT_OVERHEAD_BYTES).max(MIN_TARGET_BYTES);
+        let metadata_target = options.partitioned.then(|| payload(options.metadata_block_size));
+        Ok(Self {
+            output: Output {
+                file: vfs.create(path, &create)?,
+                file_number,
+                flushed_bytes: 0,
+                buffer: Vec::with_capacity(WRITE_BYTES + WRITE_BYTES / 8),
+                packer: Packer::new(file_number),
+            },
+            block_target: payload(options.block_size),
+            metadata_target,
+            block: BlockWriter::default(),
+            unseparated: None,
+            index: PartitionWriter::default(),
+            finished_index: Vec::new(),
+            index_bytes: Vec::new(),
+            filter: FilterWriter::new(options.filter_bits_per_key, metadata_target),
+            range_tombstones: RangeTombstones::default(),
+            last: (Vec::new(), 0),
+            smallest: Vec::new(),
+            seqnos: None,
+            expiries: ExpiryHistogram::default(),
+            properties: Properties {
+                compression: options.compression,
+                filter_bits_per_key: options.filter_bits_per_key.max(0.0),
+                created_ms: options.created_ms,
+                ..Properties::default()
+            },
+            options,
+        })
+    }
+
+    /// Adds an entry. Entries come in internal order without repeats; keys are at most
+    /// [`MAX_KEY_BYTES`] long, stored values [`MAX_VALUE_BYTES`] and an expiry. Anything else is
+    /// an invalid argument, and the writer is as before.
+    pub fn add(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Result<()> {
+        let kind = check_entry(user_key, trailer, value)?;
+        let first = self.properties.entry_count == 0;
+        let order = self.last.0.as_slice().cmp(user_key);
+        if !first
+            && compare_internal(&self.last.0, self.last.1, user_key, trailer) != Ordering::Less
+        {
+            let message = "entries must be added in internal order, without repeats";
+            return Err(Error::InvalidArgument(message.into()));
+        }
+        if !self.block.is_empty()
+            && self.block.size_with(user_key, trailer, value) > self.block_target
+        {
+            self.finish_block()?;
+        }
+        self.separate(user_key)?;
+        if first {
+            self.smallest.extend_from_slice(user_key);
+        }
+        if first || order != Ordering::Equal {
+            self.filter.add(user_key, (!first).then_some(&self.last.0));
+        }
+        self.block.add(user_key, trailer, value);
+        self.count(kind, user_key, trailer, value);
+        self.last.0.clear();
+        self.last.0.extend_from_slice(user_key);
+        self.last.1 = trailer;
+        Ok(())
+    }
+
+    fn count(&mut self, kind: ValueKind, user_key: &[u8], trailer: u64, value: &[u8]) {
+        let properties = &mut self.properties;
+        properties.entry_count += 1;
+        properties.raw_key_bytes += user_key.len() as u64;
+        properties.raw_value_bytes += value.len() as u64;
+        self.note_seqno(trailer_seqno(trailer));
+        match kind {
+            ValueKind::Delete => self.properties.tombstone_count += 1,
+            ValueKind::PutTtl => {
+                if let Some(expiry) = value.first_chunk::<EXPIRY_BYTES>() {
+                    let bytes = (user_key.len() + value.len()) as u64;
+                    self.expiries.add(u64::from_le_bytes(*expiry), bytes);
+                }
+            }
+            ValueKind::Put | ValueKind::RangeDelete => {}
+        }
+    }
+
+    fn note_seqno(&mut self, seqno: SeqNo) {
+        let (low, high) = self.seqnos.unwrap_or((seqno, seqno));
+        self.seqnos = Some((low.min(seqno), high.max(seqno)));
+    }
+
+    /// The range tombstones of the file, already clipped to its key range; replaces earlier ones.
+    pub fn set_range_tombstones(&mut self, tombstones: RangeTombstones) {
+        self.range_tombstones = tombstones;
+    }
+
+    /// About how long the file would be if it were finished now.
+    pub fn estimated_bytes(&self) -> u64 {
+        let metadata = self.index_bytes.len() + self.index.size_with(&[]);
+        let metadata = metadata + self.filter.estimated_bytes() + FOOTER_BYTES;
+        self.output.offset() + (self.block.size_bytes() + metadata) as u64
+    }
+
+    /// Entries added so far.
+    pub fn entry_count(&self) -> u64 {
+        self.properties.entry_count
+    }
+
+    /// Writes what is left and syncs the file; the directory entry is the caller's to sync.
+    pub fn finish(mut self) -> Result<SstSummary> {
+        if !self.block.is_empty() {
+            self.finish_block()?;
+        }
+        self.properties.data_bytes = self.output.offset();
+        if let Some(block) = self.unseparated.take() {
+            let separator = last_separator(self.index.last_separator(), &self.last.0);
+            self.add_to_index(&separator, block)?;
+        }
+        self.finish_index_partition();
+        let filters = self.write_filters()?;
+        let index = self.write_index()?;
+        let top_level = TopLevel::new(index, filters.0, filters.1);
+        self.complete_properties();
+        let footer = Footer {
+            range_tombstones: match self.range_tombstones.is_empty() {
+                true => None,
+                false => Some(self.output.write(Compression::None, |out| {
+                    tombstone_block::encode(&self.range_tombstones, out);
+                })?),
+            },
+            top_level: self.output.write(Compression::None, |out| top_level.encode(out))?,
+            properties: self.output.write(Compression::None, |out| self.properties.encode(out))?,
+        };
+        self.output.finish(&footer)?;
+        let properties = self.properties;
+        Ok(SstSummary {
+            size_bytes: self.output.offset(),
+            entry_count: properties.entry_count,
+            tombstone_count: properties.tombstone_count,
+            range_tombstone_count: properties.range_tombstone_count,
+            smallest: properties.smallest,
+            largest: properties.largest,
+            largest_exclusive: properties.largest_exclusive,
+            smallest_seqno: properties.smallest_seqno,
+            largest_seqno: properties.largest_seqno,
+            raw_bytes: properties.raw_key_bytes + properties.raw_value_bytes,
+            ttl_due_ms: properties.ttl_due_ms,
+            filter_bytes: properties.filter_bytes,
+            index_bytes: properties.index_bytes,
+            data_bytes: properties.data_bytes,
+        })
+    }
+
+    fn finish_block(&mut self) -> Result<()> {
+        let block = &mut self.block;
+        let handle = self.output.write(self.options.compression, |out| block.finish(out))?;
+        self.unseparated = Some(handle);
+        self.properties.data_block_count += 1;
+        Ok(())
+    }
+
+    /// Gives the finished block its separator, now that the key after it is known.
+    fn separate(&mut self, next_key: &[u8]) -> Result<()> {
+        let Some(block) = self.unseparated.take() else { return Ok(()) };
+        match self.last.0 == next_key {
+            // The versions of one key span two blocks.
+            true => self.add_to_index(next_key, block),
+            false => self.add_to_index(&shortest_separator(&self.last.0, next_key), block),
+        }
+    }
+
+    fn add_to_index(&mut self, separator: &[u8], block: Handle) -> Result<()> {
+        let end = block.offset + u64::from(block.stored_len);
+        let full = self.metadata_target.is_some_and(|target| {
+            !self.index.is_empty() && self.index.size_with(separator) > target
+        });
+        if full || !self.index.reaches(end) {
+            self.finish_index_partition();
+        }
+        self.index.add(separator, block);
+        Ok(())
+    }
+
+    fn finish_index_partition(&mut self) {
+        if self.index.is_empty() {
+            return;
+        }
+        let start = self.index_bytes.len();
+        let separator = self.index.last_separator().to_vec();
+        let (data_offset, block_count) = (self.index.base(), self.index.len() as u64);
+        self.index.finish(&mut self.index_bytes);
+        let range = start..self.index_bytes.len();
+        self.finished_index.push(FinishedIndex { range, separator, data_offset, block_count });
+    }
+
+    #[expect(clippy::type_complexity, reason = "what TopLevel::new takes")]
+    fn write_filters(
+        &mut self,
+    ) -> Result<(Option<terrace_filter::FilterKind>, Vec<(Vec<u8>, FilterPlace)>)> {
+        let none = FilterWriter::new(0.0, None);
+        let filter = std::mem::replace(&mut self.filter, none);
+        let kind = filter.kind();
+        let (bytes, finished) = filter.finish(&self.last.0);
+        let start = self.output.offset();
+        let mut places = Vec::with_capacity(finished.len());
+        for FinishedFilter { range, separator, key_count } in finished {
+            let bytes = &bytes[range];
+            let handle =
+                self.output.write(Compression::None, |out| out.extend_from_slice(bytes))?;
+            places.push((separator, FilterPlace { handle, key_count }));
+        }
+        self.properties.filter_bytes = self.output.offset() - start;
+        Ok((kind, places))
+    }
+
+    fn write_index(&mut self) -> Result<Vec<(Vec<u8>, IndexPlace)>> {
+        let start = self.output.offset();
+        let mut places = Vec::with_capacity(self.finished_index.len());
+        for finished in self.finished_index.drain(..) {
+            let bytes = &self.index_bytes[finished.range];
+            let handle =
+                self.output.write(Compression::None, |out| out.extend_from_slice(bytes))?;
+            let FinishedIndex { separator, data_offset, block_count, .. } = finished;
+            places.push((separator, IndexPlace { handle, data_offset, block_count }));
+        }
+        self.properties.index_bytes = self.output.offset() - start;
+        Ok(places)
+    }
+
+    /// What only the end shows: bounds, sequence numbers, expiry.
+    fn complete_properties(&mut self) {
+        let tombstones = std::mem::take(&mut self.range_tombstones);
+        let has_points = self.properties.entry_count > 0;
+        let properties = &mut self.properties;
+        properties.smallest = std::mem::take(&mut self.smallest);
+        properties.largest.clone_from(&self.last.0);
+        if let [first, .., last] | [first @ last] = tombstones.fragments() {
+            if !has_points || first.start < properties.smallest {
+                properties.smallest.clone_from(&first.start);
+            }
+            if !has_points || last.end > properties.largest {
+                properties.largest.clone_from(&last.end);
+                properties.largest_exclusive = true;
+            }
+        }
+        let seqnos = tombstones.fragments().iter().flat_map(|fragment| &fragment.seqnos);
+        for seqno in seqnos {
+            self.properties.range_tombstone_count += 1;
+            self.note_seqno(*seqno);
+        }
+        self.range_tombstones = tombstones;
+        let properties = &mut self.properties;
+        (properties.smallest_seqno, properties.largest_seqno) = self.seqnos.unwrap_or_default();
+        let raw = properties.raw_key_bytes + properties.raw_value_bytes;
+        properties.ttl_due_ms = std::mem::take(&mut self.expiries).due_ms(raw);
+    }
+}
+
+/// The file and what has not been handed to it yet.
+struct Output {
+    file: Box<dyn AppendFile>,
+    file_number: u64,
+    flushed_bytes: u64,
+    buffer: Vec<u8>,
+    packer: Packer,
+}
+
+impl Output {
+    /// Where the next byte will lie in the file.
+    fn offset(&self) -> u64 {
+        self.flushed_bytes + self.buffer.len() as u64
+    }
+
+    /// Stores the payload that `encode` appends.
+    fn write(
+        &mut self,
+        compression: Compression,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Handle> {
+        let (offset, start) = (self.offset(), self.buffer.len());
+        encode(&mut self.buffer);
+        let stored_len = self.packer.pack(&mut self.buffer, start, offset, compression)?;
+        if self.buffer.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        Ok(Handle { offset, stored_len })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.append(&self.buffer)?;
+        self.flushed_bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.buffer.shrink_to(2 * WRITE_BYTES);
+        Ok(())
+    }
+
+    fn finish(&mut self, footer: &Footer) -> Result<()> {
+        let footer = footer.encode(self.file_number, self.offset());
+        self.buffer.extend_from_slice(&footer);
+        self.flush()?;
+        self.file.finish()?;
+        self.file.sync()
+    }
+}
+
+fn check_entry(user_key: &[u8], trailer: u64, value: &[u8]) -> Result<ValueKind> {
+    let refuse = |message: &str| Err(Error::InvalidArgument(message.into()));
+    if user_key.len() > MAX_KEY_BYTES {
+        return refuse("a key is longer than 64 KiB");
+    }
+    if value.len() > MAX_VALUE_BYTES + EXPIRY_BYTES {
+        return refuse("a value is longer than 1 GiB");
+    }
+    match trailer_kind(trailer) {
+        Some(ValueKind::PutTtl) if value.len() < EXPIRY_BYTES => {
+            refuse("an expiring entry has no expiry")
+        }
+        Some(ValueKind::RangeDelete) | None => refuse("an entry is of a kind no SST holds"),
+        Some(kind) => Ok(kind),
+    }
+}
+
+/// A short key at or above `last`, the last of the file, for the separator of its block: cut just
+/// past what it shares with the separator before, so that it makes the partition's separators no
+/// longer than they are anyway.
+fn last_separator(before: &[u8], last: &[u8]) -> Vec<u8> {
+    let shared = common_prefix(before, last);
+    for at in shared..last.len().saturating_sub(1) {
+        if last[at] < u8::MAX && !before.is_empty() {
+            let mut separator = last[..=at].to_vec();
+            separator[at] += 1;
+            return separator;
+        }
+    }
+    last.to_vec()
+}
+
+const _: () = assert!(ENTRY_TRAILER_BYTES == size_of::<u64>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_last_separator_is_at_or_above_the_last_key(before: Vec<u8>, last: Vec<u8>) {
+            prop_assume!(before < last);
+            let separator = last_separator(&before, &last);
+            prop_assert!(separator >= last && separator > before);
+            prop_assert!(separator.len() <= last.len());
+        }
+    }
 }

@@ -1,0 +1,181 @@
+//! The layout of a data block (uncompressed), shared by its writer and its readers.
+//!
+//! ```text
+//! ┌──────────────┬─────────────────┬──────────┬───────────┬───────────────┬─────────────┐
+//! │ count u32    │ prefix          │ 0..3     │ heads     │ offsets       │ entries     │
+//! │ prefix len u16│ common to all   │ zeros to │ u32 × n   │ u16|u32 × n+1 │             │
+//! │ flags u8, 0  │ keys of a block │ 4 bytes  │           │               │             │
+//! └──────────────┴─────────────────┴──────────┴───────────┴───────────────┴─────────────┘
+//! entry: ┌──────────────────┬──────────────────────┬────────────┬───────┐
+//!        │ rest len: varint │ key bytes after      │ trailer u64│ value │
+//!        │                  │ prefix and head      │            │       │
+//!        └──────────────────┴──────────────────────┴────────────┴───────┘
+//! ```
+//! *Rest* is a key without the prefix. Its first four bytes are the *head* (big-endian number,
+//! zero-padded, stored little-endian) and stand in no other place; the entry holds what follows.
+//! Offsets are relative to the first entry; the last one is where the last entry ends. Invariants,
+//! all checked by [`parse`]: at least one entry, offsets ascending up to the end of the block,
+//! every entry's fields inside it, padding of short heads zero, kinds known.
+
+use super::search::{HEAD_BYTES, head_at};
+use crate::options::MAX_BLOCK_BYTES;
+use crate::stored::Checked;
+use terrace_base::ValueKind;
+use terrace_base::codec::get_varint;
+use terrace_base::key::{MAX_KEY_BYTES, pack_trailer, trailer_kind};
+
+/// Bytes of the fixed fields at the front.
+pub(crate) const HEADER_BYTES: usize = 8;
+
+/// Offsets are `u32` instead of `u16`.
+pub(crate) const FLAG_WIDE: u8 = 1;
+
+/// Every trailer is [`BARE_TRAILER`] and none is stored.
+pub(crate) const FLAG_BARE: u8 = 2;
+
+/// Bytes of a stored trailer.
+pub(crate) const ENTRY_TRAILER_BYTES: usize = 8;
+
+/// The trailer of an entry that every reader sees: sequence number 0, `Put`.
+pub(crate) const BARE_TRAILER: u64 = 1;
+
+const _: () = assert!(BARE_TRAILER == ValueKind::Put as u64);
+
+/// The longest prefix the header can say.
+pub(crate) const MAX_PREFIX_BYTES: usize = u16::MAX as usize;
+
+/// The parsed header of a block whose bytes have passed [`parse`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub count: u32,
+    pub prefix_len: u16,
+    pub wide: bool,
+    pub bare: bool,
+}
+
+impl Layout {
+    #[inline]
+    pub fn heads_at(self) -> usize {
+        (HEADER_BYTES + self.prefix_len as usize).next_multiple_of(HEAD_BYTES)
+    }
+
+    #[inline]
+    pub fn offsets_at(self) -> usize {
+        self.heads_at() + self.count as usize * HEAD_BYTES
+    }
+
+    #[inline]
+    pub fn offset_bytes(self) -> usize {
+        if self.wide { 4 } else { 2 }
+    }
+
+    #[inline]
+    pub fn entries_at(self) -> usize {
+        self.offsets_at() + (self.count as usize + 1) * self.offset_bytes()
+    }
+
+    /// Offset `at` (of `0..=count`), relative to the first entry.
+    #[inline]
+    pub fn offset(self, bytes: &[u8], at: usize) -> usize {
+        let from = self.offsets_at() + at * self.offset_bytes();
+        let rest = bytes.get(from..).unwrap_or_default();
+        if self.wide {
+            rest.first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk) as usize)
+        } else {
+            rest.first_chunk().map_or(0, |chunk| u16::from_le_bytes(*chunk) as usize)
+        }
+    }
+}
+
+/// Bytes of a rest that are not in its head.
+#[inline]
+pub(crate) fn tail_len(rest_len: usize) -> usize {
+    rest_len.saturating_sub(HEAD_BYTES)
+}
+
+/// Checks a whole block; what is wrong with it otherwise.
+pub(crate) fn parse(bytes: &[u8]) -> Checked<Layout> {
+    let layout = parse_header(bytes)?;
+    let entries = &bytes[layout.entries_at()..];
+    let most = MAX_KEY_BYTES - usize::from(layout.prefix_len);
+    let heads = &bytes[layout.heads_at()..layout.offsets_at()];
+    let mut start = layout.offset(bytes, 0);
+    if start != 0 {
+        return Err("the first entry does not start at 0");
+    }
+    for at in 0..layout.count as usize {
+        let end = layout.offset(bytes, at + 1);
+        let Some(entry) = entries.get(start..end) else {
+            return Err("entry offsets are not ascending or pass the end");
+        };
+        check_entry(entry, head_at(heads, at), layout, most)?;
+        start = end;
+    }
+    if start != entries.len() {
+        return Err("bytes after the last entry");
+    }
+    Ok(layout)
+}
+
+fn parse_header(bytes: &[u8]) -> Checked<Layout> {
+    let Some([c0, c1, c2, c3, p0, p1, flags, 0]) = bytes.first_chunk::<HEADER_BYTES>() else {
+        return Err("block header is cut off or unknown");
+    };
+    if bytes.len() > MAX_BLOCK_BYTES || *flags > (FLAG_WIDE | FLAG_BARE) {
+        return Err("block too long or with unknown flags");
+    }
+    let layout = Layout {
+        count: u32::from_le_bytes([*c0, *c1, *c2, *c3]),
+        prefix_len: u16::from_le_bytes([*p0, *p1]),
+        wide: flags & FLAG_WIDE != 0,
+        bare: flags & FLAG_BARE != 0,
+    };
+    // Every entry takes a head, so this also keeps the sums below from overflowing.
+    if layout.count == 0 || layout.count as usize > bytes.len() / HEAD_BYTES {
+        return Err("impossible entry count");
+    }
+    if layout.entries_at() > bytes.len() {
+        return Err("heads and offsets pass the end of the block");
+    }
+    Ok(layout)
+}
+
+fn check_entry(entry: &[u8], head: u32, layout: Layout, most_rest: usize) -> Checked<()> {
+    let Some((rest_len, at)) = get_varint(entry) else { return Err("malformed key length") };
+    let rest_len = usize::try_from(rest_len).unwrap_or(usize::MAX);
+    if rest_len > most_rest {
+        return Err("key over the limit");
+    }
+    if rest_len < HEAD_BYTES && head & (u32::MAX >> (8 * rest_len)) != 0 {
+        return Err("short key with bytes in the padding of its head");
+    }
+    let trailer_at = at + tail_len(rest_len);
+    let trailer = if layout.bare {
+        if trailer_at > entry.len() {
+            return Err("key passes the end of its entry");
+        }
+        BARE_TRAILER
+    } else {
+        match entry.get(trailer_at..).and_then(<[u8]>::first_chunk) {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => return Err("key or trailer passes the end of its entry"),
+        }
+    };
+    match trailer_kind(trailer) {
+        Some(ValueKind::Delete | ValueKind::Put) => Ok(()),
+        Some(ValueKind::PutTtl) => {
+            let value_at = trailer_at + ENTRY_TRAILER_BYTES;
+            match entry.len() - value_at < terrace_base::key::EXPIRY_BYTES {
+                true => Err("expiring entry without an expiry"),
+                false => Ok(()),
+            }
+        }
+        Some(ValueKind::RangeDelete) | None => Err("entry of unknown kind"),
+    }
+}
+
+/// The trailer with which an entry is stored without one.
+pub(crate) fn is_bare(trailer: u64) -> bool {
+    debug_assert_eq!(BARE_TRAILER, pack_trailer(0, ValueKind::Put));
+    trailer == BARE_TRAILER
+}

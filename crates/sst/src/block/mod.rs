@@ -1,0 +1,264 @@
+//! Data blocks in memory: O(1) access to any entry, lookup by heads, nothing decoded twice.
+//!
+//! A block is checked whole when it is loaded ([`DataBlock::load`]); after that, access trusts
+//! its fields (and stays memory-safe whatever they say). Format: [`format`]. Used by the reader,
+//! the iterator, verification and dumps.
+
+pub(crate) mod format;
+pub(crate) mod search;
+pub(crate) mod writer;
+
+use crate::stored::Checked;
+use format::{BARE_TRAILER, ENTRY_TRAILER_BYTES, HEADER_BYTES, Layout, tail_len};
+use search::{HEAD_BYTES, head_at, head_of};
+use std::cmp::Ordering;
+use terrace_base::codec::get_varint;
+use terrace_vfs::{Buf, Slice};
+
+/// Runs of equal heads up to this length are walked, longer ones halved.
+const WALK_MAX: usize = 4;
+
+/// Bytes at the front of a block that are fetched together: header, prefix, heads and offsets of
+/// some 40 entries.
+const PREFETCH_BYTES: usize = 256;
+
+/// A checked block and the memory it lies in.
+pub(crate) struct DataBlock {
+    buf: Buf,
+    layout: Layout,
+}
+
+impl Clone for DataBlock {
+    /// The lines a lookup reads first are asked for before the count in the line in front of
+    /// them is touched, so that both come from memory at the same time.
+    #[inline]
+    fn clone(&self) -> Self {
+        let bytes: &[u8] = &self.buf;
+        for line in (0..PREFETCH_BYTES).step_by(64) {
+            terrace_filter::prefetch_read(bytes, line);
+        }
+        Self { buf: self.buf.clone(), layout: self.layout }
+    }
+}
+
+impl DataBlock {
+    /// Checks `buf` whole; what is wrong with it otherwise.
+    pub fn load(buf: Buf) -> Checked<Self> {
+        let layout = format::parse(&buf)?;
+        Ok(Self { buf, layout })
+    }
+
+    #[inline]
+    pub fn block(&self) -> BlockRef<'_> {
+        BlockRef { bytes: &self.buf, layout: self.layout }
+    }
+
+    #[inline]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buf
+    }
+
+    pub fn charge_bytes(&self) -> usize {
+        self.buf.charge_bytes()
+    }
+
+    /// A value of this block, keeping the block alive.
+    #[inline]
+    pub fn into_value(self, value: ValueRange) -> Slice {
+        Slice::of(self.buf, value.start, value.end - value.start)
+    }
+}
+
+/// Where a value lies in its block's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ValueRange {
+    pub start: usize,
+    pub end: usize,
+}
+
+/// An entry without its head and prefix.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawEntry<'a> {
+    /// Length of the key after the prefix.
+    pub rest_len: usize,
+    /// The key after prefix and head.
+    pub tail: &'a [u8],
+    pub trailer: u64,
+    pub value: ValueRange,
+}
+
+/// The answer of a lookup in one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Located {
+    /// The newest visible version.
+    Found { trailer: u64, value: ValueRange },
+    /// A larger key stands where the key would be: no block has a visible version.
+    Absent,
+    /// Everything in the block sorts before; versions may follow in the next block.
+    PastEnd,
+}
+
+/// A checked block, wherever its bytes lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockRef<'a> {
+    bytes: &'a [u8],
+    layout: Layout,
+}
+
+impl<'a> BlockRef<'a> {
+    /// `layout` must come from [`format::parse`] of the same bytes.
+    #[inline]
+    pub fn new(bytes: &'a [u8], layout: Layout) -> Self {
+        Self { bytes, layout }
+    }
+
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.layout.count as usize
+    }
+
+    #[inline]
+    pub fn prefix(&self) -> &'a [u8] {
+        &self.bytes[HEADER_BYTES..HEADER_BYTES + self.layout.prefix_len as usize]
+    }
+
+    #[inline]
+    fn heads(&self) -> &'a [u8] {
+        &self.bytes[self.layout.heads_at()..self.layout.offsets_at()]
+    }
+
+    #[inline]
+    pub fn head(&self, at: usize) -> u32 {
+        head_at(self.heads(), at)
+    }
+
+    /// Entry `at`, which must be below the count.
+    #[inline]
+    pub fn entry(&self, at: usize) -> RawEntry<'a> {
+        let entries_at = self.layout.entries_at();
+        let start = entries_at + self.layout.offset(self.bytes, at);
+        let end = entries_at + self.layout.offset(self.bytes, at + 1);
+        let entry = &self.bytes[start..end];
+        let (rest_len, key_at) = match entry.first() {
+            Some(len) if *len < 0x80 => (usize::from(*len), 1),
+            _ => get_varint(entry).map_or((0, 1), |(len, at)| (len as usize, at)),
+        };
+        let (tail, after) = entry[key_at..].split_at(tail_len(rest_len));
+        let (trailer, value_len) = match after.split_first_chunk::<ENTRY_TRAILER_BYTES>() {
+            Some((trailer, value)) if !self.layout.bare => {
+                (u64::from_le_bytes(*trailer), value.len())
+            }
+            _ => (BARE_TRAILER, after.len()),
+        };
+        RawEntry { rest_len, tail, trailer, value: ValueRange { start: end - value_len, end } }
+    }
+
+    /// The bytes of a value of this block.
+    pub fn value(&self, value: ValueRange) -> &'a [u8] {
+        &self.bytes[value.start..value.end]
+    }
+
+    /// Puts the user key of entry `at` into `key`.
+    pub fn read_key(&self, at: usize, key: &mut Vec<u8>) {
+        let entry = self.entry(at);
+        key.clear();
+        key.extend_from_slice(self.prefix());
+        let head = self.head(at).to_be_bytes();
+        key.extend_from_slice(&head[..entry.rest_len.min(HEAD_BYTES)]);
+        key.extend_from_slice(entry.tail);
+    }
+
+    /// The newest version of `user_key` at or after `trailer`.
+    #[inline]
+    pub fn find(&self, user_key: &[u8], trailer: u64) -> Located {
+        let (at, key_order) = self.position(user_key, trailer);
+        match key_order {
+            Ordering::Equal => {
+                let entry = self.entry(at);
+                Located::Found { trailer: entry.trailer, value: entry.value }
+            }
+            _ if at == self.count() => Located::PastEnd,
+            _ => Located::Absent,
+        }
+    }
+
+    /// The index of the first entry at or after `(user_key, trailer)`; the count if there is none.
+    pub fn lower_bound(&self, user_key: &[u8], trailer: u64) -> usize {
+        self.position(user_key, trailer).0
+    }
+
+    /// The lower bound, and how its entry's user key compares to `user_key`: `Equal` or `Greater`
+    /// (`Greater` too if there is no entry).
+    #[inline]
+    fn position(&self, user_key: &[u8], trailer: u64) -> (usize, Ordering) {
+        let prefix = self.prefix();
+        let Some((front, rest)) = user_key.split_at_checked(prefix.len()) else {
+            // A key shorter than the prefix is below every key or above every key.
+            let at = if user_key < prefix { 0 } else { self.count() };
+            return (at, Ordering::Greater);
+        };
+        match front.cmp(prefix) {
+            Ordering::Less => return (0, Ordering::Greater),
+            Ordering::Greater => return (self.count(), Ordering::Greater),
+            Ordering::Equal => {}
+        }
+        let heads = self.heads();
+        let head = head_of(rest);
+        let mut at = search::lower_bound(heads, head);
+        if self.count() - at > WALK_MAX && head_at(heads, at + WALK_MAX) == head {
+            at = self.halve_run(at, head, rest, trailer);
+        }
+        while at < self.count() && head_at(heads, at) == head {
+            match self.compare(at, rest, trailer) {
+                (_, Ordering::Less) => at += 1,
+                (key_order, _) => return (at, key_order),
+            }
+        }
+        (at, Ordering::Greater)
+    }
+
+    /// The lower bound inside the run of entries with `head` that starts at `from`.
+    #[cold]
+    fn halve_run(&self, from: usize, head: u32, rest: &[u8], trailer: u64) -> usize {
+        let mut low = from;
+        let mut high = match head.checked_add(1) {
+            Some(next) => search::lower_bound(self.heads(), next).max(from),
+            None => self.count(),
+        };
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.compare(middle, rest, trailer).1 {
+                Ordering::Less => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    /// How entry `at`, whose head equals that of `rest`, compares to `(rest, trailer)`: the user
+    /// keys alone, and in internal order.
+    #[inline]
+    fn compare(&self, at: usize, rest: &[u8], trailer: u64) -> (Ordering, Ordering) {
+        let entry = self.entry(at);
+        let key_order = compare_rest(entry.rest_len, entry.tail, rest);
+        (key_order, key_order.then_with(|| trailer.cmp(&entry.trailer)))
+    }
+}
+
+/// Compares two rests with equal heads, the left one given by length and tail.
+///
+/// With equal heads, the shorter of two rests of which one is at most four bytes long is a prefix
+/// of the other (the padding is zeros), so lengths up to four decide, then the tails.
+#[inline]
+pub(crate) fn compare_rest(left_len: usize, left_tail: &[u8], right: &[u8]) -> Ordering {
+    let lengths = left_len.min(HEAD_BYTES).cmp(&right.len().min(HEAD_BYTES));
+    lengths.then_with(|| left_tail.cmp(right.get(HEAD_BYTES..).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests;

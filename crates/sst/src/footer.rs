@@ -1,0 +1,153 @@
+//! The footer: the last bytes of every SST, the only ones whose place is known beforehand.
+//!
+//! ```text
+//! ┌──────────────────┬──────────────────┬──────────────────┬────────┬────────┬────────┬────────┐
+//! │ range tombstones │ top-level index  │ properties       │ file   │ version│checksum│ magic  │
+//! │ u64 offset, u32  │ u64 offset, u32  │ u64 offset, u32  │ u64    │ u32    │ u32    │ u64    │
+//! └──────────────────┴──────────────────┴──────────────────┴────────┴────────┴────────┴────────┘
+//! ```
+//! A length of 0 means that there is no such block (range tombstones only). The checksum covers
+//! everything before it and the footer's place ([`block_checksum`]).
+
+use crate::stored::{Handle, MAX_STORED_BYTES, Place, TRAILER_BYTES};
+use std::path::Path;
+use terrace_base::checksum::block_checksum;
+use terrace_base::{Decoder, Error, Result};
+
+/// Length of the footer.
+pub const FOOTER_BYTES: usize = 60;
+
+/// The format version that this build writes and reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The last eight bytes of every SST: "TerraSST" read as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TerraSST");
+
+/// Stands for the compression type in the footer's checksum.
+const CHECKSUM_KIND: u8 = 0xff;
+
+/// Bytes covered by the checksum: all but checksum and magic.
+const CHECKED_BYTES: usize = FOOTER_BYTES - 12;
+
+/// The handles of the blocks at the end of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Footer {
+    /// `None` if the file has no range tombstones.
+    pub range_tombstones: Option<Handle>,
+    pub top_level: Handle,
+    pub properties: Handle,
+}
+
+impl Footer {
+    /// The footer of file `file_number` at `offset`.
+    pub fn encode(&self, file_number: u64, offset: u64) -> [u8; FOOTER_BYTES] {
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        let none = Handle::default();
+        for handle in [self.range_tombstones.unwrap_or(none), self.top_level, self.properties] {
+            out.extend_from_slice(&handle.offset.to_le_bytes());
+            out.extend_from_slice(&handle.stored_len.to_le_bytes());
+        }
+        out.extend_from_slice(&file_number.to_le_bytes());
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let checksum = block_checksum(&out, CHECKSUM_KIND, file_number, offset);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out.extend_from_slice(&MAGIC.to_le_bytes());
+        let mut footer = [0; FOOTER_BYTES];
+        footer.copy_from_slice(&out);
+        footer
+    }
+
+    /// Decodes and checks the footer of file `file_number` found at `offset`.
+    pub fn decode(bytes: &[u8; FOOTER_BYTES], place: &Place<'_>) -> Result<Self> {
+        let cut_off = || place.corrupt("the footer is malformed");
+        let mut decoder = Decoder::new(bytes);
+        let mut handle = || Some(Handle { offset: decoder.u64()?, stored_len: decoder.u32()? });
+        let range_tombstones = handle().ok_or_else(cut_off)?;
+        let top_level = handle().ok_or_else(cut_off)?;
+        let properties = handle().ok_or_else(cut_off)?;
+        let file_number = decoder.u64().ok_or_else(cut_off)?;
+        let version = decoder.u32().ok_or_else(cut_off)?;
+        let checksum = decoder.u32().ok_or_else(cut_off)?;
+        if decoder.u64() != Some(MAGIC) {
+            return Err(place.corrupt("the file does not end with the magic number of an SST"));
+        }
+        let found =
+            block_checksum(&bytes[..CHECKED_BYTES], CHECKSUM_KIND, place.file_number, place.offset);
+        if found != checksum {
+            let whose = match file_number == place.file_number {
+                true => String::new(),
+                false => format!(" (it names file {file_number}, not {})", place.file_number),
+            };
+            let detail = format!("footer checksum is {found:08x}, stored is {checksum:08x}{whose}");
+            return Err(place.corrupt(detail));
+        }
+        if version != FORMAT_VERSION {
+            return Err(unsupported(place.path, version));
+        }
+        let footer = Self {
+            range_tombstones: (range_tombstones.stored_len != 0).then_some(range_tombstones),
+            top_level,
+            properties,
+        };
+        let fits = |handle: &Handle| {
+            let len = handle.stored_len as usize;
+            len > TRAILER_BYTES
+                && len <= MAX_STORED_BYTES
+                && handle.end().is_some_and(|end| end <= place.offset)
+        };
+        if !fits(&top_level) || !fits(&properties) || !footer.range_tombstones.iter().all(fits) {
+            return Err(place.corrupt("the footer names blocks outside the file"));
+        }
+        Ok(footer)
+    }
+
+    /// Where the blocks that are read at opening start.
+    pub fn tail_offset(&self) -> u64 {
+        let tombstones = self.range_tombstones.map_or(u64::MAX, |handle| handle.offset);
+        tombstones.min(self.top_level.offset).min(self.properties.offset)
+    }
+}
+
+fn unsupported(path: &Path, version: u32) -> Error {
+    let detail = format!("SST format version {version}; this build reads {FORMAT_VERSION}");
+    Error::Unsupported { path: path.to_path_buf(), detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place(offset: u64) -> Place<'static> {
+        Place { path: Path::new("000003.sst"), file_number: 3, offset }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips_and_damage_is_seen(
+            parts in proptest::collection::vec((0u64..5000, 6u32..1000), 3), tombstones: bool,
+            at in 0..FOOTER_BYTES, flip in 1u8..,
+        ) {
+            let handle = |at: usize| Handle { offset: parts[at].0, stored_len: parts[at].1 };
+            let footer = Footer {
+                range_tombstones: tombstones.then_some(handle(0)),
+                top_level: handle(1),
+                properties: handle(2),
+            };
+            let bytes = footer.encode(3, 6000);
+            prop_assert_eq!(Footer::decode(&bytes, &place(6000)).unwrap(), footer);
+            prop_assert!(Footer::decode(&bytes, &place(6001)).is_err());
+            let mut damaged = bytes;
+            damaged[at] ^= flip;
+            prop_assert!(Footer::decode(&damaged, &place(6000)).unwrap_err().is_corruption());
+        }
+    }
+
+    #[test]
+    fn blocks_must_lie_before_the_footer() {
+        let handle = Handle { offset: 900, stored_len: 101 };
+        let footer = Footer { range_tombstones: None, top_level: handle, properties: handle };
+        let bytes = footer.encode(3, 1000);
+        assert!(Footer::decode(&bytes, &place(1000)).unwrap_err().is_corruption());
+    }
+}

@@ -1,0 +1,320 @@
+//! The top-level index: which index partition and which filter partition a key belongs to.
+//! Decoded when the file is opened and pinned from then on.
+//!
+//! ```text
+//! varint partition count, then per index partition:
+//!     separator (length varint, bytes), handle, offset of its first data block varint,
+//!     data blocks varint
+//! u8 filter kind (0: no filters), u64 filter seed (0),
+//! varint partition count, then per filter partition:
+//!     separator, handle, keys varint
+//! handle: offset varint, stored length varint
+//! ```
+//! The separator of an index partition is that of its last data block; the separator of a filter
+//! partition is at or above its keys and below those of the next. Searches compare 8-byte heads
+//! in one contiguous array first.
+
+use crate::stored::{Checked, Handle, MAX_STORED_BYTES, TRAILER_BYTES};
+use terrace_base::Decoder;
+use terrace_base::codec::{put_bytes, put_varint};
+use terrace_base::key::{common_prefix, head};
+use terrace_filter::FilterKind;
+
+/// An index partition as the top level lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IndexPlace {
+    pub handle: Handle,
+    /// Where its first data block starts.
+    pub data_offset: u64,
+    pub block_count: u64,
+}
+
+/// A filter partition as the top level lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FilterPlace {
+    pub handle: Handle,
+    pub key_count: u64,
+}
+
+/// The decoded top-level index.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct TopLevel {
+    index_separators: Separators,
+    index: Vec<IndexPlace>,
+    filter_kind: Option<FilterKind>,
+    filter_separators: Separators,
+    filters: Vec<FilterPlace>,
+}
+
+impl TopLevel {
+    /// A top level over partitions in file order.
+    pub fn new(
+        index: Vec<(Vec<u8>, IndexPlace)>,
+        filter_kind: Option<FilterKind>,
+        filters: Vec<(Vec<u8>, FilterPlace)>,
+    ) -> Self {
+        let (index_keys, index) = index.into_iter().unzip::<_, _, Vec<_>, _>();
+        let (filter_keys, filters) = filters.into_iter().unzip::<_, _, Vec<_>, _>();
+        Self {
+            index_separators: Separators::new(&index_keys),
+            index,
+            filter_kind,
+            filter_separators: Separators::new(&filter_keys),
+            filters,
+        }
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let put_handle = |out: &mut Vec<u8>, handle: Handle| {
+            put_varint(out, handle.offset);
+            put_varint(out, u64::from(handle.stored_len));
+        };
+        put_varint(out, self.index.len() as u64);
+        for (at, place) in self.index.iter().enumerate() {
+            put_bytes(out, self.index_separators.get(at));
+            put_handle(out, place.handle);
+            put_varint(out, place.data_offset);
+            put_varint(out, place.block_count);
+        }
+        out.push(self.filter_kind.map_or(0, |kind| kind as u8));
+        out.extend_from_slice(&0u64.to_le_bytes());
+        put_varint(out, self.filters.len() as u64);
+        for (at, place) in self.filters.iter().enumerate() {
+            put_bytes(out, self.filter_separators.get(at));
+            put_handle(out, place.handle);
+            put_varint(out, place.key_count);
+        }
+    }
+
+    /// Decodes and checks; `file_end` is the end of what handles may name. An unknown filter kind
+    /// is no error: the file is read without its filters.
+    pub fn decode(bytes: &[u8], file_end: u64) -> Checked<Self> {
+        let mut decoder = Decoder::new(bytes);
+        let decoded =
+            Self::decode_fields(&mut decoder, file_end).ok_or("top-level index is malformed")?;
+        if !decoder.is_empty() {
+            return Err("bytes after the top-level index");
+        }
+        if !decoded.index_separators.ascending() || !decoded.filter_separators.ascending() {
+            return Err("separators of the top-level index are out of order");
+        }
+        let starts = decoded.index.windows(2).all(|pair| pair[0].data_offset < pair[1].data_offset);
+        if !starts {
+            return Err("data ranges of the top-level index are out of order");
+        }
+        Ok(decoded)
+    }
+
+    fn decode_fields(decoder: &mut Decoder<'_>, file_end: u64) -> Option<Self> {
+        let handle = |decoder: &mut Decoder<'_>| {
+            let offset = decoder.varint()?;
+            let stored_len = u32::try_from(decoder.varint()?).ok()?;
+            let handle = Handle { offset, stored_len };
+            let len = stored_len as usize;
+            let fits = len > TRAILER_BYTES && len <= MAX_STORED_BYTES && handle.end()? <= file_end;
+            fits.then_some(handle)
+        };
+        let count = decoder.varint()?;
+        let mut index = Vec::new();
+        for _ in 0..count {
+            let separator = decoder.bytes()?.to_vec();
+            let handle = handle(decoder)?;
+            let data_offset = decoder.varint().filter(|offset| *offset <= handle.offset)?;
+            index.push((
+                separator,
+                IndexPlace { handle, data_offset, block_count: decoder.varint()? },
+            ));
+        }
+        let kind = decoder.u8()?;
+        let _seed = decoder.u64()?;
+        let count = decoder.varint()?;
+        let mut filters = Vec::new();
+        for _ in 0..count {
+            let separator = decoder.bytes()?.to_vec();
+            let handle = handle(decoder)?;
+            filters.push((separator, FilterPlace { handle, key_count: decoder.varint()? }));
+        }
+        let filter_kind = FilterKind::from_byte(kind);
+        if filter_kind.is_none() {
+            filters.clear();
+        }
+        Some(Self::new(index, filter_kind, filters))
+    }
+
+    pub fn index(&self) -> &[IndexPlace] {
+        &self.index
+    }
+
+    pub fn index_separator(&self, at: usize) -> &[u8] {
+        self.index_separators.get(at)
+    }
+
+    pub fn filters(&self) -> &[FilterPlace] {
+        &self.filters
+    }
+
+    pub fn filter_separator(&self, at: usize) -> &[u8] {
+        self.filter_separators.get(at)
+    }
+
+    pub fn filter_kind(&self) -> Option<FilterKind> {
+        self.filter_kind
+    }
+
+    /// The index partition that may cover `user_key`; the count if the key is past all.
+    #[inline]
+    pub fn index_at(&self, user_key: &[u8]) -> usize {
+        self.index_separators.lower_bound(user_key)
+    }
+
+    /// The filter partition that may cover `user_key`; the count if the key is past all.
+    #[inline]
+    pub fn filter_at(&self, user_key: &[u8]) -> usize {
+        self.filter_separators.lower_bound(user_key)
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.index_separators.memory_bytes()
+            + self.filter_separators.memory_bytes()
+            + size_of_val(self.index.as_slice())
+            + size_of_val(self.filters.as_slice())
+    }
+}
+
+/// An ascending list of keys: heads after their common prefix in one array, keys in another.
+#[derive(Debug, Default, PartialEq)]
+struct Separators {
+    prefix_len: usize,
+    heads: Vec<u64>,
+    ends: Vec<usize>,
+    keys: Vec<u8>,
+}
+
+impl Separators {
+    fn new(keys: &[Vec<u8>]) -> Self {
+        let prefix_len = match (keys.first(), keys.last()) {
+            (Some(first), Some(last)) => common_prefix(first, last),
+            _ => 0,
+        };
+        let mut list = Self { prefix_len, ..Self::default() };
+        for key in keys {
+            // Out of order (a damaged file, refused later) a key may lack the prefix.
+            list.heads.push(head(key.get(prefix_len..).unwrap_or_default()));
+            list.keys.extend_from_slice(key);
+            list.ends.push(list.keys.len());
+        }
+        list.keys.shrink_to_fit();
+        list
+    }
+
+    fn ascending(&self) -> bool {
+        (1..self.ends.len()).all(|at| self.get(at - 1) <= self.get(at))
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> &[u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.keys[start..self.ends[at]]
+    }
+
+    /// The first key at or above `key`; the count if there is none.
+    #[inline]
+    fn lower_bound(&self, key: &[u8]) -> usize {
+        let prefix = &self.keys[..self.prefix_len];
+        let Some((front, rest)) = key.split_at_checked(self.prefix_len) else {
+            return if key < prefix { 0 } else { self.heads.len() };
+        };
+        if front != prefix {
+            return if front < prefix { 0 } else { self.heads.len() };
+        }
+        let wanted = head(rest);
+        let mut at = self.heads.partition_point(|head| *head < wanted);
+        if self.heads.get(at) == Some(&wanted) {
+            let run = self.heads[at..].partition_point(|head| *head == wanted);
+            let (mut low, mut high) = (at, at + run);
+            while low < high {
+                let middle = low.midpoint(high);
+                match &self.get(middle)[self.prefix_len..] < rest {
+                    true => low = middle + 1,
+                    false => high = middle,
+                }
+            }
+            at = low;
+        }
+        at
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of_val(self.heads.as_slice())
+            + size_of_val(self.ends.as_slice())
+            + self.keys.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![Just(0u8), Just(b'a'), Just(255)];
+        (prop_oneof![Just(""), Just("shared")], vec(byte, 0..12))
+            .prop_map(|(front, back)| [front.as_bytes(), &back].concat())
+    }
+
+    fn top_level(mut keys: Vec<Vec<u8>>, mut filter_keys: Vec<Vec<u8>>) -> TopLevel {
+        keys.sort();
+        filter_keys.sort();
+        let handle = |at: usize| Handle { offset: 1000 + at as u64, stored_len: 50 + at as u32 };
+        let index = |(at, key)| {
+            let data_offset = at as u64;
+            (key, IndexPlace { handle: handle(at), data_offset, block_count: 9 })
+        };
+        let filter = |(at, key)| (key, FilterPlace { handle: handle(at), key_count: 4 });
+        TopLevel::new(
+            keys.into_iter().enumerate().map(index).collect(),
+            Some(FilterKind::BlockedBloom),
+            filter_keys.into_iter().enumerate().map(filter).collect(),
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips_and_searches(
+            keys in vec(key(), 0..30), filters in vec(key(), 0..30), probes in vec(key(), 1..20),
+        ) {
+            let top = top_level(keys.clone(), filters);
+            let mut bytes = Vec::new();
+            top.encode(&mut bytes);
+            prop_assert_eq!(&TopLevel::decode(&bytes, 5000).unwrap(), &top);
+            prop_assert!(TopLevel::decode(&bytes, 1000).is_err() || top.index.is_empty() && top.filters.is_empty());
+            let mut sorted = keys;
+            sorted.sort();
+            for probe in probes.iter().chain(&sorted) {
+                let want = sorted.partition_point(|key| key < probe);
+                prop_assert_eq!(top.index_at(probe), want);
+            }
+        }
+
+        #[test]
+        fn damaged_bytes_never_panic(
+            keys in vec(key(), 0..10), filters in vec(key(), 0..10), probe in key(),
+            damage in vec((any::<usize>(), any::<u8>()), 1..4), cut: usize,
+        ) {
+            let mut bytes = Vec::new();
+            top_level(keys, filters).encode(&mut bytes);
+            for (at, byte) in damage {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+            if cut % 3 == 0 {
+                bytes.truncate(cut % bytes.len());
+            }
+            if let Ok(top) = TopLevel::decode(&bytes, 5000) {
+                top.index_at(&probe);
+                top.filter_at(&probe);
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Stored blocks: what every block and partition looks like in the file.
+//!
+//! ```text
+//! ┌───────────────────────────────┬──────────┬──────────────┐
+//! │ content                       │ type: u8 │ checksum: u32│
+//! └───────────────────────────────┴──────────┴──────────────┘
+//!   type 0: the payload itself
+//!   type 1, 2: payload length u32, then the payload compressed (LZ4, Zstandard)
+//! ```
+//! The checksum covers content, type, file number and offset
+//! ([`terrace_base::checksum::block_checksum`]), so a block that landed in another place or file
+//! is as bad as one with a flipped bit. Called by the writer ([`Packer`]) and by whatever loads
+//! ([`check`], [`unpack`]).
+
+use crate::options::{Compression, MAX_BLOCK_BYTES};
+use std::cell::RefCell;
+use std::path::Path;
+use terrace_base::checksum::block_checksum;
+use terrace_base::{Error, Result};
+use terrace_vfs::{Buf, BufMut};
+
+/// Bytes after the content of a stored block: type and checksum.
+pub(crate) const TRAILER_BYTES: usize = 5;
+
+/// Bytes of the payload length in front of compressed content.
+const LENGTH_BYTES: usize = 4;
+
+/// The largest stored block a reader allocates for. Compressed content is smaller than the
+/// payload by construction.
+pub(crate) const MAX_STORED_BYTES: usize = MAX_BLOCK_BYTES + TRAILER_BYTES;
+
+/// LZ4 cannot expand by more than this factor, so a larger declared length is a lie.
+const MAX_LZ4_RATIO: usize = 256;
+
+const ZSTD_LEVEL: i32 = 3;
+
+/// A structure decoded from a checked payload, or what is wrong with it; whoever knows the place
+/// makes a corruption error of that.
+pub(crate) type Checked<T> = std::result::Result<T, &'static str>;
+
+/// Where a stored block lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Handle {
+    /// Offset of its first byte in the file.
+    pub offset: u64,
+    /// Its length, trailer included.
+    pub stored_len: u32,
+}
+
+impl Handle {
+    /// Offset of the first byte after it; `None` if that is no file offset.
+    pub fn end(self) -> Option<u64> {
+        self.offset.checked_add(u64::from(self.stored_len))
+    }
+}
+
+/// The file a block is read from, for checksums and error messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub path: &'a Path,
+    pub file_number: u64,
+    pub offset: u64,
+}
+
+impl Place<'_> {
+    /// The error that the block at this place is damaged.
+    #[cold]
+    pub fn corrupt(&self, detail: impl Into<String>) -> Error {
+        Error::corruption(self.path, self.offset, detail)
+    }
+}
+
+/// Turns payloads into stored blocks; keeps the compressors' memory between blocks.
+pub(crate) struct Packer {
+    file_number: u64,
+    lz4: lz4_flex::block::CompressTable,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    packed: Vec<u8>,
+}
+
+impl Packer {
+    pub fn new(file_number: u64) -> Self {
+        Self {
+            file_number,
+            lz4: lz4_flex::block::CompressTable::default(),
+            zstd: None,
+            packed: Vec::new(),
+        }
+    }
+
+    /// Makes the payload `out[start..]` a stored block that will lie at `offset` of the file.
+    /// Returns its stored length.
+    pub fn pack(
+        &mut self,
+        out: &mut Vec<u8>,
+        start: usize,
+        offset: u64,
+        compression: Compression,
+    ) -> Result<u32> {
+        let mut stored_as = Compression::None;
+        if let Some(written) = self.compress(&out[start..], compression) {
+            let payload_len = (out.len() - start) as u32;
+            out.truncate(start);
+            out.extend_from_slice(&payload_len.to_le_bytes());
+            out.extend_from_slice(&self.packed[..written]);
+            stored_as = compression;
+        }
+        let kind = stored_as as u8;
+        let checksum = block_checksum(&out[start..], kind, self.file_number, offset);
+        out.push(kind);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        u32::try_from(out.len() - start)
+            .map_err(|_| Error::InvalidArgument("a block would pass 4 GiB".into()))
+    }
+
+    /// Compresses `payload` into the front of `packed` and returns the length; `None` if that
+    /// saves less than an eighth.
+    fn compress(&mut self, payload: &[u8], compression: Compression) -> Option<usize> {
+        let room = match compression {
+            Compression::None => return None,
+            Compression::Lz4 => lz4_flex::block::get_maximum_output_size(payload.len()),
+            Compression::Zstd => zstd::zstd_safe::compress_bound(payload.len()),
+        };
+        if self.packed.len() < room {
+            self.packed.resize(room, 0);
+        }
+        let written = match compression {
+            Compression::Zstd => {
+                if self.zstd.is_none() {
+                    self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
+                }
+                let zstd = self.zstd.as_mut();
+                zstd.and_then(|c| c.compress_to_buffer(payload, &mut self.packed[..]).ok())
+            }
+            _ => {
+                lz4_flex::block::compress_into_with_table(payload, &mut self.packed, &mut self.lz4)
+                    .ok()
+            }
+        };
+        let most = payload.len() - payload.len() / 8;
+        written.filter(|written| written + LENGTH_BYTES <= most)
+    }
+}
+
+/// Checks a stored block's checksum and type; returns its content and how to read it.
+pub(crate) fn check<'a>(stored: &'a [u8], place: &Place<'_>) -> Result<(&'a [u8], Compression)> {
+    let Some((content, [kind, sum @ ..])) = stored.split_last_chunk::<TRAILER_BYTES>() else {
+        return Err(place.corrupt("the block is shorter than its trailer"));
+    };
+    let expected = u32::from_le_bytes(*sum);
+    let found = block_checksum(content, *kind, place.file_number, place.offset);
+    if expected != found {
+        let detail = format!("block checksum is {found:08x}, stored is {expected:08x}");
+        return Err(place.corrupt(detail));
+    }
+    let Some(compression) = Compression::from_byte(*kind) else {
+        return Err(place.corrupt(format!("unknown compression type {kind}")));
+    };
+    Ok((content, compression))
+}
+
+/// The payload length that compressed content declares, checked against the limits.
+pub(crate) fn declared_len(
+    content: &[u8],
+    compression: Compression,
+    place: &Place<'_>,
+) -> Result<usize> {
+    let Some((len, packed)) = content.split_first_chunk::<LENGTH_BYTES>() else {
+        return Err(place.corrupt("compressed block without a length"));
+    };
+    let len = u32::from_le_bytes(*len) as usize;
+    let most = match compression {
+        Compression::Lz4 => packed.len().saturating_mul(MAX_LZ4_RATIO).min(MAX_BLOCK_BYTES),
+        _ => MAX_BLOCK_BYTES,
+    };
+    if len > most {
+        return Err(place.corrupt(format!("declared block length {len} is over the limit {most}")));
+    }
+    Ok(len)
+}
+
+thread_local! {
+    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+        const { RefCell::new(None) };
+}
+
+/// Decompresses `content` into `out`, which has exactly the declared length.
+pub(crate) fn decompress_into(
+    content: &[u8],
+    compression: Compression,
+    out: &mut [u8],
+    place: &Place<'_>,
+) -> Result<()> {
+    let packed = content.get(LENGTH_BYTES..).unwrap_or_default();
+    let written = match compression {
+        Compression::None => None,
+        Compression::Lz4 => lz4_flex::block::decompress_into(packed, out).ok(),
+        Compression::Zstd => UNZSTD.with_borrow_mut(|context| {
+            if context.is_none() {
+                *context = zstd::bulk::Decompressor::new().ok();
+            }
+            context.as_mut().and_then(|d| d.decompress_to_buffer(packed, &mut *out).ok())
+        }),
+    };
+    if written == Some(out.len()) {
+        return Ok(());
+    }
+    Err(place.corrupt(format!("{} content does not decompress", compression.name())))
+}
+
+/// Checks a stored block and returns its payload.
+pub(crate) fn unpack(mut stored: BufMut, place: &Place<'_>) -> Result<Buf> {
+    let (content, compression) = check(&stored, place)?;
+    if compression == Compression::None {
+        let len = content.len();
+        stored.truncate(len);
+        return Ok(stored.freeze());
+    }
+    let mut payload = BufMut::for_overwrite(declared_len(content, compression, place)?);
+    decompress_into(content, compression, &mut payload, place)?;
+    Ok(payload.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place(offset: u64) -> Place<'static> {
+        Place { path: Path::new("000007.sst"), file_number: 7, offset }
+    }
+
+    fn stored(payload: &[u8], compression: Compression) -> Vec<u8> {
+        let mut out = b"before".to_vec();
+        let start = out.len();
+        let len = Packer::new(7).pack(&mut out, start, 4096, compression).unwrap();
+        assert_eq!(len as usize, TRAILER_BYTES);
+        out.truncate(start);
+        out.extend_from_slice(payload);
+        let len = Packer::new(7).pack(&mut out, start, 4096, compression).unwrap();
+        assert_eq!(len as usize, out.len() - start);
+        out.split_off(start)
+    }
+
+    fn unpacked(bytes: &[u8], offset: u64) -> Result<Buf> {
+        let mut buf = BufMut::for_overwrite(bytes.len());
+        buf.copy_from_slice(bytes);
+        unpack(buf, &place(offset))
+    }
+
+    #[test]
+    fn what_does_not_compress_is_stored_as_it_is() {
+        let noise: Vec<u8> =
+            (0..2000u32).map(|i| (i.wrapping_mul(2654435761) >> 13) as u8).collect();
+        assert_eq!(stored(&noise, Compression::Lz4).len(), noise.len() + TRAILER_BYTES);
+        assert!(stored(&[7; 2000], Compression::Lz4).len() < 100);
+    }
+
+    #[test]
+    fn a_declared_length_over_the_limit_is_refused_before_allocation() {
+        for compression in [Compression::Lz4, Compression::Zstd] {
+            let mut content = u32::MAX.to_le_bytes().to_vec();
+            content.extend_from_slice(&[0; 100]);
+            assert!(declared_len(&content, compression, &place(0)).is_err());
+            let mut bytes = content.clone();
+            bytes.push(compression as u8);
+            let sum = block_checksum(&content, compression as u8, 7, 0);
+            bytes.extend_from_slice(&sum.to_le_bytes());
+            assert!(unpacked(&bytes, 0).unwrap_err().is_corruption());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn payloads_round_trip_and_damage_is_seen(
+            part: Vec<u8>, repeat in 1usize..40, kind in 0u8..3, at: usize, flip in 1u8..,
+        ) {
+            let payload = part.repeat(repeat);
+            let bytes = stored(&payload, Compression::from_byte(kind).unwrap());
+            prop_assert_eq!(&unpacked(&bytes, 4096).unwrap()[..], &payload[..]);
+            prop_assert!(unpacked(&bytes, 4097).unwrap_err().is_corruption());
+            let mut damaged = bytes.clone();
+            damaged[at % bytes.len()] ^= flip;
+            prop_assert!(unpacked(&damaged, 4096).unwrap_err().is_corruption());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(content: Vec<u8>, kind in 0u8..4) {
+            let mut bytes = content.clone();
+            bytes.push(kind);
+            bytes.extend_from_slice(&block_checksum(&content, kind, 7, 0).to_le_bytes());
+            let _ = unpacked(&bytes, 0);
+        }
+    }
+}
