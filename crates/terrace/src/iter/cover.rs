@@ -85,6 +85,11 @@ impl Cover {
         (self.known && self.bounded).then_some(self.end.as_slice())
     }
 
+    /// The first key for which the last answer holds; empty if all below do.
+    pub fn start(&self) -> &[u8] {
+        &self.start
+    }
+
     /// The intersection of what every source says about `key`.
     #[cold]
     fn look_up(&mut self, key: &[u8]) -> Result<()> {

@@ -306,6 +306,24 @@ impl<F: FileSet> ScanCursor for LevelIter<F> {
             _ => Ok(()),
         }
     }
+
+    fn skip_covered_back(&mut self, start: &[u8], seqno: SeqNo) -> Result<()> {
+        let files = self.files.files();
+        let mut end = (self.at + 1).min(files.len());
+        while let Some(file) = end.checked_sub(1).map(|index| &files[index]) {
+            if file.largest_seqno >= seqno || file.smallest.as_slice() < start {
+                break;
+            }
+            end -= 1;
+        }
+        match end.checked_sub(1).map(|index| &files[index]) {
+            Some(file) if file.largest_seqno < seqno && file.contains(start) => {
+                self.enter_backward(end, |iter| iter.seek_before(start, u64::MAX))
+            }
+            _ if end != self.at + 1 => self.enter_backward(end, F::Iter::seek_to_last),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The range tombstones of files in key order. A file is opened when a key within its bounds comes

@@ -14,8 +14,9 @@
 //! With one child there is no tree and no head: every call goes straight through.
 //!
 //! Invariant, forward: the winner stands on the current entry and every other child on its first
-//! entry after it in merged order (not valid: it has none). Backward: on its last entry before it.
-//! So the direction is switched by one step per child, without a copy of the key.
+//! entry after it in merged order (not valid: it has none), but for entries skipped as covered by
+//! a range tombstone. Backward: on its last entry before it. So the direction is switched by one
+//! step per child as a rule, without a copy of the key.
 //!
 //! Used by `scan` and by compaction jobs.
 
@@ -78,12 +79,18 @@ impl<I: InternalIter> MergingIter<I> {
         }
     }
 
+    /// The same where the heads are equal: a second word decides for most keys, without a call.
     fn beats_by_full_key(&self, a: usize, b: usize) -> bool {
         let (left, right) = (&self.children[a], &self.children[b]);
         if !left.valid() || !right.valid() {
             return left.valid();
         }
-        (self.order(a, b) == Ordering::Less) != self.backward
+        let second = |iter: &I| iter.user_key().get(8..16).map(head);
+        let order = match (second(left), second(right)) {
+            (Some(left), Some(right)) if left != right => left.cmp(&right),
+            _ => self.order(a, b),
+        };
+        (order == Ordering::Less) != self.backward
     }
 
     /// The merged order of the entries on which two distinct, valid children stand.
@@ -145,7 +152,8 @@ impl<I: InternalIter> MergingIter<I> {
     }
 
     /// From backward to forward: every loser moves from its last entry before the current one to
-    /// its first after it. The loops end at once unless a memtable grew in between.
+    /// its first after it. The loop ends at once unless a memtable grew meanwhile or covered
+    /// entries were skipped.
     fn turn_forward(&mut self) -> Result<()> {
         let winner = self.winner();
         for child in (0..self.children.len()).filter(|child| *child != winner) {
@@ -278,12 +286,27 @@ impl<I: ScanCursor> ScanCursor for MergingIter<I> {
     }
 
     fn skip_covered(&mut self, end: &[u8], seqno: SeqNo) -> Result<()> {
+        debug_assert!(self.valid && !self.backward, "skip_covered follows a forward move");
         if self.backward || !std::mem::take(&mut self.valid) {
             return Ok(());
         }
         for child in &mut self.children {
             if child.valid() && child.user_key() < end {
                 child.skip_covered(end, seqno)?;
+            }
+        }
+        self.build();
+        Ok(())
+    }
+
+    fn skip_covered_back(&mut self, start: &[u8], seqno: SeqNo) -> Result<()> {
+        debug_assert!(self.valid && self.backward, "skip_covered_back follows a backward move");
+        if !self.backward || !std::mem::take(&mut self.valid) {
+            return Ok(());
+        }
+        for child in &mut self.children {
+            if child.valid() && child.user_key() >= start {
+                child.skip_covered_back(start, seqno)?;
             }
         }
         self.build();

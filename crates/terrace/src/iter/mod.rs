@@ -11,8 +11,8 @@ use level::LevelIter;
 use terrace_base::{InternalIter, Result, SeqNo};
 use terrace_sst::SstIter;
 
-/// What a scan asks of a cursor besides [`InternalIter`]: ways to move on over many entries at
-/// once. Both may be called only while the cursor is valid and was last moved forward.
+/// What a scan asks of a cursor besides [`InternalIter`]: ways to move over many entries at once.
+/// They may be called only while the cursor is valid and was last moved in their direction.
 pub(crate) trait ScanCursor: InternalIter {
     /// As [`InternalIter::seek`], for a target at or after the current entry.
     fn seek_onward(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
@@ -23,6 +23,11 @@ pub(crate) trait ScanCursor: InternalIter {
     /// deleted by a range tombstone: moves on over some of those entries, where that is cheaper
     /// than stepping. Never moves over any other entry.
     fn skip_covered(&mut self, _end: &[u8], _seqno: SeqNo) -> Result<()> {
+        Ok(())
+    }
+
+    /// As [`Self::skip_covered`], backward: from the current entry down to the user key `start`.
+    fn skip_covered_back(&mut self, _start: &[u8], _seqno: SeqNo) -> Result<()> {
         Ok(())
     }
 }
@@ -91,6 +96,13 @@ impl ScanCursor for RunIter {
     fn skip_covered(&mut self, end: &[u8], seqno: SeqNo) -> Result<()> {
         match self {
             RunIter::Level(iter) => iter.skip_covered(end, seqno),
+            RunIter::Mem(_) | RunIter::Sst(_) => Ok(()),
+        }
+    }
+
+    fn skip_covered_back(&mut self, start: &[u8], seqno: SeqNo) -> Result<()> {
+        match self {
+            RunIter::Level(iter) => iter.skip_covered_back(start, seqno),
             RunIter::Mem(_) | RunIter::Sst(_) => Ok(()),
         }
     }

@@ -110,6 +110,13 @@ impl ScanCursor for VecIter {
             false => Ok(()),
         }
     }
+
+    fn skip_covered_back(&mut self, start: &[u8], seqno: SeqNo) -> Result<()> {
+        match self.entries.iter().all(|e| trailer_seqno(e.1) < seqno) {
+            true => self.seek_before(start, u64::MAX),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The time of the reads: some expiries lie around it.

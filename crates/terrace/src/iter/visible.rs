@@ -73,21 +73,41 @@ pub(crate) struct Visible<I> {
     value_start: usize,
 }
 
-/// Where the caller's value starts, or `None` if the entry says that the key is absent.
+/// Where the caller's value starts, or `None` if the entry says that the key is absent. `stored` is
+/// called only for an entry with an expiry.
 #[inline]
-fn live_value(trailer: u64, stored: &[u8], now_ms: u64) -> Result<Option<usize>> {
+fn live_value<'a>(
+    trailer: u64,
+    stored: impl FnOnce() -> &'a [u8],
+    now_ms: u64,
+) -> Result<Option<usize>> {
     match trailer_kind(trailer) {
         Some(ValueKind::Put) => Ok(Some(0)),
         Some(ValueKind::Delete) => Ok(None),
-        Some(ValueKind::PutTtl) => match stored.first_chunk::<EXPIRY_BYTES>() {
-            Some(expiry) if u64::from_le_bytes(*expiry) > now_ms => Ok(Some(EXPIRY_BYTES)),
-            Some(_) => Ok(None),
-            None => Err(damaged(format!(
-                "a value with an expiry has {} bytes instead of at least {EXPIRY_BYTES}",
-                stored.len()
-            ))),
-        },
+        Some(ValueKind::PutTtl) => live_from_expiry(stored(), now_ms),
         _ => Err(damaged(format!("an entry is of unknown kind {}", trailer as u8))),
+    }
+}
+
+fn live_from_expiry(stored: &[u8], now_ms: u64) -> Result<Option<usize>> {
+    match stored.first_chunk::<EXPIRY_BYTES>() {
+        Some(expiry) if u64::from_le_bytes(*expiry) > now_ms => Ok(Some(EXPIRY_BYTES)),
+        Some(_) => Ok(None),
+        None => Err(damaged(format!(
+            "a value with an expiry has {} bytes instead of at least {EXPIRY_BYTES}",
+            stored.len()
+        ))),
+    }
+}
+
+/// `a == b`; for keys of 8 to 16 bytes by two overlapping words instead of a call.
+#[inline]
+fn same_key(a: &[u8], b: &[u8]) -> bool {
+    match (a.first_chunk::<8>(), b.first_chunk::<8>(), a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(a_head), Some(b_head), Some(a_tail), Some(b_tail)) => {
+            a.len() == b.len() && a_head == b_head && a_tail == b_tail && (a.len() <= 16 || a == b)
+        }
+        _ => a == b,
     }
 }
 
@@ -219,7 +239,7 @@ impl<I: ScanCursor> Visible<I> {
             if self.view.upper.as_deref().is_some_and(|upper| user_key >= upper) {
                 break;
             }
-            if skip == Skip::Rest && user_key == self.key.as_slice() {
+            if skip == Skip::Rest && same_key(user_key, &self.key) {
                 steps = (steps + 1) % MAX_STEPS;
                 match steps {
                     0 => self.iter.seek_onward(&self.key, 0)?,
@@ -229,7 +249,7 @@ impl<I: ScanCursor> Visible<I> {
             }
             let trailer = self.iter.trailer();
             if trailer_seqno(trailer) > self.view.seqno {
-                if skip != Skip::TooNew || user_key != self.key.as_slice() {
+                if skip != Skip::TooNew || !same_key(user_key, &self.key) {
                     self.key.clear();
                     self.key.extend_from_slice(user_key);
                     (skip, steps) = (Skip::TooNew, 0);
@@ -241,10 +261,11 @@ impl<I: ScanCursor> Visible<I> {
                 }
                 continue;
             }
-            let live = live_value(trailer, self.iter.value(), self.view.now_ms)?;
+            let live = live_value(trailer, || self.iter.value(), self.view.now_ms)?;
             let cover_seqno = self.view.cover.seqno_at(user_key)?;
+            let is_covered = cover_seqno > trailer_seqno(trailer);
             if let Some(value_start) = live
-                && cover_seqno <= trailer_seqno(trailer)
+                && !is_covered
             {
                 (self.state, self.value_start) = (State::Forward, value_start);
                 return Ok(());
@@ -252,7 +273,7 @@ impl<I: ScanCursor> Visible<I> {
             self.key.clear();
             self.key.extend_from_slice(user_key);
             (skip, steps) = (Skip::Rest, 0);
-            covered = if cover_seqno > trailer_seqno(trailer) { covered + 1 } else { 0 };
+            covered = if is_covered { covered + 1 } else { 0 };
             match self.view.cover.end() {
                 Some(end) if covered >= COVERED_STEPS => {
                     self.iter.skip_covered(end, cover_seqno)?;
@@ -266,6 +287,7 @@ impl<I: ScanCursor> Visible<I> {
 
     /// From the cursor back, the last entry to show.
     fn find_backward(&mut self) -> Result<()> {
+        let mut covered = 0;
         while self.iter.valid() {
             let user_key = self.iter.user_key();
             if self.view.lower.as_deref().is_some_and(|lower| user_key < lower) {
@@ -273,12 +295,22 @@ impl<I: ScanCursor> Visible<I> {
             }
             self.key.clear();
             self.key.extend_from_slice(user_key);
-            if let Some(trailer) = self.take_newest_backward()?
-                && let Some(value_start) = live_value(trailer, &self.value, self.view.now_ms)?
-                && self.view.cover.seqno_at(&self.key)? <= trailer_seqno(trailer)
+            let Some(trailer) = self.take_newest_backward()? else {
+                continue;
+            };
+            let live = live_value(trailer, || &self.value, self.view.now_ms)?;
+            let cover_seqno = self.view.cover.seqno_at(&self.key)?;
+            let is_covered = cover_seqno > trailer_seqno(trailer);
+            if let Some(value_start) = live
+                && !is_covered
             {
                 (self.state, self.value_start) = (State::Backward, value_start);
                 return Ok(());
+            }
+            covered = if is_covered { covered + 1 } else { 0 };
+            if covered >= COVERED_STEPS && self.iter.valid() {
+                self.iter.skip_covered_back(self.view.cover.start(), cover_seqno)?;
+                covered = 0;
             }
         }
         Ok(())
@@ -322,7 +354,7 @@ impl<I: ScanCursor> Visible<I> {
     }
 
     fn on_key(&self) -> bool {
-        self.iter.valid() && self.iter.user_key() == self.key.as_slice()
+        self.iter.valid() && same_key(self.iter.user_key(), &self.key)
     }
 
     fn copy_value(&mut self) {

@@ -120,6 +120,29 @@ proptest! {
             prop_assert!(current(&iter).is_none_or(|e| e.0 >= end));
         }
     }
+
+    #[test]
+    fn skip_covered_back_passes_over_covered_entries_only(seed: u64) {
+        let mut rng = SplitMix64::new(seed);
+        let (files, model) = random_files(&mut rng);
+        prop_assume!(!model.is_empty());
+        let mut iter = LevelIter::over(files);
+        let from = rng.below(model.len() as u64) as usize;
+        let start = vec![rng.below(64) as u8];
+        prop_assume!(model[from].0 >= start);
+        let seqno = rng.below(50);
+        iter.seek(&model[from].0, model[from].1).expect("no file fails");
+        iter.skip_covered_back(&start, seqno).expect("no file fails");
+        let rest = match current(&iter) {
+            Some(entry) => 1 + model.iter().position(|e| *e == entry).expect("one of the model"),
+            None => 0,
+        };
+        prop_assert!(rest <= from + 1);
+        prop_assert!(model[rest..=from].iter().all(|e| e.0 >= start && e.1 >> 8 < seqno));
+        if seqno > 40 {
+            prop_assert!(current(&iter).is_none_or(|e| e.0 < start));
+        }
+    }
 }
 
 #[test]
@@ -143,4 +166,6 @@ fn a_seek_opens_one_file_and_seeks_again_for_free() {
     iter.seek(&[51], u64::MAX).expect("no file fails");
     iter.skip_covered(&[92], 2).expect("no file fails");
     assert_eq!((iter.user_key(), iter.files.opens.get()), ([92].as_slice(), 4));
+    iter.skip_covered_back(&[11], 2).expect("no file fails");
+    assert_eq!((iter.user_key(), iter.files.opens.get()), ([10].as_slice(), 5));
 }

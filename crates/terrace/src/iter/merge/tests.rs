@@ -9,10 +9,13 @@ use terrace_base::{Rng, SplitMix64};
 
 /// A key out of few, with heads that are equal, short and long.
 fn key(n: u64) -> Vec<u8> {
-    match n % 4 {
-        0 => format!("{:02}", n / 4).into_bytes(),
-        1 => format!("{:02}-same-head-a", n / 4).into_bytes(),
-        2 => format!("{:02}-same-head-b", n / 4).into_bytes(),
+    let m = n / 6;
+    match n % 6 {
+        0 => format!("{m:02}").into_bytes(),
+        1 => format!("{m:02}-same-head-a").into_bytes(),
+        2 => format!("{m:02}-same-head-b").into_bytes(),
+        3 => format!("{m:02}-same-head-and-second-word").into_bytes(),
+        4 => format!("{m:02}-same-head-and-second-wore").into_bytes(),
         _ => vec![n as u8; (n % 11) as usize],
     }
 }
@@ -20,7 +23,7 @@ fn key(n: u64) -> Vec<u8> {
 /// Runs with keys that repeat across and within runs, and their merge: lower runs first among
 /// entries with equal internal keys. Values name the run, so that the order of repeats shows.
 fn runs(rng: &mut SplitMix64, count: u64) -> (Vec<Vec<Entry>>, Vec<Entry>) {
-    let keys = 1 + rng.below(40);
+    let keys = 1 + rng.below(60);
     let runs: Vec<Vec<Entry>> = (0..count)
         .map(|run| {
             let len = if rng.one_in(4) { 0 } else { rng.below(30) };
@@ -47,7 +50,7 @@ fn random_move<I: InternalIter>(
     model: &[Entry],
     rng: &mut SplitMix64,
 ) -> (Result<()>, Option<usize>) {
-    let target = (key(rng.below(44)), rng.below(9));
+    let target = (key(rng.below(66)), rng.below(9));
     let position =
         model.partition_point(|e| compare_internal(&e.0, e.1, &target.0, target.1).is_lt());
     let (result, to) = match (rng.below(12), at) {
@@ -136,7 +139,7 @@ proptest! {
         sort(&mut model);
         prop_assume!(!model.is_empty());
         let mut iter = MergingIter::new(runs.into_iter().map(VecIter::new).collect());
-        let (end, seqno) = (key(rng.below(44)), 8 + rng.below(16));
+        let (end, seqno) = (key(rng.below(66)), 8 + rng.below(16));
         let from = rng.below(model.len() as u64) as usize;
         iter.seek(&model[from].0, model[from].1).expect("no child fails");
         iter.skip_covered(&end, seqno).expect("no child fails");
@@ -148,6 +151,20 @@ proptest! {
         let lost: Vec<&Entry> = model[from..].iter().filter(|e| !rest.contains(e)).collect();
         prop_assert!(lost.iter().all(|e| e.0 < end && e.1 >> 8 < seqno));
         let kept: Vec<Entry> = model[from..].iter().filter(|e| rest.contains(e)).cloned().collect();
+        prop_assert_eq!(rest, kept);
+
+        iter.seek_before(&model[from].0, model[from].1).expect("no child fails");
+        prop_assume!(iter.valid());
+        let start = end;
+        iter.skip_covered_back(&start, seqno).expect("no child fails");
+        let mut rest = Vec::new();
+        while let Some(entry) = current(&iter) {
+            rest.insert(0, entry);
+            iter.prev().expect("no child fails");
+        }
+        let lost: Vec<&Entry> = model[..from].iter().filter(|e| !rest.contains(e)).collect();
+        prop_assert!(lost.iter().all(|e| e.0 >= start && e.1 >> 8 < seqno));
+        let kept: Vec<Entry> = model[..from].iter().filter(|e| rest.contains(e)).cloned().collect();
         prop_assert_eq!(rest, kept);
     }
 }
@@ -204,10 +221,12 @@ fn an_entry_that_appears_behind_the_cursor_does_not_come_ahead_of_it() {
         iter.seek(b"c", u64::MAX).expect("no child fails");
         assert_eq!(iter.user_key(), b"c");
         grown.set(true);
-        if !iter.children[0].valid() {
-            iter.children[0].2.seek_to_last().expect("no child fails");
-            iter.children[0].2.next().expect("no child fails");
+        let Growing(stood, _, stands) = &mut iter.children[0];
+        match stood.valid() {
+            true => stands.seek(stood.user_key(), stood.trailer()),
+            false => stands.seek(b"zz", 0),
         }
+        .expect("no child fails");
         iter.prev().expect("no child fails");
         assert_eq!(iter.user_key(), b"b");
         iter.next().expect("no child fails");

@@ -175,7 +175,13 @@ fn a_covered_run_is_left_by_a_seek() {
     }
     assert_eq!(shown.len(), 10 + 1 + 10);
     assert_eq!(shown[10], b"k05000");
-    assert!(moves.get() < 80, "{} moves", moves.get());
+    iter.seek_to_last().expect("no child fails");
+    while iter.valid() {
+        assert_eq!(Some(iter.key()), shown.pop().as_deref());
+        iter.prev().expect("no child fails");
+    }
+    assert!(shown.is_empty());
+    assert!(moves.get() < 160, "{} moves", moves.get());
 }
 
 #[test]
@@ -205,4 +211,17 @@ fn repeats_of_the_smallest_trailer_do_not_hold_a_scan() {
     assert_eq!(iter.key(), b"l");
     iter.prev().expect("no child fails");
     assert_eq!((iter.key(), iter.value()), (b"k".as_slice(), b"9".as_slice()));
+}
+
+proptest! {
+    #[test]
+    fn same_key_is_equality(a in "[ab]{0,20}", b in "[ab]{0,20}", at in 0usize..20) {
+        prop_assert_eq!(same_key(a.as_bytes(), b.as_bytes()), a == b);
+        let mut c = a.clone().into_bytes();
+        prop_assert!(same_key(a.as_bytes(), &c));
+        if let Some(byte) = c.get_mut(at) {
+            *byte = b'c';
+            prop_assert!(!same_key(a.as_bytes(), &c));
+        }
+    }
 }
