@@ -1,1 +1,369 @@
-//! The bytes of an edit.
+//! The bytes of an edit: the payload of one record of a manifest.
+//!
+//! ```text
+//! payload   kind               1   1 snapshot, 2 edit
+//!           store id           8   snapshot only
+//!           next family id     v   snapshot only
+//!           present            v   bit 0 next file number, bit 1 last seqno
+//!           next file number   v   if present
+//!           last seqno         v   if present
+//!           family count       v
+//!           families               to the end
+//!
+//! family    id                 v
+//!           present            v   bit 0 create, 1 drop, 2 min log segment, 3 flushed seqno
+//!           name               b   if create
+//!           min log segment    v   if present
+//!           flushed seqno      v   if present
+//!           removed count      v
+//!           removed                level (1), number (v)
+//!           added count        v
+//!           added                  level (1), file
+//!
+//! file      present            v   bit 0 largest is exclusive, 1 ttl due
+//!           number, size       v v
+//!           smallest           v b bytes shared with the smallest of the file before, the rest
+//!           largest            v b bytes shared with this file's smallest, the rest
+//!           smallest seqno     v
+//!           largest seqno      v   minus the smallest
+//!           entries, tombstones, range tombstones, raw bytes, created ms     v v v v v
+//!           ttl due ms         v   if present
+//! ```
+//! `v` is a varint, `b` length-prefixed bytes. Unset bits leave their field out; an unknown bit is
+//! refused.
+
+use crate::edit::{FamilyEdit, VersionEdit};
+use crate::file_meta::FileMeta;
+use terrace_base::Decoder;
+use terrace_base::codec::{put_bytes, put_varint};
+use terrace_base::key::common_prefix;
+
+const SNAPSHOT: u8 = 1;
+const EDIT: u8 = 2;
+
+const NEXT_FILE_NUMBER: u64 = 1;
+const LAST_SEQNO: u64 = 1 << 1;
+
+const CREATE: u64 = 1;
+const DROP: u64 = 1 << 1;
+const MIN_LOG_SEGMENT: u64 = 1 << 2;
+const FLUSHED_SEQNO: u64 = 1 << 3;
+
+const LARGEST_EXCLUSIVE: u64 = 1;
+const TTL_DUE: u64 = 1 << 1;
+
+/// The fewest bytes that a file and its level take: what a count is checked against before
+/// memory is taken.
+const MIN_FILE_BYTES: usize = 15;
+
+/// What a snapshot says besides its edit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotHead {
+    /// Drawn when the store was made.
+    pub store_id: u64,
+    /// The id of the next family.
+    pub next_family_id: u32,
+}
+
+/// One record of a manifest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ManifestRecord {
+    /// Present if the record is a snapshot: then the edit makes the state from nothing.
+    pub snapshot: Option<SnapshotHead>,
+    /// The change.
+    pub edit: VersionEdit,
+}
+
+/// Why a payload is not a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Malformed {
+    /// The field at this position in the payload is cut off or out of range.
+    Field(&'static str, usize),
+    /// A kind or bit that this build does not know.
+    Unknown(&'static str, u64),
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Field(what, at) => write!(f, "{what} is cut off or malformed at byte {at}"),
+            Self::Unknown(what, value) => write!(f, "unknown {what} {value:#x}"),
+        }
+    }
+}
+
+/// Appends the payload of an edit.
+pub fn encode_edit(edit: &VersionEdit, out: &mut Vec<u8>) {
+    out.push(EDIT);
+    encode_body(edit, out);
+}
+
+/// Starts the payload of a snapshot: `put_counters` and the families follow.
+pub(crate) fn encode_snapshot_head(head: SnapshotHead, out: &mut Vec<u8>) {
+    out.push(SNAPSHOT);
+    out.extend_from_slice(&head.store_id.to_le_bytes());
+    put_varint(out, u64::from(head.next_family_id));
+}
+
+/// Appends the payload of a record.
+pub fn encode_record(record: &ManifestRecord, out: &mut Vec<u8>) {
+    match record.snapshot {
+        Some(head) => {
+            encode_snapshot_head(head, out);
+            encode_body(&record.edit, out);
+        }
+        None => encode_edit(&record.edit, out),
+    }
+}
+
+fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
+    put_counters(edit.next_file_number, edit.last_seqno, edit.families.len(), out);
+    for family in &edit.families {
+        let create = family.create.as_deref();
+        put_family(
+            family.id,
+            create,
+            family.drop,
+            family.min_log_segment,
+            family.flushed_seqno,
+            out,
+        );
+        put_removed(&family.removed, out);
+        let added = family.added.iter().map(|(level, file)| (*level, file));
+        put_added(family.added.len(), added, out);
+    }
+}
+
+pub(crate) fn put_counters(
+    next_file_number: Option<u64>,
+    last_seqno: Option<u64>,
+    family_count: usize,
+    out: &mut Vec<u8>,
+) {
+    let present =
+        bit(next_file_number.is_some(), NEXT_FILE_NUMBER) | bit(last_seqno.is_some(), LAST_SEQNO);
+    put_varint(out, present);
+    for value in [next_file_number, last_seqno].into_iter().flatten() {
+        put_varint(out, value);
+    }
+    put_varint(out, family_count as u64);
+}
+
+pub(crate) fn put_family(
+    id: u32,
+    create: Option<&str>,
+    drop: bool,
+    min_log_segment: Option<u64>,
+    flushed_seqno: Option<u64>,
+    out: &mut Vec<u8>,
+) {
+    put_varint(out, u64::from(id));
+    let present = bit(create.is_some(), CREATE)
+        | bit(drop, DROP)
+        | bit(min_log_segment.is_some(), MIN_LOG_SEGMENT)
+        | bit(flushed_seqno.is_some(), FLUSHED_SEQNO);
+    put_varint(out, present);
+    if let Some(name) = create {
+        put_bytes(out, name.as_bytes());
+    }
+    for value in [min_log_segment, flushed_seqno].into_iter().flatten() {
+        put_varint(out, value);
+    }
+}
+
+pub(crate) fn put_removed(removed: &[(u8, u64)], out: &mut Vec<u8>) {
+    put_varint(out, removed.len() as u64);
+    for (level, number) in removed {
+        out.push(*level);
+        put_varint(out, *number);
+    }
+}
+
+pub(crate) fn put_added<'a>(
+    count: usize,
+    added: impl Iterator<Item = (u8, &'a FileMeta)>,
+    out: &mut Vec<u8>,
+) {
+    put_varint(out, count as u64);
+    let mut before: &[u8] = &[];
+    for (level, file) in added {
+        out.push(level);
+        put_file(file, before, out);
+        before = &file.smallest;
+    }
+}
+
+fn put_file(file: &FileMeta, before: &[u8], out: &mut Vec<u8>) {
+    let present =
+        bit(file.largest_exclusive, LARGEST_EXCLUSIVE) | bit(file.ttl_due_ms.is_some(), TTL_DUE);
+    put_varint(out, present);
+    put_varint(out, file.number);
+    put_varint(out, file.size_bytes);
+    put_after(before, &file.smallest, out);
+    put_after(&file.smallest, &file.largest, out);
+    put_varint(out, file.smallest_seqno);
+    put_varint(out, file.largest_seqno.saturating_sub(file.smallest_seqno));
+    for value in [
+        file.entry_count,
+        file.tombstone_count,
+        file.range_tombstone_count,
+        file.raw_bytes,
+        file.created_ms,
+    ] {
+        put_varint(out, value);
+    }
+    if let Some(due) = file.ttl_due_ms {
+        put_varint(out, due);
+    }
+}
+
+/// Appends `key` as what it shares with `before` and the rest.
+fn put_after(before: &[u8], key: &[u8], out: &mut Vec<u8>) {
+    let shared = common_prefix(before, key);
+    put_varint(out, shared as u64);
+    put_bytes(out, &key[shared..]);
+}
+
+fn bit(set: bool, bit: u64) -> u64 {
+    if set { bit } else { 0 }
+}
+
+/// Reads the payload of a record; all of it must be used.
+pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
+    let mut input = Input { decoder: Decoder::new(payload) };
+    let snapshot = match input.byte("kind")? {
+        SNAPSHOT => Some(SnapshotHead {
+            store_id: input.fixed("store id")?,
+            next_family_id: input.narrow("next family id")?,
+        }),
+        EDIT => None,
+        kind => return Err(Malformed::Unknown("record kind", u64::from(kind))),
+    };
+    let present = input.bits("edit field", NEXT_FILE_NUMBER | LAST_SEQNO)?;
+    let next_file_number = input.optional(present & NEXT_FILE_NUMBER, "next file number")?;
+    let last_seqno = input.optional(present & LAST_SEQNO, "last seqno")?;
+    let count = input.count("family count", 4)?;
+    let mut families = Vec::with_capacity(count);
+    for _ in 0..count {
+        families.push(input.family()?);
+    }
+    if !input.decoder.is_empty() {
+        return Err(Malformed::Field("the end of the record", input.decoder.position()));
+    }
+    Ok(ManifestRecord { snapshot, edit: VersionEdit { next_file_number, last_seqno, families } })
+}
+
+struct Input<'a> {
+    decoder: Decoder<'a>,
+}
+
+impl Input<'_> {
+    fn field<T>(&self, value: Option<T>, what: &'static str) -> Result<T, Malformed> {
+        value.ok_or(Malformed::Field(what, self.decoder.position()))
+    }
+
+    fn byte(&mut self, what: &'static str) -> Result<u8, Malformed> {
+        let value = self.decoder.u8();
+        self.field(value, what)
+    }
+
+    fn fixed(&mut self, what: &'static str) -> Result<u64, Malformed> {
+        let value = self.decoder.u64();
+        self.field(value, what)
+    }
+
+    fn varint(&mut self, what: &'static str) -> Result<u64, Malformed> {
+        let value = self.decoder.varint();
+        self.field(value, what)
+    }
+
+    fn narrow(&mut self, what: &'static str) -> Result<u32, Malformed> {
+        let value = self.varint(what)?;
+        self.field(u32::try_from(value).ok(), what)
+    }
+
+    fn bits(&mut self, what: &'static str, known: u64) -> Result<u64, Malformed> {
+        let bits = self.varint(what)?;
+        if bits & !known != 0 { Err(Malformed::Unknown(what, bits)) } else { Ok(bits) }
+    }
+
+    fn optional(&mut self, present: u64, what: &'static str) -> Result<Option<u64>, Malformed> {
+        if present != 0 { self.varint(what).map(Some) } else { Ok(None) }
+    }
+
+    /// A count of items of at least `item_bytes` each, which the rest must have room for.
+    fn count(&mut self, what: &'static str, item_bytes: usize) -> Result<usize, Malformed> {
+        let count = self.varint(what)?;
+        let room = self.decoder.rest().len() / item_bytes;
+        self.field(usize::try_from(count).ok().filter(|count| *count <= room), what)
+    }
+
+    fn family(&mut self) -> Result<FamilyEdit, Malformed> {
+        let id = self.narrow("family id")?;
+        let known = CREATE | DROP | MIN_LOG_SEGMENT | FLUSHED_SEQNO;
+        let present = self.bits("family field", known)?;
+        let mut create = None;
+        if present & CREATE != 0 {
+            let name = self.decoder.bytes().and_then(|name| std::str::from_utf8(name).ok());
+            create = Some(self.field(name, "family name")?.to_owned());
+        }
+        let min_log_segment = self.optional(present & MIN_LOG_SEGMENT, "min log segment")?;
+        let flushed_seqno = self.optional(present & FLUSHED_SEQNO, "flushed seqno")?;
+        let removed_count = self.count("removed count", 2)?;
+        let mut removed = Vec::with_capacity(removed_count);
+        for _ in 0..removed_count {
+            removed.push((self.byte("level")?, self.varint("file number")?));
+        }
+        let added_count = self.count("added count", MIN_FILE_BYTES)?;
+        let mut added: Vec<(u8, FileMeta)> = Vec::with_capacity(added_count);
+        for _ in 0..added_count {
+            let level = self.byte("level")?;
+            let before = added.last().map_or(&[][..], |(_, file)| &file.smallest);
+            let file = self.file(before)?;
+            added.push((level, file));
+        }
+        let drop = present & DROP != 0;
+        Ok(FamilyEdit { id, create, drop, min_log_segment, flushed_seqno, added, removed })
+    }
+
+    fn file(&mut self, before: &[u8]) -> Result<FileMeta, Malformed> {
+        let present = self.bits("file field", LARGEST_EXCLUSIVE | TTL_DUE)?;
+        let number = self.varint("file number")?;
+        let size_bytes = self.varint("file size")?;
+        let smallest = self.after(before, "smallest key")?;
+        let largest = self.after(&smallest, "largest key")?;
+        let smallest_seqno = self.varint("smallest seqno")?;
+        let seqno_span = self.varint("largest seqno")?;
+        let largest_seqno = self.field(smallest_seqno.checked_add(seqno_span), "largest seqno")?;
+        Ok(FileMeta {
+            number,
+            size_bytes,
+            smallest,
+            largest,
+            largest_exclusive: present & LARGEST_EXCLUSIVE != 0,
+            smallest_seqno,
+            largest_seqno,
+            entry_count: self.varint("entry count")?,
+            tombstone_count: self.varint("tombstone count")?,
+            range_tombstone_count: self.varint("range tombstone count")?,
+            raw_bytes: self.varint("raw bytes")?,
+            created_ms: self.varint("creation time")?,
+            ttl_due_ms: self.optional(present & TTL_DUE, "ttl due time")?,
+        })
+    }
+
+    fn after(&mut self, before: &[u8], what: &'static str) -> Result<Vec<u8>, Malformed> {
+        let shared = self.varint(what)?;
+        let shared = usize::try_from(shared).ok().and_then(|shared| before.get(..shared));
+        let shared = self.field(shared, what)?;
+        let rest = self.decoder.bytes();
+        let rest = self.field(rest, what)?;
+        let mut key = Vec::with_capacity(shared.len() + rest.len());
+        key.extend_from_slice(shared);
+        key.extend_from_slice(rest);
+        Ok(key)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,93 @@
-//! Printing a manifest whatever its state, for inspection and golden tests.
+//! Printing a manifest whatever its state, for `terrace inspect` and golden tests.
+
+use crate::codec::{self, ManifestRecord};
+use crate::edit::FamilyEdit;
+use crate::file_meta::FileMeta;
+use std::io;
+use std::path::Path;
+use terrace_base::Result;
+use terrace_log::dump::{Detail, Dumped};
+use terrace_vfs::Vfs;
+
+/// Prints the manifest at `path`; `number` is used if its header is damaged.
+///
+/// # Errors
+/// I/O; `Unsupported` for another version of the framing. Damage is printed.
+pub fn dump(
+    vfs: &dyn Vfs,
+    path: &Path,
+    number: u64,
+    detail: Detail,
+    out: &mut dyn io::Write,
+) -> Result<Dumped> {
+    terrace_log::dump::dump(vfs, path, number, detail, &describe, out)
+}
+
+/// Says in lines what the payload of a manifest record means.
+pub fn describe(payload: &[u8]) -> Vec<String> {
+    let ManifestRecord { snapshot, edit } = match codec::decode_record(payload) {
+        Ok(record) => record,
+        Err(why) => return vec![format!("NOT AN EDIT: {why}")],
+    };
+    let mut lines = vec![match snapshot {
+        Some(head) => format!(
+            "snapshot of store {:016x}, next family id {}",
+            head.store_id, head.next_family_id
+        ),
+        None => "edit".to_string(),
+    }];
+    if let Some(number) = edit.next_file_number {
+        lines.push(format!("  next file number {number}"));
+    }
+    if let Some(seqno) = edit.last_seqno {
+        lines.push(format!("  last seqno {seqno}"));
+    }
+    for family in &edit.families {
+        describe_family(family, &mut lines);
+    }
+    lines
+}
+
+fn describe_family(family: &FamilyEdit, lines: &mut Vec<String>) {
+    let mut line = format!("  family {}", family.id);
+    if let Some(name) = &family.create {
+        line.push_str(&format!(", created as {name:?}"));
+    }
+    if family.drop {
+        line.push_str(", dropped");
+    }
+    if let Some(segment) = family.min_log_segment {
+        line.push_str(&format!(", needs log segments from {segment}"));
+    }
+    if let Some(seqno) = family.flushed_seqno {
+        line.push_str(&format!(", flushed up to seqno {seqno}"));
+    }
+    lines.push(line);
+    for (level, number) in &family.removed {
+        lines.push(format!("    - L{level}  {number}"));
+    }
+    for (level, file) in &family.added {
+        lines.push(format!("    + L{level}  {}", describe_file(file)));
+    }
+}
+
+/// A file in one line: as in a shape, and everything else that is known.
+pub fn describe_file(file: &FileMeta) -> String {
+    let mut line = format!(
+        "{file} seqnos={}-{} entries={} tombstones={} range_tombstones={} raw={}B created={}",
+        file.smallest_seqno,
+        file.largest_seqno,
+        file.entry_count,
+        file.tombstone_count,
+        file.range_tombstone_count,
+        file.raw_bytes,
+        file.created_ms
+    );
+    if let Some(due) = file.ttl_due_ms {
+        line.push_str(&format!(" ttl_due={due}"));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

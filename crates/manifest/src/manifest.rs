@@ -1,21 +1,67 @@
 //! The manifest file: appending edits, and moving to a new file.
+//!
+//! A move (on creation, recovery, growth, and after a failure) goes: write the new manifest with
+//! a snapshot, sync it, sync the directory; write `CURRENT.tmp`, sync it; rename it to `CURRENT`;
+//! sync the directory; only then remove the old manifest. A crash anywhere leaves a `CURRENT`
+//! that names a complete manifest of the same state.
 
+use crate::codec::{self, Malformed};
+use crate::current;
 use crate::edit::VersionEdit;
-use crate::state::ManifestState;
-use std::path::Path;
+use crate::names::{self, FileName};
+use crate::state::{ManifestState, Replay};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::Result;
+use terrace_base::{Error, Result};
+use terrace_log::{LogOptions, LogWriter};
 use terrace_vfs::Vfs;
 
-/// The manifest in force, open for appending.
-pub struct Manifest {}
+/// A manifest file grows to this length, or to [`SNAPSHOT_MULTIPLE`] times the snapshot that it
+/// starts with, before a new one takes its place.
+pub const MIN_ROTATE_BYTES: u64 = 1 << 20;
 
-#[allow(unused_variables, clippy::todo)]
+/// See [`MIN_ROTATE_BYTES`].
+pub const SNAPSHOT_MULTIPLE: u64 = 2;
+
+/// How many numbers below the one in force are looked at for manifests left over.
+const OBSOLETE_WINDOW: u64 = 16;
+
+/// How often a read starts over when the manifest changes under it.
+const READ_ATTEMPTS: u32 = 5;
+
+/// The manifest in force, open for appending.
+pub struct Manifest {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    number: u64,
+    writer: LogWriter,
+    /// Length of the file when it held only its snapshot.
+    snapshot_bytes: u64,
+    min_rotate_bytes: u64,
+    /// Set when it is not known what is durable; cleared by a successful rewrite.
+    poisoned: bool,
+    payload: Vec<u8>,
+}
+
 impl Manifest {
     /// Makes the manifest of a new store with family 0, `default`. `CURRENT` must not exist; the
     /// directory must.
+    ///
+    /// # Errors
+    /// I/O of kind `AlreadyExists` if there is a store; `Corruption` if `CURRENT` is missing where
+    /// SSTs or log segments lie: a store that lost it must not be written over.
     pub fn create(vfs: Arc<dyn Vfs>, dir: &Path, store_id: u64) -> Result<(Self, ManifestState)> {
-        todo!()
+        let current = names::current_path(dir);
+        if vfs.exists(&current)? {
+            let why = "the directory holds a store already; open it instead";
+            let source = io::Error::new(io::ErrorKind::AlreadyExists, why);
+            return Err(Error::io("create", &current, source));
+        }
+        check_no_data(&*vfs, dir)?;
+        let state = ManifestState::fresh(store_id);
+        let manifest = Self::start(vfs, dir, 1, &state)?;
+        Ok((manifest, state))
     }
 
     /// Reads the manifest in force and goes on in a new file that starts with a snapshot.
@@ -23,15 +69,29 @@ impl Manifest {
     ///
     /// # Errors
     /// I/O with `is_not_found()` if there is no `CURRENT`: the directory holds no store.
-    /// `Corruption` if `CURRENT` or what it names is damaged or absent.
+    /// `Corruption` if `CURRENT` or what it names is damaged, or absent from a directory with data.
     pub fn recover(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Self, ManifestState)> {
-        todo!()
+        let number = read_current(&*vfs, dir)?;
+        let state = read_manifest(&*vfs, dir, number)?;
+        let manifest = Self::start(vfs, dir, number + 1, &state)?;
+        Ok((manifest, state))
     }
 
     /// Reads the manifest in force and writes nothing. Fit for a store that another process has
     /// open: sees one of its states.
+    ///
+    /// # Errors
+    /// As [`Manifest::recover`].
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<ManifestState> {
-        todo!()
+        let mut attempt = 1;
+        loop {
+            let outcome = read_current(vfs, dir).and_then(|n| read_manifest(vfs, dir, n));
+            match outcome {
+                // A writer may have moved to a new file, or appended, while this one was read.
+                Err(error) if error.is_corruption() && attempt < READ_ATTEMPTS => attempt += 1,
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Makes `edit` durable, then applies it to `state`, which must be the one that this manifest
@@ -42,22 +102,197 @@ impl Manifest {
     /// error it is not known whether the edit is durable; `state` is unchanged and the manifest
     /// refuses further edits until [`Manifest::rewrite`] or a new recovery.
     pub fn append(&mut self, state: &mut ManifestState, edit: &VersionEdit) -> Result<()> {
-        todo!()
+        if self.poisoned {
+            let why = "an earlier write to the manifest failed; rewrite it or reopen the store";
+            let path = names::manifest_path(&self.dir, self.number);
+            return Err(Error::io("append", &path, io::Error::other(why)));
+        }
+        let prepared = state.prepare(edit).map_err(|why| {
+            Error::InvalidArgument(format!("the edit does not fit the manifest: {why}"))
+        })?;
+        if self.len_bytes() > self.rotate_bytes() {
+            self.rewrite(state)?;
+        }
+        self.payload.clear();
+        codec::encode_edit(edit, &mut self.payload);
+        let written = self.writer.append(&[&self.payload]).and_then(|_| self.writer.sync());
+        self.poisoned = written.is_err();
+        written?;
+        state.commit(prepared);
+        // The edit is durable and this marker says so. Failing to say it fails the next append.
+        self.poisoned = self.writer.append(&[]).is_err();
+        Ok(())
     }
 
     /// Goes on in a new file that starts with a snapshot of `state`. If this succeeds, exactly
     /// `state` is durable, whatever failed before.
     pub fn rewrite(&mut self, state: &ManifestState) -> Result<()> {
-        todo!()
+        self.poisoned = true;
+        let next = Self::start(Arc::clone(&self.vfs), &self.dir, self.number + 1, state)?;
+        *self = Self { min_rotate_bytes: self.min_rotate_bytes, ..next };
+        Ok(())
     }
 
     /// The number of the manifest file in force.
     pub fn number(&self) -> u64 {
-        todo!()
+        self.number
     }
 
     /// Bytes of the manifest file in force.
     pub fn len_bytes(&self) -> u64 {
-        todo!()
+        self.writer.len_bytes()
+    }
+
+    /// Whether edits are refused after a failure.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    /// The length past which the next edit moves to a new file.
+    fn rotate_bytes(&self) -> u64 {
+        self.snapshot_bytes.saturating_mul(SNAPSHOT_MULTIPLE).max(self.min_rotate_bytes)
+    }
+
+    /// Moves to a new file at this length instead of [`MIN_ROTATE_BYTES`]; for tests.
+    pub fn set_min_rotate_bytes(&mut self, bytes: u64) {
+        self.min_rotate_bytes = bytes;
+    }
+
+    /// Writes a manifest of `state` under the first free number from `number` on and puts it in
+    /// force.
+    fn start(vfs: Arc<dyn Vfs>, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
+        let mut number = number;
+        // Left over from a switch that a crash cut short, and never in force.
+        while vfs.exists(&names::manifest_path(dir, number))? {
+            number += 1;
+        }
+        let path = names::manifest_path(dir, number);
+        let writer = match write_snapshot(&*vfs, dir, number, state) {
+            Ok(writer) => writer,
+            Err(error) => {
+                // Not in force, and perhaps what filled the disk. The error that counts is ours.
+                let _ = vfs.remove(&path);
+                return Err(error);
+            }
+        };
+        current::switch(&*vfs, dir, number)?;
+        remove_obsolete(&*vfs, dir, number);
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            number,
+            snapshot_bytes: writer.len_bytes(),
+            min_rotate_bytes: MIN_ROTATE_BYTES,
+            poisoned: false,
+            payload: Vec::new(),
+            vfs,
+            writer,
+        })
     }
 }
+
+/// Writes a durable manifest that holds one snapshot and the marker that proves it.
+fn write_snapshot(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    number: u64,
+    state: &ManifestState,
+) -> Result<LogWriter> {
+    let path = names::manifest_path(dir, number);
+    let mut writer = LogWriter::create(vfs, &path, number, &LogOptions::default())?;
+    let mut payload = Vec::new();
+    state.encode_snapshot(&mut payload);
+    writer.append(&[&payload])?;
+    writer.sync()?;
+    writer.append(&[])?;
+    vfs.sync_dir(dir)?;
+    Ok(writer)
+}
+
+/// Removes manifests just below `number`, which is durably in force. What cannot be removed now
+/// stays until the next move: it harms nothing.
+fn remove_obsolete(vfs: &dyn Vfs, dir: &Path, number: u64) {
+    let mut removed = false;
+    for old in number.saturating_sub(OBSOLETE_WINDOW)..number {
+        let path = names::manifest_path(dir, old);
+        if vfs.exists(&path).unwrap_or(false) {
+            removed |= vfs.remove(&path).is_ok();
+        }
+    }
+    if removed {
+        let _ = vfs.sync_dir(dir);
+    }
+}
+
+/// Reads `CURRENT`, and tells a directory without a store from a store that lost its `CURRENT`.
+fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
+    current::read(vfs, dir).map_err(|error| {
+        if !error.is_not_found() {
+            return error;
+        }
+        match check_no_data(vfs, dir) {
+            Err(lost) if lost.is_corruption() => lost,
+            _ => error,
+        }
+    })
+}
+
+/// Refuses a directory with SSTs or log segments: those are made only once `CURRENT` is durable.
+fn check_no_data(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let is_data = |name: &String| matches!(names::parse(name), FileName::Sst(_) | FileName::Log(_));
+    match vfs.list(dir)?.into_iter().filter(is_data).min() {
+        Some(name) => {
+            let detail = format!(
+                "it is missing although the directory holds data ({name}); put it back, or \
+                 restore the store from a checkpoint"
+            );
+            Err(Error::corruption(&names::current_path(dir), 0, detail))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The error for a `CURRENT` that names a manifest which does not exist. Never "not found": that
+/// would read as "no store here".
+fn absent(dir: &Path, number: u64) -> Error {
+    let name = names::manifest_name(number);
+    let detail = format!(
+        "it names {name}, which does not exist; put that file back, or restore the store from a \
+         checkpoint"
+    );
+    Error::corruption(&names::current_path(dir), 0, detail)
+}
+
+/// The state that manifest `number` says.
+fn read_manifest(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<ManifestState> {
+    let path = names::manifest_path(dir, number);
+    let damaged = |offset: u64, why: String| {
+        let detail = format!("{why}; restore the store from a checkpoint");
+        Error::corruption(&path, offset, detail)
+    };
+    let mut replay = Replay::default();
+    let mut last = 0;
+    let segments = [(number, path.clone())];
+    terrace_log::recover(vfs, &segments, &mut |_, offset, payload| {
+        last = offset;
+        let record = codec::decode_record(payload).map_err(|malformed| match malformed {
+            Malformed::Unknown(..) => {
+                let detail = format!(
+                    "the record at offset {offset} has an {malformed}; open the store with the \
+                     build that wrote it"
+                );
+                Error::Unsupported { path: path.clone(), detail }
+            }
+            Malformed::Field(..) => damaged(offset, malformed.to_string()),
+        })?;
+        replay.add(record).map_err(|why| damaged(offset, why))
+    })
+    .map_err(|error| if error.is_not_found() { absent(dir, number) } else { error })?;
+    match replay.finish().map_err(|why| damaged(last, why))? {
+        Some(state) => Ok(state),
+        // A manifest is put in force only after its snapshot is durable.
+        None => Err(damaged(0, "the snapshot that it starts with is lost".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

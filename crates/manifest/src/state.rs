@@ -1,9 +1,22 @@
 //! What the manifest says: the sum of its edits.
+//!
+//! Counters never go down: an edit with a smaller one changes nothing. They also rise by
+//! themselves past every number that an edit uses, so that no number is ever used twice whatever
+//! the edit says about counters.
+//!
+//! [`ManifestState::prepare`] is for one edit on a live state; [`Replay`] for a whole file, where
+//! only the last version of each family is built.
 
+use crate::codec::{self, ManifestRecord, SnapshotHead};
+use crate::edit::{FamilyEdit, VersionEdit};
+use crate::file_meta::FileMeta;
 use crate::version::Version;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use terrace_base::SeqNo;
+use terrace_base::{MAX_SEQNO, SeqNo};
+
+/// The family that every store starts with.
+pub const DEFAULT_FAMILY: &str = "default";
 
 /// One column family.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,4 +46,310 @@ pub struct ManifestState {
     pub next_family_id: u32,
     /// Drawn when the store was made.
     pub store_id: u64,
+}
+
+/// The state after an edit, for the parts that it touches.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    counters: Counters,
+    /// `None` for a family that is dropped.
+    families: Vec<(u32, Option<FamilyState>)>,
+}
+
+/// The numbers that only grow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Counters {
+    next_file_number: u64,
+    last_seqno: SeqNo,
+    next_family_id: u32,
+}
+
+impl Counters {
+    /// Raised to what `edit` says and past every number it uses.
+    fn raised(mut self, edit: &VersionEdit) -> Result<Self, String> {
+        self.use_file_numbers_below(edit.next_file_number.unwrap_or(0))?;
+        self.use_seqno(edit.last_seqno.unwrap_or(0))?;
+        for family in &edit.families {
+            self.use_file_numbers_below(family.min_log_segment.unwrap_or(0))?;
+            self.use_seqno(family.flushed_seqno.unwrap_or(0))?;
+            for (_, file) in &family.added {
+                self.use_file_numbers_below(file.number.saturating_add(1))?;
+                self.use_seqno(file.largest_seqno)?;
+            }
+            if family.create.is_some() {
+                self.next_family_id = match family.id.checked_add(1) {
+                    Some(next) if family.id >= self.next_family_id => next,
+                    _ => return Err(format!("family id {} was used before", family.id)),
+                };
+            }
+        }
+        Ok(self)
+    }
+
+    fn use_file_numbers_below(&mut self, next: u64) -> Result<(), String> {
+        if next == u64::MAX {
+            return Err(format!("file number {next} is out of range"));
+        }
+        self.next_file_number = self.next_file_number.max(next);
+        Ok(())
+    }
+
+    fn use_seqno(&mut self, seqno: SeqNo) -> Result<(), String> {
+        if seqno > MAX_SEQNO {
+            return Err(format!("sequence number {seqno} is out of range"));
+        }
+        self.last_seqno = self.last_seqno.max(seqno);
+        Ok(())
+    }
+}
+
+/// What `edit` says of a family besides its files, checked against whether the family exists.
+fn check_family(edit: &FamilyEdit, exists: bool) -> Result<(), String> {
+    let id = edit.id;
+    match (&edit.create, exists) {
+        (Some(_), true) => return Err(format!("family {id} exists already")),
+        (None, false) => return Err(format!("there is no family {id}")),
+        _ => {}
+    }
+    let changes = edit.create.is_some()
+        || edit.min_log_segment.is_some()
+        || edit.flushed_seqno.is_some()
+        || !edit.added.is_empty()
+        || !edit.removed.is_empty();
+    if edit.drop && changes {
+        return Err(format!("family {id} is to be dropped and changed"));
+    }
+    Ok(())
+}
+
+fn check_distinct(edit: &VersionEdit) -> Result<(), String> {
+    let mut ids: Vec<u32> = edit.families.iter().map(|family| family.id).collect();
+    ids.sort_unstable();
+    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("family {} is in one edit twice", pair[0])),
+        None => Ok(()),
+    }
+}
+
+impl ManifestState {
+    /// A new store: family 0, [`DEFAULT_FAMILY`], and nothing else.
+    pub fn fresh(store_id: u64) -> Self {
+        let default = FamilyState {
+            id: 0,
+            name: DEFAULT_FAMILY.into(),
+            version: Arc::default(),
+            min_log_segment: 0,
+            flushed_seqno: 0,
+        };
+        Self {
+            families: BTreeMap::from([(0, default)]),
+            next_file_number: 1,
+            last_seqno: 0,
+            next_family_id: 1,
+            store_id,
+        }
+    }
+
+    /// The family of this name.
+    pub fn family_named(&self, name: &str) -> Option<&FamilyState> {
+        self.families.values().find(|family| family.name == name)
+    }
+
+    /// Works out what `edit` changes, or says why it does not fit. Changes nothing.
+    pub(crate) fn prepare(&self, edit: &VersionEdit) -> Result<Prepared, String> {
+        check_distinct(edit)?;
+        let counters = self.counters().raised(edit)?;
+        let mut families = Vec::with_capacity(edit.families.len());
+        for change in &edit.families {
+            families.push((change.id, self.prepare_family(change, edit)?));
+        }
+        Ok(Prepared { counters, families })
+    }
+
+    fn prepare_family(
+        &self,
+        change: &FamilyEdit,
+        edit: &VersionEdit,
+    ) -> Result<Option<FamilyState>, String> {
+        check_family(change, self.families.contains_key(&change.id))?;
+        if change.drop {
+            return Ok(None);
+        }
+        let mut family = match (self.families.get(&change.id), &change.create) {
+            (Some(family), _) => family.clone(),
+            (None, name) => {
+                let name = name.clone().unwrap_or_default();
+                self.check_name(&name, change.id, edit)?;
+                let version = Arc::default();
+                FamilyState { id: change.id, name, version, min_log_segment: 0, flushed_seqno: 0 }
+            }
+        };
+        if !change.added.is_empty() || !change.removed.is_empty() {
+            let version = family.version.apply(change);
+            let in_family =
+                |why: String| format!("family {} (`{}`): {why}", family.id, family.name);
+            family.version = Arc::new(version.map_err(in_family)?);
+        }
+        raise(&mut family.min_log_segment, change.min_log_segment);
+        raise(&mut family.flushed_seqno, change.flushed_seqno);
+        Ok(Some(family))
+    }
+
+    /// Refuses the name of a family that exists after `edit`.
+    fn check_name(&self, name: &str, id: u32, edit: &VersionEdit) -> Result<(), String> {
+        let dropped = |id: u32| edit.families.iter().any(|change| change.id == id && change.drop);
+        let taken = self.family_named(name).is_some_and(|family| !dropped(family.id))
+            || edit.families.iter().any(|c| c.id != id && c.create.as_deref() == Some(name));
+        if taken { Err(format!("there is a family `{name}` already")) } else { Ok(()) }
+    }
+
+    /// Makes a prepared edit part of the state.
+    pub(crate) fn commit(&mut self, prepared: Prepared) {
+        self.next_file_number = prepared.counters.next_file_number;
+        self.last_seqno = prepared.counters.last_seqno;
+        self.next_family_id = prepared.counters.next_family_id;
+        for (id, family) in prepared.families {
+            match family {
+                Some(family) => self.families.insert(id, family),
+                None => self.families.remove(&id),
+            };
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            next_file_number: self.next_file_number,
+            last_seqno: self.last_seqno,
+            next_family_id: self.next_family_id,
+        }
+    }
+
+    /// Appends the payload of a snapshot record of this state.
+    pub(crate) fn encode_snapshot(&self, out: &mut Vec<u8>) {
+        let head = SnapshotHead { store_id: self.store_id, next_family_id: self.next_family_id };
+        codec::encode_snapshot_head(head, out);
+        let (next, last) = (Some(self.next_file_number), Some(self.last_seqno));
+        codec::put_counters(next, last, self.families.len(), out);
+        for family in self.families.values() {
+            let (segment, seqno) = (Some(family.min_log_segment), Some(family.flushed_seqno));
+            codec::put_family(family.id, Some(&family.name), false, segment, seqno, out);
+            codec::put_removed(&[], out);
+            let files = family.version.files().map(|(level, file)| (level, &**file));
+            codec::put_added(family.version.file_count(), files, out);
+        }
+    }
+}
+
+fn raise(value: &mut u64, to: Option<u64>) {
+    *value = (*value).max(to.unwrap_or(0));
+}
+
+/// Adds up the records of a manifest file. Costs a hash lookup per file added or removed,
+/// whatever the number of live files.
+#[derive(Default)]
+pub(crate) struct Replay {
+    started: Option<(SnapshotHead, Counters)>,
+    families: BTreeMap<u32, FamilyReplay>,
+}
+
+struct FamilyReplay {
+    name: String,
+    min_log_segment: u64,
+    flushed_seqno: SeqNo,
+    /// In the order in which they were added, so that sorting a snapshot again is one pass; empty
+    /// where a file was removed.
+    files: Vec<Option<(u8, Arc<FileMeta>)>>,
+    /// Index in `files` by file number.
+    places: HashMap<u64, usize>,
+}
+
+impl Replay {
+    /// Adds the next record; says why it does not fit.
+    pub(crate) fn add(&mut self, record: ManifestRecord) -> Result<(), String> {
+        let edit = record.edit;
+        let before = match (record.snapshot, self.started) {
+            (Some(head), None) => {
+                // The families of a snapshot are all created by it, below its own next id.
+                let counters = Counters { next_file_number: 1, last_seqno: 0, next_family_id: 0 };
+                (head, counters)
+            }
+            (None, Some(started)) => started,
+            (Some(_), Some(_)) => return Err("a second snapshot".into()),
+            (None, None) => return Err("an edit where a snapshot should be".into()),
+        };
+        check_distinct(&edit)?;
+        let mut counters = before.1.raised(&edit)?;
+        if record.snapshot.is_some() {
+            if counters.next_family_id > before.0.next_family_id {
+                return Err("a family id that the snapshot says is not used yet".into());
+            }
+            counters.next_family_id = before.0.next_family_id;
+        }
+        self.started = Some((before.0, counters));
+        for change in edit.families {
+            self.add_family(change)?;
+        }
+        Ok(())
+    }
+
+    fn add_family(&mut self, change: FamilyEdit) -> Result<(), String> {
+        let id = change.id;
+        check_family(&change, self.families.contains_key(&id))?;
+        if change.drop {
+            self.families.remove(&id);
+            return Ok(());
+        }
+        let family = self.families.entry(id).or_insert_with(|| FamilyReplay {
+            name: change.create.unwrap_or_default(),
+            min_log_segment: 0,
+            flushed_seqno: 0,
+            files: Vec::new(),
+            places: HashMap::new(),
+        });
+        for (level, number) in change.removed {
+            let place = family.places.remove(&number);
+            match place.and_then(|at| family.files.get_mut(at)).and_then(Option::take) {
+                Some((at, _)) if at == level => {}
+                _ => return Err(format!("family {id}: file {number} is not in L{level}")),
+            }
+        }
+        family.files.reserve(change.added.len());
+        family.places.reserve(change.added.len());
+        for (level, file) in change.added {
+            let number = file.number;
+            if family.places.insert(number, family.files.len()).is_some() {
+                return Err(format!("family {id}: file {number} is added twice"));
+            }
+            family.files.push(Some((level, Arc::new(file))));
+        }
+        raise(&mut family.min_log_segment, change.min_log_segment);
+        raise(&mut family.flushed_seqno, change.flushed_seqno);
+        Ok(())
+    }
+
+    /// The state after all records; `None` if there was no snapshot.
+    pub(crate) fn finish(self) -> Result<Option<ManifestState>, String> {
+        let Some((head, counters)) = self.started else { return Ok(None) };
+        let mut families = BTreeMap::new();
+        for (id, family) in self.families {
+            let name = family.name;
+            if families.values().any(|other: &FamilyState| other.name == name) {
+                return Err(format!("two families are named `{name}`"));
+            }
+            let files = family.files.into_iter().flatten().collect();
+            let version = Version::empty()
+                .edited(files, &[])
+                .map_err(|why| format!("family {id} (`{name}`): {why}"))?;
+            let (min_log_segment, flushed_seqno) = (family.min_log_segment, family.flushed_seqno);
+            let version = Arc::new(version);
+            families.insert(id, FamilyState { id, name, version, min_log_segment, flushed_seqno });
+        }
+        Ok(Some(ManifestState {
+            families,
+            next_file_number: counters.next_file_number,
+            last_seqno: counters.last_seqno,
+            next_family_id: counters.next_family_id,
+            store_id: head.store_id,
+        }))
+    }
 }

@@ -1,14 +1,23 @@
 //! The live files of one column family at one moment. Immutable; an edit makes a new one.
+//!
+//! Holds in every version: file numbers are unique; in L1 and below each file ends before the
+//! next one starts (two may share a bound if the first excludes it); a file's bounds and sequence
+//! numbers are in order.
 
 use crate::edit::FamilyEdit;
+use crate::file_meta::FileMeta;
 use crate::level::Level;
+use std::sync::Arc;
+use terrace_base::MAX_SEQNO;
 
 /// Levels L0..L6.
 pub const LEVEL_COUNT: usize = 7;
 
 /// The live files of one column family.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Version {}
+pub struct Version {
+    levels: [Level; LEVEL_COUNT],
+}
 
 impl Default for Version {
     fn default() -> Self {
@@ -16,37 +25,116 @@ impl Default for Version {
     }
 }
 
-#[allow(unused_variables, clippy::todo)]
 impl Version {
     /// No files.
     pub fn empty() -> Self {
-        todo!()
+        Self { levels: std::array::from_fn(|n| Level::empty(n > 0)) }
     }
 
     /// All levels, L0 first; always [`LEVEL_COUNT`].
+    #[inline]
     pub fn levels(&self) -> &[Level] {
-        todo!()
+        &self.levels
     }
 
     /// Level `n`, which must be below [`LEVEL_COUNT`].
+    #[inline]
     pub fn level(&self, n: usize) -> &Level {
-        todo!()
+        &self.levels[n]
     }
 
     /// The version after `edit`; says why if the edit does not fit this version: a removed file
     /// that is not there, a number already in use, files of a sorted level that overlap, bounds
-    /// or sequence numbers that are not in order.
+    /// or sequence numbers that are not in order. Costs a pass over the levels it touches.
     pub fn apply(&self, edit: &FamilyEdit) -> Result<Self, String> {
-        todo!()
+        let added = edit.added.iter().map(|(level, file)| (*level, Arc::new(file.clone())));
+        self.edited(added.collect(), &edit.removed)
+    }
+
+    /// As [`Version::apply`], without copying the files.
+    pub(crate) fn edited(
+        &self,
+        added: Vec<(u8, Arc<FileMeta>)>,
+        removed: &[(u8, u64)],
+    ) -> Result<Self, String> {
+        self.check_unused(&added, removed)?;
+        let mut added_per_level: [Vec<Arc<FileMeta>>; LEVEL_COUNT] = Default::default();
+        let mut removed_per_level: [Vec<u64>; LEVEL_COUNT] = Default::default();
+        for (level, file) in added {
+            check_file(&file)?;
+            at_level(&mut added_per_level, level)?.push(file);
+        }
+        for (level, number) in removed {
+            at_level(&mut removed_per_level, *level)?.push(*number);
+        }
+        let mut levels = self.levels.clone();
+        let changes = added_per_level.into_iter().zip(removed_per_level);
+        for (n, (level, (added, removed))) in levels.iter_mut().zip(changes).enumerate() {
+            if !added.is_empty() || !removed.is_empty() {
+                *level = level.edited(removed, added).map_err(|why| format!("L{n}: {why}"))?;
+            }
+        }
+        Ok(Self { levels })
     }
 
     /// Number of files.
     pub fn file_count(&self) -> usize {
-        todo!()
+        self.levels.iter().map(Level::len).sum()
     }
 
     /// Sum of the file lengths.
     pub fn size_bytes(&self) -> u64 {
-        todo!()
+        self.levels.iter().fold(0, |sum, level| sum.saturating_add(level.size_bytes()))
     }
+
+    /// Every file with its level, L0 first, in each level's order.
+    pub fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileMeta>)> {
+        let numbered = (0u8..).zip(&self.levels);
+        numbered.flat_map(|(n, level)| level.files().iter().map(move |file| (n, file)))
+    }
+
+    /// Refuses numbers that are in use, unless the same edit removes that file (a move).
+    fn check_unused(
+        &self,
+        added: &[(u8, Arc<FileMeta>)],
+        removed: &[(u8, u64)],
+    ) -> Result<(), String> {
+        let mut numbers: Vec<u64> = added.iter().map(|(_, file)| file.number).collect();
+        numbers.sort_unstable();
+        if let Some(pair) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("file {} is to be added twice", pair[0]));
+        }
+        let (Some(lowest), Some(highest)) = (numbers.first(), numbers.last()) else {
+            return Ok(());
+        };
+        let mut gone: Vec<(u8, u64)> = removed.to_vec();
+        gone.sort_unstable();
+        for (n, level) in self.levels.iter().enumerate() {
+            for number in level.numbers() {
+                if (lowest..=highest).contains(&number)
+                    && numbers.binary_search(number).is_ok()
+                    && gone.binary_search(&(n as u8, *number)).is_err()
+                {
+                    return Err(format!("file {number} is to be added and is in L{n} already"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn at_level<T>(per_level: &mut [T; LEVEL_COUNT], level: u8) -> Result<&mut T, String> {
+    per_level.get_mut(usize::from(level)).ok_or_else(|| format!("there is no level L{level}"))
+}
+
+fn check_file(file: &FileMeta) -> Result<(), String> {
+    let number = file.number;
+    let empty = file.largest_exclusive && file.smallest == file.largest;
+    if file.smallest > file.largest || empty {
+        return Err(format!("the bounds of file {number} are not in order"));
+    }
+    if file.smallest_seqno > file.largest_seqno || file.largest_seqno > MAX_SEQNO {
+        return Err(format!("the sequence numbers of file {number} are not in order"));
+    }
+    Ok(())
 }

@@ -1,0 +1,100 @@
+//! What is encoded is decoded; anything else is refused without a panic.
+
+use super::*;
+use proptest::prelude::*;
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(prop_oneof![Just(b'a'), any::<u8>()], 0..12)
+}
+
+prop_compose! {
+    pub(crate) fn file()(
+        (number, size_bytes) in (any::<u64>(), any::<u64>()),
+        (smallest, largest, largest_exclusive) in (key(), key(), any::<bool>()),
+        (a, b) in (any::<u64>(), any::<u64>()),
+        counts in any::<[u64; 5]>(),
+        ttl_due_ms in proptest::option::of(any::<u64>()),
+    ) -> FileMeta {
+        FileMeta {
+            number, size_bytes, smallest, largest, largest_exclusive,
+            smallest_seqno: a.min(b), largest_seqno: a.max(b),
+            entry_count: counts[0], tombstone_count: counts[1], range_tombstone_count: counts[2],
+            raw_bytes: counts[3], created_ms: counts[4], ttl_due_ms,
+        }
+    }
+}
+
+prop_compose! {
+    fn family()(
+        id: u32, create in proptest::option::of(".{0,8}"), drop: bool,
+        min_log_segment in proptest::option::of(any::<u64>()),
+        flushed_seqno in proptest::option::of(any::<u64>()),
+        added in proptest::collection::vec((any::<u8>(), file()), 0..6),
+        removed in proptest::collection::vec(any::<(u8, u64)>(), 0..6),
+    ) -> FamilyEdit {
+        FamilyEdit { id, create, drop, min_log_segment, flushed_seqno, added, removed }
+    }
+}
+
+prop_compose! {
+    fn record()(
+        snapshot in proptest::option::of(any::<(u64, u32)>()),
+        next_file_number in proptest::option::of(any::<u64>()),
+        last_seqno in proptest::option::of(any::<u64>()),
+        families in proptest::collection::vec(family(), 0..4),
+    ) -> ManifestRecord {
+        ManifestRecord {
+            snapshot: snapshot.map(|(store_id, next_family_id)| SnapshotHead { store_id, next_family_id }),
+            edit: VersionEdit { next_file_number, last_seqno, families },
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_record_round_trips_and_no_part_of_it_does(record in record()) {
+        let mut bytes = Vec::new();
+        encode_record(&record, &mut bytes);
+        prop_assert_eq!(decode_record(&bytes), Ok(record));
+        for cut in 0..bytes.len() {
+            prop_assert!(decode_record(&bytes[..cut]).is_err(), "cut at {}", cut);
+        }
+        bytes.push(0);
+        prop_assert!(decode_record(&bytes).is_err(), "a byte too many");
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_or_refused(mut bytes: Vec<u8>, kind in 1u8..3) {
+        let _ = decode_record(&bytes);
+        bytes.insert(0, kind);
+        if let Ok(record) = decode_record(&bytes) {
+            let mut again = Vec::new();
+            encode_record(&record, &mut again);
+            prop_assert_eq!(decode_record(&again), Ok(record));
+        }
+    }
+}
+
+#[test]
+fn unknown_kinds_and_bits_are_told_from_damage() {
+    assert_eq!(decode_record(&[9]), Err(Malformed::Unknown("record kind", 9)));
+    assert_eq!(decode_record(&[EDIT, 4]), Err(Malformed::Unknown("edit field", 4)));
+    assert_eq!(decode_record(&[EDIT]), Err(Malformed::Field("edit field", 1)));
+}
+
+#[test]
+fn a_count_beyond_the_record_takes_no_memory() {
+    let mut bytes = vec![EDIT, 0];
+    put_varint(&mut bytes, u64::MAX);
+    assert_eq!(decode_record(&bytes), Err(Malformed::Field("family count", bytes.len())));
+    let mut bytes = vec![EDIT, 0, 1, 0, 0, 0];
+    put_varint(&mut bytes, 1 << 40);
+    assert!(matches!(decode_record(&bytes), Err(Malformed::Field("added count", _))));
+}
+
+#[test]
+fn the_smallest_file_takes_no_less_than_counts_are_checked_against() {
+    let mut bytes = Vec::new();
+    put_added(1, [(0u8, &FileMeta::default())].into_iter(), &mut bytes);
+    assert_eq!(bytes.len() - 1, MIN_FILE_BYTES);
+}
