@@ -259,8 +259,29 @@ struct FamilyReplay {
     /// In the order in which they were added, so that sorting a snapshot again is one pass; empty
     /// where a file was removed.
     files: Vec<Option<(u8, Arc<FileMeta>)>>,
-    /// Index in `files` by file number.
+    /// Index in `files` by file number, of the first `indexed` ones: a snapshot that no edit
+    /// removes anything from needs none.
     places: HashMap<u64, usize>,
+    indexed: usize,
+}
+
+impl FamilyReplay {
+    fn remove(&mut self, level: u8, number: u64) -> Result<(), String> {
+        self.places.reserve(self.files.len() - self.indexed);
+        for (at, entry) in self.files.iter().enumerate().skip(self.indexed) {
+            if let Some((_, file)) = entry
+                && self.places.insert(file.number, at).is_some()
+            {
+                return Err(format!("file {} is added twice", file.number));
+            }
+        }
+        self.indexed = self.files.len();
+        let place = self.places.remove(&number);
+        match place.and_then(|at| self.files.get_mut(at)).and_then(Option::take) {
+            Some((at, _)) if at == level => Ok(()),
+            _ => Err(format!("file {number} is to be removed and is not in L{level}")),
+        }
+    }
 }
 
 impl Replay {
@@ -305,23 +326,13 @@ impl Replay {
             flushed_seqno: 0,
             files: Vec::new(),
             places: HashMap::new(),
+            indexed: 0,
         });
         for (level, number) in change.removed {
-            let place = family.places.remove(&number);
-            match place.and_then(|at| family.files.get_mut(at)).and_then(Option::take) {
-                Some((at, _)) if at == level => {}
-                _ => return Err(format!("family {id}: file {number} is not in L{level}")),
-            }
+            family.remove(level, number).map_err(|why| format!("family {id}: {why}"))?;
         }
-        family.files.reserve(change.added.len());
-        family.places.reserve(change.added.len());
-        for (level, file) in change.added {
-            let number = file.number;
-            if family.places.insert(number, family.files.len()).is_some() {
-                return Err(format!("family {id}: file {number} is added twice"));
-            }
-            family.files.push(Some((level, Arc::new(file))));
-        }
+        let added = change.added.into_iter().map(|(level, file)| Some((level, Arc::new(file))));
+        family.files.extend(added);
         raise(&mut family.min_log_segment, change.min_log_segment);
         raise(&mut family.flushed_seqno, change.flushed_seqno);
         Ok(())
