@@ -1,1 +1,83 @@
-//! To be written.
+//! Terrace: an embeddable LSM-tree key-value engine. Give it one memory budget; it spends every
+//! byte where it saves the most I/O.
+//!
+//! ```
+//! # fn main() -> terrace::Result<()> {
+//! # let dir = std::env::temp_dir().join(format!("terrace-doc-{}", std::process::id()));
+//! let db = terrace::Db::open(&dir, terrace::Options::default())?;
+//! db.put(b"terrace", b"a field on a hillside")?;
+//! assert_eq!(db.get(b"terrace")?.as_deref(), Some(&b"a field on a hillside"[..]));
+//! db.delete(b"terrace")?;
+//! assert!(db.get(b"terrace")?.is_none());
+//! # db.close()?;
+//! # std::fs::remove_dir_all(&dir).ok();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Floor 4: uses floors 0-3 and is the one crate an embedder names. Inside, a module uses only
+//! those listed above it.
+
+#![forbid(unsafe_code)]
+
+// Vocabulary.
+mod error;
+mod event;
+mod metrics;
+mod options;
+// Nouns.
+mod batch;
+mod family;
+mod health;
+mod iter;
+mod memtable;
+mod rate_limit;
+mod read_state;
+mod scheduler;
+mod snapshots;
+mod table_cache;
+mod write_queue;
+// The nouns gathered.
+mod inner;
+// Verbs.
+mod checkpoint;
+mod commit;
+mod compact;
+mod compaction;
+mod families;
+mod flush;
+mod get;
+mod install;
+mod output;
+mod recover;
+mod retain;
+mod scan;
+mod stall;
+mod verify;
+// The loop and the top.
+mod db;
+mod open;
+mod worker;
+
+pub use batch::{MAX_BATCH_BYTES, WriteBatch};
+pub use compact::Progress;
+pub use db::{ColumnFamily, Db};
+pub use error::{Error, Result};
+pub use metrics::{LatencySummary, LevelMetrics, Metrics};
+pub use options::{
+    AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER_BITS,
+    DEFAULT_LEVEL_BASE_BYTES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
+    DEFAULT_MEMTABLE_SHARE, DEFAULT_TARGET_FILE_BYTES, DirectIo, MIN_MEMORY_BUDGET, MemoryShares,
+    Options, SyncMode, WriteOptions,
+};
+pub use scan::{Iter, ReadOptions};
+pub use snapshots::Snapshot;
+pub use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use terrace_base::{Clock, SystemClock};
+pub use terrace_sst::Compression;
+pub use terrace_vfs::Slice;
+
+/// The file systems a store can lie on.
+pub mod vfs {
+    pub use terrace_vfs::{Fault, FaultKind, OpClass, PosixVfs, SimVfs, Vfs};
+}

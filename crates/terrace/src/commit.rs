@@ -1,0 +1,392 @@
+//! Commit (put, steps 2 and 3 of 4): writers queue, one leads for a group; the leader makes room,
+//! numbers the batches, appends them to the log with one write, syncs if any of them asked,
+//! fills the memtables, and makes the group visible.
+//!
+//! Invariants: sequence numbers are handed out in log order; what is visible is always a prefix
+//! of the log; nothing is acknowledged before it is where its [`SyncMode`] wants it; a memtable
+//! never holds what the log does not.
+
+use crate::batch::WriteBatch;
+use crate::error::{Error, Result};
+use crate::family::Family;
+use crate::inner::Inner;
+use crate::memtable::MemTable;
+use crate::metrics::{add, sample};
+use crate::options::{SyncMode, WriteOptions};
+use crate::stall;
+use crate::write_queue::{Entered, Lead, LogState, Pending};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use terrace_base::{MAX_SEQNO, SeqNo};
+use terrace_log::{LogEnd, LogOptions, LogWriter, SyncedThrough};
+use terrace_manifest::names;
+use terrace_skiplist::{Hint, Skiplist};
+use terrace_vfs::Vfs;
+
+/// Batches are gathered into a group up to this many bytes: large enough to share a sync, small
+/// enough that the first writer does not wait long.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// Memory an entry takes in a memtable beyond its batch encoding, at most.
+const ENTRY_OVERHEAD_BYTES: usize = Skiplist::entry_upper_bound(0, 0);
+
+/// Writes `batch` and returns when it is visible and as durable as asked.
+pub(crate) fn write(inner: &Inner, mut batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+    inner.health.check_writable()?;
+    let queue = inner.write_queue()?;
+    batch.seal(&*inner.clock)?;
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let start = sample().then(Instant::now);
+    let sync = options.sync.unwrap_or(inner.options.sync);
+    let result = match queue.enter(Pending { batch, sync }) {
+        Entered::Done(result) => result,
+        Entered::Leads(lead, own) => lead_group(inner, &lead, own),
+    };
+    if let Some(start) = start {
+        inner.counters.commit_latency.record_ns(start.elapsed().as_nanos() as u64);
+    }
+    result
+}
+
+fn lead_group(inner: &Inner, lead: &Lead<'_>, own: Pending) -> Result<()> {
+    let families = inner.families.load();
+    let own_bytes = own.batch.size_bytes();
+    stall::admit(inner, &families, own_bytes)?;
+    let mut others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes));
+    let mut group: Vec<Pending> = Vec::with_capacity(1 + others.len());
+    group.push(own);
+    let waiters: Vec<_> = others
+        .drain(..)
+        .map(|(waiter, pending)| {
+            group.push(pending);
+            waiter
+        })
+        .collect();
+    let result = commit(inner, lead, &families, &mut group);
+    for waiter in waiters {
+        waiter.done(result.clone());
+    }
+    result
+}
+
+fn commit(
+    inner: &Inner,
+    lead: &Lead<'_>,
+    families: &[Arc<Family>],
+    group: &mut [Pending],
+) -> Result<()> {
+    // The state may have changed while this writer waited for its turn.
+    inner.health.check_writable()?;
+    let mut log = lead.log();
+    make_room(inner, &mut log, families, group)?;
+    let first = log.last_seqno + 1;
+    let ops: u64 = group.iter().map(|p| p.batch.len() as u64).sum();
+    let last = log.last_seqno + ops;
+    if last >= MAX_SEQNO {
+        return Err(Error::InvalidArgument("all 2^56 sequence numbers are used up".into()));
+    }
+    append(inner, &mut log, group, first)?;
+    log.last_seqno = last;
+    insert(inner, &mut log, families, group, first)?;
+    // Release: whoever reads this number finds the entries up to it.
+    inner.visible_seqno.store(last, Ordering::Release);
+    let c = &inner.counters;
+    add(&c.groups, 1);
+    add(&c.batches, group.len() as u64);
+    add(&c.ops_written, ops);
+    add(&c.user_bytes, group.iter().map(|p| p.batch.user_bytes()).sum());
+    Ok(())
+}
+
+/// Appends the group to the log with one write and syncs if any of it must be durable.
+fn append(inner: &Inner, log: &mut LogState, group: &mut [Pending], first: SeqNo) -> Result<()> {
+    if log.broken {
+        next_segment(inner, log)?;
+    }
+    let mut seqno = first;
+    for pending in group.iter_mut() {
+        pending.batch.number(seqno);
+        seqno += pending.batch.len() as u64;
+    }
+    let before = log.writer.len_bytes();
+    let appended = match &*group {
+        [only] => log.writer.append(&[only.batch.encoded()]),
+        _ => {
+            let payloads: Vec<&[u8]> = group.iter().map(|p| p.batch.encoded()).collect();
+            log.writer.append(&payloads)
+        }
+    };
+    if let Err(error) = appended {
+        // What reached the file is unknown: nothing more goes into this segment.
+        log.broken = true;
+        return Err(inner.health.fail("append to the log", error));
+    }
+    log.dirty = true;
+    add(&inner.counters.log_bytes, log.writer.len_bytes().saturating_sub(before));
+    if group.iter().any(|p| p.sync == SyncMode::Batch) {
+        sync_log(inner, log)?;
+    } else if inner.options.sync == SyncMode::Buffered
+        && group.iter().any(|p| p.sync != SyncMode::Buffered)
+    {
+        let flushed = log.writer.flush();
+        flushed.map_err(|error| inner.health.fail("write the log", error))?;
+    }
+    Ok(())
+}
+
+/// Fills the memtables. Room was made before, so nothing here fails in a sound store.
+fn insert(
+    inner: &Inner,
+    log: &mut LogState,
+    families: &[Arc<Family>],
+    group: &[Pending],
+    first: SeqNo,
+) -> Result<()> {
+    let segment = log.writer.segment();
+    let mut target = Target::default();
+    let mut seqno = first;
+    for pending in group {
+        for op in pending.batch.ops() {
+            let Ok(op) = op else {
+                return Err(insert_failed(inner, "a batch of our own encoding is malformed"));
+            };
+            if target.family != Some(op.family) {
+                target = Target::of(families, op.family, segment, seqno, log);
+            }
+            // A family dropped meanwhile takes its writes with it.
+            if let Some(memtable) = &target.memtable {
+                memtable.note_seqno(seqno);
+                let full = memtable.insert(op.key, seqno, op.kind, op.value, &mut log.hint).is_err();
+                if full {
+                    return Err(insert_failed(inner, "a memtable is full although room was made"));
+                }
+            }
+            seqno += 1;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Target {
+    family: Option<u32>,
+    memtable: Option<Arc<MemTable>>,
+}
+
+impl Target {
+    fn of(families: &[Arc<Family>], id: u32, segment: u64, seqno: SeqNo, log: &mut LogState) -> Self {
+        let family = families.iter().find(|f| f.id == id && !f.is_dropped());
+        let memtable = family.map(|f| f.state().memtable.clone());
+        if let Some(memtable) = &memtable {
+            memtable.note_commit(segment, seqno);
+            let key = (id, memtable.id);
+            if log.hint_of != key {
+                log.hint_of = key;
+                log.hint = Hint::default();
+            }
+        }
+        Self { family: Some(id), memtable }
+    }
+}
+
+fn insert_failed(inner: &Inner, what: &str) -> Error {
+    let error = terrace_base::Error::corruption(&inner.dir, 0, what);
+    inner.health.fail("fill a memtable", error)
+}
+
+/// Sees to it that the memtables of all families that the group writes to can take it whole.
+fn make_room(
+    inner: &Inner,
+    log: &mut LogState,
+    families: &[Arc<Family>],
+    group: &[Pending],
+) -> Result<()> {
+    let encoded: usize = group.iter().map(|p| p.batch.size_bytes()).sum();
+    let count: usize = group.iter().map(|p| p.batch.len()).sum();
+    let bound = encoded + count * ENTRY_OVERHEAD_BYTES;
+    for family in families {
+        let full = {
+            let state = family.state();
+            let table = &state.memtable;
+            table.room_bytes() < bound || table.size_bytes() >= family.options.memtable_bytes
+        };
+        let touched = || group.iter().any(|p| p.batch.touches(family.id));
+        if full && (families.len() == 1 || touched()) {
+            rotate(inner, log, family, bound)?;
+        }
+    }
+    if families.len() > 1 {
+        bound_all_memtables(inner, log, families)?;
+    }
+    Ok(())
+}
+
+/// Keeps the mutable memtables of many families together within half of their share of the
+/// budget (the other half is for those that wait), by rotating the largest.
+fn bound_all_memtables(inner: &Inner, log: &mut LogState, families: &[Arc<Family>]) -> Result<()> {
+    let size = |family: &Arc<Family>| family.state().memtable.size_bytes();
+    if families.iter().map(size).sum::<usize>() <= inner.options.memtables_bytes() / 2 {
+        return Ok(());
+    }
+    match families.iter().max_by_key(|family| size(family)) {
+        Some(largest) => rotate(inner, log, largest, 0),
+        None => Ok(()),
+    }
+}
+
+/// Makes the family's memtable immutable and starts the next log segment, so that a segment
+/// seldom outlives the memtables it feeds. Waits while too many memtables wait for their flush.
+pub(crate) fn rotate(
+    inner: &Inner,
+    log: &mut LogState,
+    family: &Family,
+    capacity_bytes: usize,
+) -> Result<()> {
+    if !family.state().memtable.is_empty() {
+        stall::wait_for_memtable(inner, family)?;
+        next_segment(inner, log)?;
+    }
+    let rotated = family.rotate(capacity_bytes);
+    rotated.map_err(|e| Error::from(terrace_base::Error::io("reserve memory for", &inner.dir, e)))?;
+    inner.scheduler.wake();
+    Ok(())
+}
+
+/// Finishes the segment and starts another one, which names the place where this one ends.
+fn next_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
+    if !log.broken {
+        let finished = log.writer.finish();
+        log.broken = true;
+        finished.map_err(|error| inner.health.fail("finish a log segment", error))?;
+    }
+    let fresh = create_segment(inner, log.writer.end())?;
+    let old = std::mem::replace(&mut log.writer, fresh);
+    log.broken = false;
+    log.segments.push_back((old.segment(), old.len_bytes()));
+    if log.dirty {
+        log.unsynced.push(old);
+    }
+    Ok(())
+}
+
+/// Creates a log segment whose name survives a crash.
+fn create_segment(inner: &Inner, previous: LogEnd) -> Result<LogWriter> {
+    let number = inner.next_file_number();
+    let options = inner.options.log();
+    let path = names::log_path(&inner.dir, number);
+    let made = LogWriter::create_after(&*inner.vfs, &path, number, &options, Some(previous))
+        .and_then(|writer| inner.vfs.sync_dir(&inner.dir).map(|()| writer));
+    made.map_err(|error| inner.health.fail("start a log segment", error))
+}
+
+/// The log of a store that was just recovered: the segments before `segment` are out of force.
+pub(crate) fn first_log(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    segment: u64,
+    last_seqno: SeqNo,
+    options: &LogOptions,
+) -> terrace_base::Result<LogState> {
+    let writer = LogWriter::create(vfs, &names::log_path(dir, segment), segment, options)?;
+    vfs.sync_dir(dir)?;
+    Ok(LogState {
+        writer,
+        unsynced: Vec::new(),
+        segments: VecDeque::new(),
+        last_seqno,
+        dirty: false,
+        broken: false,
+        hint: Hint::default(),
+        hint_of: (0, 0),
+    })
+}
+
+/// Makes everything appended so far durable, older segments first so that there is never a hole.
+fn sync_log(inner: &Inner, log: &mut LogState) -> Result<()> {
+    for old in &mut log.unsynced {
+        old.sync().map_err(|error| inner.health.fail("sync the log", error))?;
+    }
+    log.unsynced.clear();
+    log.writer.sync().map_err(|error| inner.health.fail("sync the log", error))?;
+    let synced = SyncedThrough { segment: log.writer.segment(), offset: log.writer.len_bytes() };
+    log.writer.note_synced(synced);
+    log.dirty = false;
+    add(&inner.counters.log_syncs, 1);
+    Ok(())
+}
+
+/// Makes the log durable and starts a new segment, so that all earlier ones are immutable.
+pub(crate) fn seal_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
+    if log.dirty {
+        sync_log(inner, log)?;
+    }
+    next_segment(inner, log)
+}
+
+/// Syncs the log if anything was appended since the last sync.
+pub(crate) fn sync(inner: &Inner) -> Result<()> {
+    let lead = inner.write_queue()?.lead();
+    let mut log = lead.log();
+    match log.dirty {
+        true => sync_log(inner, &mut log),
+        false => Ok(()),
+    }
+}
+
+/// Hands what a buffered log still holds to the kernel.
+pub(crate) fn hand_over(inner: &Inner) -> Result<()> {
+    let lead = inner.write_queue()?.lead();
+    let mut log = lead.log();
+    log.writer.flush().map_err(|error| inner.health.fail("write the log", error))
+}
+
+/// Makes every non-empty memtable of `families` immutable. Gives, per family, the id up to which
+/// (inclusive) its memtables must be flushed for everything written before to be in SSTs.
+pub(crate) fn rotate_all(inner: &Inner, families: &[Arc<Family>]) -> Result<Vec<u64>> {
+    let lead = inner.write_queue()?.lead();
+    let mut log = lead.log();
+    let mut ids = Vec::with_capacity(families.len());
+    for family in families {
+        ids.push(family.state().memtable.id);
+        if !family.state().memtable.is_empty() {
+            rotate(inner, &mut log, family, 0)?;
+        }
+    }
+    Ok(ids)
+}
+
+/// Deletes log segments that no memtable needs any more.
+pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
+    if inner.deletions_held.load(Ordering::SeqCst) > 0 {
+        return Ok(());
+    }
+    let lead = inner.write_queue()?.lead();
+    let retired: Vec<u64> = {
+        let mut log = lead.log();
+        let families = inner.families.load();
+        let needed = families.iter().filter(|f| !f.is_dropped()).filter_map(|f| f.first_segment()).min();
+        let needed = needed.unwrap_or(u64::MAX);
+        let mut retired = Vec::new();
+        while let Some((number, _)) = log.segments.front().copied()
+            && number < needed
+        {
+            log.segments.pop_front();
+            retired.push(number);
+        }
+        log.unsynced.retain(|writer| !retired.contains(&writer.segment()));
+        retired
+    };
+    drop(lead);
+    for number in &retired {
+        inner.vfs.remove(&names::log_path(&inner.dir, *number))?;
+    }
+    if !retired.is_empty() {
+        inner.vfs.sync_dir(&inner.dir)?;
+    }
+    Ok(())
+}

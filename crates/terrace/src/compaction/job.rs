@@ -1,0 +1,365 @@
+//! Runs a compaction: reads its inputs in merged order, keeps what `retain` says, writes it through
+//! `output` (compaction, steps 3 and 4). Nothing becomes visible here; `install` does that with the
+//! edit that comes out.
+//!
+//! A large merge is cut at keys of about even distance into pieces that run on threads of their
+//! own; each piece sees the range tombstones of all inputs, clipped to its keys.
+//!
+//! Every entry is accounted for: what the pieces read must be as many entries as the inputs hold,
+//! and what the outputs hold as many as were kept; otherwise the job fails and changes nothing. A
+//! job that fails or is cancelled leaves no file behind.
+
+use super::pick::{Compaction, File, Span};
+use crate::iter::RunIter;
+use crate::iter::level::LevelIter;
+use crate::iter::merge::MergingIter;
+use crate::options::FamilyOptions;
+use crate::output::{Output, OutputContext, remove_files};
+use crate::rate_limit::RateLimiter;
+use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
+use crate::table_cache::TableCache;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrace_base::{Clock, Error, InternalIter, RangeTombstones, Result, SeqNo};
+use terrace_manifest::{FamilyEdit, FileMeta, Version, names};
+use terrace_sst::{ScanOptions, SstReader};
+use terrace_vfs::Vfs;
+
+/// Entries between two looks at the cancel flag.
+const LOOK_ENTRIES: u64 = 1024;
+/// A piece of its own pays off from this many input bytes on.
+const LEAST_PIECE_BYTES: u64 = 8 << 20;
+/// Cuts looked for in one input file.
+const CUTS_PER_FILE: usize = 15;
+/// Bytes read ahead in all inputs of a piece together, and bounds per input.
+const READAHEAD_BYTES: usize = 8 << 20;
+const LEAST_READAHEAD_BYTES: usize = 128 << 10;
+const MOST_READAHEAD_BYTES: usize = 1 << 20;
+
+/// What a job works with.
+pub(crate) struct JobContext<'a> {
+    pub vfs: &'a Arc<dyn Vfs>,
+    pub dir: &'a Path,
+    pub table_cache: &'a Arc<TableCache>,
+    pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    pub options: &'a FamilyOptions,
+    /// Live snapshots, ascending, listed after the compaction was chosen.
+    pub snapshots: Vec<SeqNo>,
+    pub clock: &'a dyn Clock,
+    pub limiter: &'a RateLimiter,
+    /// Ends the job early.
+    pub cancel: &'a AtomicBool,
+    /// The version the compaction was chosen from.
+    pub version: &'a Version,
+    /// Grows by the raw bytes of the entries read.
+    pub progress: &'a AtomicU64,
+}
+
+/// What a finished job asks to be installed, and what it did.
+#[derive(Debug)]
+pub(crate) struct JobOutput {
+    pub edit: FamilyEdit,
+    pub stats: JobStats,
+}
+
+/// What a job did.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobStats {
+    /// Length of the input files.
+    pub read_bytes: u64,
+    /// Length of the output files.
+    pub written_bytes: u64,
+    pub read_entries: u64,
+    pub dropped_entries: u64,
+    /// Threads that worked on it.
+    pub pieces: u64,
+}
+
+/// Merges; `None` if it was cancelled. The outputs and their directory are synced.
+pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Option<JobOutput>> {
+    let plan = Plan::new(ctx, compaction)?;
+    let bounds: Vec<Option<&[u8]>> = [None]
+        .into_iter()
+        .chain(plan.cuts.iter().map(|cut| Some(cut.as_slice())))
+        .chain([None])
+        .collect();
+    let ranges: Vec<_> = bounds.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let mut results: Vec<Result<Option<Piece>>> = Vec::new();
+    std::thread::scope(|scope| {
+        let (first, others) = ranges.split_at(1);
+        let plan = &plan;
+        let start = |range: &(Option<&'_ [u8]>, Option<&'_ [u8]>)| {
+            let range = (range.0.map(<[u8]>::to_vec), range.1.map(<[u8]>::to_vec));
+            scope.spawn(move || run_piece(plan, range.0.as_deref(), range.1.as_deref()))
+        };
+        let threads: Vec<_> = others.iter().map(start).collect();
+        results.extend(first.iter().map(|range| run_piece(plan, range.0, range.1)));
+        for thread in threads {
+            match thread.join() {
+                Ok(result) => results.push(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    let pieces = gather(ctx, results)?;
+    let Some(pieces) = pieces else { return Ok(None) };
+    let done = conclude(ctx, compaction, &pieces);
+    if done.is_err() {
+        remove_outputs(ctx, &pieces);
+    }
+    done.map(Some)
+}
+
+/// What all pieces share.
+struct Plan<'a> {
+    ctx: &'a JobContext<'a>,
+    compaction: &'a Compaction,
+    readers: Vec<Arc<SstReader>>,
+    below: Below,
+    /// Keys at which the merge is cut into pieces, ascending.
+    cuts: Vec<Vec<u8>>,
+    now_ms: u64,
+    readahead_bytes: usize,
+}
+
+impl<'a> Plan<'a> {
+    fn new(ctx: &'a JobContext<'a>, compaction: &'a Compaction) -> Result<Self> {
+        let mut readers = Vec::new();
+        for file in compaction.files().filter(|f| f.range_tombstone_count > 0) {
+            readers.push(ctx.table_cache.reader(file)?);
+        }
+        let runs: usize = compaction
+            .inputs
+            .iter()
+            .map(|(level, files)| if *level == 0 { files.len() } else { 1 })
+            .sum();
+        let readahead_bytes = READAHEAD_BYTES / runs.max(1);
+        Ok(Self {
+            ctx,
+            compaction,
+            readers,
+            below: below(ctx.version, compaction),
+            cuts: piece_cuts(ctx, compaction)?,
+            now_ms: ctx.clock.wall_ms(),
+            readahead_bytes: readahead_bytes.clamp(LEAST_READAHEAD_BYTES, MOST_READAHEAD_BYTES),
+        })
+    }
+}
+
+/// What one piece did.
+#[derive(Default)]
+struct Piece {
+    files: Vec<FileMeta>,
+    read: u64,
+    kept: u64,
+}
+
+/// The files that may hold versions older than the inputs' of keys that the inputs hold: all in
+/// deeper levels than the first one read, and of L0 those older than the newest input, as far as
+/// they are not inputs.
+pub(crate) fn below(version: &Version, compaction: &Compaction) -> Below {
+    let inputs: HashSet<u64> = compaction.files().map(|f| f.number).collect();
+    let Some(span) = Span::of(compaction.files()) else { return Below::everywhere() };
+    let level0 = version.level(0).files().iter();
+    let older = level0.skip_while(|f| !inputs.contains(&f.number));
+    let deeper = version.levels().iter().skip(usize::from(compaction.start_level) + 1);
+    let all = older.chain(deeper.flat_map(|level| level.files()));
+    Below::files(all.filter(|f| !inputs.contains(&f.number) && span.overlaps(f)).map(|f| &**f))
+}
+
+/// Keys that cut the inputs into pieces of about equal size; none if one piece is enough.
+fn piece_cuts(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Vec<Vec<u8>>> {
+    let bytes = compaction.input_bytes();
+    let most = (bytes / LEAST_PIECE_BYTES).min(ctx.options.max_subcompactions as u64);
+    // An output in L0 is one run, so it is one file.
+    if most < 2 || compaction.output_level == 0 {
+        return Ok(Vec::new());
+    }
+    let mut steps: Vec<(Vec<u8>, u64)> = Vec::new();
+    for file in compaction.files() {
+        let keys = ctx.table_cache.reader(file)?.index_separators(CUTS_PER_FILE)?;
+        let part = file.size_bytes / (keys.len() as u64 + 1);
+        steps.push((file.smallest.clone(), 0));
+        steps.extend(keys.into_iter().map(|key| (key, part)));
+        steps.push((file.largest.clone(), part));
+    }
+    steps.sort();
+    let mut cuts: Vec<Vec<u8>> = Vec::new();
+    let mut passed = 0;
+    for (key, part) in steps {
+        passed += part;
+        let due = bytes / most * (cuts.len() as u64 + 1);
+        if passed >= due && cuts.len() as u64 + 1 < most && cuts.last() != Some(&key) {
+            cuts.push(key);
+        }
+    }
+    Ok(cuts)
+}
+
+/// The inputs' runs, newest first, as far as they may hold keys of `[start, end)`.
+fn open_inputs(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Vec<RunIter>> {
+    let options =
+        ScanOptions { readahead_bytes: plan.readahead_bytes, ..ScanOptions::compaction() };
+    let table_cache = plan.ctx.table_cache;
+    let inside = |f: &&File| {
+        !start.is_some_and(|start| f.ends_before(start))
+            && !end.is_some_and(|end| f.smallest.as_slice() >= end)
+    };
+    let mut runs = Vec::new();
+    for (level, files) in &plan.compaction.inputs {
+        let files = files.iter().filter(inside);
+        if *level == 0 {
+            for file in files {
+                runs.push(RunIter::Sst(table_cache.reader(file)?.iter(options)));
+            }
+        } else {
+            let files: Vec<File> = files.cloned().collect();
+            if !files.is_empty() {
+                runs.push(RunIter::Level(LevelIter::new(table_cache.clone(), files, options)));
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// Merges the keys of `[start, end)`; `None` if it was cancelled.
+fn run_piece(
+    plan: &Plan<'_>,
+    start: Option<&[u8]>,
+    end: Option<&[u8]>,
+) -> Result<Option<Piece>> {
+    let (ctx, compaction) = (plan.ctx, plan.compaction);
+    let sets = plan.readers.iter().map(|reader| reader.range_tombstones());
+    let tombstones: RangeTombstones = gather_tombstones(sets, start, end);
+    let mut below = plan.below.clone();
+    let survivors = surviving_tombstones(&tombstones, &ctx.snapshots, &below);
+    let zero_seqnos = compaction.output_level > 0;
+    let mut retain =
+        Retain::new(&ctx.snapshots, &tombstones, plan.now_ms, &mut below, zero_seqnos);
+    let mut output = Output::new(output_context(plan), survivors).cancelable(ctx.cancel);
+    if compaction.output_level > 0 {
+        output = output.aligned_to(&compaction.grandparents);
+    }
+    let mut merge = MergingIter::new(open_inputs(plan, start, end)?);
+    match start {
+        Some(start) => merge.seek(start, u64::MAX)?,
+        None => merge.seek_to_first()?,
+    }
+    let mut piece = Piece::default();
+    let mut raw_bytes = 0;
+    while merge.valid() {
+        let (user_key, value) = (merge.user_key(), merge.value());
+        if end.is_some_and(|end| user_key >= end) {
+            break;
+        }
+        piece.read += 1;
+        raw_bytes += (user_key.len() + value.len()) as u64;
+        match retain.next(user_key, merge.trailer(), value) {
+            Verdict::Keep { trailer } => {
+                output.add(user_key, trailer, value)?;
+                piece.kept += 1;
+            }
+            Verdict::Tombstone { trailer } => {
+                output.add(user_key, trailer, &[])?;
+                piece.kept += 1;
+            }
+            Verdict::Drop => {}
+        }
+        if piece.read.is_multiple_of(LOOK_ENTRIES) {
+            ctx.progress.fetch_add(std::mem::take(&mut raw_bytes), Ordering::Relaxed);
+            if ctx.cancel.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+        merge.next()?;
+    }
+    ctx.progress.fetch_add(raw_bytes, Ordering::Relaxed);
+    if ctx.cancel.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    piece.files = output.finish()?;
+    Ok(Some(piece))
+}
+
+fn output_context<'p>(plan: &'p Plan<'_>) -> OutputContext<'p> {
+    let ctx = plan.ctx;
+    let level = usize::from(plan.compaction.output_level);
+    OutputContext {
+        vfs: ctx.vfs,
+        dir: ctx.dir,
+        next_file_number: ctx.next_file_number,
+        sst_options: ctx.options.sst(level, plan.now_ms),
+        target_file_bytes: if level == 0 { u64::MAX } else { ctx.options.target_file_bytes },
+        limiter: ctx.limiter,
+    }
+}
+
+/// All pieces, or the first error, or `None` if any was cancelled; in the latter cases the files of
+/// the others are removed.
+fn gather(
+    ctx: &JobContext<'_>,
+    results: Vec<Result<Option<Piece>>>,
+) -> Result<Option<Vec<Piece>>> {
+    let mut pieces = Vec::new();
+    let mut failed = None;
+    let mut cancelled = false;
+    for result in results {
+        match result {
+            Ok(Some(piece)) => pieces.push(piece),
+            Ok(None) => cancelled = true,
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if failed.is_some() || cancelled {
+        remove_outputs(ctx, &pieces);
+        return failed.map_or(Ok(None), Err);
+    }
+    Ok(Some(pieces))
+}
+
+fn remove_outputs(ctx: &JobContext<'_>, pieces: &[Piece]) {
+    let files = pieces.iter().flat_map(|piece| &piece.files);
+    remove_files(ctx.vfs, ctx.dir, files.map(|file| file.number));
+}
+
+/// Checks the books, syncs the directory and writes the edit.
+fn conclude(
+    ctx: &JobContext<'_>,
+    compaction: &Compaction,
+    pieces: &[Piece],
+) -> Result<JobOutput> {
+    let files = || pieces.iter().flat_map(|piece| &piece.files);
+    let held: u64 = compaction.files().map(|f| f.entry_count).sum();
+    let read: u64 = pieces.iter().map(|piece| piece.read).sum();
+    let kept: u64 = pieces.iter().map(|piece| piece.kept).sum();
+    let written: u64 = files().map(|f| f.entry_count).sum();
+    if held != read || kept != written {
+        let number = compaction.files().map(|f| f.number).min().unwrap_or(0);
+        let detail = format!(
+            "a compaction with this input lost count: its inputs hold {held} entries and it read \
+             {read}, it kept {kept} and wrote {written}"
+        );
+        return Err(Error::corruption(&names::sst_path(ctx.dir, number), 0, detail));
+    }
+    if files().next().is_some() {
+        ctx.vfs.sync_dir(ctx.dir)?;
+    }
+    let removed = compaction
+        .inputs
+        .iter()
+        .flat_map(|(level, files)| files.iter().map(|f| (*level, f.number)))
+        .collect();
+    let added = files().map(|f| (compaction.output_level, f.clone())).collect();
+    Ok(JobOutput {
+        edit: FamilyEdit { id: compaction.family, added, removed, ..FamilyEdit::default() },
+        stats: JobStats {
+            read_bytes: compaction.input_bytes(),
+            written_bytes: files().map(|f| f.size_bytes).sum(),
+            read_entries: read,
+            dropped_entries: read - kept,
+            pieces: pieces.len() as u64,
+        },
+    })
+}

@@ -1,0 +1,392 @@
+//! Leveled compaction: one sorted run per level, targets that follow the data.
+//!
+//! **Levels.** The last level is as large as its data. `batch` is what one L0 merge brings when
+//! writes are heavy. While the last level is at most [`DIRECT_RATIO`] batches (or
+//! `level_base_bytes`), L0 merges straight into it. Beyond, the fewest levels are put between
+//! that keep the ratio of neighbours within `level_multiplier`, and the ratio is the same from the
+//! batch to the last level: for a given number of levels that writes least. The shallowest is the
+//! base level, into which L0 merges; levels above it stay empty.
+//!
+//! **L0** is merged as a whole. Its merge rewrites what it meets in the base level, so the more L0
+//! files at once the fewer bytes are written; while files come fast, L0 therefore waits until
+//! half-way between trigger and slowdown, when they come slowly only for the trigger. L0 files
+//! that overlap nothing move down as they are.
+//!
+//! **Levels over their target** give the window of adjacent files that meets the fewest bytes
+//! below per byte of its own.
+//!
+//! **Idle**, whatever costs at most [`IDLE_RATIO`] rewritten bytes per byte moved is merged down.
+//!
+//! `compaction/simulation` prints what this writes.
+
+use super::pick::{
+    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, total_bytes,
+};
+use crate::options::FamilyOptions;
+use std::ops::Range;
+use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
+
+/// Up to this many L0 batches the last level takes L0 merges itself: a merge then writes at most
+/// 1 + this per byte, a level between would cost two further writes and a run.
+const DIRECT_RATIO: f64 = 4.0;
+/// Neighbouring levels differ by at least this factor.
+const MIN_RATIO: f64 = 2.0;
+/// Writes are heavy if the newest `l0_compaction_trigger` L0 files are at most this old.
+const HEAVY_WINDOW_MS: u64 = 30_000;
+/// Bytes of the level below that an idle merge may rewrite per byte it moves.
+const IDLE_RATIO: f64 = 3.0;
+/// Most input bytes of one merge of a level over its target, in target files.
+const MOST_MERGE_FILES: u64 = 24;
+/// As [`MOST_MERGE_FILES`], when idle.
+const MOST_IDLE_FILES: u64 = 64;
+
+/// The base level and the target of every level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Targets {
+    pub base: usize,
+    pub bytes: [u64; LEVEL_COUNT],
+}
+
+/// L0 files that start a merge while writes are heavy.
+fn patience(options: &FamilyOptions) -> usize {
+    options.l0_compaction_trigger.midpoint(options.l0_slowdown).max(options.l0_compaction_trigger)
+}
+
+/// Targets for the data as it is.
+pub(crate) fn targets(version: &Version, options: &FamilyOptions) -> Targets {
+    let batch = (patience(options) as f64 * options.memtable_bytes as f64).max(1.0);
+    let sizes = version.levels().iter().skip(1).map(|level| level.size_bytes());
+    let last = sizes.max().unwrap_or(0) as f64;
+    let filled = (1..LEVEL_COUNT).find(|level| !version.level(*level).is_empty());
+    let ratio_with = |between: usize| (last / batch).powf(1.0 / (between as f64 + 1.0));
+    let mut between = 0;
+    if last > (DIRECT_RATIO * batch).max(options.level_base_bytes as f64) {
+        between = 1;
+        while ratio_with(between) > options.level_multiplier && between < LAST_LEVEL - 1 {
+            between += 1;
+        }
+    }
+    let base = (LAST_LEVEL - between).min(filled.unwrap_or(LAST_LEVEL));
+    let ratio = ratio_with(LAST_LEVEL - base).max(MIN_RATIO);
+    let target = |level: usize| match level {
+        0 => 0,
+        _ => (last / ratio.powi((LAST_LEVEL - level) as i32)) as u64,
+    };
+    Targets { base, bytes: std::array::from_fn(target) }
+}
+
+/// The most urgent work.
+pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
+    let targets = targets(input.version, input.options);
+    if input.files(0).len() > 1
+        && let Some(choice) = move_l0(input, &targets, false)
+    {
+        return choice;
+    }
+    let mut scored: Vec<(f64, usize)> = (0..LAST_LEVEL)
+        .map(|level| (score(input, &targets, level), level))
+        .filter(|(score, _)| *score >= 1.0)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut l0_waits = false;
+    let by_score = scored.iter().find_map(|(_, level)| match *level {
+        0 => {
+            let merge = merge_l0(input, &targets, Reason::L0Files);
+            l0_waits = merge.is_none();
+            merge
+        }
+        // A merge out of the base level would keep L0 waiting even longer.
+        level if level == targets.base && l0_waits => None,
+        level => {
+            let over = input.version.level(level).size_bytes() - targets.bytes[level];
+            merge_level(input, level, over, Reason::LevelSize, f64::INFINITY, MOST_MERGE_FILES)
+        }
+    });
+    by_score
+        .or_else(|| merge_backlog(input))
+        .or_else(|| rewrite(input, Reason::Ttl, |f| is_due(f, input.now_ms)))
+        .or_else(|| rewrite(input, Reason::Tombstones, |f| is_dense(f, 2)))
+        .unwrap_or(Choice::Nothing)
+}
+
+/// Fewer runs, while nothing else is to do; see the module's head.
+pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
+    let urgent = pick(input);
+    if !matches!(urgent, Choice::Nothing) || !input.options.compact_when_idle {
+        return urgent;
+    }
+    let targets = targets(input.version, input.options);
+    let smaller =
+        |f: &FileMeta| f.range_tombstone_count > 0 || is_dense(f, 8) || is_due(f, input.now_ms);
+    idle_l0(input, &targets, smaller)
+        .or_else(|| rewrite(input, Reason::Tombstones, smaller))
+        .or_else(|| {
+            (1..LAST_LEVEL).find_map(|level| {
+                let all = input.version.level(level).size_bytes();
+                merge_level(input, level, all, Reason::Idle, IDLE_RATIO, MOST_IDLE_FILES)
+            })
+        })
+        .unwrap_or(Choice::Nothing)
+}
+
+/// How urgent `level` is; 1 and above is work.
+fn score(input: &PickInput<'_>, targets: &Targets, level: usize) -> f64 {
+    if level == 0 {
+        let files = input.files(0);
+        let trigger = input.options.l0_compaction_trigger;
+        let young = |f: &File| input.now_ms.saturating_sub(f.created_ms) < HEAVY_WINDOW_MS;
+        let heavy = files.get(trigger - 1).is_some_and(young);
+        let wait_for = if heavy { patience(input.options) } else { trigger };
+        return files.len() as f64 / wait_for as f64;
+    }
+    let free = input.files(level).iter().filter(|f| !input.is_busy(f));
+    let bytes = total_bytes(free);
+    match bytes > targets.bytes[level] {
+        true => bytes as f64 / targets.bytes[level].max(1) as f64,
+        false => 0.0,
+    }
+}
+
+/// Moves an L0 file that overlaps no other L0 file (idle: no older one) and nothing down to the
+/// base level.
+fn move_l0(input: &PickInput<'_>, targets: &Targets, idle: bool) -> Option<Choice> {
+    let files = input.files(0);
+    files.iter().enumerate().rev().find_map(|(at, file)| {
+        let span = Span::of([file])?;
+        let others = if idle { &files[at + 1..] } else { files };
+        let alone = others.iter().all(|f| f.number == file.number || !span.overlaps(f));
+        let choice = alone.then(|| {
+            input.complete(0, vec![file.clone()], targets.base, Reason::L0Files)
+        });
+        choice.flatten().filter(|choice| matches!(choice, Choice::Move(_)))
+    })
+}
+
+/// All of L0 into the base level.
+fn merge_l0(input: &PickInput<'_>, targets: &Targets, reason: Reason) -> Option<Choice> {
+    input.complete(0, input.files(0).to_vec(), targets.base, reason)
+}
+
+/// L0 near the slowdown while a running compaction is in the way of merging it: its newest files
+/// become one, so that writers need not wait. Neighbours in age only, which keeps L0's order.
+fn merge_backlog(input: &PickInput<'_>) -> Option<Choice> {
+    let files = input.files(0);
+    if files.len() + 2 < input.options.l0_slowdown {
+        return None;
+    }
+    let most = patience(input.options) as u64 * input.options.memtable_bytes as u64;
+    let small = 2 * input.options.memtable_bytes as u64;
+    let mut bytes = 0;
+    let newest = files.iter().take_while(|f| {
+        bytes += f.size_bytes;
+        !input.is_busy(f) && f.size_bytes <= small && bytes <= most
+    });
+    let newest: Vec<File> = newest.cloned().collect();
+    match newest.len() >= input.options.l0_compaction_trigger.max(2) {
+        true => input.complete(0, newest, 0, Reason::L0Backlog),
+        false => None,
+    }
+}
+
+/// Index range of the files that `file` overlaps in `level`.
+fn met_range(input: &PickInput<'_>, level: usize, file: &FileMeta) -> Range<usize> {
+    input.version.level(level).overlapping_range(file.start_bound(), file.end_bound())
+}
+
+/// Merges a window of adjacent files of `level` into the next filled level (or the next one): the
+/// window of at most about `wanted_bytes` that meets the fewest bytes per byte, if these are at
+/// most `most_ratio`.
+fn merge_level(
+    input: &PickInput<'_>,
+    level: usize,
+    wanted_bytes: u64,
+    reason: Reason,
+    most_ratio: f64,
+    most_files: u64,
+) -> Option<Choice> {
+    let files = input.files(level);
+    if files.is_empty() {
+        return None;
+    }
+    let filled = (level + 1..LEVEL_COUNT).find(|l| !input.version.level(*l).is_empty());
+    let below = match reason {
+        // Into an empty level nothing is merged: runs would not become fewer.
+        Reason::Idle => filled?,
+        _ => level + 1,
+    };
+    let below_files = input.files(below);
+    let mut below_bytes_before = vec![0];
+    let mut below_busy_before = vec![0];
+    for (at, f) in below_files.iter().enumerate() {
+        below_bytes_before.push(below_bytes_before[at] + f.size_bytes);
+        below_busy_before.push(below_busy_before[at] + u64::from(input.is_busy(f)));
+    }
+    let most_bytes = most_files * input.options.target_file_bytes;
+    let mut windows: Vec<(f64, Range<usize>)> = Vec::new();
+    for first in 0..files.len() {
+        let met_from = met_range(input, below, &files[first]).start;
+        let mut bytes = 0;
+        let mut best: Option<(f64, Range<usize>)> = None;
+        for (at, file) in files.iter().enumerate().skip(first) {
+            let met_to = met_range(input, below, file).end.max(met_from);
+            let met_bytes = below_bytes_before[met_to] - below_bytes_before[met_from];
+            let busy = below_busy_before[met_to] > below_busy_before[met_from];
+            bytes += file.size_bytes;
+            if busy || input.is_busy(file) || (at > first && bytes + met_bytes > most_bytes) {
+                break;
+            }
+            let ratio = met_bytes as f64 / bytes.max(1) as f64;
+            if best.as_ref().is_none_or(|(least, _)| ratio <= *least) {
+                best = Some((ratio, first..at + 1));
+            }
+            if bytes >= wanted_bytes {
+                break;
+            }
+        }
+        windows.extend(best.filter(|(ratio, _)| *ratio <= most_ratio));
+    }
+    windows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut tries = windows.into_iter();
+    tries.find_map(|(_, window)| input.complete(level, files[window].to_vec(), below, reason))
+}
+
+/// Brings down a file that a rewrite would make smaller: into the next level, or in place if
+/// nothing below overlaps it. L0 is left alone: its merges come by themselves.
+fn rewrite(
+    input: &PickInput<'_>,
+    reason: Reason,
+    wants: impl Fn(&FileMeta) -> bool,
+) -> Option<Choice> {
+    (1..LEVEL_COUNT).find_map(|level| {
+        input.files(level).iter().filter(|f| wants(f)).find_map(|file| {
+            let span = Span::of([file])?;
+            let deeper = (level + 1..LEVEL_COUNT).any(|l| !input.overlapping(l, &span).is_empty());
+            // Tombstones that a snapshot needs survive in place: rewriting would never end.
+            let free = input.snapshots_oldest.is_none_or(|oldest| file.largest_seqno <= oldest);
+            match deeper {
+                true => input.complete(level, vec![file.clone()], level + 1, reason),
+                false if free || reason == Reason::Ttl => {
+                    input.complete(level, vec![file.clone()], level, reason)
+                }
+                false => None,
+            }
+        })
+    })
+}
+
+/// Whether enough of the file has expired.
+fn is_due(file: &FileMeta, now_ms: u64) -> bool {
+    file.ttl_due_ms.is_some_and(|due| due <= now_ms)
+}
+
+/// Whether more than one in `part` of the file's entries is a tombstone.
+fn is_dense(file: &FileMeta, part: u64) -> bool {
+    file.tombstone_count.saturating_mul(part) > file.entry_count
+}
+
+/// L0 when idle: down to the base level if that is cheap or frees space; else, two files and more,
+/// into the empty level above it, where they wait as one run.
+fn idle_l0(
+    input: &PickInput<'_>,
+    targets: &Targets,
+    smaller: impl Fn(&FileMeta) -> bool,
+) -> Option<Choice> {
+    let files = input.files(0);
+    let span = Span::of(files)?;
+    if let Some(choice) = move_l0(input, targets, true) {
+        return Some(choice);
+    }
+    let met = total_bytes(input.overlapping(targets.base, &span)) as f64;
+    let cheap = met <= IDLE_RATIO * total_bytes(files) as f64;
+    if cheap || files.iter().any(|f| smaller(f)) {
+        return merge_l0(input, targets, Reason::Idle);
+    }
+    match files.len() > 1 && targets.base > 1 {
+        true => input.complete(0, files.to_vec(), targets.base - 1, Reason::Idle),
+        false => None,
+    }
+}
+
+/// `compact_range`: all of L0, then level by level in windows of bounded size, each into the next
+/// filled level; at the bottom, files that a rewrite in place makes smaller.
+pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualStep {
+    if manual.level == 0 {
+        if !input.files(0).iter().any(|f| manual.wants(f)) {
+            manual.next_level();
+        } else {
+            let targets = targets(input.version, input.options);
+            let Some(choice) = merge_l0(input, &targets, Reason::Manual) else {
+                return ManualStep::Wait;
+            };
+            manual.next_level();
+            return ManualStep::Do(choice);
+        }
+    }
+    while manual.level < LEVEL_COUNT {
+        let level = manual.level;
+        let wanted: Vec<File> =
+            input.files(level).iter().filter(|f| manual.wants(f)).cloned().collect();
+        let below = (level + 1..LEVEL_COUNT).find(|l| !input.version.level(*l).is_empty());
+        let window = match below {
+            Some(below) => manual_window(input, &wanted, below),
+            None => {
+                let smaller = |f: &&File| {
+                    f.range_tombstone_count > 0
+                        || f.tombstone_count > 0
+                        || is_due(f, input.now_ms)
+                };
+                wanted.iter().find(smaller).map_or_else(Vec::new, |f| vec![f.clone()])
+            }
+        };
+        let Some(span) = Span::of(&window) else {
+            manual.next_level();
+            continue;
+        };
+        // Every file of the level up to the window's end has had its turn; the next one starts
+        // after it, or at it if the end is exclusive.
+        let done_before = match span.end_exclusive {
+            true => span.end.to_vec(),
+            false => [span.end, &[0]].concat(),
+        };
+        let output = below.unwrap_or(level);
+        let Some(choice) = input.complete(level, window.clone(), output, Reason::Manual) else {
+            return ManualStep::Wait;
+        };
+        manual.done_before = Some(done_before);
+        return ManualStep::Do(choice);
+    }
+    ManualStep::Done
+}
+
+/// The first of `wanted` that together with what they meet in `below` stay within bounds; at
+/// least one.
+fn manual_window(input: &PickInput<'_>, wanted: &[File], below: usize) -> Vec<File> {
+    let most = MOST_MERGE_FILES * input.options.target_file_bytes;
+    let fits = |count: &usize| {
+        Span::of(&wanted[..*count]).is_some_and(|span| {
+            let met = total_bytes(input.overlapping(below, &span));
+            met + total_bytes(&wanted[..*count]) <= most
+        })
+    };
+    let count = (1..=wanted.len()).take_while(|count| *count == 1 || fits(count)).last();
+    wanted[..count.unwrap_or(0)].to_vec()
+}
+
+/// Bytes to write before L0 is below its trigger and every level within its target.
+pub(crate) fn pending_bytes(input: &PickInput<'_>) -> u64 {
+    let targets = targets(input.version, input.options);
+    let level_bytes = |level: usize| input.version.level(level).size_bytes();
+    let mut pending = 0;
+    let mut coming = 0;
+    if input.files(0).len() >= input.options.l0_compaction_trigger {
+        coming = level_bytes(0);
+        pending += coming + level_bytes(targets.base);
+    }
+    for level in targets.base..LAST_LEVEL {
+        let over = (level_bytes(level) + coming).saturating_sub(targets.bytes[level]);
+        let ratio = level_bytes(level + 1) as f64 / targets.bytes[level].max(1) as f64;
+        pending += (over as f64 * (1.0 + ratio)) as u64;
+        coming = over;
+    }
+    pending
+}

@@ -1,0 +1,48 @@
+//! Compaction: `pick` is the vocabulary of a choice, `leveled` and `tiered` choose, `job` merges.
+//! What survives a merge is `retain`'s business, how it is written `output`'s.
+
+pub(crate) mod job;
+pub(crate) mod leveled;
+pub(crate) mod pick;
+pub(crate) mod tiered;
+
+use crate::options::CompactionStyle;
+use pick::{Choice, Manual, ManualStep, PickInput};
+
+/// What to do next in one family.
+pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
+    match input.options.style {
+        CompactionStyle::Leveled => leveled::pick(input),
+        CompactionStyle::Tiered => tiered::pick(input),
+    }
+}
+
+/// What is worth doing in one family while nothing else is, so that reads meet few runs. Every
+/// choice is bounded in what it writes per byte moved; repeated calls come to an end.
+pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
+    match input.options.style {
+        CompactionStyle::Leveled => leveled::pick_idle(input),
+        CompactionStyle::Tiered => tiered::pick_idle(input),
+    }
+}
+
+/// The next step of a `compact_range`.
+pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualStep {
+    match input.options.style {
+        CompactionStyle::Leveled => leveled::pick_manual(input, manual),
+        CompactionStyle::Tiered => tiered::pick_manual(input, manual),
+    }
+}
+
+/// Bytes that compaction has to write before nothing is over its target.
+pub(crate) fn pending_bytes(input: &PickInput<'_>) -> u64 {
+    match input.options.style {
+        CompactionStyle::Leveled => leveled::pending_bytes(input),
+        CompactionStyle::Tiered => tiered::pending_bytes(input),
+    }
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Tiered compaction (RocksDB: universal): runs of similar size are merged together, so that a
+//! byte is rewritten once per doubling of its run and not once per level and ratio.
+//!
+//! A run is a file of L0 or the whole of a deeper level, newest first. Only neighbours in age are
+//! merged. The output goes as deep as the next older run allows: into the level right above it,
+//! the last level if there is none, or L0 (as one file) if the next older run is in L0 or L1. So
+//! levels are filled from below and runs stay ordered by age.
+//!
+//! In this order, once there are `l0_compaction_trigger` runs:
+//! 1. *space*: if the runs above the oldest are [`MOST_SPACE_PERCENT`] as large as it, all are
+//!    merged;
+//! 2. *ratio*: from the newest run on, while the next run is at most as large as what is gathered;
+//! 3. *count*: if there are still more runs than the trigger, the newest ones, so many that the
+//!    trigger is met.
+
+use super::pick::{
+    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, total_bytes,
+};
+use std::ops::Range;
+use terrace_manifest::LEVEL_COUNT;
+
+/// Bytes of the newer runs per 100 bytes of the oldest at which everything is merged.
+const MOST_SPACE_PERCENT: u64 = 200;
+/// How much larger than the gathered runs the next may be, in percent, and still be taken.
+const SLACK_PERCENT: u64 = 1;
+/// Bytes of the oldest run that an idle merge may rewrite per byte of the newer ones.
+const IDLE_RATIO: u64 = 2;
+
+/// A sorted run: where it lies and its files.
+struct Run<'a> {
+    level: usize,
+    files: &'a [File],
+    bytes: u64,
+    busy: bool,
+}
+
+/// All runs, newest first.
+fn runs<'a>(input: &PickInput<'a>) -> Vec<Run<'a>> {
+    let run = |level: usize, files: &'a [File]| Run {
+        level,
+        files,
+        bytes: total_bytes(files),
+        busy: input.any_busy(files),
+    };
+    let level0 = input.files(0).chunks(1).map(|file| run(0, file));
+    let deeper = (1..LEVEL_COUNT).map(|level| run(level, input.files(level)));
+    level0.chain(deeper.filter(|run| !run.files.is_empty())).collect()
+}
+
+/// The most urgent work.
+pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
+    let runs = runs(input);
+    let trigger = input.options.l0_compaction_trigger.max(2);
+    if runs.len() < trigger {
+        return due(input, &runs).unwrap_or(Choice::Nothing);
+    }
+    by_space(input, &runs)
+        .or_else(|| by_ratio(input, &runs))
+        .or_else(|| by_count(input, &runs, trigger))
+        .or_else(|| due(input, &runs))
+        .unwrap_or(Choice::Nothing)
+}
+
+/// Everything into one run, if that is cheap.
+pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
+    let urgent = pick(input);
+    if !matches!(urgent, Choice::Nothing) || !input.options.compact_when_idle {
+        return urgent;
+    }
+    let runs = runs(input);
+    let Some((oldest, newer)) = runs.split_last() else { return Choice::Nothing };
+    let newer_bytes: u64 = newer.iter().map(|run| run.bytes).sum();
+    let frees = newer.iter().flat_map(|run| run.files).any(|f| f.range_tombstone_count > 0);
+    let all = 0..runs.len();
+    let whole = (!newer.is_empty() && (frees || oldest.bytes <= IDLE_RATIO * newer_bytes))
+        .then(|| merge(input, &runs, all, Reason::Idle));
+    // Else as far down as the next run is not too large.
+    let part = || {
+        let mut gathered = 0;
+        let fits = newer.iter().take_while(|run| {
+            let fits = gathered == 0 || run.bytes <= IDLE_RATIO * gathered;
+            gathered += run.bytes;
+            fits
+        });
+        let count = fits.count();
+        (count > 1).then(|| merge(input, &runs, 0..count, Reason::Idle)).flatten()
+    };
+    whole.flatten().or_else(part).unwrap_or(Choice::Nothing)
+}
+
+fn by_space(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
+    let (oldest, newer) = runs.split_last()?;
+    let newer_bytes: u64 = newer.iter().map(|run| run.bytes).sum();
+    let over = newer_bytes.saturating_mul(100) >= oldest.bytes.saturating_mul(MOST_SPACE_PERCENT);
+    over.then(|| merge(input, runs, 0..runs.len(), Reason::SpaceAmplification)).flatten()
+}
+
+fn by_ratio(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
+    (0..runs.len()).find_map(|first| {
+        let mut gathered = runs[first].bytes;
+        let similar = runs[first + 1..].iter().take_while(|run| {
+            let fits = run.bytes <= gathered.saturating_mul(100 + SLACK_PERCENT) / 100;
+            gathered += run.bytes;
+            fits
+        });
+        let end = first + 1 + similar.count();
+        (end - first > 1).then(|| merge(input, runs, first..end, Reason::SizeRatio)).flatten()
+    })
+}
+
+fn by_count(input: &PickInput<'_>, runs: &[Run<'_>], trigger: usize) -> Option<Choice> {
+    let first = runs.iter().position(|run| !run.busy)?;
+    let free = runs[first..].iter().take_while(|run| !run.busy).count();
+    let count = (runs.len() + 1).checked_sub(trigger)?.min(free);
+    (count > 1).then(|| merge(input, runs, first..first + count, Reason::RunCount)).flatten()
+}
+
+/// A run of which enough has expired, or that is mostly tombstones, with all older runs, so that
+/// what it hides goes as well; alone, in place, if it is the oldest.
+fn due(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
+    runs.iter().enumerate().find_map(|(at, run)| {
+        let expired = run.files.iter().any(|f| f.ttl_due_ms.is_some_and(|d| d <= input.now_ms));
+        let seen_by_all =
+            |f: &File| input.snapshots_oldest.is_none_or(|oldest| f.largest_seqno <= oldest);
+        let dense = run.files.iter().any(|f| {
+            f.tombstone_count.saturating_mul(2) > f.entry_count
+                && (at + 1 < runs.len() || seen_by_all(f))
+        });
+        match (expired, dense) {
+            (true, _) => merge(input, runs, at..runs.len(), Reason::Ttl),
+            (false, true) => merge(input, runs, at..runs.len(), Reason::Tombstones),
+            (false, false) => None,
+        }
+    })
+}
+
+/// Merges neighbouring runs; `None` if something running is in the way.
+fn merge(
+    input: &PickInput<'_>,
+    runs: &[Run<'_>],
+    which: Range<usize>,
+    reason: Reason,
+) -> Option<Choice> {
+    let chosen = &runs[which.clone()];
+    if chosen.iter().any(|run| run.busy) {
+        return None;
+    }
+    let output_level = match runs.get(which.end) {
+        None => LAST_LEVEL,
+        Some(older) => older.level.saturating_sub(1),
+    };
+    let start_level = chosen.first()?.level;
+    // The chosen runs below the first level come along whole, whether they overlap or not: the
+    // levels they lie in must be empty afterwards.
+    let mut inputs: Vec<(u8, Vec<File>)> = Vec::new();
+    for run in chosen {
+        match inputs.last_mut() {
+            Some((level, files)) if usize::from(*level) == run.level => {
+                files.extend(run.files.iter().cloned());
+            }
+            _ => inputs.push((run.level as u8, run.files.to_vec())),
+        }
+    }
+    let span = Span::of(inputs.iter().flat_map(|(_, files)| files))?;
+    if !input.may_write(output_level, &span) {
+        return None;
+    }
+    Some(input.merge_or_move(start_level, inputs, output_level, Vec::new(), reason))
+}
+
+/// `compact_range`: all runs into one, whatever the range, since runs are merged whole; nothing if
+/// there is one run already that holds no tombstones.
+pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualStep {
+    if manual.level >= LEVEL_COUNT {
+        return ManualStep::Done;
+    }
+    let runs = runs(input);
+    let wanted = runs.iter().flat_map(|run| run.files).any(|f| manual.wants(f));
+    let garbage =
+        |f: &File| f.tombstone_count > 0 || f.range_tombstone_count > 0 || f.ttl_due_ms.is_some();
+    let single = runs.len() == 1 && !runs[0].files.iter().any(garbage);
+    if !wanted || single {
+        return ManualStep::Done;
+    }
+    match merge(input, &runs, 0..runs.len(), Reason::Manual) {
+        Some(choice) => {
+            manual.level = LEVEL_COUNT;
+            ManualStep::Do(choice)
+        }
+        None => ManualStep::Wait,
+    }
+}
+
+/// Bytes of the runs beyond the trigger.
+pub(crate) fn pending_bytes(input: &PickInput<'_>) -> u64 {
+    let runs = runs(input);
+    let over = (runs.len() + 1).saturating_sub(input.options.l0_compaction_trigger.max(2));
+    if over > 1 { runs.iter().take(over).map(|run| run.bytes).sum() } else { 0 }
+}

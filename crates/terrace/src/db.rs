@@ -1,0 +1,478 @@
+//! The store as its user sees it: [`Db`] and [`ColumnFamily`], thin over the verbs.
+
+use crate::batch::WriteBatch;
+use crate::compact::{self, Progress};
+use crate::error::{Error, Result};
+use crate::family::Family;
+use crate::inner::Inner;
+use crate::metrics::Metrics;
+use crate::options::{CfOptions, Options, WriteOptions};
+use crate::scan::{self, Iter, ReadOptions};
+use crate::snapshots::Snapshot;
+use crate::worker::Workers;
+use crate::{checkpoint, commit, families, flush, get, open, verify};
+use parking_lot::Mutex;
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use terrace_base::ValueKind;
+use terrace_vfs::Slice;
+
+/// An open store. Clones share it; the last one to go closes it.
+///
+/// ```
+/// # fn main() -> terrace::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("terrace-doc-db-{}", std::process::id()));
+/// let db = terrace::Db::open(&dir, terrace::Options::default())?;
+/// db.put(b"apple", b"red")?;
+/// db.put(b"pear", b"green")?;
+/// for entry in db.prefix(b"ap")?.entries() {
+///     let (key, value) = entry?;
+///     assert_eq!((key.as_slice(), value.as_slice()), (&b"apple"[..], &b"red"[..]));
+/// }
+/// db.close()?;
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    default: ColumnFamily,
+}
+
+/// A column family: a key space of its own within a store, with its own options. The handle keeps
+/// the store open.
+#[derive(Clone)]
+pub struct ColumnFamily {
+    family: Arc<Family>,
+    store: Arc<Store>,
+}
+
+/// What the handles share; dropping it closes the store.
+struct Store {
+    inner: Arc<Inner>,
+    workers: Mutex<Option<Workers>>,
+}
+
+impl Store {
+    /// Flushes, stops the threads, releases the lock. Later calls do nothing.
+    fn close(&self) -> Result<()> {
+        let Some(workers) = self.workers.lock().take() else { return Ok(()) };
+        let inner = &self.inner;
+        let flushed = match inner.read_only || inner.health.check_writable().is_err() {
+            true => Ok(()),
+            false => flush::all(inner).and_then(|()| commit::sync(inner)),
+        };
+        inner.scheduler.stop();
+        workers.join();
+        inner.health.close();
+        *inner.lock.lock() = None;
+        flushed
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `close`; the log keeps what a failed flush leaves.
+        let _ = self.close();
+    }
+}
+
+impl Db {
+    /// Opens the store in directory `path`, creating it if the options say so.
+    ///
+    /// # Errors
+    /// `Locked` if it is open elsewhere; `NotAStore`; `Corruption` if its files are damaged in a
+    /// way that would lose acknowledged writes; `InvalidArgument` for an option out of range.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Ok(Self::start(open::open(path.as_ref(), options)?))
+    }
+
+    /// Opens the store in `path` as it is now, without a lock and without writing anything.
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Ok(Self::start(open::open_read_only(path.as_ref(), options)?))
+    }
+
+    fn start(inner: Inner) -> Self {
+        let inner = Arc::new(inner);
+        let workers = Workers::start(&inner);
+        // Every store has its default family: the manifest creates it first.
+        let family = inner.family(0).unwrap_or_else(|| inner.families.load()[0].clone());
+        let store = Arc::new(Store { inner, workers: Mutex::new(Some(workers)) });
+        Self { default: ColumnFamily { family, store } }
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        &self.default.store.inner
+    }
+
+    /// The value of `key`, as a slice that stays valid as long as it is kept; `None` if absent.
+    /// A read from the cache copies nothing.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.default.get(key)
+    }
+
+    /// As [`Db::get`], with options.
+    pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Slice>> {
+        self.default.get_with(key, options)
+    }
+
+    /// The values of `keys`, in their order, all as of one moment; device reads are batched.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.default.multi_get(keys)
+    }
+
+    /// As [`Db::multi_get`], with options.
+    pub fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.default.multi_get_with(keys, options)
+    }
+
+    /// Sets `key` (at most 64 KiB) to `value` (at most 1 GiB).
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.default.put(key, value)
+    }
+
+    /// Sets `key` to `value` until `ttl` from now; then the key is absent, and its disk space is
+    /// freed by itself.
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.default.put_with_ttl(key, value, ttl)
+    }
+
+    /// Removes `key`.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete(key)
+    }
+
+    /// Removes every key in `[start, end)` at the cost of one write.
+    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete_range(start, end)
+    }
+
+    /// Writes a batch: all of it becomes visible together, or nothing.
+    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.write_with(batch, &WriteOptions::default())
+    }
+
+    /// As [`Db::write`], with options.
+    pub fn write_with(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        for id in batch.families() {
+            if self.inner().family(*id).is_none() {
+                return Err(Error::NoSuchFamily(format!("number {id}")));
+            }
+        }
+        commit::write(self.inner(), batch, options)
+    }
+
+    /// A consistent view of the whole store, all column families, as of now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner().snapshots.take(&self.inner().visible_seqno)
+    }
+
+    /// An iterator over all keys, not positioned yet.
+    pub fn iter(&self) -> Result<Iter> {
+        self.default.iter()
+    }
+
+    /// An iterator with options: snapshot, bounds, prefix.
+    pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
+        self.default.iter_with(options)
+    }
+
+    /// An iterator over the keys in `range`.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.default.range(range)
+    }
+
+    /// An iterator over the keys that start with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        self.default.prefix(prefix)
+    }
+
+    /// Writes all memtables to SSTs and returns when they are durable.
+    pub fn flush(&self) -> Result<()> {
+        flush::all(self.inner())
+    }
+
+    /// Merges everything in `range` of the default family down to the last level, dropping what
+    /// nobody can see any more.
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.default.compact_range(range)
+    }
+
+    /// As [`Db::compact_range`], telling how far it is after every file.
+    pub fn compact_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        self.default.compact_range_with(range, progress)
+    }
+
+    /// Waits until no flush or compaction is running or wanted, idle compaction included.
+    pub fn wait_idle(&self) -> Result<()> {
+        compact::wait_idle(self.inner())
+    }
+
+    /// Makes directory `path` (new or empty) a store with the present contents of this one, of
+    /// hard links where the file system allows; later writes here do not show there.
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        checkpoint::create(self.inner(), path.as_ref())
+    }
+
+    /// Makes everything written so far durable, whatever the sync mode.
+    pub fn sync(&self) -> Result<()> {
+        commit::sync(self.inner())
+    }
+
+    /// Reads every SST of the store and checks every checksum and the order of all entries.
+    /// Gives the number of SSTs checked; the first damage found is the error.
+    pub fn verify(&self) -> Result<u64> {
+        verify::all(self.inner())
+    }
+
+    /// Flushes, stops background work, and releases the directory, for all clones and handles.
+    /// Dropping the last clone does the same but cannot tell of an error.
+    pub fn close(&self) -> Result<()> {
+        self.default.store.close()
+    }
+
+    /// The state of the store and what it did since the open.
+    pub fn metrics(&self) -> Metrics {
+        self.inner().metrics()
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.inner().dir
+    }
+
+    /// The options it was opened with.
+    pub fn options(&self) -> &Options {
+        &self.inner().options
+    }
+
+    /// The default column family, which the methods of `Db` work on.
+    pub fn default_family(&self) -> ColumnFamily {
+        self.default.clone()
+    }
+
+    /// The column family called `name`, if there is one.
+    pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
+        let family = self.inner().family_named(name)?;
+        Some(ColumnFamily { family, store: self.default.store.clone() })
+    }
+
+    /// The names of all column families, `default` among them.
+    pub fn column_families(&self) -> Vec<String> {
+        self.inner().families.load().iter().map(|family| family.name.clone()).collect()
+    }
+
+    /// Creates a column family. Its options are not stored: name them again in
+    /// [`Options::column_families`] at the next open.
+    pub fn create_column_family(&self, name: &str, options: CfOptions) -> Result<ColumnFamily> {
+        let family = families::create(self.inner(), name, &options)?;
+        Ok(ColumnFamily { family, store: self.default.store.clone() })
+    }
+
+    /// Drops a column family with all its keys; its disk space is freed when no iterator needs it
+    /// any more. The default family cannot be dropped.
+    pub fn drop_column_family(&self, name: &str) -> Result<()> {
+        families::drop(self.inner(), name)
+    }
+}
+
+impl ColumnFamily {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.family.name
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.family.id
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.store.inner
+    }
+
+    fn check_exists(&self) -> Result<()> {
+        match self.family.is_dropped() {
+            true => Err(Error::NoSuchFamily(self.family.name.clone())),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Db::get`].
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        get::get(self.inner(), &self.family, key.as_ref(), None)
+    }
+
+    /// As [`Db::get_with`].
+    pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Slice>> {
+        let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
+        get::get(self.inner(), &self.family, key.as_ref(), snapshot)
+    }
+
+    /// As [`Db::multi_get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.multi_get_with(keys, &ReadOptions::default())
+    }
+
+    /// As [`Db::multi_get_with`].
+    pub fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Slice>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
+        get::multi_get(self.inner(), &self.family, &keys, snapshot)
+    }
+
+    fn write_one(&self, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_exists()?;
+        let mut batch = WriteBatch::new();
+        batch.push(self.family.id, kind, key, value);
+        commit::write(self.inner(), batch, &WriteOptions::default())
+    }
+
+    /// As [`Db::put`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.write_one(ValueKind::Put, key.as_ref(), value.as_ref())
+    }
+
+    /// As [`Db::put_with_ttl`].
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.check_exists()?;
+        let mut batch = WriteBatch::new();
+        batch.push_ttl(self.family.id, key.as_ref(), value.as_ref(), ttl);
+        commit::write(self.inner(), batch, &WriteOptions::default())
+    }
+
+    /// As [`Db::delete`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write_one(ValueKind::Delete, key.as_ref(), &[])
+    }
+
+    /// As [`Db::delete_range`].
+    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.write_one(ValueKind::RangeDelete, start.as_ref(), end.as_ref())
+    }
+
+    /// As [`Db::iter`].
+    pub fn iter(&self) -> Result<Iter> {
+        self.iter_with(&ReadOptions::default())
+    }
+
+    /// As [`Db::iter_with`].
+    pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
+        let inner = self.inner();
+        inner.health.check_open()?;
+        let state = self.family.hold_state();
+        let seqno = options.snapshot.as_ref().map_or_else(|| inner.visible_seqno(), Snapshot::seqno);
+        inner.counters.seeks.add(1);
+        scan::open(state, inner.table_cache.clone(), seqno, inner.clock.as_ref(), options)
+    }
+
+    /// As [`Db::range`].
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.iter_with(&ReadOptions {
+            lower_bound: lower(range.start_bound()),
+            upper_bound: upper(range.end_bound()),
+            ..ReadOptions::default()
+        })
+    }
+
+    /// As [`Db::prefix`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        let prefix = Some(prefix.as_ref().to_vec());
+        let mut iter = self.iter_with(&ReadOptions { prefix, ..ReadOptions::default() })?;
+        iter.seek_to_first()?;
+        Ok(iter)
+    }
+
+    /// As [`Db::compact_range`].
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.compact_range_with(range, &mut |_| {})
+    }
+
+    /// As [`Db::compact_range_with`].
+    pub fn compact_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        self.check_exists()?;
+        let start = lower(range.start_bound());
+        let end = upper(range.end_bound());
+        compact::range(&self.store.inner, &self.family, start.as_deref(), end.as_deref(), progress)
+    }
+}
+
+impl WriteBatch {
+    /// As [`WriteBatch::put`], in a column family.
+    pub fn put_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.push(cf.id(), ValueKind::Put, key.as_ref(), value.as_ref());
+    }
+
+    /// As [`WriteBatch::put_with_ttl`], in a column family.
+    pub fn put_with_ttl_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) {
+        self.push_ttl(cf.id(), key.as_ref(), value.as_ref(), ttl);
+    }
+
+    /// As [`WriteBatch::delete`], in a column family.
+    pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) {
+        self.push(cf.id(), ValueKind::Delete, key.as_ref(), &[]);
+    }
+
+    /// As [`WriteBatch::delete_range`], in a column family.
+    pub fn delete_range_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        start: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) {
+        self.push(cf.id(), ValueKind::RangeDelete, start.as_ref(), end.as_ref());
+    }
+}
+
+/// The inclusive lower bound that `bound` means: the successor of a key is the key plus a 0 byte.
+fn lower<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
+    match bound {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(key.as_ref().to_vec()),
+        Bound::Excluded(key) => Some([key.as_ref(), &[0]].concat()),
+    }
+}
+
+/// The exclusive upper bound that `bound` means.
+fn upper<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
+    match bound {
+        Bound::Unbounded => None,
+        Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+        Bound::Included(key) => Some([key.as_ref(), &[0]].concat()),
+    }
+}

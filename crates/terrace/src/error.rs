@@ -1,0 +1,65 @@
+//! The engine's errors, grouped by what the caller can do about them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The result of every engine call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What a caller can meet. Absence of a key is not an error: it is `Ok(None)`.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Bytes on disk are not what was written. Reads elsewhere go on; restore from a checkpoint,
+    /// or look at the damage with `terrace verify` and `terrace inspect`.
+    #[error("{0}; restore this file from a checkpoint or run `terrace verify` to see the extent")]
+    Corruption(Arc<terrace_base::Error>),
+    /// The operating system refused an operation on a file.
+    #[error("{0}")]
+    Io(Arc<terrace_base::Error>),
+    /// The file system is full. Reads go on; writes resume by themselves when there is room.
+    #[error("the disk is full, writes wait for room and reads go on ({0})")]
+    DiskFull(Arc<terrace_base::Error>),
+    /// An earlier failure made it unsafe to write on; reads go on. Reopen the store to recover.
+    #[error("writes are refused after an earlier failure; reopen the store to recover ({0})")]
+    Poisoned(Arc<terrace_base::Error>),
+    /// The store was opened read-only.
+    #[error("the store at {} is open read-only", .0.display())]
+    ReadOnly(PathBuf),
+    /// A key, value, batch or option is outside the limits.
+    #[error("{0}")]
+    InvalidArgument(String),
+    /// Another process, or another `Db` of this one, has the store open.
+    #[error("the store at {} is open elsewhere; close it there, or open it read-only here", .0.display())]
+    Locked(PathBuf),
+    /// The directory does not hold a store.
+    #[error("{} holds no Terrace store ({why}); check the path, or set create_if_missing", dir.display())]
+    NotAStore {
+        /// The directory.
+        dir: PathBuf,
+        /// What is missing or wrong.
+        why: String,
+    },
+    /// There is no column family of this name (or it was dropped).
+    #[error("there is no column family `{0}`; create it first")]
+    NoSuchFamily(String),
+    /// The file is of a format version this build does not read.
+    #[error("{0}; open it with a build that knows this format")]
+    Unsupported(Arc<terrace_base::Error>),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl From<terrace_base::Error> for Error {
+    fn from(error: terrace_base::Error) -> Self {
+        let no_space = error.is_no_space();
+        match error {
+            terrace_base::Error::InvalidArgument(text) => Self::InvalidArgument(text),
+            terrace_base::Error::Corruption { .. } => Self::Corruption(Arc::new(error)),
+            terrace_base::Error::Unsupported { .. } => Self::Unsupported(Arc::new(error)),
+            _ if no_space => Self::DiskFull(Arc::new(error)),
+            _ => Self::Io(Arc::new(error)),
+        }
+    }
+}

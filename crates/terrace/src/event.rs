@@ -1,0 +1,40 @@
+//! `tracing` events: flush, compaction, stall, error. One function each, so that the fields of an
+//! event are named in one place.
+
+use crate::error::Error;
+use std::path::Path;
+
+/// The target under which every event of the engine is logged.
+pub(crate) const TARGET: &str = "terrace";
+
+pub(crate) fn opened(dir: &Path, families: usize, files: usize, recovered: u64, micros: u64) {
+    tracing::info!(target: TARGET, dir = %dir.display(), families, files, recovered_batches = recovered, open_us = micros, "opened");
+}
+
+pub(crate) fn torn_log(segment: u64, offset: u64, dropped_bytes: u64, why: &str) {
+    tracing::warn!(target: TARGET, segment, offset, dropped_bytes, why, "the log ends in an unfinished record; what was never synced is dropped");
+}
+
+pub(crate) fn flushed(family: &str, memtables: usize, entries: u64, bytes: u64, micros: u64) {
+    tracing::info!(target: TARGET, family, memtables, entries, written_bytes = bytes, took_us = micros, "flush");
+}
+
+pub(crate) fn compacted(family: &str, what: &str, read: u64, written: u64, micros: u64) {
+    tracing::info!(target: TARGET, family, what, read_bytes = read, written_bytes = written, took_us = micros, "compaction");
+}
+
+pub(crate) fn stalled(family: &str, cause: &str, stopped: bool) {
+    tracing::warn!(target: TARGET, family, cause, stopped, "writes are stalled");
+}
+
+pub(crate) fn background_error(doing: &str, error: &Error) {
+    tracing::error!(target: TARGET, doing, %error, "background work failed");
+}
+
+pub(crate) fn disk_full(error: &terrace_base::Error) {
+    tracing::error!(target: TARGET, %error, "the disk is full: writes are refused until there is room");
+}
+
+pub(crate) fn disk_has_room(free_bytes: u64) {
+    tracing::info!(target: TARGET, free_bytes, "there is room on the disk again: writes resume");
+}

@@ -1,0 +1,112 @@
+//! A column family: its options and the read state that its readers and its verbs share.
+
+use crate::memtable::MemTable;
+use crate::options::FamilyOptions;
+use crate::read_state::ReadState;
+use crate::table_cache::TableCache;
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrace_manifest::Version;
+
+/// One key space of a store.
+pub(crate) struct Family {
+    pub id: u32,
+    pub name: String,
+    pub options: FamilyOptions,
+    state: ArcSwap<ReadState>,
+    /// Serialises changes of `state`; readers never take it.
+    change: Mutex<()>,
+    next_memtable_id: AtomicU64,
+    dropped: AtomicBool,
+}
+
+impl Family {
+    /// A family at `version` with an empty memtable.
+    pub fn new(
+        id: u32,
+        name: String,
+        options: FamilyOptions,
+        version: Arc<Version>,
+        table_cache: &TableCache,
+    ) -> io::Result<Self> {
+        let memtable = Arc::new(MemTable::with_capacity(0, options.memtable_bytes)?);
+        let state = ReadState::of_version(memtable, Vec::new(), version, table_cache);
+        Ok(Self {
+            id,
+            name,
+            options,
+            state: ArcSwap::from_pointee(state),
+            change: Mutex::new(()),
+            next_memtable_id: AtomicU64::new(1),
+            dropped: AtomicBool::new(false),
+        })
+    }
+
+    /// What a read sees now, for the length of the read. No shared counter is touched.
+    #[inline]
+    pub fn state(&self) -> Guard<Arc<ReadState>> {
+        self.state.load()
+    }
+
+    /// What a read sees now, to keep.
+    pub fn hold_state(&self) -> Arc<ReadState> {
+        self.state.load_full()
+    }
+
+    /// Puts an empty memtable with room for `capacity_bytes` in front; the old one becomes
+    /// immutable. Only the commit's leader calls this.
+    pub fn rotate(&self, capacity_bytes: usize) -> io::Result<()> {
+        let id = self.next_memtable_id.fetch_add(1, Ordering::Relaxed);
+        let capacity = capacity_bytes.max(self.options.memtable_bytes);
+        let fresh = Arc::new(MemTable::with_capacity(id, capacity)?);
+        let _change = self.change.lock();
+        self.state.store(Arc::new(self.state.load().rotated(fresh)));
+        Ok(())
+    }
+
+    /// Makes `version` the one that reads see and lets go of the flushed memtables.
+    pub fn install(&self, version: Arc<Version>, flushed: &[u64], table_cache: &TableCache) {
+        let _change = self.change.lock();
+        let old = self.state.load();
+        let waits = |m: &&Arc<MemTable>| !flushed.contains(&m.id);
+        let immutables = old.immutables.iter().filter(waits).cloned().collect();
+        let memtable = old.memtable.clone();
+        let state = ReadState::of_version(memtable, immutables, version, table_cache);
+        self.state.store(Arc::new(state));
+    }
+
+    /// Takes over memtables that were replayed from the log (oldest first) as immutable ones.
+    pub fn adopt(&self, memtables: Vec<Arc<MemTable>>) {
+        let _change = self.change.lock();
+        let old = self.state.load();
+        let immutables = memtables.into_iter().rev().collect();
+        self.state.store(Arc::new(old.with_immutables(immutables)));
+    }
+
+    /// Marks the family as dropped: jobs stop and writes to it are refused.
+    pub fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the family was dropped.
+    #[inline]
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The first log segment that some memtable of the family still needs.
+    pub fn first_segment(&self) -> Option<u64> {
+        let state = self.state.load();
+        let all = state.immutables.iter().chain(std::iter::once(&state.memtable));
+        all.filter_map(|m| m.first_segment()).min()
+    }
+
+    /// Bytes of all memtables.
+    pub fn memtable_bytes(&self) -> usize {
+        let state = self.state.load();
+        state.memtable.size_bytes() + state.immutables.iter().map(|m| m.size_bytes()).sum::<usize>()
+    }
+}

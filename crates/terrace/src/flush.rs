@@ -1,0 +1,135 @@
+//! Flush: all immutable memtables of a family become one L0 file (flush, steps 2 to 5).
+
+use crate::commit;
+use crate::error::{Error, Result};
+use crate::event;
+use crate::family::Family;
+use crate::inner::Inner;
+use crate::install::{self, Change};
+use crate::iter::RunIter;
+use crate::iter::merge::MergingIter;
+use crate::memtable::MemTable;
+use crate::metrics::add;
+use crate::output::{Output, OutputContext};
+use crate::rate_limit::RateLimiter;
+use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use terrace_base::{Clock, InternalIter, SeqNo};
+use terrace_manifest::{FamilyEdit, FileMeta};
+use terrace_vfs::Vfs;
+
+/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(100);
+
+/// Flushes what waits; false if nothing did. The caller sees to it that a family is flushed by
+/// one thread at a time, so that L0 files appear in the order of their writes.
+pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
+    let state = family.hold_state();
+    if state.immutables.is_empty() || family.is_dropped() {
+        return Ok(false);
+    }
+    let start = Instant::now();
+    let snapshots = inner.snapshots.list();
+    let parts = Parts {
+        vfs: &inner.vfs,
+        dir: &inner.dir,
+        clock: &*inner.clock,
+        limiter: &inner.limiter,
+        next_file_number: &|| inner.next_file_number(),
+    };
+    let files = write_l0(&parts, family, &state.immutables, &snapshots);
+    let files = files.map_err(|error| inner.health.fail("flush", error))?;
+    let written: u64 = files.iter().map(|file| file.size_bytes).sum();
+    let entries: u64 = files.iter().map(|file| file.entry_count).sum();
+    let flushed_seqno = state.immutables.iter().map(|m| m.max_seqno()).max();
+    let edit = FamilyEdit {
+        id: family.id,
+        flushed_seqno,
+        added: files.into_iter().map(|file| (0, file)).collect(),
+        ..FamilyEdit::default()
+    };
+    let flushed: Vec<u64> = state.immutables.iter().map(|m| m.id).collect();
+    let count = flushed.len();
+    install::install(inner, vec![Change { family: family.clone(), edit, flushed }])?;
+    let c = &inner.counters;
+    add(&c.flushes, 1);
+    add(&c.flush_bytes, written);
+    add(&c.level_written_bytes[0], written);
+    let before: usize = state.immutables.iter().map(|m| m.entry_count()).sum();
+    add(&c.entries_dropped, (before as u64).saturating_sub(entries));
+    c.flush_latency.record_ns(start.elapsed().as_nanos() as u64);
+    event::flushed(&family.name, count, entries, written, start.elapsed().as_micros() as u64);
+    Ok(true)
+}
+
+/// What writing an L0 file needs; recovery has these before there is an [`Inner`].
+pub(crate) struct Parts<'a> {
+    pub vfs: &'a Arc<dyn Vfs>,
+    pub dir: &'a Path,
+    pub clock: &'a dyn Clock,
+    pub limiter: &'a Arc<RateLimiter>,
+    pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+}
+
+/// Merges `memtables` (newest first) into one L0 file, synced; none if nothing survives. The
+/// directory is the caller's to sync.
+pub(crate) fn write_l0(
+    parts: &Parts<'_>,
+    family: &Family,
+    memtables: &[Arc<MemTable>],
+    snapshots: &[SeqNo],
+) -> terrace_base::Result<Vec<FileMeta>> {
+    let ranges: Vec<_> = memtables.iter().map(|m| m.range_tombstones()).collect();
+    let tombstones = gather_tombstones(ranges.iter().map(|set| &**set), None, None);
+    let now_ms = parts.clock.wall_ms();
+    // Older versions may lie anywhere below, and L0 is ordered by sequence number: neither
+    // tombstones are dropped nor numbers zeroed here.
+    let mut below = Below::everywhere();
+    let mut retain = Retain::new(snapshots, &tombstones, now_ms, &mut below, false);
+    let context = OutputContext {
+        vfs: parts.vfs,
+        dir: parts.dir,
+        next_file_number: parts.next_file_number,
+        sst_options: family.options.sst(0, now_ms),
+        target_file_bytes: u64::MAX,
+        limiter: parts.limiter,
+    };
+    let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());
+    let mut output = Output::new(context, survivors);
+    let mut merge = MergingIter::new(memtables.iter().map(|m| RunIter::Mem(m.iter())).collect());
+    merge.seek_to_first()?;
+    while merge.valid() {
+        let (key, trailer, value) = (merge.user_key(), merge.trailer(), merge.value());
+        match retain.next(key, trailer, value) {
+            Verdict::Keep { trailer } => output.add(key, trailer, value)?,
+            Verdict::Tombstone { trailer } => output.add(key, trailer, &[])?,
+            Verdict::Drop => {}
+        }
+        merge.next()?;
+    }
+    output.finish()
+}
+
+/// Makes everything written so far part of SSTs: rotates the memtables and waits for the workers.
+pub(crate) fn all(inner: &Inner) -> Result<()> {
+    inner.health.check_writable()?;
+    let families = inner.families.load_full();
+    let upto = commit::rotate_all(inner, &families)?;
+    inner.scheduler.wake();
+    let waits = || {
+        families.iter().zip(&upto).any(|(family, id)| {
+            !family.is_dropped() && family.state().immutables.iter().any(|m| m.id <= *id)
+        })
+    };
+    let mut jobs = inner.scheduler.lock();
+    while waits() {
+        inner.health.check_writable()?;
+        if inner.scheduler.is_stopping() {
+            return Err(Error::Closed);
+        }
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+    }
+    Ok(())
+}

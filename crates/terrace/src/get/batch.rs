@@ -1,0 +1,96 @@
+//! Many point reads at once: the keys that the memtables do not answer go down run by run, and
+//! what one run must read from the device for all of them is read in one batch.
+
+use super::{in_memtable, live, pinned};
+use crate::error::Result;
+use crate::inner::Inner;
+use crate::read_state::ReadState;
+use std::sync::Arc;
+use terrace_base::SeqNo;
+use terrace_sst::{BatchLookup, Lookup, SstReader};
+use terrace_vfs::Slice;
+
+struct Open<'a> {
+    at: usize,
+    lookup: Lookup<'a>,
+    covered: SeqNo,
+}
+
+/// The values of `keys` in `state` as of `seqno`.
+pub(super) fn search(
+    inner: &Inner,
+    state: &ReadState,
+    keys: &[&[u8]],
+    seqno: SeqNo,
+) -> Result<Vec<Option<Slice>>> {
+    let mut found: Vec<Option<Slice>> = vec![None; keys.len()];
+    let mut open: Vec<Open<'_>> = Vec::with_capacity(keys.len());
+    'keys: for (at, key) in keys.iter().enumerate() {
+        let lookup = Lookup::new(key, seqno);
+        let mut covered = 0;
+        for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+            if let Some((trailer, value)) = in_memtable(memtable, &lookup, seqno, &mut covered) {
+                inner.counters.gets_in_memtable.add(1);
+                found[at] = live(inner, trailer, value, covered).map(Slice::from);
+                continue 'keys;
+            }
+        }
+        open.push(Open { at, lookup, covered });
+    }
+    let levels = state.version.levels();
+    for index in 0..levels[0].files().len() {
+        run(inner, &mut open, &mut found, seqno, |key| {
+            let file = &levels[0].files()[index];
+            file.contains(key).then_some(file)
+        })?;
+    }
+    for level in &levels[1..] {
+        if level.is_empty() {
+            continue;
+        }
+        run(inner, &mut open, &mut found, seqno, |key| {
+            level.find(key).and_then(|index| level.files().get(index))
+        })?;
+    }
+    Ok(found)
+}
+
+/// Looks all open keys up in one sorted run and closes those that were found.
+fn run<'v>(
+    inner: &Inner,
+    open: &mut Vec<Open<'_>>,
+    found: &mut [Option<Slice>],
+    seqno: SeqNo,
+    file_of: impl Fn(&[u8]) -> Option<&'v Arc<terrace_manifest::FileMeta>>,
+) -> Result<()> {
+    let mut readers: Vec<(usize, Arc<SstReader>)> = Vec::with_capacity(open.len());
+    for (slot, entry) in open.iter_mut().enumerate() {
+        let Some(file) = file_of(entry.lookup.user_key) else { continue };
+        let reader = inner.table_cache.reader(file)?;
+        if file.range_tombstone_count > 0 {
+            let newest = reader.range_tombstones().covering_seqno(entry.lookup.user_key, seqno);
+            entry.covered = entry.covered.max(newest.unwrap_or(0));
+        }
+        readers.push((slot, reader));
+    }
+    let mut lookups: Vec<BatchLookup<'_>> = readers
+        .iter()
+        .map(|(slot, reader)| BatchLookup::new(reader, open[*slot].lookup.clone()))
+        .collect();
+    terrace_sst::multi_get(&mut lookups)?;
+    let answers: Vec<_> = lookups.into_iter().map(|lookup| lookup.found).collect();
+    let mut closed = vec![false; open.len()];
+    for ((slot, _), answer) in readers.iter().zip(answers) {
+        if let Some(entry) = answer {
+            let Open { at, covered, .. } = open[*slot];
+            found[at] = pinned(inner, entry, covered);
+            closed[*slot] = true;
+        }
+    }
+    let mut slot = 0;
+    open.retain(|_| {
+        slot += 1;
+        !closed[slot - 1]
+    });
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Whether writes are allowed: healthy, waiting for disk room, or poisoned until the next open.
+
+use crate::error::{Error, Result};
+use crate::event;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const HEALTHY: u8 = 0;
+const DISK_FULL: u8 = 1;
+const POISONED: u8 = 2;
+const CLOSED: u8 = 3;
+
+/// The state of the write path. Reads go on in every state but `Closed`.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    state: AtomicU8,
+    cause: Mutex<Option<Arc<terrace_base::Error>>>,
+}
+
+impl Health {
+    /// `Ok` while writes are allowed. One relaxed load on the healthy path.
+    #[inline]
+    pub fn check_writable(&self) -> Result<()> {
+        match self.state.load(Ordering::Relaxed) {
+            HEALTHY => Ok(()),
+            state => Err(self.refusal(state)),
+        }
+    }
+
+    /// `Ok` until the store is closed.
+    #[inline]
+    pub fn check_open(&self) -> Result<()> {
+        match self.state.load(Ordering::Relaxed) {
+            CLOSED => Err(Error::Closed),
+            _ => Ok(()),
+        }
+    }
+
+    fn refusal(&self, state: u8) -> Error {
+        let cause = self.cause.lock().clone();
+        match (state, cause) {
+            (DISK_FULL, Some(cause)) => Error::DiskFull(cause),
+            (POISONED, Some(cause)) => Error::Poisoned(cause),
+            _ => Error::Closed,
+        }
+    }
+
+    /// Records a failure of the write path: a full disk can pass, anything else poisons. Gives
+    /// the error to report.
+    pub fn fail(&self, doing: &str, error: terrace_base::Error) -> Error {
+        let full = error.is_no_space();
+        let cause = Arc::new(error);
+        let mut held = self.cause.lock();
+        let state = self.state.load(Ordering::Relaxed);
+        if full && state <= DISK_FULL {
+            if state == HEALTHY {
+                event::disk_full(&cause);
+            }
+            *held = Some(cause.clone());
+            self.state.store(DISK_FULL, Ordering::Relaxed);
+            return Error::DiskFull(cause);
+        }
+        if state < POISONED {
+            *held = Some(cause.clone());
+            self.state.store(POISONED, Ordering::Relaxed);
+        }
+        let error = Error::Poisoned(cause);
+        event::background_error(doing, &error);
+        error
+    }
+
+    /// Whether writes wait for disk room.
+    pub fn is_disk_full(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == DISK_FULL
+    }
+
+    /// Whether only a reopen helps.
+    pub fn is_poisoned(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == POISONED
+    }
+
+    /// There is room on the disk again.
+    pub fn resume(&self) {
+        let mut held = self.cause.lock();
+        if self.state.load(Ordering::Relaxed) == DISK_FULL {
+            *held = None;
+            self.state.store(HEALTHY, Ordering::Relaxed);
+        }
+    }
+
+    /// The store is closed; nothing is allowed any more. False if it was closed before.
+    pub fn close(&self) -> bool {
+        let _held = self.cause.lock();
+        self.state.swap(CLOSED, Ordering::Relaxed) != CLOSED
+    }
+
+    /// Whether the store was closed.
+    pub fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == CLOSED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::path::Path;
+
+    fn io_error(kind: io::ErrorKind) -> terrace_base::Error {
+        terrace_base::Error::io("append", Path::new("x.log"), kind.into())
+    }
+
+    #[test]
+    fn a_full_disk_passes_a_failed_sync_does_not() {
+        let health = Health::default();
+        assert!(matches!(health.fail("log", io_error(io::ErrorKind::StorageFull)), Error::DiskFull(_)));
+        assert!(matches!(health.check_writable(), Err(Error::DiskFull(_))));
+        health.resume();
+        assert!(health.check_writable().is_ok());
+        health.fail("log", io_error(io::ErrorKind::Other));
+        health.fail("log", io_error(io::ErrorKind::StorageFull));
+        health.resume();
+        assert!(matches!(health.check_writable(), Err(Error::Poisoned(_))));
+        assert!(health.check_open().is_ok());
+        assert!(health.close() && !health.close());
+        assert!(matches!(health.check_open(), Err(Error::Closed)));
+    }
+}

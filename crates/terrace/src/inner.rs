@@ -1,0 +1,146 @@
+//! The nouns gathered: everything an open store consists of, each part with its own lock.
+//!
+//! Lock order, outermost first; a thread that holds one may take only those after it:
+//!
+//! 1. the lead of the write queue, with the log state
+//! 2. the manifest
+//! 3. a family's `change`
+//! 4. the scheduler
+//! 5. the family list, snapshots, table cache slots, health, latency histograms
+
+use crate::error::{Error, Result};
+use crate::family::Family;
+use crate::health::Health;
+use crate::metrics::{Counters, Metrics};
+use crate::options::Options;
+use crate::rate_limit::RateLimiter;
+use crate::scheduler::Scheduler;
+use crate::snapshots::Snapshots;
+use crate::table_cache::TableCache;
+use crate::write_queue::WriteQueue;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use terrace_base::{Clock, SeqNo};
+use terrace_manifest::{FileMeta, Manifest, ManifestState};
+use terrace_vfs::Vfs;
+
+/// The open column families, by id.
+pub(crate) type Families = Vec<Arc<Family>>;
+
+/// The manifest (none in a read-only store) and the state it describes.
+pub(crate) struct ManifestLog {
+    pub manifest: Option<Manifest>,
+    pub state: ManifestState,
+    /// Whether the last append failed and its edit may or may not be on disk.
+    pub torn: bool,
+}
+
+/// Files that left their version and go when nobody reads them any more.
+pub(crate) struct Obsolete {
+    pub number: u64,
+    pub file: Weak<FileMeta>,
+}
+
+/// An open store.
+pub(crate) struct Inner {
+    pub dir: PathBuf,
+    pub options: Options,
+    pub vfs: Arc<dyn Vfs>,
+    pub clock: Arc<dyn Clock>,
+    pub read_only: bool,
+    pub families: ArcSwap<Families>,
+    pub table_cache: Arc<TableCache>,
+    pub snapshots: Arc<Snapshots>,
+    /// Writes up to here are readable.
+    pub visible_seqno: AtomicU64,
+    pub next_file_number: AtomicU64,
+    /// `None` in a read-only store.
+    pub write_queue: Option<WriteQueue>,
+    pub manifest: Mutex<ManifestLog>,
+    pub scheduler: Scheduler,
+    pub limiter: Arc<RateLimiter>,
+    pub health: Health,
+    pub counters: Counters,
+    pub obsolete: Mutex<Vec<Obsolete>>,
+    /// While above 0, no file is deleted (a checkpoint links them).
+    pub deletions_held: AtomicU64,
+    /// Held until the store is closed.
+    pub lock: Mutex<Option<Box<dyn Send + Sync>>>,
+}
+
+impl Inner {
+    /// The sequence number a read without a snapshot reads at. Take the read state first: what
+    /// is in it is then never older than what the number promises.
+    #[inline]
+    pub fn visible_seqno(&self) -> SeqNo {
+        // Acquire: pairs with the commit's Release; entries up to the number are in memtables.
+        self.visible_seqno.load(Ordering::Acquire)
+    }
+
+    /// A number for a file that is about to be created.
+    pub fn next_file_number(&self) -> u64 {
+        self.next_file_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The write queue, or the reason why there is none.
+    pub fn write_queue(&self) -> Result<&WriteQueue> {
+        self.write_queue.as_ref().ok_or_else(|| Error::ReadOnly(self.dir.clone()))
+    }
+
+    /// The family with this id, if it is open.
+    pub fn family(&self, id: u32) -> Option<Arc<Family>> {
+        self.families.load().iter().find(|family| family.id == id).cloned()
+    }
+
+    /// The family with this name, if there is one.
+    pub fn family_named(&self, name: &str) -> Option<Arc<Family>> {
+        self.families.load().iter().find(|family| family.name == name).cloned()
+    }
+
+    /// How many memtables of one family may wait for their flush before writes stop.
+    pub fn max_immutables(&self) -> usize {
+        (self.options.memtables_bytes() / self.options.memtable_bytes()).saturating_sub(1).max(1)
+    }
+
+    /// The state of the store and what it did since the open.
+    pub fn metrics(&self) -> Metrics {
+        let mut m = Metrics::default();
+        m.fill(&self.counters);
+        let reads = self.table_cache.counters().snapshot();
+        m.filter_checks = reads.filter_checks;
+        m.filter_negatives = reads.filter_negatives;
+        m.filter_false_positives = reads.filter_false_positives;
+        m.data_block_hits = reads.data_block_hits;
+        m.data_block_misses = reads.data_block_misses;
+        m.index_hits = reads.index_hits;
+        m.index_misses = reads.index_misses;
+        m.filter_hits = reads.filter_hits;
+        m.filter_misses = reads.filter_misses;
+        m.device_reads = reads.device_reads;
+        m.device_read_bytes = reads.device_read_bytes;
+        m.cache_used_bytes = self.table_cache.cache().used_bytes() as u64;
+        m.cache_capacity_bytes = self.table_cache.cache().capacity_bytes() as u64;
+        m.pinned_bytes = self.table_cache.pinned_bytes() as u64;
+        m.open_files = self.table_cache.open_count() as u64;
+        m.snapshots = self.snapshots.list().len() as u64;
+        m.disk_full = self.health.is_disk_full();
+        m.poisoned = self.health.is_poisoned();
+        m.live_log_bytes = self.write_queue.as_ref().and_then(|q| q.try_log_bytes()).unwrap_or(0);
+        for family in self.families.load().iter() {
+            m.memtable_bytes += family.memtable_bytes() as u64;
+            for (row, level) in m.levels.iter_mut().zip(family.state().version.levels()) {
+                row.file_count += level.files().len() as u64;
+                for file in level.files() {
+                    row.size_bytes += file.size_bytes;
+                    row.entry_count += file.entry_count;
+                    row.tombstone_count += file.tombstone_count;
+                    row.raw_bytes += file.raw_bytes;
+                }
+            }
+        }
+        m
+    }
+}

@@ -1,0 +1,316 @@
+//! What the engine counts: cheap counters inside, a plain struct outside, with a text form for
+//! people and one for Prometheus (`metrics/text.rs`).
+
+mod text;
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use terrace_manifest::LEVEL_COUNT;
+
+/// Shards of a counter that every read bumps.
+const SHARDS: usize = 16;
+
+/// One of so many point reads and commits is timed.
+const SAMPLE_EVERY: u32 = 64;
+
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Padded(AtomicU64);
+
+/// A counter whose cache lines threads do not share (up to [`SHARDS`] of them).
+#[derive(Debug, Default)]
+pub(crate) struct Sharded([Padded; SHARDS]);
+
+thread_local! {
+    static SHARD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
+    };
+    static COUNTDOWN: Cell<u32> = const { Cell::new(SAMPLE_EVERY) };
+}
+
+impl Sharded {
+    /// Adds `n`.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        SHARD.with(|shard| self.0[*shard].0.fetch_add(n, Ordering::Relaxed));
+    }
+
+    /// The sum.
+    pub fn get(&self) -> u64 {
+        self.0.iter().map(|shard| shard.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// A latency histogram in nanoseconds with two significant digits.
+#[derive(Debug)]
+pub(crate) struct Latency(Mutex<Option<Histogram<u64>>>);
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self(Mutex::new(Histogram::new(2).ok()))
+    }
+}
+
+impl Latency {
+    /// Records one duration; skipped when another thread is just recording.
+    pub fn record_ns(&self, ns: u64) {
+        if let Some(mut held) = self.0.try_lock()
+            && let Some(histogram) = held.as_mut()
+        {
+            histogram.saturating_record(ns);
+        }
+    }
+
+    fn summary(&self) -> LatencySummary {
+        let held = self.0.lock();
+        let Some(h) = held.as_ref() else { return LatencySummary::default() };
+        let us = |ns: u64| ns as f64 / 1000.0;
+        LatencySummary {
+            samples: h.len(),
+            mean_us: h.mean() / 1000.0,
+            p50_us: us(h.value_at_quantile(0.5)),
+            p99_us: us(h.value_at_quantile(0.99)),
+            p999_us: us(h.value_at_quantile(0.999)),
+            max_us: us(h.max()),
+        }
+    }
+}
+
+/// Whether the operation that starts now is one of those that are timed.
+#[inline]
+pub(crate) fn sample() -> bool {
+    COUNTDOWN.with(|left| {
+        let now = left.get() - 1;
+        left.set(if now == 0 { SAMPLE_EVERY } else { now });
+        now == 0
+    })
+}
+
+/// Everything the verbs count.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub gets: Sharded,
+    pub gets_found: Sharded,
+    pub gets_in_memtable: Sharded,
+    pub seeks: Sharded,
+    pub batches: AtomicU64,
+    pub ops_written: AtomicU64,
+    pub user_bytes: AtomicU64,
+    pub log_bytes: AtomicU64,
+    pub log_syncs: AtomicU64,
+    pub groups: AtomicU64,
+    pub flushes: AtomicU64,
+    pub flush_bytes: AtomicU64,
+    pub compactions: AtomicU64,
+    pub trivial_moves: AtomicU64,
+    pub compaction_read_bytes: AtomicU64,
+    pub compaction_written_bytes: AtomicU64,
+    pub level_written_bytes: [AtomicU64; LEVEL_COUNT],
+    pub entries_dropped: AtomicU64,
+    pub slowdowns: AtomicU64,
+    pub stops: AtomicU64,
+    pub stall_us: AtomicU64,
+    pub background_errors: AtomicU64,
+    pub get_latency: Latency,
+    pub commit_latency: Latency,
+    pub flush_latency: Latency,
+    pub compaction_latency: Latency,
+}
+
+/// Adds to a counter that only sums.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+/// Latencies of one kind of operation, in microseconds. Point reads and commits are sampled
+/// (one in 64).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LatencySummary {
+    /// Operations timed.
+    pub samples: u64,
+    /// Mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// Slowest.
+    pub max_us: f64,
+}
+
+/// One row of the level table.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LevelMetrics {
+    /// SSTs.
+    pub file_count: u64,
+    /// Their bytes.
+    pub size_bytes: u64,
+    /// Entries in them, tombstones included.
+    pub entry_count: u64,
+    /// Point tombstones in them.
+    pub tombstone_count: u64,
+    /// Keys and values in them before compression, in bytes.
+    pub raw_bytes: u64,
+    /// Bytes that flush and compaction wrote into this level since the open.
+    pub written_bytes: u64,
+}
+
+/// The state of a store and what it did since it was opened. All counters start at 0 at open.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metrics {
+    /// Point reads.
+    pub gets: u64,
+    /// Point reads that found their key.
+    pub gets_found: u64,
+    /// Point reads that a memtable answered.
+    pub gets_in_memtable: u64,
+    /// Iterator seeks.
+    pub seeks: u64,
+    /// Batches committed.
+    pub batches: u64,
+    /// Operations committed.
+    pub ops_written: u64,
+    /// Bytes of keys and values committed.
+    pub user_bytes: u64,
+    /// Groups in which the batches were logged.
+    pub groups: u64,
+    /// Bytes appended to the commit log.
+    pub log_bytes: u64,
+    /// Bytes of log segments that must be kept now.
+    pub live_log_bytes: u64,
+    /// Syncs of the commit log.
+    pub log_syncs: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes flushed.
+    pub flush_bytes: u64,
+    /// Compactions that rewrote data.
+    pub compactions: u64,
+    /// Files moved down without rewriting.
+    pub trivial_moves: u64,
+    /// Bytes compactions read.
+    pub compaction_read_bytes: u64,
+    /// Bytes compactions wrote.
+    pub compaction_written_bytes: u64,
+    /// Entries that flush and compaction dropped.
+    pub entries_dropped: u64,
+    /// Times that writes were slowed.
+    pub slowdowns: u64,
+    /// Times that writes stopped.
+    pub stops: u64,
+    /// Time writers spent stalled, in microseconds.
+    pub stall_us: u64,
+    /// Failed flushes, compactions and background syncs.
+    pub background_errors: u64,
+    /// Filter partitions asked whether they may hold a key.
+    pub filter_checks: u64,
+    /// How often the answer was "absent".
+    pub filter_negatives: u64,
+    /// How often it was "maybe" and the key was not there.
+    pub filter_false_positives: u64,
+    /// Data blocks found in the cache.
+    pub data_block_hits: u64,
+    /// Data blocks read from the device.
+    pub data_block_misses: u64,
+    /// Index partitions found in memory.
+    pub index_hits: u64,
+    /// Index partitions read from the device.
+    pub index_misses: u64,
+    /// Filter partitions found in memory.
+    pub filter_hits: u64,
+    /// Filter partitions read from the device.
+    pub filter_misses: u64,
+    /// Reads of SSTs, whatever for.
+    pub device_reads: u64,
+    /// Bytes of these reads.
+    pub device_read_bytes: u64,
+    /// Bytes the block cache holds.
+    pub cache_used_bytes: u64,
+    /// Bytes the block cache may hold.
+    pub cache_capacity_bytes: u64,
+    /// Bytes of memtables.
+    pub memtable_bytes: u64,
+    /// Bytes that open SST readers pin outside the cache.
+    pub pinned_bytes: u64,
+    /// Open SST readers.
+    pub open_files: u64,
+    /// Live snapshots.
+    pub snapshots: u64,
+    /// Writes wait for disk room.
+    pub disk_full: bool,
+    /// Writes are refused until the store is reopened.
+    pub poisoned: bool,
+    /// The levels, all column families together.
+    pub levels: [LevelMetrics; LEVEL_COUNT],
+    /// Point reads.
+    pub get_latency: LatencySummary,
+    /// Commits, waiting included.
+    pub commit_latency: LatencySummary,
+    /// Flushes.
+    pub flush_latency: LatencySummary,
+    /// Compactions.
+    pub compaction_latency: LatencySummary,
+}
+
+impl Metrics {
+    /// Bytes written to the device per byte the user wrote; 0 before the first write.
+    pub fn write_amplification(&self) -> f64 {
+        let written = self.log_bytes + self.flush_bytes + self.compaction_written_bytes;
+        ratio(written, self.user_bytes)
+    }
+
+    /// Bytes in SSTs per byte of keys and values in the deepest non-empty level, an estimate of
+    /// disk space per live byte; 0 for an empty store.
+    pub fn space_amplification(&self) -> f64 {
+        let stored: u64 = self.levels.iter().map(|level| level.size_bytes).sum();
+        let live = self.levels.iter().rev().find(|level| level.raw_bytes > 0);
+        ratio(stored, live.map_or(0, |level| level.raw_bytes))
+    }
+
+    /// Reads of SSTs per point read.
+    pub fn device_reads_per_get(&self) -> f64 {
+        ratio(self.device_reads, self.gets)
+    }
+
+    /// Takes over what the verbs counted.
+    pub(crate) fn fill(&mut self, c: &Counters) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.gets = c.gets.get();
+        self.gets_found = c.gets_found.get();
+        self.gets_in_memtable = c.gets_in_memtable.get();
+        self.seeks = c.seeks.get();
+        self.batches = get(&c.batches);
+        self.ops_written = get(&c.ops_written);
+        self.user_bytes = get(&c.user_bytes);
+        self.groups = get(&c.groups);
+        self.log_bytes = get(&c.log_bytes);
+        self.log_syncs = get(&c.log_syncs);
+        self.flushes = get(&c.flushes);
+        self.flush_bytes = get(&c.flush_bytes);
+        self.compactions = get(&c.compactions);
+        self.trivial_moves = get(&c.trivial_moves);
+        self.compaction_read_bytes = get(&c.compaction_read_bytes);
+        self.compaction_written_bytes = get(&c.compaction_written_bytes);
+        self.entries_dropped = get(&c.entries_dropped);
+        self.slowdowns = get(&c.slowdowns);
+        self.stops = get(&c.stops);
+        self.stall_us = get(&c.stall_us);
+        self.background_errors = get(&c.background_errors);
+        self.get_latency = c.get_latency.summary();
+        self.commit_latency = c.commit_latency.summary();
+        self.flush_latency = c.flush_latency.summary();
+        self.compaction_latency = c.compaction_latency.summary();
+        for (row, written) in self.levels.iter_mut().zip(&c.level_written_bytes) {
+            row.written_bytes = get(written);
+        }
+    }
+}
+
+fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}

@@ -1,0 +1,258 @@
+//! Metrics as text for people and in the Prometheus exposition format.
+
+use super::{LatencySummary, Metrics};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::fmt::{self, Display, Write as _};
+use std::sync::atomic::AtomicU64;
+
+/// A byte count as people read it.
+struct Bytes(u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let mut value = self.0 as f64;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        let text = match unit {
+            0 => format!("{} B", self.0),
+            _ => format!("{value:.1} {}", UNITS[unit]),
+        };
+        f.pad(&text)
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
+impl Display for Metrics {
+    /// A screen of text: levels, writes, reads, memory, latencies.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "level  files        size     entries  tombstones     written")?;
+        for (number, level) in self.levels.iter().enumerate() {
+            if level.file_count == 0 && level.written_bytes == 0 {
+                continue;
+            }
+            writeln!(
+                f,
+                "L{number:<4} {:>6} {:>11} {:>11} {:>11} {:>11}",
+                level.file_count,
+                Bytes(level.size_bytes),
+                level.entry_count,
+                level.tombstone_count,
+                Bytes(level.written_bytes),
+            )?;
+        }
+        writeln!(
+            f,
+            "writes      {} ops in {} batches, {} from the user, write amplification {:.2}, space amplification {:.2}",
+            self.ops_written, self.batches, Bytes(self.user_bytes), self.write_amplification(), self.space_amplification(),
+        )?;
+        writeln!(
+            f,
+            "            log {} ({} live, {} syncs), flush {} in {}, compaction {} written in {} ({} read, {} moves)",
+            Bytes(self.log_bytes), Bytes(self.live_log_bytes), self.log_syncs, Bytes(self.flush_bytes), self.flushes,
+            Bytes(self.compaction_written_bytes), self.compactions, Bytes(self.compaction_read_bytes), self.trivial_moves,
+        )?;
+        writeln!(
+            f,
+            "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}",
+            self.slowdowns, self.stops, self.stall_us as f64 / 1e6,
+            if self.disk_full { ", DISK FULL" } else { "" },
+            if self.poisoned { ", POISONED (reopen the store)" } else { "" },
+        )?;
+        writeln!(
+            f,
+            "reads       {} gets ({} found, {} in memtables), {} seeks, {:.3} device reads per get",
+            self.gets, self.gets_found, self.gets_in_memtable, self.seeks, self.device_reads_per_get(),
+        )?;
+        writeln!(
+            f,
+            "filters     {} checks, {:.1} % answered absent, {} false positives",
+            self.filter_checks, percent(self.filter_negatives, self.filter_checks), self.filter_false_positives,
+        )?;
+        let hit = |hits: u64, misses: u64| percent(hits, hits + misses);
+        writeln!(
+            f,
+            "cache       {} of {}; hits: data {:.1} %, index {:.1} %, filters {:.1} %",
+            Bytes(self.cache_used_bytes), Bytes(self.cache_capacity_bytes),
+            hit(self.data_block_hits, self.data_block_misses),
+            hit(self.index_hits, self.index_misses),
+            hit(self.filter_hits, self.filter_misses),
+        )?;
+        writeln!(
+            f,
+            "memory      memtables {}, pinned {} in {} open files, {} snapshots",
+            Bytes(self.memtable_bytes), Bytes(self.pinned_bytes), self.open_files, self.snapshots,
+        )?;
+        writeln!(f, "latency us      p50       p99     p99.9       max   samples")?;
+        for (name, l) in self.latencies() {
+            if l.samples > 0 {
+                writeln!(
+                    f,
+                    "{name:<10} {:>8.1} {:>9.1} {:>9.1} {:>9.1} {:>9}",
+                    l.p50_us, l.p99_us, l.p999_us, l.max_us, l.samples,
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LevelLabel {
+    level: u32,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LatencyLabel {
+    op: String,
+    quantile: String,
+}
+
+type IntGauge = Gauge<u64, AtomicU64>;
+type RealGauge = Gauge<f64, AtomicU64>;
+
+impl Metrics {
+    fn latencies(&self) -> [(&'static str, &LatencySummary); 4] {
+        [
+            ("get", &self.get_latency),
+            ("commit", &self.commit_latency),
+            ("flush", &self.flush_latency),
+            ("compaction", &self.compaction_latency),
+        ]
+    }
+
+    /// The Prometheus text exposition of everything here; every name starts with `terrace_`.
+    pub fn to_prometheus(&self) -> String {
+        let mut registry = Registry::with_prefix("terrace");
+        self.register_counters(&mut registry);
+        self.register_gauges(&mut registry);
+        self.register_levels(&mut registry);
+        let latency = Family::<LatencyLabel, RealGauge>::default();
+        for (op, l) in self.latencies() {
+            for (quantile, us) in [("0.5", l.p50_us), ("0.99", l.p99_us), ("0.999", l.p999_us), ("1", l.max_us)] {
+                let label = LatencyLabel { op: op.into(), quantile: quantile.into() };
+                latency.get_or_create(&label).set(us / 1e6);
+            }
+        }
+        registry.register("latency_seconds", "Sampled latencies by operation and quantile", latency);
+        let mut out = String::new();
+        if encode(&mut out, &registry).is_err() {
+            out.clear();
+            let _ = writeln!(out, "# encoding failed");
+        }
+        out
+    }
+
+    fn register_counters(&self, registry: &mut Registry) {
+        let counters = [
+            ("gets", "Point reads", self.gets),
+            ("gets_found", "Point reads that found their key", self.gets_found),
+            ("gets_in_memtable", "Point reads that a memtable answered", self.gets_in_memtable),
+            ("seeks", "Iterator seeks", self.seeks),
+            ("batches", "Batches committed", self.batches),
+            ("ops_written", "Operations committed", self.ops_written),
+            ("user_bytes", "Bytes of keys and values committed", self.user_bytes),
+            ("log_bytes", "Bytes appended to the commit log", self.log_bytes),
+            ("log_syncs", "Syncs of the commit log", self.log_syncs),
+            ("flushes", "Flushes", self.flushes),
+            ("flush_bytes", "Bytes flushed", self.flush_bytes),
+            ("compactions", "Compactions that rewrote data", self.compactions),
+            ("trivial_moves", "Files moved down without rewriting", self.trivial_moves),
+            ("compaction_read_bytes", "Bytes compactions read", self.compaction_read_bytes),
+            ("compaction_written_bytes", "Bytes compactions wrote", self.compaction_written_bytes),
+            ("entries_dropped", "Entries that flush and compaction dropped", self.entries_dropped),
+            ("slowdowns", "Times that writes were slowed", self.slowdowns),
+            ("stops", "Times that writes stopped", self.stops),
+            ("stall_microseconds", "Time writers spent stalled", self.stall_us),
+            ("background_errors", "Failed flushes, compactions and syncs", self.background_errors),
+            ("filter_checks", "Filter partitions asked", self.filter_checks),
+            ("filter_negatives", "Filter answers: absent", self.filter_negatives),
+            ("filter_false_positives", "Filter answers: maybe, wrongly", self.filter_false_positives),
+            ("data_block_hits", "Data blocks found in the cache", self.data_block_hits),
+            ("data_block_misses", "Data blocks read from the device", self.data_block_misses),
+            ("index_hits", "Index partitions found in memory", self.index_hits),
+            ("index_misses", "Index partitions read from the device", self.index_misses),
+            ("filter_hits", "Filter partitions found in memory", self.filter_hits),
+            ("filter_misses", "Filter partitions read from the device", self.filter_misses),
+            ("device_reads", "Reads of SSTs", self.device_reads),
+            ("device_read_bytes", "Bytes of SST reads", self.device_read_bytes),
+        ];
+        for (name, help, value) in counters {
+            let counter = Counter::<u64, AtomicU64>::default();
+            counter.inc_by(value);
+            registry.register(name, help, counter);
+        }
+    }
+
+    fn register_gauges(&self, registry: &mut Registry) {
+        let gauges = [
+            ("live_log_bytes", "Bytes of log segments that must be kept", self.live_log_bytes),
+            ("cache_used_bytes", "Bytes the block cache holds", self.cache_used_bytes),
+            ("cache_capacity_bytes", "Bytes the block cache may hold", self.cache_capacity_bytes),
+            ("memtable_bytes", "Bytes of memtables", self.memtable_bytes),
+            ("pinned_bytes", "Bytes open SST readers pin", self.pinned_bytes),
+            ("open_files", "Open SST readers", self.open_files),
+            ("snapshots", "Live snapshots", self.snapshots),
+            ("disk_full", "1 while writes wait for disk room", u64::from(self.disk_full)),
+            ("poisoned", "1 when writes are refused until reopened", u64::from(self.poisoned)),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = IntGauge::default();
+            gauge.set(value);
+            registry.register(name, help, gauge);
+        }
+        let ratios = [
+            ("write_amplification", "Bytes written per user byte", self.write_amplification()),
+            ("space_amplification", "SST bytes per live byte (estimate)", self.space_amplification()),
+        ];
+        for (name, help, value) in ratios {
+            let gauge = RealGauge::default();
+            gauge.set(value);
+            registry.register(name, help, gauge);
+        }
+    }
+
+    fn register_levels(&self, registry: &mut Registry) {
+        let files = Family::<LevelLabel, IntGauge>::default();
+        let size = Family::<LevelLabel, IntGauge>::default();
+        let written = Family::<LevelLabel, IntGauge>::default();
+        for (level, row) in (0u32..).zip(&self.levels) {
+            files.get_or_create(&LevelLabel { level }).set(row.file_count);
+            size.get_or_create(&LevelLabel { level }).set(row.size_bytes);
+            written.get_or_create(&LevelLabel { level }).set(row.written_bytes);
+        }
+        registry.register("level_files", "SSTs by level", files);
+        registry.register("level_size_bytes", "Bytes of SSTs by level", size);
+        registry.register("level_written_bytes", "Bytes written into a level since the open", written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_texts_carry_the_figures() {
+        let mut metrics = Metrics { gets: 7, user_bytes: 100, log_bytes: 250, ..Metrics::default() };
+        metrics.levels[6].file_count = 3;
+        metrics.levels[6].size_bytes = 3 << 20;
+        let text = metrics.to_string();
+        assert!(text.contains("7 gets") && text.contains("amplification 2.50"), "{text}");
+        assert!(text.contains("L6") && text.contains("3.0 MiB"), "{text}");
+        let prometheus = metrics.to_prometheus();
+        assert!(prometheus.contains("terrace_gets_total 7"), "{prometheus}");
+        assert!(prometheus.contains("terrace_level_files{level=\"6\"} 3"), "{prometheus}");
+        assert!(prometheus.trim_end().ends_with("# EOF"), "{prometheus}");
+    }
+}

@@ -1,0 +1,327 @@
+//! Opening: lock, manifest, column families, log replay, and only then the background threads.
+//!
+//! SSTs are opened lazily, so the time does not depend on how many there are: it is the time to
+//! read the manifest, to replay the log (empty after a clean close), and to list the directory.
+
+use crate::commit;
+use crate::error::{Error, Result};
+use crate::event;
+use crate::families;
+use crate::family::Family;
+use crate::flush::Parts;
+use crate::health::Health;
+use crate::inner::{Inner, ManifestLog};
+use crate::metrics::Counters;
+use crate::options::{CfOptions, Options};
+use crate::rate_limit::RateLimiter;
+use crate::recover::{self, Replayed};
+use crate::scheduler::Scheduler;
+use crate::snapshots::Snapshots;
+use crate::table_cache::TableCache;
+use crate::write_queue::WriteQueue;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use terrace_base::rng::{Rng, SplitMix64};
+use terrace_manifest::names::{self, FileName};
+use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit};
+use terrace_sst::{BlockCache, ReadCounters};
+use terrace_vfs::{CreateOptions, Vfs};
+
+/// Opens the store in `dir` for reading and writing.
+pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
+    options.check()?;
+    let start = options.advanced.clock.monotonic_us();
+    let vfs = options.advanced.vfs.clone();
+    if options.create_if_missing {
+        vfs.create_dir_all(dir)?;
+    }
+    let lock = lock(&*vfs, dir)?;
+    let (manifest, mut state) = open_manifest(&vfs, dir, &options)?;
+    let mut log = ManifestLog { manifest: Some(manifest), state: state.clone(), torn: false };
+    let listing = vfs.list(dir)?;
+    let mut next_file = next_file_number(&listing, &state);
+    create_families(&mut log, &options)?;
+    state = log.state.clone();
+
+    let parts = Nouns::new(dir, &options)?;
+    let families = open_families(&state, &options, &parts.table_cache)?;
+    let numbers = AtomicU64::new(next_file);
+    let spill_parts = Parts {
+        vfs: &vfs,
+        dir,
+        clock: &*options.advanced.clock,
+        limiter: &parts.limiter,
+        next_file_number: &|| numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+    };
+    let segments = recover::live_segments(dir, &listing, &state);
+    let limit = options.memtables_bytes();
+    let mut outcome =
+        recover::replay(&*vfs, dir, &segments, &families, &state, limit, &mut |family| {
+            family.spill(&spill_parts)
+        })?;
+    for family in outcome.families.values_mut() {
+        family.spill(&spill_parts)?;
+    }
+    vfs.sync_dir(dir)?;
+    let segment = (spill_parts.next_file_number)();
+    next_file = numbers.load(std::sync::atomic::Ordering::Relaxed);
+    let edit = recovered_edit(outcome.families.values(), segment, next_file, outcome.last_seqno);
+    if let Some(manifest) = log.manifest.as_mut() {
+        manifest.append(&mut log.state, &edit)?;
+    }
+    for family in &families {
+        if let Some(state) = log.state.families.get(&family.id) {
+            family.install(state.version.clone(), &[], &parts.table_cache);
+        }
+    }
+    remove_orphans(&*vfs, dir, &log.state, segment)?;
+    reserve(&*vfs, dir, options.advanced.reserve_bytes)?;
+    let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
+    let files = families.iter().map(|f| f.state().version.file_count()).sum();
+    let took = options.advanced.clock.monotonic_us().saturating_sub(start);
+    event::opened(dir, families.len(), files, outcome.log.records, took);
+    Ok(parts.into_inner(options, families, log, next_file, outcome.last_seqno, Some((log_state, lock))))
+}
+
+/// Opens the store in `dir` as it is now, writing nothing and taking no lock. Another process may
+/// go on writing; what it writes later is not seen.
+pub(crate) fn open_read_only(dir: &Path, options: Options) -> Result<Inner> {
+    options.check()?;
+    let vfs = options.advanced.vfs.clone();
+    if !vfs.exists(&names::current_path(dir))? {
+        return Err(not_a_store(dir, "there is no CURRENT file"));
+    }
+    let state = Manifest::read(&*vfs, dir)?;
+    let parts = Nouns::new(dir, &options)?;
+    let families = open_families(&state, &options, &parts.table_cache)?;
+    let segments = recover::live_segments(dir, &vfs.list(dir)?, &state);
+    let outcome =
+        recover::replay(&*vfs, dir, &segments, &families, &state, usize::MAX, &mut |_| Ok(()))?;
+    for replayed in outcome.families.into_values() {
+        replayed.family.adopt(replayed.memtables);
+    }
+    let next_file = state.next_file_number;
+    let log = ManifestLog { manifest: None, state, torn: false };
+    Ok(parts.into_inner(options, families, log, next_file, outcome.last_seqno, None))
+}
+
+fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
+    Error::NotAStore { dir: dir.to_path_buf(), why: why.into() }
+}
+
+fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Box<dyn Send + Sync>> {
+    if !vfs.exists(dir)? {
+        return Err(not_a_store(dir, "the directory does not exist"));
+    }
+    vfs.lock(&names::lock_path(dir)).map_err(|error| match &error {
+        terrace_base::Error::Io { source, .. }
+            if source.kind() == std::io::ErrorKind::WouldBlock =>
+        {
+            Error::Locked(dir.to_path_buf())
+        }
+        _ => error.into(),
+    })
+}
+
+/// Recovers the manifest, or creates one where there is no store yet. A directory with store
+/// files but without CURRENT is damaged, not new: nothing in it is touched.
+fn open_manifest(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    options: &Options,
+) -> Result<(Manifest, ManifestState)> {
+    if vfs.exists(&names::current_path(dir))? {
+        return Ok(Manifest::recover(vfs.clone(), dir)?);
+    }
+    let mut store_files = vfs.list(dir)?;
+    store_files.retain(|name| matches!(names::parse(name), FileName::Sst(_) | FileName::Log(_)));
+    if let Some(name) = store_files.first() {
+        let why = format!("CURRENT is missing although there is {name}; restore CURRENT, see `terrace inspect manifest`");
+        return Err(not_a_store(dir, why));
+    }
+    if !options.create_if_missing {
+        return Err(not_a_store(dir, "there is no CURRENT file"));
+    }
+    let seed = options.advanced.clock.wall_ms() ^ (u64::from(std::process::id()) << 40);
+    Ok(Manifest::create(vfs.clone(), dir, SplitMix64::new(seed).next_u64())?)
+}
+
+/// A number above every file that exists, named by the manifest or left behind by a crash.
+fn next_file_number(listing: &[String], state: &ManifestState) -> u64 {
+    let on_disk = listing.iter().filter_map(|name| match names::parse(name) {
+        FileName::Sst(n) | FileName::Log(n) | FileName::Manifest(n) => Some(n + 1),
+        _ => None,
+    });
+    on_disk.fold(state.next_file_number, u64::max)
+}
+
+/// Creates the families that the options name and the store does not have.
+fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
+    let mut edit = VersionEdit::default();
+    let mut next_id = log.state.next_family_id;
+    let oldest_segment = log.state.families.values().map(|f| f.min_log_segment).min();
+    for (name, _) in &options.column_families {
+        families::check_name(name)?;
+        let exists = log.state.families.values().any(|f| f.name == *name)
+            || edit.families.iter().any(|f| f.create.as_ref() == Some(name));
+        if !exists {
+            edit.families.push(FamilyEdit {
+                id: next_id,
+                create: Some(name.clone()),
+                min_log_segment: oldest_segment,
+                ..FamilyEdit::default()
+            });
+            next_id += 1;
+        }
+    }
+    if let Some(manifest) = log.manifest.as_mut()
+        && !edit.families.is_empty()
+    {
+        manifest.append(&mut log.state, &edit)?;
+    }
+    Ok(())
+}
+
+/// The options of the family called `name`.
+pub(crate) fn family_options<'a>(options: &'a Options, name: &str) -> &'a CfOptions {
+    let named = options.column_families.iter().find(|(n, _)| n == name);
+    named.map_or(&options.default_family, |(_, cf)| cf)
+}
+
+fn open_families(
+    state: &ManifestState,
+    options: &Options,
+    table_cache: &TableCache,
+) -> Result<Vec<Arc<Family>>> {
+    let open = |f: &terrace_manifest::FamilyState| {
+        let resolved = options.family(family_options(options, &f.name));
+        Family::new(f.id, f.name.clone(), resolved, f.version.clone(), table_cache)
+            .map(Arc::new)
+            .map_err(|e| terrace_base::Error::io("reserve memory for", table_cache.dir(), e).into())
+    };
+    state.families.values().map(open).collect()
+}
+
+/// The edit that puts the recovered files in force and the old log out of it.
+fn recovered_edit<'a>(
+    families: impl Iterator<Item = &'a Replayed>,
+    segment: u64,
+    next_file: u64,
+    last_seqno: u64,
+) -> VersionEdit {
+    let families = families.map(|replayed| FamilyEdit {
+        id: replayed.family.id,
+        min_log_segment: Some(segment),
+        flushed_seqno: Some(replayed.max_seqno()),
+        added: replayed.files.iter().map(|file| (0, file.clone())).collect(),
+        ..FamilyEdit::default()
+    });
+    VersionEdit {
+        next_file_number: Some(next_file),
+        last_seqno: Some(last_seqno),
+        families: families.collect(),
+    }
+}
+
+/// Deletes what a crash left behind: SSTs no version names, segments the log does not need,
+/// temporary files.
+fn remove_orphans(vfs: &dyn Vfs, dir: &Path, state: &ManifestState, segment: u64) -> Result<()> {
+    let levels = state.families.values().flat_map(|family| family.version.levels());
+    let live: HashSet<u64> = levels.flat_map(|l| l.files().iter().map(|f| f.number)).collect();
+    let mut removed = false;
+    for name in vfs.list(dir)? {
+        let orphan = match names::parse(&name) {
+            FileName::Sst(number) => !live.contains(&number),
+            FileName::Log(number) => number < segment,
+            FileName::Temp => true,
+            _ => false,
+        };
+        if orphan {
+            vfs.remove(&dir.join(&name))?;
+            removed = true;
+        }
+    }
+    if removed {
+        vfs.sync_dir(dir)?;
+    }
+    Ok(())
+}
+
+/// Keeps a file whose removal makes room for the manifest when the disk is full. Best effort.
+pub(crate) fn reserve(vfs: &dyn Vfs, dir: &Path, bytes: u64) -> Result<()> {
+    let path = names::reserve_path(dir);
+    if bytes == 0 || vfs.exists(&path)? {
+        return Ok(());
+    }
+    let options = CreateOptions { preallocate_bytes: bytes, ..CreateOptions::default() };
+    match vfs.create(&path, &options) {
+        Err(error) if !error.is_no_space() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The nouns that exist before a store is recovered.
+struct Nouns {
+    dir: std::path::PathBuf,
+    table_cache: Arc<TableCache>,
+    limiter: Arc<RateLimiter>,
+}
+
+type Writable = (crate::write_queue::LogState, Box<dyn Send + Sync>);
+
+impl Nouns {
+    fn new(dir: &Path, options: &Options) -> Result<Self> {
+        let cache = Arc::new(BlockCache::new(options.cache_bytes()));
+        let max_open = match options.max_open_files {
+            0 => terrace_vfs::open_file_limit() / 4 * 3,
+            files => files,
+        };
+        let table_cache = Arc::new(TableCache::new(
+            options.advanced.vfs.clone(),
+            dir,
+            cache,
+            Arc::new(ReadCounters::new()),
+            options.direct_io.reads,
+            usize::try_from(max_open).unwrap_or(usize::MAX),
+        ));
+        let limiter = Arc::new(RateLimiter::new(options.advanced.rate_limit_bytes_per_s));
+        Ok(Self { dir: dir.to_path_buf(), table_cache, limiter })
+    }
+
+    fn into_inner(
+        self,
+        options: Options,
+        families: Vec<Arc<Family>>,
+        manifest: ManifestLog,
+        next_file: u64,
+        last_seqno: u64,
+        writable: Option<Writable>,
+    ) -> Inner {
+        let (log, lock) = writable.unzip();
+        Inner {
+            dir: self.dir,
+            vfs: options.advanced.vfs.clone(),
+            clock: options.advanced.clock.clone(),
+            read_only: log.is_none(),
+            options,
+            families: ArcSwap::from_pointee(families),
+            table_cache: self.table_cache,
+            snapshots: Arc::new(Snapshots::default()),
+            visible_seqno: AtomicU64::new(last_seqno),
+            next_file_number: AtomicU64::new(next_file),
+            write_queue: log.map(WriteQueue::new),
+            manifest: Mutex::new(manifest),
+            scheduler: Scheduler::default(),
+            limiter: self.limiter,
+            health: Health::default(),
+            counters: Counters::default(),
+            obsolete: Mutex::new(Vec::new()),
+            deletions_held: AtomicU64::new(0),
+            lock: Mutex::new(lock),
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Options: what a user must know in [`Options`], the rest in [`AdvancedOptions`]; per column
+//! family in [`CfOptions`]. RocksDB's words are kept where the meaning is equal.
+//!
+//! [`FamilyOptions`] is what the verbs work with: everything resolved and checked once, at open.
+
+use crate::error::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use terrace_base::{Clock, SystemClock};
+use terrace_log::LogOptions;
+use terrace_manifest::LEVEL_COUNT;
+use terrace_sst::{Compression, SstOptions};
+use terrace_vfs::{PosixVfs, Vfs};
+
+/// Default of [`Options::memory_budget`]: 512 MiB.
+pub const DEFAULT_MEMORY_BUDGET: usize = 512 << 20;
+/// The smallest memory budget a store opens with: 4 MiB.
+pub const MIN_MEMORY_BUDGET: usize = 4 << 20;
+/// Default share of the budget for memtables, the rest being cache.
+pub const DEFAULT_MEMTABLE_SHARE: f64 = 0.25;
+/// Default of [`CfOptions::filter_bits_per_key`].
+pub const DEFAULT_FILTER_BITS: f64 = 10.0;
+/// Default of [`AdvancedOptions::block_size`].
+pub const DEFAULT_BLOCK_SIZE: usize = 4096;
+/// Default largest memtable: 64 MiB (smaller if the budget's share is smaller).
+pub const DEFAULT_MEMTABLE_BYTES: usize = 64 << 20;
+/// Default of [`AdvancedOptions::target_file_bytes`]: 64 MiB.
+pub const DEFAULT_TARGET_FILE_BYTES: u64 = 64 << 20;
+/// Default of [`AdvancedOptions::level_base_bytes`]: 256 MiB.
+pub const DEFAULT_LEVEL_BASE_BYTES: u64 = 256 << 20;
+
+/// When a write is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncMode {
+    /// The log stays in the process until 64 KiB have gathered: a killed process loses the newest
+    /// writes. Fastest.
+    Buffered,
+    /// Every commit is handed to the kernel before it is acknowledged: survives a killed process,
+    /// not a power cut.
+    None,
+    /// As `None`, and the log is synced in the background at least this often.
+    Interval(Duration),
+    /// Every commit is on the device before it is acknowledged; concurrent writers share a sync.
+    Batch,
+}
+
+/// How SSTs are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CompactionStyle {
+    /// One sorted run per level, each level a multiple of the one above: fewest runs to read.
+    #[default]
+    Leveled,
+    /// Runs of similar size are merged together (RocksDB: universal): fewest bytes written.
+    Tiered,
+}
+
+/// Which files bypass the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DirectIo {
+    /// SST reads use `O_DIRECT`.
+    pub reads: bool,
+    /// Flush and compaction output uses `O_DIRECT`.
+    pub writes: bool,
+}
+
+/// What a user must know about a store. Build one with struct update syntax:
+///
+/// ```
+/// use terrace::Options;
+/// let options = Options { memory_budget: 64 << 20, ..Options::default() };
+/// assert!(options.create_if_missing);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The cap in bytes on everything the store holds in memory ([`DEFAULT_MEMORY_BUDGET`]).
+    pub memory_budget: usize,
+    /// Create the store if the directory holds none.
+    pub create_if_missing: bool,
+    /// When a write is durable ([`SyncMode::None`]).
+    pub sync: SyncMode,
+    /// Most files the store keeps open; 0 takes three quarters of the process limit.
+    pub max_open_files: u64,
+    /// Threads for flush and compaction together (2).
+    pub background_jobs: usize,
+    /// Which files bypass the page cache (none).
+    pub direct_io: DirectIo,
+    /// Options of the default column family, and of every family not named in
+    /// `column_families`.
+    pub default_family: CfOptions,
+    /// Options by column family name; a family named here that does not exist is created.
+    pub column_families: Vec<(String, CfOptions)>,
+    /// Everything else.
+    pub advanced: AdvancedOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            memory_budget: DEFAULT_MEMORY_BUDGET,
+            create_if_missing: true,
+            sync: SyncMode::None,
+            max_open_files: 0,
+            background_jobs: 2,
+            direct_io: DirectIo::default(),
+            default_family: CfOptions::default(),
+            column_families: Vec::new(),
+            advanced: AdvancedOptions::default(),
+        }
+    }
+}
+
+/// What can differ between column families of one store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CfOptions {
+    /// Block compression by level; the last entry serves all deeper levels. Default: none for
+    /// L0 and L1, lz4 below.
+    pub compression: Vec<Compression>,
+    /// Filter memory in bits per key; 0 builds no filters ([`DEFAULT_FILTER_BITS`]).
+    pub filter_bits_per_key: f64,
+    /// How SSTs are merged.
+    pub compaction: CompactionStyle,
+}
+
+impl Default for CfOptions {
+    fn default() -> Self {
+        Self {
+            compression: vec![Compression::None, Compression::None, Compression::Lz4],
+            filter_bits_per_key: DEFAULT_FILTER_BITS,
+            compaction: CompactionStyle::Leveled,
+        }
+    }
+}
+
+/// Fixed shares of the memory budget. They need not add up to 1; what is left stays unused.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemoryShares {
+    /// For memtables, mutable and immutable together.
+    pub memtables: f64,
+    /// For data blocks and metadata partitions.
+    pub cache: f64,
+}
+
+/// Knobs that most users leave alone.
+#[derive(Clone)]
+pub struct AdvancedOptions {
+    /// The file system.
+    pub vfs: Arc<dyn Vfs>,
+    /// The clock that expiries and statistics use.
+    pub clock: Arc<dyn Clock>,
+    /// How the budget is divided.
+    pub memory_shares: MemoryShares,
+    /// A memtable is full at this many bytes; 0 derives it from the budget
+    /// (a quarter of the memtables' share, at most [`DEFAULT_MEMTABLE_BYTES`]).
+    pub memtable_bytes: usize,
+    /// Uncompressed size at which a data block is cut ([`DEFAULT_BLOCK_SIZE`]).
+    pub block_size: usize,
+    /// Size at which index and filter partitions are cut (4096).
+    pub metadata_block_size: usize,
+    /// Cut index and filters into partitions; off is for comparison.
+    pub partitioned_metadata: bool,
+    /// L0 files that start a compaction (4).
+    pub l0_compaction_trigger: usize,
+    /// L0 files at which writes are slowed (20).
+    pub l0_slowdown: usize,
+    /// L0 files at which writes stop (36).
+    pub l0_stop: usize,
+    /// Target size of the first non-empty level below L0.
+    pub level_base_bytes: u64,
+    /// Size ratio of neighbouring levels (10).
+    pub level_multiplier: f64,
+    /// Size at which compaction cuts its output files.
+    pub target_file_bytes: u64,
+    /// Pieces one compaction may be split into, run in parallel (2).
+    pub max_subcompactions: usize,
+    /// Bound on bytes written per second by flush and compaction; 0 is unbounded.
+    pub rate_limit_bytes_per_s: u64,
+    /// Compact leftovers when the store is idle, so that reads meet few sorted runs.
+    pub compact_when_idle: bool,
+    /// Bytes of pending compaction at which writes are slowed (64 GiB).
+    pub pending_compaction_slowdown_bytes: u64,
+    /// Bytes kept in a reserve file so that a full disk still lets deletes and the manifest
+    /// through (1 MiB); 0 keeps none.
+    pub reserve_bytes: u64,
+}
+
+impl Default for AdvancedOptions {
+    fn default() -> Self {
+        Self {
+            vfs: PosixVfs::shared(),
+            clock: Arc::new(SystemClock::default()),
+            memory_shares: MemoryShares {
+                memtables: DEFAULT_MEMTABLE_SHARE,
+                cache: 1.0 - DEFAULT_MEMTABLE_SHARE,
+            },
+            memtable_bytes: 0,
+            block_size: DEFAULT_BLOCK_SIZE,
+            metadata_block_size: DEFAULT_BLOCK_SIZE,
+            partitioned_metadata: true,
+            l0_compaction_trigger: 4,
+            l0_slowdown: 20,
+            l0_stop: 36,
+            level_base_bytes: DEFAULT_LEVEL_BASE_BYTES,
+            level_multiplier: 10.0,
+            target_file_bytes: DEFAULT_TARGET_FILE_BYTES,
+            max_subcompactions: 2,
+            rate_limit_bytes_per_s: 0,
+            compact_when_idle: true,
+            pending_compaction_slowdown_bytes: 64 << 30,
+            reserve_bytes: 1 << 20,
+        }
+    }
+}
+
+impl fmt::Debug for AdvancedOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdvancedOptions")
+            .field("memory_shares", &self.memory_shares)
+            .field("memtable_bytes", &self.memtable_bytes)
+            .field("block_size", &self.block_size)
+            .field("metadata_block_size", &self.metadata_block_size)
+            .field("partitioned_metadata", &self.partitioned_metadata)
+            .field("l0_compaction_trigger", &self.l0_compaction_trigger)
+            .field("l0_slowdown", &self.l0_slowdown)
+            .field("l0_stop", &self.l0_stop)
+            .field("level_base_bytes", &self.level_base_bytes)
+            .field("level_multiplier", &self.level_multiplier)
+            .field("target_file_bytes", &self.target_file_bytes)
+            .field("max_subcompactions", &self.max_subcompactions)
+            .field("rate_limit_bytes_per_s", &self.rate_limit_bytes_per_s)
+            .field("compact_when_idle", &self.compact_when_idle)
+            .field("pending_compaction_slowdown_bytes", &self.pending_compaction_slowdown_bytes)
+            .field("reserve_bytes", &self.reserve_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// Bytes for all memtables together.
+    pub(crate) fn memtables_bytes(&self) -> usize {
+        (self.memory_budget as f64 * self.advanced.memory_shares.memtables) as usize
+    }
+
+    /// Bytes for the block cache.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        (self.memory_budget as f64 * self.advanced.memory_shares.cache) as usize
+    }
+
+    /// Bytes at which one memtable is full.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        match self.advanced.memtable_bytes {
+            0 => (self.memtables_bytes() / 4).clamp(256 << 10, DEFAULT_MEMTABLE_BYTES),
+            bytes => bytes,
+        }
+    }
+
+    /// How log segments are written.
+    pub(crate) fn log(&self) -> LogOptions {
+        let syncs = matches!(self.sync, SyncMode::Batch | SyncMode::Interval(_));
+        LogOptions {
+            preallocate_bytes: if syncs { self.memtable_bytes() as u64 } else { 0 },
+            buffered: self.sync == SyncMode::Buffered,
+        }
+    }
+
+    /// Refuses values that cannot work, naming the field, the value and the range.
+    pub(crate) fn check(&self) -> Result<()> {
+        let a = &self.advanced;
+        let shares = [a.memory_shares.memtables, a.memory_shares.cache];
+        let range = |ok: bool, what: &str, got: &dyn fmt::Display, want: &str| match ok {
+            true => Ok(()),
+            false => Err(Error::InvalidArgument(format!("{what} is {got}; it must be {want}"))),
+        };
+        range(
+            self.memory_budget >= MIN_MEMORY_BUDGET,
+            "memory_budget",
+            &self.memory_budget,
+            "at least 4 MiB",
+        )?;
+        range(
+            shares.iter().all(|s| *s > 0.0) && shares.iter().sum::<f64>() <= 1.0 + 1e-9,
+            "memory_shares (sum)",
+            &shares.iter().sum::<f64>(),
+            "positive parts of at most 1 together",
+        )?;
+        range((1..=64).contains(&self.background_jobs), "background_jobs", &self.background_jobs, "1 to 64")?;
+        range(
+            a.memtable_bytes == 0 || a.memtable_bytes >= 16 << 10,
+            "memtable_bytes",
+            &a.memtable_bytes,
+            "0 (derived) or at least 16 KiB",
+        )?;
+        range((128..=4 << 20).contains(&a.block_size), "block_size", &a.block_size, "128 bytes to 4 MiB")?;
+        range(
+            (128..=4 << 20).contains(&a.metadata_block_size),
+            "metadata_block_size",
+            &a.metadata_block_size,
+            "128 bytes to 4 MiB",
+        )?;
+        range(a.l0_compaction_trigger >= 1, "l0_compaction_trigger", &a.l0_compaction_trigger, "at least 1")?;
+        range(a.l0_slowdown >= a.l0_compaction_trigger, "l0_slowdown", &a.l0_slowdown, "at least l0_compaction_trigger")?;
+        range(a.l0_stop >= a.l0_slowdown, "l0_stop", &a.l0_stop, "at least l0_slowdown")?;
+        range(a.level_base_bytes >= 4096, "level_base_bytes", &a.level_base_bytes, "at least 4096")?;
+        range((2.0..=100.0).contains(&a.level_multiplier), "level_multiplier", &a.level_multiplier, "2 to 100")?;
+        range(a.target_file_bytes >= 4096, "target_file_bytes", &a.target_file_bytes, "at least 4096")?;
+        range((1..=64).contains(&a.max_subcompactions), "max_subcompactions", &a.max_subcompactions, "1 to 64")?;
+        for cf in std::iter::once(&self.default_family).chain(self.column_families.iter().map(|(_, cf)| cf)) {
+            range(
+                (0.0..=64.0).contains(&cf.filter_bits_per_key),
+                "filter_bits_per_key",
+                &cf.filter_bits_per_key,
+                "0 to 64",
+            )?;
+            range(!cf.compression.is_empty(), "compression", &"empty", "one entry or more")?;
+        }
+        Ok(())
+    }
+
+    /// Everything the verbs need to know for one family.
+    pub(crate) fn family(&self, cf: &CfOptions) -> FamilyOptions {
+        let a = &self.advanced;
+        let last = cf.compression.last().copied().unwrap_or(Compression::None);
+        FamilyOptions {
+            compression: std::array::from_fn(|level| {
+                cf.compression.get(level).copied().unwrap_or(last)
+            }),
+            filter_bits_per_key: cf.filter_bits_per_key,
+            style: cf.compaction,
+            block_size: a.block_size,
+            metadata_block_size: a.metadata_block_size,
+            partitioned_metadata: a.partitioned_metadata,
+            direct_write: self.direct_io.writes,
+            memtable_bytes: self.memtable_bytes(),
+            l0_compaction_trigger: a.l0_compaction_trigger,
+            l0_slowdown: a.l0_slowdown,
+            l0_stop: a.l0_stop,
+            level_base_bytes: a.level_base_bytes,
+            level_multiplier: a.level_multiplier,
+            target_file_bytes: a.target_file_bytes,
+            max_subcompactions: a.max_subcompactions,
+            compact_when_idle: a.compact_when_idle,
+            pending_compaction_slowdown_bytes: a.pending_compaction_slowdown_bytes,
+        }
+    }
+}
+
+/// One family's options, resolved.
+#[derive(Debug, Clone)]
+pub(crate) struct FamilyOptions {
+    pub compression: [Compression; LEVEL_COUNT],
+    pub filter_bits_per_key: f64,
+    pub style: CompactionStyle,
+    pub block_size: usize,
+    pub metadata_block_size: usize,
+    pub partitioned_metadata: bool,
+    pub direct_write: bool,
+    pub memtable_bytes: usize,
+    pub l0_compaction_trigger: usize,
+    pub l0_slowdown: usize,
+    pub l0_stop: usize,
+    pub level_base_bytes: u64,
+    pub level_multiplier: f64,
+    pub target_file_bytes: u64,
+    pub max_subcompactions: usize,
+    pub compact_when_idle: bool,
+    pub pending_compaction_slowdown_bytes: u64,
+}
+
+impl FamilyOptions {
+    /// Options of an SST written at `level`.
+    pub fn sst(&self, level: usize, created_ms: u64) -> SstOptions {
+        SstOptions {
+            block_size: self.block_size,
+            metadata_block_size: self.metadata_block_size,
+            compression: self.compression[level.min(LEVEL_COUNT - 1)],
+            filter_bits_per_key: self.filter_bits_per_key,
+            partitioned: self.partitioned_metadata,
+            direct_write: self.direct_write,
+            created_ms,
+        }
+    }
+}
+
+/// How one write is done.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteOptions {
+    /// Durability of this write; `None` takes the store's.
+    pub sync: Option<SyncMode>,
+}

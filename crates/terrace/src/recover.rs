@@ -1,0 +1,166 @@
+//! Recovery: the commit log is replayed into memtables, which become L0 files, so that the store
+//! starts with an empty log. A crash at any point leaves either the old log or the new files in
+//! force: the manifest edit that names the files also says from which segment on the log counts.
+
+use crate::batch;
+use crate::error::Result;
+use crate::event;
+use crate::family::Family;
+use crate::flush::{self, Parts};
+use crate::memtable::MemTable;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace_base::{SeqNo, ValueKind};
+use terrace_log::Recovered;
+use terrace_manifest::{FileMeta, ManifestState, names};
+use terrace_skiplist::{Hint, Skiplist};
+use terrace_vfs::Vfs;
+
+/// What replay gathers for one family.
+pub(crate) struct Replayed {
+    pub family: Arc<Family>,
+    /// Oldest first; the last one takes the entries.
+    pub memtables: Vec<Arc<MemTable>>,
+    /// Written while replay went on, because the memtables outgrew their share.
+    pub files: Vec<FileMeta>,
+    flushed_seqno: SeqNo,
+    hint: Hint,
+}
+
+impl Replayed {
+    fn new(family: Arc<Family>, flushed_seqno: SeqNo) -> Self {
+        Self { family, memtables: Vec::new(), files: Vec::new(), flushed_seqno, hint: Hint::default() }
+    }
+
+    /// The largest sequence number replayed, or what was flushed before.
+    pub fn max_seqno(&self) -> SeqNo {
+        let replayed = self.memtables.iter().map(|m| m.max_seqno()).max().unwrap_or(0);
+        let written = self.files.iter().map(|f| f.largest_seqno).max().unwrap_or(0);
+        self.flushed_seqno.max(replayed).max(written)
+    }
+
+    fn bytes(&self) -> usize {
+        self.memtables.iter().map(|m| m.size_bytes()).sum()
+    }
+
+    fn insert(
+        &mut self,
+        segment: u64,
+        seqno: SeqNo,
+        kind: ValueKind,
+        key: &[u8],
+        value: &[u8],
+    ) -> std::io::Result<()> {
+        if seqno <= self.flushed_seqno {
+            return Ok(());
+        }
+        let bound = Skiplist::entry_upper_bound(key.len(), value.len());
+        let fits = self.memtables.last().is_some_and(|m| m.room_bytes() >= bound);
+        if !fits {
+            let capacity = self.family.options.memtable_bytes.max(bound);
+            let id = self.memtables.len() as u64;
+            self.memtables.push(Arc::new(MemTable::with_capacity(id, capacity)?));
+            self.hint = Hint::default();
+        }
+        if let Some(memtable) = self.memtables.last() {
+            memtable.note_commit(segment, seqno);
+            memtable
+                .insert(key, seqno, kind, value, &mut self.hint)
+                .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the gathered memtables to an L0 file.
+    pub fn spill(&mut self, parts: &Parts<'_>) -> Result<()> {
+        if self.memtables.iter().all(|m| m.is_empty()) {
+            return Ok(());
+        }
+        let newest_first: Vec<_> = self.memtables.drain(..).rev().collect();
+        self.flushed_seqno =
+            newest_first.iter().map(|m| m.max_seqno()).fold(self.flushed_seqno, u64::max);
+        self.files.extend(flush::write_l0(parts, &self.family, &newest_first, &[])?);
+        Ok(())
+    }
+}
+
+/// Log segments in `dir` that the manifest still needs, ascending.
+pub(crate) fn live_segments(dir: &Path, listing: &[String], state: &ManifestState) -> Vec<(u64, PathBuf)> {
+    let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
+    let mut segments: Vec<(u64, PathBuf)> = listing
+        .iter()
+        .filter_map(|name| match names::parse(name) {
+            names::FileName::Log(number) if number >= oldest => {
+                Some((number, names::log_path(dir, number)))
+            }
+            _ => None,
+        })
+        .collect();
+    segments.sort();
+    segments
+}
+
+/// What [`replay`] reports.
+pub(crate) struct Outcome {
+    pub families: BTreeMap<u32, Replayed>,
+    pub last_seqno: SeqNo,
+    pub log: Recovered,
+}
+
+/// Replays `segments`. When the memtables pass `limit_bytes`, `spill` is called with the largest
+/// family (a read-only open, which writes nothing, passes no limit).
+pub(crate) fn replay(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    segments: &[(u64, PathBuf)],
+    families: &[Arc<Family>],
+    state: &ManifestState,
+    limit_bytes: usize,
+    spill: &mut dyn FnMut(&mut Replayed) -> Result<()>,
+) -> Result<Outcome> {
+    let mut replayed: BTreeMap<u32, Replayed> = families
+        .iter()
+        .map(|family| {
+            let flushed = state.families.get(&family.id).map_or(0, |f| f.flushed_seqno);
+            (family.id, Replayed::new(family.clone(), flushed))
+        })
+        .collect();
+    let mut last_seqno = state.last_seqno;
+    let mut failure = None;
+    let path_of = |segment| names::log_path(dir, segment);
+    let log = terrace_log::recover(vfs, segments, &mut |segment, offset, payload| {
+        let malformed = |at: usize| {
+            let detail = format!("a record passes its checksum but is no batch (at byte {at})");
+            terrace_base::Error::corruption(&path_of(segment), offset, detail)
+        };
+        let (first, count, ops) = batch::decode(payload).ok_or_else(|| malformed(0))?;
+        let mut seqno = first;
+        for op in ops {
+            let op = op.map_err(malformed)?;
+            if let Some(family) = replayed.get_mut(&op.family) {
+                let inserted = family.insert(segment, seqno, op.kind, op.key, op.value);
+                inserted.map_err(|e| terrace_base::Error::io("reserve memory for", dir, e))?;
+            }
+            seqno += 1;
+        }
+        last_seqno = last_seqno.max((first + u64::from(count)).saturating_sub(1));
+        if replayed.values().map(Replayed::bytes).sum::<usize>() > limit_bytes
+            && let Some(largest) = replayed.values_mut().max_by_key(|family| family.bytes())
+            && let Err(error) = spill(largest)
+        {
+            let text = error.to_string();
+            failure = Some(error);
+            return Err(terrace_base::Error::InvalidArgument(text));
+        }
+        Ok(())
+    });
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let log = log?;
+    if let (Some(why), Some((segment, offset))) = (&log.torn, log.end) {
+        event::torn_log(segment, offset, log.dropped_bytes, why);
+    }
+    Ok(Outcome { families: replayed, last_seqno, log })
+}

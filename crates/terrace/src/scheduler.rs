@@ -1,0 +1,106 @@
+//! What background threads wait for and what they are busy with.
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A compaction that is running, as far as the choice of another one must know it.
+#[derive(Debug, Clone)]
+pub(crate) struct Running {
+    pub id: u64,
+    pub family: u32,
+    pub output_level: u8,
+    pub smallest: Vec<u8>,
+    pub largest: Vec<u8>,
+}
+
+/// Guarded by the scheduler's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    /// Families whose memtables are being flushed.
+    pub flushing: HashSet<u32>,
+    /// Input files of running compactions.
+    pub busy_files: HashSet<u64>,
+    /// Running compactions.
+    pub running: Vec<Running>,
+    /// Compactions that a caller of `compact_range` runs or waits to run: the background makes
+    /// way.
+    pub manual: usize,
+    /// Grows with every change that could make work.
+    pub generation: u64,
+    /// Callers of `wait_idle`: idle compaction need not wait for a quiet time.
+    pub settling: usize,
+    /// Groups committed when last looked at, and since when there are no more.
+    pub last_groups: u64,
+    pub quiet_since_us: u64,
+    next_id: u64,
+}
+
+/// The lock, the signals, and the stop flag.
+#[derive(Debug, Default)]
+pub(crate) struct Scheduler {
+    jobs: Mutex<Jobs>,
+    /// Work may have come up.
+    work: Condvar,
+    /// A job ended.
+    ended: Condvar,
+    /// Jobs stop at their next check.
+    pub cancel: AtomicBool,
+}
+
+impl Jobs {
+    /// A number for a new compaction.
+    pub fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Whether nothing runs.
+    pub fn is_quiet(&self) -> bool {
+        self.flushing.is_empty() && self.running.is_empty()
+    }
+}
+
+impl Scheduler {
+    /// The state.
+    pub fn lock(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock()
+    }
+
+    /// Says that there may be work: a memtable became immutable, a version changed.
+    pub fn wake(&self) {
+        self.jobs.lock().generation += 1;
+        self.work.notify_all();
+    }
+
+    /// Says that a job ended: wakes whoever waits for its effect, and the workers.
+    pub fn job_ended(&self) {
+        self.jobs.lock().generation += 1;
+        self.ended.notify_all();
+        self.work.notify_all();
+    }
+
+    /// Waits for work, at most `timeout`.
+    pub fn wait_for_work(&self, jobs: &mut MutexGuard<'_, Jobs>, timeout: Duration) {
+        self.work.wait_for(jobs, timeout);
+    }
+
+    /// Waits until some job ends, at most `timeout`.
+    pub fn wait_for_end(&self, jobs: &mut MutexGuard<'_, Jobs>, timeout: Duration) {
+        self.ended.wait_for(jobs, timeout);
+    }
+
+    /// Tells everybody to stop.
+    pub fn stop(&self) {
+        self.cancel.store(true, Ordering::Relaxed);
+        self.jobs.lock().generation += 1;
+        self.work.notify_all();
+        self.ended.notify_all();
+    }
+
+    /// Whether jobs must stop.
+    pub fn is_stopping(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,107 @@
+//! Live snapshots: which sequence numbers somebody may still read at.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_base::SeqNo;
+
+/// The sequence numbers of live snapshots with their counts.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    live: Mutex<BTreeMap<SeqNo, usize>>,
+}
+
+impl Snapshots {
+    /// Registers a snapshot of what is visible now. The number is read under the lock, so that a
+    /// job that lists the snapshots either sees this one or started when everything it merges
+    /// was already visible to it.
+    pub fn take(self: &Arc<Self>, visible_seqno: &AtomicU64) -> Snapshot {
+        let mut live = self.live.lock();
+        // Acquire: pairs with the commit's Release, so that the writes up to it are readable.
+        let seqno = visible_seqno.load(Ordering::Acquire);
+        *live.entry(seqno).or_default() += 1;
+        Snapshot { held: Arc::new(Held { seqno, snapshots: self.clone() }) }
+    }
+
+    /// The live sequence numbers, ascending.
+    pub fn list(&self) -> Vec<SeqNo> {
+        self.live.lock().keys().copied().collect()
+    }
+
+    /// The oldest live sequence number.
+    pub fn oldest(&self) -> Option<SeqNo> {
+        self.live.lock().keys().next().copied()
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    seqno: SeqNo,
+    snapshots: Arc<Snapshots>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut live = self.snapshots.live.lock();
+        if let Some(count) = live.get_mut(&self.seqno) {
+            *count -= 1;
+            if *count == 0 {
+                live.remove(&self.seqno);
+            }
+        }
+    }
+}
+
+/// A consistent view of the whole store at one moment; reads at it see nothing written later.
+/// Cheap to clone; released when the last clone is dropped. While it lives, compaction keeps the
+/// versions it sees.
+///
+/// ```
+/// # fn main() -> terrace::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("terrace-doc-snap-{}", std::process::id()));
+/// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+/// db.put(b"k", b"old")?;
+/// let before = db.snapshot();
+/// db.put(b"k", b"new")?;
+/// let options = terrace::ReadOptions { snapshot: Some(before), ..Default::default() };
+/// assert_eq!(db.get_with(b"k", &options)?.as_deref(), Some(&b"old"[..]));
+/// # db.close()?;
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    held: Arc<Held>,
+}
+
+impl Snapshot {
+    /// The sequence number the snapshot reads at.
+    pub(crate) fn seqno(&self) -> SeqNo {
+        self.held.seqno
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_lives_as_long_as_its_last_clone() {
+        let snapshots = Arc::new(Snapshots::default());
+        let visible = AtomicU64::new(5);
+        let a = snapshots.take(&visible);
+        let b = snapshots.take(&visible);
+        visible.store(9, Ordering::Release);
+        let c = snapshots.take(&visible);
+        assert_eq!(snapshots.list(), [5, 9]);
+        let d = a.clone();
+        drop((a, b));
+        assert_eq!(snapshots.oldest(), Some(5));
+        drop(d);
+        assert_eq!(snapshots.list(), [9]);
+        drop(c);
+        assert_eq!(snapshots.oldest(), None);
+    }
+}

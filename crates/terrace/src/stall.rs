@@ -1,0 +1,127 @@
+//! When writers outrun flush and compaction: first they are slowed, smoothly, then they stop.
+//! Every stall has a cause that the metrics count and an event names.
+
+use crate::error::Result;
+use crate::event;
+use crate::family::Family;
+use crate::inner::Inner;
+use crate::metrics::add;
+use std::time::{Duration, Instant};
+
+/// Bytes per second that pass when the slowdown begins.
+const SLOW_RATE_START: f64 = 64e6;
+/// Bytes per second that pass just before writes stop.
+const SLOW_RATE_END: f64 = 2e6;
+/// Longest single sleep of one group: a slowed writer never waits longer at a time.
+const MAX_SLEEP: Duration = Duration::from_millis(20);
+/// How long a stopped writer waits before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(100);
+
+/// Why writes stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    L0Files,
+    Memtables,
+}
+
+impl Stop {
+    fn text(self) -> &'static str {
+        match self {
+            Self::L0Files => "too many L0 files",
+            Self::Memtables => "memtables wait for their flush",
+        }
+    }
+}
+
+/// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
+/// Called by the leader, so that those behind it wait too.
+pub(crate) fn admit(inner: &Inner, families: &[std::sync::Arc<Family>], bytes: usize) -> Result<()> {
+    for family in families {
+        let options = &family.options;
+        let l0 = family.state().version.level(0).len();
+        if l0 < options.l0_slowdown {
+            continue;
+        }
+        if l0 >= options.l0_stop {
+            wait_while(inner, family, Stop::L0Files, || {
+                family.state().version.level(0).len() >= options.l0_stop
+            })?;
+            continue;
+        }
+        slow(inner, family, l0, bytes);
+    }
+    Ok(())
+}
+
+/// Waits until `family` may have one more immutable memtable.
+pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
+    let full = || family.state().immutables.len() >= inner.max_immutables();
+    if full() { wait_while(inner, family, Stop::Memtables, full) } else { Ok(()) }
+}
+
+/// The rate falls from start to end as L0 goes from slowdown to stop, along a square: gentle at
+/// first, so that a short burst costs little.
+fn rate(l0: usize, slowdown: usize, stop: usize) -> f64 {
+    let span = (stop - slowdown).max(1) as f64;
+    let left = 1.0 - (l0.saturating_sub(slowdown) as f64 / span).min(1.0);
+    SLOW_RATE_END + (SLOW_RATE_START - SLOW_RATE_END) * left * left
+}
+
+fn slow(inner: &Inner, family: &Family, l0: usize, bytes: usize) {
+    let rate = rate(l0, family.options.l0_slowdown, family.options.l0_stop);
+    let wait = Duration::from_secs_f64(bytes as f64 / rate).min(MAX_SLEEP);
+    let before = inner.counters.slowdowns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    if before.is_multiple_of(4096) {
+        event::stalled(&family.name, "many L0 files", false);
+    }
+    // Sleeping costs at least 50 us whatever is asked; below that, spinning keeps the rate smooth.
+    let start = Instant::now();
+    if wait > Duration::from_micros(200) {
+        std::thread::sleep(wait);
+    } else {
+        while start.elapsed() < wait {
+            std::thread::yield_now();
+        }
+    }
+    add(&inner.counters.stall_us, start.elapsed().as_micros() as u64);
+}
+
+fn wait_while(
+    inner: &Inner,
+    family: &Family,
+    stop: Stop,
+    mut stopped: impl FnMut() -> bool,
+) -> Result<()> {
+    let start = Instant::now();
+    let mut told = false;
+    let mut jobs = inner.scheduler.lock();
+    while stopped() {
+        if inner.scheduler.is_stopping() {
+            return Err(crate::error::Error::Closed);
+        }
+        // A flush that cannot go on will not make room: say so instead of waiting for ever.
+        inner.health.check_writable()?;
+        if !told {
+            told = true;
+            add(&inner.counters.stops, 1);
+            event::stalled(&family.name, stop.text(), true);
+        }
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+    }
+    drop(jobs);
+    add(&inner.counters.stall_us, start.elapsed().as_micros() as u64);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_falls_smoothly_from_slowdown_to_stop() {
+        let rates: Vec<f64> = (20..=36).map(|l0| rate(l0, 20, 36)).collect();
+        assert_eq!(rates[0], SLOW_RATE_START);
+        assert_eq!(rates[16], SLOW_RATE_END);
+        assert!(rates.windows(2).all(|pair| pair[1] < pair[0] && pair[1] > pair[0] / 3.0));
+    }
+}

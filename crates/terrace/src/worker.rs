@@ -1,0 +1,196 @@
+//! The background threads: one flushes, one keeps house, the others compact. Each is a loop of
+//! "find a job, run it, tell whoever waits".
+//!
+//! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
+//! flush. Whatever needs the lead is done by the house thread.
+
+use crate::commit;
+use crate::compact;
+use crate::error::Error;
+use crate::event;
+use crate::family::Family;
+use crate::flush;
+use crate::inner::Inner;
+use crate::install;
+use crate::metrics::add;
+use crate::options::SyncMode;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often the house thread frees files, looks at the disk, at the log; and how long a thread
+/// without work sleeps at most.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long a thread waits after a failed job before it tries again.
+const AFTER_ERROR: Duration = Duration::from_millis(500);
+
+/// Free bytes at which writes resume after a full disk, besides one memtable.
+const ROOM_BYTES: u64 = 16 << 20;
+
+/// Live log bytes, in memtable shares, past which the family that needs the oldest segment is
+/// flushed although its memtable is not full.
+const MAX_LOG_SHARES: u64 = 4;
+
+/// The threads of a store.
+pub(crate) struct Workers {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts the threads; none for a read-only store.
+    pub fn start(inner: &Arc<Inner>) -> Self {
+        let mut threads = Vec::new();
+        if inner.read_only {
+            return Self { threads };
+        }
+        let mut spawn = |name: String, run: fn(&Inner)| {
+            let shared = inner.clone();
+            let thread = std::thread::Builder::new().name(name).spawn(move || run(&shared));
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    let error = terrace_base::Error::io("start a thread for", &inner.dir, error);
+                    inner.health.fail("start a thread", error);
+                }
+            }
+        };
+        spawn("terrace-flush".into(), flush_loop);
+        spawn("terrace-house".into(), house_loop);
+        for n in 1..inner.options.background_jobs.max(2) {
+            spawn(format!("terrace-compact-{n}"), compaction_loop);
+        }
+        Self { threads }
+    }
+
+    /// Waits until all have ended; the caller told them to stop.
+    pub fn join(self) {
+        for thread in self.threads {
+            // A panic in a job has been reported by the panic hook; the rest must still end.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs `job`; reports and pauses if it failed.
+fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> crate::Result<()>) -> bool {
+    match job() {
+        Ok(()) => true,
+        Err(Error::Closed) => false,
+        Err(error) => {
+            add(&inner.counters.background_errors, 1);
+            event::background_error(doing, &error);
+            let mut jobs = inner.scheduler.lock();
+            if !inner.scheduler.is_stopping() {
+                inner.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
+            }
+            false
+        }
+    }
+}
+
+fn flush_loop(inner: &Inner) {
+    while !inner.scheduler.is_stopping() {
+        if let Some(family) = next_flush(inner) {
+            inner.scheduler.lock().flushing.insert(family.id);
+            attempt(inner, "flush", || flush::run(inner, &family).map(drop));
+            inner.scheduler.lock().flushing.remove(&family.id);
+            inner.scheduler.job_ended();
+            continue;
+        }
+        let mut jobs = inner.scheduler.lock();
+        if next_flush(inner).is_none() && !inner.scheduler.is_stopping() {
+            inner.scheduler.wait_for_work(&mut jobs, TICK);
+        }
+    }
+}
+
+/// The family with the most immutable memtables, if any waits and flushing makes sense.
+fn next_flush(inner: &Inner) -> Option<Arc<Family>> {
+    if inner.health.check_writable().is_err() {
+        return None;
+    }
+    let families = inner.families.load();
+    let waiting = families.iter().filter(|f| !f.state().immutables.is_empty() && !f.is_dropped());
+    waiting.max_by_key(|f| f.state().immutables.len()).cloned()
+}
+
+fn compaction_loop(inner: &Inner) {
+    while !inner.scheduler.is_stopping() {
+        let mut did = false;
+        let ok = attempt(inner, "compaction", || {
+            did = compact::run_next(inner)?;
+            Ok(())
+        });
+        if did && ok {
+            continue;
+        }
+        let mut jobs = inner.scheduler.lock();
+        if !inner.scheduler.is_stopping() {
+            inner.scheduler.wait_for_work(&mut jobs, TICK);
+        }
+    }
+}
+
+fn house_loop(inner: &Inner) {
+    let tick = match inner.options.sync {
+        SyncMode::Interval(interval) => TICK.min(interval),
+        _ => TICK,
+    };
+    let mut last_sync = Instant::now();
+    while !inner.scheduler.is_stopping() {
+        {
+            let mut jobs = inner.scheduler.lock();
+            if !inner.scheduler.is_stopping() {
+                inner.scheduler.wait_for_end(&mut jobs, tick);
+            }
+        }
+        if inner.health.is_disk_full() {
+            look_for_room(inner);
+        }
+        if inner.health.check_writable().is_err() {
+            continue;
+        }
+        match inner.options.sync {
+            SyncMode::Interval(interval) if last_sync.elapsed() >= interval => {
+                last_sync = Instant::now();
+                attempt(inner, "sync the log", || commit::sync(inner));
+            }
+            SyncMode::Buffered => {
+                attempt(inner, "write the log", || commit::hand_over(inner));
+            }
+            _ => {}
+        }
+        attempt(inner, "retire log segments", || commit::retire_segments(inner));
+        attempt(inner, "delete obsolete files", || install::purge(inner));
+        attempt(inner, "bound the log", || bound_log(inner));
+    }
+}
+
+/// Lets writes resume when the disk has room for a memtable again.
+fn look_for_room(inner: &Inner) {
+    let need = ROOM_BYTES.min(inner.options.memtable_bytes() as u64 * 2);
+    if let Ok(free) = inner.vfs.free_space_bytes(&inner.dir)
+        && free >= need
+    {
+        event::disk_has_room(free);
+        inner.health.resume();
+        inner.scheduler.job_ended();
+    }
+}
+
+/// Flushes the families that keep the oldest log segments alive when the log has grown too long,
+/// as happens when one family is seldom written.
+fn bound_log(inner: &Inner) -> crate::Result<()> {
+    let limit = inner.options.memtables_bytes() as u64 * MAX_LOG_SHARES;
+    let Some(bytes) = inner.write_queue()?.try_log_bytes() else { return Ok(()) };
+    if bytes <= limit {
+        return Ok(());
+    }
+    let families = inner.families.load_full();
+    let oldest = families.iter().filter_map(|f| f.first_segment()).min();
+    let holders: Vec<_> =
+        families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
+    commit::rotate_all(inner, &holders).map(drop)?;
+    commit::retire_segments(inner)
+}

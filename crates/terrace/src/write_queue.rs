@@ -1,0 +1,200 @@
+//! The queue of writers: one leads, the others wait until their batch is done for them or they
+//! are told to lead; and the log state that only the leader touches.
+
+use crate::batch::WriteBatch;
+use crate::error::Result;
+use crate::options::SyncMode;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use terrace_base::SeqNo;
+use terrace_log::LogWriter;
+use terrace_skiplist::Hint;
+
+/// The commit log as its leader sees it.
+pub(crate) struct LogState {
+    /// The segment that takes the records.
+    pub writer: LogWriter,
+    /// Full segments with records that were never synced; a sync covers them first.
+    pub unsynced: Vec<LogWriter>,
+    /// Live segments, oldest first, without the one being written: number and bytes.
+    pub segments: VecDeque<(u64, u64)>,
+    /// The last sequence number handed out.
+    pub last_seqno: SeqNo,
+    /// Whether anything was appended since the last sync.
+    pub dirty: bool,
+    /// Whether an append failed: the segment is left before the next record.
+    pub broken: bool,
+    /// Where the last insert went, for writers that go up the keys, and in which memtable
+    /// (family, memtable id).
+    pub hint: Hint,
+    pub hint_of: (u32, u64),
+}
+
+/// One batch on its way into the store.
+pub(crate) struct Pending {
+    pub batch: WriteBatch,
+    pub sync: SyncMode,
+}
+
+/// A writer that waits.
+pub(crate) struct Waiter {
+    pending: Mutex<Option<Pending>>,
+    turn: Mutex<Turn>,
+    changed: Condvar,
+}
+
+enum Turn {
+    Waiting,
+    Lead,
+    Done(Result<()>),
+}
+
+#[derive(Default)]
+struct Queue {
+    leading: bool,
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+/// What became of a writer that stepped up.
+pub(crate) enum Entered<'a> {
+    /// It leads, with its own batch in hand.
+    Leads(Lead<'a>, Pending),
+    /// Another leader wrote its batch.
+    Done(Result<()>),
+}
+
+/// The queue and the log behind it.
+pub(crate) struct WriteQueue {
+    queue: Mutex<Queue>,
+    log: Mutex<LogState>,
+}
+
+impl WriteQueue {
+    pub fn new(log: LogState) -> Self {
+        Self { queue: Mutex::new(Queue::default()), log: Mutex::new(log) }
+    }
+
+    /// Steps up with a batch: leads at once if nobody does, else waits.
+    pub fn enter(&self, pending: Pending) -> Entered<'_> {
+        let waiter = {
+            let mut queue = self.queue.lock();
+            if !queue.leading {
+                queue.leading = true;
+                return Entered::Leads(Lead { queue: self }, pending);
+            }
+            let waiter = Arc::new(Waiter {
+                pending: Mutex::new(Some(pending)),
+                turn: Mutex::new(Turn::Waiting),
+                changed: Condvar::new(),
+            });
+            queue.waiting.push_back(waiter.clone());
+            waiter
+        };
+        if let Some(result) = waiter.wait() {
+            return Entered::Done(result);
+        }
+        let lead = Lead { queue: self };
+        // A waiter that is told to lead still has its batch: only a leader takes batches, and it
+        // takes them together with the waiter.
+        match waiter.pending.lock().take() {
+            Some(pending) => Entered::Leads(lead, pending),
+            None => Entered::Done(Ok(())),
+        }
+    }
+
+    /// Leads without a batch, to change memtables or segments while nobody writes.
+    pub fn lead(&self) -> Lead<'_> {
+        let waiter = {
+            let mut queue = self.queue.lock();
+            if !queue.leading {
+                queue.leading = true;
+                return Lead { queue: self };
+            }
+            let waiter = Arc::new(Waiter {
+                pending: Mutex::new(None),
+                turn: Mutex::new(Turn::Waiting),
+                changed: Condvar::new(),
+            });
+            // In front: a flush or a sync does not wait behind a crowd of writers.
+            queue.waiting.push_front(waiter.clone());
+            waiter
+        };
+        let done = waiter.wait();
+        debug_assert!(done.is_none(), "a waiter without a batch is never done for");
+        Lead { queue: self }
+    }
+
+    /// Bytes of live log segments; `None` while a leader is at work.
+    pub fn try_log_bytes(&self) -> Option<u64> {
+        let log = self.log.try_lock()?;
+        Some(log.segments.iter().map(|(_, bytes)| bytes).sum::<u64>() + log.writer.len_bytes())
+    }
+}
+
+impl Waiter {
+    /// Waits for the turn: `Some(result)` if the batch was done, `None` to lead.
+    fn wait(&self) -> Option<Result<()>> {
+        let mut turn = self.turn.lock();
+        loop {
+            match std::mem::replace(&mut *turn, Turn::Waiting) {
+                Turn::Waiting => self.changed.wait(&mut turn),
+                Turn::Lead => return None,
+                Turn::Done(result) => return Some(result),
+            }
+        }
+    }
+
+    fn tell(&self, turn: Turn) {
+        *self.turn.lock() = turn;
+        self.changed.notify_one();
+    }
+
+    /// Wakes the writer with the fate of its batch.
+    pub fn done(&self, result: Result<()>) {
+        self.tell(Turn::Done(result));
+    }
+}
+
+/// The right to write; passed on to the next waiter when dropped.
+pub(crate) struct Lead<'a> {
+    queue: &'a WriteQueue,
+}
+
+impl<'a> Lead<'a> {
+    /// The log. Only the leader locks it, so this does not wait (but for a look at its size).
+    pub fn log(&self) -> MutexGuard<'a, LogState> {
+        self.queue.log.lock()
+    }
+
+    /// Takes batches of waiting writers, in order, while together they stay under `limit_bytes`.
+    pub fn gather(&self, limit_bytes: usize) -> Vec<(Arc<Waiter>, Pending)> {
+        let mut taken = Vec::new();
+        let mut queue = self.queue.queue.lock();
+        let mut bytes = 0;
+        while let Some(front) = queue.waiting.front() {
+            let mut held = front.pending.lock();
+            let Some(pending) = held.as_ref() else { break };
+            bytes += pending.batch.size_bytes();
+            if bytes > limit_bytes {
+                break;
+            }
+            let Some(pending) = held.take() else { break };
+            drop(held);
+            if let Some(waiter) = queue.waiting.pop_front() {
+                taken.push((waiter, pending));
+            }
+        }
+        taken
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.queue.queue.lock();
+        match queue.waiting.pop_front() {
+            Some(next) => next.tell(Turn::Lead),
+            None => queue.leading = false,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Bad input: a typed error that says what to do, nothing lost.
+
+use terrace::{Db, Error, MAX_KEY_BYTES, Options, WriteBatch};
+
+#[test]
+fn keys_and_batches_over_the_limits_are_refused_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let longest = vec![b'k'; MAX_KEY_BYTES];
+    db.put(&longest, b"v").unwrap();
+    assert_eq!(db.get(&longest).unwrap().as_deref(), Some(&b"v"[..]));
+    db.put(b"", b"the empty key is a key").unwrap();
+    assert!(db.get(b"").unwrap().is_some());
+    let mut batch = WriteBatch::new();
+    batch.put(b"fine", b"v");
+    batch.put(vec![b'k'; MAX_KEY_BYTES + 1], b"v");
+    assert!(matches!(db.write(batch), Err(Error::InvalidArgument(_))));
+    assert!(db.get(b"fine").unwrap().is_none());
+}
+
+#[test]
+fn large_values_pass_through_memtable_log_and_sst() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.advanced.memtable_bytes = 1 << 20;
+    let db = Db::open(dir.path(), options.clone()).unwrap();
+    let large: Vec<u8> = (0..40 << 20).map(|n: u32| (n % 251) as u8).collect();
+    db.put(b"large", &large).unwrap();
+    db.put(b"after", b"small").unwrap();
+    assert_eq!(db.get(b"large").unwrap().as_deref(), Some(&large[..]));
+    db.flush().unwrap();
+    assert_eq!(db.get(b"large").unwrap().as_deref(), Some(&large[..]));
+    db.close().unwrap();
+    let db = Db::open(dir.path(), options).unwrap();
+    assert_eq!(db.get(b"large").unwrap().as_deref(), Some(&large[..]));
+    assert_eq!(db.get(b"after").unwrap().as_deref(), Some(&b"small"[..]));
+}
+
+#[test]
+fn a_second_opener_and_wrong_directories_are_told_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    assert!(matches!(Db::open(dir.path(), Options::default()), Err(Error::Locked(_))));
+    db.close().unwrap();
+    drop(Db::open(dir.path(), Options::default()).unwrap());
+
+    let empty = tempfile::tempdir().unwrap();
+    let options = Options { create_if_missing: false, ..Options::default() };
+    assert!(matches!(Db::open(empty.path(), options.clone()), Err(Error::NotAStore { .. })));
+    assert!(matches!(Db::open(empty.path().join("none"), options), Err(Error::NotAStore { .. })));
+    assert!(matches!(
+        Db::open_read_only(empty.path(), Options::default()),
+        Err(Error::NotAStore { .. })
+    ));
+
+    std::fs::remove_file(dir.path().join("CURRENT")).unwrap();
+    let error = Db::open(dir.path(), Options::default()).err().unwrap();
+    assert!(matches!(error, Error::NotAStore { .. }) && error.to_string().contains("CURRENT"), "{error}");
+}
+
+#[test]
+fn options_out_of_range_name_the_field_and_the_range() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |change: fn(&mut Options), field: &str| {
+        let mut options = Options::default();
+        change(&mut options);
+        let error = Db::open(dir.path(), options).err().unwrap();
+        assert!(matches!(error, Error::InvalidArgument(_)));
+        assert!(error.to_string().contains(field), "{error}");
+    };
+    refused(|o| o.memory_budget = 1000, "memory_budget");
+    refused(|o| o.background_jobs = 0, "background_jobs");
+    refused(|o| o.default_family.filter_bits_per_key = f64::NAN, "filter_bits_per_key");
+    refused(|o| o.advanced.block_size = 1, "block_size");
+    refused(|o| o.advanced.l0_stop = 1, "l0_stop");
+    refused(|o| o.advanced.memory_shares.cache = 0.9, "memory_shares");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was created");
+}

@@ -1,0 +1,5 @@
+//! Integration tests of the engine through its public API.
+
+mod basics;
+mod families;
+mod limits;
