@@ -10,6 +10,7 @@
 mod block;
 mod cached;
 mod counters;
+mod dump;
 mod expiry;
 mod filter_partition;
 mod footer;
@@ -27,6 +28,7 @@ mod writer;
 
 pub use cached::{BlockCache, CachedBlock};
 pub use counters::{ReadCounters, ReadCounts};
+pub use dump::{DumpDetail, dump};
 pub use expiry::TTL_DUE_PERCENT;
 pub use footer::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};

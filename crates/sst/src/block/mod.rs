@@ -12,6 +12,7 @@ use crate::stored::Checked;
 use format::{BARE_TRAILER, ENTRY_TRAILER_BYTES, HEADER_BYTES, Layout, tail_len};
 use search::{HEAD_BYTES, head_at, head_of};
 use std::cmp::Ordering;
+use std::ops::Range;
 use terrace_base::codec::get_varint;
 use terrace_vfs::{Buf, Slice};
 
@@ -140,10 +141,9 @@ impl<'a> BlockRef<'a> {
     /// Entry `at`, which must be below the count.
     #[inline]
     pub fn entry(&self, at: usize) -> RawEntry<'a> {
-        let entries_at = self.layout.entries_at();
-        let start = entries_at + self.layout.offset(self.bytes, at);
-        let end = entries_at + self.layout.offset(self.bytes, at + 1);
-        let entry = &self.bytes[start..end];
+        let range = self.entry_range(at);
+        let end = range.end;
+        let entry = &self.bytes[range];
         let (rest_len, key_at) = match entry.first() {
             Some(len) if *len < 0x80 => (usize::from(*len), 1),
             _ => get_varint(entry).map_or((0, 1), |(len, at)| (len as usize, at)),
@@ -156,6 +156,14 @@ impl<'a> BlockRef<'a> {
             _ => (BARE_TRAILER, after.len()),
         };
         RawEntry { rest_len, tail, trailer, value: ValueRange { start: end - value_len, end } }
+    }
+
+    /// Where the fields of entry `at` lie.
+    #[inline]
+    pub fn entry_range(&self, at: usize) -> Range<usize> {
+        let entries_at = self.layout.entries_at();
+        let start = entries_at + self.layout.offset(self.bytes, at);
+        start..entries_at + self.layout.offset(self.bytes, at + 1)
     }
 
     /// The bytes of a value of this block.

@@ -32,7 +32,8 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn model(entries: Vec<(Vec<u8>, u64, Vec<u8>)>, bare: bool) -> Model {
-    let kind = |seqno: u64| if seqno % 5 == 0 { ValueKind::Delete } else { ValueKind::Put };
+    let kind =
+        |seqno: u64| if seqno.is_multiple_of(5) { ValueKind::Delete } else { ValueKind::Put };
     let trailer = |seqno| if bare { BARE_TRAILER } else { pack_trailer(seqno, kind(seqno)) };
     let mut model: Model = entries.into_iter().map(|(k, s, v)| (k, trailer(s), v)).collect();
     model.sort_by(|a, b| compare_internal(&a.0, a.1, &b.0, b.1));

@@ -1,0 +1,169 @@
+//! Damaged, misplaced and truncated files: an error or the right answer, never a wrong one.
+
+use crate::files::*;
+use std::sync::Arc;
+use terrace_base::key::pack_trailer;
+use terrace_base::{
+    Error, InternalIter, RangeTombstone, RangeTombstones, Result, Rng, SplitMix64, ValueKind,
+};
+use terrace_sst::{DumpDetail, ScanOptions, SstOptions, SstReader, dump};
+use terrace_vfs::{Fault, FaultKind, OpClass, OpenMode, SimVfs, Vfs};
+
+fn small_model() -> Model {
+    let mut rng = SplitMix64::new(3);
+    let put = |seqno| !pack_trailer(seqno, ValueKind::Put);
+    let key = |at: u64| format!("user{:06}", at * 37).into_bytes();
+    (0..30).map(|at| ((key(at), put(rng.below(50))), vec![at as u8; 12])).collect()
+}
+
+fn small_tombstones() -> RangeTombstones {
+    let (start, end) = (b"user0001".to_vec(), b"user0002".to_vec());
+    RangeTombstones::new([RangeTombstone { start, end, seqno: 9 }])
+}
+
+fn small_options() -> SstOptions {
+    SstOptions { block_size: 200, metadata_block_size: 128, ..SstOptions::default() }
+}
+
+/// Reads everything in every way; the first error, or the assertion that all is right.
+fn read_all(reader: &Arc<SstReader>, model: &Model) -> Result<()> {
+    assert_eq!(*reader.range_tombstones(), small_tombstones());
+    for (key, _) in model.keys() {
+        let want = expected(model, key, 60);
+        let lookup = terrace_sst::Lookup::new(key, 60);
+        let found = reader.get_with_filter(&lookup)?;
+        assert_eq!(found.map(|e| (e.trailer, e.value.to_vec())), want);
+        let mut absent = key.clone();
+        absent.push(b'!');
+        assert_eq!(got(reader, &absent, 60)?, None);
+    }
+    for options in [ScanOptions::default(), ScanOptions::compaction()] {
+        let mut iter = reader.iter(options);
+        iter.seek_to_first()?;
+        for ((key, inverted), value) in model {
+            assert!(iter.valid());
+            assert_eq!((iter.user_key(), iter.trailer()), (&key[..], !inverted));
+            assert_eq!(iter.value(), value);
+            iter.next()?;
+        }
+        assert!(!iter.valid());
+    }
+    Ok(())
+}
+
+fn is_refusal(error: &Error) -> bool {
+    error.is_corruption() || matches!(error, Error::Unsupported { .. })
+}
+
+#[test]
+fn every_changed_byte_is_detected_or_harmless() {
+    for compression in COMPRESSIONS {
+        let vfs = SimVfs::new(1);
+        let (model, options) = (small_model(), SstOptions { compression, ..small_options() });
+        let size = write(&vfs, 1, options, &model, small_tombstones()).unwrap().size_bytes;
+        read_all(&open_at(&vfs, &path(1), 1, size).unwrap(), &model).unwrap();
+        let mut rng = SplitMix64::new(4);
+        for offset in 0..size {
+            let xor = [1, 0x80, rng.below(255) as u8 + 1][offset as usize % 3];
+            assert!(vfs.corrupt(path(1), offset, xor));
+            let outcome = open_at(&vfs, &path(1), 1, size).and_then(|reader| {
+                let read = read_all(&reader, &model);
+                // Whatever reads tolerate, verification does not.
+                assert!(is_refusal(&reader.verify().unwrap_err()), "byte {offset} unseen");
+                read
+            });
+            if let Err(error) = outcome {
+                assert!(is_refusal(&error), "byte {offset}: {error}");
+            }
+            let file = vfs.open(&path(1), OpenMode::default()).unwrap();
+            dump(&*file, None, DumpDetail::Entries, &mut String::new()).unwrap();
+            assert!(vfs.corrupt(path(1), offset, xor));
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_number_or_length_is_refused() {
+    let vfs = SimVfs::new(1);
+    let model = small_model();
+    let size = write(&vfs, 1, small_options(), &model, small_tombstones()).unwrap().size_bytes;
+    let refused = |outcome: Result<Arc<SstReader>>| is_refusal(&outcome.err().unwrap());
+    assert!(refused(open_at(&vfs, &path(1), 2, size)));
+    assert!(refused(open_at(&vfs, &path(1), 1, size - 1)));
+    assert!(refused(open_at(&vfs, &path(1), 1, size + 1)));
+    for len in (0..size).rev() {
+        assert!(vfs.truncate(path(1), len));
+        assert!(refused(open_at(&vfs, &path(1), 1, size)));
+        assert!(refused(open_at(&vfs, &path(1), 1, len)), "cut at {len}");
+    }
+}
+
+#[test]
+fn a_block_in_the_wrong_place_is_detected() {
+    let vfs = SimVfs::new(1);
+    let mut model = Model::new();
+    for at in 0..200u32 {
+        let trailer = !pack_trailer(1, ValueKind::Put);
+        model.insert((format!("{at:04}").into_bytes(), trailer), vec![at as u8; 16]);
+    }
+    let options = SstOptions { compression: terrace_sst::Compression::None, ..small_options() };
+    let none = RangeTombstones::default();
+    let size = write(&vfs, 1, options.clone(), &model, none.clone()).unwrap().size_bytes;
+    write(&vfs, 2, options, &model, none).unwrap();
+    let intact = vfs.read_file(path(1)).unwrap();
+    let reader = open_at(&vfs, &path(1), 1, size).unwrap();
+    let middle = reader.approximate_offset(b"0100") as usize;
+
+    // A data block of the same file moved over its neighbour.
+    let mut moved = intact.clone();
+    moved.copy_within(0..150, 150);
+    assert!(vfs.write_file(path(1), &moved));
+    let reader = open_at(&vfs, &path(1), 1, size).unwrap();
+    assert!(reader.verify().unwrap_err().is_corruption());
+
+    // The same place of another file with the same keys.
+    let other = vfs.read_file(path(2)).unwrap();
+    assert_eq!(other.len(), intact.len());
+    let mut foreign = intact.clone();
+    foreign[..middle].copy_from_slice(&other[..middle]);
+    assert!(vfs.write_file(path(1), &foreign));
+    let reader = open_at(&vfs, &path(1), 1, size).unwrap();
+    assert!(got(&reader, b"0000", 5).unwrap_err().is_corruption());
+    assert!(reader.verify().unwrap_err().is_corruption());
+    // The rest of the file is as good as before.
+    assert_eq!(got(&reader, b"0199", 5).unwrap(), expected(&model, b"0199", 5));
+}
+
+#[test]
+fn a_failed_read_is_an_error_and_passes() {
+    let vfs = SimVfs::new(1);
+    let model = small_model();
+    write(&vfs, 1, small_options(), &model, small_tombstones()).unwrap();
+    for at in 0..12 {
+        let reader = open(&vfs, 1, &reader_options(1 << 20)).unwrap();
+        let kind = FaultKind::Eio;
+        let at_op = vfs.op_count() + at;
+        vfs.set_fault(Some(Fault { at_op, kind, forever: false, filter: Some(OpClass::Read) }));
+        let mut failed = 0;
+        for (key, _) in model.keys() {
+            match got(&reader, key, 60) {
+                Ok(answer) => assert_eq!(answer, expected(&model, key, 60)),
+                Err(error) => {
+                    assert!(!error.is_corruption());
+                    failed += 1;
+                }
+            }
+        }
+        assert!(failed <= 1);
+        vfs.set_fault(None);
+        read_all(&reader, &model).unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_fails_the_writer() {
+    let vfs = SimVfs::new(1);
+    vfs.set_capacity_bytes(Some(500));
+    let error = write(&vfs, 1, small_options(), &small_model(), small_tombstones()).unwrap_err();
+    assert!(error.is_no_space());
+}
