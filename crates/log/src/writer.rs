@@ -45,6 +45,8 @@ pub struct LogWriter {
     buffered: bool,
     /// Set by the first failure, never cleared.
     failed: bool,
+    /// Set by the first failed sync: it is not known what the device has, and never will be.
+    sync_failed: bool,
     /// What the next marker states.
     pending: Option<SyncedThrough>,
     /// What the last marker stated.
@@ -91,6 +93,7 @@ impl LogWriter {
             handed_bytes: format::HEADER_BYTES,
             buffered: options.buffered,
             failed: false,
+            sync_failed: false,
             pending: None,
             stated: SyncedThrough { segment: 0, offset: 0 },
         })
@@ -142,10 +145,25 @@ impl LogWriter {
     /// Makes everything appended durable, and notes that for the next marker.
     pub fn sync(&mut self) -> Result<()> {
         self.flush()?;
-        let synced = self.file.sync();
-        self.settle(synced)?;
+        self.sync_to_end()?;
         self.note_synced(SyncedThrough { segment: self.segment, offset: self.handed_bytes });
         Ok(())
+    }
+
+    /// Makes everything before [`LogWriter::end`] durable, and returns that. Unlike
+    /// [`LogWriter::sync`] it leaves buffered records alone and works after a failed append: the
+    /// records before the failure are whole, and the next segment continues them.
+    ///
+    /// # Errors
+    /// I/O, and always after a failed sync.
+    pub fn sync_to_end(&mut self) -> Result<LogEnd> {
+        if self.sync_failed {
+            return Err(self.refusal("sync"));
+        }
+        let synced = self.file.sync();
+        self.sync_failed = synced.is_err();
+        self.settle(synced)?;
+        Ok(self.end())
     }
 
     /// Bytes of the segment, header and buffered records included.

@@ -4,7 +4,7 @@
 //! themselves past every number that an edit uses, so that no number is ever used twice whatever
 //! the edit says about counters.
 //!
-//! [`ManifestState::prepare`] is for one edit on a live state; [`Replay`] for a whole file, where
+//! `ManifestState::prepare` is for one edit on a live state; `Replay` for a whole file, where
 //! only the last version of each family is built.
 
 use crate::codec::{self, ManifestRecord, SnapshotHead};

@@ -188,9 +188,13 @@ fn the_log_goes_on_in_a_new_segment_after_a_failed_append() {
         assert!(writer.append(&[b"never"]).is_err(), "half a record may precede it");
         assert!(writer.sync().is_err() && writer.finish().is_err() && writer.flush().is_err());
         let options = LogOptions::default();
+        assert_eq!(writer.sync_to_end().unwrap(), writer.end());
         let mut next =
             LogWriter::create_after(&vfs, &path(2), 2, &options, Some(writer.end())).unwrap();
+        vfs.sync_dir(Path::new(DIR)).unwrap();
         next.append(&[b"two"]).unwrap();
+        next.sync().unwrap();
+        let vfs = vfs.crash_image(1);
         let (recovered, payloads) = replay(&vfs).unwrap();
         assert_eq!(payloads, [b"one".to_vec(), b"two".to_vec()]);
         assert_eq!(recovered.torn, None);

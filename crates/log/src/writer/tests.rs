@@ -91,6 +91,19 @@ fn a_marker_follows_each_sync_that_says_something() {
 }
 
 #[test]
+fn after_a_failed_sync_nothing_is_synced_again() {
+    let vfs = SimVfs::new(0);
+    let mut writer = create(&vfs, true);
+    writer.append(&[b"a"]).unwrap();
+    writer.flush().unwrap();
+    let kind = terrace_vfs::FaultKind::SyncFails;
+    let at_op = vfs.op_count();
+    vfs.set_fault(Some(terrace_vfs::Fault { at_op, kind, forever: false, filter: None }));
+    assert!(writer.sync().is_err());
+    assert!(writer.sync().is_err() && writer.sync_to_end().is_err() && writer.append(&[]).is_err());
+}
+
+#[test]
 fn a_large_payload_is_handed_over_without_a_copy_and_read_back() {
     let vfs = SimVfs::new(0);
     let mut writer = create(&vfs, false);
