@@ -4,7 +4,7 @@
 //! reach a memtable; `terrace-manifest` writes its edits in the same framing. A payload is opaque:
 //! this crate knows no keys.
 //!
-//! [`format`] is the byte layout, which [`writer`] and [`reader`] share and nothing else;
+//! [`mod@format`] is the byte layout, which [`writer`] and [`reader`] share and nothing else;
 //! [`recover()`] replays many segments under the rule "a prefix without holes"; [`dump`] prints a
 //! segment whatever its state. The format is specified in `docs/format/log.md`.
 
