@@ -1,0 +1,21 @@
+//! `cargo xtask ci`: all of CI. One profile and one target directory, so that nothing is compiled
+//! twice; what fails fastest runs first.
+
+use crate::steps::Steps;
+use crate::{test, tidy};
+use anyhow::Result;
+use std::path::Path;
+
+/// Runs every step; the first that fails ends it.
+pub fn run(root: &Path) -> Result<()> {
+    let mut steps = Steps::new(root);
+    steps.cargo("format", &["fmt", "--all", "--check"])?;
+    steps.step("tidy", "cargo xtask tidy", tidy::run)?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    steps.cargo("clippy", &clippy)?;
+    let docs = ["doc", "--workspace", "--no-deps"];
+    steps.cargo_with("documentation", &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
+    test::add(&mut steps)?;
+    steps.summary();
+    Ok(())
+}

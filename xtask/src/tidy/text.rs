@@ -1,0 +1,113 @@
+//! Every text file: clean line ends, no names of machines.
+
+use super::{Finding, Tree};
+
+/// Directories of some machine. In pieces, so that this file passes its own rule.
+const MACHINE_DIRS: [&str; 6] = [
+    concat!("/wo", "rk/"),
+    concat!("/ho", "me/"),
+    concat!("/ro", "ot/"),
+    concat!("/Us", "ers/"),
+    concat!("/m", "nt/"),
+    concat!("C:", "\\"),
+];
+
+/// Hosts of package registries and their mirrors: where packages come from is the business of
+/// whoever builds.
+const HOSTS: [&str; 10] = [
+    concat!("crates", ".io"),
+    concat!("doc", "s.rs"),
+    concat!("maven", ".org"),
+    concat!("maven", ".apache"),
+    concat!("pypi", ".org"),
+    concat!("npmjs", "."),
+    concat!("debian", ".org"),
+    concat!("golang", ".org"),
+    concat!("local", "host:"),
+    concat!("arti", "factory"),
+];
+
+/// What `Cargo.lock` calls the public registry, whatever stands in for it.
+const LOCK_SOURCE: &str = concat!("registry+https://github.com/rust-lang/crates", ".io-index");
+
+/// Lines end with LF and without white space; the file ends with a line.
+pub fn clean(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in &tree.files {
+        let mut add = |line, what: &str| {
+            findings.push(Finding { path: path.clone(), line, what: what.to_string() });
+        };
+        for (at, line) in text.split('\n').enumerate() {
+            if line.ends_with('\r') {
+                add(at + 1, "a line that ends with CR");
+            } else if line.ends_with([' ', '\t']) {
+                add(at + 1, "white space at the end of a line");
+            }
+            if line.contains('\t') && path.ends_with(".rs") {
+                add(at + 1, "a tab");
+            }
+        }
+        let last = text.split('\n').count();
+        if !text.is_empty() && !text.ends_with('\n') {
+            add(last, "the last line does not end");
+        }
+        if text.ends_with("\n\n") {
+            add(last, "empty lines at the end");
+        }
+    }
+    findings
+}
+
+/// No directory of a machine, no host that packages come from.
+pub fn machines(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in &tree.files {
+        for (at, line) in text.lines().enumerate() {
+            let line = match path.ends_with(".lock") {
+                true => line.replace(LOCK_SOURCE, ""),
+                false => line.to_string(),
+            };
+            let named = MACHINE_DIRS.iter().chain(&HOSTS).find(|name| line.contains(**name));
+            if let Some(name) = named {
+                let what = format!("`{name}` names a machine");
+                findings.push(Finding { path: path.clone(), line: at + 1, what });
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::found;
+    use super::*;
+
+    #[test]
+    fn line_ends() {
+        assert_eq!(found(clean, "x.md", "a\n\nb\n"), [""; 0]);
+        assert_eq!(found(clean, "x.md", ""), [""; 0]);
+        for text in ["a \n", "a\t\n", "a\r\n", "a", "a\n\n", "  \n"] {
+            assert!(!found(clean, "x.md", text).is_empty(), "{text:?}");
+        }
+        assert_eq!(found(clean, "x.rs", "a\tb\n").len(), 1);
+        assert_eq!(found(clean, "run", "a\tb\n").len(), 0);
+    }
+
+    #[test]
+    fn machines_and_hosts() {
+        let fine = "src/work.rs, https://www.rust-lang.org/, a home/run\n";
+        assert_eq!(found(machines, "x.md", fine), [""; 0]);
+        for name in MACHINE_DIRS.iter().chain(&HOSTS) {
+            assert_eq!(found(machines, "x.md", &format!("see {name}x\n")).len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lock_file_names_the_public_registry_only() {
+        let line = format!("source = \"{LOCK_SOURCE}\"\n");
+        assert_eq!(found(machines, "Cargo.lock", &line), [""; 0]);
+        assert_eq!(found(machines, "x.md", &line).len(), 1);
+        let mirror = format!("source = \"registry+https://{}/x\"\n", HOSTS[9]);
+        assert_eq!(found(machines, "Cargo.lock", &mirror).len(), 1);
+    }
+}
