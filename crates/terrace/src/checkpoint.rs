@@ -77,6 +77,8 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     let _held = HeldDeletions::new(&inner.deletions_held);
     let (state, segments) = freeze(inner)?;
     let vfs = &*inner.vfs;
+    // First, because a manifest is created only where there is no data yet.
+    let (mut manifest, mut fresh) = Manifest::create(inner.vfs.clone(), dir, state.store_id)?;
     for family in state.families.values() {
         for file in family.version.levels().iter().flat_map(|level| level.files()) {
             let number = file.number;
@@ -86,10 +88,9 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     for number in segments {
         link(vfs, &names::log_path(&inner.dir, number), &names::log_path(dir, number))?;
     }
-    let (mut manifest, mut fresh) = Manifest::create(inner.vfs.clone(), dir, state.store_id)?;
-    manifest.append(&mut fresh, &whole(&state))?;
     vfs.sync_dir(dir)?;
-    Ok(())
+    manifest.append(&mut fresh, &whole(&state))?;
+    Ok(vfs.sync_dir(dir)?)
 }
 
 /// The state at one moment, and the finished segments it needs.

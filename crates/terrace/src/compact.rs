@@ -203,7 +203,7 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
     if let Some(counter) = c.level_written_bytes.get(level) {
         add(counter, written);
     }
-    add(&c.entries_dropped, output.stats.entries_dropped);
+    add(&c.entries_dropped, output.stats.dropped_entries);
     c.compaction_latency.record_ns(start.elapsed().as_nanos() as u64);
     let took = start.elapsed().as_micros() as u64;
     event::compacted(&family.name, &merge.to_string(), read, written, took);

@@ -10,6 +10,9 @@ use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
 use terrace_skiplist::{Full, Hint, Skiplist};
 
+/// Room for what an empty skiplist takes itself.
+const LIST_BYTES: usize = 4096;
+
 /// Sorted writes in memory. Inserts are serialised by the commit (or run in parallel on distinct
 /// entries); reads need no lock.
 pub(crate) struct MemTable {
@@ -43,7 +46,7 @@ impl MemTable {
     pub fn with_capacity(id: u64, capacity_bytes: usize) -> io::Result<Self> {
         Ok(Self {
             id,
-            list: Skiplist::with_capacity(capacity_bytes)?,
+            list: Skiplist::with_capacity(capacity_bytes + LIST_BYTES)?,
             first_segment: AtomicU64::new(u64::MAX),
             max_seqno: AtomicU64::new(0),
             range: RangeSet::default(),
