@@ -1,6 +1,8 @@
 //! The crate from outside: files written and read through the public API, on the simulated file
 //! system.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod concurrency;
 mod damage;
 mod files;

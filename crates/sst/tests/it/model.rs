@@ -61,7 +61,9 @@ fn check_lookups(rng: &mut SplitMix64, reader: &SstReader, model: &Model) {
     }
 }
 
-fn stands_on(iter: &SstIter, want: Option<(&(Vec<u8>, u64), &Vec<u8>)>) {
+type ModelEntry<'a> = (&'a (Vec<u8>, u64), &'a Vec<u8>);
+
+fn stands_on(iter: &SstIter, want: Option<ModelEntry<'_>>) {
     match want {
         None => assert!(!iter.valid()),
         Some(((key, inverted), value)) => {
