@@ -2,7 +2,7 @@
 //! after damage.
 //!
 //! A record is trusted only after its checksum matched, and a length only after it was compared
-//! with the file. A record over [`WHOLE_BYTES`] is checked in pieces before memory for it is
+//! with the file. A record over `WHOLE_BYTES` is checked in pieces before memory for it is
 //! taken, so that a damaged length costs time, not memory.
 //!
 //! Used by [`crate::recover()`], [`crate::dump`] and `terrace-inspect`.
