@@ -36,8 +36,9 @@ pub struct WriteBatch {
     count: u32,
     /// Where time-to-live values stand; the commit turns them into expiries.
     ttl_offsets: Vec<usize>,
-    /// Families written to, without repeats.
-    families: Vec<u32>,
+    /// The family written to first, and the others, without repeats.
+    first_family: Option<u32>,
+    more_families: Vec<u32>,
     /// Bytes of keys and values.
     user_bytes: u64,
     refused: Option<String>,
@@ -52,14 +53,26 @@ impl Default for WriteBatch {
 impl WriteBatch {
     /// An empty batch.
     pub fn new() -> Self {
+        Self { bytes: vec![0; HEADER_BYTES], ..Self::empty() }
+    }
+
+    fn empty() -> Self {
         Self {
-            bytes: vec![0; HEADER_BYTES],
+            bytes: Vec::new(),
             count: 0,
             ttl_offsets: Vec::new(),
-            families: Vec::new(),
+            first_family: None,
+            more_families: Vec::new(),
             user_bytes: 0,
             refused: None,
         }
+    }
+
+    /// An empty batch with room for one operation of these lengths.
+    pub(crate) fn for_one(key_len: usize, value_len: usize) -> Self {
+        let mut batch = Self { bytes: Vec::with_capacity(64 + key_len + value_len), ..Self::empty() };
+        batch.bytes.resize(HEADER_BYTES, 0);
+        batch
     }
 
     /// Sets `key` to `value`.
@@ -102,7 +115,8 @@ impl WriteBatch {
         self.bytes.truncate(HEADER_BYTES);
         self.count = 0;
         self.ttl_offsets.clear();
-        self.families.clear();
+        self.first_family = None;
+        self.more_families.clear();
         self.user_bytes = 0;
         self.refused = None;
     }
@@ -142,8 +156,11 @@ impl WriteBatch {
         put_varint(&mut self.bytes, value_len as u64);
         self.count += 1;
         self.user_bytes += (key.len() + value_len) as u64;
-        if !self.families.contains(&family) {
-            self.families.push(family);
+        if !self.touches(family) {
+            match self.first_family {
+                None => self.first_family = Some(family),
+                Some(_) => self.more_families.push(family),
+            }
         }
     }
 
@@ -185,13 +202,13 @@ impl WriteBatch {
     }
 
     /// The families written to.
-    pub(crate) fn families(&self) -> &[u32] {
-        &self.families
+    pub(crate) fn families(&self) -> impl Iterator<Item = u32> {
+        self.first_family.iter().chain(&self.more_families).copied()
     }
 
     /// Whether anything is written to `family`.
     pub(crate) fn touches(&self, family: u32) -> bool {
-        self.families.contains(&family)
+        self.first_family == Some(family) || self.more_families.contains(&family)
     }
 
     /// Bytes of keys and values.

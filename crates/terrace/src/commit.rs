@@ -57,16 +57,12 @@ fn lead_group(inner: &Inner, lead: &Lead<'_>, own: Pending) -> Result<()> {
     let families = inner.families.load();
     let own_bytes = own.batch.size_bytes();
     stall::admit(inner, &families, own_bytes)?;
-    let mut others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes));
-    let mut group: Vec<Pending> = Vec::with_capacity(1 + others.len());
-    group.push(own);
-    let waiters: Vec<_> = others
-        .drain(..)
-        .map(|(waiter, pending)| {
-            group.push(pending);
-            waiter
-        })
-        .collect();
+    let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes));
+    if others.is_empty() {
+        return commit(inner, lead, &families, &mut [own]);
+    }
+    let (waiters, pending): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+    let mut group: Vec<Pending> = std::iter::once(own).chain(pending).collect();
     let result = commit(inner, lead, &families, &mut group);
     for waiter in waiters {
         waiter.done(result.clone());

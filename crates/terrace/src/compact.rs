@@ -3,7 +3,7 @@
 
 use crate::compaction::job::{self, JobContext};
 use crate::compaction::pick::{Choice, Compaction, Manual, ManualStep, Move, PickInput, Span};
-use crate::compaction::{pick, pick_idle, pick_manual};
+use crate::compaction::{pending_bytes, pick, pick_idle, pick_manual};
 use crate::error::{Error, Result};
 use crate::event;
 use crate::family::Family;
@@ -112,7 +112,9 @@ fn choose(inner: &Inner, jobs: &Jobs, idle: bool) -> Option<(Arc<Family>, Choice
     for choose in kinds {
         for family in families.iter().filter(|f| !f.is_dropped()) {
             let version = family.state().version.clone();
-            let choice = choose(&input(inner, family, &version, jobs));
+            let input = input(inner, family, &version, jobs);
+            family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
+            let choice = choose(&input);
             if !matches!(choice, Choice::Nothing) {
                 return Some((family.clone(), choice));
             }

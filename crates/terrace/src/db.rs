@@ -167,7 +167,7 @@ impl Db {
     /// As [`Db::write`], with options.
     pub fn write_with(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
         for id in batch.families() {
-            if self.inner().family(*id).is_none() {
+            if self.inner().family(id).is_none() {
                 return Err(Error::NoSuchFamily(format!("number {id}")));
             }
         }
@@ -343,7 +343,7 @@ impl ColumnFamily {
 
     fn write_one(&self, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_exists()?;
-        let mut batch = WriteBatch::new();
+        let mut batch = WriteBatch::for_one(key.len(), value.len());
         batch.push(self.family.id, kind, key, value);
         commit::write(self.inner(), batch, &WriteOptions::default())
     }
@@ -361,8 +361,9 @@ impl ColumnFamily {
         ttl: Duration,
     ) -> Result<()> {
         self.check_exists()?;
-        let mut batch = WriteBatch::new();
-        batch.push_ttl(self.family.id, key.as_ref(), value.as_ref(), ttl);
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let mut batch = WriteBatch::for_one(key.len(), value.len());
+        batch.push_ttl(self.family.id, key, value, ttl);
         commit::write(self.inner(), batch, &WriteOptions::default())
     }
 

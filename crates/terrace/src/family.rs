@@ -21,6 +21,9 @@ pub(crate) struct Family {
     change: Mutex<()>,
     next_memtable_id: AtomicU64,
     dropped: AtomicBool,
+    /// Bytes that compaction has to write before every level is within its target, as of the
+    /// last look.
+    pub pending_bytes: AtomicU64,
 }
 
 impl Family {
@@ -42,6 +45,7 @@ impl Family {
             change: Mutex::new(()),
             next_memtable_id: AtomicU64::new(1),
             dropped: AtomicBool::new(false),
+            pending_bytes: AtomicU64::new(0),
         })
     }
 

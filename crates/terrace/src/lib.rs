@@ -33,6 +33,7 @@ mod iter;
 mod memtable;
 mod rate_limit;
 mod read_state;
+mod reserve;
 mod scheduler;
 mod snapshots;
 mod table_cache;

@@ -15,6 +15,7 @@ use crate::metrics::Counters;
 use crate::options::{CfOptions, Options};
 use crate::rate_limit::RateLimiter;
 use crate::recover::{self, Replayed};
+use crate::reserve;
 use crate::scheduler::Scheduler;
 use crate::snapshots::Snapshots;
 use crate::table_cache::TableCache;
@@ -29,7 +30,7 @@ use terrace_base::rng::{Rng, SplitMix64};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit};
 use terrace_sst::{BlockCache, ReadCounters};
-use terrace_vfs::{CreateOptions, Vfs};
+use terrace_vfs::Vfs;
 
 /// Opens the store in `dir` for reading and writing.
 pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
@@ -79,7 +80,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
         }
     }
     remove_orphans(&*vfs, dir, &log.state, segment)?;
-    reserve(&*vfs, dir, options.advanced.reserve_bytes)?;
+    reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
     let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
     let files = families.iter().map(|f| f.state().version.file_count()).sum();
     let took = options.advanced.clock.monotonic_us().saturating_sub(start);
@@ -249,19 +250,6 @@ fn remove_orphans(vfs: &dyn Vfs, dir: &Path, state: &ManifestState, segment: u64
         vfs.sync_dir(dir)?;
     }
     Ok(())
-}
-
-/// Keeps a file whose removal makes room for the manifest when the disk is full. Best effort.
-pub(crate) fn reserve(vfs: &dyn Vfs, dir: &Path, bytes: u64) -> Result<()> {
-    let path = names::reserve_path(dir);
-    if bytes == 0 || vfs.exists(&path)? {
-        return Ok(());
-    }
-    let options = CreateOptions { preallocate_bytes: bytes, ..CreateOptions::default() };
-    match vfs.create(&path, &options) {
-        Err(error) if !error.is_no_space() => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 /// The nouns that exist before a store is recovered.

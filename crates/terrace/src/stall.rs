@@ -6,6 +6,8 @@ use crate::event;
 use crate::family::Family;
 use crate::inner::Inner;
 use crate::metrics::add;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Bytes per second that pass when the slowdown begins.
@@ -14,6 +16,8 @@ const SLOW_RATE_START: f64 = 64e6;
 const SLOW_RATE_END: f64 = 2e6;
 /// Longest single sleep of one group: a slowed writer never waits longer at a time.
 const MAX_SLEEP: Duration = Duration::from_millis(20);
+/// Pending compaction slows writes at most this much.
+const MOST_PENDING_PRESSURE: f64 = 0.9;
 /// How long a stopped writer waits before it looks again; a finished job wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(100);
 
@@ -33,22 +37,34 @@ impl Stop {
     }
 }
 
+/// How far a family is between slowdown (0) and stop (1); `None` below the slowdown.
+fn pressure(family: &Family) -> Option<f64> {
+    let options = &family.options;
+    let l0 = family.state().version.level(0).len();
+    let pending = family.pending_bytes.load(Ordering::Relaxed);
+    let slow_at = options.pending_compaction_slowdown_bytes;
+    let of_l0 = (l0 >= options.l0_slowdown).then(|| {
+        (l0 - options.l0_slowdown) as f64 / (options.l0_stop - options.l0_slowdown).max(1) as f64
+    });
+    // Pending bytes slow writes down but never stop them: at twice the limit the rate is lowest.
+    let of_pending = (pending >= slow_at && slow_at > 0)
+        .then(|| ((pending - slow_at) as f64 / slow_at as f64).min(MOST_PENDING_PRESSURE));
+    [of_l0, of_pending].into_iter().flatten().reduce(f64::max)
+}
+
 /// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
 /// Called by the leader, so that those behind it wait too.
-pub(crate) fn admit(inner: &Inner, families: &[std::sync::Arc<Family>], bytes: usize) -> Result<()> {
+pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Result<()> {
     for family in families {
-        let options = &family.options;
-        let l0 = family.state().version.level(0).len();
-        if l0 < options.l0_slowdown {
+        let Some(pressure) = pressure(family) else { continue };
+        if pressure < 1.0 {
+            slow(inner, family, pressure, bytes);
             continue;
         }
-        if l0 >= options.l0_stop {
-            wait_while(inner, family, Stop::L0Files, || {
-                family.state().version.level(0).len() >= options.l0_stop
-            })?;
-            continue;
-        }
-        slow(inner, family, l0, bytes);
+        let stop = family.options.l0_stop;
+        wait_while(inner, family, Stop::L0Files, || {
+            family.state().version.level(0).len() >= stop
+        })?;
     }
     Ok(())
 }
@@ -59,20 +75,19 @@ pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
     if full() { wait_while(inner, family, Stop::Memtables, full) } else { Ok(()) }
 }
 
-/// The rate falls from start to end as L0 goes from slowdown to stop, along a square: gentle at
-/// first, so that a short burst costs little.
-fn rate(l0: usize, slowdown: usize, stop: usize) -> f64 {
-    let span = (stop - slowdown).max(1) as f64;
-    let left = 1.0 - (l0.saturating_sub(slowdown) as f64 / span).min(1.0);
+/// Bytes per second at a pressure from 0 to 1. The rate falls along a square: gently at first, so
+/// that a short burst costs little.
+fn rate(pressure: f64) -> f64 {
+    let left = 1.0 - pressure.clamp(0.0, 1.0);
     SLOW_RATE_END + (SLOW_RATE_START - SLOW_RATE_END) * left * left
 }
 
-fn slow(inner: &Inner, family: &Family, l0: usize, bytes: usize) {
-    let rate = rate(l0, family.options.l0_slowdown, family.options.l0_stop);
+fn slow(inner: &Inner, family: &Family, pressure: f64, bytes: usize) {
+    let rate = rate(pressure);
     let wait = Duration::from_secs_f64(bytes as f64 / rate).min(MAX_SLEEP);
-    let before = inner.counters.slowdowns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let before = inner.counters.slowdowns.fetch_add(1, Ordering::Relaxed);
     if before.is_multiple_of(4096) {
-        event::stalled(&family.name, "many L0 files", false);
+        event::stalled(&family.name, "compaction is behind", false);
     }
     // Sleeping costs at least 50 us whatever is asked; below that, spinning keeps the rate smooth.
     let start = Instant::now();
@@ -119,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_rate_falls_smoothly_from_slowdown_to_stop() {
-        let rates: Vec<f64> = (20..=36).map(|l0| rate(l0, 20, 36)).collect();
+        let rates: Vec<f64> = (0..=16).map(|step| rate(f64::from(step) / 16.0)).collect();
         assert_eq!(rates[0], SLOW_RATE_START);
         assert_eq!(rates[16], SLOW_RATE_END);
         assert!(rates.windows(2).all(|pair| pair[1] < pair[0] && pair[1] > pair[0] / 3.0));

@@ -14,6 +14,7 @@ use crate::inner::Inner;
 use crate::install;
 use crate::metrics::add;
 use crate::options::SyncMode;
+use crate::reserve;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -145,8 +146,9 @@ fn house_loop(inner: &Inner) {
                 inner.scheduler.wait_for_end(&mut jobs, tick);
             }
         }
+        attempt(inner, "delete obsolete files", || install::purge(inner));
         if inner.health.is_disk_full() {
-            look_for_room(inner);
+            attempt(inner, "look for room", || look_for_room(inner));
         }
         if inner.health.check_writable().is_err() {
             continue;
@@ -162,21 +164,23 @@ fn house_loop(inner: &Inner) {
             _ => {}
         }
         attempt(inner, "retire log segments", || commit::retire_segments(inner));
-        attempt(inner, "delete obsolete files", || install::purge(inner));
         attempt(inner, "bound the log", || bound_log(inner));
     }
 }
 
-/// Lets writes resume when the disk has room for a memtable again.
-fn look_for_room(inner: &Inner) {
+/// Gives the reserve back, and lets writes resume when the disk has room for a memtable again.
+fn look_for_room(inner: &Inner) -> crate::Result<()> {
+    reserve::release(&*inner.vfs, &inner.dir)?;
     let need = ROOM_BYTES.min(inner.options.memtable_bytes() as u64 * 2);
-    if let Ok(free) = inner.vfs.free_space_bytes(&inner.dir)
-        && free >= need
-    {
+    let reserve_bytes = inner.options.advanced.reserve_bytes;
+    let free = inner.vfs.free_space_bytes(&inner.dir)?;
+    if free >= need + reserve_bytes {
+        reserve::take(&*inner.vfs, &inner.dir, reserve_bytes)?;
         event::disk_has_room(free);
         inner.health.resume();
         inner.scheduler.job_ended();
     }
+    Ok(())
 }
 
 /// Flushes the families that keep the oldest log segments alive when the log has grown too long,

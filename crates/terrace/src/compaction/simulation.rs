@@ -7,8 +7,8 @@ use super::pick::{Choice, Compaction, File, PickInput};
 use crate::options::{CompactionStyle, FamilyOptions};
 use crate::scheduler::Running;
 use std::collections::HashSet;
-use std::sync::Arc;
-use terrace_manifest::{FamilyEdit, FileMeta, Version};
+use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
+use terrace_sst::Compression;
 
 const MIB: u64 = 1 << 20;
 /// 16-byte keys, 100-byte values, what an entry takes beside them in an SST and in a memtable.
@@ -21,7 +21,7 @@ const PUTS_PER_S: f64 = 250e3;
 
 pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
     FamilyOptions {
-        compression: Default::default(),
+        compression: [Compression::None; LEVEL_COUNT],
         filter_bits_per_key: 10.0,
         style: CompactionStyle::Leveled,
         block_size: 4096,
@@ -359,28 +359,4 @@ fn what_picking_writes() {
     let (_, sequential) = run("10 M ascending", base(), Keys::Ascending, &[10.0 * m]);
     assert_eq!(sequential.merged_bytes, 0.0);
     assert_eq!(sequential.runs(), 1);
-}
-
-#[test]
-fn sweep() {
-    for slowdown in [20] {
-        for (mem, sizes) in [(64, &[3.0, 5.0, 7.0, 9.0, 11.0, 14.0, 17.0, 21.0, 26.0][..]), (64, &[40.0, 60.0, 80.0, 150.0]), (8, &[5.0, 10.0, 20.0, 40.0]), (2, &[5.0, 10.0, 40.0])] {
-            let mut amp = 0.0; let mut over = 0.0; let mut runs = 0; let mut wait = 0.0;
-            for n in sizes {
-                let mut o = options(mem * MIB); o.l0_slowdown = slowdown;
-                let mut s = Simulation::new(o.clone(), Keys::Distinct);
-                s.put(n * 1e6); s.settle();
-                let t = |s: &Simulation| s.put_entries * LOG_ENTRY_BYTES + s.flushed_bytes + s.merged_bytes;
-                amp += t(&s) / (s.put_entries * 116.0);
-                runs += s.runs(); wait += s.waited_s;
-                let mut s = Simulation::new(o, Keys::From(n * 1e6));
-                s.put(n * 1e6); s.settle();
-                let (a, p) = (t(&s), s.put_entries);
-                s.put(n * 1e6); s.settle();
-                over += (t(&s) - a) / ((s.put_entries - p) * 116.0);
-            }
-            let k = sizes.len() as f64;
-            println!("slowdown {slowdown} mem {mem} n {:?}: fill amp {:.2} overwrite amp {:.2} runs {:.2} wait {:.1}", sizes, amp / k, over / k, runs as f64 / k, wait / k);
-        }
-    }
 }
