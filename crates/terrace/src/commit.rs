@@ -305,7 +305,8 @@ pub(crate) fn first_log(
 /// Makes everything appended so far durable, older segments first so that there is never a hole.
 fn sync_log(inner: &Inner, log: &mut LogState) -> Result<()> {
     for old in &mut log.unsynced {
-        old.sync().map_err(|error| inner.health.fail("sync the log", error))?;
+        // Also for a segment left after a failed append: what it holds up to its end counts.
+        old.sync_to_end().map_err(|error| inner.health.fail("sync the log", error))?;
     }
     log.unsynced.clear();
     log.writer.sync().map_err(|error| inner.health.fail("sync the log", error))?;
