@@ -18,6 +18,7 @@
 //! thread looks at a sample of the keys, and if another scheme tells more of them apart, publishes
 //! it as the next epoch. Links keep the head (and epoch) they have until a search passes.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -200,6 +201,39 @@ impl Skiplist {
     /// The most arena bytes an entry with these lengths takes.
     pub const fn entry_upper_bound(key_len: usize, value_len: usize) -> usize {
         Arena::entry_upper_bound(key_len, value_len)
+    }
+
+    /// Whether every level is in order, heads agree with keys, and each node of a level is on the
+    /// one below: what inserts keep. For tests, with no insert in progress; reads everything.
+    pub fn is_ordered(&self) -> bool {
+        let mut below: Option<HashSet<usize>> = None;
+        for level in 0..self.height.load(Ordering::Relaxed) as usize {
+            let mut nodes = HashSet::new();
+            let mut node = self.arena.link(Link::HEAD, level).load();
+            while !node.is_null() {
+                let (key, trailer) = (self.arena.key(node), self.arena.trailer(node));
+                let next = self.arena.link(node, level).load();
+                if !next.is_null()
+                    && (self.arena.key(next), !self.arena.trailer(next)) <= (key, !trailer)
+                    || !self.has_own_tag(node)
+                    || below.as_ref().is_some_and(|below| !below.contains(&node.node()))
+                {
+                    return false;
+                }
+                nodes.insert(node.node());
+                node = next;
+            }
+            below = Some(nodes);
+        }
+        true
+    }
+
+    fn has_own_tag(&self, node: Link) -> bool {
+        let mut epochs = (0..).zip(&self.schemes);
+        epochs.any(|(epoch, scheme)| {
+            let head = scheme.get().map(|scheme| scheme.head(self.arena.key(node)));
+            head.is_some_and(|head| Tag::new(head, epoch) == node.tag())
+        })
     }
 
     /// `(key, trailer)` as a target of searches under the current scheme.

@@ -22,10 +22,16 @@ fn list() -> Arc<Skiplist> {
     Skiplist::with_capacity(ARENA_BYTES).unwrap()
 }
 
-fn insert_all(list: &Skiplist, keys: &[u8]) {
+/// Keys that differ past their first four bytes only, so that their heads are equal until the list
+/// has learned, and are renewed then.
+fn key_of(number: u8) -> [u8; 5] {
+    [b'k', b'e', b'y', b' ', number]
+}
+
+fn insert_all(list: &Skiplist, numbers: &[u8]) {
     let mut hint = Hint::default();
-    for key in keys {
-        list.insert(&[*key], 1, &[*key], &mut hint).unwrap();
+    for number in numbers {
+        list.insert(&key_of(*number), 1, &[*number], &mut hint).unwrap();
     }
 }
 
@@ -35,8 +41,9 @@ fn scan(list: &Arc<Skiplist>) -> Vec<u8> {
     iter.seek_to_first().unwrap();
     let mut found = Vec::new();
     while iter.valid() {
-        assert_eq!(iter.user_key(), iter.value());
-        found.push(iter.user_key()[0]);
+        let number = iter.value()[0];
+        assert_eq!(iter.user_key(), key_of(number));
+        found.push(number);
         iter.next().unwrap();
     }
     assert!(found.is_sorted_by(|a, b| a < b), "{found:?}");
@@ -53,7 +60,7 @@ fn race(before: &'static [u8], first: &'static [u8], second: &'static [u8], prob
     });
     let seen = scan(&list);
     assert!(before.iter().all(|key| seen.contains(key)));
-    let got = list.get(&[probe], 9).map(|(trailer, value)| (trailer, value.to_vec()));
+    let got = list.get(&key_of(probe), 9).map(|(trailer, value)| (trailer, value.to_vec()));
     assert!(!seen.contains(&probe) || got.is_some(), "an entry vanished");
     if let Some(got) = got {
         assert_eq!(got, (1, vec![probe]));
@@ -66,15 +73,15 @@ fn race(before: &'static [u8], first: &'static [u8], second: &'static [u8], prob
     expected.dedup();
     assert_eq!(scan(&list), expected);
     assert_eq!(list.entry_count(), expected.len());
-    // From every height: an entry linked in the wrong place above level 0 hides others.
-    for key in expected {
-        assert_eq!(list.get(&[key], 1), Some((1, [key].as_slice())));
+    assert!(list.is_ordered());
+    for number in expected {
+        assert_eq!(list.get(&key_of(number), 1), Some((1, [number].as_slice())));
     }
 }
 
 #[test]
 fn loom_neighbours_in_one_gap() {
-    explore(3, || race(&[1, 9], &[4], &[5], 5));
+    explore(2, || race(&[1, 9], &[4], &[5], 5));
 }
 
 #[test]
@@ -85,6 +92,13 @@ fn loom_the_same_entry_twice() {
 #[test]
 fn loom_ascending_with_hints_between_each_other() {
     explore(2, || race(&[], &[2, 6], &[4, 8], 6));
+}
+
+/// The second entry comes between the first and the third on level 0 before the first is on level
+/// 1: what the first insert leaves in its hint is older below than above.
+#[test]
+fn loom_a_hint_with_a_stale_right_side() {
+    explore(2, || race(&[], &[4, 6], &[5], 6));
 }
 
 #[test]

@@ -88,6 +88,7 @@ impl Pair {
         }
         got.reverse();
         assert!(got == expected, "backwards");
+        assert!(self.list.is_ordered());
         assert_eq!(self.list.entry_count(), self.model.len());
         assert_eq!(self.list.is_empty(), self.model.is_empty());
     }

@@ -85,6 +85,7 @@ fn run(key: impl Fn(u64, u64) -> (Vec<u8>, u64) + Sync, expected: u64) {
         }
         done.store(true, Ordering::Release);
     });
+    assert!(list.is_ordered());
     assert_eq!(read_through(&list), expected);
     assert_eq!(list.entry_count() as u64, expected);
     for writer in 0..WRITERS {
