@@ -1,5 +1,5 @@
 //! What reads of one cached SST cost, part by part. Run with
-//! `cargo run --release -p terrace-sst --example cached_get [keys] [value bytes]`.
+//! `cargo run --release -p terrace-sst --example cached_get [keys] [value bytes] [lookups]`.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -13,7 +13,7 @@ use terrace_sst::{
 };
 use terrace_vfs::{PosixVfs, Vfs};
 
-const LOOKUPS: usize = 2_000_000;
+const DEFAULT_LOOKUPS: u64 = 2_000_000;
 const FILE_NUMBER: u64 = 1;
 
 fn key(number: u64) -> [u8; 16] {
@@ -58,6 +58,7 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).map_while(|text| text.parse().ok());
     let keys = arguments.next().unwrap_or(100_000);
     let value_bytes = arguments.next().unwrap_or(100) as usize;
+    let lookups = arguments.next().unwrap_or(DEFAULT_LOOKUPS) as usize;
     let vfs: Arc<dyn Vfs> = PosixVfs::shared();
     let path = std::env::temp_dir().join(format!("cached-get-{}.sst", std::process::id()));
     let mut size_bytes = 0;
@@ -72,13 +73,13 @@ fn main() -> Result<()> {
     };
     let reader = SstReader::open(&vfs, &path, FILE_NUMBER, size_bytes, &options)?;
     println!("{keys} keys, {size_bytes} bytes, {} pinned", reader.pinned_bytes());
-    let outcome = measure(&reader, keys);
+    let outcome = measure(&reader, keys, lookups);
     println!("{:?}", options.counters.snapshot());
     vfs.remove(&path)?;
     outcome
 }
 
-fn measure(reader: &Arc<SstReader>, keys: u64) -> Result<()> {
+fn measure(reader: &Arc<SstReader>, keys: u64, lookups: usize) -> Result<()> {
     let present: Vec<[u8; 16]> = (0..keys).map(|number| key(number * 7)).collect();
     for key in &present {
         let lookup = Lookup::new(key, MAX_SEQNO);
@@ -86,47 +87,47 @@ fn measure(reader: &Arc<SstReader>, keys: u64) -> Result<()> {
         assert!(reader.get(&lookup)?.is_some());
     }
     let mut rng = SplitMix64::new(2);
-    let hits: Vec<[u8; 16]> = (0..LOOKUPS).map(|_| key(rng.below(keys) * 7)).collect();
-    let absent: Vec<[u8; 16]> = (0..LOOKUPS).map(|_| key(rng.below(keys) * 7 + 3)).collect();
-    report("hash", LOOKUPS, || {
+    let hits: Vec<[u8; 16]> = (0..lookups).map(|_| key(rng.below(keys) * 7)).collect();
+    let absent: Vec<[u8; 16]> = (0..lookups).map(|_| key(rng.below(keys) * 7 + 3)).collect();
+    report("hash", lookups, || {
         for key in &hits {
             black_box(Lookup::new(key, MAX_SEQNO));
         }
         Ok(())
     })?;
-    report("may_contain, present", LOOKUPS, || {
+    report("may_contain, present", lookups, || {
         hits.iter().try_for_each(|key| {
             black_box(reader.may_contain(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;
-    report("may_contain, absent", LOOKUPS, || {
+    report("may_contain, absent", lookups, || {
         absent.iter().try_for_each(|key| {
             black_box(reader.may_contain(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;
-    report("get, present (index and block)", LOOKUPS, || {
+    report("get, present (index and block)", lookups, || {
         hits.iter().try_for_each(|key| {
             black_box(reader.get(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;
-    report("get_with_filter, present", LOOKUPS, || {
+    report("get_with_filter, present", lookups, || {
         hits.iter().try_for_each(|key| {
             black_box(reader.get_with_filter(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;
-    report("get, absent", LOOKUPS, || {
+    report("get, absent", lookups, || {
         absent.iter().try_for_each(|key| {
             black_box(reader.get(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;
     let mut iter = reader.iter(ScanOptions::default());
-    report("seek", LOOKUPS / 4, || {
-        hits[..LOOKUPS / 4].iter().try_for_each(|key| iter.seek(key, u64::MAX))
+    report("seek", lookups / 4, || {
+        hits[..lookups / 4].iter().try_for_each(|key| iter.seek(key, u64::MAX))
     })?;
     let walk = |what: &str, options: ScanOptions, forward: bool| {
         let mut iter = reader.iter(options);

@@ -220,7 +220,7 @@ impl Dump<'_> {
                 .map_or_else(|| "unknown kind".to_string(), |kind| format!("{kind:?}"));
             let text = format!(
                 "  entry {at}: head {:08x}, {} @ {} {kind} = {}",
-                block.head(at),
+                u32::from_be_bytes(block.head(at)),
                 shown(&key),
                 trailer_seqno(entry.trailer),
                 shown(block.value(entry.value)),

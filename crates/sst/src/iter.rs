@@ -164,7 +164,7 @@ impl SstIter {
         };
         let block = BlockRef::new(bytes, self.layout);
         let entry = block.entry(at);
-        let head = block.head(at).to_be_bytes();
+        let head = block.head(at);
         self.key.truncate(self.layout.prefix_len as usize);
         if entry.rest_len >= HEAD_BYTES {
             self.key.extend_from_slice(&head);

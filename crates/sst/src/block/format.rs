@@ -17,7 +17,7 @@
 //! all checked by [`parse`]: at least one entry, offsets ascending up to the end of the block,
 //! every entry's fields inside it, padding of short heads zero, kinds known.
 
-use super::search::{HEAD_BYTES, head_at};
+use super::search::{HEAD_BYTES, Head};
 use crate::options::MAX_BLOCK_BYTES;
 use crate::stored::Checked;
 use terrace_base::ValueKind;
@@ -64,6 +64,12 @@ impl Layout {
         self.heads_at() + self.count as usize * HEAD_BYTES
     }
 
+    /// The heads; as many as there are entries.
+    #[inline]
+    pub fn heads(self, bytes: &[u8]) -> &[Head] {
+        bytes[self.heads_at()..self.offsets_at()].as_chunks().0
+    }
+
     #[inline]
     pub fn offset_bytes(self) -> usize {
         if self.wide { 4 } else { 2 }
@@ -98,17 +104,17 @@ pub(crate) fn parse(bytes: &[u8]) -> Checked<Layout> {
     let layout = parse_header(bytes)?;
     let entries = &bytes[layout.entries_at()..];
     let most = MAX_KEY_BYTES - usize::from(layout.prefix_len);
-    let heads = &bytes[layout.heads_at()..layout.offsets_at()];
+    let heads = layout.heads(bytes);
     let mut start = layout.offset(bytes, 0);
     if start != 0 {
         return Err("the first entry does not start at 0");
     }
-    for at in 0..layout.count as usize {
+    for (at, head) in heads.iter().enumerate() {
         let end = layout.offset(bytes, at + 1);
         let Some(entry) = entries.get(start..end) else {
             return Err("entry offsets are not ascending or pass the end");
         };
-        check_entry(entry, head_at(heads, at), layout, most)?;
+        check_entry(entry, u32::from_le_bytes(*head), layout, most)?;
         start = end;
     }
     if start != entries.len() {

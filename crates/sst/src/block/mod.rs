@@ -10,7 +10,7 @@ pub(crate) mod writer;
 
 use crate::stored::Checked;
 use format::{BARE_TRAILER, ENTRY_TRAILER_BYTES, HEADER_BYTES, Layout, tail_len};
-use search::{HEAD_BYTES, head_at, head_of};
+use search::{HEAD_BYTES, Head, head_of};
 use std::cmp::Ordering;
 use std::ops::Range;
 use terrace_base::codec::get_varint;
@@ -129,13 +129,14 @@ impl<'a> BlockRef<'a> {
     }
 
     #[inline]
-    fn heads(&self) -> &'a [u8] {
-        &self.bytes[self.layout.heads_at()..self.layout.offsets_at()]
+    fn heads(&self) -> &'a [Head] {
+        self.layout.heads(self.bytes)
     }
 
+    /// The head of entry `at` as the key bytes it stands for.
     #[inline]
-    pub fn head(&self, at: usize) -> u32 {
-        head_at(self.heads(), at)
+    pub fn head(&self, at: usize) -> [u8; HEAD_BYTES] {
+        u32::from_le_bytes(self.heads()[at]).to_be_bytes()
     }
 
     /// Entry `at`, which must be below the count.
@@ -176,7 +177,7 @@ impl<'a> BlockRef<'a> {
         let entry = self.entry(at);
         key.clear();
         key.extend_from_slice(self.prefix());
-        let head = self.head(at).to_be_bytes();
+        let head = self.head(at);
         key.extend_from_slice(&head[..entry.rest_len.min(HEAD_BYTES)]);
         key.extend_from_slice(entry.tail);
     }
@@ -184,50 +185,47 @@ impl<'a> BlockRef<'a> {
     /// The newest version of `user_key` at or after `trailer`.
     #[inline]
     pub fn find(&self, user_key: &[u8], trailer: u64) -> Located {
-        let (at, key_order) = self.position(user_key, trailer);
-        match key_order {
-            Ordering::Equal => {
-                let entry = self.entry(at);
-                Located::Found { trailer: entry.trailer, value: entry.value }
-            }
-            _ if at == self.count() => Located::PastEnd,
-            _ => Located::Absent,
+        match self.position(user_key, trailer) {
+            (_, Some(RawEntry { trailer, value, .. })) => Located::Found { trailer, value },
+            (at, None) if at == self.count() => Located::PastEnd,
+            (_, None) => Located::Absent,
         }
     }
 
     /// The index of the first entry at or after `(user_key, trailer)`; the count if there is none.
+    #[inline]
     pub fn lower_bound(&self, user_key: &[u8], trailer: u64) -> usize {
         self.position(user_key, trailer).0
     }
 
-    /// The lower bound, and how its entry's user key compares to `user_key`: `Equal` or `Greater`
-    /// (`Greater` too if there is no entry).
+    /// The lower bound, and its entry if that has the same user key.
     #[inline]
-    fn position(&self, user_key: &[u8], trailer: u64) -> (usize, Ordering) {
+    fn position(&self, user_key: &[u8], trailer: u64) -> (usize, Option<RawEntry<'a>>) {
         let prefix = self.prefix();
         let Some((front, rest)) = user_key.split_at_checked(prefix.len()) else {
             // A key shorter than the prefix is below every key or above every key.
             let at = if user_key < prefix { 0 } else { self.count() };
-            return (at, Ordering::Greater);
+            return (at, None);
         };
-        match front.cmp(prefix) {
-            Ordering::Less => return (0, Ordering::Greater),
-            Ordering::Greater => return (self.count(), Ordering::Greater),
-            Ordering::Equal => {}
+        if front != prefix {
+            return (if front < prefix { 0 } else { self.count() }, None);
         }
         let heads = self.heads();
         let head = head_of(rest);
+        let stored = head.to_le_bytes();
         let mut at = search::lower_bound(heads, head);
-        if self.count() - at > WALK_MAX && head_at(heads, at + WALK_MAX) == head {
+        if heads.get(at + WALK_MAX) == Some(&stored) {
             at = self.halve_run(at, head, rest, trailer);
         }
-        while at < self.count() && head_at(heads, at) == head {
-            match self.compare(at, rest, trailer) {
-                (_, Ordering::Less) => at += 1,
-                (key_order, _) => return (at, key_order),
+        while heads.get(at) == Some(&stored) {
+            let entry = self.entry(at);
+            match compare_rest(entry.rest_len, entry.tail, rest) {
+                Ordering::Equal if entry.trailer <= trailer => return (at, Some(entry)),
+                Ordering::Greater => break,
+                Ordering::Less | Ordering::Equal => at += 1,
             }
         }
-        (at, Ordering::Greater)
+        (at, None)
     }
 
     /// The lower bound inside the run of entries with `head` that starts at `from`.
@@ -240,21 +238,14 @@ impl<'a> BlockRef<'a> {
         };
         while low < high {
             let middle = low.midpoint(high);
-            match self.compare(middle, rest, trailer).1 {
+            let entry = self.entry(middle);
+            let key_order = compare_rest(entry.rest_len, entry.tail, rest);
+            match key_order.then_with(|| trailer.cmp(&entry.trailer)) {
                 Ordering::Less => low = middle + 1,
                 _ => high = middle,
             }
         }
         low
-    }
-
-    /// How entry `at`, whose head equals that of `rest`, compares to `(rest, trailer)`: the user
-    /// keys alone, and in internal order.
-    #[inline]
-    fn compare(&self, at: usize, rest: &[u8], trailer: u64) -> (Ordering, Ordering) {
-        let entry = self.entry(at);
-        let key_order = compare_rest(entry.rest_len, entry.tail, rest);
-        (key_order, key_order.then_with(|| trailer.cmp(&entry.trailer)))
     }
 }
 

@@ -1,23 +1,25 @@
 //! One index partition: for each of a run of neighbouring data blocks its separator and place.
 //!
 //! ```text
-//! ┌───────────────┬────────┬──────┬─────────┬─────────────┬──────────┬────────────────┬───────┐
-//! │ count u32     │ prefix │ 0..3 │ heads   │ offsets     │ rest lens│ tail ends      │ tails │
-//! │ prefix len u16│        │ zeros│ u32 × n │ u32 × (n+1) │ u8 × n   │ u16|u32 × (n+1)│       │
-//! │ flags u8, 0   │        │      │         │             │ flag 1   │ flag 2; 4: u32 │ flag 2│
-//! │ base u64      │        │      │         │             │          │                │       │
-//! └───────────────┴────────┴──────┴─────────┴─────────────┴──────────┴────────────────┴───────┘
+//! ┌───────────────┬────────┬──────┬────────────┬─────────┬─────────────┬─────────┬───────────┬─────┐
+//! │ count u32     │ prefix │ 0..3 │ guides     │ heads   │ offsets     │ lens    │ tail ends │tails│
+//! │ prefix len u16│        │ zeros│ u32 × n/16 │ u32 × n │ u32 × (n+1) │ u8 × n  │ u16|u32   │     │
+//! │ flags u8, 0   │        │      │            │         │             │ flag 1  │ × (n+1)   │     │
+//! │ base u64      │        │      │            │         │             │         │ flag 2, 4 │     │
+//! └───────────────┴────────┴──────┴────────────┴─────────┴─────────────┴─────────┴───────────┴─────┘
 //! ```
 //! A separator is at or above every key of its block and below every larger key of the next; it
 //! is cut like the keys of a data block into prefix, head and tail. Separators shorter than prefix
-//! and head have their rest length (0..=4) listed; longer ones have tails; most partitions need
-//! neither: 8 bytes a block. Blocks follow each other without gaps: block `i` is stored at
+//! and head have their rest length (0..=4) listed (flag 1); longer ones have tails (flag 2, with
+//! `u32` ends under flag 4); most partitions need neither: 8.25 bytes a block. Guide `j` is head
+//! `16 j + 15`: a search touches the guides and one line of heads instead of a line per halving.
+//! Blocks follow each other without gaps: block `i` is stored at
 //! `base + offsets[i] .. base + offsets[i + 1]`. Versions of one user key may span blocks, and
 //! then separators repeat.
 
 use crate::block::compare_rest;
 use crate::block::format::MAX_PREFIX_BYTES;
-use crate::block::search::{self, HEAD_BYTES, head_at, head_of};
+use crate::block::search::{self, HEAD_BYTES, Head, head_of};
 use crate::stored::{Checked, Handle, MAX_STORED_BYTES, TRAILER_BYTES};
 use std::cmp::Ordering;
 use terrace_base::key::common_prefix;
@@ -32,6 +34,9 @@ const FLAG_WIDE_TAILS: u8 = 4;
 
 const OFFSET_BYTES: usize = 4;
 
+/// Heads per guide.
+const GUIDED: usize = search::WINDOW;
+
 /// Runs of equal heads up to this length are walked, longer ones halved.
 const WALK_MAX: usize = 4;
 
@@ -43,6 +48,10 @@ pub(crate) struct IndexPartition {
     prefix_len: u16,
     flags: u8,
     base: u64,
+    /// Where arrays start, from the fields above.
+    guides_at: usize,
+    heads_at: usize,
+    tail_ends_at: usize,
 }
 
 impl IndexPartition {
@@ -58,8 +67,13 @@ impl IndexPartition {
         if count == 0 || count as usize > buf.len() / (HEAD_BYTES + OFFSET_BYTES) {
             return Err("impossible index entry count");
         }
-        let index = Self { buf, count, prefix_len, flags, base: u64::from_le_bytes(base) };
-        if index.tail_ends_at() > index.buf.len() || index.tails_at() > index.buf.len() {
+        let guides_at = (HEADER_BYTES + usize::from(prefix_len)).next_multiple_of(HEAD_BYTES);
+        let heads_at = guides_at + count as usize / GUIDED * HEAD_BYTES;
+        let lens_at = heads_at + count as usize * (HEAD_BYTES + OFFSET_BYTES) + OFFSET_BYTES;
+        let tail_ends_at = lens_at + if flags & FLAG_LENS != 0 { count as usize } else { 0 };
+        let base = u64::from_le_bytes(base);
+        let index = Self { buf, count, prefix_len, flags, base, guides_at, heads_at, tail_ends_at };
+        if index.tail_ends_at > index.buf.len() || index.tails_at() > index.buf.len() {
             return Err("index arrays pass the end");
         }
         index.check_offsets()?;
@@ -86,6 +100,10 @@ impl IndexPartition {
 
     fn check_separators(&self) -> Checked<()> {
         let tails_len = self.buf.len() - self.tails_at();
+        let last_of_group = |at: usize| self.heads().get(at * GUIDED + GUIDED - 1);
+        if (0..self.guides().len()).any(|at| self.guides().get(at) != last_of_group(at)) {
+            return Err("guides differ from their heads");
+        }
         let mut end = 0;
         if self.flags & FLAG_TAILS != 0 && self.tail_end(0) != 0 {
             return Err("the first tail does not start at 0");
@@ -124,20 +142,14 @@ impl IndexPartition {
         self.buf.len()
     }
 
-    fn heads_at(&self) -> usize {
-        (HEADER_BYTES + self.prefix_len as usize).next_multiple_of(HEAD_BYTES)
-    }
-
+    #[inline]
     fn offsets_at(&self) -> usize {
-        self.heads_at() + self.count() * HEAD_BYTES
+        self.heads_at + self.count() * HEAD_BYTES
     }
 
+    #[inline]
     fn lens_at(&self) -> usize {
         self.offsets_at() + (self.count() + 1) * OFFSET_BYTES
-    }
-
-    fn tail_ends_at(&self) -> usize {
-        self.lens_at() + if self.flags & FLAG_LENS != 0 { self.count() } else { 0 }
     }
 
     fn tail_end_bytes(&self) -> usize {
@@ -149,7 +161,7 @@ impl IndexPartition {
     }
 
     fn tails_at(&self) -> usize {
-        self.tail_ends_at()
+        self.tail_ends_at
             + if self.tail_end_bytes() == 0 {
                 0
             } else {
@@ -162,17 +174,24 @@ impl IndexPartition {
         &self.buf[HEADER_BYTES..HEADER_BYTES + self.prefix_len as usize]
     }
 
-    fn heads(&self) -> &[u8] {
-        &self.buf[self.heads_at()..self.offsets_at()]
+    #[inline]
+    fn guides(&self) -> &[Head] {
+        self.buf[self.guides_at..self.heads_at].as_chunks().0
+    }
+
+    #[inline]
+    fn heads(&self) -> &[Head] {
+        self.buf[self.heads_at..self.offsets_at()].as_chunks().0
     }
 
     fn head(&self, at: usize) -> u32 {
-        head_at(self.heads(), at)
+        u32::from_le_bytes(self.heads()[at])
     }
 
+    #[inline]
     fn offset(&self, at: usize) -> u32 {
-        let bytes = self.buf.get(self.offsets_at() + at * OFFSET_BYTES..);
-        bytes.and_then(<[u8]>::first_chunk).map_or(0, |chunk| u32::from_le_bytes(*chunk))
+        let offsets = self.buf[self.offsets_at()..self.lens_at()].as_chunks().0;
+        u32::from_le_bytes(offsets[at])
     }
 
     /// How many bytes of head `at` belong to the separator.
@@ -184,7 +203,7 @@ impl IndexPartition {
     }
 
     fn tail_end(&self, at: usize) -> usize {
-        let bytes = self.buf.get(self.tail_ends_at() + at * self.tail_end_bytes()..);
+        let bytes = self.buf.get(self.tail_ends_at + at * self.tail_end_bytes()..);
         let bytes = bytes.unwrap_or_default();
         if self.flags & FLAG_WIDE_TAILS != 0 {
             bytes.first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk) as usize)
@@ -193,6 +212,7 @@ impl IndexPartition {
         }
     }
 
+    #[inline]
     fn tail(&self, at: usize) -> &[u8] {
         if self.flags & FLAG_TAILS == 0 {
             return &[];
@@ -221,21 +241,22 @@ impl IndexPartition {
         let Some((front, rest)) = user_key.split_at_checked(prefix.len()) else {
             return if user_key < prefix { 0 } else { self.count() };
         };
-        match front.cmp(prefix) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return self.count(),
-            Ordering::Equal => {}
+        if front != prefix {
+            return if front < prefix { 0 } else { self.count() };
         }
         let heads = self.heads();
         let head = head_of(rest);
-        let mut at = search::lower_bound(heads, head);
-        if self.count() - at > WALK_MAX && head_at(heads, at + WALK_MAX) == head {
+        let stored = head.to_le_bytes();
+        let group = search::lower_bound(self.guides(), head) * GUIDED;
+        // What follows the search is asked for before it.
+        let place = self.offsets_at() + group * OFFSET_BYTES;
+        terrace_filter::prefetch_read(&self.buf, place);
+        terrace_filter::prefetch_read(&self.buf, place + GUIDED * OFFSET_BYTES);
+        let mut at = search::lower_bound_in_group(heads, group, head);
+        if heads.get(at + WALK_MAX) == Some(&stored) {
             at = self.halve_run(at, head, rest);
         }
-        while at < self.count()
-            && head_at(heads, at) == head
-            && self.compare(at, rest) == Ordering::Less
-        {
+        while heads.get(at) == Some(&stored) && self.compare(at, rest) == Ordering::Less {
             at += 1;
         }
         at
@@ -259,6 +280,7 @@ impl IndexPartition {
     }
 
     /// How separator `at`, whose head equals that of `rest`, compares to it.
+    #[inline]
     fn compare(&self, at: usize, rest: &[u8]) -> Ordering {
         let tail = self.tail(at);
         compare_rest(self.head_len(at) + tail.len(), tail, rest)
@@ -336,7 +358,7 @@ impl PartitionWriter {
             true => 4 * (n + 1) + (self.separators.len() + separator.len()).saturating_sub(n * cut),
             false => 0,
         };
-        let arrays = n * (HEAD_BYTES + OFFSET_BYTES + 1) + OFFSET_BYTES;
+        let arrays = n * (HEAD_BYTES + OFFSET_BYTES + 1) + n / GUIDED * HEAD_BYTES + OFFSET_BYTES;
         HEADER_BYTES + (prefix_len + HEAD_BYTES - 1) + arrays + tails
     }
 
@@ -372,6 +394,9 @@ impl PartitionWriter {
         out.extend_from_slice(&self.base.to_le_bytes());
         out.extend_from_slice(self.separators.get(..self.prefix_len).unwrap_or_default());
         out.resize(start + (out.len() - start).next_multiple_of(HEAD_BYTES), 0);
+        for group in rests().skip(GUIDED - 1).step_by(GUIDED) {
+            out.extend_from_slice(&head_of(group).to_le_bytes());
+        }
         for rest in rests() {
             out.extend_from_slice(&head_of(rest).to_le_bytes());
         }
@@ -432,10 +457,10 @@ mod tests {
     }
 
     #[test]
-    fn short_separators_cost_eight_bytes_a_block() {
+    fn short_separators_cost_eight_and_a_quarter_bytes_a_block() {
         let keys: Vec<Vec<u8>> =
             (0..400u32).map(|i| format!("user{:04}", i * 25).into_bytes()).collect();
-        assert_eq!(build(&keys).0.len(), HEADER_BYTES + 4 + 4 + 400 * 8);
+        assert_eq!(build(&keys).0.len(), HEADER_BYTES + 4 + 4 + 400 * 8 + 100);
     }
 
     #[test]
