@@ -1,19 +1,25 @@
-//! What the block cache holds, and the residency slots that let metadata be read past it.
+//! What the block cache holds, and the residency slots through which it is read.
 //!
-//! A reader owns one [`Slots`] entry per index and filter partition. A resident partition is in
-//! its slot *and* in the cache: lookups go through the slot, without the cache's hash table and
-//! locks, and only mark it touched; the cache charges it and decides when it must go, and then
-//! [`Cached::on_evicted`] empties the slot.
+//! Everything in memory is in the cache, which charges it and decides when it must go. But a
+//! lookup in a hash table costs several waits for memory and a lock, so what is read often also
+//! stands in a *slot*, reached from what names it: a filter or index partition from the pinned top
+//! level, a data block from its index partition. A read through a slot only marks the value as
+//! touched; when the cache lets it go, [`Cached::on_evicted`] empties the slot.
 //!
-//! Publishing races with eviction: the loader stores the slot and then looks at `evicted`, the
+//! Publishing races with eviction: the publisher stores the slot and then looks at `evicted`, the
 //! evictor sets `evicted` and then clears the slot. Both in sequentially consistent order, so at
-//! least one of them sees the other and no slot keeps an uncharged partition.
+//! least one of them sees the other and no slot keeps what is not charged.
+//!
+//! Slots of data blocks cost 8 bytes a block, as much as the index itself. A partition gets them
+//! only when its blocks have proven to be read from the cache, so that a cache far smaller than
+//! the data keeps its memory for partitions ([`LiveIndex`]).
 
 use crate::block::DataBlock;
 use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
 use arc_swap::ArcSwapOption;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_cache::{Cache, CacheKey, Cached, Priority};
 
@@ -26,19 +32,13 @@ pub struct CachedBlock(pub(crate) Content);
 
 #[derive(Clone)]
 pub(crate) enum Content {
-    Data(DataBlock),
-    Index(Arc<Resident<IndexPartition>>),
+    Data(Arc<Resident<DataBlock>>),
+    Index(Arc<Resident<LiveIndex>>),
     Filter(Arc<Resident<FilterPartition>>),
 }
 
 // The hash table of the cache moves these around.
 const _: () = assert!(size_of::<CachedBlock>() == 16);
-
-impl CachedBlock {
-    pub(crate) fn data(block: DataBlock) -> Self {
-        Self(Content::Data(block))
-    }
-}
 
 impl Cached for CachedBlock {
     fn charge_bytes(&self) -> usize {
@@ -58,70 +58,78 @@ impl Cached for CachedBlock {
 
     fn take_touched(&self) -> bool {
         match &self.0 {
-            Content::Data(_) => false,
-            Content::Index(index) => index.touched.swap(false, Ordering::Relaxed),
-            Content::Filter(filter) => filter.touched.swap(false, Ordering::Relaxed),
+            Content::Data(block) => block.take_touched(),
+            Content::Index(index) => index.take_touched(),
+            Content::Filter(filter) => filter.take_touched(),
         }
     }
 
     fn on_evicted(&self) {
         match &self.0 {
-            Content::Data(_) => {}
+            Content::Data(block) => Resident::evict(block),
             Content::Index(index) => Resident::evict(index),
             Content::Filter(filter) => Resident::evict(filter),
         }
     }
 }
 
-/// A metadata partition in memory, and the slot it is read through.
-pub(crate) struct Resident<P> {
-    partition: P,
+/// Something in memory, and the slot it may be read through.
+pub(crate) struct Resident<T: Housed> {
+    content: T,
     touched: AtomicBool,
     evicted: AtomicBool,
-    /// Which of the slots is this partition's.
+    /// Which of the slots is this one's.
     at: usize,
-    slots: Weak<Slots>,
+    /// Dangling if it has none.
+    slots: Weak<T::Slots>,
 }
 
-impl<P> std::ops::Deref for Resident<P> {
-    type Target = P;
+impl<T: Housed> Deref for Resident<T> {
+    type Target = T;
 
     #[inline]
-    fn deref(&self) -> &P {
-        &self.partition
+    fn deref(&self) -> &T {
+        &self.content
     }
 }
 
-impl<P: Partition> Resident<P> {
-    pub fn new(partition: P, at: usize, slots: &Arc<Slots>) -> Arc<Self> {
-        Arc::new(Self {
-            partition,
-            touched: AtomicBool::new(false),
-            evicted: AtomicBool::new(false),
-            at,
-            slots: Arc::downgrade(slots),
-        })
+impl<T: Housed> Resident<T> {
+    pub fn new(content: T, at: usize, slots: Weak<T::Slots>) -> Arc<Self> {
+        let (touched, evicted) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { content, touched, evicted, at, slots })
     }
 
-    /// Remembers a use for the cache; a store only for the first since it last asked.
+    /// Number of its slot, and with it of the partition or block.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Remembers a use for the cache; whether it is the first since the cache last asked. A store
+    /// only then.
     #[inline]
-    pub fn touch(&self) {
-        if !self.touched.load(Ordering::Relaxed) {
+    pub fn touch(&self) -> bool {
+        let first = !self.touched.load(Ordering::Relaxed);
+        if first {
             self.touched.store(true, Ordering::Relaxed);
         }
+        first
+    }
+
+    fn take_touched(&self) -> bool {
+        self.touched.swap(false, Ordering::Relaxed)
     }
 
     fn charge_bytes(&self) -> usize {
-        size_of::<Self>() + self.partition.buffer_bytes()
+        size_of::<Self>() + 2 * size_of::<usize>() + self.content.memory_bytes()
     }
 
-    /// Hands the partition to the cache and, unless that refused it, to its slot.
+    /// Hands this to the cache and, unless that refused it, to its slot.
     pub fn publish(self: &Arc<Self>, cache: &BlockCache, key: CacheKey) {
-        cache.insert(key, P::cached(self.clone()));
+        cache.insert(key, CachedBlock(T::cached(self.clone())));
         if let Some(slots) = self.slots.upgrade()
             && !self.evicted.load(Ordering::SeqCst)
         {
-            P::slots(&slots)[self.at].store(Some(self.clone()));
+            T::slot(&slots, self.at).store(Some(self.clone()));
             if self.evicted.load(Ordering::SeqCst) {
                 self.clear(&slots);
             }
@@ -135,23 +143,35 @@ impl<P: Partition> Resident<P> {
         }
     }
 
-    /// Empties the slot if this very partition is in it.
-    fn clear(self: &Arc<Self>, slots: &Slots) {
-        P::slots(slots)[self.at].compare_and_swap(self, None);
+    /// Empties the slot if this very value is in it.
+    fn clear(self: &Arc<Self>, slots: &T::Slots) {
+        T::slot(slots, self.at).compare_and_swap(self, None);
     }
 }
 
+/// What can be read through a slot.
+pub(crate) trait Housed: Sized + Send + Sync + 'static {
+    /// What holds the slots of this kind.
+    type Slots: Send + Sync;
+
+    fn slot(slots: &Self::Slots, at: usize) -> &Slot<Self>;
+    fn cached(resident: Arc<Resident<Self>>) -> Content;
+    fn memory_bytes(&self) -> usize;
+}
+
+pub(crate) type Slot<T> = ArcSwapOption<Resident<T>>;
+
 /// One slot per metadata partition of a file.
 pub(crate) struct Slots {
-    pub index: Box<[ArcSwapOption<Resident<IndexPartition>>]>,
-    pub filters: Box<[ArcSwapOption<Resident<FilterPartition>>]>,
+    pub index: Box<[Slot<LiveIndex>]>,
+    pub filters: Box<[Slot<FilterPartition>]>,
 }
 
 impl Slots {
     pub fn new(index_count: usize, filter_count: usize) -> Arc<Self> {
         Arc::new(Self {
-            index: (0..index_count).map(|_| ArcSwapOption::empty()).collect(),
-            filters: (0..filter_count).map(|_| ArcSwapOption::empty()).collect(),
+            index: (0..index_count).map(|_| Slot::empty()).collect(),
+            filters: (0..filter_count).map(|_| Slot::empty()).collect(),
         })
     }
 
@@ -160,37 +180,108 @@ impl Slots {
     }
 }
 
-/// The two kinds of metadata partitions.
-pub(crate) trait Partition: Sized + Send + Sync + 'static {
-    fn slots(slots: &Slots) -> &[ArcSwapOption<Resident<Self>>];
-    fn cached(resident: Arc<Resident<Self>>) -> CachedBlock;
-    fn buffer_bytes(&self) -> usize;
+/// One slot per data block of an index partition.
+pub(crate) struct BlockSlots(Box<[Slot<DataBlock>]>);
+
+impl BlockSlots {
+    pub fn iter(&self) -> impl Iterator<Item = &Slot<DataBlock>> {
+        self.0.iter()
+    }
 }
 
-impl Partition for IndexPartition {
-    fn slots(slots: &Slots) -> &[ArcSwapOption<Resident<Self>>] {
-        &slots.index
+/// An index partition and, once they pay, the slots of its data blocks.
+pub(crate) struct LiveIndex {
+    index: IndexPartition,
+    blocks: Option<Arc<BlockSlots>>,
+    /// Data blocks found in the cache by its hash table, while there are no slots.
+    reuses: AtomicUsize,
+}
+
+impl LiveIndex {
+    pub fn new(index: IndexPartition) -> Self {
+        Self { index, blocks: None, reuses: AtomicUsize::new(0) }
     }
 
-    fn cached(resident: Arc<Resident<Self>>) -> CachedBlock {
-        CachedBlock(Content::Index(resident))
+    /// The same partition with slots for its blocks.
+    pub fn with_slots(&self) -> Self {
+        let slots = (0..self.index.count()).map(|_| Slot::empty()).collect();
+        Self {
+            index: self.index.clone(),
+            blocks: Some(Arc::new(BlockSlots(slots))),
+            reuses: AtomicUsize::new(0),
+        }
     }
 
-    fn buffer_bytes(&self) -> usize {
+    pub fn blocks(&self) -> Option<&Arc<BlockSlots>> {
+        self.blocks.as_ref()
+    }
+
+    #[inline]
+    pub fn block_slot(&self, at: usize) -> Option<&Slot<DataBlock>> {
+        self.blocks.as_ref()?.0.get(at)
+    }
+
+    /// Notes that a block was found in the cache; whether slots pay from now on: when about every
+    /// second block has been found once.
+    pub fn note_reuse(&self) -> bool {
+        self.reuses.fetch_add(1, Ordering::Relaxed) == self.index.count() / 2
+    }
+}
+
+impl Deref for LiveIndex {
+    type Target = IndexPartition;
+
+    #[inline]
+    fn deref(&self) -> &IndexPartition {
+        &self.index
+    }
+}
+
+impl Housed for LiveIndex {
+    type Slots = Slots;
+
+    fn slot(slots: &Slots, at: usize) -> &Slot<Self> {
+        &slots.index[at]
+    }
+
+    fn cached(resident: Arc<Resident<Self>>) -> Content {
+        Content::Index(resident)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let slots = self.blocks.as_ref().map_or(0, |blocks| size_of_val(&*blocks.0));
+        self.index.charge_bytes() + slots
+    }
+}
+
+impl Housed for FilterPartition {
+    type Slots = Slots;
+
+    fn slot(slots: &Slots, at: usize) -> &Slot<Self> {
+        &slots.filters[at]
+    }
+
+    fn cached(resident: Arc<Resident<Self>>) -> Content {
+        Content::Filter(resident)
+    }
+
+    fn memory_bytes(&self) -> usize {
         self.charge_bytes()
     }
 }
 
-impl Partition for FilterPartition {
-    fn slots(slots: &Slots) -> &[ArcSwapOption<Resident<Self>>] {
-        &slots.filters
+impl Housed for DataBlock {
+    type Slots = BlockSlots;
+
+    fn slot(slots: &BlockSlots, at: usize) -> &Slot<Self> {
+        &slots.0[at]
     }
 
-    fn cached(resident: Arc<Resident<Self>>) -> CachedBlock {
-        CachedBlock(Content::Filter(resident))
+    fn cached(resident: Arc<Resident<Self>>) -> Content {
+        Content::Data(resident)
     }
 
-    fn buffer_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         self.charge_bytes()
     }
 }
@@ -203,7 +294,7 @@ mod tests {
     fn resident(slots: &Arc<Slots>) -> Arc<Resident<FilterPartition>> {
         let kind = terrace_filter::FilterKind::BlockedBloom;
         let partition = FilterPartition::load(Buf::from(&[0; 64][..]), kind).unwrap();
-        Resident::new(partition, 0, slots)
+        Resident::new(partition, 0, Arc::downgrade(slots))
     }
 
     #[test]
@@ -218,7 +309,6 @@ mod tests {
         CachedBlock(Content::Filter(first)).on_evicted();
         assert!(Arc::ptr_eq(&slots.filters[0].load_full().unwrap(), &second));
         cache.remove(&key);
-        CachedBlock(Content::Filter(second.clone())).on_evicted();
         assert!(slots.filters[0].load().is_none());
         // Publishing what is evicted already keeps nothing.
         second.publish(&BlockCache::new(0), key);
@@ -231,7 +321,7 @@ mod tests {
         let filter = resident(&slots);
         let cached = CachedBlock(Content::Filter(filter.clone()));
         assert!(!cached.take_touched());
-        filter.touch();
+        assert!(filter.touch() && !filter.touch());
         assert!(cached.take_touched() && !cached.take_touched());
     }
 }

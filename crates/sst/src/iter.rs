@@ -11,8 +11,7 @@
 use crate::block::format::{self, Layout};
 use crate::block::search::HEAD_BYTES;
 use crate::block::{BlockRef, DataBlock, ValueRange};
-use crate::cached::Resident;
-use crate::index::partition::IndexPartition;
+use crate::cached::{LiveIndex, Resident};
 use crate::options::Compression;
 use crate::reader::SstReader;
 use crate::stored::{self, Handle};
@@ -60,7 +59,7 @@ pub struct SstIter {
     options: ScanOptions,
     /// Number and content of the index partition the cursor is in.
     index_at: usize,
-    index: Option<Arc<Resident<IndexPartition>>>,
+    index: Option<Arc<Resident<LiveIndex>>>,
     /// Number of the block in its index partition.
     block_at: usize,
     /// Where the current block lies in the file, if there is one.
@@ -133,7 +132,7 @@ impl SstIter {
     /// valid.
     pub fn value_slice(&self) -> Slice {
         match &self.page {
-            Page::Block(block) => block.clone().into_value(self.value),
+            Page::Block(block) => block.value(self.value),
             _ => Slice::from(self.value()),
         }
     }
@@ -179,7 +178,7 @@ impl SstIter {
     }
 
     /// Goes to index partition `at`; `None` if there is none.
-    fn enter_index(&mut self, at: usize) -> Result<Option<Arc<Resident<IndexPartition>>>> {
+    fn enter_index(&mut self, at: usize) -> Result<Option<Arc<Resident<LiveIndex>>>> {
         if at >= self.reader.top.index().len() {
             return Ok(None);
         }
@@ -193,7 +192,7 @@ impl SstIter {
     }
 
     /// Goes to block `block_at` of `index`, the current index partition.
-    fn enter_block(&mut self, index: &IndexPartition, block_at: usize) -> Result<()> {
+    fn enter_block(&mut self, index: &Resident<LiveIndex>, block_at: usize) -> Result<()> {
         let handle = index.handle(block_at);
         self.block_at = block_at;
         if self.block_offset == Some(handle.offset) {
@@ -217,13 +216,13 @@ impl SstIter {
 
     /// The block from what was read ahead, from the cache, or from the file, together with
     /// missing blocks after it if the scan is sequential.
-    fn scan_block(&mut self, index: &IndexPartition, handle: Handle) -> Result<DataBlock> {
+    fn scan_block(&mut self, index: &Resident<LiveIndex>, handle: Handle) -> Result<DataBlock> {
         while let Some((offset, block)) = self.ahead.pop_front() {
             if offset == handle.offset {
                 return Ok(block);
             }
         }
-        if let Some(block) = self.reader.cached_data_block(handle) {
+        if let Some(block) = self.reader.resident_block(index, self.block_at) {
             return Ok(block);
         }
         let fill = self.options.fill_cache;
@@ -233,8 +232,9 @@ impl SstIter {
             return self.reader.load_data_block(handle, fill);
         }
         let last = (self.block_at + window).min(index.count());
-        let more = (self.block_at + 1..last).map(|at| index.handle(at));
-        let missing = more.take_while(|handle| self.reader.cached_data_block(*handle).is_none());
+        let missing = (self.block_at + 1..last)
+            .take_while(|at| self.reader.resident_block(index, *at).is_none())
+            .map(|at| index.handle(at));
         let handles: Vec<Handle> = std::iter::once(handle).chain(missing).collect();
         let mut first = None;
         for (handle, stored) in handles.iter().zip(self.reader.read_many(&handles)?) {

@@ -19,6 +19,7 @@ mod iter;
 mod load;
 mod multi_get;
 mod options;
+mod presence;
 mod properties;
 mod reader;
 mod stored;

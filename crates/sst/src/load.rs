@@ -5,37 +5,97 @@
 //! both read it; the later one's stays.
 
 use crate::block::DataBlock;
-use crate::cached::{CachedBlock, Content, Resident};
+use crate::cached::{CachedBlock, Content, LiveIndex, Resident, Slots};
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
 use crate::multi_get::not_executed;
 use crate::reader::SstReader;
 use crate::stored::{self, Handle};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use terrace_base::Result;
 use terrace_vfs::{BufMut, ReadRequest};
 
 impl SstReader {
-    /// Data block at `handle`.
+    /// Calls `ask` with data block `at` of `index`.
     #[inline]
-    pub(crate) fn data_block(&self, handle: Handle) -> Result<DataBlock> {
-        match self.cached_data_block(handle) {
-            Some(block) => Ok(block),
-            None => self.load_data_block(handle, true),
+    pub(crate) fn with_block<R>(
+        &self,
+        index: &Resident<LiveIndex>,
+        at: usize,
+        ask: impl FnOnce(&DataBlock) -> R,
+    ) -> Result<R> {
+        if let Some(slot) = index.block_slot(at)
+            && let Some(block) = &*slot.load()
+        {
+            block.prefetch();
+            self.note_block_hit(block, index, at);
+            return Ok(ask(block));
+        }
+        match self.find_in_cache(index, at) {
+            Some(block) => Ok(ask(&block)),
+            None => Ok(ask(&self.load_data_block(index.handle(at), true)?)),
         }
     }
 
-    /// Data block at `handle` if the cache has it.
-    #[inline]
-    pub(crate) fn cached_data_block(&self, handle: Handle) -> Option<DataBlock> {
-        match self.cache.get(&self.cache_key(handle)) {
-            Some(CachedBlock(Content::Data(block))) => {
-                self.counters.count(Event::DataBlockHit);
-                Some(block)
-            }
-            _ => None,
+    /// Data block `at` of `index` if it is in memory.
+    pub(crate) fn resident_block(
+        &self,
+        index: &Resident<LiveIndex>,
+        at: usize,
+    ) -> Option<DataBlock> {
+        if let Some(slot) = index.block_slot(at)
+            && let Some(block) = &*slot.load()
+        {
+            block.prefetch();
+            self.note_block_hit(block, index, at);
+            return Some((***block).clone());
         }
+        self.find_in_cache(index, at).map(|block| (**block).clone())
+    }
+
+    #[inline]
+    fn note_block_hit(&self, block: &Resident<DataBlock>, index: &IndexPartition, at: usize) {
+        self.counters.count(Event::DataBlockHit);
+        if block.touch() {
+            self.tell_cache(index.handle(at));
+        }
+    }
+
+    /// The first use since the cache last looked is also counted by its own means, from which it
+    /// tells blocks read once from those read again and again.
+    #[cold]
+    fn tell_cache(&self, handle: Handle) {
+        self.cache.get(&self.cache_key(handle));
+    }
+
+    /// Data block `at` of `index` by the cache's hash table. Found there, it moves into its slot;
+    /// if the partition has no slots yet, this counts towards getting them.
+    #[inline(never)]
+    fn find_in_cache(
+        &self,
+        index: &Resident<LiveIndex>,
+        at: usize,
+    ) -> Option<Arc<Resident<DataBlock>>> {
+        let key = self.cache_key(index.handle(at));
+        let Some(CachedBlock(Content::Data(block))) = self.cache.get(&key) else { return None };
+        block.prefetch();
+        self.counters.count(Event::DataBlockHit);
+        if let Some(slots) = index.blocks() {
+            let housed = Resident::new((**block).clone(), at, Arc::downgrade(slots));
+            housed.publish(&self.cache, key);
+            return Some(housed);
+        }
+        if index.note_reuse() {
+            let housing = Resident::new(index.with_slots(), index.at(), self.slots_weak());
+            let handle = self.top.index()[index.at()].handle;
+            housing.publish(&self.cache, self.cache_key(handle));
+        }
+        Some(block)
+    }
+
+    fn slots_weak(&self) -> Weak<Slots> {
+        Arc::downgrade(&self.slots)
     }
 
     #[cold]
@@ -55,7 +115,8 @@ impl SstReader {
         let buf = stored::unpack(stored, &place)?;
         let block = DataBlock::load(buf).map_err(|detail| place.corrupt(detail))?;
         if fill_cache {
-            self.cache.insert(self.cache_key(handle), CachedBlock::data(block.clone()));
+            Resident::new(block.clone(), 0, Weak::new())
+                .publish(&self.cache, self.cache_key(handle));
         }
         Ok(block)
     }
@@ -65,14 +126,15 @@ impl SstReader {
     pub(crate) fn with_index<R>(
         &self,
         at: usize,
-        ask: impl FnOnce(&IndexPartition) -> R,
+        ask: impl FnOnce(&Resident<LiveIndex>) -> R,
     ) -> Result<R> {
         if let Some(index) = &*self.slots.index[at].load() {
             index.touch();
             self.counters.count(Event::IndexHit);
             return Ok(ask(index));
         }
-        Ok(ask(&*self.load_index(at, true)?))
+        let index = self.load_index(at, true)?;
+        Ok(ask(&index))
     }
 
     /// Calls `ask` with filter partition `at`, which must exist.
@@ -95,7 +157,7 @@ impl SstReader {
         &self,
         at: usize,
         fill_cache: bool,
-    ) -> Result<Arc<Resident<IndexPartition>>> {
+    ) -> Result<Arc<Resident<LiveIndex>>> {
         match self.slots.index[at].load_full() {
             Some(index) => {
                 index.touch();
@@ -115,7 +177,7 @@ impl SstReader {
     }
 
     #[cold]
-    fn load_index(&self, at: usize, fill_cache: bool) -> Result<Arc<Resident<IndexPartition>>> {
+    fn load_index(&self, at: usize, fill_cache: bool) -> Result<Arc<Resident<LiveIndex>>> {
         let handle = self.top.index()[at].handle;
         self.adopt_index(at, self.read(handle)?, fill_cache)
     }
@@ -133,7 +195,7 @@ impl SstReader {
         &self,
         filter_at: usize,
         index_at: usize,
-    ) -> Result<(Arc<Resident<FilterPartition>>, Arc<Resident<IndexPartition>>)> {
+    ) -> Result<(Arc<Resident<FilterPartition>>, Arc<Resident<LiveIndex>>)> {
         let filter = self.top.filters()[filter_at].handle;
         let index = self.top.index()[index_at].handle;
         let mut bufs = self.read_many(&[filter, index])?.into_iter();
@@ -149,7 +211,7 @@ impl SstReader {
         at: usize,
         stored: BufMut,
         fill_cache: bool,
-    ) -> Result<Arc<Resident<IndexPartition>>> {
+    ) -> Result<Arc<Resident<LiveIndex>>> {
         self.counters.count(Event::IndexMiss);
         let listed = self.top.index()[at];
         let place = self.place(listed.handle);
@@ -160,7 +222,7 @@ impl SstReader {
         {
             return Err(place.corrupt("the partition does not cover what the top level says"));
         }
-        let resident = Resident::new(index, at, &self.slots);
+        let resident = Resident::new(LiveIndex::new(index), at, self.slots_weak());
         if fill_cache {
             resident.publish(&self.cache, self.cache_key(listed.handle));
         }
@@ -182,7 +244,7 @@ impl SstReader {
         };
         let buf = stored::unpack(stored, &place)?;
         let filter = FilterPartition::load(buf, kind).map_err(|detail| place.corrupt(detail))?;
-        let resident = Resident::new(filter, at, &self.slots);
+        let resident = Resident::new(filter, at, self.slots_weak());
         if fill_cache {
             resident.publish(&self.cache, self.cache_key(handle));
         }

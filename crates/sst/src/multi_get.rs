@@ -2,10 +2,9 @@
 //! is missing in one batch. A cold lookup takes two rounds: filter with index, then data.
 
 use crate::block::{DataBlock, Located};
-use crate::cached::Resident;
+use crate::cached::{LiveIndex, Resident};
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;
-use crate::index::partition::IndexPartition;
 use crate::reader::{Entry, Lookup, SstReader};
 use crate::stored::Handle;
 use std::collections::HashMap;
@@ -53,7 +52,7 @@ enum Want {
 #[derive(Default)]
 struct Loaded {
     filters: HashMap<(u64, usize), Arc<Resident<FilterPartition>>>,
-    index: HashMap<(u64, usize), Arc<Resident<IndexPartition>>>,
+    index: HashMap<(u64, usize), Arc<Resident<LiveIndex>>>,
     data: HashMap<(u64, u64), DataBlock>,
 }
 
@@ -88,13 +87,13 @@ fn advance<'a>(
             Stage::Filter => ask_filter(reader, &lookup, loaded, wants),
             Stage::Index(at) => ask_index(reader, &lookup, at, loaded, wants),
             Stage::Data(index_at, block, handle) => {
-                let Some(found) = find_block(reader, handle, loaded) else {
+                let Some(found) = find_block(reader, (index_at, block), handle, loaded) else {
                     wants.push((reader, Want::Data(handle)));
                     return Ok(());
                 };
                 match found.block().find(lookup.user_key, lookup.trailer) {
                     Located::Found { trailer, value } => {
-                        batch.found = Some(Entry { trailer, value: found.into_value(value) });
+                        batch.found = Some(Entry { trailer, value: found.value(value) });
                         Some(Stage::Done)
                     }
                     Located::Absent => Some(Stage::Done),
@@ -162,7 +161,7 @@ fn ask_index<'a>(
     if at >= reader.top.index().len() {
         return Some(Stage::Done);
     }
-    let ask = |index: &IndexPartition| {
+    let ask = |index: &Resident<LiveIndex>| {
         let block = index.lower_bound(lookup.user_key);
         match block < index.count() {
             true => Stage::Data(at, block, index.handle(block)),
@@ -183,9 +182,23 @@ fn ask_index<'a>(
     }
 }
 
-fn find_block(reader: &SstReader, handle: Handle, loaded: &Loaded) -> Option<DataBlock> {
-    let kept = loaded.data.get(&(reader.cache_file, handle.offset));
-    kept.cloned().or_else(|| reader.cached_data_block(handle))
+/// Block `.1` of index partition `.0`, at `handle`, if it is in memory.
+fn find_block(
+    reader: &SstReader,
+    (index_at, block): (usize, usize),
+    handle: Handle,
+    loaded: &Loaded,
+) -> Option<DataBlock> {
+    if let Some(kept) = loaded.data.get(&(reader.cache_file, handle.offset)) {
+        return Some(kept.clone());
+    }
+    match &*reader.slots.index[index_at].load() {
+        Some(index) => reader.resident_block(index, block),
+        None => {
+            let index = loaded.index.get(&(reader.cache_file, index_at))?;
+            reader.resident_block(index, block)
+        }
+    }
 }
 
 /// Where a lookup goes on that ran past the end of block `.1` of index partition `.0`.
@@ -195,7 +208,7 @@ fn after_block(
     (index_at, block): (usize, usize),
     loaded: &Loaded,
 ) -> Result<Option<Stage>> {
-    let next = |index: &IndexPartition| {
+    let next = |index: &Resident<LiveIndex>| {
         if !index.separator_is(block, lookup.user_key) {
             return Stage::Done;
         }

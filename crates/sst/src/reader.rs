@@ -5,14 +5,14 @@
 //! in memory; a data block through the cache. What is missing is read by [`crate::load`]. A fully
 //! cached lookup allocates nothing, takes no lock but the cache's, and copies no value.
 
-use crate::block::Located;
-use crate::cached::{BlockCache, Slots};
+use crate::block::{DataBlock, Located};
+use crate::cached::{BlockCache, LiveIndex, Resident, Slots};
 use crate::counters::{Event, ReadCounters};
 use crate::footer::{FOOTER_BYTES, Footer};
-use crate::index::partition::IndexPartition;
 use crate::index::top_level::TopLevel;
 use crate::iter::{ScanOptions, SstIter};
 use crate::multi_get::{BatchLookup, multi_get};
+use crate::presence::{Plan, Presence};
 use crate::properties::{COMPARATOR, Properties};
 use crate::stored::{self, Checked, Handle, Place};
 use crate::tombstone_block;
@@ -81,6 +81,7 @@ pub struct SstReader {
     pub(crate) top: TopLevel,
     pub(crate) slots: Arc<Slots>,
     pub(crate) footer: Footer,
+    presence: Presence,
     properties: Properties,
     range_tombstones: RangeTombstones,
     size_bytes: u64,
@@ -126,6 +127,7 @@ impl SstReader {
         Ok(Arc::new(Self {
             vfs: vfs.clone(),
             footer: tail.footer,
+            presence: Presence::default(),
             file,
             file_number,
             cache_file: options.cache.next_file_id(),
@@ -189,32 +191,54 @@ impl SstReader {
         }
     }
 
-    /// [`SstReader::may_contain`] and [`SstReader::get`] in one. If neither the filter nor the
-    /// index partition is resident, both are read at once: one wait for the device instead of
-    /// two.
+    /// [`SstReader::may_contain`] and [`SstReader::get`] in one. What is read when the filter
+    /// partition is not resident depends on how often keys are found in this file: see
+    /// [`crate::presence`].
+    #[inline]
     pub fn get_with_filter(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        let filter_at = self.top.filter_at(lookup.user_key);
-        let index_at = self.top.index_at(lookup.user_key);
-        if self.filter_is_missing(filter_at) && self.index_is_missing(index_at) {
-            let (filter, index) = self.load_filter_and_index(filter_at, index_at)?;
-            let may_contain = filter.may_contain(lookup.hash);
-            self.count_filter(may_contain);
-            if !may_contain {
-                return Ok(None);
-            }
-            let found = match self.find_in(&index, lookup)? {
-                Step::Done(found) => found,
-                Step::NextPartition => self.find(index_at + 1, lookup)?,
-            };
-            if found.is_none() {
-                self.count_false_positive();
-            }
-            return Ok(found);
+        if self.filter_is_missing(self.top.filter_at(lookup.user_key)) {
+            return self.get_without_resident_filter(lookup);
         }
-        if !self.may_contain(lookup)? {
+        match self.may_contain(lookup)? {
+            true => self.get(lookup),
+            false => Ok(None),
+        }
+    }
+
+    #[cold]
+    fn get_without_resident_filter(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        let index_at = self.top.index_at(lookup.user_key);
+        let found = match self.presence.plan() {
+            Plan::SkipFilter => self.find(index_at, lookup)?,
+            Plan::Together if self.index_is_missing(index_at) => {
+                self.get_together(index_at, lookup)?
+            }
+            _ => match self.may_contain(lookup)? {
+                true => self.get(lookup)?,
+                false => None,
+            },
+        };
+        self.presence.note(found.is_some());
+        Ok(found)
+    }
+
+    /// Reads filter and index partition at once: one wait for the device instead of two.
+    fn get_together(&self, index_at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        let filter_at = self.top.filter_at(lookup.user_key);
+        let (filter, index) = self.load_filter_and_index(filter_at, index_at)?;
+        let may_contain = filter.may_contain(lookup.hash);
+        self.count_filter(may_contain);
+        if !may_contain {
             return Ok(None);
         }
-        self.get(lookup)
+        let found = match self.find_in(&index, lookup)? {
+            Step::Done(found) => found,
+            Step::NextPartition => self.find(index_at + 1, lookup)?,
+        };
+        if found.is_none() {
+            self.count_false_positive();
+        }
+        Ok(found)
     }
 
     /// The newest visible version of the key in index partition `at` or a later one.
@@ -230,17 +254,24 @@ impl SstReader {
     }
 
     #[inline]
-    fn find_in(&self, index: &IndexPartition, lookup: &Lookup<'_>) -> Result<Step> {
+    fn find_in(&self, index: &Resident<LiveIndex>, lookup: &Lookup<'_>) -> Result<Step> {
         let mut at = index.lower_bound(lookup.user_key);
         while at < index.count() {
-            let block = self.data_block(index.handle(at))?;
-            match block.block().find(lookup.user_key, lookup.trailer) {
+            let find = |block: &DataBlock| match block.block().find(lookup.user_key, lookup.trailer)
+            {
                 Located::Found { trailer, value } => {
-                    return Ok(Step::Done(Some(Entry { trailer, value: block.into_value(value) })));
+                    Some(Step::Done(Some(Entry { trailer, value: block.value(value) })))
                 }
-                Located::PastEnd if index.separator_is(at, lookup.user_key) => at += 1,
-                Located::PastEnd | Located::Absent => return Ok(Step::Done(None)),
+                Located::Absent => Some(Step::Done(None)),
+                Located::PastEnd => None,
+            };
+            if let Some(done) = self.with_block(index, at, find)? {
+                return Ok(done);
             }
+            if !index.separator_is(at, lookup.user_key) {
+                return Ok(Step::Done(None));
+            }
+            at += 1;
         }
         Ok(Step::NextPartition)
     }
@@ -358,14 +389,21 @@ impl SstReader {
 }
 
 impl Drop for SstReader {
-    /// Nobody can reach this reader's partitions any more; its data blocks age out.
+    /// Nobody can reach this reader's partitions and blocks any more. Blocks without a slot age
+    /// out of the cache, everything else leaves now.
     fn drop(&mut self) {
-        let filters = self.top.filters().iter().map(|place| place.handle);
-        let filters = filters.zip(&*self.slots.filters).filter(|(_, slot)| slot.load().is_some());
-        filters.for_each(|(handle, _)| self.cache.remove(&self.cache_key(handle)));
-        let index = self.top.index().iter().map(|place| place.handle);
-        let index = index.zip(&*self.slots.index).filter(|(_, slot)| slot.load().is_some());
-        index.for_each(|(handle, _)| self.cache.remove(&self.cache_key(handle)));
+        for (place, slot) in self.top.index().iter().zip(&*self.slots.index) {
+            if let Some(index) = slot.load_full() {
+                let slots = index.blocks().into_iter().flat_map(|blocks| blocks.iter());
+                for (at, _) in slots.enumerate().filter(|(_, slot)| slot.load().is_some()) {
+                    self.cache.remove(&self.cache_key(index.handle(at)));
+                }
+            }
+            self.cache.remove(&self.cache_key(place.handle));
+        }
+        for place in self.top.filters() {
+            self.cache.remove(&self.cache_key(place.handle));
+        }
     }
 }
 

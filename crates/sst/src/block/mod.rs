@@ -24,22 +24,10 @@ const WALK_MAX: usize = 4;
 const PREFETCH_BYTES: usize = 256;
 
 /// A checked block and the memory it lies in.
+#[derive(Clone)]
 pub(crate) struct DataBlock {
     buf: Buf,
     layout: Layout,
-}
-
-impl Clone for DataBlock {
-    /// The lines a lookup reads first are asked for before the count in the line in front of
-    /// them is touched, so that both come from memory at the same time.
-    #[inline]
-    fn clone(&self) -> Self {
-        let bytes: &[u8] = &self.buf;
-        for line in (0..PREFETCH_BYTES).step_by(64) {
-            terrace_filter::prefetch_read(bytes, line);
-        }
-        Self { buf: self.buf.clone(), layout: self.layout }
-    }
 }
 
 impl DataBlock {
@@ -68,10 +56,18 @@ impl DataBlock {
         self.buf.charge_bytes()
     }
 
+    /// Asks for the lines that a lookup reads first.
+    #[inline]
+    pub fn prefetch(&self) {
+        for line in (0..PREFETCH_BYTES).step_by(64) {
+            terrace_filter::prefetch_read(&self.buf, line);
+        }
+    }
+
     /// A value of this block, keeping the block alive.
     #[inline]
-    pub fn into_value(self, value: ValueRange) -> Slice {
-        Slice::of(self.buf, value.start, value.end - value.start)
+    pub fn value(&self, value: ValueRange) -> Slice {
+        Slice::of(self.buf.clone(), value.start, value.end - value.start)
     }
 }
 

@@ -41,7 +41,7 @@ const GUIDED: usize = search::WINDOW;
 const WALK_MAX: usize = 4;
 
 /// A checked index partition and the memory it lies in.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct IndexPartition {
     buf: Buf,
     count: u32,

@@ -70,6 +70,38 @@ fn readers_share_an_evicting_cache() {
 }
 
 #[test]
+fn blocks_that_are_read_again_and_again_bypass_the_hash_table() {
+    let vfs = SimVfs::new(1);
+    let options = reader_options(8 << 20);
+    let model = some_file(1, &vfs);
+    let reader = open(&vfs, 1, &options).unwrap();
+    let read_all = || {
+        for (key, _) in model.keys() {
+            assert!(reader.get(&Lookup::new(key, MAX_SEQNO)).unwrap().is_some());
+        }
+    };
+    (0..4).for_each(|_| read_all());
+    let through_the_table = options.cache.stats().hits;
+    let (misses, used) =
+        (options.counters.snapshot().data_block_misses, options.cache.used_bytes());
+    read_all();
+    let stats = options.cache.stats();
+    assert_eq!((stats.hits, stats.used_bytes), (through_the_table, used));
+    // A smaller cache empties slots, and what is read next is right all the same.
+    for capacity in [used / 2, used / 8, 0, used] {
+        options.cache.set_capacity_bytes(capacity);
+        read_all();
+        assert!(options.cache.used_bytes() <= capacity);
+    }
+    assert!(options.counters.snapshot().data_block_misses > misses);
+    (0..4).for_each(|_| read_all());
+    drop(reader);
+    // What has a slot leaves with the reader; here that is nearly all.
+    let left = options.cache.used_bytes();
+    assert!(left * 4 < used, "{left} of {used}");
+}
+
+#[test]
 fn a_batch_spans_files_and_reads_each_block_once() {
     let vfs = SimVfs::new(1);
     let options = reader_options(8 << 20);

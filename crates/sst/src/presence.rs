@@ -1,0 +1,71 @@
+//! How often lookups find their key in a file: what a filter that is not in memory is worth.
+//!
+//! Reading a filter partition pays when it spares reading an index partition and a data block,
+//! that is when the key is absent. Where nearly all keys that are looked for are present it only
+//! costs a read and the memory of what it drives out. The share is estimated from the lookups
+//! that met a filter partition that was not resident; cached lookups neither read nor write it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The share 1 as it is stored.
+const ONE: u32 = 1 << 16;
+/// A new outcome weighs one part in this many.
+const MEMORY: u32 = 16;
+
+/// What to read when the filter partition of a key is not resident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// The filter, and what follows only if it says so.
+    FilterFirst,
+    /// The filter and the index partition at once.
+    Together,
+    /// No filter: the key is most likely there.
+    SkipFilter,
+}
+
+/// The moving share of lookups that found their key.
+#[derive(Debug)]
+pub(crate) struct Presence(AtomicU32);
+
+impl Default for Presence {
+    fn default() -> Self {
+        Self(AtomicU32::new(ONE / 2 + ONE / 8))
+    }
+}
+
+impl Presence {
+    /// Notes an outcome. Racing updates may lose one of the two; it is an estimate.
+    pub fn note(&self, found: bool) {
+        let share = self.0.load(Ordering::Relaxed);
+        let target = if found { ONE } else { 0 };
+        self.0.store(share - share / MEMORY + target / MEMORY, Ordering::Relaxed);
+    }
+
+    /// What pays, by the reads it costs on average.
+    pub fn plan(&self) -> Plan {
+        match self.0.load(Ordering::Relaxed) {
+            share if share > ONE / 10 * 9 => Plan::SkipFilter,
+            share if share > ONE / 2 => Plan::Together,
+            _ => Plan::FilterFirst,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_follows_what_lookups_find() {
+        let presence = Presence::default();
+        assert_eq!(presence.plan(), Plan::Together);
+        (0..100).for_each(|_| presence.note(true));
+        assert_eq!(presence.plan(), Plan::SkipFilter);
+        (0..4).for_each(|_| presence.note(false));
+        assert_eq!(presence.plan(), Plan::Together);
+        (0..100).for_each(|_| presence.note(false));
+        assert_eq!(presence.plan(), Plan::FilterFirst);
+        (0..100).for_each(|n| presence.note(n % 2 == 0));
+        assert_ne!(presence.plan(), Plan::SkipFilter);
+    }
+}
