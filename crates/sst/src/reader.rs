@@ -13,7 +13,6 @@ use crate::index::top_level::TopLevel;
 use crate::iter::{ScanOptions, SstIter};
 use crate::multi_get::{BatchLookup, multi_get};
 use crate::presence::{Plan, Presence};
-use crate::presence::{Plan, Presence};
 use crate::properties::{COMPARATOR, Properties};
 use crate::stored::{self, Checked, Handle, Place};
 use crate::tombstone_block;
@@ -83,7 +82,6 @@ pub struct SstReader {
     pub(crate) slots: Arc<Slots>,
     pub(crate) footer: Footer,
     presence: Presence,
-    presence: Presence,
     properties: Properties,
     range_tombstones: RangeTombstones,
     size_bytes: u64,
@@ -129,7 +127,6 @@ impl SstReader {
         Ok(Arc::new(Self {
             vfs: vfs.clone(),
             footer: tail.footer,
-            presence: Presence::default(),
             presence: Presence::default(),
             file,
             file_number,
