@@ -29,7 +29,7 @@ use terrace_vfs::Vfs;
 
 /// Entries between two looks at the cancel flag.
 const LOOK_ENTRIES: u64 = 1024;
-/// A piece of its own pays off from this many input bytes on.
+/// A piece of its own pays off from this many input bytes on (or a target file, if that is less).
 const LEAST_PIECE_BYTES: u64 = 8 << 20;
 /// Cuts looked for in one input file.
 const CUTS_PER_FILE: usize = 15;
@@ -172,7 +172,8 @@ pub(crate) fn below(version: &Version, compaction: &Compaction) -> Below {
 /// Keys that cut the inputs into pieces of about equal size; none if one piece is enough.
 fn piece_cuts(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Vec<Vec<u8>>> {
     let bytes = compaction.input_bytes();
-    let most = (bytes / LEAST_PIECE_BYTES).min(ctx.options.max_subcompactions as u64);
+    let least = LEAST_PIECE_BYTES.min(ctx.options.target_file_bytes).max(1);
+    let most = (bytes / least).min(ctx.options.max_subcompactions as u64);
     // An output in L0 is one run, so it is one file.
     if most < 2 || compaction.output_level == 0 {
         return Ok(Vec::new());
@@ -225,19 +226,14 @@ fn open_inputs(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Res
 }
 
 /// Merges the keys of `[start, end)`; `None` if it was cancelled.
-fn run_piece(
-    plan: &Plan<'_>,
-    start: Option<&[u8]>,
-    end: Option<&[u8]>,
-) -> Result<Option<Piece>> {
+fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Option<Piece>> {
     let (ctx, compaction) = (plan.ctx, plan.compaction);
     let sets = plan.readers.iter().map(|reader| reader.range_tombstones());
     let tombstones: RangeTombstones = gather_tombstones(sets, start, end);
     let mut below = plan.below.clone();
     let survivors = surviving_tombstones(&tombstones, &ctx.snapshots, &below);
     let zero_seqnos = compaction.output_level > 0;
-    let mut retain =
-        Retain::new(&ctx.snapshots, &tombstones, plan.now_ms, &mut below, zero_seqnos);
+    let mut retain = Retain::new(&ctx.snapshots, &tombstones, plan.now_ms, &mut below, zero_seqnos);
     let mut output = Output::new(output_context(plan), survivors).cancelable(ctx.cancel);
     if compaction.output_level > 0 {
         output = output.aligned_to(&compaction.grandparents);
@@ -298,10 +294,7 @@ fn output_context<'p>(plan: &'p Plan<'_>) -> OutputContext<'p> {
 
 /// All pieces, or the first error, or `None` if any was cancelled; in the latter cases the files of
 /// the others are removed.
-fn gather(
-    ctx: &JobContext<'_>,
-    results: Vec<Result<Option<Piece>>>,
-) -> Result<Option<Vec<Piece>>> {
+fn gather(ctx: &JobContext<'_>, results: Vec<Result<Option<Piece>>>) -> Result<Option<Vec<Piece>>> {
     let mut pieces = Vec::new();
     let mut failed = None;
     let mut cancelled = false;
@@ -325,11 +318,7 @@ fn remove_outputs(ctx: &JobContext<'_>, pieces: &[Piece]) {
 }
 
 /// Checks the books, syncs the directory and writes the edit.
-fn conclude(
-    ctx: &JobContext<'_>,
-    compaction: &Compaction,
-    pieces: &[Piece],
-) -> Result<JobOutput> {
+fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> Result<JobOutput> {
     let files = || pieces.iter().flat_map(|piece| &piece.files);
     let held: u64 = compaction.files().map(|f| f.entry_count).sum();
     let read: u64 = pieces.iter().map(|piece| piece.read).sum();
@@ -363,3 +352,6 @@ fn conclude(
         },
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,7 @@ const DIRECT_RATIO: f64 = 4.0;
 /// Neighbouring levels differ by at least this factor.
 const MIN_RATIO: f64 = 2.0;
 /// Writes are heavy if the newest `l0_compaction_trigger` L0 files are at most this old.
-const HEAVY_WINDOW_MS: u64 = 30_000;
+const HEAVY_WINDOW_MS: u64 = 15_000;
 /// Bytes of the level below that an idle merge may rewrite per byte it moves.
 const IDLE_RATIO: f64 = 3.0;
 /// Most input bytes of one merge of a level over its target, in target files.
@@ -155,9 +155,8 @@ fn move_l0(input: &PickInput<'_>, targets: &Targets, idle: bool) -> Option<Choic
         let span = Span::of([file])?;
         let others = if idle { &files[at + 1..] } else { files };
         let alone = others.iter().all(|f| f.number == file.number || !span.overlaps(f));
-        let choice = alone.then(|| {
-            input.complete(0, vec![file.clone()], targets.base, Reason::L0Files)
-        });
+        let choice =
+            alone.then(|| input.complete(0, vec![file.clone()], targets.base, Reason::L0Files));
         choice.flatten().filter(|choice| matches!(choice, Choice::Move(_)))
     })
 }
@@ -331,9 +330,7 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
             Some(below) => manual_window(input, &wanted, below),
             None => {
                 let smaller = |f: &&File| {
-                    f.range_tombstone_count > 0
-                        || f.tombstone_count > 0
-                        || is_due(f, input.now_ms)
+                    f.range_tombstone_count > 0 || f.tombstone_count > 0 || is_due(f, input.now_ms)
                 };
                 wanted.iter().find(smaller).map_or_else(Vec::new, |f| vec![f.clone()])
             }

@@ -287,17 +287,13 @@ impl<'a> PickInput<'a> {
     /// Whether no running compaction of this family writes keys of `span` into `level`. L0 takes
     /// overlapping files, ordered by age.
     pub fn may_write(&self, level: usize, span: &Span<'_>) -> bool {
-        level == 0 || !self.running.iter().any(|r| {
-            r.family == self.family
-                && usize::from(r.output_level) == level
-                && r.smallest.as_slice() <= span.end
-                && span.start <= r.largest.as_slice()
-        })
-    }
-
-    /// The first level below L0 that holds files, if any does.
-    pub fn first_filled(&self) -> Option<usize> {
-        (1..LEVEL_COUNT).find(|level| !self.version.level(*level).is_empty())
+        level == 0
+            || !self.running.iter().any(|r| {
+                r.family == self.family
+                    && usize::from(r.output_level) == level
+                    && r.smallest.as_slice() <= span.end
+                    && span.start <= r.largest.as_slice()
+            })
     }
 
     /// Whether files can change from level `from` to level `to` as they are: not if `to` stores

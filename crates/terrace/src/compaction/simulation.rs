@@ -273,8 +273,7 @@ impl Simulation {
 
     fn put(&mut self, entries: f64) {
         let total = self.put_entries + entries;
-        let memtable_s =
-            self.options.memtable_bytes as f64 / MEMTABLE_ENTRY_BYTES / PUTS_PER_S;
+        let memtable_s = self.options.memtable_bytes as f64 / MEMTABLE_ENTRY_BYTES / PUTS_PER_S;
         while self.put_entries + 1.0 < total {
             self.now_s += memtable_s;
             while let Some((end_s, _)) = self.running
@@ -297,12 +296,8 @@ impl Simulation {
     fn report(&self, name: &str) -> f64 {
         let log = self.put_entries * LOG_ENTRY_BYTES;
         let total = log + self.flushed_bytes + self.merged_bytes;
-        let levels: Vec<String> = self
-            .version
-            .levels()
-            .iter()
-            .map(|l| format!("{}", l.size_bytes() / MIB))
-            .collect();
+        let levels: Vec<String> =
+            self.version.levels().iter().map(|l| format!("{}", l.size_bytes() / MIB)).collect();
         println!(
             "{name:<44} {:>6.2} {:>6.2} {:>6.2} {:>6.2} {:>5.1} {:>4} {:>4} {:>4} {:>6.0} {:>5.1}  {}",
             total / 1e9,

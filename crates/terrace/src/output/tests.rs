@@ -126,8 +126,7 @@ fn grandparent(first: u64, last: u64, size_bytes: u64) -> Arc<FileMeta> {
 #[test]
 fn files_end_where_grandparents_end() {
     let disk = Disk::new();
-    let grandparents: Vec<_> =
-        (0..20).map(|n| grandparent(n * 70, n * 70 + 69, 1000)).collect();
+    let grandparents: Vec<_> = (0..20).map(|n| grandparent(n * 70, n * 70 + 69, 1000)).collect();
     let files = disk.write(100 << 10, &[], &grandparents, plain(1400)).unwrap();
     assert!(files.len() > 10);
     for file in &files[1..] {
@@ -140,8 +139,7 @@ fn files_end_where_grandparents_end() {
 fn a_file_overlaps_a_bounded_part_of_the_grandparents() {
     let disk = Disk::new();
     let target = 1 << 20;
-    let grandparents: Vec<_> =
-        (0..100).map(|n| grandparent(n * 2, n * 2 + 1, target)).collect();
+    let grandparents: Vec<_> = (0..100).map(|n| grandparent(n * 2, n * 2 + 1, target)).collect();
     let files = disk.write(target, &[], &grandparents, plain(200)).unwrap();
     assert_eq!(files.len(), 10);
     assert!(files.iter().all(|f| f.entry_count == 20));

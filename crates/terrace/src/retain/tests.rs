@@ -268,8 +268,14 @@ fn a_flush_that_does_not_ask_keeps_every_tombstone() {
 fn damaged_values_are_kept_for_a_reader_to_report() {
     let short = Entry { key: b"a".to_vec(), seqno: 5, kind: ValueKind::PutTtl, value: vec![1, 2] };
     let none = RangeTombstones::default();
-    let (out, _) =
-        retain_all(std::slice::from_ref(&short), &none, &[], u64::MAX, &mut Below::everywhere(), true);
+    let (out, _) = retain_all(
+        std::slice::from_ref(&short),
+        &none,
+        &[],
+        u64::MAX,
+        &mut Below::everywhere(),
+        true,
+    );
     assert_eq!(out, [short]);
 }
 
