@@ -248,7 +248,8 @@ fn wait_until_settled(inner: &Inner) -> Result<()> {
         let waiting = |f: &Arc<Family>| !f.is_dropped() && !f.state().immutables.is_empty();
         let flushes = inner.families.load().iter().any(waiting);
         if !flushes && jobs.is_quiet() && choose(inner, &jobs, true).is_none() {
-            return Ok(());
+            drop(jobs);
+            return install::purge(inner);
         }
         inner.scheduler.wait_for_end(&mut jobs, RECHECK);
     }

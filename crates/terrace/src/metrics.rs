@@ -12,6 +12,9 @@ use terrace_manifest::LEVEL_COUNT;
 /// Shards of a counter that every read bumps.
 const SHARDS: usize = 16;
 
+/// Longer durations are recorded as this one (an hour).
+const LONGEST_NS: u64 = 3600 * 1_000_000_000;
+
 /// One of so many point reads and commits is timed.
 const SAMPLE_EVERY: u32 = 64;
 
@@ -50,7 +53,7 @@ pub(crate) struct Latency(Mutex<Option<Histogram<u64>>>);
 
 impl Default for Latency {
     fn default() -> Self {
-        Self(Mutex::new(Histogram::new(2).ok()))
+        Self(Mutex::new(Histogram::new_with_bounds(1, LONGEST_NS, 2).ok()))
     }
 }
 
@@ -313,4 +316,21 @@ impl Metrics {
 
 fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_of_every_magnitude_are_kept() {
+        let latency = Latency::default();
+        for ns in [700, 40_000, 3_000_000_000] {
+            latency.record_ns(ns);
+        }
+        let summary = latency.summary();
+        assert_eq!(summary.samples, 3);
+        assert!((summary.p50_us - 40.0).abs() < 1.0, "{summary:?}");
+        assert!((summary.max_us - 3e6).abs() < 3e4, "{summary:?}");
+    }
 }
