@@ -193,7 +193,7 @@ impl SstReader {
 
     /// [`SstReader::may_contain`] and [`SstReader::get`] in one. What is read when the filter
     /// partition is not resident depends on how often keys are found in this file: see
-    /// [`crate::presence`].
+    /// `presence.rs`.
     #[inline]
     pub fn get_with_filter(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
         if self.filter_is_missing(self.top.filter_at(lookup.user_key)) {
