@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands. What CI runs is what a laptop runs.
 
 mod ci;
+mod peers;
 mod steps;
 mod test;
 mod tidy;
@@ -15,6 +16,7 @@ cargo xtask COMMAND
   tidy     check the style guide: floors, names, sizes, unsafe code, links
   test     run everything that can fail: unit, model, crash and doc tests, loom, examples, fuzzers
   ci       all of CI: fmt, tidy, clippy, docs, then test
+  peers    fetch the engines that `terrace bench` measures beside Terrace
 ";
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn run(arguments: &[String]) -> Result<()> {
         Some("tidy") => tidy::run(&root),
         Some("test") => test::run(&root),
         Some("ci") => ci::run(&root),
+        Some("peers") => peers::run(&root),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
             Ok(())

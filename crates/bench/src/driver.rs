@@ -1,0 +1,251 @@
+//! Runs the jobs of a plan, each in a process of its own, and gathers what they report.
+//!
+//! A process of its own per engine and repeat keeps the kernel's counters, the resident set and
+//! the allocator's state of one engine from another's figures. The driver starts its own
+//! executable with its own arguments; [`JOB_VARIABLE`] in the environment tells the new process
+//! to carry out that job instead, and to write [`Event`]s to its standard output, a line each.
+
+use crate::job::{Event, Job, Observer};
+use crate::plan::Plan;
+use crate::report::{self, Row, plot, table};
+use crate::{usage, workload};
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The environment variable that carries a job, as JSON.
+const JOB_VARIABLE: &str = "TERRACE_BENCH_JOB";
+/// How often a job's process tells how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+/// Store directories are named so, then the driver's process id.
+const DIR_PREFIX: &str = "terrace-bench-";
+/// How much of a failed process's standard error is shown.
+const STDERR_TAIL_BYTES: i64 = 4096;
+
+/// The job this process was started for, if it was started by the driver.
+pub fn job_of_this_process() -> Result<Option<Job>> {
+    match std::env::var(JOB_VARIABLE) {
+        Err(_) => Ok(None),
+        Ok(text) => serde_json::from_str(&text).with_context(|| format!("reading {JOB_VARIABLE}")),
+    }
+}
+
+/// Carries out one job, telling events on standard output.
+pub fn carry_out(job: &Job) -> Result<()> {
+    usage::raise_open_file_limit();
+    let print = |event: Event| {
+        let mut line = serde_json::to_string(&event).unwrap_or_default();
+        line.push('\n');
+        // Nobody reads any more: the driver is gone, and so is the point of measuring.
+        if std::io::stdout().lock().write_all(line.as_bytes()).is_err() {
+            std::process::exit(1);
+        }
+    };
+    let observer = Observer::new(print);
+    let over = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                observer.tell(Event::Progress(observer.done.load(Ordering::Relaxed)));
+                std::thread::park_timeout(PROGRESS_INTERVAL);
+            }
+        });
+        let result = workload::run(job, &observer);
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    observer.tell(match &result {
+        Ok(()) => Event::Done,
+        Err(error) => Event::Failed(format!("{error:#}")),
+    });
+    Ok(())
+}
+
+/// Runs all jobs, then prints the table and writes the files. Jobs that fail are reported at the
+/// end; what the others measured is kept.
+pub fn drive(plan: &Plan) -> Result<()> {
+    let screen = Screen::new(plan.jobs.len());
+    sweep_abandoned(&plan.dir);
+    plan.notes.iter().for_each(|note| screen.say(note));
+    let mut rows: Vec<Row> = Vec::new();
+    let mut failures = Vec::new();
+    let mut seen_options = HashSet::new();
+    for (number, job) in plan.jobs.iter().enumerate() {
+        let dir = tempfile::Builder::new()
+            .prefix(&format!("{DIR_PREFIX}{}-", std::process::id()))
+            .tempdir_in(&plan.dir)
+            .with_context(|| format!("making a directory in {}", plan.dir.display()))?;
+        let job = Job { dir: dir.path().to_owned(), ..job.clone() };
+        screen.begin_job(number, &job);
+        let result = run_process(&job, &mut |event| match event {
+            Event::Options(text) => {
+                if seen_options.insert((job.engine, text.clone())) {
+                    screen.say(&format!("{} {}", job.engine, text));
+                }
+            }
+            Event::Begin { what, ops } => screen.begin(&what, ops),
+            Event::Progress(done) => screen.progress(done),
+            Event::Row(row) => {
+                screen.row(&row);
+                rows.push(*row);
+            }
+            Event::Stats(text) => screen.say(&format!("{} says:\n{text}", job.engine)),
+            Event::Failed(_) | Event::Done => {}
+        });
+        if let Err(error) = result {
+            let failure = format!("{} (repeat {}): {error:#}", job.engine, job.repeat);
+            screen.say(&failure);
+            failures.push(failure);
+        }
+        dir.close().context("removing a store")?;
+        if let Some(path) = &plan.json {
+            report::write_json(path, &rows)?;
+        }
+    }
+    screen.close();
+    finish(plan, &rows, &failures)
+}
+
+fn finish(plan: &Plan, rows: &[Row], failures: &[String]) -> Result<()> {
+    if !rows.is_empty() {
+        writeln!(std::io::stdout(), "\n{}", table::render(rows))?;
+        if let Some(path) = &plan.plot {
+            plot::draw(path, rows)?;
+        }
+    }
+    ensure!(
+        failures.is_empty(),
+        "{} of {} runs failed:\n  {}",
+        failures.len(),
+        plan.jobs.len(),
+        failures.join("\n  ")
+    );
+    Ok(())
+}
+
+/// Starts the process of a job and hands its events on until it ends.
+fn run_process(job: &Job, sink: &mut dyn FnMut(Event)) -> Result<()> {
+    let mut stderr = tempfile::tempfile()?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .env(JOB_VARIABLE, serde_json::to_string(job)?)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr.try_clone()?)
+        .spawn()
+        .context("starting the process of a run")?;
+    let mut outcome = None;
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            // An engine may write to standard output, too; what is no event is passed over.
+            match serde_json::from_str(&line?) {
+                Ok(Event::Failed(text)) => outcome = Some(Err(text)),
+                Ok(Event::Done) => outcome = Some(Ok(())),
+                Ok(event) => sink(event),
+                Err(_) => {}
+            }
+        }
+    }
+    let status = child.wait()?;
+    match outcome {
+        Some(Ok(())) if status.success() => Ok(()),
+        Some(Err(text)) => bail!(text),
+        _ => bail!("its process ended with {status}{}", tail(&mut stderr)),
+    }
+}
+
+/// The end of a file, for a message.
+fn tail(file: &mut std::fs::File) -> String {
+    let length = file.metadata().map_or(0, |metadata| metadata.len() as i64);
+    let mut text = Vec::new();
+    let read = file
+        .seek(SeekFrom::End(-length.min(STDERR_TAIL_BYTES)))
+        .and_then(|_| file.read_to_end(&mut text));
+    match read {
+        Ok(bytes) if bytes > 0 => format!(": {}", String::from_utf8_lossy(&text).trim()),
+        _ => String::new(),
+    }
+}
+
+/// Removes what earlier drivers that were killed left in `dir`.
+fn sweep_abandoned(dir: &Path) {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name
+            .strip_prefix(DIR_PREFIX)
+            .and_then(|rest| rest.split('-').next())
+            .and_then(|id| id.parse::<u32>().ok());
+        if owner.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+            std::fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+}
+
+/// What the user sees meanwhile: bars on a terminal, else a line per result.
+struct Screen {
+    bar: ProgressBar,
+    jobs: usize,
+}
+
+impl Screen {
+    fn new(jobs: usize) -> Self {
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::new(0)
+        } else {
+            ProgressBar::hidden()
+        };
+        let style = ProgressStyle::with_template(
+            "{prefix} {msg:16} [{bar:30}] {human_pos}/{human_len} {per_sec} {eta}",
+        );
+        if let Ok(style) = style {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self { bar, jobs }
+    }
+
+    fn say(&self, text: &str) {
+        self.bar.suspend(|| {
+            // The table and the files matter; a terminal that is gone does not.
+            writeln!(std::io::stderr(), "{text}").ok();
+        });
+    }
+
+    fn begin_job(&self, number: usize, job: &Job) {
+        let variant = table::title(job.engine.name(), job.store.variant());
+        self.bar.set_prefix(format!("[{}/{}] {variant} #{}", number + 1, self.jobs, job.repeat));
+    }
+
+    fn begin(&self, what: &str, ops: u64) {
+        self.bar.set_message(what.to_owned());
+        self.bar.reset();
+        self.bar.set_length(if ops == u64::MAX { 0 } else { ops });
+    }
+
+    fn progress(&self, done: u64) {
+        self.bar.set_position(done);
+    }
+
+    fn row(&self, row: &Row) {
+        self.say(&format!(
+            "{} #{} {}: {} op/s, p50 {:.2} us, p99 {:.2} us, {} written, RSS {}",
+            row.engine,
+            row.repeat,
+            table::title(&row.workload, &row.variant),
+            table::count(row.ops_per_s),
+            row.p50_us,
+            row.p99_us,
+            table::bytes(row.bytes_written),
+            table::bytes(row.rss_bytes),
+        ));
+    }
+
+    fn close(&self) {
+        self.bar.finish_and_clear();
+    }
+}

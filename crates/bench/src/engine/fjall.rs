@@ -1,0 +1,176 @@
+//! fjall, an LSM engine in Rust, as a crate.
+//!
+//! fjall has neither direct I/O nor a cursor that seeks: a seek opens a new range.
+
+use crate::engine::wait_until_idle;
+use crate::store::{Compression, Cursor, Durability, EngineConfig, MetadataBytes, Store};
+use anyhow::{Result, bail};
+use fjall::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+};
+use fjall::{
+    AbstractTree, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode,
+    UserKey, UserValue,
+};
+use std::path::Path;
+
+/// The version of the fjall crate linked in; a test holds it to `Cargo.lock`.
+pub const VERSION: &str = "3.1.13";
+
+struct FjallStore {
+    database: Database,
+    keyspace: Keyspace,
+    sync: bool,
+    options: String,
+}
+
+/// Opens or creates the store in `dir`.
+pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
+    if let Some((name, _)) = config.extra.first() {
+        bail!("fjall has no setting `{name}`");
+    }
+    let compression = match config.compression {
+        Compression::None => CompressionType::None,
+        Compression::Lz4 => CompressionType::Lz4,
+        Compression::Zstd => bail!("fjall has no zstd; use --set compression=none or lz4"),
+    };
+    let bits = config.filter.bits_per_key as f32;
+    let filter = match bits {
+        0.0 => FilterPolicyEntry::None,
+        _ => FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(bits)),
+    };
+    let database = Database::builder(dir)
+        .cache_size(config.cache_bytes as u64)
+        .worker_threads(config.background_jobs)
+        .manual_journal_persist(config.sync == Durability::Buffered)
+        .open()?;
+    let keyspace = database.keyspace("default", || {
+        KeyspaceCreateOptions::default()
+            .max_memtable_size(config.memtable_bytes as u64)
+            .manual_journal_persist(config.sync == Durability::Buffered)
+            .data_block_size_policy(BlockSizePolicy::all(config.block_size as u32))
+            .data_block_compression_policy(CompressionPolicy::all(compression))
+            .filter_policy(FilterPolicy::all(filter))
+    })?;
+    let options = format!(
+        "cache_size={};max_memtable_size={};worker_threads={};data_block_size={};compression={:?};\
+         bloom_bits_per_key={bits};manual_journal_persist={};persist_each_write={}",
+        config.cache_bytes,
+        config.memtable_bytes,
+        config.background_jobs,
+        config.block_size,
+        config.compression,
+        config.sync == Durability::Buffered,
+        config.sync == Durability::Batch,
+    );
+    Ok(Box::new(FjallStore { database, keyspace, sync: config.sync == Durability::Batch, options }))
+}
+
+impl FjallStore {
+    fn persist(&self) -> Result<()> {
+        if self.sync {
+            self.database.persist(PersistMode::SyncData)?;
+        }
+        Ok(())
+    }
+}
+
+impl Store for FjallStore {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.keyspace.insert(key, value)?;
+        self.persist()
+    }
+
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.keyspace.get(key)?;
+        if let Some(value) = &value {
+            see(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.keyspace.remove(key)?;
+        self.persist()
+    }
+
+    fn multi_get(&self, keys: &[Vec<u8>], see: &mut dyn FnMut(&[u8])) -> Result<usize> {
+        let mut found = 0;
+        for key in keys {
+            found += usize::from(self.get(key, see)?);
+        }
+        Ok(found)
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor + '_>> {
+        Ok(Box::new(FjallCursor { keyspace: &self.keyspace, range: None, entry: None }))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.keyspace.rotate_memtable_and_wait()?;
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        wait_until_idle(|| {
+            Ok(self.database.outstanding_flushes() == 0
+                && self.keyspace.sealed_memtable_count() == 0
+                && self.database.active_compactions() == 0)
+        })
+    }
+
+    fn metadata_bytes(&self) -> Result<MetadataBytes> {
+        Ok(MetadataBytes { filters: Some(self.keyspace.tree.filter_size()), indexes: None })
+    }
+
+    fn stats_text(&self) -> String {
+        let levels: Vec<String> = (0..7)
+            .map_while(|level| self.keyspace.tree.level_table_count(level))
+            .map(|count| count.to_string())
+            .collect();
+        format!(
+            "tables by level {}, compactions {}, time compacting {:?}, cache {} of {} bytes",
+            levels.join(" "),
+            self.database.compactions_completed(),
+            self.database.time_compacting(),
+            self.database.cache_size(),
+            self.database.cache_capacity(),
+        )
+    }
+
+    fn options_text(&self) -> String {
+        self.options.clone()
+    }
+
+    fn version(&self) -> String {
+        VERSION.to_owned()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.database.persist(PersistMode::SyncData)?;
+        Ok(())
+    }
+}
+
+struct FjallCursor<'a> {
+    keyspace: &'a Keyspace,
+    range: Option<fjall::Iter>,
+    entry: Option<(UserKey, UserValue)>,
+}
+
+impl Cursor for FjallCursor<'_> {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.range = Some(self.keyspace.range(key..));
+        self.next()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        let guard: Option<Guard> = self.range.as_mut().and_then(Iterator::next);
+        self.entry = guard.map(Guard::into_inner).transpose()?;
+        Ok(())
+    }
+
+    fn entry(&self) -> Option<(&[u8], &[u8])> {
+        self.entry.as_ref().map(|(key, value)| (&key[..], &value[..]))
+    }
+}

@@ -1,0 +1,138 @@
+//! The engines by name: what each can do, where its library is found, how it is opened.
+
+mod c_library;
+mod fjall;
+mod leveldb;
+mod rocksdb;
+mod terrace;
+
+use crate::store::{EngineConfig, FilterKind, Store};
+use anyhow::{Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// An engine that can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// This project's.
+    Terrace,
+    /// RocksDB through its C API.
+    Rocksdb,
+    /// Speedb, which exports RocksDB's C API.
+    Speedb,
+    /// LevelDB through its C API.
+    Leveldb,
+    /// The fjall crate.
+    Fjall,
+}
+
+impl Engine {
+    /// Every engine, Terrace first.
+    pub const ALL: [Self; 5] =
+        [Self::Terrace, Self::Rocksdb, Self::Speedb, Self::Leveldb, Self::Fjall];
+
+    /// The name used on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Terrace => "terrace",
+            Self::Rocksdb => "rocksdb",
+            Self::Speedb => "speedb",
+            Self::Leveldb => "leveldb",
+            Self::Fjall => "fjall",
+        }
+    }
+
+    /// True if reads and compaction can bypass the page cache, and metadata can be charged to the
+    /// block cache and be partitioned or not.
+    pub fn has_direct_io(self) -> bool {
+        matches!(self, Self::Terrace | Self::Rocksdb | Self::Speedb)
+    }
+
+    /// True if the engine builds filters of this kind.
+    pub fn has_filter(self, kind: FilterKind) -> bool {
+        match kind {
+            FilterKind::Bloom => true,
+            FilterKind::Ribbon => matches!(self, Self::Rocksdb | Self::Speedb),
+            FilterKind::Paired => self == Self::Speedb,
+        }
+    }
+
+    /// The shared library this engine needs, found but not loaded; `None` for those built in.
+    /// `given` is `--rocksdb-lib`.
+    pub fn library(self, given: Option<&Path>) -> Result<Option<PathBuf>> {
+        match self {
+            Self::Terrace | Self::Fjall => Ok(None),
+            Self::Rocksdb => c_library::find(&rocksdb::ROCKSDB, given).map(Some),
+            Self::Speedb => c_library::find(&rocksdb::SPEEDB, None).map(Some),
+            Self::Leveldb => c_library::find(&leveldb::LEVELDB, None).map(Some),
+        }
+    }
+
+    /// Opens the store in `dir`, creating it if `dir` is empty. `library` is what
+    /// [`Engine::library`] returned.
+    pub fn open(
+        self,
+        dir: &Path,
+        config: &EngineConfig,
+        library: Option<&Path>,
+    ) -> Result<Box<dyn Store>> {
+        ensure!(
+            self.has_filter(config.filter.kind) || config.filter.bits_per_key == 0.0,
+            "{self} has no {} filter",
+            config.filter.kind
+        );
+        ensure!(!config.direct_io || self.has_direct_io(), "{self} has no direct I/O");
+        std::fs::create_dir_all(dir)?;
+        match (self, library) {
+            (Self::Terrace, _) => terrace::open(dir, config),
+            (Self::Fjall, _) => fjall::open(dir, config),
+            (Self::Rocksdb | Self::Speedb, Some(path)) => rocksdb::open(self, path, dir, config),
+            (Self::Leveldb, Some(path)) => leveldb::open(path, dir, config),
+            (_, None) => bail!("{self} needs its shared library; run `cargo xtask peers`"),
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match Self::ALL.into_iter().find(|engine| engine.name() == text) {
+            Some(engine) => Ok(engine),
+            None => bail!(
+                "there is no engine `{text}`; known are {}",
+                Self::ALL.map(Self::name).join(", ")
+            ),
+        }
+    }
+}
+
+/// Polls `idle` until it says so several times in a row, at most for [`SETTLE_LIMIT`]. For engines
+/// without a call that waits.
+fn wait_until_idle(mut idle: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = std::time::Instant::now();
+    let mut calm_polls = 0;
+    while calm_polls < CALM_POLLS {
+        ensure!(start.elapsed() < SETTLE_LIMIT, "compaction did not settle in {SETTLE_LIMIT:?}");
+        std::thread::sleep(POLL_INTERVAL);
+        calm_polls = if idle()? { calm_polls + 1 } else { 0 };
+    }
+    Ok(())
+}
+
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
+const CALM_POLLS: u32 = 5;
+/// The longest wait for compactions to finish.
+const SETTLE_LIMIT: std::time::Duration = std::time::Duration::from_secs(1800);
+
+#[cfg(test)]
+mod tests;

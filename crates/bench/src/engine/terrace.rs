@@ -1,0 +1,180 @@
+//! Terrace, through its public API.
+//!
+//! Metadata is always in the block cache and partitioned by default; [`MetadataPlace`] only
+//! switches the partitions off.
+
+use crate::store::{
+    Compression, Cursor, Durability, EngineConfig, MetadataBytes, MetadataPlace, Store,
+};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace::vfs::{PosixVfs, Vfs};
+use terrace::{AdvancedOptions, CfOptions, Db, DirectIo, Iter, MemoryShares, Options, SyncMode};
+use terrace_manifest::names::{self, FileName};
+use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
+
+/// Cache for reading properties of SSTs, of which nothing is kept.
+const PROPERTIES_CACHE_BYTES: usize = 1 << 20;
+
+struct TerraceStore {
+    db: Db,
+    dir: PathBuf,
+    options: String,
+}
+
+/// Opens or creates the store in `dir`.
+pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
+    let options = translate(config)?;
+    let text = format!("{options:?}");
+    let db = Db::open(dir, options)?;
+    Ok(Box::new(TerraceStore { db, dir: dir.to_owned(), options: text }))
+}
+
+fn translate(config: &EngineConfig) -> Result<Options> {
+    let memory_budget = config.cache_bytes + config.write_bytes;
+    let share = |bytes: usize| bytes as f64 / memory_budget as f64;
+    let mut advanced = AdvancedOptions {
+        memory_shares: MemoryShares {
+            memtables: share(config.write_bytes),
+            cache: share(config.cache_bytes),
+        },
+        memtable_bytes: config.memtable_bytes,
+        block_size: config.block_size,
+        partitioned_metadata: config.metadata != MetadataPlace::InCache { partitioned: false },
+        max_subcompactions: config.subcompactions,
+        ..AdvancedOptions::default()
+    };
+    for (name, value) in &config.extra {
+        set(&mut advanced, name, value).with_context(|| format!("--set terrace.{name}={value}"))?;
+    }
+    let compression = match config.compression {
+        Compression::None => terrace::Compression::None,
+        Compression::Lz4 => terrace::Compression::Lz4,
+        Compression::Zstd => terrace::Compression::Zstd,
+    };
+    Ok(Options {
+        memory_budget,
+        sync: match config.sync {
+            Durability::Buffered => SyncMode::Buffered,
+            Durability::None => SyncMode::None,
+            Durability::Batch => SyncMode::Batch,
+        },
+        background_jobs: config.background_jobs,
+        direct_io: DirectIo { reads: config.direct_io, writes: config.direct_io },
+        default_family: CfOptions {
+            compression: vec![compression],
+            filter_bits_per_key: config.filter.bits_per_key,
+            ..CfOptions::default()
+        },
+        advanced,
+        ..Options::default()
+    })
+}
+
+fn set(advanced: &mut AdvancedOptions, name: &str, value: &str) -> Result<()> {
+    match name {
+        "metadata_block_size" => advanced.metadata_block_size = value.parse()?,
+        "l0_compaction_trigger" => advanced.l0_compaction_trigger = value.parse()?,
+        "l0_slowdown" => advanced.l0_slowdown = value.parse()?,
+        "l0_stop" => advanced.l0_stop = value.parse()?,
+        "level_base_bytes" => advanced.level_base_bytes = value.parse()?,
+        "level_multiplier" => advanced.level_multiplier = value.parse()?,
+        "target_file_bytes" => advanced.target_file_bytes = value.parse()?,
+        "max_subcompactions" => advanced.max_subcompactions = value.parse()?,
+        "rate_limit_bytes_per_s" => advanced.rate_limit_bytes_per_s = value.parse()?,
+        "compact_when_idle" => advanced.compact_when_idle = value.parse()?,
+        _ => bail!("terrace has no such setting here"),
+    }
+    Ok(())
+}
+
+impl Store for TerraceStore {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.db.put(key, value)?)
+    }
+
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.db.get(key)?;
+        if let Some(value) = &value {
+            see(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        Ok(self.db.delete(key)?)
+    }
+
+    fn multi_get(&self, keys: &[Vec<u8>], see: &mut dyn FnMut(&[u8])) -> Result<usize> {
+        let values = self.db.multi_get(keys)?;
+        let found = values.iter().flatten();
+        Ok(found.map(|value| see(value)).count())
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor + '_>> {
+        Ok(Box::new(TerraceCursor(self.db.iter()?)))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.db.flush()?)
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.db.wait_idle()?)
+    }
+
+    /// From the properties of the SSTs in the directory: the engine opens files lazily, so it does
+    /// not know the sum itself.
+    fn metadata_bytes(&self) -> Result<MetadataBytes> {
+        let vfs: Arc<dyn Vfs> = PosixVfs::shared();
+        let options = ReaderOptions {
+            cache: Arc::new(BlockCache::new(PROPERTIES_CACHE_BYTES)),
+            direct: false,
+            counters: Arc::new(ReadCounters::default()),
+        };
+        let (mut filters, mut indexes) = (0, 0);
+        for name in vfs.list(&self.dir)? {
+            let FileName::Sst(number) = names::parse(&name) else { continue };
+            let path = self.dir.join(&name);
+            // A compaction may remove a file after it was listed.
+            let Ok(size_bytes) = vfs.len(&path) else { continue };
+            let reader = SstReader::open(&vfs, &path, number, size_bytes, &options)?;
+            filters += reader.properties().filter_bytes;
+            indexes += reader.properties().index_bytes;
+        }
+        Ok(MetadataBytes { filters: Some(filters), indexes: Some(indexes) })
+    }
+
+    fn stats_text(&self) -> String {
+        self.db.metrics().to_string()
+    }
+
+    fn options_text(&self) -> String {
+        self.options.clone()
+    }
+
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+}
+
+struct TerraceCursor(Iter);
+
+impl Cursor for TerraceCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        Ok(self.0.seek(key)?)
+    }
+
+    fn next(&mut self) -> Result<()> {
+        Ok(self.0.next()?)
+    }
+
+    fn entry(&self) -> Option<(&[u8], &[u8])> {
+        self.0.valid().then(|| (self.0.key(), self.0.value()))
+    }
+}

@@ -1,0 +1,137 @@
+//! One contract for all engines that are at hand, and the lookup of libraries.
+
+use super::*;
+use crate::store::{Compression, Durability, FilterSpec, MetadataPlace};
+
+fn config() -> EngineConfig {
+    EngineConfig {
+        cache_bytes: 8 << 20,
+        write_bytes: 4 << 20,
+        memtable_bytes: 1 << 20,
+        filter: FilterSpec { kind: FilterKind::Bloom, bits_per_key: 10.0 },
+        compression: Compression::None,
+        sync: Durability::None,
+        direct_io: false,
+        background_jobs: 2,
+        subcompactions: 1,
+        block_size: 4096,
+        metadata: MetadataPlace::Fastest,
+        extra: Vec::new(),
+    }
+}
+
+/// Tells [`one_engine_keeps_the_contract`] which.
+const ENGINE_VARIABLE: &str = "TERRACE_TEST_ENGINE";
+
+/// Every engine whose library is on this machine, each in a process of its own: RocksDB and Speedb
+/// do not go together into one.
+#[test]
+fn every_engine_at_hand_keeps_the_contract() {
+    let at_hand = Engine::ALL.into_iter().filter(|engine| engine.library(None).is_ok());
+    for engine in at_hand {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "engine::tests::one_engine_keeps_the_contract"])
+            .env(ENGINE_VARIABLE, engine.name())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{engine}: {text}");
+    }
+}
+
+#[test]
+#[ignore = "run by every_engine_at_hand_keeps_the_contract, one engine a process"]
+fn one_engine_keeps_the_contract() {
+    let Ok(name) = std::env::var(ENGINE_VARIABLE) else { return };
+    let engine: Engine = name.parse().unwrap();
+    let library = engine.library(None).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let open = || engine.open(dir.path(), &config(), library.as_deref()).unwrap();
+    let store = open();
+    let key = |i: u32| format!("key{i:06}").into_bytes();
+    for i in 0..5000 {
+        store.put(&key(i), &i.to_le_bytes()).unwrap();
+    }
+    store.delete(&key(7)).unwrap();
+    store.flush().unwrap();
+    store.settle().unwrap();
+    store.put(&key(8), b"new").unwrap();
+    let get = |store: &dyn Store, i| {
+        let mut value = None;
+        let found = store.get(&key(i), &mut |bytes| value = Some(bytes.to_vec())).unwrap();
+        assert_eq!(found, value.is_some());
+        value
+    };
+    assert_eq!(get(&*store, 3).unwrap(), 3u32.to_le_bytes(), "{engine}");
+    assert_eq!(get(&*store, 8).unwrap(), b"new", "{engine}");
+    assert_eq!((get(&*store, 7), get(&*store, 5000)), (None, None), "{engine}");
+    let keys: Vec<Vec<u8>> = [1, 7, 9, 9999].map(key).to_vec();
+    let mut seen = 0;
+    assert_eq!(store.multi_get(&keys, &mut |_| seen += 1).unwrap(), 2, "{engine}");
+    assert_eq!(seen, 2);
+
+    let mut cursor = store.cursor().unwrap();
+    cursor.seek(&key(6)).unwrap();
+    assert_eq!(cursor.entry().unwrap().0, key(6), "{engine}");
+    cursor.next().unwrap();
+    assert_eq!(cursor.entry().unwrap(), (&key(8)[..], &b"new"[..]), "{engine}");
+    cursor.seek(b"key9").unwrap();
+    assert!(cursor.entry().is_none(), "{engine}");
+    drop(cursor);
+
+    assert!(!store.options_text().is_empty() && !store.version().is_empty());
+    store.close().unwrap();
+    let store = open();
+    assert_eq!(get(&*store, 8).unwrap(), b"new", "{engine} after reopening");
+    let metadata = store.metadata_bytes().unwrap();
+    let filters_wanted = 5000 * 10 / 8 / 2;
+    assert!(metadata.filters.is_none_or(|bytes| bytes > filters_wanted), "{engine} {metadata:?}");
+    store.close().unwrap();
+}
+
+#[test]
+fn engines_refuse_what_they_cannot_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |engine: Engine, config: EngineConfig| {
+        engine.open(dir.path(), &config, None).map(drop).unwrap_err().to_string()
+    };
+    let direct = EngineConfig { direct_io: true, ..config() };
+    assert!(refused(Engine::Fjall, direct).contains("direct I/O"));
+    let ribbon = FilterSpec { kind: FilterKind::Ribbon, bits_per_key: 10.0 };
+    assert!(
+        refused(Engine::Terrace, EngineConfig { filter: ribbon, ..config() }).contains("ribbon")
+    );
+    assert!(refused(Engine::Rocksdb, config()).contains("cargo xtask peers"));
+    let extra = vec![("no_such_thing".to_owned(), "1".to_owned())];
+    for engine in [Engine::Terrace, Engine::Fjall] {
+        let text = format!(
+            "{:#}",
+            engine
+                .open(dir.path(), &EngineConfig { extra: extra.clone(), ..config() }, None)
+                .map(drop)
+                .unwrap_err()
+        );
+        assert!(text.contains("no"), "{text}");
+    }
+}
+
+#[test]
+fn names_are_checked_and_missing_libraries_explained() {
+    let text = "cassandra".parse::<Engine>().unwrap_err().to_string();
+    assert!(text.contains("terrace, rocksdb, speedb, leveldb, fjall"), "{text}");
+    let text =
+        format!("{:#}", Engine::Rocksdb.library(Some(Path::new("/no/such.so"))).unwrap_err());
+    assert!(text.contains("/no/such.so"), "{text}");
+}
+
+#[test]
+fn the_stated_fjall_version_is_the_one_linked() {
+    let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock"));
+    let lock = lock.unwrap();
+    let version = lock
+        .split("[[package]]")
+        .find(|package| package.contains("name = \"fjall\""))
+        .and_then(|package| package.lines().find_map(|line| line.strip_prefix("version = ")))
+        .unwrap();
+    assert_eq!(version.trim_matches('"'), fjall::VERSION);
+}

@@ -1,0 +1,145 @@
+//! One job: one engine, one repeat, one fresh store and the workloads that run on it. The driver
+//! makes jobs; a process of its own carries each out and tells what happened in [`Event`]s.
+
+use crate::distribution::Distribution;
+use crate::engine::Engine;
+use crate::report::Row;
+use crate::store::EngineConfig;
+use crate::workload::{StoreKind, Workload};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+
+/// Everything a process needs to know to measure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Who is measured.
+    pub engine: Engine,
+    /// The engine's shared library, if it has one.
+    pub library: Option<PathBuf>,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// An empty directory for the store.
+    pub dir: PathBuf,
+    /// The engine's settings while the workloads run.
+    pub config: EngineConfig,
+    /// Which store to make.
+    pub store: StoreKind,
+    /// What to run on it, in this order.
+    pub workloads: Vec<Workload>,
+    /// Its size.
+    pub shape: Shape,
+    /// What `--distribution` said, if anything.
+    pub distribution: Option<Distribution>,
+    /// What `--missing` said, if anything.
+    pub missing: Option<f64>,
+    /// Threads that run operations.
+    pub threads: usize,
+    /// What `--ops` and `--duration` said.
+    pub limit: Limit,
+    /// The other settings of the workloads.
+    pub settings: Settings,
+    /// For the report.
+    pub machine: String,
+    /// For the report.
+    pub commit: String,
+    /// Tell the engine's own statistics after the workloads.
+    pub stats: bool,
+}
+
+/// The size of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Keys it is loaded with.
+    pub keys: u64,
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Bytes of a value.
+    pub value_size: usize,
+}
+
+impl Shape {
+    /// Bytes of all keys and values.
+    pub fn raw_bytes(self) -> u64 {
+        self.keys.saturating_mul((self.key_size + self.value_size) as u64)
+    }
+}
+
+/// When a workload that is not a fill stops: at the first bound that is set, else by its default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// After so many operations.
+    pub ops: Option<u64>,
+    /// After so many seconds.
+    pub duration_s: Option<f64>,
+}
+
+/// `--set name=value` of the workloads themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Seeds keys, values and choices.
+    pub seed: u64,
+    /// `next` calls after a seek of `seekrandom`.
+    pub seek_nexts: u64,
+    /// Lookups per `multi_get` of `readrandom` and `readmissing`; 1 uses `get`.
+    pub multi_get: usize,
+    /// Bytes per second that the writer of `readwhilewriting` writes; 0 is unbounded.
+    pub write_rate: u64,
+    /// Load the store of `tiny-cache` in random instead of key order.
+    pub tiny_cache_random_load: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            seek_nexts: 10,
+            multi_get: 1,
+            write_rate: 2 << 20,
+            tiny_cache_random_load: false,
+        }
+    }
+}
+
+/// What the process that carries out a job tells, one JSON object a line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// The engine is open with these options.
+    Options(String),
+    /// A stretch of so many operations begins.
+    Begin {
+        /// What it is.
+        what: String,
+        /// How long it may get.
+        ops: u64,
+    },
+    /// So many of them are done.
+    Progress(u64),
+    /// A workload is measured.
+    Row(Box<Row>),
+    /// The engine's own statistics.
+    Stats(String),
+    /// The job ended early.
+    Failed(String),
+    /// All workloads ran.
+    Done,
+}
+
+/// Takes events from a job.
+pub struct Observer {
+    sink: Box<dyn Fn(Event) + Send + Sync>,
+    /// Operations done of the stretch under way.
+    pub done: AtomicU64,
+}
+
+impl Observer {
+    /// An observer that hands events to `sink`.
+    pub fn new(sink: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        Self { sink: Box::new(sink), done: AtomicU64::new(0) }
+    }
+
+    /// Tells one event.
+    pub fn tell(&self, event: Event) {
+        (self.sink)(event);
+    }
+}

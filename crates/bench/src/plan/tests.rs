@@ -1,0 +1,128 @@
+//! What is accepted, what is refused and with which words, and which stores are shared.
+
+use super::*;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+fn plan(line: &str) -> Result<Plan> {
+    let words = std::iter::once("bench").chain(line.split_whitespace());
+    Plan::new(&Line::try_parse_from(words)?.bench)
+}
+
+fn refusal(line: &str) -> String {
+    format!("{:#}", plan(line).unwrap_err())
+}
+
+#[test]
+fn workloads_share_a_store_and_run_reads_before_writes() {
+    let plan =
+        plan("overwrite readrandom fillrandom ycsb-a fillseq --keys 1000 --repeat 1").unwrap();
+    let stores: Vec<Vec<&str>> = plan
+        .jobs
+        .iter()
+        .map(|job| job.workloads.iter().map(|workload| workload.name()).collect())
+        .collect();
+    assert_eq!(
+        stores,
+        [vec!["fillseq"], vec!["fillrandom", "readrandom", "overwrite"], vec!["ycsb-a"]]
+    );
+}
+
+#[test]
+fn engines_take_turns_repeat_by_repeat() {
+    let plan = plan("fillseq tiny-cache --keys 1000 --engine terrace,fjall --repeat 2").unwrap();
+    let order: Vec<(u32, &str, &str)> =
+        plan.jobs.iter().map(|job| (job.repeat, job.engine.name(), job.store.variant())).collect();
+    let once = |repeat| {
+        [
+            (repeat, "terrace", ""),
+            (repeat, "fjall", ""),
+            (repeat, "terrace", "partitions-on"),
+            (repeat, "terrace", "partitions-off"),
+        ]
+    };
+    assert_eq!(order, [once(1), once(2)].concat());
+    assert!(plan.notes.iter().any(|note| note.starts_with("fjall is left out")));
+}
+
+#[test]
+fn defaults_are_the_documented_ones() {
+    let plan = plan("readrandom ycsb-c tiny-cache --repeat 1 --set write_rate=1M").unwrap();
+    let shapes: Vec<(u64, usize, usize)> =
+        plan.jobs.iter().map(|j| (j.shape.keys, j.shape.key_size, j.shape.value_size)).collect();
+    assert_eq!(shapes[..2], [(10_000_000, 16, 100), (2_000_000, 16, 1000)]);
+    assert!(plan.jobs[2].shape.raw_bytes() >= 5_000_000_000);
+    assert_eq!(plan.jobs[2].config.cache_bytes, 8 << 20);
+    assert!(plan.jobs[2].config.direct_io && !plan.jobs[0].config.direct_io);
+    assert_eq!(plan.jobs[0].settings.write_rate, 1 << 20);
+    for job in &plan.jobs[..2] {
+        let fits = job.config.cache_bytes as u64 > job.shape.raw_bytes() * 5 / 4;
+        assert!(fits || usage::memory_bytes() < 8 << 30, "{:?}", job.config);
+    }
+}
+
+#[test]
+fn bad_input_is_refused_with_the_way_out() {
+    for (line, want) in [
+        ("fillsec", "known are fillseq"),
+        ("elastic", "known are fillseq"),
+        ("fillseq fillseq", "named twice"),
+        ("fillseq --engine mongo", "known are terrace"),
+        ("fillseq --engine terrace,terrace", "twice"),
+        ("fillseq --keys 0", "--keys"),
+        ("fillseq --key-size 2", "at least 4 bytes"),
+        ("fillseq --missing 1.5", "--missing"),
+        ("fillseq --threads 0", "--threads"),
+        ("fillseq --repeat 0", "--repeat"),
+        ("fillseq --memory 12parsecs", "write it like"),
+        ("fillseq --memory 1M", "at least 4MiB"),
+        ("fillseq --filter cuckoo:9", "KIND:BITS"),
+        ("fillseq --filter ribbon:9", "no such filter"),
+        ("fillseq --distribution bell", "known are uniform"),
+        ("fillseq --set nonsense=1", "no such setting"),
+        ("fillseq --set nonsense", "KEY=VALUE"),
+        ("fillseq --set sync=maybe", "known are buffered"),
+        ("fillseq --set compression=rar", "known are none"),
+        ("fillseq --set background_jobs=0", "out of range"),
+        ("fillseq --direct-io --engine fjall", "fjall cannot bypass"),
+        ("tiny-cache --engine fjall", "left out of tiny-cache"),
+        ("fillseq --dir /no/such/dir", "no such directory"),
+        ("fillseq --json /no/such/dir/f.json", "no such directory"),
+        ("fillseq --plot x.gif", ".svg or .png"),
+        ("fillseq --keys 100000000000", "free"),
+        ("fillseq --ops 5 --duration 5", "cannot be used with"),
+        ("", "required"),
+    ] {
+        let text = refusal(line);
+        assert!(text.contains(want), "`{line}`: {text}");
+    }
+}
+
+#[test]
+fn sizes_are_read_with_units() {
+    for (text, bytes) in [
+        ("4096", 4096),
+        ("64KiB", 64 << 10),
+        ("8m", 8 << 20),
+        ("1.5GiB", 3 << 29),
+        ("2GB", 2 << 30),
+    ] {
+        assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
+    }
+    for bad in ["", "-1", "MiB", "1e30", "5 TiB", "nan"] {
+        assert!(parse_bytes(bad).is_err(), "{bad} was accepted");
+    }
+}
+
+#[test]
+fn settings_of_an_engine_reach_only_it() {
+    let plan = plan("fillseq --keys 10 --engine terrace,fjall --set terrace.l0_stop=50").unwrap();
+    for job in &plan.jobs {
+        assert_eq!(job.config.extra.len(), usize::from(job.engine == Engine::Terrace));
+    }
+}

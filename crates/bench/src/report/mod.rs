@@ -1,0 +1,172 @@
+//! What was measured: one [`Row`] per workload, engine and repeat; written as JSON, summed up as
+//! a table of medians, drawn as bars.
+
+pub mod median;
+pub mod plot;
+pub mod table;
+
+use crate::engine::Engine;
+use crate::phase::Outcome;
+use crate::store::MetadataBytes;
+use crate::usage::{DEVICE_READ_BYTES, Usage};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::Path;
+
+/// One measurement. Fields that an engine does not tell, or that have no meaning for the workload,
+/// are null.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The workload or sub-workload.
+    pub workload: String,
+    /// Empty for the engine's default configuration.
+    pub variant: String,
+    /// Who was measured.
+    pub engine: Engine,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// Threads that ran operations.
+    pub threads: usize,
+    /// Keys in the store when the workload began (for fills: that were inserted).
+    pub keys: u64,
+    /// Operations carried out.
+    pub ops: u64,
+    /// Wall time.
+    pub seconds: f64,
+    /// `ops / seconds`.
+    pub ops_per_s: f64,
+    /// Median latency of the timed operations.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// Bytes the process wrote towards the device, by the kernel's count.
+    pub bytes_written: u64,
+    /// Bytes of keys and values the workload wrote.
+    pub user_bytes: u64,
+    /// `bytes_written / user_bytes`.
+    pub write_amp: Option<f64>,
+    /// Size of the store's directory over the keys and values that live in it.
+    pub space_amp: Option<f64>,
+    /// Bytes fetched from the device, by the kernel's count, in units of 4096, per operation.
+    pub device_reads_per_op: f64,
+    /// The same for lookups that found nothing, per lookup; known where all lookups miss.
+    pub wasted_reads_per_op: Option<f64>,
+    /// Filters on disk.
+    pub filter_bytes: Option<u64>,
+    /// Indexes on disk.
+    pub index_bytes: Option<u64>,
+    /// Peak resident set of the process during the workload.
+    pub rss_bytes: u64,
+    /// Processor seconds of all the process's threads.
+    pub cpu_s: f64,
+    /// Every option that was set, in the engine's words.
+    pub options: String,
+    /// The engine's version.
+    pub version: String,
+    /// Processor, cores, memory, kernel.
+    pub machine: String,
+    /// The commit of this project, `-dirty` if files differ from it.
+    pub commit: String,
+}
+
+/// What is the same for all rows of one store.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Who is measured.
+    pub engine: Engine,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// Empty for the default configuration.
+    pub variant: String,
+    /// The engine's options.
+    pub options: String,
+    /// The engine's version.
+    pub version: String,
+    /// The machine.
+    pub machine: String,
+    /// This project's commit.
+    pub commit: String,
+}
+
+/// The state of the store a row speaks of.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StoreState {
+    /// Keys in the store.
+    pub keys: u64,
+    /// Bytes of the keys and values that live in it, where known.
+    pub live_bytes: Option<u64>,
+    /// Size of its directory.
+    pub dir_bytes: u64,
+    /// Sizes of filters and indexes.
+    pub metadata: MetadataBytes,
+}
+
+impl Row {
+    /// A row of workload `workload`.
+    pub fn new(
+        workload: &str,
+        facts: &Facts,
+        threads: usize,
+        outcome: &Outcome,
+        usage: Usage,
+        store: StoreState,
+    ) -> Self {
+        let quantile = |q| outcome.latencies.value_at_quantile(q) as f64 / 1000.0;
+        let per = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
+        let reads = usage.read_bytes as f64 / DEVICE_READ_BYTES;
+        let device_reads_per_op = per(reads, outcome.ops as f64).unwrap_or(0.0);
+        let all_missed = outcome.tally.missed > 0 && outcome.tally.found == 0;
+        let user_bytes = outcome.tally.user_bytes;
+        Self {
+            workload: workload.to_owned(),
+            variant: facts.variant.clone(),
+            engine: facts.engine,
+            repeat: facts.repeat,
+            threads,
+            keys: store.keys,
+            ops: outcome.ops,
+            seconds: outcome.seconds,
+            ops_per_s: per(outcome.ops as f64, outcome.seconds).unwrap_or(0.0),
+            p50_us: quantile(0.5),
+            p99_us: quantile(0.99),
+            p999_us: quantile(0.999),
+            max_us: outcome.latencies.max() as f64 / 1000.0,
+            bytes_written: usage.written_bytes,
+            user_bytes,
+            write_amp: per(usage.written_bytes as f64, user_bytes as f64),
+            space_amp: store.live_bytes.and_then(|live| per(store.dir_bytes as f64, live as f64)),
+            device_reads_per_op,
+            wasted_reads_per_op: all_missed.then_some(device_reads_per_op),
+            filter_bytes: store.metadata.filters,
+            index_bytes: store.metadata.indexes,
+            rss_bytes: usage.rss_bytes,
+            cpu_s: usage.cpu_s,
+            options: facts.options.clone(),
+            version: facts.version.clone(),
+            machine: facts.machine.clone(),
+            commit: facts.commit.clone(),
+        }
+    }
+}
+
+/// Writes the rows as one JSON array, replacing the file at once.
+pub fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
+    let context = || format!("writing {}", path.display());
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(context)?;
+    serde_json::to_writer_pretty(&mut file, rows)?;
+    file.write_all(b"\n").with_context(context)?;
+    // A temporary file is private; a report is not.
+    use std::os::unix::fs::PermissionsExt;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).with_context(context)?;
+    file.persist(path).with_context(context)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! `fillseq` and `fillrandom`, and the order of everything on db_bench's store.
+//!
+//! Both insert every key exactly once: in key order, or in a random permutation. (db_bench draws
+//! `fillrandom`'s keys with replacement, which leaves 37 % of them unwritten and makes the size of
+//! the store a matter of chance; `overwrite` has the repeated keys.) `--ops` and `--duration` do
+//! not shorten a fill.
+
+use super::{Bench, Workload, delete, mixed, overwrite, point_read, range};
+use crate::job::{Job, Observer};
+use crate::keys::{KeySpace, Permutation};
+use crate::phase::{Phase, Tally, Worker};
+use crate::store::Store;
+use crate::values::Values;
+use anyhow::Result;
+
+/// Fills a fresh store, then reads, then writes.
+pub fn run_basic(job: &Job, observer: &Observer) -> Result<()> {
+    let bench = Bench::open(job, observer, &job.config)?;
+    let fill = job.workloads.iter().copied().find(|workload| workload.is_fill());
+    match fill {
+        Some(workload) => measure_fill(&bench, workload)?,
+        None => load(&bench, Order::Random)?,
+    }
+    let others: Vec<Workload> = job.workloads.iter().copied().filter(|w| !w.is_fill()).collect();
+    if !others.is_empty() {
+        bench.calm()?;
+        bench.warm_up_by_scan()?;
+    }
+    for workload in others {
+        match workload {
+            Workload::Readrandom => point_read::readrandom(&bench)?,
+            Workload::Readmissing => point_read::readmissing(&bench)?,
+            Workload::Seekrandom => range::seekrandom(&bench)?,
+            Workload::Scan => range::scan(&bench)?,
+            Workload::Readwhilewriting => mixed::readwhilewriting(&bench)?,
+            Workload::Overwrite => overwrite::overwrite(&bench)?,
+            Workload::Deleterandom => delete::deleterandom(&bench)?,
+            _ => {}
+        }
+    }
+    bench.close()
+}
+
+/// In which order keys are inserted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// By key.
+    Sequential,
+    /// A random permutation.
+    Random,
+}
+
+fn measure_fill(bench: &Bench<'_>, workload: Workload) -> Result<()> {
+    let order = if workload == Workload::Fillseq { Order::Sequential } else { Order::Random };
+    let keys = bench.shape().keys;
+    let live = keys * bench.item_bytes();
+    bench.measure_to_settled(
+        workload.name(),
+        whole(bench),
+        keys,
+        |_| live,
+        |thread| Ok(Filler::new(bench, order, thread)),
+    )
+}
+
+/// Fills the store without measuring, and settles it.
+pub fn load(bench: &Bench<'_>, order: Order) -> Result<()> {
+    bench.run_phase("loading", whole(bench), |thread| Ok(Filler::new(bench, order, thread)))?;
+    bench.calm()
+}
+
+/// Every key once, whatever the user's limits. Every put is timed: stalls are part of the story.
+fn whole(bench: &Bench<'_>) -> Phase {
+    Phase { threads: bench.job.threads, ops: bench.shape().keys, duration: None, time_every: 1 }
+}
+
+struct Filler<'a> {
+    store: &'a dyn Store,
+    keys: KeySpace,
+    order: Option<Permutation>,
+    values: Values,
+    key: Vec<u8>,
+    tally: Tally,
+}
+
+impl<'a> Filler<'a> {
+    fn new(bench: &'a Bench<'_>, order: Order, thread: usize) -> Self {
+        let seed = bench.job.settings.seed.wrapping_add(thread as u64);
+        Self {
+            store: &*bench.store,
+            keys: bench.keys,
+            order: (order == Order::Random).then(|| bench.load_order()),
+            values: Values::new(bench.shape().value_size, seed),
+            key: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+}
+
+impl Worker for Filler<'_> {
+    fn step(&mut self, sequence: u64) -> Result<()> {
+        let item = self.order.as_ref().map_or(sequence, |order| order.apply(sequence));
+        self.keys.present(item, &mut self.key);
+        let value = self.values.next_value();
+        self.store.put(&self.key, value)?;
+        self.tally.user_bytes += (self.key.len() + value.len()) as u64;
+        Ok(())
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+}

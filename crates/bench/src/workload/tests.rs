@@ -1,0 +1,179 @@
+//! Every workload at a tiny size on the engines that are always there.
+
+use super::*;
+use crate::engine::Engine;
+use crate::job::{Limit, Settings};
+use crate::store::{Compression, Durability, FilterKind, FilterSpec, MetadataPlace};
+use std::sync::{Arc, Mutex};
+
+fn job(engine: Engine, store: StoreKind, workloads: &[Workload], dir: &Path) -> Job {
+    Job {
+        engine,
+        library: None,
+        repeat: 1,
+        dir: dir.to_owned(),
+        config: EngineConfig {
+            cache_bytes: 8 << 20,
+            write_bytes: 4 << 20,
+            memtable_bytes: 1 << 20,
+            filter: FilterSpec { kind: FilterKind::Bloom, bits_per_key: 10.0 },
+            compression: Compression::None,
+            sync: Durability::None,
+            direct_io: false,
+            background_jobs: 2,
+            subcompactions: 1,
+            block_size: 4096,
+            metadata: match store {
+                StoreKind::TinyCache { partitioned } => MetadataPlace::InCache { partitioned },
+                _ => MetadataPlace::Fastest,
+            },
+            extra: Vec::new(),
+        },
+        store,
+        workloads: workloads.to_vec(),
+        shape: Shape { keys: 3000, key_size: 16, value_size: 100 },
+        distribution: None,
+        missing: None,
+        threads: 2,
+        limit: Limit { ops: Some(2000), duration_s: None },
+        settings: Settings::default(),
+        machine: "m".to_owned(),
+        commit: "c".to_owned(),
+        stats: true,
+    }
+}
+
+fn rows_of(job: &Job) -> Vec<Row> {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = events.clone();
+    run(job, &Observer::new(move |event| sink.lock().unwrap().push(event))).unwrap();
+    let events = std::mem::take(&mut *events.lock().unwrap());
+    assert!(matches!(events[0], Event::Options(_)));
+    assert!(events.iter().any(|event| matches!(event, Event::Stats(_))));
+    let row = |event| if let Event::Row(row) = event { Some(*row) } else { None };
+    events.into_iter().filter_map(row).collect()
+}
+
+fn run_all(engine: Engine, store: StoreKind) -> Vec<Row> {
+    let dir = tempfile::tempdir().unwrap();
+    let workloads: Vec<Workload> =
+        Workload::ALL.into_iter().filter(|w| w.stores().contains(&store)).collect();
+    let second_fill = |w: &Workload| *w != Workload::Fillseq;
+    let workloads: Vec<Workload> = workloads.into_iter().filter(second_fill).collect();
+    rows_of(&job(engine, store, &workloads, dir.path()))
+}
+
+fn names(rows: &[Row]) -> Vec<&str> {
+    rows.iter().map(|row| row.workload.as_str()).collect()
+}
+
+fn check(rows: &[Row]) {
+    for row in rows {
+        assert!(row.ops > 0 && row.seconds > 0.0 && row.ops_per_s > 0.0, "{row:?}");
+        assert!(row.rss_bytes > 0 && row.p50_us <= row.max_us, "{row:?}");
+        assert!(row.write_amp.is_some() == (row.user_bytes > 0), "{row:?}");
+    }
+}
+
+#[test]
+fn the_basic_workloads_run() {
+    for engine in [Engine::Terrace, Engine::Fjall] {
+        let rows = run_all(engine, StoreKind::Basic);
+        check(&rows);
+        assert_eq!(
+            names(&rows),
+            [
+                "fillrandom",
+                "fillrandom-unsettled",
+                "readrandom",
+                "readmissing",
+                "seekrandom",
+                "scan",
+                "readwhilewriting",
+                "overwrite",
+                "overwrite-unsettled",
+                "deleterandom",
+                "deleterandom-unsettled",
+            ],
+            "{engine}"
+        );
+        assert_eq!((rows[0].ops, rows[0].user_bytes), (3000, 3000 * 116));
+        assert!(
+            rows[0].seconds > rows[1].seconds && rows[0].bytes_written >= rows[1].bytes_written
+        );
+        assert_eq!((rows[2].ops, rows[2].user_bytes), (2000, 0));
+        assert_eq!(rows[2].wasted_reads_per_op, None);
+        assert!(rows[3].wasted_reads_per_op.is_some());
+    }
+}
+
+#[test]
+fn fillseq_runs_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = rows_of(&job(Engine::Terrace, StoreKind::Basic, &[Workload::Fillseq], dir.path()));
+    check(&rows);
+    assert_eq!(names(&rows), ["fillseq", "fillseq-unsettled"]);
+}
+
+#[test]
+fn the_ycsb_mixes_run() {
+    for engine in [Engine::Terrace, Engine::Fjall] {
+        let rows = run_all(engine, StoreKind::Ycsb);
+        check(&rows);
+        let order = ["ycsb-c", "ycsb-b", "ycsb-a", "ycsb-f", "ycsb-d", "ycsb-e"];
+        assert_eq!(names(&rows), order, "{engine}");
+        let written: Vec<u64> = rows.iter().map(|row| row.user_bytes / 116).collect();
+        assert!(written[0] == 0 && (50..200).contains(&written[1]), "{written:?}");
+        assert!(
+            (850..1150).contains(&written[2]) && (850..1150).contains(&written[3]),
+            "{written:?}"
+        );
+        assert!(rows[5].keys > 3000, "mix d inserted nothing");
+    }
+}
+
+#[test]
+fn tiny_cache_runs_with_and_without_partitions() {
+    for partitioned in [true, false] {
+        let rows = run_all(Engine::Terrace, StoreKind::TinyCache { partitioned });
+        check(&rows);
+        assert_eq!(names(&rows), ["tiny-cache-hit", "tiny-cache-miss"]);
+        let variant = if partitioned { "partitions-on" } else { "partitions-off" };
+        assert!(rows.iter().all(|row| row.variant == variant));
+    }
+}
+
+#[test]
+fn packages_run() {
+    for engine in [Engine::Terrace, Engine::Fjall] {
+        let rows = run_all(engine, StoreKind::Packages);
+        check(&rows);
+        assert_eq!(names(&rows), ["packages-load", "packages-load-unsettled", "packages"]);
+        assert_eq!(rows[2].keys, 1500);
+    }
+}
+
+#[test]
+fn batched_lookups_are_a_variant_that_counts_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut job = job(
+        Engine::Terrace,
+        StoreKind::Basic,
+        &[Workload::Readrandom, Workload::Readmissing],
+        dir.path(),
+    );
+    job.settings.multi_get = 16;
+    job.missing = Some(0.25);
+    job.limit.ops = Some(100);
+    let rows = rows_of(&job);
+    assert_eq!((rows[0].variant.as_str(), rows[0].ops), ("multi_get-16", 1600));
+    assert_eq!(rows[1].workload, "readmissing");
+}
+
+#[test]
+fn a_job_survives_its_trip_to_another_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = job(Engine::Speedb, StoreKind::Ycsb, &[Workload::Ycsb(Mix::F)], dir.path());
+    let text = serde_json::to_string(&job).unwrap();
+    assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
+}

@@ -1,0 +1,54 @@
+//! `tiny-cache`: a store of more than 5 GB behind a cache of 8 MiB that also holds indexes and
+//! filters, with direct I/O.
+//!
+//! Rows `tiny-cache-hit` (stored keys) and `tiny-cache-miss` (absent keys), each with the variant
+//! `partitions-on` and `partitions-off`: two stores with the same keys and the same filter bits,
+//! one with index and filters cut into partitions of 4 KiB, one without. `--memory` is the size of
+//! the cache; the memtables' few MiB come on top. The store is loaded in key order with ample
+//! memory, closed, and opened again with the tiny cache, so every engine serves reads from one
+//! sorted run and the difference is what metadata costs (`--set tiny_load=random` loads in random
+//! order instead).
+
+use super::fill::{self, Order};
+use super::point_read::{PointReader, READ_SECONDS};
+use super::{Bench, Bound};
+use crate::distribution::Distribution;
+use crate::job::{Job, Observer};
+use crate::store::EngineConfig;
+use anyhow::Result;
+
+/// The cache, unless the user says otherwise.
+pub const CACHE_BYTES: usize = 8 << 20;
+/// Memtables beside the tiny cache.
+pub const WRITE_BYTES: usize = 8 << 20;
+/// One of them.
+pub const MEMTABLE_BYTES: usize = 2 << 20;
+
+const LOAD_CACHE_BYTES: usize = 64 << 20;
+const LOAD_WRITE_BYTES: usize = 256 << 20;
+const LOAD_MEMTABLE_BYTES: usize = 64 << 20;
+
+/// Loads with ample memory, reopens with little, reads.
+pub fn run(job: &Job, observer: &Observer) -> Result<()> {
+    let load_config = EngineConfig {
+        cache_bytes: LOAD_CACHE_BYTES,
+        write_bytes: LOAD_WRITE_BYTES,
+        memtable_bytes: LOAD_MEMTABLE_BYTES,
+        ..job.config.clone()
+    };
+    let random = job.settings.tiny_cache_random_load;
+    let bench = Bench::open(job, observer, &load_config)?;
+    fill::load(&bench, if random { Order::Random } else { Order::Sequential })?;
+    bench.store.close()?;
+
+    let bench = Bench::open(job, observer, &job.config)?;
+    let keys = job.shape.keys;
+    let sampler = bench.sampler(&Distribution::Uniform, keys)?;
+    let phase = bench.phase(Bound::ops_or_seconds(keys, READ_SECONDS), 1);
+    for (name, missing) in [("tiny-cache-hit", 0.0), ("tiny-cache-miss", 1.0)] {
+        let make = |thread| Ok(PointReader::new(&bench, name, thread, sampler.clone(), missing));
+        bench.warm_up(phase, make)?;
+        bench.measure(name, phase, keys, make)?;
+    }
+    bench.close()
+}
