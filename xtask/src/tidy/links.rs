@@ -3,8 +3,7 @@
 use super::{Finding, Tree};
 
 /// First parts of the paths that documents name in backticks.
-const ROOTS: [&str; 9] =
-    ["crates/", "docs/", "xtask/", "fuzz/", "fixtures/", "data/", "examples/", "tests/", ".ci/"];
+const ROOTS: [&str; 6] = ["crates/", "docs/", "xtask/", "fuzz/", "data/", ".ci/"];
 
 /// Links and paths in every Markdown file.
 pub fn links(tree: &Tree) -> Vec<Finding> {

@@ -24,6 +24,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "read_state",
             "scheduler",
             "health",
+            "reserve",
             "family",
             "write_queue",
             "iter",

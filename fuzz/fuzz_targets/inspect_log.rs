@@ -1,0 +1,4 @@
+//! libFuzzer's way into the target `inspect_log`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| terrace_fuzz::run("inspect_log", data));

@@ -1,0 +1,241 @@
+//! What the mutator starts from: bytes that the crates' own writers make, for every target.
+//!
+//! A target takes every seed of its own for sound (a test says so): a mutant of a seed gets past
+//! the first checks, where arbitrary bytes would not.
+
+use crate::log::SEGMENT;
+use crate::manifest::{DIR, NUMBER, first_record, write_manifest};
+use crate::sst_parts::{FILE_NUMBER, Parts};
+use crate::{inspect, store};
+use std::path::Path;
+use terrace_base::key::pack_trailer;
+use terrace_base::{RangeTombstone, RangeTombstones, Rng, SplitMix64, ValueKind};
+use terrace_log::{LogOptions, LogWriter, SyncedThrough};
+use terrace_manifest::codec::{decode_record, encode_edit};
+use terrace_manifest::{FamilyEdit, FileMeta, VersionEdit, current, names};
+use terrace_sst::{Compression, SstOptions, SstWriter};
+use terrace_vfs::SimVfs;
+
+/// The seeds of the target called `name`; none if there is no such target.
+pub fn of(name: &str) -> Vec<Vec<u8>> {
+    let parts = |part: fn(Parts) -> Option<Vec<u8>>| {
+        let split = small_ssts().into_iter().filter_map(|file| part(Parts::split(&file)?));
+        split.collect()
+    };
+    match name {
+        "log_segment" => segments(),
+        "inspect_log" => vec![batch_segment()],
+        "log_recovery" => two_segments(),
+        "sst_file" | "inspect_sst" => [small_ssts(), large_ssts()].concat(),
+        "sst_block" => parts(|parts| Some([&[parts.block.0], &parts.block.1[..]].concat())),
+        "index_partition" => parts(|parts| Some(parts.index)),
+        "filter_partition" => parts(|parts| parts.filter),
+        "range_tombstones" => parts(|parts| parts.tombstones),
+        "top_level" => parts(|parts| Some(parts.top_level)),
+        "properties" => parts(|parts| Some(parts.properties)),
+        "footer" => parts(|parts| Some(parts.footer)),
+        "manifest_file" | "inspect_manifest" => vec![manifest()],
+        "version_edit" => edits(),
+        "current_file" => vec![current::encode(NUMBER).into_bytes()],
+        // The newest ones: the others are alike.
+        "batch" | "inspect_batch" => store::batches().into_iter().rev().take(6).collect(),
+        "inspect_store" => vec![template_manifest()],
+        "canary" => vec![b"TERRACE\n".to_vec()],
+        _ => Vec::new(),
+    }
+}
+
+/// A file's metadata with the bounds `smallest` and `largest`.
+pub fn file_meta(rng: &mut impl Rng, number: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
+    let smallest_seqno = rng.below(500);
+    FileMeta {
+        number,
+        size_bytes: 4096 + rng.below(1 << 20),
+        smallest: smallest.to_vec(),
+        largest: largest.to_vec(),
+        largest_exclusive: false,
+        smallest_seqno,
+        largest_seqno: smallest_seqno + rng.below(100),
+        entry_count: 1000,
+        tombstone_count: rng.below(10),
+        range_tombstone_count: 0,
+        raw_bytes: 10_000,
+        created_ms: 1_700_000_000_000,
+        ttl_due_ms: rng.one_in(2).then_some(1_800_000_000_000),
+    }
+}
+
+fn segment(number: u64, payloads: &[&[u8]], synced: bool, preallocate_bytes: u64) -> Vec<u8> {
+    let vfs = SimVfs::new(0);
+    let path = Path::new("segment");
+    let options = LogOptions { preallocate_bytes, buffered: false };
+    let written = LogWriter::create(&vfs, path, number, &options).and_then(|mut writer| {
+        for (at, payload) in payloads.iter().enumerate() {
+            if synced && at % 2 == 1 {
+                let offset = writer.len_bytes();
+                writer.note_synced(SyncedThrough { segment: number, offset });
+            }
+            writer.append(&[payload])?;
+        }
+        writer.sync()
+    });
+    assert!(written.is_ok(), "{written:?}");
+    vfs.read_file(path).unwrap_or_default()
+}
+
+fn segments() -> Vec<Vec<u8>> {
+    let long = [b'x'; 300];
+    vec![
+        segment(SEGMENT, &[], false, 0),
+        segment(SEGMENT, &[b"one", b"", b"three"], false, 0),
+        segment(SEGMENT, &[b"a", &long, b"b", &long, b"c"], true, 0),
+        segment(SEGMENT, &[b"in reserved room", b"more"], true, 4096),
+    ]
+}
+
+/// A segment of the commit log: the inspector knows what its payloads mean.
+fn batch_segment() -> Vec<u8> {
+    let batches = store::batches();
+    let last: Vec<_> = batches.iter().rev().take(6).rev().map(Vec::as_slice).collect();
+    segment(SEGMENT, &last, true, 0)
+}
+
+/// Cut, previous end, first segment, second segment: what `log::recovery` takes.
+fn two_segments() -> Vec<Vec<u8>> {
+    let first = segment(SEGMENT, &[b"one", b"two", b"three"], true, 0);
+    let second = segment(SEGMENT + 1, &[b"four", b"five"], true, 0);
+    let len = (first.len() as u32).to_le_bytes();
+    vec![[&len, &len, &first[..], &second[..]].concat()]
+}
+
+/// SSTs of one block, with every feature of the format that one block can have.
+pub fn small_ssts() -> Vec<Vec<u8>> {
+    let mut files = Vec::new();
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+        let options = SstOptions { compression, ..SstOptions::default() };
+        files.push(sst(&options, 40, 60, true));
+    }
+    let no_filter = SstOptions { filter_bits_per_key: 0.0, ..plain() };
+    files.push(sst(&no_filter, 12, 7, false));
+    files.push(sst(&plain(), 1, 9000, false));
+    files.push(bare_sst());
+    files
+}
+
+/// SSTs of many blocks and partitions.
+fn large_ssts() -> Vec<Vec<u8>> {
+    let small_blocks =
+        SstOptions { block_size: 300, metadata_block_size: 200, ..SstOptions::default() };
+    let one_partition = SstOptions { partitioned: false, ..small_blocks.clone() };
+    vec![sst(&small_blocks, 300, 20, true), sst(&one_partition, 200, 20, false)]
+}
+
+fn plain() -> SstOptions {
+    SstOptions { compression: Compression::None, ..SstOptions::default() }
+}
+
+/// An SST with `keys` keys, some of them with several versions of every kind.
+fn sst(options: &SstOptions, keys: usize, value_bytes: usize, tombstones: bool) -> Vec<u8> {
+    write_sst(options, |writer| {
+        for at in 0..keys {
+            let key = format!("key{at:05}{}", if at % 5 == 0 { "-long" } else { "" });
+            let value = vec![at as u8; value_bytes];
+            if at % 4 == 1 {
+                writer.add(key.as_bytes(), pack_trailer(900, ValueKind::Delete), b"")?;
+            }
+            if at % 4 == 2 {
+                let expiring = [&1_900_000_000_000u64.to_le_bytes()[..], &value].concat();
+                writer.add(key.as_bytes(), pack_trailer(800, ValueKind::PutTtl), &expiring)?;
+            }
+            writer.add(key.as_bytes(), pack_trailer(at as u64, ValueKind::Put), &value)?;
+        }
+        if tombstones {
+            let tombstone = |start: &str, end: &str, seqno| RangeTombstone {
+                start: start.into(),
+                end: end.into(),
+                seqno,
+            };
+            let list = [
+                tombstone("key00003", "key00009", 700),
+                tombstone("key00005", "key00007", 750),
+                tombstone("zebra", "zoo", 3),
+            ];
+            writer.set_range_tombstones(RangeTombstones::new(list));
+        }
+        Ok(())
+    })
+}
+
+/// An SST whose entries all have sequence number 0, with keys shorter than their heads.
+fn bare_sst() -> Vec<u8> {
+    write_sst(&plain(), |writer| {
+        for key in
+            [&b""[..], b"a", b"aa", b"aaaa", b"aaaab", b"b", b"\xff", b"\xff\xff\xff\xff\xff"]
+        {
+            writer.add(key, pack_trailer(0, ValueKind::Put), key)?;
+        }
+        Ok(())
+    })
+}
+
+fn write_sst(
+    options: &SstOptions,
+    fill: impl FnOnce(&mut SstWriter) -> terrace_base::Result<()>,
+) -> Vec<u8> {
+    let vfs = SimVfs::new(0);
+    let path = Path::new("sst");
+    let writer = SstWriter::create(&vfs, path, FILE_NUMBER, options.clone());
+    let written = writer.and_then(|mut writer| {
+        fill(&mut writer)?;
+        writer.finish()
+    });
+    assert!(written.is_ok(), "{written:?}");
+    vfs.read_file(path).unwrap_or_default()
+}
+
+/// Edits that fit the state that [`first_record`] makes.
+fn edits() -> Vec<Vec<u8>> {
+    let mut rng = SplitMix64::new(2);
+    let default = FamilyEdit {
+        id: 0,
+        min_log_segment: Some(6),
+        flushed_seqno: Some(200),
+        added: vec![
+            (6, file_meta(&mut rng, 8, b"a", b"f")),
+            (6, file_meta(&mut rng, 9, b"g", b"z")),
+        ],
+        removed: vec![(6, 5)],
+        ..FamilyEdit::default()
+    };
+    let created = FamilyEdit { id: 2, create: Some("third".into()), ..FamilyEdit::default() };
+    let dropped = FamilyEdit { id: 1, drop: true, ..FamilyEdit::default() };
+    let edits = [
+        VersionEdit::default(),
+        VersionEdit { next_file_number: Some(30), last_seqno: Some(2000), families: vec![default] },
+        VersionEdit { families: vec![dropped, created], ..VersionEdit::default() },
+    ];
+    let encode = |edit: &VersionEdit| {
+        let mut payload = Vec::new();
+        encode_edit(edit, &mut payload);
+        payload
+    };
+    edits.iter().map(encode).collect()
+}
+
+fn manifest() -> Vec<u8> {
+    let vfs = SimVfs::new(0);
+    let dir = Path::new(DIR);
+    let (first, edits) = (first_record(), edits());
+    let mut records = vec![&first[..]];
+    records.extend(edits.iter().filter(|edit| decode_record(edit).is_ok()).map(Vec::as_slice));
+    write_manifest(&vfs, dir, &records);
+    vfs.read_file(names::manifest_path(dir, NUMBER)).unwrap_or_default()
+}
+
+/// The manifest in force of the template store.
+fn template_manifest() -> Vec<u8> {
+    let vfs = store::template_image();
+    let dir = Path::new(DIR);
+    let number = inspect::in_force(&vfs, dir).unwrap_or(NUMBER);
+    vfs.read_file(names::manifest_path(dir, number)).unwrap_or_default()
+}

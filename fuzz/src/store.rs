@@ -1,0 +1,129 @@
+//! The target for batches: the bytes are a record of the commit log that recovery applies.
+
+use crate::manifest::DIR;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use terrace::{AdvancedOptions, CfOptions, Db, Options, WriteBatch};
+use terrace_log::{LogOptions, LogReader, LogWriter, Step};
+use terrace_manifest::names::{self, FileName};
+use terrace_vfs::SimVfs;
+
+/// A store made once: what its directory held when it was closed, and the batches in its log.
+struct Template {
+    files: Vec<(PathBuf, Vec<u8>)>,
+    batches: Vec<Vec<u8>>,
+    next_number: u64,
+}
+
+/// Opens a store whose newest log segment holds the bytes as one batch, and reads it all.
+pub fn batch(data: &[u8]) -> bool {
+    let vfs = template_image();
+    let dir = Path::new(DIR);
+    let segment = template().next_number;
+    let path = names::log_path(dir, segment);
+    let writer = LogWriter::create(&vfs, &path, segment, &LogOptions::default());
+    let written = writer.and_then(|mut writer| {
+        writer.append(&[data])?;
+        writer.sync()
+    });
+    assert!(written.is_ok(), "{written:?}");
+    let Ok(db) = Db::open(dir, options(&vfs)) else { return false };
+    for name in db.column_families() {
+        let Some(family) = db.column_family(&name) else { continue };
+        let Ok(entries) = family.iter().map(|iter| iter.entries()) else { continue };
+        for entry in entries {
+            let Ok((key, value)) = entry else { break };
+            let got = family.get(&key);
+            let got = got.as_ref().map(|got| got.as_deref());
+            assert!(matches!(got, Ok(Some(got)) if got == value), "a scan and a get disagree");
+        }
+    }
+    let _ = db.close();
+    true
+}
+
+/// A file system that holds the template store.
+pub fn template_image() -> SimVfs {
+    let vfs = SimVfs::new(0);
+    for (path, bytes) in &template().files {
+        vfs.write_file(path, bytes);
+    }
+    vfs
+}
+
+/// Batches as the engine wrote them to its log.
+pub fn batches() -> Vec<Vec<u8>> {
+    template().batches.clone()
+}
+
+fn options(vfs: &SimVfs) -> Options {
+    Options {
+        memory_budget: terrace::MIN_MEMORY_BUDGET,
+        background_jobs: 1,
+        column_families: vec![("other".into(), CfOptions::default())],
+        advanced: AdvancedOptions {
+            vfs: Arc::new(vfs.clone()),
+            memtable_bytes: 256 << 10,
+            reserve_bytes: 0,
+            ..AdvancedOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+fn template() -> &'static Template {
+    static TEMPLATE: OnceLock<Template> = OnceLock::new();
+    TEMPLATE.get_or_init(|| make_template().expect("the engine makes a store"))
+}
+
+fn make_template() -> terrace::Result<Template> {
+    let vfs = SimVfs::new(0);
+    let db = Db::open(DIR, options(&vfs))?;
+    let other = db.column_family("other").expect("named in the options");
+    for at in 0..200u32 {
+        db.put(format!("key{at:05}"), [at as u8; 20])?;
+    }
+    db.flush()?;
+    let mut batch = WriteBatch::new();
+    batch.put(b"key00003", b"newer");
+    batch.put_with_ttl(b"session", b"soon gone", Duration::from_secs(3600));
+    batch.delete(b"key00004");
+    batch.delete_range(b"key00010", b"key00020");
+    batch.put_cf(&other, b"elsewhere", [7; 300]);
+    db.write(batch)?;
+    db.put(b"", b"")?;
+    other.delete(b"elsewhere")?;
+    db.sync()?;
+    // Before the close, which may leave no log behind.
+    let image = vfs.kill_image();
+    db.close()?;
+    let read = |path: PathBuf| {
+        let bytes = image.read_file(&path).unwrap_or_default();
+        (path, bytes)
+    };
+    let files: Vec<_> = image.files().into_iter().map(|(path, _)| read(path)).collect();
+    let kinds = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).map(names::parse);
+    let number = |path: &PathBuf| match kinds(path) {
+        Some(FileName::Sst(number) | FileName::Log(number)) => number,
+        _ => 0,
+    };
+    let mut batches = Vec::new();
+    for (path, _) in &files {
+        if let Some(FileName::Log(number)) = kinds(path) {
+            batches.extend(records(&image, path, number)?);
+        }
+    }
+    let next_number = 1 + files.iter().map(|(path, _)| number(path)).max().unwrap_or(0);
+    Ok(Template { files, batches, next_number })
+}
+
+/// The payloads of a segment.
+fn records(vfs: &SimVfs, path: &Path, number: u64) -> terrace::Result<Vec<Vec<u8>>> {
+    let mut reader = LogReader::open(vfs, path, number)?;
+    let mut payloads = Vec::new();
+    while let Step::Record(record) = reader.next()? {
+        payloads.push(record.payload.to_vec());
+    }
+    Ok(payloads)
+}
