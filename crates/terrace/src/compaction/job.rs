@@ -205,8 +205,8 @@ fn open_inputs(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Res
         ScanOptions { readahead_bytes: plan.readahead_bytes, ..ScanOptions::compaction() };
     let table_cache = plan.ctx.table_cache;
     let inside = |f: &&File| {
-        !start.is_some_and(|start| f.ends_before(start))
-            && !end.is_some_and(|end| f.smallest.as_slice() >= end)
+        start.is_none_or(|start| !f.ends_before(start))
+            && end.is_none_or(|end| f.smallest.as_slice() < end)
     };
     let mut runs = Vec::new();
     for (level, files) in &plan.compaction.inputs {

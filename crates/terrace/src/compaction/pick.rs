@@ -124,6 +124,13 @@ impl Move {
     }
 }
 
+impl fmt::Display for Move {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (reason, count) = (self.reason.name(), self.files.len());
+        write!(f, "{reason} L{}:{count} -> L{}", self.from, self.to)
+    }
+}
+
 /// Files to merge into one level.
 #[derive(Debug, Clone)]
 pub(crate) struct Compaction {

@@ -346,7 +346,7 @@ fn what_picking_writes() {
     }
     run("overwrite 10 M of 10 M", base(), Keys::From(10.0 * m), &[10.0 * m, 10.0 * m, 10.0 * m]);
     run("bursts of 1 M of 10 M", base(), Keys::From(10.0 * m), &[m; 12]);
-    for mib in [1, 2, 8, 16] {
+    for mib in [2, 8, 16, 32] {
         run(&format!("{mib} MiB memtables, 10 M"), options(mib * MIB), Keys::Distinct, &[10.0 * m]);
     }
     run("2 MiB memtables, 48 M", options(2 * MIB), Keys::Distinct, &[48.0 * m]);

@@ -345,6 +345,12 @@ fn what_is_below_is_everything_older_that_is_no_input() {
     assert_eq!(verdict(3), Verdict::Drop, "a newer L0 file hides nothing");
 }
 
+/// Seconds that this thread has been on a processor; other load does not move it.
+fn thread_cpu_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(f64::NAN) / 1e9
+}
+
 /// `cargo test --release -p terrace job::tests::speed -- --ignored --nocapture`
 #[test]
 #[ignore = "measures; asserts nothing about time"]
@@ -401,10 +407,14 @@ fn speed() {
             version: &version,
             progress: &AtomicU64::new(0),
         };
-        let start = std::time::Instant::now();
+        let (start, start_cpu_s) = (std::time::Instant::now(), thread_cpu_s());
         let output = run(&context, &compaction).unwrap().unwrap();
-        let seconds = start.elapsed().as_secs_f64();
+        let (seconds, cpu_s) = (start.elapsed().as_secs_f64(), thread_cpu_s() - start_cpu_s);
         let mb = output.stats.read_bytes as f64 / 1e6;
-        println!("{pieces} pieces: {mb:.0} MB in {seconds:.2} s, {:.0} MB/s", mb / seconds);
+        println!(
+            "{pieces} pieces: {mb:.0} MB in {seconds:.2} s, {:.0} MB/s; {:.0} MB per second of CPU",
+            mb / seconds,
+            mb / cpu_s / pieces as f64
+        );
     }
 }
