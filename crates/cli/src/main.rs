@@ -1,2 +1,55 @@
-//! The one binary.
-fn main() {}
+//! `terrace`: the command line over the engine, the inspector and the benchmarks.
+//!
+//! One file per command under `commands`; each parses its own arguments and is thin. An error is
+//! one line on standard error and exit code 1; arguments that cannot be used give 2; a reader of
+//! our output that goes away (`terrace scan | head`) ends the command without a word.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod commands;
+mod demo;
+mod input;
+mod outcome;
+mod print;
+mod records;
+mod store;
+
+use clap::{ArgAction, Parser};
+use commands::Command;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use tracing::level_filters::LevelFilter;
+
+/// An LSM key-value store: one memory budget, spent where it saves the most I/O
+#[derive(Parser)]
+#[command(name = "terrace", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Tell what the engine does on standard error; twice for more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    trace(cli.verbose);
+    outcome::exit_code(cli.command.run())
+}
+
+/// Shows the engine's events if they are asked for.
+fn trace(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}

@@ -1,0 +1,68 @@
+//! The commands, one file each.
+
+mod bench;
+mod checkpoint;
+mod compact;
+mod delete;
+mod get;
+mod inspect;
+mod load;
+mod put;
+mod scan;
+mod stats;
+mod verify;
+
+use crate::demo;
+use crate::outcome::Outcome;
+use anyhow::Result;
+
+pub use stats::level as level_json;
+
+/// What `terrace` can do.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Load real data, look it up, and show on one screen what the engine did
+    Demo(demo::DemoArgs),
+    /// Load records from a TSV or JSON lines file, plain or compressed with zstd
+    Load(load::LoadArgs),
+    /// Print the value of a key
+    Get(get::GetArgs),
+    /// Set a key to a value
+    Put(put::PutArgs),
+    /// Remove a key, or all keys of a range
+    Delete(delete::DeleteArgs),
+    /// Print keys and values in order
+    Scan(scan::ScanArgs),
+    /// Print levels, counters and latencies
+    Stats(stats::StatsArgs),
+    /// Merge everything down to the last level
+    Compact(compact::CompactArgs),
+    /// Make a second store with the present contents, of hard links where possible
+    Checkpoint(checkpoint::CheckpointArgs),
+    /// Check every checksum and every invariant of a store; nothing is written
+    Verify(verify::VerifyArgs),
+    /// Show what is in the files of a store, damaged or not; nothing is written
+    Inspect(inspect::InspectArgs),
+    /// Measure Terrace and its peers, side by side
+    Bench(bench::BenchArgs),
+}
+
+impl Command {
+    /// Carries the command out.
+    pub fn run(self) -> Result<Outcome> {
+        match self {
+            Self::Demo(args) => demo::run(&args),
+            Self::Load(args) => load::run(&args),
+            Self::Get(args) => get::run(&args),
+            Self::Put(args) => put::run(&args),
+            Self::Delete(args) => delete::run(&args),
+            Self::Scan(args) => scan::run(&args),
+            Self::Stats(args) => stats::run(&args),
+            Self::Compact(args) => compact::run(&args),
+            Self::Checkpoint(args) => checkpoint::run(&args),
+            Self::Verify(args) => verify::run(&args),
+            Self::Inspect(args) => inspect::run(&args),
+            Self::Bench(args) => bench::run(args),
+        }
+    }
+}

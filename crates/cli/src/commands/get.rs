@@ -1,0 +1,60 @@
+//! `terrace get`: one value.
+
+use crate::arguments;
+use crate::outcome::{Outcome, tell};
+use crate::store::{StoreArgs, is_stale};
+use anyhow::Result;
+use std::ffi::OsString;
+use std::io::Write;
+use terrace::Slice;
+use terrace_inspect::Escaped;
+
+/// How often a read starts over because a writer replaced files under it.
+const ATTEMPTS: u32 = 5;
+
+/// Arguments of `get`.
+#[derive(Debug, clap::Args)]
+pub struct GetArgs {
+    /// The key
+    key: OsString,
+
+    /// The key is hex (0x0a0b), and so is the output
+    #[arg(long)]
+    hex: bool,
+
+    /// Print nothing but the value: no newline after it
+    #[arg(long)]
+    raw: bool,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Prints the value; says so if there is none.
+pub fn run(args: &GetArgs) -> Result<Outcome> {
+    let key = arguments::bytes(&args.key, args.hex)?;
+    let Some(value) = read(&args.store, &key)? else {
+        tell(&format!("there is no key `{}`", Escaped(&key)));
+        return Ok(Outcome::Negative);
+    };
+    let mut out = std::io::stdout().lock();
+    match args.hex {
+        true => write!(out, "{}", super::scan::Hex(&value))?,
+        false => out.write_all(&value)?,
+    }
+    if !args.raw {
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+fn read(store: &StoreArgs, key: &[u8]) -> Result<Option<Slice>> {
+    let mut attempt = 1;
+    loop {
+        match store.open_read_only()?.get(key) {
+            Err(error) if attempt < ATTEMPTS && is_stale(&error) => attempt += 1,
+            result => return Ok(result?),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `terrace inspect`: what is in the files, damaged or not.
+
+use crate::outcome::{Outcome, tell};
+use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
+use anyhow::Result;
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::PathBuf;
+use terrace::vfs::PosixVfs;
+use terrace_inspect::{LogDetail, SstDetail};
+
+/// Arguments of `inspect`.
+#[derive(Debug, clap::Args)]
+pub struct InspectArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Levels, files, key ranges and sequence numbers, from the manifest alone
+    Lsm {
+        /// Directory of the store
+        #[arg(default_value = DEFAULT_DIR, env = DIR_VARIABLE)]
+        dir: PathBuf,
+    },
+    /// Footer, properties, index, filters and blocks of an SST
+    Sst {
+        /// The file
+        file: PathBuf,
+
+        /// Every entry, too
+        #[arg(long)]
+        keys: bool,
+    },
+    /// The writes in the commit log, and what a recovery would make of it
+    Log {
+        /// A segment, or the directory of the store
+        #[arg(value_name = "FILE|DIR")]
+        path: PathBuf,
+
+        #[command(flatten)]
+        bytes: Bytes,
+    },
+    /// The edits in the manifest
+    Manifest {
+        /// A manifest, or the directory of the store
+        #[arg(value_name = "FILE|DIR")]
+        path: PathBuf,
+
+        #[command(flatten)]
+        bytes: Bytes,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Bytes {
+    /// Every header in hex, too, and so many bytes of each payload
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "64")]
+    bytes: Option<usize>,
+}
+
+impl Bytes {
+    fn detail(&self) -> LogDetail {
+        match self.bytes {
+            Some(payload_bytes) => LogDetail::Bytes { payload_bytes },
+            None => LogDetail::Records,
+        }
+    }
+}
+
+/// Prints what it can, then says how much is damaged.
+pub fn run(args: &InspectArgs) -> Result<Outcome> {
+    let vfs = PosixVfs::shared();
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let printed = match &args.what {
+        What::Lsm { dir } => terrace_inspect::lsm(&*vfs, dir, &mut out),
+        What::Sst { file, keys } => {
+            let detail = if *keys { SstDetail::Entries } else { SstDetail::Blocks };
+            terrace_inspect::sst(&*vfs, file, detail, &mut out)
+        }
+        What::Log { path, bytes } => terrace_inspect::log(&*vfs, path, bytes.detail(), &mut out),
+        What::Manifest { path, bytes } => {
+            terrace_inspect::manifest(&*vfs, path, bytes.detail(), &mut out)
+        }
+    };
+    let flushed = out.flush();
+    match printed {
+        Ok(0) => {
+            flushed?;
+            Ok(Outcome::Done)
+        }
+        Ok(problems) => {
+            flushed?;
+            tell(&format!("found {problems} pieces of damage"));
+            Ok(Outcome::Negative)
+        }
+        Err(terrace_base::Error::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {
+            Ok(Outcome::Done)
+        }
+        Err(error) => {
+            tell(&error.to_string());
+            Ok(Outcome::Unusable)
+        }
+    }
+}

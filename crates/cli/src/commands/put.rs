@@ -1,0 +1,56 @@
+//! `terrace put`: one write.
+
+use crate::arguments;
+use crate::outcome::Outcome;
+use crate::store::{IfMissing, StoreArgs};
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::io::Read;
+use std::time::Duration;
+use terrace::MAX_VALUE_BYTES;
+
+/// Arguments of `put`.
+#[derive(Debug, clap::Args)]
+pub struct PutArgs {
+    /// The key
+    key: OsString,
+
+    /// The value; `-` reads it from standard input
+    value: OsString,
+
+    /// Remove the key by itself after this time: 90s, 15m, 12h, 30d
+    #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
+    ttl: Option<Duration>,
+
+    /// Key and value are hex (0x0a0b); standard input is always taken as it is
+    #[arg(long)]
+    hex: bool,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Writes; durable when it returns.
+pub fn run(args: &PutArgs) -> Result<Outcome> {
+    let key = arguments::bytes(&args.key, args.hex)?;
+    let value = match args.value == "-" {
+        true => standard_input()?,
+        false => arguments::bytes(&args.value, args.hex)?,
+    };
+    let db = args.store.open(args.store.options(), IfMissing::Create)?;
+    match args.ttl {
+        Some(ttl) => db.put_with_ttl(key, value, ttl)?,
+        None => db.put(key, value)?,
+    }
+    db.close()?;
+    Ok(Outcome::Done)
+}
+
+/// All of it; a byte over the limit is enough for the engine to refuse it.
+fn standard_input() -> Result<Vec<u8>> {
+    let mut value = Vec::new();
+    let input = std::io::stdin().lock();
+    let read = input.take(MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut value);
+    read.context("reading the value from standard input")?;
+    Ok(value)
+}

@@ -1,0 +1,91 @@
+//! `terrace stats`: the metrics of a store.
+
+use crate::outcome::Outcome;
+use crate::store::StoreArgs;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::Write;
+use terrace::{LatencySummary, LevelMetrics, Metrics};
+
+/// Arguments of `stats`.
+#[derive(Debug, clap::Args)]
+pub struct StatsArgs {
+    /// In the Prometheus exposition format
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
+
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Prints the state of the store. Counters begin at the open, so those of this process are about
+/// opening only.
+pub fn run(args: &StatsArgs) -> Result<Outcome> {
+    let metrics = args.store.open_read_only()?.metrics();
+    let mut out = std::io::stdout().lock();
+    if args.prometheus {
+        write!(out, "{}", metrics.to_prometheus())?;
+    } else if args.json {
+        writeln!(out, "{:#}", json(&metrics))?;
+    } else {
+        write!(out, "{metrics}")?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Every metric, by the name of its field.
+pub fn json(m: &Metrics) -> Value {
+    json!({
+        "levels": m.levels.iter().map(level).collect::<Vec<_>>(),
+        "write_amplification": m.write_amplification(),
+        "space_amplification": m.space_amplification(),
+        "gets": m.gets, "gets_found": m.gets_found, "gets_in_memtable": m.gets_in_memtable,
+        "seeks": m.seeks, "batches": m.batches, "ops_written": m.ops_written,
+        "user_bytes": m.user_bytes, "groups": m.groups, "log_bytes": m.log_bytes,
+        "live_log_bytes": m.live_log_bytes, "log_syncs": m.log_syncs, "flushes": m.flushes,
+        "flush_bytes": m.flush_bytes, "compactions": m.compactions,
+        "trivial_moves": m.trivial_moves, "compaction_read_bytes": m.compaction_read_bytes,
+        "compaction_written_bytes": m.compaction_written_bytes,
+        "entries_dropped": m.entries_dropped, "slowdowns": m.slowdowns, "stops": m.stops,
+        "stall_us": m.stall_us, "background_errors": m.background_errors,
+        "reads": reads(m),
+        "cache_used_bytes": m.cache_used_bytes, "cache_capacity_bytes": m.cache_capacity_bytes,
+        "memtable_bytes": m.memtable_bytes, "pinned_bytes": m.pinned_bytes,
+        "open_files": m.open_files, "snapshots": m.snapshots, "disk_full": m.disk_full,
+        "poisoned": m.poisoned,
+        "get_latency": latency(&m.get_latency), "commit_latency": latency(&m.commit_latency),
+        "flush_latency": latency(&m.flush_latency),
+        "compaction_latency": latency(&m.compaction_latency),
+    })
+}
+
+fn reads(m: &Metrics) -> Value {
+    json!({
+        "filter_checks": m.filter_checks, "filter_negatives": m.filter_negatives,
+        "filter_false_positives": m.filter_false_positives,
+        "data_block_hits": m.data_block_hits, "data_block_misses": m.data_block_misses,
+        "index_hits": m.index_hits, "index_misses": m.index_misses,
+        "filter_hits": m.filter_hits, "filter_misses": m.filter_misses,
+        "device_reads": m.device_reads, "device_read_bytes": m.device_read_bytes,
+    })
+}
+
+/// One row of the level table.
+pub fn level(level: &LevelMetrics) -> Value {
+    json!({
+        "file_count": level.file_count, "size_bytes": level.size_bytes,
+        "entry_count": level.entry_count, "tombstone_count": level.tombstone_count,
+        "raw_bytes": level.raw_bytes, "written_bytes": level.written_bytes,
+    })
+}
+
+fn latency(l: &LatencySummary) -> Value {
+    json!({
+        "samples": l.samples, "mean_us": l.mean_us, "p50_us": l.p50_us, "p99_us": l.p99_us,
+        "p999_us": l.p999_us, "max_us": l.max_us,
+    })
+}

@@ -1,0 +1,44 @@
+//! `terrace verify`: every checksum and every invariant.
+
+use crate::outcome::{Outcome, tell};
+use crate::print;
+use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
+use anyhow::Result;
+use std::io::Write;
+use std::path::PathBuf;
+use terrace::vfs::PosixVfs;
+use terrace_inspect::Progress;
+
+/// Arguments of `verify`.
+#[derive(Debug, clap::Args)]
+pub struct VerifyArgs {
+    /// Directory of the store
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DIR, env = DIR_VARIABLE)]
+    dir: PathBuf,
+}
+
+/// Checks and reports; works on a store that another process has open.
+pub fn run(args: &VerifyArgs) -> Result<Outcome> {
+    let bar = print::bytes_bar(0, "checking");
+    let mut tell_progress = |progress: Progress| {
+        if bar.length() != Some(progress.total_bytes) {
+            bar.set_length(progress.total_bytes);
+        }
+        bar.set_position(progress.done_bytes);
+    };
+    let result =
+        terrace_inspect::check_store_with(&PosixVfs::shared(), &args.dir, &mut tell_progress);
+    bar.finish_and_clear();
+    let report = match result {
+        Ok(report) => report,
+        Err(error) => {
+            tell(&error.to_string());
+            return Ok(Outcome::Unusable);
+        }
+    };
+    writeln!(std::io::stdout().lock(), "{report}")?;
+    Ok(match report.is_sound() {
+        true => Outcome::Done,
+        false => Outcome::Negative,
+    })
+}

@@ -1,0 +1,16 @@
+//! The real binary from outside: every command on good and bad input, damage, kills.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod basics;
+mod damage;
+mod demo;
+mod kill9;
+mod load;
+mod opener;
+mod program;

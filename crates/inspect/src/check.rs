@@ -1,0 +1,247 @@
+//! The check behind `terrace verify`: every checksum and every invariant of a store.
+//!
+//! 1. `CURRENT` and the manifest; of a damaged manifest, what can be read.
+//! 2. What the manifest says: numbers, bounds, sequence numbers, levels disjoint.
+//! 3. Every SST it names ([`sst`]): there, of the stated length, sound in itself, and what the
+//!    manifest says it is.
+//! 4. The commit log ([`log`]): readable as a recovery reads it, its batches sound.
+//! 5. Files that belong to nothing: told, but no problem; the next open removes them.
+//!
+//! Takes no lock. Another process may have the store open, add, merge and remove files meanwhile:
+//! what looks wrong is looked at again under the newest manifest before it is called a problem.
+
+mod log;
+mod sst;
+
+use crate::directory::Listing;
+use crate::problem::Problem;
+use crate::salvage;
+use crate::text::SizeBytes;
+use crate::tree::Tree;
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use terrace_base::Result;
+use terrace_manifest::FileMeta;
+use terrace_vfs::Vfs;
+
+/// How often a part of the check starts over because the store changed under it.
+const ATTEMPTS: u32 = 5;
+
+/// What a check went through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Column families.
+    pub families: u64,
+    /// SSTs found sound.
+    pub ssts: u64,
+    /// Bytes of these.
+    pub sst_bytes: u64,
+    /// Data blocks in them.
+    pub data_blocks: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Index partitions in them.
+    pub index_partitions: u64,
+    /// Filter partitions in them.
+    pub filter_partitions: u64,
+    /// Bytes of the index partitions: what an unpartitioned index would hold in memory.
+    pub index_bytes: u64,
+    /// Bytes of the filter partitions.
+    pub filter_bytes: u64,
+    /// Log segments that a recovery would read.
+    pub log_segments: u64,
+    /// Records that it would replay.
+    pub log_records: u64,
+    /// Writes in these.
+    pub log_ops: u64,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// What is worth knowing and not wrong: unfinished log tails, files that belong to nothing.
+    pub notes: Vec<String>,
+    /// What was checked.
+    pub counts: Counts,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in &self.problems {
+            writeln!(f, "DAMAGE: {problem}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        let c = &self.counts;
+        writeln!(
+            f,
+            "{} SSTs ({}): {} data blocks, {} entries, {} index and {} filter partitions",
+            c.ssts,
+            SizeBytes(c.sst_bytes),
+            c.data_blocks,
+            c.entries,
+            c.index_partitions,
+            c.filter_partitions,
+        )?;
+        writeln!(
+            f,
+            "{} column families; commit log: {} segments, {} records, {} writes",
+            c.families, c.log_segments, c.log_records, c.log_ops,
+        )?;
+        match self.problems.len() {
+            0 => write!(f, "sound"),
+            1 => write!(f, "1 problem"),
+            n => write!(f, "{n} problems"),
+        }
+    }
+}
+
+/// How far a check is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of SSTs checked.
+    pub done_bytes: u64,
+    /// Bytes of all SSTs.
+    pub total_bytes: u64,
+}
+
+/// Checks everything in the store in `dir`.
+///
+/// # Errors
+/// I/O that keeps the check from starting, with `is_not_found()` if `dir` holds no store. What is
+/// wrong with a store is in the report.
+pub fn check_store(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
+    check_store_with(vfs, dir, &mut |_| {})
+}
+
+/// As [`check_store`], telling how far it is after every SST.
+pub fn check_store_with(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report> {
+    let mut report = Report::default();
+    let Some(tree) = salvage::load(&**vfs, dir, &mut report.problems)? else {
+        return Ok(report);
+    };
+    report.problems.extend(tree.faults(dir));
+    report.counts.families = tree.families.len() as u64;
+    let mut checker = Checker { vfs, dir, report, newest: None };
+    checker.ssts(&tree, progress);
+    checker.log(tree)?;
+    checker.unclaimed()?;
+    Ok(checker.report)
+}
+
+struct Checker<'a> {
+    vfs: &'a Arc<dyn Vfs>,
+    dir: &'a Path,
+    report: Report,
+    /// The tree that the check last saw, if it changed.
+    newest: Option<Tree>,
+}
+
+impl Checker<'_> {
+    fn ssts(&mut self, tree: &Tree, progress: &mut dyn FnMut(Progress)) {
+        let mut files: Vec<&Arc<FileMeta>> = tree.files().collect();
+        files.sort_by_key(|file| file.number);
+        let total_bytes = files.iter().map(|file| file.size_bytes).sum();
+        let mut done_bytes = 0;
+        let checker = sst::SstChecker::new(self.vfs, self.dir);
+        for file in files {
+            let problems = checker.check(file, &mut self.report.counts);
+            if !problems.is_empty() {
+                match self.is_live(file.number) {
+                    true => self.report.problems.extend(problems),
+                    false => self.note(format!("SST {} was merged away meanwhile", file.number)),
+                }
+            }
+            done_bytes += file.size_bytes;
+            progress(Progress { done_bytes, total_bytes });
+        }
+    }
+
+    /// Whether the newest manifest still names SST `number`. A store whose manifest cannot be
+    /// read has no newer one.
+    fn is_live(&mut self, number: u64) -> bool {
+        match salvage::load(&**self.vfs, self.dir, &mut Vec::new()) {
+            Ok(Some(tree)) => {
+                let live = tree.files().any(|file| file.number == number);
+                self.newest = Some(tree);
+                live
+            }
+            _ => true,
+        }
+    }
+
+    fn log(&mut self, tree: Tree) -> Result<()> {
+        let mut tree = self.newest.take().unwrap_or(tree);
+        for attempt in 1..=ATTEMPTS {
+            let listing = Listing::read(&**self.vfs, self.dir)?;
+            let found = log::check(&**self.vfs, &listing, &tree);
+            let newer = match found.problems.is_empty() || attempt == ATTEMPTS {
+                true => None,
+                false => self.changed_since(&tree, &listing),
+            };
+            let Some(newer) = newer else {
+                self.report.problems.extend(found.problems);
+                self.report.notes.extend(found.notes);
+                let counts = &mut self.report.counts;
+                counts.log_segments = found.segments;
+                counts.log_records = found.records;
+                counts.log_ops = found.ops;
+                break;
+            };
+            tree = newer;
+        }
+        Ok(())
+    }
+
+    /// The tree now, if manifest or segments are not what they were.
+    fn changed_since(&self, tree: &Tree, listing: &Listing) -> Option<Tree> {
+        let now = salvage::load(&**self.vfs, self.dir, &mut Vec::new()).ok()??;
+        let segments = Listing::read(&**self.vfs, self.dir).ok()?.logs;
+        (now != *tree || segments != listing.logs).then_some(now)
+    }
+
+    /// Files in the directory that nothing names. The names are listed before the manifest is
+    /// read, so that a file made meanwhile is not among them.
+    fn unclaimed(&mut self) -> Result<()> {
+        let listing = Listing::read(&**self.vfs, self.dir)?;
+        let Some(tree) = salvage::load(&**self.vfs, self.dir, &mut Vec::new())? else {
+            return Ok(());
+        };
+        let live: HashSet<u64> = tree.files().map(|file| file.number).collect();
+        let oldest_log = tree.oldest_log_segment();
+        let ssts = listing.ssts.iter().filter(|(number, _)| !live.contains(number));
+        let logs = listing.logs.range(..oldest_log);
+        let current = terrace_manifest::current::read(&**self.vfs, self.dir).ok();
+        let manifests = listing.manifests.iter().filter(|(number, _)| Some(**number) < current);
+        for (_, path) in ssts.chain(logs).chain(manifests) {
+            self.note(format!(
+                "{} is needed by nothing: a crash left it, or another process is just at work",
+                path.display()
+            ));
+        }
+        for name in listing.temps.iter().chain(&listing.others) {
+            self.note(format!("{} is not a file of the store", self.dir.join(name).display()));
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, note: String) {
+        self.report.notes.push(note);
+    }
+}

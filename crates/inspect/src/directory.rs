@@ -1,0 +1,101 @@
+//! What lies in a directory: a store, the remains of one, something else, nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use terrace_base::Result;
+use terrace_manifest::names::{self, FileName};
+use terrace_vfs::Vfs;
+
+/// What a directory holds, by the names in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contents {
+    /// It does not exist, or is not a directory.
+    Missing,
+    /// Nothing, or what a crash leaves of a store that was just being made.
+    Empty,
+    /// A `CURRENT`: a store, sound or not.
+    Store,
+    /// SSTs or log segments, but no `CURRENT`.
+    Remains,
+    /// Nothing of that; the name of a file that is there.
+    Foreign(String),
+}
+
+/// Says what `dir` holds. Reads names only.
+pub fn contents(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
+    if !vfs.exists(dir)? || !is_directory(vfs, dir) {
+        return Ok(Contents::Missing);
+    }
+    let listing = Listing::read(vfs, dir)?;
+    let foreign = listing.others.first().cloned();
+    Ok(match (listing.current, listing.has_writes(), foreign) {
+        (true, ..) => Contents::Store,
+        (false, true, _) => Contents::Remains,
+        (false, false, Some(name)) => Contents::Foreign(name),
+        (false, false, None) => Contents::Empty,
+    })
+}
+
+/// Whether `path` is a directory.
+pub(crate) fn is_directory(vfs: &dyn Vfs, path: &Path) -> bool {
+    vfs.list(path).is_ok()
+}
+
+/// The files of a directory by what their names mean.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub current: bool,
+    pub manifests: BTreeMap<u64, PathBuf>,
+    pub ssts: BTreeMap<u64, PathBuf>,
+    pub logs: BTreeMap<u64, PathBuf>,
+    pub temps: Vec<String>,
+    pub others: Vec<String>,
+}
+
+impl Listing {
+    /// Whether there is anything that a store could be read from.
+    pub fn has_data(&self) -> bool {
+        self.has_writes() || !self.manifests.is_empty()
+    }
+
+    /// Whether there are files that hold writes. A manifest alone, without `CURRENT`, is what a
+    /// crash leaves of a store that was just being made.
+    fn has_writes(&self) -> bool {
+        !self.ssts.is_empty() || !self.logs.is_empty()
+    }
+
+    pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Self> {
+        let mut listing = Self::default();
+        let mut names = vfs.list(dir)?;
+        names.sort();
+        for name in names {
+            let path = dir.join(&name);
+            match names::parse(&name) {
+                FileName::Current => listing.current = true,
+                FileName::Manifest(number) => {
+                    listing.manifests.insert(number, path);
+                }
+                FileName::Sst(number) => {
+                    listing.ssts.insert(number, path);
+                }
+                FileName::Log(number) => {
+                    listing.logs.insert(number, path);
+                }
+                FileName::Temp => listing.temps.push(name),
+                FileName::Lock | FileName::Reserve => {}
+                FileName::Other => listing.others.push(name),
+            }
+        }
+        Ok(listing)
+    }
+}
+
+/// The number in the name of the file at `path`, if it is one of a store's; 0 otherwise, which
+/// stands in no file.
+pub(crate) fn number_of(path: &Path) -> u64 {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    match names::parse(name) {
+        FileName::Manifest(number) | FileName::Sst(number) | FileName::Log(number) => number,
+        _ => 0,
+    }
+}

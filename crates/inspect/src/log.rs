@@ -1,0 +1,86 @@
+//! `terrace inspect log`: the records of a segment, or of all segments of a store, the batches in
+//! them op by op, and what a recovery would make of them.
+
+use crate::batch;
+use crate::directory::{Listing, is_directory, number_of};
+use crate::salvage;
+use std::cell::Cell;
+use std::io;
+use std::path::{Path, PathBuf};
+use terrace_base::{Error, Result};
+use terrace_log::dump::Detail;
+use terrace_vfs::Vfs;
+
+/// Prints the log segment at `path`, or every segment of the store in directory `path`; returns
+/// the number of problems.
+///
+/// # Errors
+/// I/O, printing included.
+pub fn log(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) -> Result<u64> {
+    if !is_directory(vfs, path) {
+        return segment(vfs, path, detail, out);
+    }
+    let listing = Listing::read(vfs, path)?;
+    let print = |source| Error::io("print", path, source);
+    let mut problems = 0;
+    for segment_path in listing.logs.values() {
+        writeln!(out, "{}", segment_path.display()).map_err(print)?;
+        match segment(vfs, segment_path, detail, out) {
+            Ok(found) => problems += found,
+            // A writer removes segments it no longer needs.
+            Err(error) if error.is_not_found() => writeln!(out, "gone").map_err(print)?,
+            Err(error) => return Err(error),
+        }
+        writeln!(out).map_err(print)?;
+    }
+    if listing.logs.is_empty() {
+        writeln!(out, "no log segments in {}", path.display()).map_err(print)?;
+    }
+    let recovery = recovery(vfs, path, &listing);
+    problems += u64::from(recovery.is_err());
+    let recovery = recovery.unwrap_or_else(|why| format!("recovery would fail: {why}"));
+    writeln!(out, "{recovery}").map_err(print)?;
+    Ok(problems)
+}
+
+fn segment(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) -> Result<u64> {
+    let not_batches = Cell::new(0);
+    let describe = |payload: &[u8]| {
+        let (lines, faults) = batch::describe(payload);
+        not_batches.set(not_batches.get() + faults);
+        lines
+    };
+    let number = number_of(path);
+    match terrace_log::dump::dump(vfs, path, number, detail, &describe, out) {
+        Ok(dumped) => Ok(dumped.damaged + not_batches.get()),
+        Err(error @ (Error::Unsupported { .. } | Error::Corruption { .. })) => {
+            writeln!(out, "{error}").map_err(|source| Error::io("print", path, source))?;
+            Ok(1 + not_batches.get())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What opening the store would replay, or why it would refuse.
+fn recovery(vfs: &dyn Vfs, dir: &Path, listing: &Listing) -> std::result::Result<String, String> {
+    let mut ignored = Vec::new();
+    let tree = salvage::load(vfs, dir, &mut ignored).ok().flatten();
+    let oldest = tree.map_or(0, |tree| tree.oldest_log_segment());
+    let live: Vec<(u64, PathBuf)> =
+        listing.logs.range(oldest..).map(|(number, path)| (*number, path.clone())).collect();
+    let recovered = terrace_log::recover(vfs, &live, &mut |_, _, _| Ok(()));
+    let recovered = recovered.map_err(|error| error.to_string())?;
+    let count = live.len();
+    let mut line = format!(
+        "recovery would replay {} records from {count} segments (from number {oldest} on)",
+        recovered.records
+    );
+    if let Some((segment, offset)) = recovered.end {
+        line.push_str(&format!(", up to offset {offset} of segment {segment}"));
+    }
+    if let Some(why) = recovered.torn {
+        let dropped = recovered.dropped_bytes;
+        line.push_str(&format!("; an unfinished tail of {dropped} bytes is dropped: {why}"));
+    }
+    Ok(line)
+}
