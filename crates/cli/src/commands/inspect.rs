@@ -91,7 +91,8 @@ pub fn run(args: &InspectArgs) -> Result<Outcome> {
         }
         Ok(problems) => {
             flushed?;
-            tell(&format!("found {problems} pieces of damage"));
+            let pieces = if problems == 1 { "piece" } else { "pieces" };
+            tell(&format!("found {problems} {pieces} of damage"));
             Ok(Outcome::Negative)
         }
         Err(terrace_base::Error::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {
