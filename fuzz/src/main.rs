@@ -69,10 +69,11 @@ fn try_target(name: &str, target: Target, seed: u64, duration: Duration) -> Resu
     };
     let resident = resident_kib()?;
     println!(
-        "{name:<18} {:>8} inputs, {:>3} % sound, slowest {:>6.1} ms, {:>4} MiB",
+        "{name:<18} {:>8} inputs, {:>3} % sound, slowest {:>6.1} ms (mutant {}), {:>4} MiB",
         tally.inputs,
         tally.accepted * 100 / tally.inputs.max(1),
-        tally.slowest.as_secs_f64() * 1e3,
+        tally.slowest.0.as_secs_f64() * 1e3,
+        tally.slowest.1,
         resident >> 10
     );
     if resident > MAX_RESIDENT_KIB {

@@ -29,8 +29,8 @@ pub struct Tally {
     pub inputs: u64,
     /// Mutants that the target took for sound.
     pub accepted: u64,
-    /// The longest that one input took.
-    pub slowest: Duration,
+    /// The longest that one mutant took, and its number.
+    pub slowest: (Duration, u64),
 }
 
 /// What a hunt found.
@@ -93,11 +93,12 @@ pub fn hunt(name: &str, target: Target, seed: u64, duration: Duration) -> Result
     let mut tally = Tally::default();
     let start = Instant::now();
     for input in &seeds {
-        let found = check(target, input);
-        let (_, took) =
-            found.map_err(|what| Finding { iteration: None, input: input.clone(), what })?;
+        check(target, input).map_err(|what| Finding {
+            iteration: None,
+            input: input.clone(),
+            what,
+        })?;
         tally.inputs += 1;
-        tally.slowest = tally.slowest.max(took);
     }
     let mut iteration = 0;
     while start.elapsed() < duration {
@@ -106,7 +107,7 @@ pub fn hunt(name: &str, target: Target, seed: u64, duration: Duration) -> Result
             Ok((accepted, took)) => {
                 tally.inputs += 1;
                 tally.accepted += u64::from(accepted);
-                tally.slowest = tally.slowest.max(took);
+                tally.slowest = tally.slowest.max((took, iteration));
             }
             Err(what) => return Err(Finding { iteration: Some(iteration), input, what }),
         }

@@ -47,6 +47,8 @@ pub struct LogWriter {
     failed: bool,
     /// Set by the first failed sync: it is not known what the device has, and never will be.
     sync_failed: bool,
+    /// File bytes that are durable.
+    synced_bytes: u64,
     /// What the next marker states.
     pending: Option<SyncedThrough>,
     /// What the last marker stated.
@@ -94,6 +96,7 @@ impl LogWriter {
             buffered: options.buffered,
             failed: false,
             sync_failed: false,
+            synced_bytes: 0,
             pending: None,
             stated: SyncedThrough { segment: 0, offset: 0 },
         })
@@ -163,6 +166,7 @@ impl LogWriter {
         let synced = self.file.sync();
         self.sync_failed = synced.is_err();
         self.settle(synced)?;
+        self.synced_bytes = self.handed_bytes;
         Ok(self.end())
     }
 
@@ -170,6 +174,11 @@ impl LogWriter {
     #[inline]
     pub fn len_bytes(&self) -> u64 {
         self.handed_bytes + self.buffer.len() as u64
+    }
+
+    /// Whether everything before [`LogWriter::end`] is durable, the header included.
+    pub fn is_synced(&self) -> bool {
+        self.synced_bytes == self.handed_bytes
     }
 
     /// The segment number.

@@ -70,7 +70,8 @@ impl WriteBatch {
 
     /// An empty batch with room for one operation of these lengths.
     pub(crate) fn for_one(key_len: usize, value_len: usize) -> Self {
-        let mut batch = Self { bytes: Vec::with_capacity(64 + key_len + value_len), ..Self::empty() };
+        let mut batch =
+            Self { bytes: Vec::with_capacity(64 + key_len + value_len), ..Self::empty() };
         batch.bytes.resize(HEADER_BYTES, 0);
         batch
     }
@@ -169,7 +170,9 @@ impl WriteBatch {
             too_long_key(key.len())
         } else if value_len > MAX_VALUE_BYTES {
             format!("a value of {value_len} bytes is over the limit of {MAX_VALUE_BYTES} bytes")
-        } else if self.bytes.len() + key.len() + value_len > MAX_BATCH_BYTES || self.count == u32::MAX {
+        } else if self.bytes.len() + key.len() + value_len > MAX_BATCH_BYTES
+            || self.count == u32::MAX
+        {
             format!("the batch is over the limit of {MAX_BATCH_BYTES} bytes; split it")
         } else {
             return self.refused.is_none();
@@ -294,7 +297,9 @@ fn op<'a>(decoder: &mut Decoder<'a>) -> Option<Op<'a>> {
         && match kind {
             ValueKind::Delete => value.is_empty(),
             ValueKind::Put => value.len() <= MAX_VALUE_BYTES,
-            ValueKind::PutTtl => (EXPIRY_BYTES..=MAX_VALUE_BYTES + EXPIRY_BYTES).contains(&value.len()),
+            ValueKind::PutTtl => {
+                (EXPIRY_BYTES..=MAX_VALUE_BYTES + EXPIRY_BYTES).contains(&value.len())
+            }
             ValueKind::RangeDelete => value.len() <= MAX_KEY_BYTES,
         };
     sound.then_some(Op { family, kind, key, value })

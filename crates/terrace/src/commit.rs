@@ -10,6 +10,7 @@ use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
+use crate::install;
 use crate::memtable::MemTable;
 use crate::metrics::{add, sample};
 use crate::options::{SyncMode, WriteOptions};
@@ -120,7 +121,7 @@ fn append(inner: &Inner, log: &mut LogState, group: &mut [Pending], first: SeqNo
     if let Err(error) = appended {
         // What reached the file is unknown: nothing more goes into this segment.
         log.broken = true;
-        return Err(inner.health.fail("append to the log", error));
+        return Err(lost_append(inner, "append to the log", error));
     }
     log.dirty = true;
     add(&inner.counters.log_bytes, log.writer.len_bytes().saturating_sub(before));
@@ -130,9 +131,18 @@ fn append(inner: &Inner, log: &mut LogState, group: &mut [Pending], first: SeqNo
         && group.iter().any(|p| p.sync != SyncMode::Buffered)
     {
         let flushed = log.writer.flush();
-        flushed.map_err(|error| inner.health.fail("write the log", error))?;
+        flushed.map_err(|error| lost_append(inner, "write the log", error))?;
     }
     Ok(())
+}
+
+/// Reports a failed append. What a buffered log still held was acknowledged: going on without it
+/// in another segment would leave a hole, even if a full disk has room again.
+fn lost_append(inner: &Inner, doing: &str, error: terrace_base::Error) -> Error {
+    match inner.options.sync == SyncMode::Buffered {
+        true => inner.health.poison(doing, error),
+        false => inner.health.fail(doing, error),
+    }
 }
 
 /// Fills the memtables. Room was made before, so nothing here fails in a sound store.
@@ -157,7 +167,8 @@ fn insert(
             // A family dropped meanwhile takes its writes with it.
             if let Some(memtable) = &target.memtable {
                 memtable.note_seqno(seqno);
-                let full = memtable.insert(op.key, seqno, op.kind, op.value, &mut log.hint).is_err();
+                let full =
+                    memtable.insert(op.key, seqno, op.kind, op.value, &mut log.hint).is_err();
                 if full {
                     return Err(insert_failed(inner, "a memtable is full although room was made"));
                 }
@@ -175,7 +186,13 @@ struct Target {
 }
 
 impl Target {
-    fn of(families: &[Arc<Family>], id: u32, segment: u64, seqno: SeqNo, log: &mut LogState) -> Self {
+    fn of(
+        families: &[Arc<Family>],
+        id: u32,
+        segment: u64,
+        seqno: SeqNo,
+        log: &mut LogState,
+    ) -> Self {
         let family = families.iter().find(|f| f.id == id && !f.is_dropped());
         let memtable = family.map(|f| f.state().memtable.clone());
         if let Some(memtable) = &memtable {
@@ -248,7 +265,8 @@ pub(crate) fn rotate(
         next_segment(inner, log)?;
     }
     let rotated = family.rotate(capacity_bytes);
-    rotated.map_err(|e| Error::from(terrace_base::Error::io("reserve memory for", &inner.dir, e)))?;
+    rotated
+        .map_err(|e| Error::from(terrace_base::Error::io("reserve memory for", &inner.dir, e)))?;
     inner.scheduler.wake();
     Ok(())
 }
@@ -258,14 +276,15 @@ fn next_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
     if !log.broken {
         let finished = log.writer.finish();
         log.broken = true;
-        finished.map_err(|error| inner.health.fail("finish a log segment", error))?;
+        finished.map_err(|error| lost_append(inner, "finish a log segment", error))?;
     }
     let fresh = create_segment(inner, log.writer.end())?;
     let old = std::mem::replace(&mut log.writer, fresh);
     log.broken = false;
     log.segments.push_back((old.segment(), old.len_bytes()));
-    if log.dirty {
-        log.unsynced.push(old);
+    // The new segment names this one: without records too its header must not be torn.
+    if log.dirty || !old.is_synced() {
+        inner.write_queue()?.push_unsynced(old);
     }
     Ok(())
 }
@@ -292,7 +311,6 @@ pub(crate) fn first_log(
     vfs.sync_dir(dir)?;
     Ok(LogState {
         writer,
-        unsynced: Vec::new(),
         segments: VecDeque::new(),
         last_seqno,
         dirty: false,
@@ -304,17 +322,25 @@ pub(crate) fn first_log(
 
 /// Makes everything appended so far durable, older segments first so that there is never a hole.
 fn sync_log(inner: &Inner, log: &mut LogState) -> Result<()> {
-    for old in &mut log.unsynced {
-        // Also for a segment left after a failed append: what it holds up to its end counts.
-        old.sync_to_end().map_err(|error| inner.health.fail("sync the log", error))?;
-    }
-    log.unsynced.clear();
-    log.writer.sync().map_err(|error| inner.health.fail("sync the log", error))?;
-    let synced = SyncedThrough { segment: log.writer.segment(), offset: log.writer.len_bytes() };
-    log.writer.note_synced(synced);
+    sync_full_segments(inner)?;
+    let synced = match log.broken {
+        // The failed append is no part of the log; what stands before it is.
+        true => log.writer.sync_to_end().map(drop),
+        false => log.writer.sync(),
+    };
+    synced.map_err(|error| inner.health.poison("sync the log", error))?;
+    let (segment, offset) = log.writer.end();
+    log.writer.note_synced(SyncedThrough { segment, offset });
     log.dirty = false;
     add(&inner.counters.log_syncs, 1);
     Ok(())
+}
+
+/// Makes the full segments of the log durable. For a flush, which must not wait for the lead: its
+/// file may be durable only after what was written before to other families.
+pub(crate) fn sync_full_segments(inner: &Inner) -> Result<()> {
+    let synced = inner.write_queue()?.sync_full_segments();
+    synced.map_err(|error| inner.health.poison("sync the log", error))
 }
 
 /// Makes the log durable and starts a new segment, so that all earlier ones are immutable.
@@ -329,6 +355,10 @@ pub(crate) fn seal_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
 pub(crate) fn sync(inner: &Inner) -> Result<()> {
     let lead = inner.write_queue()?.lead();
     let mut log = lead.log();
+    if inner.health.is_poisoned() {
+        // What was acknowledged may never have reached the log.
+        inner.health.check_writable()?;
+    }
     match log.dirty {
         true => sync_log(inner, &mut log),
         false => Ok(()),
@@ -339,7 +369,7 @@ pub(crate) fn sync(inner: &Inner) -> Result<()> {
 pub(crate) fn hand_over(inner: &Inner) -> Result<()> {
     let lead = inner.write_queue()?.lead();
     let mut log = lead.log();
-    log.writer.flush().map_err(|error| inner.health.fail("write the log", error))
+    log.writer.flush().map_err(|error| lost_append(inner, "write the log", error))
 }
 
 /// Makes every non-empty memtable of `families` immutable. Gives, per family, the id up to which
@@ -357,33 +387,44 @@ pub(crate) fn rotate_all(inner: &Inner, families: &[Arc<Family>]) -> Result<Vec<
     Ok(ids)
 }
 
-/// Deletes log segments that no memtable needs any more.
+/// Deletes log segments that no memtable needs any more. The manifest says first that they are out
+/// of force: what a crash leaves of them, or of their removal, then means nothing.
 pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
     if inner.deletions_held.load(Ordering::SeqCst) > 0 {
         return Ok(());
     }
-    let lead = inner.write_queue()?.lead();
-    let retired: Vec<u64> = {
-        let mut log = lead.log();
+    let queue = inner.write_queue()?;
+    let needed = {
+        let lead = queue.lead();
+        let log = lead.log();
         let families = inner.families.load();
-        let needed = families.iter().filter(|f| !f.is_dropped()).filter_map(|f| f.first_segment()).min();
-        let needed = needed.unwrap_or(u64::MAX);
-        let mut retired = Vec::new();
+        let needed =
+            families.iter().filter(|f| !f.is_dropped()).filter_map(|f| f.first_segment()).min();
+        let needed = needed.unwrap_or_else(|| log.writer.segment());
+        if log.segments.front().is_none_or(|(oldest, _)| *oldest >= needed) {
+            return Ok(());
+        }
+        needed
+    };
+    install::retire_log_before(inner, needed)?;
+    let mut retired = Vec::new();
+    {
+        let lead = queue.lead();
+        let mut log = lead.log();
+        // A checkpoint lists the segments while it leads: those it saw stay.
+        if inner.deletions_held.load(Ordering::SeqCst) > 0 {
+            return Ok(());
+        }
         while let Some((number, _)) = log.segments.front().copied()
             && number < needed
         {
             log.segments.pop_front();
             retired.push(number);
         }
-        log.unsynced.retain(|writer| !retired.contains(&writer.segment()));
-        retired
-    };
-    drop(lead);
+        queue.forget_unsynced(needed);
+    }
     for number in &retired {
         inner.vfs.remove(&names::log_path(&inner.dir, *number))?;
     }
-    if !retired.is_empty() {
-        inner.vfs.sync_dir(&inner.dir)?;
-    }
-    Ok(())
+    Ok(inner.vfs.sync_dir(&inner.dir)?)
 }

@@ -52,9 +52,7 @@ impl<'a> Claim<'a> {
             Choice::Move(moved) => {
                 (running_move(moved, id), moved.files.iter().map(|f| f.number).collect())
             }
-            Choice::Merge(merge) => {
-                (merge.running(id), merge.files().map(|f| f.number).collect())
-            }
+            Choice::Merge(merge) => (merge.running(id), merge.files().map(|f| f.number).collect()),
         };
         jobs.running.push(running);
         jobs.busy_files.extend(&files);
@@ -190,10 +188,11 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
         version: &state.version,
         progress: &progress,
     };
-    let output = job::run(&context, merge).map_err(|error| match inner.scheduler.is_stopping() {
-        true => Error::Closed,
-        false => job_failed(inner, error),
-    })?;
+    let output =
+        job::run(&context, merge).map_err(|error| match inner.scheduler.is_stopping() {
+            true => Error::Closed,
+            false => job_failed(inner, error),
+        })?;
     let Some(output) = output else { return Err(Error::Closed) };
     let level = usize::from(merge.output_level);
     install_edit(inner, family, output.edit)?;

@@ -10,7 +10,7 @@ use crate::options::{CfOptions, Options, WriteOptions};
 use crate::scan::{self, Iter, ReadOptions};
 use crate::snapshots::Snapshot;
 use crate::worker::Workers;
-use crate::{checkpoint, commit, families, flush, get, open, verify};
+use crate::{checkpoint, commit, families, flush, get, install, open, verify};
 use parking_lot::Mutex;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -66,9 +66,10 @@ impl Store {
         };
         inner.scheduler.stop();
         workers.join();
+        let purged = install::purge(inner);
         inner.health.close();
         *inner.lock.lock() = None;
-        flushed
+        flushed.and(purged)
     }
 }
 
@@ -387,7 +388,8 @@ impl ColumnFamily {
         let inner = self.inner();
         inner.health.check_open()?;
         let state = self.family.hold_state();
-        let seqno = options.snapshot.as_ref().map_or_else(|| inner.visible_seqno(), Snapshot::seqno);
+        let seqno =
+            options.snapshot.as_ref().map_or_else(|| inner.visible_seqno(), Snapshot::seqno);
         inner.counters.seeks.add(1);
         scan::open(state, inner.table_cache.clone(), seqno, inner.clock.as_ref(), options)
     }

@@ -50,6 +50,11 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
         added: files.into_iter().map(|file| (0, file)).collect(),
         ..FamilyEdit::default()
     };
+    if inner.families.load().len() > 1 {
+        // A power cut may lose the newest writes of all families, never older ones of one family
+        // while newer ones of another stay.
+        commit::sync_full_segments(inner)?;
+    }
     let flushed: Vec<u64> = state.immutables.iter().map(|m| m.id).collect();
     let count = flushed.len();
     install::install(inner, vec![Change { family: family.clone(), edit, flushed }])?;

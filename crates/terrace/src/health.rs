@@ -49,19 +49,29 @@ impl Health {
     /// Records a failure of the write path: a full disk can pass, anything else poisons. Gives
     /// the error to report.
     pub fn fail(&self, doing: &str, error: terrace_base::Error) -> Error {
-        let full = error.is_no_space();
+        if !error.is_no_space() {
+            return self.poison(doing, error);
+        }
         let cause = Arc::new(error);
         let mut held = self.cause.lock();
         let state = self.state.load(Ordering::Relaxed);
-        if full && state <= DISK_FULL {
-            if state == HEALTHY {
-                event::disk_full(&cause);
-            }
-            *held = Some(cause.clone());
-            self.state.store(DISK_FULL, Ordering::Relaxed);
-            return Error::DiskFull(cause);
+        if state > DISK_FULL {
+            return Error::Poisoned(cause);
         }
-        if state < POISONED {
+        if state == HEALTHY {
+            event::disk_full(&cause);
+        }
+        *held = Some(cause.clone());
+        self.state.store(DISK_FULL, Ordering::Relaxed);
+        Error::DiskFull(cause)
+    }
+
+    /// Records that a sync failed: what the device holds is unknown, whatever the reason, so that
+    /// nothing but a new open helps. Gives the error to report.
+    pub fn poison(&self, doing: &str, error: terrace_base::Error) -> Error {
+        let cause = Arc::new(error);
+        let mut held = self.cause.lock();
+        if self.state.load(Ordering::Relaxed) < POISONED {
             *held = Some(cause.clone());
             self.state.store(POISONED, Ordering::Relaxed);
         }
@@ -94,11 +104,6 @@ impl Health {
         let _held = self.cause.lock();
         self.state.swap(CLOSED, Ordering::Relaxed) != CLOSED
     }
-
-    /// Whether the store was closed.
-    pub fn is_closed(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == CLOSED
-    }
 }
 
 #[cfg(test)]
@@ -114,11 +119,14 @@ mod tests {
     #[test]
     fn a_full_disk_passes_a_failed_sync_does_not() {
         let health = Health::default();
-        assert!(matches!(health.fail("log", io_error(io::ErrorKind::StorageFull)), Error::DiskFull(_)));
+        assert!(matches!(
+            health.fail("log", io_error(io::ErrorKind::StorageFull)),
+            Error::DiskFull(_)
+        ));
         assert!(matches!(health.check_writable(), Err(Error::DiskFull(_))));
         health.resume();
         assert!(health.check_writable().is_ok());
-        health.fail("log", io_error(io::ErrorKind::Other));
+        health.poison("sync", io_error(io::ErrorKind::StorageFull));
         health.fail("log", io_error(io::ErrorKind::StorageFull));
         health.resume();
         assert!(matches!(health.check_writable(), Err(Error::Poisoned(_))));

@@ -50,7 +50,8 @@ pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -
     let Some(manifest) = manifest.as_mut() else {
         return Err(crate::error::Error::ReadOnly(inner.dir.clone()));
     };
-    let written = match *torn {
+    // The manifest may also have failed after its last edit, which nobody was told of.
+    let written = match *torn || manifest.is_poisoned() {
         true => manifest.rewrite(state).and_then(|()| {
             *torn = false;
             manifest.append(state, edit)
@@ -61,6 +62,26 @@ pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -
         *torn = true;
         inner.health.fail("write the manifest", error)
     })
+}
+
+/// Durably takes log segments before `segment` out of force for all families.
+pub(crate) fn retire_log_before(inner: &Inner, segment: u64) -> Result<()> {
+    let mut log = inner.manifest.lock();
+    let behind = log.state.families.values().filter(|family| family.min_log_segment < segment);
+    let edit = VersionEdit {
+        families: behind
+            .map(|family| FamilyEdit {
+                id: family.id,
+                min_log_segment: Some(segment),
+                ..FamilyEdit::default()
+            })
+            .collect(),
+        ..VersionEdit::default()
+    };
+    match edit.families.is_empty() {
+        true => Ok(()),
+        false => append(inner, &mut log, &edit),
+    }
 }
 
 /// The files that a change removes for good (a file that only moves to another level stays).

@@ -85,7 +85,14 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let files = families.iter().map(|f| f.state().version.file_count()).sum();
     let took = options.advanced.clock.monotonic_us().saturating_sub(start);
     event::opened(dir, families.len(), files, outcome.log.records, took);
-    Ok(parts.into_inner(options, families, log, next_file, outcome.last_seqno, Some((log_state, lock))))
+    Ok(parts.into_inner(
+        options,
+        families,
+        log,
+        next_file,
+        outcome.last_seqno,
+        Some((log_state, lock)),
+    ))
 }
 
 /// Opens the store in `dir` as it is now, writing nothing and taking no lock. Another process may
@@ -141,7 +148,9 @@ fn open_manifest(
     let mut store_files = vfs.list(dir)?;
     store_files.retain(|name| matches!(names::parse(name), FileName::Sst(_) | FileName::Log(_)));
     if let Some(name) = store_files.first() {
-        let why = format!("CURRENT is missing although there is {name}; restore CURRENT, see `terrace inspect manifest`");
+        let why = format!(
+            "CURRENT is missing although there is {name}; restore CURRENT, see `terrace inspect manifest`"
+        );
         return Err(not_a_store(dir, why));
     }
     if !options.create_if_missing {

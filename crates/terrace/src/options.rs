@@ -283,28 +283,70 @@ impl Options {
             &shares.iter().sum::<f64>(),
             "positive parts of at most 1 together",
         )?;
-        range((1..=64).contains(&self.background_jobs), "background_jobs", &self.background_jobs, "1 to 64")?;
+        range(
+            (1..=64).contains(&self.background_jobs),
+            "background_jobs",
+            &self.background_jobs,
+            "1 to 64",
+        )?;
         range(
             a.memtable_bytes == 0 || a.memtable_bytes >= 16 << 10,
             "memtable_bytes",
             &a.memtable_bytes,
             "0 (derived) or at least 16 KiB",
         )?;
-        range((128..=4 << 20).contains(&a.block_size), "block_size", &a.block_size, "128 bytes to 4 MiB")?;
+        range(
+            (128..=4 << 20).contains(&a.block_size),
+            "block_size",
+            &a.block_size,
+            "128 bytes to 4 MiB",
+        )?;
         range(
             (128..=4 << 20).contains(&a.metadata_block_size),
             "metadata_block_size",
             &a.metadata_block_size,
             "128 bytes to 4 MiB",
         )?;
-        range(a.l0_compaction_trigger >= 1, "l0_compaction_trigger", &a.l0_compaction_trigger, "at least 1")?;
-        range(a.l0_slowdown >= a.l0_compaction_trigger, "l0_slowdown", &a.l0_slowdown, "at least l0_compaction_trigger")?;
+        range(
+            a.l0_compaction_trigger >= 1,
+            "l0_compaction_trigger",
+            &a.l0_compaction_trigger,
+            "at least 1",
+        )?;
+        range(
+            a.l0_slowdown >= a.l0_compaction_trigger,
+            "l0_slowdown",
+            &a.l0_slowdown,
+            "at least l0_compaction_trigger",
+        )?;
         range(a.l0_stop >= a.l0_slowdown, "l0_stop", &a.l0_stop, "at least l0_slowdown")?;
-        range(a.level_base_bytes >= 4096, "level_base_bytes", &a.level_base_bytes, "at least 4096")?;
-        range((2.0..=100.0).contains(&a.level_multiplier), "level_multiplier", &a.level_multiplier, "2 to 100")?;
-        range(a.target_file_bytes >= 4096, "target_file_bytes", &a.target_file_bytes, "at least 4096")?;
-        range((1..=64).contains(&a.max_subcompactions), "max_subcompactions", &a.max_subcompactions, "1 to 64")?;
-        for cf in std::iter::once(&self.default_family).chain(self.column_families.iter().map(|(_, cf)| cf)) {
+        range(
+            a.level_base_bytes >= 4096,
+            "level_base_bytes",
+            &a.level_base_bytes,
+            "at least 4096",
+        )?;
+        range(
+            (2.0..=100.0).contains(&a.level_multiplier),
+            "level_multiplier",
+            &a.level_multiplier,
+            "2 to 100",
+        )?;
+        range(
+            a.target_file_bytes >= 4096,
+            "target_file_bytes",
+            &a.target_file_bytes,
+            "at least 4096",
+        )?;
+        range(
+            (1..=64).contains(&a.max_subcompactions),
+            "max_subcompactions",
+            &a.max_subcompactions,
+            "1 to 64",
+        )?;
+        for cf in std::iter::once(&self.default_family)
+            .chain(self.column_families.iter().map(|(_, cf)| cf))
+        {
             range(
                 (0.0..=64.0).contains(&cf.filter_bits_per_key),
                 "filter_bits_per_key",

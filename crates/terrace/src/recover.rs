@@ -30,7 +30,13 @@ pub(crate) struct Replayed {
 
 impl Replayed {
     fn new(family: Arc<Family>, flushed_seqno: SeqNo) -> Self {
-        Self { family, memtables: Vec::new(), files: Vec::new(), flushed_seqno, hint: Hint::default() }
+        Self {
+            family,
+            memtables: Vec::new(),
+            files: Vec::new(),
+            flushed_seqno,
+            hint: Hint::default(),
+        }
     }
 
     /// The largest sequence number replayed, or what was flushed before.
@@ -86,7 +92,11 @@ impl Replayed {
 }
 
 /// Log segments in `dir` that the manifest still needs, ascending.
-pub(crate) fn live_segments(dir: &Path, listing: &[String], state: &ManifestState) -> Vec<(u64, PathBuf)> {
+pub(crate) fn live_segments(
+    dir: &Path,
+    listing: &[String],
+    state: &ManifestState,
+) -> Vec<(u64, PathBuf)> {
     let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
     let mut segments: Vec<(u64, PathBuf)> = listing
         .iter()
@@ -135,14 +145,12 @@ pub(crate) fn replay(
             terrace_base::Error::corruption(&path_of(segment), offset, detail)
         };
         let (first, count, ops) = batch::decode(payload).ok_or_else(|| malformed(0))?;
-        let mut seqno = first;
-        for op in ops {
+        for (seqno, op) in (first..).zip(ops) {
             let op = op.map_err(malformed)?;
             if let Some(family) = replayed.get_mut(&op.family) {
                 let inserted = family.insert(segment, seqno, op.kind, op.key, op.value);
                 inserted.map_err(|e| terrace_base::Error::io("reserve memory for", dir, e))?;
             }
-            seqno += 1;
         }
         last_seqno = last_seqno.max((first + u64::from(count)).saturating_sub(1));
         if replayed.values().map(Replayed::bytes).sum::<usize>() > limit_bytes

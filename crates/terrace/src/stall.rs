@@ -62,9 +62,7 @@ pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Re
             continue;
         }
         let stop = family.options.l0_stop;
-        wait_while(inner, family, Stop::L0Files, || {
-            family.state().version.level(0).len() >= stop
-        })?;
+        wait_while(inner, family, Stop::L0Files, || family.state().version.level(0).len() >= stop)?;
     }
     Ok(())
 }

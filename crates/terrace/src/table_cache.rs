@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use terrace_base::Result;
 use terrace_manifest::{FileMeta, names};
 use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
@@ -31,7 +31,6 @@ pub(crate) struct TableCache {
     cache_bytes: usize,
     max_open: usize,
     open: AtomicUsize,
-    opens: AtomicU64,
     pinned_bytes: AtomicUsize,
     slots: Mutex<HashMap<u64, Arc<ReaderSlot>>>,
 }
@@ -54,7 +53,6 @@ impl TableCache {
             cache_bytes,
             max_open: max_open.max(4),
             open: AtomicUsize::new(0),
-            opens: AtomicU64::new(0),
             pinned_bytes: AtomicUsize::new(0),
             slots: Mutex::new(HashMap::new()),
         }
@@ -100,7 +98,6 @@ impl TableCache {
         let path = names::sst_path(&self.dir, file.number);
         let reader =
             SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &self.options)?;
-        self.opens.fetch_add(1, Ordering::Relaxed);
         slot.touched.store(true, Ordering::Relaxed);
         match slot.reader.compare_and_swap(&None::<Arc<SstReader>>, Some(reader.clone())).as_ref() {
             // Somebody else opened it meanwhile: theirs stays.
@@ -167,11 +164,6 @@ impl TableCache {
     /// Readers open now.
     pub fn open_count(&self) -> usize {
         self.open.load(Ordering::Relaxed)
-    }
-
-    /// Opens so far.
-    pub fn opens(&self) -> u64 {
-        self.opens.load(Ordering::Relaxed)
     }
 
     /// Bytes of top-level indexes and range tombstones that open readers pin.

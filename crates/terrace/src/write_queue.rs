@@ -15,8 +15,6 @@ use terrace_skiplist::Hint;
 pub(crate) struct LogState {
     /// The segment that takes the records.
     pub writer: LogWriter,
-    /// Full segments with records that were never synced; a sync covers them first.
-    pub unsynced: Vec<LogWriter>,
     /// Live segments, oldest first, without the one being written: number and bytes.
     pub segments: VecDeque<(u64, u64)>,
     /// The last sequence number handed out.
@@ -68,11 +66,41 @@ pub(crate) enum Entered<'a> {
 pub(crate) struct WriteQueue {
     queue: Mutex<Queue>,
     log: Mutex<LogState>,
+    /// Full segments with records that were never synced; a sync covers them first.
+    unsynced: Mutex<Vec<LogWriter>>,
+    /// Held while such segments are synced: who finds none left may rely on it.
+    syncing: Mutex<()>,
 }
 
 impl WriteQueue {
     pub fn new(log: LogState) -> Self {
-        Self { queue: Mutex::new(Queue::default()), log: Mutex::new(log) }
+        Self {
+            queue: Mutex::new(Queue::default()),
+            log: Mutex::new(log),
+            unsynced: Mutex::new(Vec::new()),
+            syncing: Mutex::new(()),
+        }
+    }
+
+    /// Leaves a full segment to the next sync.
+    pub fn push_unsynced(&self, segment: LogWriter) {
+        self.unsynced.lock().push(segment);
+    }
+
+    /// Forgets unsynced segments before `number`.
+    pub fn forget_unsynced(&self, number: u64) {
+        self.unsynced.lock().retain(|segment| segment.segment() >= number);
+    }
+
+    /// Makes all full segments durable, oldest first. Needs no lead.
+    pub fn sync_full_segments(&self) -> terrace_base::Result<()> {
+        let _turn = self.syncing.lock();
+        let mut segments = std::mem::take(&mut *self.unsynced.lock());
+        for segment in &mut segments {
+            // Also one left after a failed append: what it holds up to its end counts.
+            segment.sync_to_end()?;
+        }
+        Ok(())
     }
 
     /// Steps up with a batch: leads at once if nobody does, else waits.

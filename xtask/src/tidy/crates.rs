@@ -6,7 +6,7 @@ use super::{Finding, Tree};
 
 /// Every crate of the workspace with its floor, as in `docs/ARCHITECTURE.md`. A crate of floor 5
 /// stands beside the engine or above it, see [`BESIDE_THE_ENGINE`].
-const FLOORS: [(&str, u32); 14] = [
+pub const FLOORS: [(&str, u32); 14] = [
     ("terrace-base", 0),
     ("terrace-vfs", 1),
     ("terrace-filter", 1),

@@ -5,6 +5,7 @@
 //! that names more than it needs is a finding itself.
 
 mod crates;
+mod drawing;
 mod lex;
 mod links;
 mod modules;
@@ -113,9 +114,10 @@ impl Tree {
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 /// Every rule, by the name it is reported under.
-const RULES: [(&str, Rule); 12] = [
+const RULES: [(&str, Rule); 13] = [
     ("floors between crates", crates::floors),
     ("floors between the engine's modules", modules::floors),
+    ("floors as drawn", drawing::floors),
     ("no circles inside a module", modules::circles),
     ("a head comment in every file", source::head_comments),
     ("no unfinished code", source::macros),

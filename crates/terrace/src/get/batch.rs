@@ -73,10 +73,8 @@ fn run<'v>(
         }
         readers.push((slot, reader));
     }
-    let mut lookups: Vec<BatchLookup<'_>> = readers
-        .iter()
-        .map(|(slot, reader)| BatchLookup::new(reader, open[*slot].lookup.clone()))
-        .collect();
+    let mut lookups: Vec<BatchLookup<'_>> =
+        readers.iter().map(|(slot, reader)| BatchLookup::new(reader, open[*slot].lookup)).collect();
     terrace_sst::multi_get(&mut lookups)?;
     let answers: Vec<_> = lookups.into_iter().map(|lookup| lookup.found).collect();
     let mut closed = vec![false; open.len()];

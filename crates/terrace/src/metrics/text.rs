@@ -55,36 +55,56 @@ impl Display for Metrics {
         writeln!(
             f,
             "writes      {} ops in {} batches, {} from the user, write amplification {:.2}, space amplification {:.2}",
-            self.ops_written, self.batches, Bytes(self.user_bytes), self.write_amplification(), self.space_amplification(),
+            self.ops_written,
+            self.batches,
+            Bytes(self.user_bytes),
+            self.write_amplification(),
+            self.space_amplification(),
         )?;
         writeln!(
             f,
             "            log {} ({} live, {} syncs), flush {} in {}, compaction {} written in {} ({} read, {} moves)",
-            Bytes(self.log_bytes), Bytes(self.live_log_bytes), self.log_syncs, Bytes(self.flush_bytes), self.flushes,
-            Bytes(self.compaction_written_bytes), self.compactions, Bytes(self.compaction_read_bytes), self.trivial_moves,
+            Bytes(self.log_bytes),
+            Bytes(self.live_log_bytes),
+            self.log_syncs,
+            Bytes(self.flush_bytes),
+            self.flushes,
+            Bytes(self.compaction_written_bytes),
+            self.compactions,
+            Bytes(self.compaction_read_bytes),
+            self.trivial_moves,
         )?;
         writeln!(
             f,
             "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}",
-            self.slowdowns, self.stops, self.stall_us as f64 / 1e6,
+            self.slowdowns,
+            self.stops,
+            self.stall_us as f64 / 1e6,
             if self.disk_full { ", DISK FULL" } else { "" },
             if self.poisoned { ", POISONED (reopen the store)" } else { "" },
         )?;
         writeln!(
             f,
             "reads       {} gets ({} found, {} in memtables), {} seeks, {:.3} device reads per get",
-            self.gets, self.gets_found, self.gets_in_memtable, self.seeks, self.device_reads_per_get(),
+            self.gets,
+            self.gets_found,
+            self.gets_in_memtable,
+            self.seeks,
+            self.device_reads_per_get(),
         )?;
         writeln!(
             f,
             "filters     {} checks, {:.1} % answered absent, {} false positives",
-            self.filter_checks, percent(self.filter_negatives, self.filter_checks), self.filter_false_positives,
+            self.filter_checks,
+            percent(self.filter_negatives, self.filter_checks),
+            self.filter_false_positives,
         )?;
         let hit = |hits: u64, misses: u64| percent(hits, hits + misses);
         writeln!(
             f,
             "cache       {} of {}; hits: data {:.1} %, index {:.1} %, filters {:.1} %",
-            Bytes(self.cache_used_bytes), Bytes(self.cache_capacity_bytes),
+            Bytes(self.cache_used_bytes),
+            Bytes(self.cache_capacity_bytes),
             hit(self.data_block_hits, self.data_block_misses),
             hit(self.index_hits, self.index_misses),
             hit(self.filter_hits, self.filter_misses),
@@ -92,7 +112,10 @@ impl Display for Metrics {
         writeln!(
             f,
             "memory      memtables {}, pinned {} in {} open files, {} snapshots",
-            Bytes(self.memtable_bytes), Bytes(self.pinned_bytes), self.open_files, self.snapshots,
+            Bytes(self.memtable_bytes),
+            Bytes(self.pinned_bytes),
+            self.open_files,
+            self.snapshots,
         )?;
         writeln!(f, "latency us      p50       p99     p99.9       max   samples")?;
         for (name, l) in self.latencies() {
@@ -140,12 +163,18 @@ impl Metrics {
         self.register_levels(&mut registry);
         let latency = Family::<LatencyLabel, RealGauge>::default();
         for (op, l) in self.latencies() {
-            for (quantile, us) in [("0.5", l.p50_us), ("0.99", l.p99_us), ("0.999", l.p999_us), ("1", l.max_us)] {
+            for (quantile, us) in
+                [("0.5", l.p50_us), ("0.99", l.p99_us), ("0.999", l.p999_us), ("1", l.max_us)]
+            {
                 let label = LatencyLabel { op: op.into(), quantile: quantile.into() };
                 latency.get_or_create(&label).set(us / 1e6);
             }
         }
-        registry.register("latency_seconds", "Sampled latencies by operation and quantile", latency);
+        registry.register(
+            "latency_seconds",
+            "Sampled latencies by operation and quantile",
+            latency,
+        );
         let mut out = String::new();
         if encode(&mut out, &registry).is_err() {
             out.clear();
@@ -178,7 +207,11 @@ impl Metrics {
             ("background_errors", "Failed flushes, compactions and syncs", self.background_errors),
             ("filter_checks", "Filter partitions asked", self.filter_checks),
             ("filter_negatives", "Filter answers: absent", self.filter_negatives),
-            ("filter_false_positives", "Filter answers: maybe, wrongly", self.filter_false_positives),
+            (
+                "filter_false_positives",
+                "Filter answers: maybe, wrongly",
+                self.filter_false_positives,
+            ),
             ("data_block_hits", "Data blocks found in the cache", self.data_block_hits),
             ("data_block_misses", "Data blocks read from the device", self.data_block_misses),
             ("index_hits", "Index partitions found in memory", self.index_hits),
@@ -214,7 +247,11 @@ impl Metrics {
         }
         let ratios = [
             ("write_amplification", "Bytes written per user byte", self.write_amplification()),
-            ("space_amplification", "SST bytes per live byte (estimate)", self.space_amplification()),
+            (
+                "space_amplification",
+                "SST bytes per live byte (estimate)",
+                self.space_amplification(),
+            ),
         ];
         for (name, help, value) in ratios {
             let gauge = RealGauge::default();
@@ -234,7 +271,11 @@ impl Metrics {
         }
         registry.register("level_files", "SSTs by level", files);
         registry.register("level_size_bytes", "Bytes of SSTs by level", size);
-        registry.register("level_written_bytes", "Bytes written into a level since the open", written);
+        registry.register(
+            "level_written_bytes",
+            "Bytes written into a level since the open",
+            written,
+        );
     }
 }
 
@@ -244,7 +285,8 @@ mod tests {
 
     #[test]
     fn both_texts_carry_the_figures() {
-        let mut metrics = Metrics { gets: 7, user_bytes: 100, log_bytes: 250, ..Metrics::default() };
+        let mut metrics =
+            Metrics { gets: 7, user_bytes: 100, log_bytes: 250, ..Metrics::default() };
         metrics.levels[6].file_count = 3;
         metrics.levels[6].size_bytes = 3 << 20;
         let text = metrics.to_string();

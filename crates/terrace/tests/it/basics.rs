@@ -152,14 +152,16 @@ fn a_checkpoint_opens_as_the_store_was_and_a_read_only_store_writes_nothing() {
     db.checkpoint(&target).unwrap();
     assert!(matches!(db.checkpoint(&target), Err(terrace::Error::InvalidArgument(_))));
     db.delete(key(5)).unwrap();
-    let before: Vec<_> = std::fs::read_dir(&target).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let before: Vec<_> =
+        std::fs::read_dir(&target).unwrap().map(|e| e.unwrap().file_name()).collect();
     let frozen = Db::open_read_only(&target, small()).unwrap();
     for n in 0..3000 {
         assert_eq!(frozen.get(key(n)).unwrap().as_deref(), Some(&value(n)[..]));
     }
     assert!(matches!(frozen.put(b"k", b"v"), Err(terrace::Error::ReadOnly(_))));
     drop(frozen);
-    let after: Vec<_> = std::fs::read_dir(&target).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let after: Vec<_> =
+        std::fs::read_dir(&target).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(before, after);
     let copy = Db::open(&target, small()).unwrap();
     assert!(copy.get(key(5)).unwrap().is_some());

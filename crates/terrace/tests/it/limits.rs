@@ -55,7 +55,10 @@ fn a_second_opener_and_wrong_directories_are_told_what_is_wrong() {
 
     std::fs::remove_file(dir.path().join("CURRENT")).unwrap();
     let error = Db::open(dir.path(), Options::default()).err().unwrap();
-    assert!(matches!(error, Error::NotAStore { .. }) && error.to_string().contains("CURRENT"), "{error}");
+    assert!(
+        matches!(error, Error::NotAStore { .. }) && error.to_string().contains("CURRENT"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,5 +1,15 @@
 //! Integration tests of the engine through its public API.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod basics;
+mod crash_in_recovery;
+mod durability;
 mod families;
+mod faults;
+mod harness;
 mod limits;
+mod metamorphic;
+mod model;
+mod mutants;
+mod power_cut;
