@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod basics;
+mod camera;
 mod crash_in_recovery;
 mod durability;
 mod families;

@@ -1,0 +1,171 @@
+//! What survives which crash and which failing disk, one case at a time; each of them once went
+//! wrong.
+
+use crate::harness::{DIR, FakeClock, Store, key, small_options};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
+use terrace::{Error, Options, SyncMode};
+
+fn store(sync: SyncMode) -> (SimVfs, Options, Store) {
+    let sim = SimVfs::new(7);
+    let mut options = small_options(Arc::new(sim.clone()), &FakeClock::new());
+    options.sync = sync;
+    options.advanced.reserve_bytes = 0;
+    let store = Store::open(options.clone()).unwrap();
+    (sim, options, store)
+}
+
+fn reopen(image: SimVfs, options: &Options) -> terrace::Result<Store> {
+    let mut options = options.clone();
+    options.advanced.vfs = Arc::new(image);
+    Store::open(options)
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn logs(sim: &SimVfs) -> Vec<PathBuf> {
+    let paths = sim.files().into_iter().map(|(path, _)| path);
+    paths
+        .filter(|path| path.starts_with(DIR) && path.extension().is_some_and(|e| e == "log"))
+        .collect()
+}
+
+fn fault(sim: &SimVfs, class: OpClass, after: u64) {
+    let kind = FaultKind::Enospc;
+    let at_op = sim.op_count() + after;
+    sim.set_fault(Some(Fault { at_op, kind, forever: false, filter: Some(class) }));
+}
+
+/// Writes until one is taken.
+fn write_again(store: &Store) -> terrace::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match store.db.put(b"again", b"written") {
+            Err(Error::DiskFull(_)) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_does_not_keep_a_flushed_family_without_older_writes_to_another() {
+    let (sim, options, store) = store(SyncMode::None);
+    store.families[1].put(b"first", b"of all").unwrap();
+    for number in 0..120 {
+        store.db.put(key(number), [b'v'; 200]).unwrap();
+    }
+    wait_until("one family is flushed by itself", || store.db.metrics().flushes > 0);
+    for seed in 0..60 {
+        let after = reopen(sim.crash_image(seed), &options).unwrap();
+        assert!(after.db.get(key(0)).unwrap().is_some(), "it was flushed");
+        assert!(after.families[1].get(b"first").unwrap().is_some(), "an older write is missing");
+    }
+}
+
+#[test]
+fn a_log_segment_that_comes_back_after_its_removal_is_not_replayed() {
+    let (sim, options, store) = store(SyncMode::Batch);
+    let first = logs(&sim)[0].clone();
+    store.db.put(b"k", b"old").unwrap();
+    let mut stale = sim.read_file(&first).unwrap();
+    store.db.flush().unwrap();
+    store.db.put(b"k", b"new").unwrap();
+    wait_until("the first segment is removed", || !logs(&sim).contains(&first));
+    // The removal was not durable, and half of the segment was never synced.
+    stale.truncate(50);
+    let image = sim.kill_image();
+    assert!(image.write_file(&first, stale));
+    let after = reopen(image, &options).unwrap();
+    assert_eq!(after.db.get(b"k").unwrap().as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn a_log_segment_without_records_does_not_keep_the_store_from_opening() {
+    let (sim, options, store) = store(SyncMode::Batch);
+    for round in 0..4u8 {
+        store.families.iter().for_each(|family| family.put(b"k", [round]).unwrap());
+        // Every family starts a segment; only the last one gets records.
+        store.db.flush().unwrap();
+        store.db.put(b"k", [round + 100]).unwrap();
+        store.db.put(b"k", [round + 200]).unwrap();
+        for seed in 0..40 {
+            let after = reopen(sim.crash_image(seed), &options).unwrap();
+            assert_eq!(after.db.get(b"k").unwrap().as_deref(), Some(&[round + 200][..]));
+        }
+    }
+}
+
+#[test]
+fn one_append_that_finds_the_disk_full_passes_wherever_it_is() {
+    let mut refused = 0;
+    for after in 0..40 {
+        let (sim, options, store) = store(SyncMode::None);
+        store.db.put(b"k", b"v").unwrap();
+        fault(&sim, OpClass::Append, after);
+        for number in 0..6 {
+            let calls = [
+                store.db.put(key(number), [b'v'; 300]),
+                store.db.sync(),
+                store.families[1].put(key(number), [b'v'; 300]),
+                store.db.flush(),
+                store.db.sync(),
+            ];
+            for call in calls {
+                match call {
+                    Ok(()) => {}
+                    Err(Error::DiskFull(_)) => refused += 1,
+                    Err(other) => panic!("append {after}: {other:?}"),
+                }
+            }
+        }
+        sim.set_fault(None);
+        write_again(&store).unwrap_or_else(|error| panic!("append {after}: {error:?}"));
+        store.db.flush().unwrap();
+        let after = reopen(sim.crash_image(after), &options).unwrap();
+        assert_eq!(after.db.get(b"again").unwrap().as_deref(), Some(&b"written"[..]));
+        assert!(after.db.get(b"k").unwrap().is_some());
+    }
+    assert!(refused > 10, "{refused} calls failed");
+}
+
+#[test]
+fn a_log_sync_that_fails_stops_writes_even_if_only_the_disk_was_full() {
+    let (sim, options, store) = store(SyncMode::Batch);
+    store.db.put(b"before", b"synced").unwrap();
+    fault(&sim, OpClass::Sync, 0);
+    assert!(matches!(store.db.put(b"during", b"?"), Err(Error::Poisoned(_))));
+    assert!(matches!(write_again(&store), Err(Error::Poisoned(_))));
+    assert!(matches!(store.db.sync(), Err(Error::Poisoned(_))));
+    assert_eq!(store.db.get(b"before").unwrap().as_deref(), Some(&b"synced"[..]));
+    for seed in 0..20 {
+        let after = reopen(sim.crash_image(seed), &options).unwrap();
+        assert!(after.db.get(b"before").unwrap().is_some());
+        assert!(after.db.get(b"again").unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_buffered_log_that_cannot_be_written_takes_no_more_and_leaves_no_hole() {
+    let (sim, options, store) = store(SyncMode::Buffered);
+    fault(&sim, OpClass::Append, 0);
+    store.db.put(b"first", b"in the buffer").unwrap();
+    wait_until("the buffer is handed over", || sim.executed_faults() > 0);
+    wait_until("writes are refused", || store.db.put(b"second", b"").is_err());
+    assert!(matches!(write_again(&store), Err(Error::Poisoned(_))));
+    assert!(store.db.sync().is_err(), "a sync cannot promise what is lost");
+    assert!(store.db.get(b"first").unwrap().is_some(), "reads go on");
+    let after = reopen(sim.kill_image(), &options).unwrap();
+    let (first, second) = (after.db.get(b"first").unwrap(), after.db.get(b"second").unwrap());
+    assert!(first.is_some() || second.is_none(), "a hole");
+    assert!(Path::new(DIR) == after.db.path());
+}

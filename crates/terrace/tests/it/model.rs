@@ -1,0 +1,194 @@
+//! What a store should hold, kept in ordered maps: the oracle of every reliability test.
+//!
+//! [`History`] is the ordered list of batches that were written; [`State`] what a prefix of it
+//! amounts to. Expiries are absolute, so a state can be looked at as of any time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The column families of every test store, by index; the first is the default one.
+pub const FAMILIES: [&str; 3] = ["default", "users", "logs"];
+
+/// One change of one family (an index into [`FAMILIES`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    Put { family: usize, key: Vec<u8>, value: Vec<u8>, expiry_ms: Option<u64> },
+    Delete { family: usize, key: Vec<u8> },
+    DeleteRange { family: usize, start: Vec<u8>, end: Vec<u8> },
+}
+
+/// Changes that happen together.
+pub type Batch = Vec<Op>;
+
+/// Whether the store has anything to log for it: a range from a key to a smaller one is nothing.
+/// An empty write promises nothing about those before it.
+pub fn is_empty(batch: &Batch) -> bool {
+    batch.iter().all(|op| matches!(op, Op::DeleteRange { start, end, .. } if start >= end))
+}
+
+/// Keys and values of every family, as a reader sees them.
+pub type Contents = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// Values with the time from which on they are absent.
+type Expiring = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+
+/// What is stored, expired values included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    families: Vec<Expiring>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { families: vec![BTreeMap::new(); FAMILIES.len()] }
+    }
+}
+
+impl State {
+    pub fn apply(&mut self, batch: &Batch) {
+        for op in batch {
+            match op {
+                Op::Put { family, key, value, expiry_ms } => {
+                    self.families[*family].insert(key.clone(), (value.clone(), *expiry_ms));
+                }
+                Op::Delete { family, key } => {
+                    self.families[*family].remove(key);
+                }
+                Op::DeleteRange { family, start, end } => {
+                    if start < end {
+                        let gone: Vec<_> = self.families[*family]
+                            .range(start.clone()..end.clone())
+                            .map(|(key, _)| key.clone())
+                            .collect();
+                        gone.iter().for_each(|key| drop(self.families[*family].remove(key)));
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn get(&self, family: usize, key: &[u8], now_ms: u64) -> Option<&[u8]> {
+        let (value, expiry) = self.families[family].get(key)?;
+        expiry.is_none_or(|expiry| now_ms < expiry).then_some(value.as_slice())
+    }
+
+    /// What a reader sees at `now_ms`.
+    pub fn contents(&self, now_ms: u64) -> Contents {
+        let alive = |expiry: &Option<u64>| expiry.is_none_or(|expiry| now_ms < expiry);
+        self.families
+            .iter()
+            .map(|family| {
+                let seen = family.iter().filter(|(_, (_, expiry))| alive(expiry));
+                seen.map(|(key, (value, _))| (key.clone(), value.clone())).collect()
+            })
+            .collect()
+    }
+
+    /// Whether a reader at `now_ms` sees exactly `contents`.
+    pub fn is_seen_as(&self, contents: &Contents, now_ms: u64) -> bool {
+        self.families.iter().zip(contents).all(|(family, seen)| {
+            let alive = family.iter().filter(|(_, (_, e))| e.is_none_or(|expiry| now_ms < expiry));
+            alive.map(|(key, (value, _))| (key, value)).eq(seen.iter())
+        })
+    }
+}
+
+/// Every batch in the order of the writes.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    pub batches: Vec<Batch>,
+}
+
+impl History {
+    /// The state after the first `count` batches.
+    pub fn state(&self, count: usize) -> State {
+        let mut state = State::default();
+        self.batches[..count].iter().for_each(|batch| state.apply(batch));
+        state
+    }
+
+    /// The number of batches from `floor` to `ceiling` whose effect `contents` is; the largest, if
+    /// several fit.
+    pub fn prefix_of(
+        &self,
+        contents: &Contents,
+        floor: usize,
+        ceiling: usize,
+        now_ms: u64,
+    ) -> Result<usize, Mismatch> {
+        let mut state = self.state(floor);
+        let mut found = None;
+        for count in floor..=ceiling.min(self.batches.len()) {
+            if count > floor {
+                state.apply(&self.batches[count - 1]);
+            }
+            if state.is_seen_as(contents, now_ms) {
+                found = Some(count);
+            }
+        }
+        found.ok_or_else(|| self.explain(contents, floor, ceiling, now_ms))
+    }
+
+    /// Says what is wrong: an older prefix is a loss, anything else a hole.
+    fn explain(&self, contents: &Contents, floor: usize, ceiling: usize, now_ms: u64) -> Mismatch {
+        let mut state = State::default();
+        let mut older = None;
+        let differences = self.differences(contents, floor, now_ms);
+        for count in 0..floor {
+            if state.is_seen_as(contents, now_ms) {
+                older = Some(count);
+            }
+            state.apply(&self.batches[count]);
+        }
+        if let Some(count) = older {
+            return Mismatch::Lost { found: count, floor, differences };
+        }
+        Mismatch::Hole { floor, ceiling, differences }
+    }
+
+    /// How `contents` differs from the state after `count` batches, in words.
+    fn differences(&self, contents: &Contents, count: usize, now_ms: u64) -> Vec<String> {
+        let want = self.state(count).contents(now_ms);
+        let mut differences = Vec::new();
+        for (family, (want, got)) in want.iter().zip(contents).enumerate() {
+            for key in want.keys().chain(got.keys().filter(|key| !want.contains_key(*key))) {
+                if want.get(key) != got.get(key) {
+                    let head = |value: Option<&Vec<u8>>| {
+                        value.map(|v| String::from_utf8_lossy(&v[..v.len().min(12)]).into_owned())
+                    };
+                    let key_text = String::from_utf8_lossy(key);
+                    let (want, got) = (head(want.get(key)), head(got.get(key)));
+                    differences.push(format!("{family}/{key_text}: {want:?} -> {got:?}"));
+                }
+            }
+        }
+        differences.truncate(20);
+        differences
+    }
+}
+
+/// Why contents are no allowed prefix.
+#[derive(Debug)]
+pub enum Mismatch {
+    /// A prefix, but shorter than what was acknowledged as durable.
+    Lost { found: usize, floor: usize, differences: Vec<String> },
+    /// No prefix at all; the differences are against the floor.
+    Hole { floor: usize, ceiling: usize, differences: Vec<String> },
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost { found, floor, differences } => write!(
+                f,
+                "LOST: {found} batches are there, {floor} were acknowledged as durable: {}",
+                differences.join(", ")
+            ),
+            Self::Hole { floor, ceiling, differences } => write!(
+                f,
+                "HOLE: no prefix between {floor} and {ceiling} batches; against {floor}: {}",
+                differences.join(", ")
+            ),
+        }
+    }
+}

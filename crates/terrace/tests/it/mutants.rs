@@ -1,0 +1,457 @@
+//! R6 and R7: damaged bytes. Any byte of any file flipped, any file cut, any block in the wrong
+//! place: the store says which file is damaged, or every answer is right.
+//!
+//! Every write of the store is synced, and all but the last are followed by the log record that
+//! proves it. Damage to the log may therefore take the last write, and nothing else, unnoticed
+//! (a cut may take the proof as well: then what is left is a prefix).
+
+use crate::harness::{DIR, FakeClock, Store, effort, key, small_options};
+use crate::model::{Contents, History, Op};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace::vfs::SimVfs;
+use terrace::{Compression, Error, Options, ReadOptions, SyncMode};
+use terrace_base::checksum::block_checksum;
+use terrace_base::rng::{Rng, SplitMix64};
+
+/// A small store with every kind of file in it, as a killed process leaves it.
+struct Specimen {
+    sim: SimVfs,
+    options: Options,
+    history: History,
+    /// What it holds after all writes but the last few, the newest state first.
+    states: Vec<Contents>,
+    keys: Vec<Vec<u8>>,
+}
+
+fn specimen(value_bytes: usize) -> Specimen {
+    let clock = FakeClock::new();
+    let sim = SimVfs::new(1);
+    let mut options = small_options(Arc::new(sim.clone()), &clock);
+    options.sync = SyncMode::Batch;
+    options.default_family.compression = vec![Compression::Lz4];
+    options.column_families[0].1.compression = vec![Compression::Zstd];
+    options.column_families[1].1.compression = vec![Compression::None];
+    options.advanced.compact_when_idle = false;
+    options.advanced.l0_compaction_trigger = 8;
+    options.advanced.block_size = 256;
+    options.advanced.metadata_block_size = 128;
+    let store = Store::open(options.clone()).unwrap();
+    let mut history = History::default();
+    let mut write = |batch: Vec<Op>| {
+        store.write(&batch, None, clock.now_ms()).unwrap();
+        history.batches.push(batch);
+    };
+    let put = |family: usize, number: u64, round: u64| {
+        let mut value = format!("{round}.{number}:").into_bytes();
+        value.extend((0..value_bytes).map(|at| (at as u64 * (number % 5) / 3) as u8 + b'a'));
+        Op::Put { family, key: key(number), value, expiry_ms: None }
+    };
+    for round in 0..3u64 {
+        for number in 0..45 {
+            if number % (round + 1) == 0 {
+                write((0..3).map(|family| put(family, number, round)).collect());
+            }
+        }
+        write(vec![Op::DeleteRange { family: 0, start: key(7 * round), end: key(7 * round + 3) }]);
+        write(vec![Op::Delete { family: 1, key: key(round) }]);
+        store.db.flush().unwrap();
+        if round == 1 {
+            store.families[2].compact_range::<&[u8]>(..).unwrap();
+        }
+    }
+    // Full memtables of one family while another keeps the segments alive.
+    write(vec![put(1, 3, 9)]);
+    for number in 0..20 {
+        write(vec![put(0, number * 2, 9), put(2, number, 9)]);
+    }
+    let big = Op::Put { family: 0, key: key(2), value: vec![b'x'; 9000], expiry_ms: None };
+    write(vec![big.clone()]);
+    write(vec![big]);
+    for number in 0..10 {
+        write(vec![put(number as usize % 3, number * 3, 10)]);
+    }
+    write(vec![Op::DeleteRange { family: 2, start: key(0), end: key(14) }]);
+    write(vec![put(0, 1, 11)]);
+    // The newest flush has to be in the files, or in the log, before the image.
+    while store.db.metrics().memtable_bytes > 0 && store.db.metrics().flushes < 4 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(250));
+    let sim = sim.kill_image();
+    let count = history.batches.len();
+    let now = clock.now_ms();
+    let states = (0..count).map(|lost| history.state(count - lost).contents(now)).collect();
+    let keys = (0..46).map(key).chain([b"absent".to_vec()]).collect();
+    Specimen { sim, options, history, states, keys }
+}
+
+fn is_typed(error: &Error) -> bool {
+    let text = error.to_string();
+    let names_a_file = text.contains(DIR);
+    match error {
+        Error::Corruption(_) | Error::Unsupported(_) | Error::NotAStore { .. } => names_a_file,
+        _ => false,
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+enum Outcome {
+    Refused,
+    ReadError,
+    Harmless,
+    LostTail,
+}
+
+impl Specimen {
+    fn open(&self, image: &SimVfs, read_only: bool) -> Result<Store, Error> {
+        let mut options = self.options.clone();
+        options.advanced.vfs = Arc::new(image.clone());
+        if read_only { Store::open_read_only(options) } else { Store::open(options) }
+    }
+
+    /// Opens and reads everything; `may_lose` is how many of the last writes may be missing.
+    fn examine(&self, image: &SimVfs, read_only: bool, may_lose: usize) -> Result<Outcome, String> {
+        let typed = |error: Error| match is_typed(&error) {
+            true => Ok(()),
+            false => Err(format!("an error of the wrong kind or without a file: {error:?}")),
+        };
+        let store = match self.open(image, read_only) {
+            Ok(store) => store,
+            Err(error) => return typed(error).map(|()| Outcome::Refused),
+        };
+        if store.families.len() != 3 {
+            return Err(format!("{} families", store.families.len()));
+        }
+        // Which of the allowed states it is: no answer may contradict it.
+        let mut allowed: Vec<usize> = (0..=may_lose.min(self.states.len() - 1)).collect();
+        let mut failed = false;
+        for family in 0..3 {
+            let handle = &store.families[family];
+            for key in &self.keys {
+                match handle.get(key) {
+                    Ok(got) => {
+                        let agrees = |lost: &usize| {
+                            self.states[*lost][family].get(key).map(Vec::as_slice) == got.as_deref()
+                        };
+                        allowed.retain(agrees);
+                        if allowed.is_empty() {
+                            return Err(format!(
+                                "a wrong answer for {}",
+                                String::from_utf8_lossy(key)
+                            ));
+                        }
+                    }
+                    Err(error) => {
+                        failed = true;
+                        typed(error)?;
+                    }
+                }
+            }
+            for backward in [false, true] {
+                let (seen, error) = scan_until_error(handle, backward);
+                let ended = error.is_none();
+                failed |= !ended;
+                error.map_or(Ok(()), typed)?;
+                let agrees =
+                    |lost: &usize| is_begin_of(&self.states[*lost][family], &seen, backward, ended);
+                allowed.retain(agrees);
+                if allowed.is_empty() {
+                    return Err(format!("a wrong scan (backward: {backward})"));
+                }
+            }
+        }
+        Ok(match (failed, allowed.contains(&0)) {
+            (true, _) => Outcome::ReadError,
+            (false, true) => Outcome::Harmless,
+            (false, false) => Outcome::LostTail,
+        })
+    }
+}
+
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// What a scan shows until it ends or fails.
+fn scan_until_error(family: &terrace::ColumnFamily, backward: bool) -> (Vec<Entry>, Option<Error>) {
+    let mut seen = Vec::new();
+    let mut walk = || -> Result<(), Error> {
+        let mut iter = family.iter_with(&ReadOptions::default())?;
+        if backward {
+            iter.seek_to_last()?
+        } else {
+            iter.seek_to_first()?
+        }
+        while iter.valid() {
+            seen.push((iter.key().to_vec(), iter.value().to_vec()));
+            if backward { iter.prev()? } else { iter.next()? }
+        }
+        Ok(())
+    };
+    let error = walk().err();
+    (seen, error)
+}
+
+/// Whether `seen` are the first entries of `want` in that direction; all of them if it `ended`.
+fn is_begin_of(
+    want: &BTreeMap<Vec<u8>, Vec<u8>>,
+    seen: &[Entry],
+    backward: bool,
+    ended: bool,
+) -> bool {
+    let seen_refs = seen.iter().map(|(key, value)| (key, value));
+    let complete = !ended || seen.len() == want.len();
+    complete
+        && match backward {
+            false => seen_refs.eq(want.iter().take(seen.len())),
+            true => seen_refs.eq(want.iter().rev().take(seen.len())),
+        }
+}
+
+fn kind_of(path: &Path) -> &'static str {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    match name {
+        "CURRENT" => "CURRENT",
+        _ if name.starts_with("MANIFEST") => "manifest",
+        _ if name.ends_with(".sst") => "sst",
+        _ if name.ends_with(".log") => "log",
+        _ => "other",
+    }
+}
+
+fn file_number(path: &Path) -> u64 {
+    path.file_stem().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+#[test]
+fn r6_no_damaged_byte_changes_an_answer() {
+    let specimen = specimen(60);
+    let files: Vec<(PathBuf, u64)> =
+        specimen.sim.files().into_iter().filter(|(path, _)| kind_of(path) != "other").collect();
+    let kinds: BTreeMap<&str, (u64, u64)> =
+        files.iter().fold(BTreeMap::new(), |mut kinds, file| {
+            let (count, bytes) = kinds.entry(kind_of(&file.0)).or_default();
+            *count += 1;
+            *bytes += file.1;
+            kinds
+        });
+    assert_eq!(kinds.len(), 4, "every kind of file: {kinds:?}");
+    assert!(kinds["log"].0 >= 2 && kinds["sst"].0 >= 4, "{kinds:?}");
+    assert_eq!(specimen.examine(&specimen.sim, true, 0), Ok(Outcome::Harmless), "unharmed");
+    let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+    let wanted = effort(20_000);
+    let mut tally: BTreeMap<(&str, String), u64> = BTreeMap::new();
+    let mutants = crate::harness::over_seeds("R6", wanted, |seed, left| {
+        let mut rng = SplitMix64::new(seed ^ 0x6006);
+        let count = left.min(1000);
+        for n in 0..count {
+            // Positions a fixed stride apart with a random start cover all the files evenly.
+            let mut at = (n * total / count + rng.below(total)) % total;
+            let (path, len) = files
+                .iter()
+                .find(|(_, bytes)| {
+                    let inside = at < *bytes;
+                    at = if inside { at } else { at - bytes };
+                    inside
+                })
+                .unwrap();
+            let image = specimen.sim.kill_image();
+            let kind = kind_of(path);
+            let (what, may_lose) = damage(&image, path, at, *len, kind, &mut rng);
+            let may_lose = if kind == "log" { may_lose } else { 0 };
+            let read_only = !rng.one_in(12);
+            match specimen.examine(&image, read_only, may_lose) {
+                Ok(outcome) => *tally.entry((kind, format!("{outcome:?}"))).or_default() += 1,
+                Err(why) => panic!(
+                    "R6: seed {seed}, mutant {n}: {} of {len} bytes, {what} at {at}, read-only {read_only}: {why}",
+                    path.display()
+                ),
+            }
+        }
+        count
+    });
+    println!(
+        "R6: {mutants} mutants of {} batches in {kinds:?}, 0 wrong answers: {tally:?}",
+        specimen.history.batches.len()
+    );
+    let all = |kind: &str, outcome: Outcome| {
+        tally.get(&(kind, format!("{outcome:?}"))).copied().unwrap_or(0)
+    };
+    if wanted >= 20_000 && std::env::var("SEED").is_err() {
+        assert!(all("sst", Outcome::ReadError) + all("sst", Outcome::Refused) > mutants / 20);
+        assert!(
+            all("log", Outcome::Refused) > mutants / 20 && all("manifest", Outcome::Refused) > 50
+        );
+    }
+}
+
+/// Damages one place; says how, and how many of the last writes that may hide in a log.
+fn damage(
+    image: &SimVfs,
+    path: &Path,
+    at: u64,
+    len: u64,
+    kind: &str,
+    rng: &mut SplitMix64,
+) -> (&'static str, usize) {
+    match rng.below(12) {
+        0 if kind != "manifest" => {
+            assert!(image.truncate(path, at));
+            ("cut", usize::MAX)
+        }
+        1 => {
+            for at in at..len.min(at + 1 + rng.below(16)) {
+                let byte = image.read_file(path).unwrap()[at as usize];
+                flip(image, path, at, byte);
+            }
+            // Zeros may take the last record together with the proof of the one before.
+            ("zeros", 2)
+        }
+        2..=5 => {
+            flip(image, path, at, 1 << rng.below(8));
+            ("a flipped bit", 1)
+        }
+        _ => {
+            flip(image, path, at, 1 + rng.below(255) as u8);
+            ("another byte", 1)
+        }
+    }
+}
+
+/// Flips bits of one byte, also in preallocated room.
+fn flip(image: &SimVfs, path: &Path, at: u64, xor: u8) {
+    if !image.corrupt(path, at, xor) {
+        let mut bytes = image.read_file(path).unwrap();
+        bytes[at as usize] ^= xor;
+        assert!(image.write_file(path, bytes));
+    }
+}
+
+/// Where the stored blocks of an SST lie: each ends in a type and a checksum over its content,
+/// its file's number and its offset.
+fn stored_blocks(bytes: &[u8], number: u64) -> Vec<(usize, usize)> {
+    let mut blocks = Vec::new();
+    let mut start = 0;
+    'next: while start < bytes.len() {
+        for end in start + 6..=bytes.len() {
+            let (content, trailer) = bytes[start..end].split_at(end - start - 5);
+            let sum = block_checksum(content, trailer[0], number, start as u64);
+            if trailer[1..] == sum.to_le_bytes() {
+                blocks.push((start, end));
+                start = end;
+                continue 'next;
+            }
+        }
+        break;
+    }
+    blocks
+}
+
+#[test]
+fn r7_a_block_in_the_wrong_place_is_always_detected() {
+    let mut specimen = specimen(60);
+    // Blocks of equal length are easiest to take for one another: no compression.
+    let clock = FakeClock::new();
+    let sim = SimVfs::new(2);
+    specimen.options = small_options(Arc::new(sim.clone()), &clock);
+    specimen.options.default_family.compression = vec![Compression::None];
+    specimen.options.advanced.compact_when_idle = false;
+    specimen.options.advanced.l0_compaction_trigger = 20;
+    specimen.options.advanced.block_size = 256;
+    let store = Store::open(specimen.options.clone()).unwrap();
+    let mut history = History::default();
+    for round in 0..4u64 {
+        for number in 0..40 {
+            let value = format!("{round}.{number:03}:{}", "v".repeat(60)).into_bytes();
+            let put = Op::Put { family: 0, key: key(number), value, expiry_ms: None };
+            store.write(&vec![put.clone()], None, clock.now_ms()).unwrap();
+            history.batches.push(vec![put]);
+        }
+        store.db.flush().unwrap();
+    }
+    store.db.close().unwrap();
+    specimen.states = vec![history.state(history.batches.len()).contents(clock.now_ms())];
+    specimen.sim = sim.kill_image();
+    let ssts: Vec<PathBuf> =
+        sim.files().into_iter().map(|(path, _)| path).filter(|p| kind_of(p) == "sst").collect();
+    assert!(ssts.len() >= 4, "{ssts:?}");
+    let blocks: Vec<(PathBuf, usize, Vec<u8>)> = ssts
+        .iter()
+        .flat_map(|path| {
+            let bytes = sim.read_file(path).unwrap();
+            let found = stored_blocks(&bytes, file_number(path));
+            assert!(found.len() >= 10, "{} blocks in {}", found.len(), path.display());
+            let stored = found.into_iter().map(|(start, end)| (start, bytes[start..end].to_vec()));
+            stored.map(|(start, bytes)| (path.clone(), start, bytes)).collect::<Vec<_>>()
+        })
+        .collect();
+    let (mut moved, mut stale) = (0, 0);
+    let limit = effort(1500);
+    'all: for (from_path, from, bytes) in &blocks {
+        for (to_path, to, old) in &blocks {
+            if (from_path == to_path && from == to) || bytes.len() != old.len() {
+                continue;
+            }
+            let image = specimen.sim.kill_image();
+            let mut file = image.read_file(to_path).unwrap();
+            file[*to..to + bytes.len()].copy_from_slice(bytes);
+            assert!(image.write_file(to_path, file));
+            let what = format!("{}@{from} at {}@{to}", from_path.display(), to_path.display());
+            specimen.examine(&image, true, 0).unwrap_or_else(|why| panic!("R7: {what}: {why}"));
+            let found = specimen.open(&image, true).and_then(|store| store.db.verify());
+            let error = found.err().unwrap_or_else(|| panic!("R7: not detected: {what}"));
+            assert!(matches!(error, Error::Corruption(_)), "{error:?}");
+            let name = to_path.file_name().unwrap().to_str().unwrap();
+            assert!(error.to_string().contains(name), "{error} does not name {name}");
+            if from_path == to_path {
+                moved += 1
+            } else {
+                stale += 1
+            }
+            if moved + stale >= limit {
+                break 'all;
+            }
+        }
+    }
+    assert!(stale > limit / 4 && moved > limit / 10, "{moved} moved, {stale} of other files");
+    let mut swapped = 0;
+    for from in &ssts {
+        for to in ssts.iter().filter(|to| *to != from) {
+            let image = specimen.sim.kill_image();
+            assert!(image.write_file(to, sim.read_file(from).unwrap()));
+            specimen
+                .examine(&image, true, 0)
+                .unwrap_or_else(|why| panic!("R7: a swapped file: {why}"));
+            let found = specimen.open(&image, true).and_then(|store| store.db.verify());
+            assert!(matches!(found, Err(Error::Corruption(_))), "a swapped file: {found:?}");
+            swapped += 1;
+        }
+    }
+    println!(
+        "R7: {moved} blocks moved, {stale} blocks of other files, {swapped} files swapped: all detected"
+    );
+}
+
+#[test]
+fn r7_log_segments_and_manifests_in_the_wrong_place_are_detected() {
+    let specimen = specimen(60);
+    let files = specimen.sim.files();
+    let mut checked = 0;
+    for (from, _) in &files {
+        for (to, _) in &files {
+            if from == to || kind_of(from) == "other" || kind_of(to) == "other" {
+                continue;
+            }
+            let image = specimen.sim.kill_image();
+            assert!(image.write_file(to, specimen.sim.read_file(from).unwrap()));
+            let what = format!("{} as {}", from.display(), to.display());
+            // A foreign last segment proves nothing about what it replaced.
+            let may_lose = if kind_of(to) == "log" { usize::MAX } else { 0 };
+            let outcome = specimen.examine(&image, true, may_lose);
+            let outcome = outcome.unwrap_or_else(|why| panic!("R7: {what}: {why}"));
+            assert!(outcome != Outcome::Harmless, "R7: not detected: {what}");
+            checked += 1;
+        }
+    }
+    println!("R7: {checked} files under the name of another: all detected");
+}
