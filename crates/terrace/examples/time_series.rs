@@ -30,7 +30,8 @@ fn main() -> terrace::Result<()> {
     let dir = std::env::temp_dir().join(format!("terrace-series-{}", std::process::id()));
     let db = Db::open(&dir, Options::default())?;
     for second in (0..3 * DAY).step_by(60) {
-        let warmth = 20.0 + 5.0 * (f64::from(second) / f64::from(DAY) * std::f64::consts::TAU).sin();
+        let warmth =
+            20.0 + 5.0 * (f64::from(second) / f64::from(DAY) * std::f64::consts::TAU).sin();
         db.put(key("roof", second), warmth.to_le_bytes())?;
     }
     // A snapshot goes on seeing the day that is dropped.

@@ -6,7 +6,7 @@
 
 use crate::commit;
 use crate::compact;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::event;
 use crate::family::Family;
 use crate::flush;
@@ -74,7 +74,7 @@ impl Workers {
 }
 
 /// Runs `job`; reports and pauses if it failed.
-fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> crate::Result<()>) -> bool {
+fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> Result<()>) -> bool {
     match job() {
         Ok(()) => true,
         Err(Error::Closed) => false,
@@ -169,7 +169,7 @@ fn house_loop(inner: &Inner) {
 }
 
 /// Gives the reserve back, and lets writes resume when the disk has room for a memtable again.
-fn look_for_room(inner: &Inner) -> crate::Result<()> {
+fn look_for_room(inner: &Inner) -> Result<()> {
     reserve::release(&*inner.vfs, &inner.dir)?;
     let need = ROOM_BYTES.min(inner.options.memtable_bytes() as u64 * 2);
     let reserve_bytes = inner.options.advanced.reserve_bytes;
@@ -185,7 +185,7 @@ fn look_for_room(inner: &Inner) -> crate::Result<()> {
 
 /// Flushes the families that keep the oldest log segments alive when the log has grown too long,
 /// as happens when one family is seldom written.
-fn bound_log(inner: &Inner) -> crate::Result<()> {
+fn bound_log(inner: &Inner) -> Result<()> {
     let limit = inner.options.memtables_bytes() as u64 * MAX_LOG_SHARES;
     let Some(bytes) = inner.write_queue()?.try_log_bytes() else { return Ok(()) };
     if bytes <= limit {

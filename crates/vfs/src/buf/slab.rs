@@ -269,7 +269,7 @@ impl Slab {
         let mut state = self.shards[class][shard].0.lock();
         loop {
             let Some((chunk_start, chunk, slot, fresh)) = state.take() else {
-                let chunk = self.new_chunk(class, state.held_bytes);
+                let chunk = self.map_chunk(class, state.held_bytes);
                 state.add(chunk);
                 continue;
             };
@@ -289,7 +289,7 @@ impl Slab {
         Slot { start, origin: Origin::Mapping { bytes }, fresh: true }
     }
 
-    fn new_chunk(&self, class: usize, held_bytes: usize) -> Chunk {
+    fn map_chunk(&self, class: usize, held_bytes: usize) -> Chunk {
         let slot = slot_bytes(class);
         let grown = held_bytes.checked_ilog2().map_or(0, |log| 1 << log);
         let bytes =

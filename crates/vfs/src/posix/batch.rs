@@ -42,7 +42,7 @@ pub(super) fn read(requests: &mut [ReadRequest<'_>]) {
     if requests.len() > 1 && !REFUSED.load(Relaxed) {
         // The ring is taken out while in use: a batch inside a batch would find none and make
         // its own.
-        if let Some(mut ring) = RING.try_with(RefCell::take).ok().flatten().or_else(new_ring) {
+        if let Some(mut ring) = RING.try_with(RefCell::take).ok().flatten().or_else(set_up_ring) {
             let sound = read_by_ring(&mut ring, requests);
             if sound {
                 let _ = RING.try_with(|kept| kept.replace(Some(ring)));
@@ -58,7 +58,7 @@ pub(super) fn read(requests: &mut [ReadRequest<'_>]) {
     }
 }
 
-fn new_ring() -> Option<IoUring> {
+fn set_up_ring() -> Option<IoUring> {
     // Completions run when the thread enters the kernel anyway; older kernels do not know this.
     let mut builder = IoUring::builder();
     let ring = builder.setup_coop_taskrun().build(ENTRIES).or_else(|_| IoUring::new(ENTRIES)).ok();

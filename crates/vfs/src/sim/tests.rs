@@ -9,7 +9,7 @@ fn path(name: &str) -> PathBuf {
     Path::new("/db").join(name)
 }
 
-fn new_dir() -> SimVfs {
+fn synced_dir() -> SimVfs {
     let sim = SimVfs::new(1);
     sim.create_dir_all(Path::new("/db")).unwrap();
     sim
@@ -29,7 +29,7 @@ fn kind<T>(result: Result<T>) -> ErrorKind {
 
 #[test]
 fn reads_back_what_was_appended() {
-    let sim = new_dir();
+    let sim = synced_dir();
     let mut file = create(&sim, "a");
     file.append(b"hello ").unwrap();
     file.append(b"world").unwrap();
@@ -49,7 +49,7 @@ fn reads_back_what_was_appended() {
 
 #[test]
 fn synced_data_survives_every_power_cut_and_the_rest_varies() {
-    let sim = new_dir();
+    let sim = synced_dir();
     let data: Vec<u8> = (0..5000u32).map(|i| (i % 250 + 1) as u8).collect();
     let mut file = create(&sim, "a");
     file.append(&data[..1300]).unwrap();
@@ -75,7 +75,7 @@ fn synced_data_survives_every_power_cut_and_the_rest_varies() {
 
 #[test]
 fn directory_entries_are_lost_until_the_directory_is_synced() {
-    let sim = new_dir();
+    let sim = synced_dir();
     for name in ["a", "b", "c"] {
         create(&sim, name).sync().unwrap();
     }
@@ -91,7 +91,7 @@ fn directory_entries_are_lost_until_the_directory_is_synced() {
 
 #[test]
 fn a_rename_is_atomic() {
-    let sim = new_dir();
+    let sim = synced_dir();
     sim.write_file(path("CURRENT"), b"old");
     let mut file = create(&sim, "tmp");
     file.append(b"new").unwrap();
@@ -118,7 +118,7 @@ fn a_rename_is_atomic() {
 
 #[test]
 fn a_killed_process_loses_nothing_but_leaves_it_unsynced() {
-    let sim = new_dir();
+    let sim = synced_dir();
     let lock = sim.lock(&path("LOCK")).unwrap();
     sim.sync_dir(Path::new("/db")).unwrap();
     create(&sim, "a").append(&[7; 3000]).unwrap();
@@ -134,7 +134,7 @@ fn a_killed_process_loses_nothing_but_leaves_it_unsynced() {
 
 #[test]
 fn after_the_power_cut_nothing_changes() {
-    let sim = new_dir();
+    let sim = synced_dir();
     let mut file = create(&sim, "a");
     let ops = sim.op_count();
     sim.crash_after(ops + 1);
@@ -149,7 +149,7 @@ fn after_the_power_cut_nothing_changes() {
 
 #[test]
 fn a_fault_strikes_its_operation_once_or_for_ever() {
-    let sim = new_dir();
+    let sim = synced_dir();
     let mut file = create(&sim, "a");
     let fault = |kind, forever, filter| Fault { at_op: sim.op_count(), kind, forever, filter };
     sim.set_fault(Some(fault(FaultKind::Eio, false, Some(OpClass::Append))));
@@ -195,7 +195,7 @@ fn a_short_write_leaves_a_part_that_the_next_append_replaces() {
 
 #[test]
 fn a_full_device_refuses_appends_and_recovers() {
-    let sim = new_dir();
+    let sim = synced_dir();
     sim.set_capacity_bytes(Some(1000));
     let mut file = create(&sim, "a");
     file.append(&[1; 600]).unwrap();
@@ -214,7 +214,7 @@ fn a_full_device_refuses_appends_and_recovers() {
 
 #[test]
 fn preallocated_room_reads_as_zeros_until_finish() {
-    let sim = new_dir();
+    let sim = synced_dir();
     sim.set_capacity_bytes(Some(1000));
     let options = CreateOptions { preallocate_bytes: 800, ..CreateOptions::default() };
     let mut file = sim.create(&path("log"), &options).unwrap();
@@ -264,7 +264,7 @@ fn links_renames_and_directories_behave_like_a_file_system() {
 
 #[test]
 fn images_share_what_has_not_changed() {
-    let sim = new_dir();
+    let sim = synced_dir();
     let mut file = create(&sim, "big");
     file.append(&vec![3; 4 << 20]).unwrap();
     file.sync().unwrap();
@@ -286,7 +286,7 @@ fn images_share_what_has_not_changed() {
 
 #[test]
 fn removed_files_are_freed_once_no_durable_state_names_them() {
-    let sim = new_dir();
+    let sim = synced_dir();
     for round in 0..20 {
         let name = format!("{round}");
         create(&sim, &name).append(&[1; 100]).unwrap();
