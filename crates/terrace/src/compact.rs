@@ -152,6 +152,9 @@ pub(crate) fn run_next(inner: &Inner) -> Result<bool> {
         (family, choice, claim)
     };
     let result = execute(inner, &family, &choice);
+    // The inputs are let go of before anybody hears of the end, so that whoever waits for it finds
+    // them free to be deleted.
+    drop(choice);
     drop(claim);
     result.map(|_| true)
 }
@@ -306,6 +309,7 @@ pub(crate) fn range(
         let claim = Claim::new(inner, &mut jobs, &choice);
         drop(jobs);
         let (read, written) = execute(inner, family, &choice)?;
+        drop(choice);
         drop(claim);
         told.steps += 1;
         told.read_bytes += read;
