@@ -13,8 +13,12 @@ pub fn run(root: &Path) -> Result<()> {
     steps.step("tidy", "cargo xtask tidy", tidy::run)?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.cargo("clippy", &clippy)?;
-    let docs = ["doc", "--workspace", "--no-deps"];
-    steps.cargo_with("documentation", &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
+    let strict = [("RUSTDOCFLAGS", "-D warnings")];
+    // Apart, and the library last: it shares its name with the program.
+    let programs = ["doc", "-p", "terrace-cli", "-p", "xtask", "--bins", "--no-deps"];
+    steps.cargo_with("documentation of the programs", &programs, &strict)?;
+    let libraries = ["doc", "--workspace", "--lib", "--no-deps"];
+    steps.cargo_with("documentation of the libraries", &libraries, &strict)?;
     test::add(&mut steps)?;
     steps.summary();
     Ok(())
