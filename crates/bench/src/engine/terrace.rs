@@ -137,9 +137,10 @@ impl Store for TerraceStore {
         for name in vfs.list(&self.dir)? {
             let FileName::Sst(number) = names::parse(&name) else { continue };
             let path = self.dir.join(&name);
-            // A compaction may remove a file after it was listed.
+            // A compaction may remove a file after it was listed, or be still writing it.
             let Ok(size_bytes) = vfs.len(&path) else { continue };
-            let reader = SstReader::open(&vfs, &path, number, size_bytes, &options)?;
+            let opened = SstReader::open(&vfs, &path, number, size_bytes, &options);
+            let Ok(reader) = opened else { continue };
             filters += reader.properties().filter_bytes;
             indexes += reader.properties().index_bytes;
         }
