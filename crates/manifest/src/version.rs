@@ -62,6 +62,7 @@ impl Version {
         let mut removed_per_level: [Vec<u64>; LEVEL_COUNT] = Default::default();
         for (level, file) in added {
             check_file(&file)?;
+            let file = self.moved(&file, removed).unwrap_or(file);
             at_level(&mut added_per_level, level)?.push(file);
         }
         for (level, number) in removed {
@@ -75,6 +76,14 @@ impl Version {
             }
         }
         Ok(Self { levels })
+    }
+
+    /// The file as it is in this version, if the edit takes it from one level to another. It stays
+    /// the same `Arc`: whoever counts its holders counts those of older versions too.
+    fn moved(&self, file: &FileMeta, removed: &[(u8, u64)]) -> Option<Arc<FileMeta>> {
+        let (from, _) = removed.iter().find(|(_, number)| *number == file.number)?;
+        let level = self.levels.get(usize::from(*from))?;
+        level.files().iter().find(|old| ***old == *file).cloned()
     }
 
     /// Number of files.
@@ -137,4 +146,34 @@ fn check_file(file: &FileMeta) -> Result<(), String> {
         return Err(format!("the sequence numbers of file {number} are not in order"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_moves_stays_the_same() {
+        let file = FileMeta {
+            number: 7,
+            size_bytes: 1,
+            smallest: b"a".to_vec(),
+            largest: b"b".to_vec(),
+            largest_exclusive: false,
+            smallest_seqno: 1,
+            largest_seqno: 2,
+            entry_count: 2,
+            tombstone_count: 0,
+            range_tombstone_count: 0,
+            raw_bytes: 2,
+            created_ms: 0,
+            ttl_due_ms: None,
+        };
+        let add = FamilyEdit { added: vec![(0, file.clone())], ..FamilyEdit::default() };
+        let before = Version::empty().apply(&add).unwrap();
+        let to_l3 =
+            FamilyEdit { added: vec![(3, file)], removed: vec![(0, 7)], ..FamilyEdit::default() };
+        let after = before.apply(&to_l3).unwrap();
+        assert!(Arc::ptr_eq(&before.level(0).files()[0], &after.level(3).files()[0]));
+    }
 }
