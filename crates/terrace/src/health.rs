@@ -24,7 +24,7 @@ impl Health {
     pub fn check_writable(&self) -> Result<()> {
         match self.state.load(Ordering::Relaxed) {
             HEALTHY => Ok(()),
-            state => Err(self.refusal(state)),
+            _ => self.check_under_lock(),
         }
     }
 
@@ -37,12 +37,16 @@ impl Health {
         }
     }
 
-    fn refusal(&self, state: u8) -> Error {
-        let cause = self.cause.lock().clone();
-        match (state, cause) {
-            (DISK_FULL, Some(cause)) => Error::DiskFull(cause),
-            (POISONED, Some(cause)) => Error::Poisoned(cause),
-            _ => Error::Closed,
+    /// State and cause change together under the lock, so that a store which has just resumed is
+    /// not taken for a closed one.
+    #[cold]
+    fn check_under_lock(&self) -> Result<()> {
+        let cause = self.cause.lock();
+        match (self.state.load(Ordering::Relaxed), &*cause) {
+            (HEALTHY, _) => Ok(()),
+            (DISK_FULL, Some(cause)) => Err(Error::DiskFull(cause.clone())),
+            (POISONED, Some(cause)) => Err(Error::Poisoned(cause.clone())),
+            _ => Err(Error::Closed),
         }
     }
 
