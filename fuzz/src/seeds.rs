@@ -13,7 +13,7 @@ use terrace_base::{RangeTombstone, RangeTombstones, Rng, SplitMix64, ValueKind};
 use terrace_log::{LogOptions, LogWriter, SyncedThrough};
 use terrace_manifest::codec::{decode_record, encode_edit};
 use terrace_manifest::{FamilyEdit, FileMeta, VersionEdit, current, names};
-use terrace_sst::{Compression, SstOptions, SstWriter};
+use terrace_sst::{Compression, FilterPolicy, SstOptions, SstWriter};
 use terrace_vfs::SimVfs;
 
 /// The seeds of the target called `name`; none if there is no such target.
@@ -115,7 +115,7 @@ pub fn small_ssts() -> Vec<Vec<u8>> {
         let options = SstOptions { compression, ..SstOptions::default() };
         files.push(sst(&options, 40, 60, true));
     }
-    let no_filter = SstOptions { filter_bits_per_key: 0.0, ..plain() };
+    let no_filter = SstOptions { filter: FilterPolicy::None, ..plain() };
     files.push(sst(&no_filter, 12, 7, false));
     files.push(sst(&plain(), 1, 9000, false));
     files.push(bare_sst());
@@ -127,7 +127,18 @@ fn large_ssts() -> Vec<Vec<u8>> {
     let small_blocks =
         SstOptions { block_size: 300, metadata_block_size: 200, ..SstOptions::default() };
     let one_partition = SstOptions { partitioned: false, ..small_blocks.clone() };
-    vec![sst(&small_blocks, 300, 20, true), sst(&one_partition, 200, 20, false)]
+    let mut files = vec![sst(&small_blocks, 300, 20, true), sst(&one_partition, 200, 20, false)];
+    let units = FilterPolicy::Bloom { bits_per_unit: 4.0, units: 3 };
+    let paired = FilterPolicy::PairedBloom { bits_per_unit: 8.5, units: 2 };
+    for filter in [FilterPolicy::Ribbon { columns: 5 }, units, paired] {
+        files.push(sst(
+            &SstOptions { filter, prefix_len: 4, ..small_blocks.clone() },
+            120,
+            20,
+            false,
+        ));
+    }
+    files
 }
 
 fn plain() -> SstOptions {

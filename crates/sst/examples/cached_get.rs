@@ -8,8 +8,8 @@ use std::time::Instant;
 use terrace_base::key::pack_trailer;
 use terrace_base::{InternalIter, MAX_SEQNO, Result, Rng, SplitMix64, ValueKind};
 use terrace_sst::{
-    BlockCache, Compression, Lookup, ReadCounters, ReaderOptions, ScanOptions, SstOptions,
-    SstReader, SstWriter,
+    BlockCache, Compression, FilterMemory, Lookup, ReadCounters, ReaderOptions, ScanOptions,
+    SstOptions, SstReader, SstWriter,
 };
 use terrace_vfs::{PosixVfs, Vfs};
 
@@ -68,6 +68,7 @@ fn main() -> Result<()> {
     })?;
     let options = ReaderOptions {
         cache: Arc::new(BlockCache::new(2 * size_bytes as usize + (64 << 20))),
+        filter_memory: FilterMemory::Cached,
         direct: false,
         counters: Arc::new(ReadCounters::new()),
     };
@@ -83,7 +84,7 @@ fn measure(reader: &Arc<SstReader>, keys: u64, lookups: usize) -> Result<()> {
     let present: Vec<[u8; 16]> = (0..keys).map(|number| key(number * 7)).collect();
     for key in &present {
         let lookup = Lookup::new(key, MAX_SEQNO);
-        reader.may_contain(&lookup)?;
+        reader.get_with_filter(&lookup)?;
         assert!(reader.get(&lookup)?.is_some());
     }
     let mut rng = SplitMix64::new(2);
@@ -95,15 +96,15 @@ fn measure(reader: &Arc<SstReader>, keys: u64, lookups: usize) -> Result<()> {
         }
         Ok(())
     })?;
-    report("may_contain, present", lookups, || {
-        hits.iter().try_for_each(|key| {
-            black_box(reader.may_contain(&Lookup::new(key, MAX_SEQNO))?);
-            Ok(())
-        })
+    report("locate and prefetch the filter", lookups, || {
+        for key in &hits {
+            black_box(reader.prefetch_filter(&Lookup::new(key, MAX_SEQNO)));
+        }
+        Ok(())
     })?;
-    report("may_contain, absent", lookups, || {
+    report("get_with_filter, absent", lookups, || {
         absent.iter().try_for_each(|key| {
-            black_box(reader.may_contain(&Lookup::new(key, MAX_SEQNO))?);
+            black_box(reader.get_with_filter(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;

@@ -19,7 +19,7 @@ use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
 use arc_swap::ArcSwapOption;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_cache::{Cache, CacheKey, Cached, Priority};
 
@@ -94,6 +94,9 @@ impl<T: Housed> Deref for Resident<T> {
 }
 
 impl<T: Housed> Resident<T> {
+    /// Bytes that a resident value takes besides its content.
+    pub const OVERHEAD_BYTES: usize = size_of::<Self>() + 2 * size_of::<usize>();
+
     pub fn new(content: T, at: usize, slots: Weak<T::Slots>) -> Arc<Self> {
         let (touched, evicted) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self { content, touched, evicted, at, slots })
@@ -120,7 +123,7 @@ impl<T: Housed> Resident<T> {
     }
 
     fn charge_bytes(&self) -> usize {
-        size_of::<Self>() + 2 * size_of::<usize>() + self.content.memory_bytes()
+        Self::OVERHEAD_BYTES + self.content.memory_bytes()
     }
 
     /// Hands this to the cache and, unless that refused it, to its slot.
@@ -141,6 +144,11 @@ impl<T: Housed> Resident<T> {
         if let Some(slots) = this.slots.upgrade() {
             this.clear(&slots);
         }
+    }
+
+    /// Puts this into its slot without the cache's knowledge: somebody else accounts for it.
+    pub fn house(self: &Arc<Self>, slots: &T::Slots) {
+        T::slot(slots, self.at).store(Some(self.clone()));
     }
 
     /// Empties the slot if this very value is in it.
@@ -164,14 +172,38 @@ pub(crate) type Slot<T> = ArcSwapOption<Resident<T>>;
 /// One slot per metadata partition of a file.
 pub(crate) struct Slots {
     pub index: Box<[Slot<LiveIndex>]>,
-    pub filters: Box<[Slot<FilterPartition>]>,
+    pub filters: Box<[FilterSlot]>,
+}
+
+/// The slot of a filter partition, and how lookups fared there. The counts are estimates: racing
+/// increments may lose one, and outcomes that cost next to nothing are sampled.
+#[derive(Default)]
+pub(crate) struct FilterSlot {
+    pub resident: Slot<FilterPartition>,
+    /// Lookups that the filter ended.
+    pub stopped: AtomicU32,
+    /// Lookups that went on to the data and found nothing.
+    pub vain: AtomicU32,
+    /// Lookups that found their key.
+    pub found: AtomicU32,
+    /// Units from this one on turned out to be damaged; 0: none.
+    pub damaged_from: AtomicU8,
+}
+
+impl FilterSlot {
+    /// Adds to one of the counts. A plain load and store: losing an increment to another thread
+    /// is cheaper than never losing one.
+    #[inline]
+    pub fn count(count: &AtomicU32, amount: u32) {
+        count.store(count.load(Ordering::Relaxed).saturating_add(amount), Ordering::Relaxed);
+    }
 }
 
 impl Slots {
     pub fn new(index_count: usize, filter_count: usize) -> Arc<Self> {
         Arc::new(Self {
             index: (0..index_count).map(|_| Slot::empty()).collect(),
-            filters: (0..filter_count).map(|_| Slot::empty()).collect(),
+            filters: (0..filter_count).map(|_| FilterSlot::default()).collect(),
         })
     }
 
@@ -258,7 +290,7 @@ impl Housed for FilterPartition {
     type Slots = Slots;
 
     fn slot(slots: &Slots, at: usize) -> &Slot<Self> {
-        &slots.filters[at]
+        &slots.filters[at].resident
     }
 
     fn cached(resident: Arc<Resident<Self>>) -> Content {
@@ -292,8 +324,14 @@ mod tests {
     use terrace_vfs::Buf;
 
     fn resident(slots: &Arc<Slots>) -> Arc<Resident<FilterPartition>> {
-        let kind = terrace_filter::FilterKind::BlockedBloom;
-        let partition = FilterPartition::load(Buf::from(&[0; 64][..]), kind).unwrap();
+        let shape = terrace_filter::FilterShape {
+            kind: terrace_filter::FilterKind::BlockedBloom,
+            unit_count: 1,
+            seed: 0,
+            first_unit_bytes: 64,
+            unit_bytes: 64,
+        };
+        let partition = FilterPartition::load(Buf::from(&[0; 64][..]), shape, 1).unwrap();
         Resident::new(partition, 0, Arc::downgrade(slots))
     }
 
@@ -304,15 +342,15 @@ mod tests {
         let key = CacheKey { file: 1, offset: 0 };
         let (first, second) = (resident(&slots), resident(&slots));
         first.publish(&cache, key);
-        assert!(Arc::ptr_eq(&slots.filters[0].load_full().unwrap(), &first));
+        assert!(Arc::ptr_eq(&slots.filters[0].resident.load_full().unwrap(), &first));
         second.publish(&cache, key);
         CachedBlock(Content::Filter(first)).on_evicted();
-        assert!(Arc::ptr_eq(&slots.filters[0].load_full().unwrap(), &second));
+        assert!(Arc::ptr_eq(&slots.filters[0].resident.load_full().unwrap(), &second));
         cache.remove(&key);
-        assert!(slots.filters[0].load().is_none());
+        assert!(slots.filters[0].resident.load().is_none());
         // Publishing what is evicted already keeps nothing.
         second.publish(&BlockCache::new(0), key);
-        assert!(slots.filters[0].load().is_none());
+        assert!(slots.filters[0].resident.load().is_none());
     }
 
     #[test]

@@ -24,6 +24,11 @@ pub(crate) enum Event {
     IndexMiss,
     FilterHit,
     FilterMiss,
+    FilterAbsent,
+    FilterUnitLoad,
+    FilterUnitDrop,
+    FilterUnitDamage,
+    WastedLookup,
     DeviceRead,
     DeviceReadBytes,
 }
@@ -61,6 +66,16 @@ pub struct ReadCounts {
     pub filter_hits: u64,
     /// Filter partitions that had to be read.
     pub filter_misses: u64,
+    /// Lookups that went on without a filter, no unit of it being in memory.
+    pub filters_absent: u64,
+    /// Filter units read into memory by [`crate::load_filter_units`].
+    pub filter_unit_loads: u64,
+    /// Filter units freed by [`crate::drop_filter_units`].
+    pub filter_unit_drops: u64,
+    /// Filter units that were damaged and are ignored.
+    pub filter_unit_damages: u64,
+    /// Lookups that searched a file's data in vain, with or without a filter.
+    pub wasted_lookups: u64,
     /// Reads handed to the file system.
     pub device_reads: u64,
     /// Bytes of those reads.
@@ -94,6 +109,11 @@ impl ReadCounters {
             index_misses: sum(Event::IndexMiss),
             filter_hits: sum(Event::FilterHit),
             filter_misses: sum(Event::FilterMiss),
+            filters_absent: sum(Event::FilterAbsent),
+            filter_unit_loads: sum(Event::FilterUnitLoad),
+            filter_unit_drops: sum(Event::FilterUnitDrop),
+            filter_unit_damages: sum(Event::FilterUnitDamage),
+            wasted_lookups: sum(Event::WastedLookup),
             device_reads: sum(Event::DeviceRead),
             device_read_bytes: sum(Event::DeviceReadBytes),
         }
@@ -118,12 +138,28 @@ impl ReadCounters {
     }
 }
 
+/// One in so many lookups whose outcome costs next to nothing is counted where threads share the
+/// count, as so many.
+pub(crate) const SAMPLE: u32 = 8;
+
+/// Whether this thread's next lookup is one of the sampled: drawn, since lookups may alternate.
+#[inline]
+pub(crate) fn is_sampled() -> bool {
+    let drawn = SAMPLE_STATE.try_with(|state| {
+        // Knuth's multiplier for 64 bits; the upper bits of the state are as good as random.
+        state.set(state.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        state.get() >> 32
+    });
+    drawn.unwrap_or(0) % u64::from(SAMPLE) == 0
+}
+
 const UNASSIGNED: u32 = u32::MAX;
 
 thread_local! {
     /// The shard of this thread; kept apart from its guard so that reading it needs no
     /// registration check.
     static OWN_SHARD: Cell<u32> = const { Cell::new(UNASSIGNED) };
+    static SAMPLE_STATE: Cell<u64> = const { Cell::new(0) };
     static SHARD_GUARD: Cell<Option<ShardGuard>> = const { Cell::new(None) };
 }
 

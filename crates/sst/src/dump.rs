@@ -5,10 +5,9 @@
 //! there, and what they mean.
 
 use crate::block::{BlockRef, format};
-use crate::filter_partition::FilterPartition;
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::partition::IndexPartition;
-use crate::index::top_level::TopLevel;
+use crate::index::top_level::{FilterPlace, TopLevel};
 use crate::options::Compression;
 use crate::properties::Properties;
 use crate::reader::payload;
@@ -156,19 +155,24 @@ impl Dump<'_> {
             }
         }
         for (number, place) in top.filters().iter().enumerate() {
-            let Some(kind) = top.filter_kind() else { continue };
-            let load = |bytes: &[u8]| FilterPartition::load(Buf::from(bytes), kind);
-            if let Some(filter) = self.decoded(place.handle, load)? {
-                let (bytes, keys) = (filter.payload_bytes(), place.key_count);
-                let text = format!("filter partition {number}: {bytes} bytes for {keys} keys");
-                let stored = self.stored(place.handle)?.unwrap_or_default();
-                self.line(place.handle.offset, &stored, &text)?;
-                self.trailer(place.handle)?;
-            }
+            self.filter_partition(number, place)?;
         }
         for ((number, index), place) in partitions.iter().enumerate().zip(top.index()) {
             let Some(index) = index else { continue };
             self.index_partition(number, index, place.handle)?;
+        }
+        Ok(())
+    }
+
+    fn filter_partition(&mut self, number: usize, place: &FilterPlace) -> fmt::Result {
+        for unit in 0..place.shape.unit_count {
+            let handle = place.unit(unit);
+            if let Some(bytes) = self.decoded(handle, |bytes| Ok(bytes.len()))? {
+                let text = format!("filter unit {number}.{unit}: {bytes} bytes");
+                let stored = self.stored(handle)?.unwrap_or_default();
+                self.line(handle.offset, &stored, &text)?;
+                self.trailer(handle)?;
+            }
         }
         Ok(())
     }
@@ -275,10 +279,10 @@ impl Dump<'_> {
     fn top_level(&mut self, handle: Handle, top: &TopLevel) -> fmt::Result {
         let stored = self.stored(handle)?.unwrap_or_default();
         let text = format!(
-            "top-level index: {} index partitions, {} filter partitions of kind {}",
+            "top-level index: {} index partitions, {} filter partitions, prefixes of {} bytes",
             top.index().len(),
             top.filters().len(),
-            top.filter_kind().map_or("none".to_string(), |kind| format!("{kind:?}")),
+            top.prefix_len(),
         );
         self.line(handle.offset, &stored, &text)?;
         for (at, place) in top.index().iter().enumerate() {
@@ -293,10 +297,15 @@ impl Dump<'_> {
             self.row("", &[], &text)?;
         }
         for (at, place) in top.filters().iter().enumerate() {
+            let shape = place.shape;
             let text = format!(
-                "  filter partition {at} at {:08x}, {} bytes: {} keys up to {}",
-                place.handle.offset,
-                place.handle.stored_len,
+                "  filter partition {at} at {:08x}: {}, seed {}, {} units of {} and {} bytes, {} keys up to {}",
+                place.offset,
+                shape.kind.name(),
+                shape.seed,
+                shape.unit_count,
+                shape.first_unit_bytes,
+                shape.unit_bytes,
                 place.key_count,
                 shown(top.filter_separator(at)),
             );

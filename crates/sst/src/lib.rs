@@ -13,6 +13,7 @@ mod counters;
 mod dump;
 mod expiry;
 mod filter_partition;
+mod filter_units;
 mod footer;
 mod index;
 mod iter;
@@ -31,14 +32,18 @@ pub use cached::{BlockCache, CachedBlock};
 pub use counters::{ReadCounters, ReadCounts};
 pub use dump::{DumpDetail, dump};
 pub use expiry::TTL_DUE_PERCENT;
+pub use filter_units::{
+    FilterPartitionInfo, FilterUses, UnitLoad, UnitsLoaded, drop_filter_units, filter_charge_bytes,
+    load_filter_units,
+};
 pub use footer::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
 pub use multi_get::{BatchLookup, multi_get};
 pub use options::{
-    Compression, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_METADATA_BLOCK_SIZE,
-    MAX_BLOCK_BYTES, SstOptions,
+    Compression, DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, SstOptions,
 };
 pub use properties::{COMPARATOR, Properties};
-pub use reader::{Entry, Lookup, ReaderOptions, SstReader};
+pub use reader::{Entry, FilterAt, FilterMemory, Lookup, ReaderOptions, SstReader};
+pub use terrace_filter::{FilterKind, FilterPolicy, FilterShape, PolicyError};
 pub use verify::VerifyReport;
 pub use writer::{SstSummary, SstWriter};

@@ -9,12 +9,15 @@ use crate::cached::{CachedBlock, Content, LiveIndex, Resident, Slots};
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
+use crate::index::top_level::FilterPlace;
 use crate::multi_get::not_executed;
+use crate::options::Compression;
 use crate::reader::SstReader;
 use crate::stored::{self, Handle};
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use terrace_base::Result;
-use terrace_vfs::{BufMut, ReadRequest};
+use terrace_vfs::{Buf, BufMut, ReadRequest};
 
 impl SstReader {
     /// Calls `ask` with data block `at` of `index`.
@@ -137,21 +140,6 @@ impl SstReader {
         Ok(ask(&index))
     }
 
-    /// Calls `ask` with filter partition `at`, which must exist.
-    #[inline]
-    pub(crate) fn with_filter<R>(
-        &self,
-        at: usize,
-        ask: impl FnOnce(&FilterPartition) -> R,
-    ) -> Result<R> {
-        if let Some(filter) = &*self.slots.filters[at].load() {
-            filter.touch();
-            self.counters.count(Event::FilterHit);
-            return Ok(ask(filter));
-        }
-        Ok(ask(&*self.load_filter(at)?))
-    }
-
     /// Index partition `at` to keep; `fill_cache` decides whether a read makes it resident.
     pub(crate) fn index_partition(
         &self,
@@ -172,10 +160,6 @@ impl SstReader {
         self.slots.index.get(at).is_some_and(|slot| slot.load().is_none())
     }
 
-    pub(crate) fn filter_is_missing(&self, at: usize) -> bool {
-        self.slots.filters.get(at).is_some_and(|slot| slot.load().is_none())
-    }
-
     #[cold]
     fn load_index(&self, at: usize, fill_cache: bool) -> Result<Arc<Resident<LiveIndex>>> {
         let handle = self.top.index()[at].handle;
@@ -183,8 +167,8 @@ impl SstReader {
     }
 
     #[cold]
-    fn load_filter(&self, at: usize) -> Result<Arc<Resident<FilterPartition>>> {
-        let handle = self.top.filters()[at].handle;
+    pub(crate) fn load_filter(&self, at: usize) -> Result<Arc<Resident<FilterPartition>>> {
+        let handle = self.top.filters()[at].whole();
         self.adopt_filter(at, self.read(handle)?, true)
     }
 
@@ -196,7 +180,7 @@ impl SstReader {
         filter_at: usize,
         index_at: usize,
     ) -> Result<(Arc<Resident<FilterPartition>>, Arc<Resident<LiveIndex>>)> {
-        let filter = self.top.filters()[filter_at].handle;
+        let filter = self.top.filters()[filter_at].whole();
         let index = self.top.index()[index_at].handle;
         let mut bufs = self.read_many(&[filter, index])?.into_iter();
         let (Some(filter), Some(index)) = (bufs.next(), bufs.next()) else {
@@ -229,7 +213,7 @@ impl SstReader {
         Ok(resident)
     }
 
-    /// Checks a filter partition that was read.
+    /// Checks a filter partition of which all units were read.
     pub(crate) fn adopt_filter(
         &self,
         at: usize,
@@ -237,18 +221,54 @@ impl SstReader {
         fill_cache: bool,
     ) -> Result<Arc<Resident<FilterPartition>>> {
         self.counters.count(Event::FilterMiss);
-        let handle = self.top.filters()[at].handle;
-        let place = self.place(handle);
-        let Some(kind) = self.top.filter_kind() else {
-            return Err(place.corrupt("a filter partition in a file without filters"));
-        };
-        let buf = stored::unpack(stored, &place)?;
-        let filter = FilterPartition::load(buf, kind).map_err(|detail| place.corrupt(detail))?;
+        let listed = self.top.filters()[at];
+        let units = listed.shape.unit_count;
+        let buf = self.unpack_units(&listed, 0..units, stored)?;
+        let filter = FilterPartition::load(buf, listed.shape, units)
+            .map_err(|detail| self.place(listed.whole()).corrupt(detail))?;
         let resident = Resident::new(filter, at, self.slots_weak());
         if fill_cache {
-            resident.publish(&self.cache, self.cache_key(handle));
+            resident.publish(&self.cache, self.cache_key(listed.whole()));
         }
         Ok(resident)
+    }
+
+    /// Checks `units` of a filter partition, which lie in `stored` as in the file, and brings their
+    /// payloads together.
+    fn unpack_units(
+        &self,
+        listed: &FilterPlace,
+        units: Range<u8>,
+        mut stored: BufMut,
+    ) -> Result<Buf> {
+        let mut end = 0;
+        for unit in units.clone() {
+            let start = self.check_unit(listed, units.start, unit, &stored)?;
+            stored.copy_within(start.clone(), end);
+            end += start.len();
+        }
+        stored.truncate(end);
+        Ok(stored.freeze())
+    }
+
+    /// Checks unit `unit` of a filter partition in `stored`, which starts with unit `first`; says
+    /// where in `stored` its payload is.
+    pub(crate) fn check_unit(
+        &self,
+        listed: &FilterPlace,
+        first: u8,
+        unit: u8,
+        stored: &[u8],
+    ) -> Result<Range<usize>> {
+        let handle = listed.unit(unit);
+        let place = self.place(handle);
+        let start = (handle.offset - listed.unit(first).offset) as usize;
+        let block = stored.get(start..start + handle.stored_len as usize);
+        let block = block.ok_or_else(|| place.corrupt("a filter unit is cut off"))?;
+        match stored::check(block, &place)? {
+            (payload, Compression::None) => Ok(start..start + payload.len()),
+            _ => Err(place.corrupt("a filter unit is compressed")),
+        }
     }
 
     /// The stored bytes of a block. Handles were checked against the length of the file.

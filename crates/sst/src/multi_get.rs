@@ -5,7 +5,7 @@ use crate::block::{DataBlock, Located};
 use crate::cached::{LiveIndex, Resident};
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;
-use crate::reader::{Entry, Lookup, SstReader};
+use crate::reader::{Entry, FilterMemory, Lookup, SstReader};
 use crate::stored::Handle;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,12 +20,14 @@ pub struct BatchLookup<'a> {
     pub lookup: Lookup<'a>,
     /// Filled by [`multi_get`]: the newest visible version, if the file has one.
     pub found: Option<Entry>,
+    /// Whether a filter has let the lookup pass.
+    filtered: bool,
 }
 
 impl<'a> BatchLookup<'a> {
     /// A lookup that has not been executed.
     pub fn new(reader: &'a SstReader, lookup: Lookup<'a>) -> Self {
-        Self { reader, lookup, found: None }
+        Self { reader, lookup, found: None, filtered: false }
     }
 }
 
@@ -84,7 +86,7 @@ fn advance<'a>(
     loop {
         let next = match *stage {
             Stage::Done => return Ok(()),
-            Stage::Filter => ask_filter(reader, &lookup, loaded, wants),
+            Stage::Filter => ask_filter(batch, loaded, wants),
             Stage::Index(at) => ask_index(reader, &lookup, at, loaded, wants),
             Stage::Data(index_at, block, handle) => {
                 let Some(found) = find_block(reader, (index_at, block), handle, loaded) else {
@@ -102,8 +104,11 @@ fn advance<'a>(
             }
         };
         match next {
-            Some(Stage::Done) if batch.found.is_none() && !matches!(*stage, Stage::Filter) => {
-                reader.count_false_positive();
+            Some(Stage::Done) if !matches!(*stage, Stage::Filter) => {
+                if let Some(slot) = reader.slots.filters.get(reader.top.filter_at(lookup.user_key))
+                {
+                    reader.note_outcome(slot, batch.found.is_some(), batch.filtered);
+                }
                 *stage = Stage::Done;
             }
             Some(next) => *stage = next,
@@ -115,30 +120,36 @@ fn advance<'a>(
 /// `None`: the filter partition is wanted, and with it the index partition if that is missing
 /// too.
 fn ask_filter<'a>(
-    reader: &'a SstReader,
-    lookup: &Lookup<'_>,
+    batch: &mut BatchLookup<'a>,
     loaded: &Loaded,
     wants: &mut Vec<(&'a SstReader, Want)>,
 ) -> Option<Stage> {
+    let (reader, lookup) = (batch.reader, batch.lookup);
     let index_at = reader.top.index_at(lookup.user_key);
     let past = index_at == reader.top.index().len();
-    if reader.top.filters().is_empty() {
-        return Some(if past { Stage::Done } else { Stage::Index(index_at) });
-    }
+    let passed = if past { Stage::Done } else { Stage::Index(index_at) };
     let at = reader.top.filter_at(lookup.user_key);
-    let may_contain = match reader.slots.filters.get(at) {
-        None => Some(false),
-        Some(slot) => match &*slot.load() {
-            Some(filter) => {
-                filter.touch();
-                reader.counters.count(Event::FilterHit);
-                Some(filter.may_contain(lookup.hash))
-            }
-            None => {
-                let filter = loaded.filters.get(&(reader.cache_file, at));
-                filter.map(|filter| filter.may_contain(lookup.hash))
-            }
-        },
+    let Some(slot) = reader.slots.filters.get(at) else {
+        if reader.top.filters().is_empty() {
+            return Some(passed);
+        }
+        reader.count_filter(false);
+        return Some(Stage::Done);
+    };
+    let may_contain = match &*slot.resident.load() {
+        Some(filter) => {
+            filter.touch();
+            reader.counters.count(Event::FilterHit);
+            Some(filter.may_contain(lookup.hash))
+        }
+        None if reader.filter_memory == FilterMemory::Elastic => {
+            reader.counters.count(Event::FilterAbsent);
+            return Some(passed);
+        }
+        None => {
+            let filter = loaded.filters.get(&(reader.cache_file, at));
+            filter.map(|filter| filter.may_contain(lookup.hash))
+        }
     };
     let Some(may_contain) = may_contain else {
         wants.push((reader, Want::Filter(at)));
@@ -148,7 +159,12 @@ fn ask_filter<'a>(
         return None;
     };
     reader.count_filter(may_contain);
-    Some(if may_contain && !past { Stage::Index(index_at) } else { Stage::Done })
+    batch.filtered = may_contain;
+    if !may_contain {
+        reader.note_stopped(slot);
+        return Some(Stage::Done);
+    }
+    Some(passed)
 }
 
 fn ask_index<'a>(
@@ -227,7 +243,7 @@ fn after_block(
 /// Reads everything wanted in one batch and empties `wants`.
 fn read_wanted(wants: &mut Vec<(&SstReader, Want)>, loaded: &mut Loaded) -> Result<()> {
     let handle = |(reader, want): &(&SstReader, Want)| match *want {
-        Want::Filter(at) => reader.top.filters()[at].handle,
+        Want::Filter(at) => reader.top.filters()[at].whole(),
         Want::Index(at) => reader.top.index()[at].handle,
         Want::Data(handle) => handle,
     };

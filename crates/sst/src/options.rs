@@ -1,15 +1,13 @@
 //! How an SST is written, and the limits of the format.
 
 use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use terrace_filter::FilterPolicy;
 
 /// Default target of a data block in memory, in bytes.
 pub const DEFAULT_BLOCK_SIZE: usize = 4096;
 
 /// Default target of an index or filter partition in memory, in bytes.
 pub const DEFAULT_METADATA_BLOCK_SIZE: usize = 4096;
-
-/// Default filter memory, in bits per key.
-pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 
 /// The largest uncompressed block that a writer may make and a reader allocates for: one entry
 /// with the longest key and value, and the block's own fields.
@@ -55,12 +53,16 @@ pub struct SstOptions {
     /// Target of a data block in memory, buffer header and trailer included: 4,096 fills exactly
     /// one 4 KiB slot of the page memory. Larger entries get a block of their own.
     pub block_size: usize,
-    /// Target of an index or filter partition in memory, counted in the same way.
+    /// Target of an index partition, and of the largest unit of a filter partition, in memory,
+    /// counted in the same way.
     pub metadata_block_size: usize,
     /// How data blocks are stored. A block that saves less than an eighth is stored as it is.
     pub compression: Compression,
-    /// Filter memory in bits per key; 0 writes no filter.
-    pub filter_bits_per_key: f64,
+    /// Which filter is written.
+    pub filter: FilterPolicy,
+    /// Above 0: filters also know the first so many bytes of every key that has them, for scans of
+    /// a prefix.
+    pub prefix_len: usize,
     /// `false`: one index partition and one filter partition whatever their size, as engines
     /// without partitions have; for comparison.
     pub partitioned: bool,
@@ -76,7 +78,8 @@ impl Default for SstOptions {
             block_size: DEFAULT_BLOCK_SIZE,
             metadata_block_size: DEFAULT_METADATA_BLOCK_SIZE,
             compression: Compression::default(),
-            filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
+            filter: FilterPolicy::BlockedBloom { bits_per_unit: 10.0, units: 1 },
+            prefix_len: 0,
             partitioned: true,
             direct_write: false,
             created_ms: 0,

@@ -1,7 +1,7 @@
 //! The properties block: what the writer recorded about the file as a whole.
 //!
 //! A varint count, then per property: tag varint, length varint, bytes. Numbers are varints, the
-//! bits per key an `f64`. Readers skip tags they do not know, so properties can be added without
+//! filter policy a text. Readers skip tags they do not know, so properties can be added without
 //! a new format version; tags are never reused.
 
 use crate::options::Compression;
@@ -35,8 +35,8 @@ pub struct Properties {
     pub index_bytes: u64,
     /// How data blocks were to be compressed.
     pub compression: Compression,
-    /// Filter memory in bits per key; 0 if there is no filter.
-    pub filter_bits_per_key: f64,
+    /// The filter policy as text (`terrace_filter::FilterPolicy`).
+    pub filter: String,
     /// Smallest sequence number of any entry or range tombstone.
     pub smallest_seqno: SeqNo,
     /// Largest sequence number of any entry or range tombstone.
@@ -68,7 +68,7 @@ impl Default for Properties {
             filter_bytes: 0,
             index_bytes: 0,
             compression: Compression::None,
-            filter_bits_per_key: 0.0,
+            filter: "none".to_string(),
             smallest_seqno: 0,
             largest_seqno: 0,
             smallest: Vec::new(),
@@ -84,7 +84,7 @@ impl Default for Properties {
 /// Tags of the numbers, in the order of [`Properties::numbers`].
 const NUMBER_TAGS: [u64; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17];
 const TAG_COMPRESSION: u64 = 10;
-const TAG_FILTER_BITS: u64 = 11;
+const TAG_FILTER: u64 = 11;
 const TAG_SMALLEST: u64 = 14;
 const TAG_LARGEST: u64 = 15;
 const TAG_LARGEST_EXCLUSIVE: u64 = 16;
@@ -120,7 +120,7 @@ impl Properties {
             fields.push((tag, number(*value)));
         }
         fields.push((TAG_COMPRESSION, vec![self.compression as u8]));
-        fields.push((TAG_FILTER_BITS, self.filter_bits_per_key.to_le_bytes().to_vec()));
+        fields.push((TAG_FILTER, self.filter.clone().into_bytes()));
         fields.push((TAG_SMALLEST, self.smallest.clone()));
         fields.push((TAG_LARGEST, self.largest.clone()));
         fields.push((TAG_LARGEST_EXCLUSIVE, vec![u8::from(self.largest_exclusive)]));
@@ -159,9 +159,7 @@ impl Properties {
         }
         match tag {
             TAG_COMPRESSION => self.compression = Compression::from_byte(*bytes.first()?)?,
-            TAG_FILTER_BITS => {
-                self.filter_bits_per_key = f64::from_le_bytes(bytes.try_into().ok()?)
-            }
+            TAG_FILTER => self.filter = String::from_utf8(bytes.to_vec()).ok()?,
             TAG_SMALLEST => self.smallest = bytes.to_vec(),
             TAG_LARGEST => self.largest = bytes.to_vec(),
             TAG_LARGEST_EXCLUSIVE => self.largest_exclusive = *bytes.first()? != 0,
@@ -174,7 +172,11 @@ impl Properties {
 
     /// About the bytes of memory they take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.smallest.len() + self.largest.len() + self.comparator.len()
+        size_of::<Self>()
+            + self.smallest.len()
+            + self.largest.len()
+            + self.comparator.len()
+            + self.filter.len()
     }
 }
 
@@ -187,12 +189,12 @@ mod tests {
         #[test]
         fn round_trip(
             values in proptest::collection::vec(any::<u64>(), NUMBER_TAGS.len()), kind in 0u8..3,
-            bits in 0.0f64..40.0, smallest: Vec<u8>, largest: Vec<u8>, exclusive: bool,
+            filter: String, smallest: Vec<u8>, largest: Vec<u8>, exclusive: bool,
             ttl_due_ms: Option<u64>, damage: Vec<(usize, u8)>,
         ) {
             let mut properties = Properties {
                 compression: Compression::from_byte(kind).unwrap(),
-                filter_bits_per_key: bits,
+                filter,
                 smallest,
                 largest,
                 largest_exclusive: exclusive,

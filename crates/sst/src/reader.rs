@@ -6,8 +6,8 @@
 //! cached lookup allocates nothing, takes no lock but the cache's, and copies no value.
 
 use crate::block::{DataBlock, Located};
-use crate::cached::{BlockCache, LiveIndex, Resident, Slots};
-use crate::counters::{Event, ReadCounters};
+use crate::cached::{BlockCache, FilterSlot, LiveIndex, Resident, Slots};
+use crate::counters::{Event, ReadCounters, SAMPLE, is_sampled};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::top_level::TopLevel;
 use crate::iter::{ScanOptions, SstIter};
@@ -30,11 +30,25 @@ use terrace_vfs::{OpenMode, RandomFile, Slice, Vfs};
 /// top-level index and range tombstones of most files.
 const TAIL_BYTES: u64 = 32 << 10;
 
+/// Who decides which filter units are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FilterMemory {
+    /// The block cache: a filter partition is read whole when a lookup wants it, and evicted like
+    /// any other metadata.
+    #[default]
+    Cached,
+    /// Whoever calls [`crate::load_filter_units`] and [`crate::drop_filter_units`]: a lookup uses
+    /// the units that are there and never reads any.
+    Elastic,
+}
+
 /// What readers of one store share.
 #[derive(Clone)]
 pub struct ReaderOptions {
     /// Where blocks and metadata partitions live.
     pub cache: Arc<BlockCache>,
+    /// Who decides which filter units are in memory.
+    pub filter_memory: FilterMemory,
     /// Read past the page cache.
     pub direct: bool,
     /// Where reads are counted.
@@ -60,6 +74,10 @@ impl<'a> Lookup<'a> {
     }
 }
 
+/// Which filter partition of a file covers a key ([`SstReader::prefetch_filter`]).
+#[derive(Debug, Clone, Copy)]
+pub struct FilterAt(usize);
+
 /// A version found by a lookup.
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -78,6 +96,7 @@ pub struct SstReader {
     /// This reader's number in the cache.
     pub(crate) cache_file: u64,
     pub(crate) counters: Arc<ReadCounters>,
+    pub(crate) filter_memory: FilterMemory,
     pub(crate) top: TopLevel,
     pub(crate) slots: Arc<Slots>,
     pub(crate) footer: Footer,
@@ -133,6 +152,7 @@ impl SstReader {
             cache_file: options.cache.next_file_id(),
             cache: options.cache.clone(),
             counters: options.counters.clone(),
+            filter_memory: options.filter_memory,
             slots: Slots::new(top.index().len(), top.filters().len()),
             top,
             properties,
@@ -141,29 +161,17 @@ impl SstReader {
         }))
     }
 
-    /// If the key's filter partition is resident: asks for the cache line its probes touch.
+    /// Where the filter of a key is; asks for the cache line its probes touch if it is in memory.
+    /// For [`SstReader::get_at`], a little later.
     #[inline]
-    pub fn prefetch_filter(&self, lookup: &Lookup<'_>) {
+    pub fn prefetch_filter(&self, lookup: &Lookup<'_>) -> FilterAt {
         let at = self.top.filter_at(lookup.user_key);
         if let Some(slot) = self.slots.filters.get(at)
-            && let Some(filter) = &*slot.load()
+            && let Some(filter) = &*slot.resident.load()
         {
             filter.prefetch(lookup.hash);
         }
-    }
-
-    /// Whether the file may hold a version of the key. Reads the filter partition if it is not
-    /// resident; a file without filters may hold any key.
-    #[inline]
-    pub fn may_contain(&self, lookup: &Lookup<'_>) -> Result<bool> {
-        if self.top.filters().is_empty() {
-            return Ok(self.properties.entry_count > 0);
-        }
-        let at = self.top.filter_at(lookup.user_key);
-        let may = at < self.top.filters().len()
-            && self.with_filter(at, |filter| filter.may_contain(lookup.hash))?;
-        self.count_filter(may);
-        Ok(may)
+        FilterAt(at)
     }
 
     pub(crate) fn count_filter(&self, may_contain: bool) {
@@ -173,71 +181,136 @@ impl SstReader {
         }
     }
 
-    /// The newest visible version of the key. Does not ask the filter: a caller that wants it
-    /// asked calls [`SstReader::may_contain`] first, so a lookup that finds nothing counts as a
-    /// false positive of a file with filters.
+    /// The newest visible version of the key, without asking a filter.
     #[inline]
     pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        let found = self.find(self.top.index_at(lookup.user_key), lookup)?;
-        if found.is_none() {
-            self.count_false_positive();
+        self.find(self.top.index_at(lookup.user_key), lookup)
+    }
+
+    /// The newest visible version of the key, unless a filter says that there is none.
+    #[inline]
+    pub fn get_with_filter(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.get_at(FilterAt(self.top.filter_at(lookup.user_key)), lookup)
+    }
+
+    /// As [`SstReader::get_with_filter`], for a key whose filter [`SstReader::prefetch_filter`] has
+    /// located.
+    #[inline]
+    pub fn get_at(&self, at: FilterAt, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        let Some(slot) = self.slots.filters.get(at.0) else {
+            // Past all filter partitions there is no key, unless the file has no filters at all.
+            if self.top.filters().is_empty() {
+                return self.get(lookup);
+            }
+            self.count_filter(false);
+            return Ok(None);
+        };
+        let may_contain = match &*slot.resident.load() {
+            Some(filter) => {
+                filter.touch();
+                self.counters.count(Event::FilterHit);
+                filter.may_contain(lookup.hash)
+            }
+            None => return self.get_without_resident_filter(at.0, lookup),
+        };
+        self.get_if(may_contain, slot, lookup)
+    }
+
+    /// The rest of a lookup whose filter was asked.
+    #[inline]
+    fn get_if(
+        &self,
+        may_contain: bool,
+        slot: &FilterSlot,
+        lookup: &Lookup<'_>,
+    ) -> Result<Option<Entry>> {
+        self.count_filter(may_contain);
+        if !may_contain {
+            self.note_stopped(slot);
+            return Ok(None);
         }
+        let found = self.get(lookup)?;
+        self.note_outcome(slot, found.is_some(), true);
         Ok(found)
     }
 
-    pub(crate) fn count_false_positive(&self) {
-        if !self.top.filters().is_empty() {
+    #[inline]
+    pub(crate) fn note_stopped(&self, slot: &FilterSlot) {
+        if self.filter_memory == FilterMemory::Elastic && is_sampled() {
+            FilterSlot::count(&slot.stopped, SAMPLE);
+        }
+    }
+
+    /// Counts a lookup that searched the data. One in vain is counted in any case: it cost a read,
+    /// or would have if the data were not in memory.
+    #[inline]
+    pub(crate) fn note_outcome(&self, slot: &FilterSlot, found: bool, filtered: bool) {
+        if found {
+            if self.filter_memory == FilterMemory::Elastic && is_sampled() {
+                FilterSlot::count(&slot.found, SAMPLE);
+            }
+            return;
+        }
+        FilterSlot::count(&slot.vain, 1);
+        self.counters.count(Event::WastedLookup);
+        if filtered {
             self.counters.count(Event::FilterFalsePositive);
         }
     }
 
-    /// [`SstReader::may_contain`] and [`SstReader::get`] in one. What is read when the filter
-    /// partition is not resident depends on how often keys are found in this file: see
-    /// `presence.rs`.
-    #[inline]
-    pub fn get_with_filter(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        if self.filter_is_missing(self.top.filter_at(lookup.user_key)) {
-            return self.get_without_resident_filter(lookup);
-        }
-        match self.may_contain(lookup)? {
-            true => self.get(lookup),
-            false => Ok(None),
-        }
-    }
-
+    /// A lookup whose filter partition is not in memory. What is read then, if the cache holds the
+    /// filters, depends on how often keys are found in this file: see `presence.rs`.
     #[cold]
-    fn get_without_resident_filter(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+    fn get_without_resident_filter(
+        &self,
+        filter_at: usize,
+        lookup: &Lookup<'_>,
+    ) -> Result<Option<Entry>> {
+        let slot = &self.slots.filters[filter_at];
         let index_at = self.top.index_at(lookup.user_key);
+        let unfiltered = || {
+            self.counters.count(Event::FilterAbsent);
+            let found = self.find(index_at, lookup)?;
+            self.note_outcome(slot, found.is_some(), false);
+            Ok(found)
+        };
+        if self.filter_memory == FilterMemory::Elastic {
+            return unfiltered();
+        }
         let found = match self.presence.plan() {
-            Plan::SkipFilter => self.find(index_at, lookup)?,
+            Plan::SkipFilter => unfiltered()?,
             Plan::Together if self.index_is_missing(index_at) => {
-                self.get_together(index_at, lookup)?
+                self.get_together(filter_at, index_at, lookup)?
             }
-            _ => match self.may_contain(lookup)? {
-                true => self.get(lookup)?,
-                false => None,
-            },
+            _ => {
+                let may_contain = self.load_filter(filter_at)?.may_contain(lookup.hash);
+                self.get_if(may_contain, slot, lookup)?
+            }
         };
         self.presence.note(found.is_some());
         Ok(found)
     }
 
     /// Reads filter and index partition at once: one wait for the device instead of two.
-    fn get_together(&self, index_at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        let filter_at = self.top.filter_at(lookup.user_key);
+    fn get_together(
+        &self,
+        filter_at: usize,
+        index_at: usize,
+        lookup: &Lookup<'_>,
+    ) -> Result<Option<Entry>> {
+        let slot = &self.slots.filters[filter_at];
         let (filter, index) = self.load_filter_and_index(filter_at, index_at)?;
         let may_contain = filter.may_contain(lookup.hash);
         self.count_filter(may_contain);
         if !may_contain {
+            self.note_stopped(slot);
             return Ok(None);
         }
         let found = match self.find_in(&index, lookup)? {
             Step::Done(found) => found,
             Step::NextPartition => self.find(index_at + 1, lookup)?,
         };
-        if found.is_none() {
-            self.count_false_positive();
-        }
+        self.note_outcome(slot, found.is_some(), true);
         Ok(found)
     }
 
@@ -401,8 +474,10 @@ impl Drop for SstReader {
             }
             self.cache.remove(&self.cache_key(place.handle));
         }
-        for place in self.top.filters() {
-            self.cache.remove(&self.cache_key(place.handle));
+        if self.filter_memory == FilterMemory::Cached {
+            for place in self.top.filters() {
+                self.cache.remove(&self.cache_key(place.whole()));
+            }
         }
     }
 }

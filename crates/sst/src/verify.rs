@@ -1,5 +1,6 @@
 //! Checks a whole SST: every checksum, every structure, and that they agree with each other.
 
+use crate::filter_partition::hash_prefix;
 use crate::index::partition::IndexPartition;
 use crate::iter::{ScanOptions, SstIter};
 use crate::reader::SstReader;
@@ -84,7 +85,7 @@ pub(crate) fn verify(reader: &Arc<SstReader>) -> Result<VerifyReport> {
 /// Data, filter partitions, index partitions and tail follow each other without gaps.
 fn check_regions(reader: &SstReader) -> Result<()> {
     let properties = reader.properties();
-    let filters = reader.top.filters().iter().map(|place| place.handle);
+    let filters = reader.top.filters().iter().map(|place| place.whole());
     let index = reader.top.index().iter().map(|place| place.handle);
     let footer = &reader.footer;
     let tail = footer.range_tombstones.into_iter().chain([footer.top_level, footer.properties]);
@@ -149,10 +150,22 @@ impl Walk<'_> {
         self.seqnos = (self.seqnos.0.min(seqno), self.seqnos.1.max(seqno));
         if self.last.as_ref().is_none_or(|(last, _)| last != key) {
             self.filters_to(Some(key))?;
-            self.filter.hashes.push(hash_key(key));
+            self.add_hashes(key);
         }
         self.last = Some((key.to_vec(), trailer));
         Ok(())
+    }
+
+    /// The hashes under which a filter must know `key`, the next one.
+    fn add_hashes(&mut self, key: &[u8]) {
+        let len = self.reader.top.prefix_len();
+        let first = self.filter.hashes.is_empty();
+        self.filter.hashes.push(hash_key(key));
+        let Some(prefix) = key.get(..len).filter(|_| len > 0) else { return };
+        let before = self.last.as_ref().and_then(|(last, _)| last.get(..len));
+        if first || before != Some(prefix) {
+            self.filter.hashes.push(hash_prefix(prefix));
+        }
     }
 
     /// Checks the filter partitions that end before `key` (or at the end of the file).
@@ -164,8 +177,8 @@ impl Walk<'_> {
                 return Ok(());
             }
             let listed = reader.top.filters()[at];
-            let place = reader.place(listed.handle);
-            let filter = reader.adopt_filter(at, reader.read(listed.handle)?, false)?;
+            let place = reader.place(listed.whole());
+            let filter = reader.adopt_filter(at, reader.read(listed.whole())?, false)?;
             if self.filter.hashes.len() as u64 != listed.key_count {
                 return Err(place.corrupt("the filter covers another number of keys than listed"));
             }

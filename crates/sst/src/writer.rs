@@ -24,6 +24,7 @@ use terrace_base::key::{
     shortest_separator, trailer_kind, trailer_seqno,
 };
 use terrace_base::{Error, RangeTombstones, Result, SeqNo, ValueKind};
+use terrace_filter::FilterPolicy;
 use terrace_vfs::{AppendFile, CreateOptions, Vfs};
 
 /// Output is handed to the file in pieces of at least this size.
@@ -126,7 +127,7 @@ impl SstWriter {
             index: PartitionWriter::default(),
             finished_index: Vec::new(),
             index_bytes: Vec::new(),
-            filter: FilterWriter::new(options.filter_bits_per_key, metadata_target),
+            filter: FilterWriter::new(options.filter, options.prefix_len, metadata_target),
             range_tombstones: RangeTombstones::default(),
             last: (Vec::new(), 0),
             smallest: Vec::new(),
@@ -134,7 +135,7 @@ impl SstWriter {
             expiries: ExpiryHistogram::default(),
             properties: Properties {
                 compression: options.compression,
-                filter_bits_per_key: options.filter_bits_per_key.max(0.0),
+                filter: options.filter.to_string(),
                 created_ms: options.created_ms,
                 ..Properties::default()
             },
@@ -228,7 +229,7 @@ impl SstWriter {
         self.finish_index_partition();
         let filters = self.write_filters()?;
         let index = self.write_index()?;
-        let top_level = TopLevel::new(index, filters.0, filters.1);
+        let top_level = TopLevel::new(index, self.options.prefix_len, filters);
         self.complete_properties();
         let footer = Footer {
             range_tombstones: match self.range_tombstones.is_empty() {
@@ -302,24 +303,23 @@ impl SstWriter {
         self.finished_index.push(FinishedIndex { range, separator, data_offset, block_count });
     }
 
-    #[expect(clippy::type_complexity, reason = "what TopLevel::new takes")]
-    fn write_filters(
-        &mut self,
-    ) -> Result<(Option<terrace_filter::FilterKind>, Vec<(Vec<u8>, FilterPlace)>)> {
-        let none = FilterWriter::new(0.0, None);
+    fn write_filters(&mut self) -> Result<Vec<(Vec<u8>, FilterPlace)>> {
+        let none = FilterWriter::new(FilterPolicy::None, 0, None);
         let filter = std::mem::replace(&mut self.filter, none);
-        let kind = filter.kind();
         let (bytes, finished) = filter.finish(&self.last.0);
         let start = self.output.offset();
         let mut places = Vec::with_capacity(finished.len());
-        for FinishedFilter { range, separator, key_count } in finished {
-            let bytes = &bytes[range];
-            let handle =
-                self.output.write(Compression::None, |out| out.extend_from_slice(bytes))?;
-            places.push((separator, FilterPlace { handle, key_count }));
+        for FinishedFilter { range, shape, separator, key_count } in finished {
+            let place = FilterPlace { offset: self.output.offset(), shape, key_count };
+            let partition = &bytes[range];
+            for unit in 0..shape.unit_count {
+                let unit = &partition[shape.unit_range(unit)];
+                self.output.write(Compression::None, |out| out.extend_from_slice(unit))?;
+            }
+            places.push((separator, place));
         }
         self.properties.filter_bytes = self.output.offset() - start;
-        Ok((kind, places))
+        Ok(places)
     }
 
     fn write_index(&mut self) -> Result<Vec<(Vec<u8>, IndexPlace)>> {

@@ -15,7 +15,7 @@ use std::time::Instant;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::{SeqNo, ValueKind};
 use terrace_manifest::FileMeta;
-use terrace_sst::{Entry, Lookup};
+use terrace_sst::{Entry, FilterAt, Lookup};
 use terrace_vfs::Slice;
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
@@ -77,28 +77,28 @@ fn search(
     }
     let mut runs = Candidates::new(state, lookup.user_key);
     loop {
-        let mut group: [Option<(&FileMeta, ReaderGuard)>; TOGETHER] = Default::default();
+        let mut group: [Option<(&FileMeta, ReaderGuard, FilterAt)>; TOGETHER] = Default::default();
         let mut len = 0;
         while len < TOGETHER
             && let Some((level, index, file)) = runs.next()
         {
             let guard = inner.table_cache.enter(state.slots.at(level, index), file)?;
             if let Some(reader) = guard.as_ref() {
-                reader.prefetch_filter(lookup);
+                let at = reader.prefetch_filter(lookup);
+                group[len] = Some((file, guard, at));
+                len += 1;
             }
-            group[len] = Some((file, guard));
-            len += 1;
         }
         if len == 0 {
             return Ok(None);
         }
-        for (file, guard) in group.iter().flatten() {
+        for (file, guard, at) in group.iter().flatten() {
             let Some(reader) = guard.as_ref() else { continue };
             if file.range_tombstone_count > 0 {
                 let newest = reader.range_tombstones().covering_seqno(lookup.user_key, seqno);
                 covered = covered.max(newest.unwrap_or(0));
             }
-            if let Some(entry) = reader.get_with_filter(lookup)? {
+            if let Some(entry) = reader.get_at(*at, lookup)? {
                 return Ok(pinned(inner, entry, covered));
             }
         }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use terrace_base::{Clock, SystemClock};
 use terrace_log::LogOptions;
 use terrace_manifest::LEVEL_COUNT;
-use terrace_sst::{Compression, SstOptions};
+use terrace_base::key::MAX_KEY_BYTES;
+use terrace_sst::{Compression, FilterPolicy, SstOptions};
 use terrace_vfs::{PosixVfs, Vfs};
 
 /// Default of [`Options::memory_budget`]: 512 MiB.
@@ -19,8 +20,10 @@ pub const DEFAULT_MEMORY_BUDGET: usize = 512 << 20;
 pub const MIN_MEMORY_BUDGET: usize = 4 << 20;
 /// Default share of the budget for memtables, the rest being cache.
 pub const DEFAULT_MEMTABLE_SHARE: f64 = 0.25;
-/// Default of [`CfOptions::filter_bits_per_key`].
-pub const DEFAULT_FILTER_BITS: f64 = 10.0;
+/// Default of [`CfOptions::filter`]: one unit of so many bits per key, all probes of a key in one
+/// cache line.
+pub const DEFAULT_FILTER: FilterPolicy =
+    FilterPolicy::BlockedBloom { bits_per_unit: 10.0, units: 1 };
 /// Default of [`AdvancedOptions::block_size`].
 pub const DEFAULT_BLOCK_SIZE: usize = 4096;
 /// Default largest memtable: 64 MiB (smaller if the budget's share is smaller).
@@ -116,8 +119,13 @@ pub struct CfOptions {
     /// Block compression by level; the last entry serves all deeper levels. Default: none for
     /// L0 and L1, lz4 below.
     pub compression: Vec<Compression>,
-    /// Filter memory in bits per key; 0 builds no filters ([`DEFAULT_FILTER_BITS`]).
-    pub filter_bits_per_key: f64,
+    /// Filters by level; the last entry serves all deeper levels ([`DEFAULT_FILTER`] for all). As
+    /// text: `"ribbon:10".parse()`; see [`FilterPolicy`].
+    pub filter: Vec<FilterPolicy>,
+    /// Filters also know the first so many bytes of every key, so that a scan of a prefix of at
+    /// least this length skips SSTs without it ([`ReadOptions::prefix`](crate::ReadOptions)); at
+    /// most [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES). `None`: whole keys only.
+    pub prefix_len: Option<usize>,
     /// How SSTs are merged.
     pub compaction: CompactionStyle,
 }
@@ -126,7 +134,8 @@ impl Default for CfOptions {
     fn default() -> Self {
         Self {
             compression: vec![Compression::None, Compression::None, Compression::Lz4],
-            filter_bits_per_key: DEFAULT_FILTER_BITS,
+            filter: vec![DEFAULT_FILTER],
+            prefix_len: None,
             compaction: CompactionStyle::Leveled,
         }
     }
@@ -347,11 +356,15 @@ impl Options {
         for cf in std::iter::once(&self.default_family)
             .chain(self.column_families.iter().map(|(_, cf)| cf))
         {
+            range(!cf.filter.is_empty(), "filter", &"empty", "one entry or more")?;
+            for policy in &cf.filter {
+                policy.check().map_err(|e| Error::InvalidArgument(format!("filter: {e}")))?;
+            }
             range(
-                (0.0..=64.0).contains(&cf.filter_bits_per_key),
-                "filter_bits_per_key",
-                &cf.filter_bits_per_key,
-                "0 to 64",
+                cf.prefix_len.is_none_or(|len| (1..=MAX_KEY_BYTES).contains(&len)),
+                "prefix_len",
+                &cf.prefix_len.unwrap_or(0),
+                "1 to 65536, or none",
             )?;
             range(!cf.compression.is_empty(), "compression", &"empty", "one entry or more")?;
         }
@@ -366,7 +379,10 @@ impl Options {
             compression: std::array::from_fn(|level| {
                 cf.compression.get(level).copied().unwrap_or(last)
             }),
-            filter_bits_per_key: cf.filter_bits_per_key,
+            filter: std::array::from_fn(|level| {
+                cf.filter.get(level).or(cf.filter.last()).copied().unwrap_or(FilterPolicy::None)
+            }),
+            prefix_len: cf.prefix_len.unwrap_or(0),
             style: cf.compaction,
             block_size: a.block_size,
             metadata_block_size: a.metadata_block_size,
@@ -390,7 +406,9 @@ impl Options {
 #[derive(Debug, Clone)]
 pub(crate) struct FamilyOptions {
     pub compression: [Compression; LEVEL_COUNT],
-    pub filter_bits_per_key: f64,
+    pub filter: [FilterPolicy; LEVEL_COUNT],
+    /// 0: filters know whole keys only.
+    pub prefix_len: usize,
     pub style: CompactionStyle,
     pub block_size: usize,
     pub metadata_block_size: usize,
@@ -415,7 +433,8 @@ impl FamilyOptions {
             block_size: self.block_size,
             metadata_block_size: self.metadata_block_size,
             compression: self.compression[level.min(LEVEL_COUNT - 1)],
-            filter_bits_per_key: self.filter_bits_per_key,
+            filter: self.filter[level.min(LEVEL_COUNT - 1)],
+            prefix_len: self.prefix_len,
             partitioned: self.partitioned_metadata,
             direct_write: self.direct_write,
             created_ms,

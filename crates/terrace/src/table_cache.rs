@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use terrace_base::Result;
 use terrace_manifest::{FileMeta, names};
-use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
+use terrace_sst::{BlockCache, FilterMemory, ReadCounters, ReaderOptions, SstReader};
 use terrace_vfs::Vfs;
 
 /// Where the reader of one file is while it is open.
@@ -49,7 +49,7 @@ impl TableCache {
         Self {
             vfs,
             dir: dir.to_path_buf(),
-            options: ReaderOptions { cache, direct, counters },
+            options: ReaderOptions { cache, filter_memory: FilterMemory::Cached, direct, counters },
             cache_bytes,
             max_open: max_open.max(4),
             open: AtomicUsize::new(0),

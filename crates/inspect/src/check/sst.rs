@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{InternalIter, Result};
 use terrace_manifest::{FileMeta, names};
-use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, ScanOptions, SstReader};
+use terrace_sst::{BlockCache, FilterMemory, ReadCounters, ReaderOptions, ScanOptions, SstReader};
 use terrace_vfs::Vfs;
 
 /// Verification reads past the cache; this is for the little that does not.
@@ -27,6 +27,7 @@ impl<'a> SstChecker<'a> {
     pub fn new(vfs: &'a Arc<dyn Vfs>, dir: &'a Path) -> Self {
         let options = ReaderOptions {
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),
+            filter_memory: FilterMemory::Cached,
             direct: false,
             counters: Arc::new(ReadCounters::new()),
         };

@@ -5,20 +5,23 @@
 //! varint partition count, then per index partition:
 //!     separator (length varint, bytes), handle, offset of its first data block varint,
 //!     data blocks varint
-//! u8 filter kind (0: no filters), u64 filter seed (0),
+//! prefix length varint (0: filters know whole keys only),
 //! varint partition count, then per filter partition:
-//!     separator, handle, keys varint
+//!     separator, offset of its first unit varint, kind u8, seed u8, units u8,
+//!     bytes of the first unit varint, bytes of each other unit varint, keys varint
 //! handle: offset varint, stored length varint
 //! ```
 //! The separator of an index partition is that of its last data block; the separator of a filter
-//! partition is at or above its keys and below those of the next. Searches compare 8-byte heads
-//! in one contiguous array first.
+//! partition is at or above its keys and below those of the next. The units of a filter partition
+//! are stored blocks that follow each other. Searches compare 8-byte heads in one contiguous array
+//! first.
 
+use crate::options::MAX_BLOCK_BYTES;
 use crate::stored::{Checked, Handle, MAX_STORED_BYTES, TRAILER_BYTES};
 use terrace_base::Decoder;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::{common_prefix, head};
-use terrace_filter::FilterKind;
+use terrace_filter::{FilterKind, FilterShape};
 
 /// An index partition as the top level lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +35,33 @@ pub(crate) struct IndexPlace {
 /// A filter partition as the top level lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FilterPlace {
-    pub handle: Handle,
+    /// Where its first unit starts.
+    pub offset: u64,
+    pub shape: FilterShape,
+    /// Hashes it was built from: its keys, and their prefixes if the file filters those.
     pub key_count: u64,
+}
+
+impl FilterPlace {
+    /// Where unit `unit` lies.
+    pub fn unit(&self, unit: u8) -> Handle {
+        let range = self.shape.unit_range(unit);
+        let before = range.start + usize::from(unit) * TRAILER_BYTES;
+        let stored_len = (range.end - range.start + TRAILER_BYTES) as u32;
+        Handle { offset: self.offset.saturating_add(before as u64), stored_len }
+    }
+
+    /// Where all units lie.
+    pub fn whole(&self) -> Handle {
+        self.units(0, self.shape.unit_count)
+    }
+
+    /// Where units `from` to `to` (not included) lie, one after another.
+    pub fn units(&self, from: u8, to: u8) -> Handle {
+        let (first, last) = (self.unit(from), self.unit(to.saturating_sub(1)));
+        let end = last.offset.saturating_add(u64::from(last.stored_len));
+        Handle { offset: first.offset, stored_len: end.saturating_sub(first.offset) as u32 }
+    }
 }
 
 /// The decoded top-level index.
@@ -41,7 +69,7 @@ pub(crate) struct FilterPlace {
 pub(crate) struct TopLevel {
     index_separators: Separators,
     index: Vec<IndexPlace>,
-    filter_kind: Option<FilterKind>,
+    prefix_len: usize,
     filter_separators: Separators,
     filters: Vec<FilterPlace>,
 }
@@ -50,7 +78,7 @@ impl TopLevel {
     /// A top level over partitions in file order.
     pub fn new(
         index: Vec<(Vec<u8>, IndexPlace)>,
-        filter_kind: Option<FilterKind>,
+        prefix_len: usize,
         filters: Vec<(Vec<u8>, FilterPlace)>,
     ) -> Self {
         let (index_keys, index) = index.into_iter().unzip::<_, _, Vec<_>, _>();
@@ -58,7 +86,7 @@ impl TopLevel {
         Self {
             index_separators: Separators::new(&index_keys),
             index,
-            filter_kind,
+            prefix_len,
             filter_separators: Separators::new(&filter_keys),
             filters,
         }
@@ -76,12 +104,18 @@ impl TopLevel {
             put_varint(out, place.data_offset);
             put_varint(out, place.block_count);
         }
-        out.push(self.filter_kind.map_or(0, |kind| kind as u8));
-        out.extend_from_slice(&0u64.to_le_bytes());
+        put_varint(out, self.prefix_len as u64);
         put_varint(out, self.filters.len() as u64);
         for (at, place) in self.filters.iter().enumerate() {
             put_bytes(out, self.filter_separators.get(at));
-            put_handle(out, place.handle);
+            put_varint(out, place.offset);
+            out.extend_from_slice(&[
+                place.shape.kind as u8,
+                place.shape.seed,
+                place.shape.unit_count,
+            ]);
+            put_varint(out, u64::from(place.shape.first_unit_bytes));
+            put_varint(out, u64::from(place.shape.unit_bytes));
             put_varint(out, place.key_count);
         }
     }
@@ -125,20 +159,37 @@ impl TopLevel {
                 IndexPlace { handle, data_offset, block_count: decoder.varint()? },
             ));
         }
-        let kind = decoder.u8()?;
-        let _seed = decoder.u64()?;
+        let prefix_len = usize::try_from(decoder.varint()?).ok()?;
         let count = decoder.varint()?;
-        let mut filters = Vec::new();
+        let (mut filters, mut all_known) = (Vec::new(), true);
         for _ in 0..count {
             let separator = decoder.bytes()?.to_vec();
-            let handle = handle(decoder)?;
-            filters.push((separator, FilterPlace { handle, key_count: decoder.varint()? }));
+            match Self::decode_filter(decoder, file_end)? {
+                Some(place) => filters.push((separator, place)),
+                None => all_known = false,
+            }
         }
-        let filter_kind = FilterKind::from_byte(kind);
-        if filter_kind.is_none() {
+        if !all_known {
             filters.clear();
         }
-        Some(Self::new(index, filter_kind, filters))
+        Some(Self::new(index, prefix_len, filters))
+    }
+
+    /// The place of one filter partition; `Some(None)` for a kind that this version does not know.
+    #[expect(clippy::option_option, reason = "malformed, unknown and known are three things")]
+    fn decode_filter(decoder: &mut Decoder<'_>, file_end: u64) -> Option<Option<FilterPlace>> {
+        let offset = decoder.varint()?;
+        let (kind, seed, unit_count) = (decoder.u8()?, decoder.u8()?, decoder.u8()?);
+        let first_unit_bytes = u32::try_from(decoder.varint()?).ok()?;
+        let unit_bytes = u32::try_from(decoder.varint()?).ok()?;
+        let key_count = decoder.varint()?;
+        let Some(kind) = FilterKind::from_byte(kind) else { return Some(None) };
+        let shape = FilterShape { kind, unit_count, seed, first_unit_bytes, unit_bytes };
+        if !shape.is_sound() || shape.prefix_bytes(unit_count) > MAX_BLOCK_BYTES {
+            return None;
+        }
+        let place = FilterPlace { offset, shape, key_count };
+        (place.whole().end()? <= file_end).then_some(Some(place))
     }
 
     pub fn index(&self) -> &[IndexPlace] {
@@ -157,8 +208,9 @@ impl TopLevel {
         self.filter_separators.get(at)
     }
 
-    pub fn filter_kind(&self) -> Option<FilterKind> {
-        self.filter_kind
+    /// Length of the key prefixes that the filters know besides whole keys; 0 for none.
+    pub fn prefix_len(&self) -> usize {
+        self.prefix_len
     }
 
     /// The index partition that may cover `user_key`; the count if the key is past all.
@@ -271,10 +323,18 @@ mod tests {
             let data_offset = at as u64;
             (key, IndexPlace { handle: handle(at), data_offset, block_count: 9 })
         };
-        let filter = |(at, key)| (key, FilterPlace { handle: handle(at), key_count: 4 });
+        let shape = FilterShape {
+            kind: FilterKind::BlockedBloom,
+            unit_count: 3,
+            seed: 0,
+            first_unit_bytes: 64,
+            unit_bytes: 64,
+        };
+        let filter =
+            |(at, key)| (key, FilterPlace { offset: 1000 + at as u64, shape, key_count: 4 });
         TopLevel::new(
             keys.into_iter().enumerate().map(index).collect(),
-            Some(FilterKind::BlockedBloom),
+            7,
             filter_keys.into_iter().enumerate().map(filter).collect(),
         )
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use terrace_base::key::{pack_trailer, seek_trailer};
 use terrace_base::{RangeTombstones, Result, Rng, SplitMix64, ValueKind};
 use terrace_sst::{
-    BlockCache, Compression, Lookup, ReadCounters, ReaderOptions, SstOptions, SstReader,
-    SstSummary, SstWriter,
+    BlockCache, Compression, FilterMemory, Lookup, ReadCounters, ReaderOptions, SstOptions,
+    SstReader, SstSummary, SstWriter,
 };
 use terrace_vfs::{SimVfs, Vfs};
 
@@ -39,6 +39,7 @@ pub fn write(
 pub fn reader_options(cache_bytes: usize) -> ReaderOptions {
     ReaderOptions {
         cache: Arc::new(BlockCache::new(cache_bytes)),
+        filter_memory: FilterMemory::Cached,
         direct: false,
         counters: Arc::new(ReadCounters::new()),
     }

@@ -8,3 +8,4 @@ mod damage;
 mod files;
 mod golden;
 mod model;
+mod units;

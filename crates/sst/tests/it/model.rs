@@ -8,13 +8,17 @@ use terrace_base::{
 use terrace_sst::{Compression, Lookup, ScanOptions, SstIter, SstOptions, SstReader, SstWriter};
 use terrace_vfs::SimVfs;
 
+const POLICIES: [&str; 6] =
+    ["none", "blocked:2.5", "blocked:10", "bloom:3x4", "paired:8.5x2", "ribbon:9"];
+
 fn random_options(rng: &mut SplitMix64) -> SstOptions {
     let pick = |rng: &mut SplitMix64, of: &[usize]| of[rng.below(of.len() as u64) as usize];
     SstOptions {
         block_size: pick(rng, &[64, 128, 512, 4096]),
         metadata_block_size: pick(rng, &[128, 200, 512, 4096, 65536]),
         compression: COMPRESSIONS[rng.below(3) as usize],
-        filter_bits_per_key: [0.0, 2.5, 10.0][rng.below(3) as usize],
+        filter: POLICIES[rng.below(POLICIES.len() as u64) as usize].parse().unwrap(),
+        prefix_len: pick(rng, &[0, 1, 4]),
         partitioned: !rng.one_in(4),
         direct_write: rng.one_in(2),
         created_ms: 7,
@@ -45,9 +49,9 @@ fn check_lookups(rng: &mut SplitMix64, reader: &SstReader, model: &Model) {
         let seqno = [0, rng.below(220), MAX_SEQNO][rng.below(3) as usize];
         let want = expected(model, key, seqno);
         let lookup = Lookup::new(key, seqno);
-        reader.prefetch_filter(&lookup);
-        let may_contain = reader.may_contain(&lookup).unwrap();
-        assert!(may_contain || expected(model, key, MAX_SEQNO).is_none());
+        let at = reader.prefetch_filter(&lookup);
+        let located = reader.get_at(at, &lookup).unwrap();
+        assert_eq!(located.map(|e| (e.trailer, e.value.to_vec())), want);
         assert_eq!(got(reader, key, seqno).unwrap(), want, "{key:?} @ {seqno}");
         let filtered = reader.get_with_filter(&lookup).unwrap();
         assert_eq!(filtered.map(|e| (e.trailer, e.value.to_vec())), want);
@@ -181,7 +185,8 @@ fn a_file_may_hold_range_tombstones_only_or_nothing() {
             write(&vfs, number, SstOptions::default(), &Model::new(), set.clone()).unwrap();
         let reader = open(&vfs, number, &reader_options(1 << 20)).unwrap();
         assert_eq!(*reader.range_tombstones(), set);
-        assert!(!reader.may_contain(&Lookup::new(b"c", 9)).unwrap());
+        assert_eq!(reader.filter_partition_count(), 0);
+        assert!(reader.get_with_filter(&Lookup::new(b"c", 9)).unwrap().is_none());
         assert_eq!(got(&reader, b"c", 9).unwrap(), None);
         check_iterator(&mut SplitMix64::new(1), reader.iter(ScanOptions::default()), &Model::new());
         assert_eq!(reader.index_separators(4).unwrap(), Vec::<Vec<u8>>::new());

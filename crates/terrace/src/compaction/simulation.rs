@@ -22,7 +22,8 @@ const PUTS_PER_S: f64 = 250e3;
 pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
     FamilyOptions {
         compression: [Compression::None; LEVEL_COUNT],
-        filter_bits_per_key: 10.0,
+        filter: [crate::options::DEFAULT_FILTER; LEVEL_COUNT],
+        prefix_len: 0,
         style: CompactionStyle::Leveled,
         block_size: 4096,
         metadata_block_size: 4096,

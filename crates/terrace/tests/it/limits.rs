@@ -1,6 +1,6 @@
 //! Bad input: a typed error that says what to do, nothing lost.
 
-use terrace::{Db, Error, MAX_KEY_BYTES, Options, WriteBatch};
+use terrace::{Db, Error, FilterPolicy, MAX_KEY_BYTES, Options, WriteBatch};
 
 #[test]
 fn keys_and_batches_over_the_limits_are_refused_whole() {
@@ -73,7 +73,15 @@ fn options_out_of_range_name_the_field_and_the_range() {
     };
     refused(|o| o.memory_budget = 1000, "memory_budget");
     refused(|o| o.background_jobs = 0, "background_jobs");
-    refused(|o| o.default_family.filter_bits_per_key = f64::NAN, "filter_bits_per_key");
+    refused(|o| o.default_family.filter = vec![], "filter");
+    refused(
+        |o| {
+            o.default_family.filter =
+                vec![FilterPolicy::Bloom { bits_per_unit: f64::NAN, units: 1 }];
+        },
+        "filter",
+    );
+    refused(|o| o.default_family.prefix_len = Some(0), "prefix_len");
     refused(|o| o.advanced.block_size = 1, "block_size");
     refused(|o| o.advanced.l0_stop = 1, "l0_stop");
     refused(|o| o.advanced.memory_shares.cache = 0.9, "memory_shares");

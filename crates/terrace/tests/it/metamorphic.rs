@@ -9,17 +9,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use terrace::vfs::{PosixVfs, SimVfs};
 use terrace::{
-    CfOptions, CompactionStyle, Compression, Db, MemoryShares, Options, ReadOptions, SyncMode,
+    CfOptions, CompactionStyle, Compression, Db, FilterPolicy, MemoryShares, Options, ReadOptions, SyncMode,
     WriteBatch,
 };
 use terrace_base::rng::{Rng, SplitMix64};
+
+fn random_filters(rng: &mut SplitMix64) -> Vec<FilterPolicy> {
+    let texts = ["none", "blocked:2", "blocked:10", "bloom:4x6", "paired:9.5x2", "ribbon:12"];
+    let policy = |rng: &mut SplitMix64| texts[rng.below(6) as usize].parse().unwrap();
+    (0..1 + rng.below(3)).map(|_| policy(rng)).collect()
+}
 
 fn random_family(rng: &mut SplitMix64) -> CfOptions {
     let kinds = [Compression::None, Compression::Lz4, Compression::Zstd];
     let levels = 1 + rng.below(4);
     CfOptions {
         compression: (0..levels).map(|_| kinds[rng.below(3) as usize]).collect(),
-        filter_bits_per_key: [0.0, 2.0, 10.0, 20.0][rng.below(4) as usize],
+        filter: random_filters(rng),
+        prefix_len: [None, Some(1), Some(3)][rng.below(3) as usize],
         compaction: match rng.one_in(2) {
             true => CompactionStyle::Tiered,
             false => CompactionStyle::Leveled,

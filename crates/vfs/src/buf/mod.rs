@@ -10,7 +10,8 @@
 //!
 //! A [`BufMut`] is the only owner of its slot. [`BufMut::freeze`] makes it a [`Buf`], which is
 //! immutable from then on and shared by counting. All memory of a slot is initialised: fresh
-//! chunks come zeroed from the kernel, reused slots hold what was last written to them.
+//! chunks come zeroed from the kernel, reused slots hold what was last written to them. A *tight*
+//! buffer whose size fits no class well lies in memory of the global allocator instead.
 
 #![allow(unsafe_code, reason = "raw slots with a reference count; every block states its proof")]
 
@@ -43,7 +44,10 @@ const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
 /// Takes a slot and writes its header; returns where the data starts.
 fn take_slot(len: usize, zeroed: bool) -> NonNull<u8> {
-    let slot = slab::allocate(len);
+    write_header(slab::allocate(len), len, zeroed)
+}
+
+fn write_header(slot: slab::Slot, len: usize, zeroed: bool) -> NonNull<u8> {
     // SAFETY: the slab returns at least HEADER_BYTES + len bytes, aligned to 64, owned by us.
     unsafe {
         if zeroed && !slot.fresh {
@@ -58,7 +62,7 @@ fn take_slot(len: usize, zeroed: bool) -> NonNull<u8> {
 /// The header of the slot whose data starts at `data`.
 ///
 /// # Safety
-/// `data` came from [`take_slot`] and the slot has not been given back.
+/// `data` came from [`write_header`] and the slot has not been given back.
 #[inline]
 unsafe fn header_of<'a>(data: NonNull<u8>) -> &'a Header {
     // SAFETY: by contract the header lies HEADER_BYTES before the data and is initialised.
@@ -99,6 +103,17 @@ impl BufMut {
     /// overwritten.
     pub fn for_overwrite(len: usize) -> Self {
         Self { data: take_slot(len, false) }
+    }
+
+    /// As [`BufMut::for_overwrite`], in memory that is no larger than needed (to 64 bytes), though
+    /// perhaps not in huge pages: for what is kept long and counted to the byte.
+    pub fn tight(len: usize) -> Self {
+        Self { data: write_header(slab::allocate_tight(len), len, false) }
+    }
+
+    /// What [`Buf::charge_bytes`] will say of a [`BufMut::tight`] of `len` bytes.
+    pub fn tight_charge_bytes(len: usize) -> usize {
+        slab::tight_slot_bytes(len)
     }
 
     /// Makes the bytes immutable and shareable. Costs nothing.

@@ -46,7 +46,12 @@ pub(super) enum Origin {
     Chunk { class: u8, shard: u8, chunk: u32, slot: u32 },
     /// A mapping of its own.
     Mapping { bytes: usize },
+    /// The global allocator, to the byte.
+    Heap { bytes: usize },
 }
+
+/// What the global allocator adds to an aligned allocation, about.
+const HEAP_OVERHEAD_BYTES: usize = 16;
 
 impl Origin {
     /// Bytes of memory that the slot takes.
@@ -54,8 +59,23 @@ impl Origin {
         match self {
             Self::Chunk { class, .. } => slot_bytes(usize::from(class)),
             Self::Mapping { bytes } => bytes,
+            Self::Heap { bytes } => bytes + HEAP_OVERHEAD_BYTES,
         }
     }
+}
+
+/// Bytes of memory that a slot of [`allocate_tight`] for `len` bytes of data takes.
+pub(super) fn tight_slot_bytes(len: usize) -> usize {
+    let bytes = len.saturating_add(HEADER_BYTES);
+    match class_of(bytes).map(slot_bytes) {
+        Some(slot) if is_tight(bytes, slot) => slot,
+        _ => bytes.next_multiple_of(HEADER_BYTES) + HEAP_OVERHEAD_BYTES,
+    }
+}
+
+/// Whether at most 1/32 of a slot is waste.
+fn is_tight(bytes: usize, slot: usize) -> bool {
+    slot - bytes <= slot / 32
 }
 
 /// A slot handed out.
@@ -227,6 +247,22 @@ pub(super) fn allocate(len: usize) -> Slot {
     SLAB.allocate(len)
 }
 
+/// A slot for `len` bytes of data that wastes next to nothing: one of the slab if its class fits,
+/// else memory of the global allocator. For what is many, long-lived, and of any size. Aborts when
+/// memory is exhausted, as allocations do.
+pub(super) fn allocate_tight(len: usize) -> Slot {
+    let Some(bytes) = len.checked_add(HEADER_BYTES) else { exhausted(len) };
+    if class_of(bytes).is_some_and(|class| is_tight(bytes, slot_bytes(class))) {
+        return SLAB.allocate(len);
+    }
+    let bytes = bytes.next_multiple_of(HEADER_BYTES);
+    let Ok(layout) = Layout::from_size_align(bytes, HEADER_BYTES) else { exhausted(bytes) };
+    // SAFETY: the layout is not empty: it holds a header.
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+    Slot { start, origin: Origin::Heap { bytes }, fresh: true }
+}
+
 /// Takes a slot back.
 ///
 /// # Safety
@@ -324,6 +360,14 @@ impl Slab {
                 self.mapped_bytes.fetch_sub(bytes, Relaxed);
                 // SAFETY: by contract the mapping is ours alone.
                 unsafe { release(start, bytes) }
+            }
+            Origin::Heap { bytes } => {
+                // SAFETY: `allocate_tight` got the memory with this layout, which was valid then;
+                // by contract it is ours alone.
+                unsafe {
+                    let layout = Layout::from_size_align_unchecked(bytes, HEADER_BYTES);
+                    std::alloc::dealloc(start.as_ptr(), layout);
+                }
             }
         }
     }

@@ -194,3 +194,19 @@ proptest! {
         prop_assert!(audit.slab.stats().reserved_bytes <= 32 << 20);
     }
 }
+
+#[test]
+fn tight_buffers_take_what_they_say_and_little_more_than_they_hold() {
+    for len in (0..20_000).step_by(37).chain([4096 - 64, 100_000, 700_000]) {
+        let mut buf = BufMut::tight(len);
+        assert_eq!(buf.len(), len);
+        assert_eq!(buf.as_ptr() as usize % 64, 0);
+        buf.fill(len as u8);
+        let buf = buf.freeze();
+        let copy = buf.clone();
+        assert!(copy.iter().all(|byte| *byte == len as u8));
+        assert_eq!(buf.charge_bytes(), BufMut::tight_charge_bytes(len));
+        let most = (len + 64) + (len + 64) / 31 + 80;
+        assert!(buf.charge_bytes() >= len + 64 && buf.charge_bytes() <= most, "{len}");
+    }
+}
