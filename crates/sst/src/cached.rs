@@ -14,14 +14,14 @@
 //! only when its blocks have proven to be read from the cache, so that a cache far smaller than
 //! the data keeps its memory for partitions ([`LiveIndex`]).
 
-use crate::block::DataBlock;
 use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapAny, ArcSwapOption};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_cache::{Cache, CacheKey, Cached, Priority};
+use terrace_vfs::Buf;
 
 /// The cache of all blocks and metadata partitions of a store.
 pub type BlockCache = Cache<CachedBlock>;
@@ -32,7 +32,7 @@ pub struct CachedBlock(pub(crate) Content);
 
 #[derive(Clone)]
 pub(crate) enum Content {
-    Data(Arc<Resident<DataBlock>>),
+    Data(Arc<Seat>),
     Index(Arc<Resident<LiveIndex>>),
     Filter(Arc<Resident<FilterPartition>>),
 }
@@ -43,7 +43,7 @@ const _: () = assert!(size_of::<CachedBlock>() == 16);
 impl Cached for CachedBlock {
     fn charge_bytes(&self) -> usize {
         match &self.0 {
-            Content::Data(block) => block.charge_bytes(),
+            Content::Data(seat) => seat.charge_bytes(),
             Content::Index(index) => index.charge_bytes(),
             Content::Filter(filter) => filter.charge_bytes(),
         }
@@ -58,7 +58,7 @@ impl Cached for CachedBlock {
 
     fn take_touched(&self) -> bool {
         match &self.0 {
-            Content::Data(block) => block.take_touched(),
+            Content::Data(seat) => seat.block.take_mark(),
             Content::Index(index) => index.take_touched(),
             Content::Filter(filter) => filter.take_touched(),
         }
@@ -66,7 +66,7 @@ impl Cached for CachedBlock {
 
     fn on_evicted(&self) {
         match &self.0 {
-            Content::Data(block) => Resident::evict(block),
+            Content::Data(seat) => seat.evict(),
             Content::Index(index) => Resident::evict(index),
             Content::Filter(filter) => Resident::evict(filter),
         }
@@ -212,11 +212,66 @@ impl Slots {
     }
 }
 
+/// A data block in memory. Unlike [`Resident`] it is not what its slot holds: that is the block's
+/// memory itself, so that a lookup waits for memory once less. A use is marked there.
+pub(crate) struct Seat {
+    block: Buf,
+    evicted: AtomicBool,
+    /// Which of the slots is this one's.
+    at: usize,
+    /// Dangling if it has none.
+    slots: Weak<BlockSlots>,
+}
+
+impl Seat {
+    /// A seat for a checked block.
+    pub fn new(block: Buf, at: usize, slots: Weak<BlockSlots>) -> Arc<Self> {
+        Arc::new(Self { block, evicted: AtomicBool::new(false), at, slots })
+    }
+
+    pub fn block(&self) -> &Buf {
+        &self.block
+    }
+
+    fn charge_bytes(&self) -> usize {
+        size_of::<Self>() + 2 * size_of::<usize>() + self.block.charge_bytes()
+    }
+
+    /// As [`Resident::publish`].
+    pub fn publish(self: &Arc<Self>, cache: &BlockCache, key: CacheKey) {
+        cache.insert(key, CachedBlock(Content::Data(self.clone())));
+        if let Some(slots) = self.slots.upgrade()
+            && !self.evicted.load(Ordering::SeqCst)
+        {
+            slots.0[self.at].store(Some(self.block.clone()));
+            if self.evicted.load(Ordering::SeqCst) {
+                self.clear(&slots);
+            }
+        }
+    }
+
+    fn evict(&self) {
+        self.evicted.store(true, Ordering::SeqCst);
+        if let Some(slots) = self.slots.upgrade() {
+            self.clear(&slots);
+        }
+    }
+
+    /// Empties the slot if this block is in it. Another seat of the same block may have put it
+    /// there; it is then found by the cache's hash table and housed again.
+    fn clear(&self, slots: &BlockSlots) {
+        slots.0[self.at].compare_and_swap(&Some(self.block.clone()), None);
+    }
+}
+
+/// The slot of a data block: the block's memory.
+pub(crate) type BlockSlot = ArcSwapAny<Option<Buf>>;
+
 /// One slot per data block of an index partition.
-pub(crate) struct BlockSlots(Box<[Slot<DataBlock>]>);
+pub(crate) struct BlockSlots(Box<[BlockSlot]>);
 
 impl BlockSlots {
-    pub fn iter(&self) -> impl Iterator<Item = &Slot<DataBlock>> {
+    pub fn iter(&self) -> impl Iterator<Item = &BlockSlot> {
         self.0.iter()
     }
 }
@@ -236,7 +291,7 @@ impl LiveIndex {
 
     /// The same partition with slots for its blocks.
     pub fn with_slots(&self) -> Self {
-        let slots = (0..self.index.count()).map(|_| Slot::empty()).collect();
+        let slots = (0..self.index.count()).map(|_| BlockSlot::new(None)).collect();
         Self {
             index: self.index.clone(),
             blocks: Some(Arc::new(BlockSlots(slots))),
@@ -249,7 +304,7 @@ impl LiveIndex {
     }
 
     #[inline]
-    pub fn block_slot(&self, at: usize) -> Option<&Slot<DataBlock>> {
+    pub fn block_slot(&self, at: usize) -> Option<&BlockSlot> {
         self.blocks.as_ref()?.0.get(at)
     }
 
@@ -302,26 +357,9 @@ impl Housed for FilterPartition {
     }
 }
 
-impl Housed for DataBlock {
-    type Slots = BlockSlots;
-
-    fn slot(slots: &BlockSlots, at: usize) -> &Slot<Self> {
-        &slots.0[at]
-    }
-
-    fn cached(resident: Arc<Resident<Self>>) -> Content {
-        Content::Data(resident)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.charge_bytes()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_vfs::Buf;
 
     fn resident(slots: &Arc<Slots>) -> Arc<Resident<FilterPartition>> {
         let shape = terrace_filter::FilterShape {
@@ -351,6 +389,25 @@ mod tests {
         // Publishing what is evicted already keeps nothing.
         second.publish(&BlockCache::new(0), key);
         assert!(slots.filters[0].resident.load().is_none());
+    }
+
+    #[test]
+    fn an_evicted_block_leaves_its_slot() {
+        let slots = Arc::new(BlockSlots((0..2).map(|_| BlockSlot::new(None)).collect()));
+        let cache = BlockCache::new(1 << 20);
+        let key = CacheKey { file: 1, offset: 0 };
+        let block = Buf::from(&[1; 100][..]);
+        let seat = Seat::new(block.clone(), 1, Arc::downgrade(&slots));
+        seat.publish(&cache, key);
+        assert!(slots.0[1].load().as_ref().is_some_and(|held| Buf::ptr_eq(held, &block)));
+        let other = Seat::new(Buf::from(&[2; 100][..]), 1, Arc::downgrade(&slots));
+        CachedBlock(Content::Data(other)).on_evicted();
+        assert!(slots.0[1].load().is_some());
+        assert!(block.mark() && CachedBlock(Content::Data(seat.clone())).take_touched());
+        cache.remove(&key);
+        assert!(slots.0[1].load().is_none());
+        seat.publish(&BlockCache::new(0), key);
+        assert!(slots.0[1].load().is_none());
     }
 
     #[test]

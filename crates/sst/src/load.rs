@@ -4,8 +4,8 @@
 //! progress even when the cache is too small to keep it. Two threads that miss the same block
 //! both read it; the later one's stays.
 
-use crate::block::DataBlock;
-use crate::cached::{CachedBlock, Content, LiveIndex, Resident, Slots};
+use crate::block::{DataBlock, prefetch};
+use crate::cached::{CachedBlock, Content, LiveIndex, Resident, Seat, Slots};
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
@@ -20,24 +20,24 @@ use terrace_base::Result;
 use terrace_vfs::{Buf, BufMut, ReadRequest};
 
 impl SstReader {
-    /// Calls `ask` with data block `at` of `index`.
+    /// Calls `ask` with data block `at` of `index`: a checked block.
     #[inline]
     pub(crate) fn with_block<R>(
         &self,
         index: &Resident<LiveIndex>,
         at: usize,
-        ask: impl FnOnce(&DataBlock) -> R,
+        ask: impl FnOnce(&Buf) -> R,
     ) -> Result<R> {
         if let Some(slot) = index.block_slot(at)
             && let Some(block) = &*slot.load()
         {
-            block.prefetch();
+            prefetch(block);
             self.note_block_hit(block, index, at);
             return Ok(ask(block));
         }
         match self.find_in_cache(index, at) {
             Some(block) => Ok(ask(&block)),
-            None => Ok(ask(&self.load_data_block(index.handle(at), true)?)),
+            None => Ok(ask(self.load_data_block(index.handle(at), true)?.buf())),
         }
     }
 
@@ -50,17 +50,17 @@ impl SstReader {
         if let Some(slot) = index.block_slot(at)
             && let Some(block) = &*slot.load()
         {
-            block.prefetch();
+            prefetch(block);
             self.note_block_hit(block, index, at);
-            return Some((***block).clone());
+            return Some(DataBlock::checked(block.clone()));
         }
-        self.find_in_cache(index, at).map(|block| (**block).clone())
+        self.find_in_cache(index, at).map(DataBlock::checked)
     }
 
     #[inline]
-    fn note_block_hit(&self, block: &Resident<DataBlock>, index: &IndexPartition, at: usize) {
+    fn note_block_hit(&self, block: &Buf, index: &IndexPartition, at: usize) {
         self.counters.count(Event::DataBlockHit);
-        if block.touch() {
+        if block.mark() {
             self.tell_cache(index.handle(at));
         }
     }
@@ -75,19 +75,15 @@ impl SstReader {
     /// Data block `at` of `index` by the cache's hash table. Found there, it moves into its slot;
     /// if the partition has no slots yet, this counts towards getting them.
     #[inline(never)]
-    fn find_in_cache(
-        &self,
-        index: &Resident<LiveIndex>,
-        at: usize,
-    ) -> Option<Arc<Resident<DataBlock>>> {
+    fn find_in_cache(&self, index: &Resident<LiveIndex>, at: usize) -> Option<Buf> {
         let key = self.cache_key(index.handle(at));
-        let Some(CachedBlock(Content::Data(block))) = self.cache.get(&key) else { return None };
-        block.prefetch();
+        let Some(CachedBlock(Content::Data(seat))) = self.cache.get(&key) else { return None };
+        let block = seat.block().clone();
+        prefetch(&block);
         self.counters.count(Event::DataBlockHit);
         if let Some(slots) = index.blocks() {
-            let housed = Resident::new((**block).clone(), at, Arc::downgrade(slots));
-            housed.publish(&self.cache, key);
-            return Some(housed);
+            Seat::new(block.clone(), at, Arc::downgrade(slots)).publish(&self.cache, key);
+            return Some(block);
         }
         if index.note_reuse() {
             let housing = Resident::new(index.with_slots(), index.at(), self.slots_weak());
@@ -118,7 +114,7 @@ impl SstReader {
         let buf = stored::unpack(stored, &place)?;
         let block = DataBlock::load(buf).map_err(|detail| place.corrupt(detail))?;
         if fill_cache {
-            Resident::new(block.clone(), 0, Weak::new())
+            Seat::new(block.buf().clone(), 0, Weak::new())
                 .publish(&self.cache, self.cache_key(handle));
         }
         Ok(block)

@@ -5,7 +5,7 @@
 //! in memory; a data block through the cache. What is missing is read by [`crate::load`]. A fully
 //! cached lookup allocates nothing, takes no lock but the cache's, and copies no value.
 
-use crate::block::{DataBlock, Located};
+use crate::block::{BlockRef, Located};
 use crate::cached::{BlockCache, FilterSlot, LiveIndex, Resident, Slots};
 use crate::counters::{Event, ReadCounters, SAMPLE, is_sampled};
 use crate::footer::{FOOTER_BYTES, Footer};
@@ -24,7 +24,7 @@ use terrace_base::checksum::hash_key;
 use terrace_base::key::{SeqNo, seek_trailer};
 use terrace_base::{Error, RangeTombstones, Result};
 use terrace_cache::CacheKey;
-use terrace_vfs::{OpenMode, RandomFile, Slice, Vfs};
+use terrace_vfs::{Buf, OpenMode, RandomFile, Slice, Vfs};
 
 /// Bytes at the end of the file that opening reads at once; they hold footer, properties,
 /// top-level index and range tombstones of most files.
@@ -330,10 +330,11 @@ impl SstReader {
     fn find_in(&self, index: &Resident<LiveIndex>, lookup: &Lookup<'_>) -> Result<Step> {
         let mut at = index.lower_bound(lookup.user_key);
         while at < index.count() {
-            let find = |block: &DataBlock| match block.block().find(lookup.user_key, lookup.trailer)
+            let find = |block: &Buf| match BlockRef::checked(block)
+                .find(lookup.user_key, lookup.trailer)
             {
                 Located::Found { trailer, value } => {
-                    Some(Step::Done(Some(Entry { trailer, value: block.value(value) })))
+                    Some(Step::Done(Some(Entry { trailer, value: value.pinned(block) })))
                 }
                 Located::Absent => Some(Step::Done(None)),
                 Located::PastEnd => None,

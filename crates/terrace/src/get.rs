@@ -15,7 +15,7 @@ use std::time::Instant;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::{SeqNo, ValueKind};
 use terrace_manifest::FileMeta;
-use terrace_sst::{Entry, FilterAt, Lookup};
+use terrace_sst::{Entry, FilterAt, Lookup, SstReader};
 use terrace_vfs::Slice;
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
@@ -77,31 +77,79 @@ fn search(
     }
     let mut runs = Candidates::new(state, lookup.user_key);
     loop {
-        let mut group: [Option<(&FileMeta, ReaderGuard, FilterAt)>; TOGETHER] = Default::default();
+        let mut group: [Option<Run<'_>>; TOGETHER] = [None; TOGETHER];
         let mut len = 0;
         while len < TOGETHER
-            && let Some((level, index, file)) = runs.next()
+            && let Some(run) = runs.next()
         {
-            let guard = inner.table_cache.enter(state.slots.at(level, index), file)?;
-            if let Some(reader) = guard.as_ref() {
-                let at = reader.prefetch_filter(lookup);
-                group[len] = Some((file, guard, at));
-                len += 1;
-            }
+            group[len] = Some(run);
+            len += 1;
         }
-        if len == 0 {
-            return Ok(None);
+        let found = match group.first().copied().flatten() {
+            None => return Ok(None),
+            // Nothing to overlap the wait for its filter with.
+            Some(run) if len == 1 => search_run(inner, state, run, lookup, seqno, &mut covered)?,
+            Some(_) => search_group(inner, state, &group, lookup, seqno, &mut covered)?,
+        };
+        if let Some(entry) = found {
+            return Ok(pinned(inner, entry, covered));
         }
-        for (file, guard, at) in group.iter().flatten() {
-            let Some(reader) = guard.as_ref() else { continue };
-            if file.range_tombstone_count > 0 {
-                let newest = reader.range_tombstones().covering_seqno(lookup.user_key, seqno);
-                covered = covered.max(newest.unwrap_or(0));
-            }
-            if let Some(entry) = reader.get_at(*at, lookup)? {
-                return Ok(pinned(inner, entry, covered));
-            }
+    }
+}
+
+/// The newest version of the key in one run.
+#[inline]
+fn search_run(
+    inner: &Inner,
+    state: &ReadState,
+    run: Run<'_>,
+    lookup: &Lookup<'_>,
+    seqno: SeqNo,
+    covered: &mut SeqNo,
+) -> Result<Option<Entry>> {
+    let guard = inner.table_cache.enter(state.slots.at(run.level, run.index), run.file)?;
+    let Some(reader) = guard.as_ref() else { return Ok(None) };
+    note_range_tombstones(reader, run.file, lookup, seqno, covered);
+    Ok(reader.get_with_filter(lookup)?)
+}
+
+/// The newest version of the key in several runs, newest first; asks for all their filters at once.
+#[inline]
+fn search_group(
+    inner: &Inner,
+    state: &ReadState,
+    runs: &[Option<Run<'_>>; TOGETHER],
+    lookup: &Lookup<'_>,
+    seqno: SeqNo,
+    covered: &mut SeqNo,
+) -> Result<Option<Entry>> {
+    let mut group: [Option<(&FileMeta, ReaderGuard, FilterAt)>; TOGETHER] = Default::default();
+    for (place, run) in group.iter_mut().zip(runs.iter().flatten()) {
+        let guard = inner.table_cache.enter(state.slots.at(run.level, run.index), run.file)?;
+        let at = guard.as_ref().map(|reader| reader.prefetch_filter(lookup));
+        *place = at.map(|at| (run.file, guard, at));
+    }
+    for (file, guard, at) in group.iter().flatten() {
+        let Some(reader) = guard.as_ref() else { continue };
+        note_range_tombstones(reader, file, lookup, seqno, covered);
+        if let Some(entry) = reader.get_at(*at, lookup)? {
+            return Ok(Some(entry));
         }
+    }
+    Ok(None)
+}
+
+#[inline]
+fn note_range_tombstones(
+    reader: &SstReader,
+    file: &FileMeta,
+    lookup: &Lookup<'_>,
+    seqno: SeqNo,
+    covered: &mut SeqNo,
+) {
+    if file.range_tombstone_count > 0 {
+        let newest = reader.range_tombstones().covering_seqno(lookup.user_key, seqno);
+        *covered = (*covered).max(newest.unwrap_or(0));
     }
 }
 
@@ -151,6 +199,14 @@ fn pinned(inner: &Inner, entry: Entry, covered: SeqNo) -> Option<Slice> {
     Some(entry.value.part(entry.value.len() - live_len, live_len))
 }
 
+/// A file that may hold a key, and its place in the version.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    level: usize,
+    index: usize,
+    file: &'a FileMeta,
+}
+
 /// The files of a version that may hold a key, newest run first.
 struct Candidates<'a> {
     state: &'a ReadState,
@@ -166,8 +222,7 @@ impl<'a> Candidates<'a> {
 }
 
 impl<'a> Iterator for Candidates<'a> {
-    /// Level, index in the level, file.
-    type Item = (usize, usize, &'a FileMeta);
+    type Item = Run<'a>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -177,7 +232,7 @@ impl<'a> Iterator for Candidates<'a> {
                 let index = self.index;
                 self.index += 1;
                 if file.contains(self.key) {
-                    return Some((0, index, file));
+                    return Some(Run { level: 0, index, file });
                 }
             }
             self.level = 1;
@@ -186,7 +241,7 @@ impl<'a> Iterator for Candidates<'a> {
             let number = self.level;
             self.level += 1;
             if let Some(index) = level.find(self.key) {
-                return Some((number, index, level.files().get(index)?));
+                return Some(Run { level: number, index, file: level.files().get(index)? });
             }
         }
         None

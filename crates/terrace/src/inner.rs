@@ -6,7 +6,8 @@
 //! 2. the manifest
 //! 3. a family's `change`
 //! 4. the scheduler
-//! 5. the family list, snapshots, table cache slots, health, latency histograms
+//! 5. the purge of obsolete files
+//! 6. the family list, snapshots, table cache slots, health, latency histograms
 
 use crate::error::{Error, Result};
 use crate::family::Family;
@@ -65,6 +66,8 @@ pub(crate) struct Inner {
     pub health: Health,
     pub counters: Counters,
     pub obsolete: Mutex<Vec<Obsolete>>,
+    /// Held while obsolete files are removed: who waits for it finds them gone.
+    pub purging: Mutex<()>,
     /// While above 0, no file is deleted (a checkpoint links them).
     pub deletions_held: AtomicU64,
     /// Held until the store is closed.

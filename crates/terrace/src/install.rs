@@ -106,11 +106,13 @@ pub(crate) fn retire_family(inner: &Inner, family: &Family) {
     inner.obsolete.lock().extend(gone);
 }
 
-/// Deletes obsolete files that no read state, iterator or job holds any more.
+/// Deletes obsolete files that no read state, iterator or job holds any more. When it returns,
+/// they are gone, whichever thread removed them.
 pub(crate) fn purge(inner: &Inner) -> Result<()> {
     if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_poisoned() {
         return Ok(());
     }
+    let _alone = inner.purging.lock();
     let free: Vec<u64> = {
         let mut obsolete = inner.obsolete.lock();
         let (free, held) = obsolete.drain(..).partition(|o| o.file.strong_count() == 0);

@@ -317,6 +317,7 @@ impl Nouns {
             health: Health::default(),
             counters: Counters::default(),
             obsolete: Mutex::new(Vec::new()),
+            purging: Mutex::new(()),
             deletions_held: AtomicU64::new(0),
             lock: Mutex::new(lock),
         }

@@ -54,6 +54,20 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// The header of `bytes`, which have passed [`parse`].
+    #[inline]
+    pub fn checked(bytes: &[u8]) -> Self {
+        let Some([a, b, c, d, low, high, flags, _]) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Self { count: 0, prefix_len: 0, wide: false, bare: false };
+        };
+        Self {
+            count: u32::from_le_bytes([*a, *b, *c, *d]),
+            prefix_len: u16::from_le_bytes([*low, *high]),
+            wide: flags & FLAG_WIDE != 0,
+            bare: flags & FLAG_BARE != 0,
+        }
+    }
+
     #[inline]
     pub fn heads_at(self) -> usize {
         (HEADER_BYTES + self.prefix_len as usize).next_multiple_of(HEAD_BYTES)

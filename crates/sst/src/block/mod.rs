@@ -23,28 +23,38 @@ const WALK_MAX: usize = 4;
 /// some 40 entries.
 const PREFETCH_BYTES: usize = 256;
 
-/// A checked block and the memory it lies in.
+/// A checked block and the memory it lies in: one pointer, so that a slot can hold it.
 #[derive(Clone)]
 pub(crate) struct DataBlock {
     buf: Buf,
-    layout: Layout,
 }
 
 impl DataBlock {
     /// Checks `buf` whole; what is wrong with it otherwise.
     pub fn load(buf: Buf) -> Checked<Self> {
-        let layout = format::parse(&buf)?;
-        Ok(Self { buf, layout })
+        format::parse(&buf)?;
+        Ok(Self { buf })
+    }
+
+    /// The block in a `buf` that was [`load`](Self::load)ed before.
+    pub fn checked(buf: Buf) -> Self {
+        Self { buf }
+    }
+
+    /// The memory it lies in.
+    #[inline]
+    pub fn buf(&self) -> &Buf {
+        &self.buf
     }
 
     #[inline]
     pub fn block(&self) -> BlockRef<'_> {
-        BlockRef { bytes: &self.buf, layout: self.layout }
+        BlockRef::checked(&self.buf)
     }
 
     #[inline]
     pub fn layout(&self) -> Layout {
-        self.layout
+        Layout::checked(&self.buf)
     }
 
     #[inline]
@@ -52,22 +62,18 @@ impl DataBlock {
         &self.buf
     }
 
-    pub fn charge_bytes(&self) -> usize {
-        self.buf.charge_bytes()
-    }
-
-    /// Asks for the lines that a lookup reads first.
-    #[inline]
-    pub fn prefetch(&self) {
-        for line in (0..PREFETCH_BYTES).step_by(64) {
-            terrace_filter::prefetch_read(&self.buf, line);
-        }
-    }
-
     /// A value of this block, keeping the block alive.
     #[inline]
     pub fn value(&self, value: ValueRange) -> Slice {
-        Slice::of(self.buf.clone(), value.start, value.end - value.start)
+        value.pinned(&self.buf)
+    }
+}
+
+/// Asks for the lines of a block that a lookup reads first.
+#[inline]
+pub(crate) fn prefetch(block: &Buf) {
+    for line in (0..PREFETCH_BYTES).step_by(64) {
+        terrace_filter::prefetch_read(block, line);
     }
 }
 
@@ -76,6 +82,14 @@ impl DataBlock {
 pub(crate) struct ValueRange {
     pub start: usize,
     pub end: usize,
+}
+
+impl ValueRange {
+    /// The value in `block`, keeping the block alive.
+    #[inline]
+    pub fn pinned(self, block: &Buf) -> Slice {
+        Slice::of(block.clone(), self.start, self.end - self.start)
+    }
 }
 
 /// An entry without its head and prefix.
@@ -108,6 +122,12 @@ pub(crate) struct BlockRef<'a> {
 }
 
 impl<'a> BlockRef<'a> {
+    /// The block in bytes that [`DataBlock::load`] has checked.
+    #[inline]
+    pub fn checked(bytes: &'a [u8]) -> Self {
+        Self { bytes, layout: Layout::checked(bytes) }
+    }
+
     /// `layout` must come from [`format::parse`] of the same bytes.
     #[inline]
     pub fn new(bytes: &'a [u8], layout: Layout) -> Self {

@@ -4,7 +4,7 @@
 //!            slot (64-byte aligned)
 //! ┌──────────────────────────┬───────────────────────────────┬─────────┐
 //! │ header, 64 bytes         │ data, `len` bytes             │ unused  │
-//! │ refs │ len │ origin      │ ▲ where Buf and BufMut point  │         │
+//! │ refs │ mark │ len │ origin│ ▲ where Buf and BufMut point  │         │
 //! └──────────────────────────┴───────────────────────────────┴─────────┘
 //! ```
 //!
@@ -26,7 +26,7 @@ mod tests;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// Bytes of the header in front of the data; also the alignment of the data.
 const HEADER_BYTES: usize = 64;
@@ -34,6 +34,8 @@ const HEADER_BYTES: usize = 64;
 #[repr(C, align(64))]
 struct Header {
     refs: AtomicUsize,
+    /// For the owners' use: [`Buf::mark`].
+    marked: AtomicBool,
     /// Bytes of data in use.
     len: usize,
     /// What to tell the slab when the slot goes back.
@@ -54,7 +56,8 @@ fn write_header(slot: slab::Slot, len: usize, zeroed: bool) -> NonNull<u8> {
             slot.start.add(HEADER_BYTES).write_bytes(0, len);
         }
         let header = slot.start.cast::<Header>();
-        header.write(Header { refs: AtomicUsize::new(1), len, origin: slot.origin });
+        let (refs, marked) = (AtomicUsize::new(1), AtomicBool::new(false));
+        header.write(Header { refs, marked, len, origin: slot.origin });
         slot.start.add(HEADER_BYTES)
     }
 }
@@ -187,10 +190,51 @@ impl Buf {
         a.data == b.data
     }
 
+    /// Sets the mark that all clones share; whether it was unset. A store only then. What it means
+    /// is the owners' affair.
+    #[inline]
+    pub fn mark(&self) -> bool {
+        // SAFETY: `self` keeps the slot alive.
+        let marked = &unsafe { header_of(self.data) }.marked;
+        let first = !marked.load(Ordering::Relaxed);
+        if first {
+            marked.store(true, Ordering::Relaxed);
+        }
+        first
+    }
+
+    /// Unsets the mark; whether it was set.
+    pub fn take_mark(&self) -> bool {
+        // SAFETY: `self` keeps the slot alive.
+        unsafe { header_of(self.data) }.marked.swap(false, Ordering::Relaxed)
+    }
+
     /// Where the data starts.
     #[inline]
     pub(crate) fn data(&self) -> NonNull<u8> {
         self.data
+    }
+}
+
+// SAFETY: a Buf is one pointer to a counted slot. Cloning and dropping change the count by one each
+// and cancel each other out; equal pointers are the same slot, since a slot is never empty and is
+// given back only when its count is 0; neither panics; and a slot never moves.
+unsafe impl arc_swap::RefCnt for Buf {
+    type Base = u8;
+
+    fn into_ptr(me: Self) -> *mut u8 {
+        let data = me.data;
+        std::mem::forget(me);
+        data.as_ptr()
+    }
+
+    fn as_ptr(me: &Self) -> *mut u8 {
+        me.data.as_ptr()
+    }
+
+    unsafe fn from_ptr(ptr: *const u8) -> Self {
+        // SAFETY: by contract the pointer came from `into_ptr`, so it is not null.
+        Self { data: unsafe { NonNull::new_unchecked(ptr.cast_mut()) } }
     }
 }
 

@@ -210,3 +210,32 @@ fn tight_buffers_take_what_they_say_and_little_more_than_they_hold() {
         assert!(buf.charge_bytes() >= len + 64 && buf.charge_bytes() <= most, "{len}");
     }
 }
+
+#[test]
+fn a_slot_for_swapping_keeps_buffers_alive_and_frees_them_once() {
+    let slot = arc_swap::ArcSwapAny::<Option<Buf>>::new(None);
+    let make = |byte: u8| Buf::from(&[byte; 700][..]);
+    let first = make(1);
+    slot.store(Some(first.clone()));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    if let Some(buf) = &*slot.load() {
+                        assert!(buf.iter().all(|byte| *byte == buf[0]));
+                    }
+                }
+            });
+        }
+        for round in 0..2000u32 {
+            slot.store((!round.is_multiple_of(7)).then(|| make(round as u8)));
+        }
+    });
+    let kept = make(9);
+    slot.store(Some(kept.clone()));
+    assert!(slot.compare_and_swap(&Some(first.clone()), None).is_some());
+    assert!(slot.load().as_ref().is_some_and(|buf| Buf::ptr_eq(buf, &kept)));
+    slot.compare_and_swap(&Some(kept.clone()), None);
+    assert!(slot.load().is_none());
+    assert!(first.mark() && !first.clone().mark() && first.take_mark() && !first.take_mark());
+}
