@@ -117,12 +117,14 @@ pub(crate) fn open(
             upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
         );
         let scan_options = options.scan_options();
+        let prefix: Option<Arc<[u8]>> = options.prefix.as_deref().map(Arc::from);
         for (index, file) in state.version.level(0).files().iter().enumerate() {
             if file.smallest_seqno <= seqno && file.overlaps(bounds.0, bounds.1) {
                 let files = SstFiles::level0_file(&table_cache, &state, index, scan_options);
                 if file.range_tombstone_count > 0 {
                     covers.push(Box::new(FileCover::new(files.clone())));
                 }
+                let files = files.with_prefix(prefix.clone());
                 runs.push(RunIter::Level(LevelIter::over(files)));
             }
         }
@@ -137,6 +139,7 @@ pub(crate) fn open(
             if state.has_range_tombstones && files.have_range_tombstones() {
                 covers.push(Box::new(FileCover::new(files.clone())));
             }
+            let files = files.with_prefix(prefix.clone());
             runs.push(RunIter::Level(LevelIter::over(files)));
         }
     }

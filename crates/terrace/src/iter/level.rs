@@ -25,6 +25,10 @@ pub(crate) trait FileSet {
     fn seek(&self, key: &[u8]) -> usize;
     /// A cursor over file `index`.
     fn open(&self, index: usize) -> Result<Self::Iter>;
+    /// Whether file `index` may hold a key that the scan shows.
+    fn may_show(&self, _index: usize) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 /// SSTs of the store.
@@ -33,6 +37,8 @@ pub(crate) struct SstFiles {
     table_cache: Arc<TableCache>,
     source: Source,
     options: ScanOptions,
+    /// What all keys shown start with.
+    prefix: Option<Arc<[u8]>>,
 }
 
 #[derive(Clone)]
@@ -56,7 +62,7 @@ impl SstFiles {
         debug_assert!(level > 0, "the files of L0 overlap");
         let files = state.version.level(level).overlapping_range(bounds.0, bounds.1);
         let source = Source::Live { state: Arc::clone(state), level, files };
-        Self { table_cache: Arc::clone(table_cache), source, options }
+        Self { table_cache: Arc::clone(table_cache), source, options, prefix: None }
     }
 
     /// File `index` of L0 of `state`.
@@ -68,7 +74,7 @@ impl SstFiles {
     ) -> Self {
         let files = index..index + 1;
         let source = Source::Live { state: Arc::clone(state), level: 0, files };
-        Self { table_cache: Arc::clone(table_cache), source, options }
+        Self { table_cache: Arc::clone(table_cache), source, options, prefix: None }
     }
 
     /// `files`, which must be sorted by key and disjoint.
@@ -78,7 +84,13 @@ impl SstFiles {
         options: ScanOptions,
     ) -> Self {
         debug_assert!(files.windows(2).all(|pair| pair[0].precedes(&pair[1])));
-        Self { table_cache, source: Source::Listed(files.into()), options }
+        Self { table_cache, source: Source::Listed(files.into()), options, prefix: None }
+    }
+
+    /// The same files for a scan that shows only keys starting with `prefix`: those whose filters
+    /// know that they hold none are left out.
+    pub fn with_prefix(self, prefix: Option<Arc<[u8]>>) -> Self {
+        Self { prefix, ..self }
     }
 
     /// Whether there are no files.
@@ -131,6 +143,14 @@ impl FileSet for SstFiles {
     fn open(&self, index: usize) -> Result<SstIter> {
         Ok(self.reader(index)?.iter(self.options))
     }
+
+    #[inline]
+    fn may_show(&self, index: usize) -> Result<bool> {
+        match &self.prefix {
+            Some(prefix) => Ok(self.reader(index)?.may_contain_prefix(prefix)),
+            None => Ok(true),
+        }
+    }
 }
 
 /// A cursor over files in key order.
@@ -169,6 +189,9 @@ impl<F: FileSet> LevelIter<F> {
         if self.at != index {
             self.iter = None;
             self.at = index;
+        }
+        if !self.files.may_show(index)? {
+            return Ok(());
         }
         let iter = match &mut self.iter {
             Some(iter) => iter,
