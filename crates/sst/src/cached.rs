@@ -14,6 +14,7 @@
 //! only when its blocks have proven to be read from the cache, so that a cache far smaller than
 //! the data keeps its memory for partitions ([`LiveIndex`]).
 
+use crate::counters::{EXACT_COUNTS, SAMPLE, is_sampled};
 use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
 use arc_swap::{ArcSwapAny, ArcSwapOption};
@@ -176,7 +177,8 @@ pub(crate) struct Slots {
 }
 
 /// The slot of a filter partition, and how lookups fared there. The counts are estimates: racing
-/// increments may lose one, and outcomes that cost next to nothing are sampled.
+/// increments may lose one, and outcomes that cost next to nothing are sampled from
+/// [`EXACT_COUNTS`] on.
 #[derive(Default)]
 pub(crate) struct FilterSlot {
     pub resident: Slot<FilterPartition>,
@@ -196,6 +198,17 @@ impl FilterSlot {
     #[inline]
     pub fn count(count: &AtomicU32, amount: u32) {
         count.store(count.load(Ordering::Relaxed).saturating_add(amount), Ordering::Relaxed);
+    }
+
+    /// Adds 1 to a count that grows fast where it matters for speed: above [`EXACT_COUNTS`] only
+    /// one call in so many writes to memory that threads share.
+    #[inline]
+    pub fn count_often(count: &AtomicU32) {
+        if count.load(Ordering::Relaxed) < EXACT_COUNTS {
+            Self::count(count, 1);
+        } else if is_sampled() {
+            Self::count(count, SAMPLE);
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! thread at a time may change the units of one reader.
 
 use crate::cached::{FilterSlot, Resident};
-use crate::counters::Event;
+use crate::counters::{EXACT_COUNTS, Event, SAMPLE};
 use crate::filter_partition::{FilterPartition, hash_prefix};
 use crate::multi_get::not_executed;
 use crate::reader::SstReader;
@@ -49,6 +49,13 @@ impl FilterUses {
     /// Lookups that the partition could only waste: those that did not find their key in the file.
     pub fn wasted(&self) -> u32 {
         self.stopped.saturating_add(self.vain)
+    }
+
+    /// The variance of [`FilterUses::wasted`], if lookups come independently of each other: what
+    /// is sampled varies more than what is counted.
+    pub fn wasted_variance(&self) -> u32 {
+        let sampled = self.stopped.saturating_sub(EXACT_COUNTS);
+        self.wasted().saturating_add(sampled.saturating_mul(SAMPLE - 1))
     }
 
     /// All lookups that reached the partition.

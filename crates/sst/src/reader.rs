@@ -7,7 +7,7 @@
 
 use crate::block::{BlockRef, Located};
 use crate::cached::{BlockCache, FilterSlot, LiveIndex, Resident, Slots};
-use crate::counters::{Event, ReadCounters, SAMPLE, is_sampled};
+use crate::counters::{Event, ReadCounters};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::top_level::TopLevel;
 use crate::iter::{ScanOptions, SstIter};
@@ -236,8 +236,8 @@ impl SstReader {
 
     #[inline]
     pub(crate) fn note_stopped(&self, slot: &FilterSlot) {
-        if self.filter_memory == FilterMemory::Elastic && is_sampled() {
-            FilterSlot::count(&slot.stopped, SAMPLE);
+        if self.filter_memory == FilterMemory::Elastic {
+            FilterSlot::count_often(&slot.stopped);
         }
     }
 
@@ -246,8 +246,8 @@ impl SstReader {
     #[inline]
     pub(crate) fn note_outcome(&self, slot: &FilterSlot, found: bool, filtered: bool) {
         if found {
-            if self.filter_memory == FilterMemory::Elastic && is_sampled() {
-                FilterSlot::count(&slot.found, SAMPLE);
+            if self.filter_memory == FilterMemory::Elastic {
+                FilterSlot::count_often(&slot.found);
             }
             return;
         }
