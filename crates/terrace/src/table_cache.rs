@@ -99,17 +99,20 @@ impl TableCache {
         let reader =
             SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &self.options)?;
         slot.touched.store(true, Ordering::Relaxed);
-        match slot.reader.compare_and_swap(&None::<Arc<SstReader>>, Some(reader.clone())).as_ref() {
+        // Counted before others can see and close it, so that the counts never fall below zero.
+        self.pinned_bytes.fetch_add(reader.pinned_bytes(), Ordering::Relaxed);
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        let before = slot.reader.compare_and_swap(&None::<Arc<SstReader>>, Some(reader.clone()));
+        if let Some(theirs) = before.as_ref() {
             // Somebody else opened it meanwhile: theirs stays.
-            Some(theirs) => return Ok(theirs.clone()),
-            None => {
-                self.pinned_bytes.fetch_add(reader.pinned_bytes(), Ordering::Relaxed);
-                if self.open.fetch_add(1, Ordering::Relaxed) + 1 > self.max_open {
-                    self.close_some(slot);
-                }
-                self.charge();
-            }
+            self.pinned_bytes.fetch_sub(reader.pinned_bytes(), Ordering::Relaxed);
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            return Ok(theirs.clone());
         }
+        if open > self.max_open {
+            self.close_some(slot);
+        }
+        self.charge();
         Ok(reader)
     }
 
