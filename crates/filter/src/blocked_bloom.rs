@@ -1,186 +1,152 @@
 //! Blocked Bloom filter: all probes of a key fall into one 64-byte block, one cache line.
 //!
 //! ```text
-//! filter  = block[n], n >= 1, nothing else
-//! block   = 64 bytes; bit p is bit p % 8 of byte p / 8
-//!           bits 0..508    payload
+//! unit    = block[n], n >= 1, nothing else
+//! block   = bits 0..508    payload
 //!           bits 508..512  number of probes - 1 (1 to 16), the same in every block
+//! seed    = 0
 //!
-//! hash    = upper 32 bits: block number  = upper * n >> 32
-//!           lower 32 bits: probe i at bit (lower * MULTIPLIERS[i] >> 16) * 508 >> 16
+//! hash    = as in blocks everywhere (block.rs)
 //! ```
 //!
-//! Each block carries the number of probes, so that a lookup touches no other line; the four
-//! bits cost 1-2 % in false positives, less than a header line would. FPR is worse than that of
-//! a Bloom filter of the same size because blocks fill unevenly: [`theoretical_fpr`].
+//! Each block carries the number of probes, so that its bytes alone are a filter; the four bits
+//! cost 1-2 % in false positives. FPR is worse than that of a Bloom filter of the same size because
+//! blocks fill unevenly: [`expected_fpr`].
 
+use crate::block::{
+    BLOCK_BITS, BLOCK_BYTES, Block, MULTIPLIERS, Probes, Scalar, block_number, blocks,
+};
 use crate::machine;
+use crate::model::power_of_fill;
+use crate::shape::{FilterKind, FilterShape};
+use crate::units::{self, Unit, append_units, blocks_of, shape_for, unit_hash};
 
 #[cfg(test)]
 mod tests;
 
-/// Bytes of a block: a cache line.
-const BLOCK_BYTES: usize = 64;
-/// Bits of a block.
-const BLOCK_BITS: f64 = 512.0;
 /// Bits of a block that probes may set.
-pub(crate) const PAYLOAD_BITS: u32 = 508;
-/// The most probes of a key, as many as [`MULTIPLIERS`].
+const PAYLOAD_BITS: u32 = 508;
+/// The most probes of a key, as many as there are [`MULTIPLIERS`].
 const MAX_PROBES: u32 = 16;
-/// Beyond this, [`MAX_PROBES`] probes would leave the blocks emptier than is useful.
-const MAX_BITS_PER_KEY: f64 = 64.0;
-/// Hashes between asking for a block and setting bits in it while building.
-const BUILD_LOOKAHEAD: usize = 16;
-
-/// Random odd numbers, one per probe: the upper bits of the products with one seed are as good
-/// as independent. Part of the format.
-pub(crate) const MULTIPLIERS: [u32; MAX_PROBES as usize] = [
-    0x47b6_137b,
-    0x4497_4d91,
-    0x8824_ad5b,
-    0xa2b7_289d,
-    0x7054_95c7,
-    0x2df1_424b,
-    0x9efc_4947,
-    0x5c6b_fb31,
-    0x9e37_79b9,
-    0x85eb_ca6b,
-    0xc2b2_ae35,
-    0x27d4_eb2f,
-    0x1656_67b1,
-    0xd3a2_646d,
-    0xb542_97a3,
-    0x6a09_e667,
-];
-
+/// Keys per block, more than [`build`] ever gives one, at which the mean is model enough, and past
+/// which the probability of an empty block is no longer a normal number.
+const LADEN: f64 = 600.0;
 /// `PROBES_UP_TO[i]` is the most bits per key at which `i + 1` probes give the lowest
-/// [`theoretical_fpr`]; beyond the last it is [`MAX_PROBES`].
+/// [`expected_fpr`]; beyond the last it is [`MAX_PROBES`].
 const PROBES_UP_TO: [f64; MAX_PROBES as usize - 1] = [
     2.098, 3.613, 5.145, 6.728, 8.386, 10.143, 12.023, 14.055, 16.268, 18.698, 21.385, 24.373,
     27.716, 31.476, 35.723,
 ];
 
-/// A number of bits per key that makes sense: NaN and all below 1 become 1.
-fn sane_bits(bits_per_key: f64) -> f64 {
-    if bits_per_key >= 1.0 { bits_per_key.min(MAX_BITS_PER_KEY) } else { 1.0 }
-}
-
 fn probes_for(bits_per_key: f64) -> u32 {
     1 + PROBES_UP_TO.partition_point(|bits| *bits < bits_per_key) as u32
 }
 
-/// Appends the filter of `hashes`; see [`crate::build`].
-pub(crate) fn build(hashes: &[u64], bits_per_key: f64, out: &mut Vec<u8>) {
-    let bits_per_key = sane_bits(bits_per_key);
-    let probes = probes_for(bits_per_key);
-    let blocks = (hashes.len() as f64 * bits_per_key / BLOCK_BITS).ceil();
-    let blocks = blocks.clamp(1.0, f64::from(u32::MAX)) as usize;
-    let start = out.len();
-    out.resize(start + blocks * BLOCK_BYTES, 0);
-    let bytes = &mut out[start..];
-    for (at, hash) in hashes.iter().enumerate() {
-        if let Some(ahead) = hashes.get(at + BUILD_LOOKAHEAD) {
-            prefetch(bytes, *ahead);
-        }
-        let (chunks, _) = bytes.as_chunks_mut::<BLOCK_BYTES>();
-        if let Some(block) = chunks.get_mut(block_number(blocks, *hash)) {
-            set(block, *hash as u32, probes);
+/// Appends the filter of `hashes`; see [`crate::FilterBuilder::build`].
+pub(crate) fn build(
+    hashes: &[u64],
+    bits_per_unit: f64,
+    units: u8,
+    out: &mut Vec<u8>,
+) -> FilterShape {
+    let shape = shape_for(FilterKind::BlockedBloom, hashes.len(), bits_per_unit, units, 1);
+    let probes = probes_for(bits_per_key(&shape, hashes.len() as u64));
+    append_units(&shape, out, |bytes, unit| {
+        machine::with_avx2(|avx2| fill_unit(avx2, bytes, hashes, unit, probes))
+            .unwrap_or_else(|| fill_unit(Scalar, bytes, hashes, unit, probes));
+    });
+    shape
+}
+
+#[inline(always)]
+fn fill_unit(lanes: impl Probes, bytes: &mut [u8], hashes: &[u64], unit: u8, probes: u32) {
+    let (blocks, _) = bytes.as_chunks_mut::<BLOCK_BYTES>();
+    for hash in hashes {
+        let hash = unit_hash(*hash, unit);
+        let number = block_number(blocks.len(), hash);
+        if let Some(block) = blocks.get_mut(number) {
+            lanes.set::<0, PAYLOAD_BITS, 2>(block, hash as u32, &MULTIPLIERS, probes);
         }
     }
-    let (chunks, _) = bytes.as_chunks_mut::<BLOCK_BYTES>();
-    for block in chunks {
+    for block in blocks {
         block[BLOCK_BYTES - 1] |= (probes as u8 - 1) << 4;
     }
 }
 
-/// See [`crate::may_contain`].
-#[inline]
-pub(crate) fn may_contain(bytes: &[u8], hash: u64) -> bool {
-    let Some(block) = block_of(bytes, hash) else { return true };
-    let (seed, probes) = (hash as u32, probes_of(block));
-    machine::covers(block, seed, probes).unwrap_or_else(|| covers_scalar(block, seed, probes))
+/// Whether a filter of this kind can look like that.
+pub(crate) fn is_sound(shape: &FilterShape) -> bool {
+    shape.seed == 0 && units::lengths_are_sound(shape, 1)
 }
 
-/// See [`crate::prefetch`].
+/// See [`FilterShape::may_contain`].
 #[inline]
-pub(crate) fn prefetch(bytes: &[u8], hash: u64) {
-    machine::prefetch_read(bytes, block_number(bytes.len() / BLOCK_BYTES, hash) * BLOCK_BYTES);
+pub(crate) fn may_contain(shape: &FilterShape, loaded: &[u8], units: u8, hash: u64) -> bool {
+    machine::may_contain::<Blocks>(shape, loaded, units, hash)
 }
 
-/// Below `blocks`, unless that is 0; a number over 2^32, which no filter has, wraps to some other.
-#[inline]
-fn block_number(blocks: usize, hash: u64) -> usize {
-    ((hash >> 32).wrapping_mul(blocks as u64) >> 32) as usize
-}
+/// A unit's blocks.
+struct Blocks;
 
-/// The block of a key, or `None` if `bytes` is not a filter.
-#[inline]
-fn block_of(bytes: &[u8], hash: u64) -> Option<&[u8; BLOCK_BYTES]> {
-    let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
-    if !rest.is_empty() {
-        return None;
+impl Unit for Blocks {
+    #[inline(always)]
+    fn may_contain(lanes: impl Probes, bytes: &[u8], _seed: u8, hash: u64) -> bool {
+        let blocks = blocks(bytes);
+        blocks.get(block_number(blocks.len(), hash)).is_none_or(|block| {
+            let probes = probes_of(block);
+            lanes.covers::<0, PAYLOAD_BITS, 2>(block, hash as u32, &MULTIPLIERS, probes)
+        })
     }
-    blocks.get(block_number(blocks.len(), hash))
+}
+
+/// See [`FilterShape::prefetch`].
+#[inline]
+pub(crate) fn prefetch(shape: &FilterShape, loaded: &[u8], hash: u64) {
+    let blocks = shape.first_unit_bytes as usize / BLOCK_BYTES;
+    machine::prefetch_read(loaded, block_number(blocks, hash) * BLOCK_BYTES);
 }
 
 #[inline]
-fn probes_of(block: &[u8; BLOCK_BYTES]) -> u32 {
+fn probes_of(block: &Block) -> u32 {
     1 + u32::from(block[BLOCK_BYTES - 1] >> 4)
 }
 
-/// The bits of a key, in the order of its probes; all below [`PAYLOAD_BITS`].
-#[inline]
-fn positions(seed: u32, probes: u32) -> impl Iterator<Item = usize> {
-    MULTIPLIERS
-        .iter()
-        .take(probes as usize)
-        .map(move |m| (((seed.wrapping_mul(*m) >> 16) * PAYLOAD_BITS) >> 16) as usize)
+/// What a unit of this shape gives each of `key_count` keys.
+fn bits_per_key(shape: &FilterShape, key_count: u64) -> f64 {
+    blocks_of(shape) as f64 * BLOCK_BITS / key_count.max(1) as f64
 }
 
-#[inline]
-fn set(block: &mut [u8; BLOCK_BYTES], seed: u32, probes: u32) {
-    for position in positions(seed, probes) {
-        block[position / 8] |= 1 << (position % 8);
-    }
+/// See [`FilterShape::expected_fpr`]: the product over the units, which are alike and independent.
+pub(crate) fn expected_fpr(shape: &FilterShape, units: u8, key_count: u64) -> f64 {
+    let probes = probes_for(bits_per_key(shape, key_count));
+    fpr_with(blocks_of(shape), key_count, probes).powi(i32::from(units))
 }
 
-/// Whether all bits of a key are set in `block`.
-#[inline]
-pub(crate) fn covers_scalar(block: &[u8; BLOCK_BYTES], seed: u32, probes: u32) -> bool {
-    positions(seed, probes).all(|position| block[position / 8] >> (position % 8) & 1 == 1)
-}
-
-/// The false positive rate of blocks that hold a Poisson-distributed number of keys (Putze,
-/// Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2009, section 3), with
-/// the variance of a block's fill taken into account. Microseconds.
-pub(crate) fn theoretical_fpr(bits_per_key: f64) -> f64 {
-    let bits_per_key = sane_bits(bits_per_key);
-    fpr_with(bits_per_key, probes_for(bits_per_key))
-}
-
-fn fpr_with(bits_per_key: f64, probes: u32) -> f64 {
-    let mean = BLOCK_BITS / bits_per_key;
-    // Past this the Poisson distribution has no weight that a double would notice.
-    let most = (mean + 14.0 * mean.sqrt() + 40.0) as u32;
-    let mut weight = (-mean).exp();
-    let mut sum = 0.0;
-    for keys in 0..=most {
-        sum += weight * block_fpr(keys * probes, probes);
-        weight *= mean / f64::from(keys + 1);
-    }
-    sum
-}
-
-/// The expected `fill^probes` of a block after `bits_thrown` bits were set at random, to second
-/// order around the mean fill.
-fn block_fpr(bits_thrown: u32, probes: u32) -> f64 {
+/// The false positive rate of `blocks` blocks among which `key_count` keys were thrown: the mean
+/// over the number of keys in a block (Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient
+/// Bloom Filters", 2009, section 3; with the binomial distribution, of which their Poisson
+/// distribution is the limit, so that it also holds for few blocks). One to four microseconds.
+fn fpr_with(blocks: u64, key_count: u64, probes: u32) -> f64 {
     let size = f64::from(PAYLOAD_BITS);
-    let (thrown, k) = (f64::from(bits_thrown), f64::from(probes));
-    let one_stays_empty = (1.0 - 1.0 / size).powf(thrown);
-    let two_stay_empty = (1.0 - 2.0 / size).powf(thrown);
-    let fill = 1.0 - one_stays_empty;
-    let variance = (1.0 - 1.0 / size) * two_stay_empty + one_stays_empty / size
-        - one_stays_empty * one_stays_empty;
-    let curvature = if probes < 2 { 0.0 } else { k * (k - 1.0) / 2.0 * fill.powf(k - 2.0) };
-    (fill.powf(k) + curvature * variance.max(0.0)).min(1.0)
+    let (blocks, keys) = (blocks as f64, key_count as f64);
+    // The probabilities that a key leaves one given bit, and two given bits, 0.
+    let spared = (f64::from(probes) * (-1.0 / size).ln_1p()).exp();
+    let both_spared = (f64::from(probes) * (-2.0 / size).ln_1p()).exp();
+    if blocks < 2.0 {
+        return power_of_fill(size, spared.powf(keys), both_spared.powf(keys), probes);
+    }
+    let mean = keys / blocks;
+    if mean > LADEN {
+        return power_of_fill(size, spared.powf(mean), both_spared.powf(mean), probes);
+    }
+    // Farther up the distribution has no weight that counts, even times the rate of a full block.
+    let most = (mean + 10.0 * mean.sqrt() + 30.0).min(keys) as u32;
+    let mut weight = (keys * (-1.0 / blocks).ln_1p()).exp();
+    let (mut one, mut two, mut sum) = (1.0, 1.0, 0.0);
+    for in_block in 0..=most {
+        sum += weight * power_of_fill(size, one, two, probes);
+        weight *= (keys - f64::from(in_block)) / (f64::from(in_block + 1) * (blocks - 1.0));
+        one *= spared;
+        two *= both_spared;
+    }
+    sum.min(1.0)
 }
