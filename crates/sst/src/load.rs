@@ -26,6 +26,7 @@ impl SstReader {
         &self,
         index: &Resident<LiveIndex>,
         at: usize,
+        fill_cache: bool,
         ask: impl FnOnce(&Buf) -> R,
     ) -> Result<R> {
         if let Some(slot) = index.block_slot(at)
@@ -37,7 +38,7 @@ impl SstReader {
         }
         match self.find_in_cache(index, at) {
             Some(block) => Ok(ask(&block)),
-            None => Ok(ask(self.load_data_block(index.handle(at), true)?.buf())),
+            None => Ok(ask(self.load_data_block(index.handle(at), fill_cache)?.buf())),
         }
     }
 

@@ -63,6 +63,7 @@ struct Loaded {
 pub fn multi_get(lookups: &mut [BatchLookup<'_>]) -> Result<()> {
     let mut stages = vec![Stage::Filter; lookups.len()];
     let mut loaded = Loaded::default();
+    let fill_cache = lookups.iter().all(|batch| batch.lookup.fill_cache);
     let mut wants: Vec<(&SstReader, Want)> = Vec::new();
     loop {
         for (lookup, stage) in lookups.iter_mut().zip(&mut stages) {
@@ -71,7 +72,7 @@ pub fn multi_get(lookups: &mut [BatchLookup<'_>]) -> Result<()> {
         if wants.is_empty() {
             return Ok(());
         }
-        read_wanted(&mut wants, &mut loaded)?;
+        read_wanted(&mut wants, &mut loaded, fill_cache)?;
     }
 }
 
@@ -240,8 +241,12 @@ fn after_block(
     reader.with_index(index_at, next).map(Some)
 }
 
-/// Reads everything wanted in one batch and empties `wants`.
-fn read_wanted(wants: &mut Vec<(&SstReader, Want)>, loaded: &mut Loaded) -> Result<()> {
+/// Reads everything wanted in one batch and empties `wants`; `fill_cache` is about data blocks.
+fn read_wanted(
+    wants: &mut Vec<(&SstReader, Want)>,
+    loaded: &mut Loaded,
+    fill_cache: bool,
+) -> Result<()> {
     let handle = |(reader, want): &(&SstReader, Want)| match *want {
         Want::Filter(at) => reader.top.filters()[at].whole(),
         Want::Index(at) => reader.top.index()[at].handle,
@@ -272,7 +277,7 @@ fn read_wanted(wants: &mut Vec<(&SstReader, Want)>, loaded: &mut Loaded) -> Resu
                 loaded.index.insert((reader.cache_file, at), index);
             }
             Want::Data(handle) => {
-                let block = reader.adopt_data_block(handle, buf, true)?;
+                let block = reader.adopt_data_block(handle, buf, fill_cache)?;
                 loaded.data.insert((reader.cache_file, handle.offset), block);
             }
         }

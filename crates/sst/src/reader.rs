@@ -64,13 +64,16 @@ pub struct Lookup<'a> {
     pub hash: u64,
     /// The first trailer that is visible: [`seek_trailer`] of the read's sequence number.
     pub trailer: u64,
+    /// Whether a data block that has to be read goes into the cache.
+    pub fill_cache: bool,
 }
 
 impl<'a> Lookup<'a> {
-    /// A lookup of the newest version of `user_key` at or below `seqno`.
+    /// A lookup of the newest version of `user_key` at or below `seqno`, which fills the cache.
     #[inline]
     pub fn new(user_key: &'a [u8], seqno: SeqNo) -> Self {
-        Self { user_key, hash: hash_key(user_key), trailer: seek_trailer(seqno) }
+        let (hash, trailer) = (hash_key(user_key), seek_trailer(seqno));
+        Self { user_key, hash, trailer, fill_cache: true }
     }
 }
 
@@ -339,7 +342,7 @@ impl SstReader {
                 Located::Absent => Some(Step::Done(None)),
                 Located::PastEnd => None,
             };
-            if let Some(done) = self.with_block(index, at, find)? {
+            if let Some(done) = self.with_block(index, at, lookup.fill_cache, find)? {
                 return Ok(done);
             }
             if !index.separator_is(at, lookup.user_key) {

@@ -4,6 +4,7 @@ use crate::batch::WriteBatch;
 use crate::compact::{self, Progress};
 use crate::error::{Error, Result};
 use crate::family::Family;
+use crate::get::Reading;
 use crate::inner::Inner;
 use crate::metrics::Metrics;
 use crate::options::{CfOptions, Options, WriteOptions};
@@ -317,13 +318,12 @@ impl ColumnFamily {
     /// As [`Db::get`].
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        get::get(self.inner(), &self.family, key.as_ref(), None)
+        get::get(self.inner(), &self.family, key.as_ref(), Reading::default())
     }
 
     /// As [`Db::get_with`].
     pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Slice>> {
-        let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
-        get::get(self.inner(), &self.family, key.as_ref(), snapshot)
+        get::get(self.inner(), &self.family, key.as_ref(), reading(options))
     }
 
     /// As [`Db::multi_get`].
@@ -338,8 +338,7 @@ impl ColumnFamily {
         options: &ReadOptions,
     ) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
-        get::multi_get(self.inner(), &self.family, &keys, snapshot)
+        get::multi_get(self.inner(), &self.family, &keys, reading(options))
     }
 
     fn write_one(&self, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
@@ -478,4 +477,10 @@ fn upper<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
         Bound::Excluded(key) => Some(key.as_ref().to_vec()),
         Bound::Included(key) => Some([key.as_ref(), &[0]].concat()),
     }
+}
+
+/// What `options` say about a point read.
+fn reading(options: &ReadOptions) -> Reading {
+    let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
+    Reading { snapshot, fill_cache: options.fill_cache }
 }

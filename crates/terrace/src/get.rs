@@ -22,19 +22,35 @@ use terrace_vfs::Slice;
 /// the read state holds one of them.
 const TOGETHER: usize = 6;
 
-/// The value of `key` as of `snapshot` (or now).
+/// How a point read reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// `None`: what is there now.
+    pub snapshot: Option<SeqNo>,
+    /// Whether data blocks that have to be read go into the cache.
+    pub fill_cache: bool,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { snapshot: None, fill_cache: true }
+    }
+}
+
+/// The value of `key`.
 #[inline]
 pub(crate) fn get(
     inner: &Inner,
     family: &Family,
     key: &[u8],
-    snapshot: Option<SeqNo>,
+    reading: Reading,
 ) -> Result<Option<Slice>> {
     inner.health.check_open()?;
     let start = sample().then(Instant::now);
     let state = family.state();
-    let seqno = snapshot.unwrap_or_else(|| inner.visible_seqno());
-    let found = search(inner, &state, &Lookup::new(key, seqno), seqno)?;
+    let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
+    let lookup = Lookup { fill_cache: reading.fill_cache, ..Lookup::new(key, seqno) };
+    let found = search(inner, &state, &lookup, seqno)?;
     inner.counters.gets.add(1);
     if found.is_some() {
         inner.counters.gets_found.add(1);
@@ -50,12 +66,12 @@ pub(crate) fn multi_get(
     inner: &Inner,
     family: &Family,
     keys: &[&[u8]],
-    snapshot: Option<SeqNo>,
+    reading: Reading,
 ) -> Result<Vec<Option<Slice>>> {
     inner.health.check_open()?;
     let state = family.state();
-    let seqno = snapshot.unwrap_or_else(|| inner.visible_seqno());
-    let found = batch::search(inner, &state, keys, seqno)?;
+    let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
+    let found = batch::search(inner, &state, keys, seqno, reading.fill_cache)?;
     inner.counters.gets.add(keys.len() as u64);
     inner.counters.gets_found.add(found.iter().flatten().count() as u64);
     Ok(found)

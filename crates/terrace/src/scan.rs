@@ -50,8 +50,8 @@ pub struct ReadOptions {
     pub upper_bound: Option<Vec<u8>>,
     /// An iterator shows only keys that start with this.
     pub prefix: Option<Vec<u8>>,
-    /// Whether blocks that had to be read go into the cache (true). Turn it off for a scan over
-    /// much more than the cache holds.
+    /// Whether data blocks that had to be read go into the cache (true). Turn it off for a scan
+    /// over much more than the cache holds.
     pub fill_cache: bool,
     /// Above 0: an iterator reads ahead in sequential pieces of at least this size.
     pub readahead_bytes: usize,

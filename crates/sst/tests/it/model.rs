@@ -309,3 +309,23 @@ fn separators_split_the_data_evenly_and_offsets_ascend() {
         assert!((share - 0.5).abs() < 0.02, "{share}");
     }
 }
+
+#[test]
+fn a_lookup_that_is_not_to_fill_the_cache_leaves_data_blocks_out() {
+    let vfs = SimVfs::new(1);
+    let mut rng = SplitMix64::new(12);
+    let model = random_model(&mut rng, 500);
+    write(&vfs, 1, SstOptions::default(), &model, RangeTombstones::default()).unwrap();
+    let options = reader_options(8 << 20);
+    let reader = open(&vfs, 1, &options).unwrap();
+    for round in 1..=2 {
+        let misses = options.counters.snapshot().data_block_misses;
+        for (key, _) in model.keys() {
+            let lookup = Lookup { fill_cache: false, ..Lookup::new(key, MAX_SEQNO) };
+            assert!(reader.get_with_filter(&lookup).unwrap().is_some());
+            assert!(reader.multi_get(&[lookup]).unwrap()[0].is_some());
+        }
+        let read = options.counters.snapshot().data_block_misses - misses;
+        assert_eq!(read, 2 * model.len() as u64, "round {round}");
+    }
+}

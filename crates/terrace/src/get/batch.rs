@@ -22,11 +22,12 @@ pub(super) fn search(
     state: &ReadState,
     keys: &[&[u8]],
     seqno: SeqNo,
+    fill_cache: bool,
 ) -> Result<Vec<Option<Slice>>> {
     let mut found: Vec<Option<Slice>> = vec![None; keys.len()];
     let mut open: Vec<Open<'_>> = Vec::with_capacity(keys.len());
     'keys: for (at, key) in keys.iter().enumerate() {
-        let lookup = Lookup::new(key, seqno);
+        let lookup = Lookup { fill_cache, ..Lookup::new(key, seqno) };
         let mut covered = 0;
         for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
             if let Some((trailer, value)) = in_memtable(memtable, &lookup, seqno, &mut covered) {
