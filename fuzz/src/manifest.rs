@@ -98,6 +98,7 @@ pub fn first_record() -> Vec<u8> {
         next_file_number: Some(20),
         last_seqno: Some(1000),
         families: vec![family(0, "default", added), family(1, "other", Vec::new())],
+        ..VersionEdit::default()
     };
     let snapshot = Some(SnapshotHead { store_id: 99, next_family_id: 2 });
     let mut payload = Vec::new();

@@ -222,7 +222,12 @@ fn edits() -> Vec<Vec<u8>> {
     let dropped = FamilyEdit { id: 1, drop: true, ..FamilyEdit::default() };
     let edits = [
         VersionEdit::default(),
-        VersionEdit { next_file_number: Some(30), last_seqno: Some(2000), families: vec![default] },
+        VersionEdit {
+            next_file_number: Some(30),
+            last_seqno: Some(2000),
+            families: vec![default],
+            filter_heat: Some(vec![1, 0, 1, 9, 2, 200, 100].into()),
+        },
         VersionEdit { families: vec![dropped, created], ..VersionEdit::default() },
     ];
     let encode = |edit: &VersionEdit| {

@@ -4,9 +4,10 @@
 //! payload   kind               1   1 snapshot, 2 edit
 //!           store id           8   snapshot only
 //!           next family id     v   snapshot only
-//!           present            v   bit 0 next file number, bit 1 last seqno
+//!           present            v   bit 0 next file number, 1 last seqno, 2 filter heat
 //!           next file number   v   if present
 //!           last seqno         v   if present
+//!           filter heat        b   if present; for the engine, whose versions it carries itself
 //!           family count       v
 //!           families               to the end
 //!
@@ -43,6 +44,7 @@ const EDIT: u8 = 2;
 
 const NEXT_FILE_NUMBER: u64 = 1;
 const LAST_SEQNO: u64 = 1 << 1;
+const FILTER_HEAT: u64 = 1 << 2;
 
 const CREATE: u64 = 1;
 const DROP: u64 = 1 << 1;
@@ -98,7 +100,7 @@ pub fn encode_edit(edit: &VersionEdit, out: &mut Vec<u8>) {
     encode_body(edit, out);
 }
 
-/// Starts the payload of a snapshot: `put_counters` and the families follow.
+/// Starts the payload of a snapshot: `put_head` and the families follow.
 pub(crate) fn encode_snapshot_head(head: SnapshotHead, out: &mut Vec<u8>) {
     out.push(SNAPSHOT);
     out.extend_from_slice(&head.store_id.to_le_bytes());
@@ -117,7 +119,8 @@ pub fn encode_record(record: &ManifestRecord, out: &mut Vec<u8>) {
 }
 
 fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
-    put_counters(edit.next_file_number, edit.last_seqno, edit.families.len(), out);
+    let heat = edit.filter_heat.as_deref();
+    put_head(edit.next_file_number, edit.last_seqno, heat, edit.families.len(), out);
     for family in &edit.families {
         let create = family.create.as_deref();
         put_family(
@@ -134,17 +137,22 @@ fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn put_counters(
+pub(crate) fn put_head(
     next_file_number: Option<u64>,
     last_seqno: Option<u64>,
+    filter_heat: Option<&[u8]>,
     family_count: usize,
     out: &mut Vec<u8>,
 ) {
-    let present =
-        bit(next_file_number.is_some(), NEXT_FILE_NUMBER) | bit(last_seqno.is_some(), LAST_SEQNO);
+    let present = bit(next_file_number.is_some(), NEXT_FILE_NUMBER)
+        | bit(last_seqno.is_some(), LAST_SEQNO)
+        | bit(filter_heat.is_some(), FILTER_HEAT);
     put_varint(out, present);
     for value in [next_file_number, last_seqno].into_iter().flatten() {
         put_varint(out, value);
+    }
+    if let Some(heat) = filter_heat {
+        put_bytes(out, heat);
     }
     put_varint(out, family_count as u64);
 }
@@ -239,9 +247,14 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
         EDIT => None,
         kind => return Err(Malformed::Unknown("record kind", u64::from(kind))),
     };
-    let present = input.bits("edit field", NEXT_FILE_NUMBER | LAST_SEQNO)?;
+    let present = input.bits("edit field", NEXT_FILE_NUMBER | LAST_SEQNO | FILTER_HEAT)?;
     let next_file_number = input.optional(present & NEXT_FILE_NUMBER, "next file number")?;
     let last_seqno = input.optional(present & LAST_SEQNO, "last seqno")?;
+    let mut filter_heat = None;
+    if present & FILTER_HEAT != 0 {
+        let bytes = input.decoder.bytes();
+        filter_heat = Some(input.field(bytes, "filter heat")?.into());
+    }
     let count = input.count("family count", 4)?;
     let mut families = Vec::with_capacity(count);
     for _ in 0..count {
@@ -250,7 +263,8 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
     if !input.decoder.is_empty() {
         return Err(Malformed::Field("the end of the record", input.decoder.position()));
     }
-    Ok(ManifestRecord { snapshot, edit: VersionEdit { next_file_number, last_seqno, families } })
+    let edit = VersionEdit { next_file_number, last_seqno, families, filter_heat };
+    Ok(ManifestRecord { snapshot, edit })
 }
 
 struct Input<'a> {

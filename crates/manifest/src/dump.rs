@@ -42,6 +42,9 @@ pub fn describe(payload: &[u8]) -> Vec<String> {
     if let Some(seqno) = edit.last_seqno {
         lines.push(format!("  last seqno {seqno}"));
     }
+    if let Some(heat) = &edit.filter_heat {
+        lines.push(format!("  filter heat, {} bytes", heat.len()));
+    }
     for family in &edit.families {
         describe_family(family, &mut lines);
     }

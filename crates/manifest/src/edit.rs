@@ -1,6 +1,7 @@
 //! What changes from one state of the manifest to the next.
 
 use crate::file_meta::FileMeta;
+use std::sync::Arc;
 use terrace_base::SeqNo;
 
 /// One atomic change.
@@ -12,6 +13,9 @@ pub struct VersionEdit {
     pub last_seqno: Option<SeqNo>,
     /// Changes per column family, at most one entry each.
     pub families: Vec<FamilyEdit>,
+    /// Where filters are hot, in bytes that only the engine understands; takes the place of what
+    /// was there. Advisory: whoever cannot read them goes without.
+    pub filter_heat: Option<Arc<[u8]>>,
 }
 
 /// The change of one column family.

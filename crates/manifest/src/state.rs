@@ -46,6 +46,8 @@ pub struct ManifestState {
     pub next_family_id: u32,
     /// Drawn when the store was made.
     pub store_id: u64,
+    /// Where filters are hot, in the engine's bytes; empty if it never said.
+    pub filter_heat: Arc<[u8]>,
 }
 
 /// The state after an edit, for the parts that it touches.
@@ -54,6 +56,7 @@ pub(crate) struct Prepared {
     counters: Counters,
     /// `None` for a family that is dropped.
     families: Vec<(u32, Option<FamilyState>)>,
+    filter_heat: Option<Arc<[u8]>>,
 }
 
 /// The numbers that only grow.
@@ -147,6 +150,7 @@ impl ManifestState {
             last_seqno: 0,
             next_family_id: 1,
             store_id,
+            filter_heat: Arc::default(),
         }
     }
 
@@ -163,7 +167,7 @@ impl ManifestState {
         for change in &edit.families {
             families.push((change.id, self.prepare_family(change, edit)?));
         }
-        Ok(Prepared { counters, families })
+        Ok(Prepared { counters, families, filter_heat: edit.filter_heat.clone() })
     }
 
     fn prepare_family(
@@ -208,6 +212,9 @@ impl ManifestState {
         self.next_file_number = prepared.counters.next_file_number;
         self.last_seqno = prepared.counters.last_seqno;
         self.next_family_id = prepared.counters.next_family_id;
+        if let Some(heat) = prepared.filter_heat {
+            self.filter_heat = heat;
+        }
         for (id, family) in prepared.families {
             match family {
                 Some(family) => self.families.insert(id, family),
@@ -229,7 +236,8 @@ impl ManifestState {
         let head = SnapshotHead { store_id: self.store_id, next_family_id: self.next_family_id };
         codec::encode_snapshot_head(head, out);
         let (next, last) = (Some(self.next_file_number), Some(self.last_seqno));
-        codec::put_counters(next, last, self.families.len(), out);
+        let heat = Some(&*self.filter_heat).filter(|heat| !heat.is_empty());
+        codec::put_head(next, last, heat, self.families.len(), out);
         for family in self.families.values() {
             let (segment, seqno) = (Some(family.min_log_segment), Some(family.flushed_seqno));
             codec::put_family(family.id, Some(&family.name), false, segment, seqno, out);
@@ -250,6 +258,7 @@ fn raise(value: &mut u64, to: Option<u64>) {
 pub(crate) struct Replay {
     started: Option<(SnapshotHead, Counters)>,
     families: BTreeMap<u32, FamilyReplay>,
+    filter_heat: Arc<[u8]>,
 }
 
 struct FamilyReplay {
@@ -307,6 +316,9 @@ impl Replay {
             counters.next_family_id = before.0.next_family_id;
         }
         self.started = Some((before.0, counters));
+        if let Some(heat) = edit.filter_heat {
+            self.filter_heat = heat;
+        }
         for change in edit.families {
             self.add_family(change)?;
         }
@@ -361,6 +373,7 @@ impl Replay {
             last_seqno: counters.last_seqno,
             next_family_id: counters.next_family_id,
             store_id: head.store_id,
+            filter_heat: self.filter_heat,
         }))
     }
 }

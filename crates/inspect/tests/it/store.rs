@@ -84,6 +84,7 @@ impl Store {
             next_file_number: Some(6),
             last_seqno: Some(20),
             families: vec![default, other],
+            ..VersionEdit::default()
         };
         manifest.append(&mut state, &edit).unwrap();
         let store = Self { vfs };

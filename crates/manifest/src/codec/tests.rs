@@ -42,10 +42,16 @@ prop_compose! {
         next_file_number in proptest::option::of(any::<u64>()),
         last_seqno in proptest::option::of(any::<u64>()),
         families in proptest::collection::vec(family(), 0..4),
+        heat in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..9)),
     ) -> ManifestRecord {
         ManifestRecord {
             snapshot: snapshot.map(|(store_id, next_family_id)| SnapshotHead { store_id, next_family_id }),
-            edit: VersionEdit { next_file_number, last_seqno, families },
+            edit: VersionEdit {
+                next_file_number,
+                last_seqno,
+                families,
+                filter_heat: heat.map(Into::into),
+            },
         }
     }
 }

@@ -27,6 +27,7 @@ fn sample() -> SimVfs {
         next_file_number: Some(6),
         last_seqno: Some(21),
         families: vec![flush, users],
+        ..VersionEdit::default()
     };
     manifest.append(&mut state, &edit).unwrap();
     let moved = (**state.families[&0].version.level(0).files().first().unwrap()).clone();

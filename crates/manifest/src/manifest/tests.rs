@@ -390,8 +390,12 @@ fn counters_rise_past_every_number_in_use_and_never_fall() {
     assert_eq!((state.next_file_number, state.last_seqno), (51, 5000));
     let family =
         FamilyEdit { min_log_segment: Some(3), flushed_seqno: Some(3), ..FamilyEdit::default() };
-    let lower =
-        VersionEdit { next_file_number: Some(2), last_seqno: Some(2), families: vec![family] };
+    let lower = VersionEdit {
+        next_file_number: Some(2),
+        last_seqno: Some(2),
+        families: vec![family],
+        ..Default::default()
+    };
     manifest.append(&mut state, &lower).unwrap();
     assert_eq!((state.next_file_number, state.last_seqno), (51, 5000));
     let family = &state.families[&0];
@@ -446,4 +450,23 @@ fn a_manifest_of_many_files_is_read_quickly() {
     assert!(took.as_secs() < 30, "{took:?}");
     assert!(found == state);
     assert!(manifest.len_bytes() < 60 * 300_000);
+}
+
+#[test]
+fn the_newest_filter_heat_survives_edits_moves_and_recovery() {
+    let vfs = vfs();
+    let (mut manifest, mut state) = Manifest::create(shared(&vfs), dir(), 1).unwrap();
+    assert!(state.filter_heat.is_empty());
+    for heat in [&[1u8, 2, 3][..], &[4; 100]] {
+        let edit = VersionEdit { filter_heat: Some(heat.into()), ..Default::default() };
+        manifest.append(&mut state, &edit).unwrap();
+        assert_eq!(&*state.filter_heat, heat);
+    }
+    manifest.append(&mut state, &VersionEdit::default()).unwrap();
+    assert_eq!(&*state.filter_heat, [4; 100]);
+    assert_eq!(read(&vfs), Some(state.clone()));
+    manifest.rewrite(&state).unwrap();
+    assert_eq!(read(&vfs), Some(state.clone()));
+    let (_, recovered) = Manifest::recover(shared(&vfs), dir()).unwrap();
+    assert_eq!(recovered, state);
 }
