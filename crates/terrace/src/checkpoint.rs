@@ -125,6 +125,7 @@ fn whole(state: &ManifestState) -> VersionEdit {
         next_file_number: Some(state.next_file_number),
         last_seqno: Some(state.last_seqno),
         families: families.collect(),
+        filter_heat: Some(state.filter_heat.clone()),
     }
 }
 

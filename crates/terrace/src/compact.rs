@@ -24,6 +24,9 @@ const IDLE_AFTER_US: u64 = 400_000;
 /// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(50);
 
+/// How long settling waits for filters.
+const MOST_FILTER_WAIT: Duration = Duration::from_secs(2);
+
 /// How far a `compact_range` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
@@ -251,9 +254,24 @@ fn wait_until_settled(inner: &Inner) -> Result<()> {
         let flushes = inner.families.load().iter().any(waiting);
         if !flushes && jobs.is_quiet() && choose(inner, &jobs, true).is_none() {
             drop(jobs);
-            return install::purge(inner);
+            install::purge(inner)?;
+            wait_for_filters(inner);
+            return Ok(());
         }
         inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+    }
+}
+
+/// Waits until new files have their filters in memory, as far as there is room; a while at most,
+/// since lookups that go on may move units for ever.
+fn wait_for_filters(inner: &Inner) {
+    let start = Instant::now();
+    while !inner.filters.is_settled()
+        && start.elapsed() < MOST_FILTER_WAIT
+        && !inner.scheduler.is_stopping()
+    {
+        let mut jobs = inner.scheduler.lock();
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK / 5);
     }
 }
 

@@ -221,7 +221,8 @@ impl Db {
         self.default.compact_range_with(range, progress)
     }
 
-    /// Waits until no flush or compaction is running or wanted, idle compaction included.
+    /// Waits until no flush or compaction is running or wanted, idle compaction included, and the
+    /// filters of new SSTs are in memory as far as they deserve it.
     pub fn wait_idle(&self) -> Result<()> {
         compact::wait_idle(self.inner())
     }

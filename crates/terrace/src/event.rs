@@ -31,6 +31,14 @@ pub(crate) fn background_error(doing: &str, error: &Error) {
     tracing::error!(target: TARGET, doing, %error, "background work failed");
 }
 
+pub(crate) fn filter_unit_lost(file: u64, error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, file, %error, "a filter unit cannot be read: lookups go on without it");
+}
+
+pub(crate) fn filter_heat_not_saved(error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, %error, "the heat of filters was not saved: after the next open they are loaded as lookups come");
+}
+
 pub(crate) fn disk_full(error: &terrace_base::Error) {
     tracing::error!(target: TARGET, %error, "the disk is full: writes are refused until there is room");
 }

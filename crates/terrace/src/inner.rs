@@ -8,9 +8,11 @@
 //! 4. the scheduler
 //! 5. the purge of obsolete files
 //! 6. the family list, snapshots, table cache slots, health, latency histograms
+//! 7. the table cache's turn, then the filter budget's ledger
 
 use crate::error::{Error, Result};
 use crate::family::Family;
+use crate::filter_budget::FilterBudget;
 use crate::health::Health;
 use crate::metrics::{Counters, Metrics};
 use crate::options::Options;
@@ -54,6 +56,7 @@ pub(crate) struct Inner {
     pub read_only: bool,
     pub families: ArcSwap<Families>,
     pub table_cache: Arc<TableCache>,
+    pub filters: Arc<FilterBudget>,
     pub snapshots: Arc<Snapshots>,
     /// Writes up to here are readable.
     pub visible_seqno: AtomicU64,
@@ -122,6 +125,10 @@ impl Inner {
         m.index_misses = reads.index_misses;
         m.filter_hits = reads.filter_hits;
         m.filter_misses = reads.filter_misses;
+        m.filters_absent = reads.filters_absent;
+        m.filter_unit_damages = reads.filter_unit_damages;
+        m.wasted_lookups = reads.wasted_lookups;
+        self.filters.fill(&mut m);
         m.device_reads = reads.device_reads;
         m.device_read_bytes = reads.device_read_bytes;
         m.cache_used_bytes = self.table_cache.cache().used_bytes() as u64;

@@ -28,6 +28,7 @@ mod options;
 // Nouns.
 mod batch;
 mod family;
+mod filter_budget;
 mod health;
 mod iter;
 mod memtable;
@@ -66,16 +67,16 @@ pub use db::{ColumnFamily, Db};
 pub use error::{Error, Result};
 pub use metrics::{LatencySummary, LevelMetrics, Metrics};
 pub use options::{
-    AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER_BITS,
-    DEFAULT_LEVEL_BASE_BYTES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
-    DEFAULT_MEMTABLE_SHARE, DEFAULT_TARGET_FILE_BYTES, DirectIo, MIN_MEMORY_BUDGET, MemoryShares,
-    Options, SyncMode, WriteOptions,
+    AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER,
+    DEFAULT_FILTER_SHARE, DEFAULT_LEVEL_BASE_BYTES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
+    DEFAULT_MEMTABLE_SHARE, DEFAULT_TARGET_FILE_BYTES, DirectIo, FilterAllocator,
+    MIN_MEMORY_BUDGET, MemoryShares, Options, SyncMode, WriteOptions,
 };
 pub use scan::{Iter, ReadOptions};
 pub use snapshots::Snapshot;
 pub use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use terrace_base::{Clock, SystemClock};
-pub use terrace_sst::Compression;
+pub use terrace_sst::{Compression, FilterPolicy, PolicyError};
 pub use terrace_vfs::Slice;
 
 /// The file systems a store can lie on.

@@ -161,6 +161,27 @@ pub struct LevelMetrics {
     pub raw_bytes: u64,
     /// Bytes that flush and compaction wrote into this level since the open.
     pub written_bytes: u64,
+    /// Lookups that a filter ended: true negatives. Estimated, as all counts per level; 0 with
+    /// [`FilterAllocator::Cached`](crate::FilterAllocator::Cached).
+    pub filter_stopped: u64,
+    /// Lookups that went on to the data and did not find their key: false positives, and what no
+    /// filter in memory could answer.
+    pub filter_vain: u64,
+    /// Lookups that found their key: true positives.
+    pub filter_found: u64,
+    /// Filter units loaded since the open.
+    pub filter_units_loaded: u64,
+    /// Filter units dropped since the open.
+    pub filter_units_dropped: u64,
+    /// Bytes of filter units in memory.
+    pub filter_memory_bytes: u64,
+}
+
+impl LevelMetrics {
+    /// Lookups that reached a filter partition of the level.
+    pub fn filter_lookups(&self) -> u64 {
+        self.filter_stopped + self.filter_vain + self.filter_found
+    }
 }
 
 /// The state of a store and what it did since it was opened. All counters start at 0 at open.
@@ -228,6 +249,23 @@ pub struct Metrics {
     pub filter_hits: u64,
     /// Filter partitions read from the device.
     pub filter_misses: u64,
+    /// Lookups that met a filter partition of which nothing was in memory and went on without.
+    pub filters_absent: u64,
+    /// Filter units that turned out to be damaged; reads go on without them.
+    pub filter_unit_damages: u64,
+    /// Lookups in one SST that searched the data and found nothing.
+    pub wasted_lookups: u64,
+    /// Bytes of filter units in memory or on the way there, outside the block cache.
+    pub filter_memory_bytes: u64,
+    /// Bytes that they may take now.
+    pub filter_budget_bytes: u64,
+    /// Bytes of the filters' share that the block cache has, since filters do not need them.
+    pub filter_lent_bytes: u64,
+    /// Wasted lookups saved per lookup and byte by the filter unit that just deserves memory.
+    pub filter_lambda: f64,
+    /// Wasted lookups to be expected per lookup, from the heat of all filter partitions and the
+    /// units that they have.
+    pub filter_expected_waste: f64,
     /// Reads of SSTs, whatever for.
     pub device_reads: u64,
     /// Bytes of these reads.

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::event;
 use crate::families;
 use crate::family::Family;
+use crate::filter_budget::FilterBudget;
 use crate::flush::Parts;
 use crate::health::Health;
 use crate::inner::{Inner, ManifestLog};
@@ -234,6 +235,7 @@ fn recovered_edit<'a>(
         next_file_number: Some(next_file),
         last_seqno: Some(last_seqno),
         families: families.collect(),
+        ..VersionEdit::default()
     }
 }
 
@@ -264,6 +266,7 @@ fn remove_orphans(vfs: &dyn Vfs, dir: &Path, state: &ManifestState, segment: u64
 /// The nouns that exist before a store is recovered.
 struct Nouns {
     dir: std::path::PathBuf,
+    filters: Arc<FilterBudget>,
     table_cache: Arc<TableCache>,
     limiter: Arc<RateLimiter>,
 }
@@ -273,6 +276,8 @@ type Writable = (crate::write_queue::LogState, Box<dyn Send + Sync>);
 impl Nouns {
     fn new(dir: &Path, options: &Options) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(options.cache_bytes()));
+        let allocator = options.advanced.filter_allocator;
+        let filters = Arc::new(FilterBudget::new(allocator, options.filter_bytes()));
         let max_open = match options.max_open_files {
             0 => terrace_vfs::open_file_limit() / 4 * 3,
             files => files,
@@ -282,11 +287,12 @@ impl Nouns {
             dir,
             cache,
             Arc::new(ReadCounters::new()),
+            filters.clone(),
             options.direct_io.reads,
             usize::try_from(max_open).unwrap_or(usize::MAX),
         ));
         let limiter = Arc::new(RateLimiter::new(options.advanced.rate_limit_bytes_per_s));
-        Ok(Self { dir: dir.to_path_buf(), table_cache, limiter })
+        Ok(Self { dir: dir.to_path_buf(), filters, table_cache, limiter })
     }
 
     fn into_inner(
@@ -299,6 +305,12 @@ impl Nouns {
         writable: Option<Writable>,
     ) -> Inner {
         let (log, lock) = writable.unzip();
+        for family in &families {
+            for (level, file) in family.state().version.files() {
+                self.filters.file_lives(usize::from(level), file);
+            }
+        }
+        self.filters.restore(&manifest.state.filter_heat);
         Inner {
             dir: self.dir,
             vfs: options.advanced.vfs.clone(),
@@ -307,6 +319,7 @@ impl Nouns {
             options,
             families: ArcSwap::from_pointee(families),
             table_cache: self.table_cache,
+            filters: self.filters,
             snapshots: Arc::new(Snapshots::default()),
             visible_seqno: AtomicU64::new(last_seqno),
             next_file_number: AtomicU64::new(next_file),

@@ -7,23 +7,24 @@ use crate::error::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use terrace_base::key::MAX_KEY_BYTES;
 use terrace_base::{Clock, SystemClock};
 use terrace_log::LogOptions;
 use terrace_manifest::LEVEL_COUNT;
-use terrace_base::key::MAX_KEY_BYTES;
 use terrace_sst::{Compression, FilterPolicy, SstOptions};
 use terrace_vfs::{PosixVfs, Vfs};
 
 /// Default of [`Options::memory_budget`]: 512 MiB.
 pub const DEFAULT_MEMORY_BUDGET: usize = 512 << 20;
+/// Default share of the budget for filters; what they do not need goes to the cache.
+pub const DEFAULT_FILTER_SHARE: f64 = 0.2;
 /// The smallest memory budget a store opens with: 4 MiB.
 pub const MIN_MEMORY_BUDGET: usize = 4 << 20;
-/// Default share of the budget for memtables, the rest being cache.
+/// Default share of the budget for memtables; the rest is cache and filters.
 pub const DEFAULT_MEMTABLE_SHARE: f64 = 0.25;
-/// Default of [`CfOptions::filter`]: one unit of so many bits per key, all probes of a key in one
-/// cache line.
-pub const DEFAULT_FILTER: FilterPolicy =
-    FilterPolicy::BlockedBloom { bits_per_unit: 10.0, units: 1 };
+/// Default of [`CfOptions::filter`]: a ribbon of sixteen columns, 2 bytes per key on disk, of which
+/// memory holds as many as its budget allows and lookups deserve.
+pub const DEFAULT_FILTER: FilterPolicy = FilterPolicy::Ribbon { columns: 16 };
 /// Default of [`AdvancedOptions::block_size`].
 pub const DEFAULT_BLOCK_SIZE: usize = 4096;
 /// Default largest memtable: 64 MiB (smaller if the budget's share is smaller).
@@ -141,13 +142,36 @@ impl Default for CfOptions {
     }
 }
 
-/// Fixed shares of the memory budget. They need not add up to 1; what is left stays unused.
+/// Shares of the memory budget. They need not add up to 1; what is left stays unused.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemoryShares {
     /// For memtables, mutable and immutable together.
     pub memtables: f64,
-    /// For data blocks and metadata partitions.
+    /// For data blocks and index partitions.
     pub cache: f64,
+    /// For filters at most, of all column families together; may be 0. What they do not need the
+    /// cache has meanwhile. With [`FilterAllocator::Cached`] the cache has all of it.
+    pub filters: f64,
+}
+
+impl Default for MemoryShares {
+    fn default() -> Self {
+        let (memtables, filters) = (DEFAULT_MEMTABLE_SHARE, DEFAULT_FILTER_SHARE);
+        Self { memtables, cache: 1.0 - memtables - filters, filters }
+    }
+}
+
+/// Who decides which units of filters are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FilterAllocator {
+    /// Memory goes where a byte saves the most reads, by one price for all filter partitions.
+    #[default]
+    Budget,
+    /// The multi-queue of ElasticBF (Li et al., USENIX ATC 2019), for comparison.
+    Mq,
+    /// The block cache: filter partitions are read whole when they are wanted, and evicted like
+    /// other metadata, as in engines without elastic filters.
+    Cached,
 }
 
 /// Knobs that most users leave alone.
@@ -159,6 +183,8 @@ pub struct AdvancedOptions {
     pub clock: Arc<dyn Clock>,
     /// How the budget is divided.
     pub memory_shares: MemoryShares,
+    /// Who decides which units of filters are in memory ([`FilterAllocator::Budget`]).
+    pub filter_allocator: FilterAllocator,
     /// A memtable is full at this many bytes; 0 derives it from the budget
     /// (a quarter of the memtables' share, at most [`DEFAULT_MEMTABLE_BYTES`]).
     pub memtable_bytes: usize,
@@ -198,10 +224,8 @@ impl Default for AdvancedOptions {
         Self {
             vfs: PosixVfs::shared(),
             clock: Arc::new(SystemClock::default()),
-            memory_shares: MemoryShares {
-                memtables: DEFAULT_MEMTABLE_SHARE,
-                cache: 1.0 - DEFAULT_MEMTABLE_SHARE,
-            },
+            memory_shares: MemoryShares::default(),
+            filter_allocator: FilterAllocator::default(),
             memtable_bytes: 0,
             block_size: DEFAULT_BLOCK_SIZE,
             metadata_block_size: DEFAULT_BLOCK_SIZE,
@@ -225,6 +249,7 @@ impl fmt::Debug for AdvancedOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AdvancedOptions")
             .field("memory_shares", &self.memory_shares)
+            .field("filter_allocator", &self.filter_allocator)
             .field("memtable_bytes", &self.memtable_bytes)
             .field("block_size", &self.block_size)
             .field("metadata_block_size", &self.metadata_block_size)
@@ -252,7 +277,20 @@ impl Options {
 
     /// Bytes for the block cache.
     pub(crate) fn cache_bytes(&self) -> usize {
-        (self.memory_budget as f64 * self.advanced.memory_shares.cache) as usize
+        let shares = &self.advanced.memory_shares;
+        let share = match self.advanced.filter_allocator {
+            FilterAllocator::Cached => shares.cache + shares.filters,
+            _ => shares.cache,
+        };
+        (self.memory_budget as f64 * share) as usize
+    }
+
+    /// Most bytes for filter units outside the block cache.
+    pub(crate) fn filter_bytes(&self) -> usize {
+        match self.advanced.filter_allocator {
+            FilterAllocator::Cached => 0,
+            _ => (self.memory_budget as f64 * self.advanced.memory_shares.filters) as usize,
+        }
     }
 
     /// Bytes at which one memtable is full.
@@ -275,7 +313,8 @@ impl Options {
     /// Refuses values that cannot work, naming the field, the value and the range.
     pub(crate) fn check(&self) -> Result<()> {
         let a = &self.advanced;
-        let shares = [a.memory_shares.memtables, a.memory_shares.cache];
+        let MemoryShares { memtables, cache, filters } = a.memory_shares;
+        let shares = [memtables, cache, filters];
         let range = |ok: bool, what: &str, got: &dyn fmt::Display, want: &str| match ok {
             true => Ok(()),
             false => Err(Error::InvalidArgument(format!("{what} is {got}; it must be {want}"))),
@@ -287,10 +326,16 @@ impl Options {
             "at least 4 MiB",
         )?;
         range(
-            shares.iter().all(|s| *s > 0.0) && shares.iter().sum::<f64>() <= 1.0 + 1e-9,
+            memtables > 0.0 && cache > 0.0 && filters >= 0.0,
+            "memory_shares",
+            &format_args!("{memtables}, {cache}, {filters}"),
+            "positive parts (0 is allowed for filters)",
+        )?;
+        range(
+            shares.iter().sum::<f64>() <= 1.0 + 1e-9,
             "memory_shares (sum)",
             &shares.iter().sum::<f64>(),
-            "positive parts of at most 1 together",
+            "at most 1",
         )?;
         range(
             (1..=64).contains(&self.background_jobs),

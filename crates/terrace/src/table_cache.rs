@@ -3,6 +3,7 @@
 //!
 //! A read state keeps the slots of its files, so a read reaches an open reader without a lock.
 
+use crate::filter_budget::FilterBudget;
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use terrace_base::Result;
 use terrace_manifest::{FileMeta, names};
-use terrace_sst::{BlockCache, FilterMemory, ReadCounters, ReaderOptions, SstReader};
+use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
 use terrace_vfs::Vfs;
 
 /// Where the reader of one file is while it is open.
@@ -33,6 +34,12 @@ pub(crate) struct TableCache {
     open: AtomicUsize,
     pinned_bytes: AtomicUsize,
     slots: Mutex<HashMap<u64, Arc<ReaderSlot>>>,
+    filters: Arc<FilterBudget>,
+    /// Bytes that the block cache has besides its share, from filters that do not need them.
+    loan_bytes: AtomicUsize,
+    /// Held while a reader enters or leaves its slot, so that the filter budget hears of both in
+    /// the order in which they happen.
+    turn: Mutex<()>,
 }
 
 impl TableCache {
@@ -42,6 +49,7 @@ impl TableCache {
         dir: &Path,
         cache: Arc<BlockCache>,
         counters: Arc<ReadCounters>,
+        filters: Arc<FilterBudget>,
         direct: bool,
         max_open: usize,
     ) -> Self {
@@ -49,12 +57,20 @@ impl TableCache {
         Self {
             vfs,
             dir: dir.to_path_buf(),
-            options: ReaderOptions { cache, filter_memory: FilterMemory::Cached, direct, counters },
+            options: ReaderOptions {
+                cache,
+                filter_memory: filters.filter_memory(),
+                direct,
+                counters,
+            },
             cache_bytes,
             max_open: max_open.max(4),
             open: AtomicUsize::new(0),
             pinned_bytes: AtomicUsize::new(0),
             slots: Mutex::new(HashMap::new()),
+            filters,
+            loan_bytes: AtomicUsize::new(0),
+            turn: Mutex::new(()),
         }
     }
 
@@ -102,7 +118,15 @@ impl TableCache {
         // Counted before others can see and close it, so that the counts never fall below zero.
         self.pinned_bytes.fetch_add(reader.pinned_bytes(), Ordering::Relaxed);
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-        let before = slot.reader.compare_and_swap(&None::<Arc<SstReader>>, Some(reader.clone()));
+        let before = {
+            let _turn = self.turn.lock();
+            let none = &None::<Arc<SstReader>>;
+            let before = slot.reader.compare_and_swap(none, Some(reader.clone()));
+            if before.is_none() {
+                self.filters.reader_opened(file.number, &reader);
+            }
+            before
+        };
         if let Some(theirs) = before.as_ref() {
             // Somebody else opened it meanwhile: theirs stays.
             self.pinned_bytes.fetch_sub(reader.pinned_bytes(), Ordering::Relaxed);
@@ -134,7 +158,9 @@ impl TableCache {
     }
 
     fn close(&self, slot: &ReaderSlot) {
+        let _turn = self.turn.lock();
         if let Some(reader) = slot.reader.swap(None) {
+            self.filters.reader_closed(reader.file_number(), &reader);
             self.pinned_bytes.fetch_sub(reader.pinned_bytes(), Ordering::Relaxed);
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
@@ -147,12 +173,30 @@ impl TableCache {
             self.close(&slot);
             self.charge();
         }
+        self.filters.forget(number);
+    }
+
+    /// Whether another reader can be opened without closing one.
+    pub fn has_room(&self) -> bool {
+        self.open.load(Ordering::Relaxed) < self.max_open - (self.max_open / 8).max(1)
+    }
+
+    /// Lends the block cache so many bytes besides its share.
+    pub fn lend(&self, bytes: usize) {
+        let before = self.loan_bytes.swap(bytes, Ordering::Relaxed);
+        if bytes < before {
+            // At once: somebody is about to use them.
+            let have = self.options.cache.capacity_bytes();
+            self.options.cache.set_capacity_bytes(have.saturating_sub(before - bytes));
+        }
+        self.charge();
     }
 
     /// What readers pin is taken from the block cache's share of the budget.
     fn charge(&self) {
         let pinned = self.pinned_bytes.load(Ordering::Relaxed);
-        let want = self.cache_bytes.saturating_sub(pinned).max(self.cache_bytes / 16);
+        let share = self.cache_bytes.saturating_sub(pinned).max(self.cache_bytes / 16);
+        let want = share + self.loan_bytes.load(Ordering::Relaxed);
         let have = self.options.cache.capacity_bytes();
         if want.abs_diff(have) > self.cache_bytes / 128 {
             self.options.cache.set_capacity_bytes(want);

@@ -1,4 +1,4 @@
-//! The background threads: one flushes, one keeps house, the others compact. Each is a loop of
+//! The background threads: one flushes, one keeps house, one looks after filters, the others compact. Each is a loop of
 //! "find a job, run it, tell whoever waits".
 //!
 //! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
@@ -18,10 +18,19 @@ use crate::reserve;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use terrace_manifest::FileMeta;
 
 /// How often the house thread frees files, looks at the disk, at the log; and how long a thread
 /// without work sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often the filter budget takes a step while there are lookups, and how long its thread
+/// sleeps at most without.
+const FILTER_TICK: Duration = Duration::from_millis(50);
+const LONGEST_FILTER_REST: Duration = Duration::from_millis(800);
+
+/// How often the heat of filters is saved.
+const SAVE_HEAT_EVERY: Duration = Duration::from_secs(300);
 
 /// How long a thread waits after a failed job before it tries again.
 const AFTER_ERROR: Duration = Duration::from_millis(500);
@@ -39,12 +48,9 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts the threads; none for a read-only store.
+    /// Starts the threads; for a read-only store only the one that looks after filters.
     pub fn start(inner: &Arc<Inner>) -> Self {
         let mut threads = Vec::new();
-        if inner.read_only {
-            return Self { threads };
-        }
         let mut spawn = |name: String, run: fn(&Inner)| {
             let shared = inner.clone();
             let thread = std::thread::Builder::new().name(name).spawn(move || run(&shared));
@@ -56,6 +62,12 @@ impl Workers {
                 }
             }
         };
+        if inner.filters.is_elastic() {
+            spawn("terrace-filters".into(), filter_loop);
+        }
+        if inner.read_only {
+            return Self { threads };
+        }
         spawn("terrace-flush".into(), flush_loop);
         spawn("terrace-house".into(), house_loop);
         for n in 1..inner.options.background_jobs.max(2) {
@@ -166,6 +178,45 @@ fn house_loop(inner: &Inner) {
         attempt(inner, "retire log segments", || commit::retire_segments(inner));
         attempt(inner, "bound the log", || bound_log(inner));
     }
+}
+
+/// Lets the filter budget take a step while there are lookups, new files, or work left over, and
+/// saves what it knows now and then; without any of these it only looks at a counter now and then.
+fn filter_loop(inner: &Inner) {
+    let open = |file: &FileMeta| match inner.table_cache.has_room() {
+        true => inner.table_cache.reader(file).ok(),
+        false => None,
+    };
+    let (mut seen, mut rest) = (0, FILTER_TICK);
+    let mut saved = Instant::now();
+    while !inner.scheduler.is_stopping() {
+        let lookups = inner.counters.gets.get();
+        let mut busy = lookups != seen || !inner.filters.is_settled();
+        if busy || rest == FILTER_TICK {
+            seen = lookups;
+            busy |= inner.filters.step(lookups, &open).more;
+            busy |= pass_loan_on(inner);
+        }
+        rest = if busy { FILTER_TICK } else { (rest * 2).min(LONGEST_FILTER_REST) };
+        if saved.elapsed() >= SAVE_HEAT_EVERY {
+            saved = Instant::now();
+            install::save_filter_heat(inner);
+        }
+        let mut jobs = inner.scheduler.lock();
+        if !inner.scheduler.is_stopping() {
+            inner.scheduler.wait_for_end(&mut jobs, rest);
+        }
+    }
+    install::save_filter_heat(inner);
+}
+
+/// Lends the block cache a little of what filters do not need, or takes it back; whether anything
+/// changed.
+fn pass_loan_on(inner: &Inner) -> bool {
+    let Some(bytes) = inner.filters.plan_loan() else { return false };
+    inner.table_cache.lend(bytes);
+    inner.filters.confirm_loan(bytes);
+    true
 }
 
 /// Gives the reserve back, and lets writes resume when the disk has room for a memtable again.

@@ -20,6 +20,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "memtable",
             "snapshots",
             "rate_limit",
+            "filter_budget",
             "table_cache",
             "read_state",
             "scheduler",

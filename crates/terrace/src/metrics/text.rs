@@ -30,6 +30,46 @@ impl Display for Bytes {
     }
 }
 
+impl Metrics {
+    /// What the filter budget does, if it does anything: as a whole and by level.
+    fn filter_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.levels.iter().all(|level| level.filter_lookups() + level.filter_units_loaded == 0) {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "            {} of {} in memory, {} lent to the cache, {:.4} wasted lookups expected per \
+             lookup, lambda {:.2e}, {} units damaged",
+            Bytes(self.filter_memory_bytes),
+            Bytes(self.filter_budget_bytes),
+            Bytes(self.filter_lent_bytes),
+            self.filter_expected_waste,
+            self.filter_lambda,
+            self.filter_unit_damages,
+        )?;
+        writeln!(
+            f,
+            "level    lookups     stopped     in vain       found    units +/-      memory"
+        )?;
+        for (number, level) in self.levels.iter().enumerate() {
+            if level.filter_lookups() + level.filter_units_loaded == 0 {
+                continue;
+            }
+            writeln!(
+                f,
+                "L{number:<4} {:>10} {:>11} {:>11} {:>11} {:>12} {:>11}",
+                level.filter_lookups(),
+                level.filter_stopped,
+                level.filter_vain,
+                level.filter_found,
+                format!("{}/{}", level.filter_units_loaded, level.filter_units_dropped),
+                Bytes(level.filter_memory_bytes),
+            )?;
+        }
+        Ok(())
+    }
+}
+
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
@@ -94,11 +134,13 @@ impl Display for Metrics {
         )?;
         writeln!(
             f,
-            "filters     {} checks, {:.1} % answered absent, {} false positives",
+            "filters     {} checks, {:.1} % answered absent, {} false positives, {} lookups without",
             self.filter_checks,
             percent(self.filter_negatives, self.filter_checks),
             self.filter_false_positives,
+            self.filters_absent,
         )?;
+        self.filter_memory(f)?;
         let hit = |hits: u64, misses: u64| percent(hits, hits + misses);
         writeln!(
             f,
@@ -212,6 +254,9 @@ impl Metrics {
                 "Filter answers: maybe, wrongly",
                 self.filter_false_positives,
             ),
+            ("filters_absent", "Lookups that met no filter in memory", self.filters_absent),
+            ("filter_unit_damages", "Filter units found damaged", self.filter_unit_damages),
+            ("wasted_lookups", "Searches of an SST that found nothing", self.wasted_lookups),
             ("data_block_hits", "Data blocks found in the cache", self.data_block_hits),
             ("data_block_misses", "Data blocks read from the device", self.data_block_misses),
             ("index_hits", "Index partitions found in memory", self.index_hits),
@@ -233,6 +278,9 @@ impl Metrics {
             ("live_log_bytes", "Bytes of log segments that must be kept", self.live_log_bytes),
             ("cache_used_bytes", "Bytes the block cache holds", self.cache_used_bytes),
             ("cache_capacity_bytes", "Bytes the block cache may hold", self.cache_capacity_bytes),
+            ("filter_memory_bytes", "Bytes of filter units in memory", self.filter_memory_bytes),
+            ("filter_budget_bytes", "Bytes that they may take", self.filter_budget_bytes),
+            ("filter_lent_bytes", "Filter bytes that the cache has", self.filter_lent_bytes),
             ("memtable_bytes", "Bytes of memtables", self.memtable_bytes),
             ("pinned_bytes", "Bytes open SST readers pin", self.pinned_bytes),
             ("open_files", "Open SST readers", self.open_files),
@@ -246,6 +294,16 @@ impl Metrics {
             registry.register(name, help, gauge);
         }
         let ratios = [
+            (
+                "filter_lambda",
+                "Wasted lookups saved per lookup and byte by the marginal filter unit",
+                self.filter_lambda,
+            ),
+            (
+                "filter_expected_waste",
+                "Wasted lookups expected per lookup",
+                self.filter_expected_waste,
+            ),
             ("write_amplification", "Bytes written per user byte", self.write_amplification()),
             (
                 "space_amplification",
@@ -260,6 +318,25 @@ impl Metrics {
         }
     }
 
+    fn register_filter_levels(&self, registry: &mut Registry) {
+        type Figure = fn(&super::LevelMetrics) -> u64;
+        let figures: [(&str, &str, Figure); 6] = [
+            ("stopped", "Lookups ended by a filter", |row| row.filter_stopped),
+            ("vain", "Lookups let through that found nothing", |row| row.filter_vain),
+            ("found", "Lookups let through that found their key", |row| row.filter_found),
+            ("units_loaded", "Filter units loaded", |row| row.filter_units_loaded),
+            ("units_dropped", "Filter units dropped", |row| row.filter_units_dropped),
+            ("memory_bytes", "Bytes of filter units in memory", |row| row.filter_memory_bytes),
+        ];
+        for (name, help, figure) in figures {
+            let family = Family::<LevelLabel, IntGauge>::default();
+            for (level, row) in (0u32..).zip(&self.levels) {
+                family.get_or_create(&LevelLabel { level }).set(figure(row));
+            }
+            registry.register(format!("level_filter_{name}"), help, family);
+        }
+    }
+
     fn register_levels(&self, registry: &mut Registry) {
         let files = Family::<LevelLabel, IntGauge>::default();
         let size = Family::<LevelLabel, IntGauge>::default();
@@ -269,6 +346,7 @@ impl Metrics {
             size.get_or_create(&LevelLabel { level }).set(row.size_bytes);
             written.get_or_create(&LevelLabel { level }).set(row.written_bytes);
         }
+        self.register_filter_levels(registry);
         registry.register("level_files", "SSTs by level", files);
         registry.register("level_size_bytes", "Bytes of SSTs by level", size);
         registry.register(
@@ -289,10 +367,19 @@ mod tests {
             Metrics { gets: 7, user_bytes: 100, log_bytes: 250, ..Metrics::default() };
         metrics.levels[6].file_count = 3;
         metrics.levels[6].size_bytes = 3 << 20;
+        metrics.levels[6].filter_stopped = 40;
+        metrics.levels[6].filter_vain = 2;
+        metrics.filter_lambda = 1.5e-9;
         let text = metrics.to_string();
         assert!(text.contains("7 gets") && text.contains("amplification 2.50"), "{text}");
         assert!(text.contains("L6") && text.contains("3.0 MiB"), "{text}");
+        assert!(text.contains("lambda 1.50e-9") && text.contains("L6            42"), "{text}");
         let prometheus = metrics.to_prometheus();
+        assert!(
+            prometheus.contains("terrace_level_filter_stopped{level=\"6\"} 40"),
+            "{prometheus}"
+        );
+        assert!(prometheus.contains("terrace_filter_lambda 1.5e-9"), "{prometheus}");
         assert!(prometheus.contains("terrace_gets_total 7"), "{prometheus}");
         assert!(prometheus.contains("terrace_level_files{level=\"6\"} 3"), "{prometheus}");
         assert!(prometheus.trim_end().ends_with("# EOF"), "{prometheus}");

@@ -1,6 +1,7 @@
 //! Scans of a read state of memtables and SSTs against the naive reader.
 
 use super::*;
+use crate::filter_budget::FilterBudget;
 use crate::iter::testing::{Entry, History, NOW_MS, key, sort};
 use proptest::prelude::*;
 use std::path::Path;
@@ -106,8 +107,15 @@ fn store(
     let version = Version::empty().apply(&edit).expect("disjoint levels");
     let counters = Arc::new(ReadCounters::default());
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let table_cache =
-        Arc::new(TableCache::new(vfs, Path::new("/store"), cache, counters, false, 64));
+    let table_cache = Arc::new(TableCache::new(
+        vfs,
+        Path::new("/store"),
+        cache,
+        counters,
+        FilterBudget::cached(),
+        false,
+        64,
+    ));
     if tables.is_empty() {
         tables.push(memtable(&[], &[]));
     }

@@ -85,5 +85,7 @@ fn options_out_of_range_name_the_field_and_the_range() {
     refused(|o| o.advanced.block_size = 1, "block_size");
     refused(|o| o.advanced.l0_stop = 1, "l0_stop");
     refused(|o| o.advanced.memory_shares.cache = 0.9, "memory_shares");
+    refused(|o| o.advanced.memory_shares.filters = -0.1, "memory_shares");
+    refused(|o| o.advanced.memory_shares.filters = f64::NAN, "memory_shares");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was created");
 }

@@ -8,6 +8,7 @@ mod crash_in_recovery;
 mod durability;
 mod families;
 mod faults;
+mod filters;
 mod harness;
 mod limits;
 mod metamorphic;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use terrace::vfs::{PosixVfs, SimVfs};
 use terrace::{
-    CfOptions, CompactionStyle, Compression, Db, FilterPolicy, MemoryShares, Options, ReadOptions, SyncMode,
-    WriteBatch,
+    CfOptions, CompactionStyle, Compression, Db, FilterAllocator, FilterPolicy, MemoryShares,
+    Options, ReadOptions, SyncMode, WriteBatch,
 };
 use terrace_base::rng::{Rng, SplitMix64};
 
@@ -54,9 +54,11 @@ fn random_options(rng: &mut SplitMix64, clock: &FakeClock, posix: bool) -> Optio
     let a = &mut options.advanced;
     a.memtable_bytes = (16 << 10) << rng.below(4);
     a.memory_shares = match rng.one_in(3) {
-        true => MemoryShares { memtables: 0.5, cache: 0.01 },
-        false => MemoryShares { memtables: 0.25, cache: 0.75 },
+        true => MemoryShares { memtables: 0.5, cache: 0.01, filters: 0.001 },
+        false => MemoryShares { filters: 0.2 * rng.below(2) as f64, ..MemoryShares::default() },
     };
+    a.filter_allocator = [FilterAllocator::Budget, FilterAllocator::Mq, FilterAllocator::Cached]
+        [rng.below(3) as usize];
     a.block_size = [128, 300, 1024, 4096, 32 << 10][rng.below(5) as usize];
     a.metadata_block_size = [128, 256, 4096][rng.below(3) as usize];
     a.partitioned_metadata = !rng.one_in(3);

@@ -4,6 +4,7 @@
 use super::*;
 use crate::compaction::pick::Reason;
 use crate::compaction::simulation;
+use crate::filter_budget::FilterBudget;
 use std::collections::BTreeSet;
 use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, Rng, SplitMix64, ValueKind};
@@ -50,7 +51,8 @@ impl Store {
         vfs.create_dir_all(dir).unwrap();
         let cache = Arc::new(BlockCache::new(1 << 20));
         let counters = Arc::new(ReadCounters::default());
-        let table_cache = TableCache::new(vfs.clone(), dir, cache, counters, false, 100);
+        let table_cache =
+            TableCache::new(vfs.clone(), dir, cache, counters, FilterBudget::cached(), false, 100);
         Self {
             sim,
             vfs,
@@ -359,8 +361,15 @@ fn speed() {
     let vfs: Arc<dyn Vfs> = terrace_vfs::PosixVfs::shared();
     let cache = Arc::new(BlockCache::new(1 << 20));
     let counters = Arc::new(ReadCounters::default());
-    let table_cache =
-        Arc::new(TableCache::new(vfs.clone(), dir.path(), cache, counters, false, 100));
+    let table_cache = Arc::new(TableCache::new(
+        vfs.clone(),
+        dir.path(),
+        cache,
+        counters,
+        FilterBudget::cached(),
+        false,
+        100,
+    ));
     let options = simulation::options(64 << 20);
     let (limiter, next) = (RateLimiter::new(0), AtomicU64::new(1));
     let mut rng = SplitMix64::new(1);

@@ -1,0 +1,399 @@
+//! Who deserves filter memory: the units of all filter partitions of a store compete for one
+//! budget, by the lookups that they keep from reading in vain.
+//!
+//! [`FilterBudget`] keeps the books (`books`), told by the table cache which readers open and
+//! close and by `install` which files come and go. One thread of `worker` calls
+//! [`FilterBudget::step`] while there are lookups: it takes the counts that the read path left in
+//! the readers, estimates every partition's heat (`heat`), lets an allocator decide (`price` or
+//! `multi_queue`), drops first, and then loads in batches. Reads never wait for any of this.
+//!
+//! | module | |
+//! |---|---|
+//! | `curve` | what the units of a filter cost and save |
+//! | `heat` | how many lookups reach a partition in vain |
+//! | `allocator`, `price`, `multi_queue` | who gets units |
+//! | `inherit`, `adoption` | what a new file takes over from those it replaces |
+//! | `packed` | heat as the manifest keeps it |
+//! | `books` | files, partitions, bytes |
+//!
+//! What filters do not need is lent to the block cache and taken back in small steps
+//! ([`FilterBudget::plan_loan`]).
+
+mod adoption;
+mod allocator;
+mod books;
+mod curve;
+mod heat;
+mod inherit;
+mod multi_queue;
+mod packed;
+mod price;
+
+pub(crate) use adoption::Adoption;
+
+use crate::event;
+use crate::metrics::Metrics;
+use crate::options::FilterAllocator;
+use allocator::{Allocator, Offer, Room};
+use books::{Books, Load};
+use multi_queue::MultiQueue;
+use packed::Restored;
+use parking_lot::Mutex;
+use price::Price;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use terrace_manifest::FileMeta;
+use terrace_sst::{FilterMemory, SstReader, UnitLoad, load_filter_units};
+
+/// Partitions that one step looks at, about.
+const SLICE_PARTITIONS: usize = 16 << 10;
+/// Bytes that one step loads at most.
+const STEP_LOAD_BYTES: usize = 4 << 20;
+/// Partitions whose units are read in one batch.
+const BATCH_LOADS: usize = 64;
+/// Files of which the heat is known from before that one step opens at most.
+const STEP_OPENS: usize = 32;
+/// Adoptions that wait at most; the oldest are given up.
+const MOST_ADOPTIONS: usize = 256;
+/// Wasted lookups per lookup that all filter memory together must be able to save before it is
+/// worth having: below, memory is lent to the block cache.
+const LEAST_SAVING: f64 = 1e-3;
+/// A loan changes by one part in this many of the budget at a time.
+const LOAN_PART: usize = 64;
+/// Nor by less than this.
+const LEAST_LOAN_BYTES: usize = 16 << 10;
+
+/// The filter memory of a store. See the module's head.
+pub(crate) struct FilterBudget {
+    allocator: FilterAllocator,
+    budget_bytes: usize,
+    /// Every store has one thread that steps; this sees to it.
+    stepping: Mutex<()>,
+    ledger: Mutex<Ledger>,
+}
+
+struct Ledger {
+    books: Books,
+    allocator: Box<dyn Allocator>,
+    adoptions: VecDeque<Adoption>,
+    /// Heat of files that were not opened since the store was.
+    restored: Restored,
+    /// Those files, the hottest last.
+    to_open: Vec<u64>,
+    /// Bytes of the budget that units do not take any more, and those that the block cache has
+    /// got.
+    spared_bytes: usize,
+    lent_bytes: usize,
+    /// Expected wasted reads per lookup: of the last pass, and of the one that goes on.
+    expected_waste: f64,
+    waste_in_pass: f64,
+    /// Whether the last step moved anything.
+    moving: bool,
+    /// Whether a pass was completed.
+    surveyed: bool,
+    /// Lookups when the heat was saved last.
+    saved_at: u64,
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Whether there may be more to do although nothing new happens.
+    pub more: bool,
+}
+
+/// How a reader of a file is had; `None` if it should not or cannot be opened now.
+pub(crate) type OpenReader<'a> = &'a dyn Fn(&FileMeta) -> Option<Arc<SstReader>>;
+
+impl FilterBudget {
+    /// A budget of so many bytes, of which nothing is used.
+    pub fn new(allocator: FilterAllocator, budget_bytes: usize) -> Self {
+        let decides: Box<dyn Allocator> = match allocator {
+            FilterAllocator::Mq => Box::new(MultiQueue::new()),
+            _ => Box::new(Price::new()),
+        };
+        let ledger = Ledger {
+            books: Books::default(),
+            allocator: decides,
+            adoptions: VecDeque::new(),
+            restored: Restored::default(),
+            to_open: Vec::new(),
+            spared_bytes: 0,
+            lent_bytes: 0,
+            expected_waste: 0.0,
+            waste_in_pass: 0.0,
+            moving: false,
+            surveyed: false,
+            saved_at: 0,
+        };
+        Self { allocator, budget_bytes, stepping: Mutex::new(()), ledger: Mutex::new(ledger) }
+    }
+
+    /// None: filters live in the block cache.
+    #[cfg(test)]
+    pub fn cached() -> Arc<Self> {
+        Arc::new(Self::new(FilterAllocator::Cached, 0))
+    }
+
+    /// Whether units are loaded and dropped here at all.
+    pub fn is_elastic(&self) -> bool {
+        self.allocator != FilterAllocator::Cached
+    }
+
+    /// How readers are to be opened.
+    pub fn filter_memory(&self) -> FilterMemory {
+        match self.is_elastic() {
+            true => FilterMemory::Elastic,
+            false => FilterMemory::Cached,
+        }
+    }
+
+    /// File `meta` is live at `level`: it is new, or has moved there.
+    pub fn file_lives(&self, level: usize, meta: &Arc<FileMeta>) {
+        if self.is_elastic() {
+            self.ledger.lock().books.add_file(level, meta);
+        }
+    }
+
+    /// File `number` is not live any more.
+    pub fn file_leaves(&self, number: u64) {
+        if self.is_elastic() {
+            self.ledger.lock().books.leave(number);
+        }
+    }
+
+    /// File `number` is about to be deleted; its reader was closed.
+    pub fn forget(&self, number: u64) {
+        if self.is_elastic() {
+            let mut ledger = self.ledger.lock();
+            for id in ledger.books.forget(number) {
+                ledger.allocator.forget(id);
+            }
+        }
+    }
+
+    /// A reader was opened.
+    pub fn reader_opened(&self, number: u64, reader: &Arc<SstReader>) {
+        if !self.is_elastic() {
+            return;
+        }
+        let mut ledger = self.ledger.lock();
+        ledger.books.open(number, reader);
+        let partitions = ledger.books.partition_count(number);
+        if let Some(rates) = ledger.restored.take(number, partitions) {
+            ledger.books.believe(number, &rates);
+        }
+    }
+
+    /// A reader was closed: it holds no units any more, or will not after a load under way.
+    pub fn reader_closed(&self, number: u64, reader: &Arc<SstReader>) {
+        if self.is_elastic() {
+            self.ledger.lock().books.close(number, reader);
+        }
+    }
+
+    /// What new files can take over from `runs`, the weightiest last (see `inherit`); the files
+    /// may then leave.
+    pub fn adopt(&self, heirs: &[Arc<FileMeta>], runs: &[Vec<Arc<FileMeta>>]) {
+        if !self.is_elastic() || heirs.is_empty() {
+            return;
+        }
+        let mut ledger = self.ledger.lock();
+        let adoption = Adoption::new(heirs, runs, |number| ledger.books.known_rates(number));
+        ledger.adoptions.push_back(adoption);
+        if ledger.adoptions.len() > MOST_ADOPTIONS {
+            ledger.adoptions.pop_front();
+        }
+    }
+
+    /// Heat as [`FilterBudget::packed_heat`] gave it when the store was open before. To be called
+    /// after the live files are known.
+    pub fn restore(&self, packed: &[u8]) {
+        let mut ledger = self.ledger.lock();
+        let mut restored = Restored::decode(packed);
+        restored.retain(|number| ledger.books.is_live(number));
+        ledger.to_open = restored.hottest_first();
+        ledger.to_open.reverse();
+        ledger.restored = restored;
+    }
+
+    /// Heat to be restored when the store is opened again; `None` if there were no lookups since
+    /// the last call.
+    pub fn packed_heat(&self) -> Option<Vec<u8>> {
+        if !self.is_elastic() {
+            return None;
+        }
+        let mut ledger = self.ledger.lock();
+        let lookups = ledger.books.lookups;
+        if lookups == std::mem::replace(&mut ledger.saved_at, lookups) {
+            return None;
+        }
+        let rates = ledger.books.all_rates();
+        drop(ledger);
+        Some(packed::encode(rates))
+    }
+
+    /// Looks at the next slice of partitions after `lookups` lookups of the store, and does what
+    /// the allocator says.
+    pub fn step(&self, lookups: u64, open: OpenReader<'_>) -> Progress {
+        let Some(_turn) = self.stepping.try_lock() else { return Progress { more: false } };
+        self.settle_adoptions(open);
+        let opened = self.open_hot_files(open);
+        let (loads, moved, ends) = {
+            let mut ledger = self.ledger.lock();
+            ledger.books.lookups = lookups;
+            // Until its loads are done a step is under way.
+            ledger.moving = true;
+            ledger.decide(self.budget_bytes)
+        };
+        self.load(loads);
+        let mut ledger = self.ledger.lock();
+        ledger.moving = opened || moved || !ends;
+        let waits = !ledger.adoptions.is_empty() || ledger.books.changed;
+        Progress { more: ledger.moving || waits }
+    }
+
+    /// New files are opened and take over what is known of their keys.
+    fn settle_adoptions(&self, open: OpenReader<'_>) {
+        loop {
+            let Some(adoption) = self.ledger.lock().adoptions.pop_front() else { return };
+            for (number, rates) in adoption.settle(open) {
+                self.ledger.lock().books.believe(number, &rates);
+            }
+        }
+    }
+
+    /// Opens some of the files that were hot before the store was opened; whether any are left.
+    fn open_hot_files(&self, open: OpenReader<'_>) -> bool {
+        for _ in 0..STEP_OPENS {
+            let file = {
+                let mut ledger = self.ledger.lock();
+                let Some(number) = ledger.to_open.pop() else { return false };
+                ledger.books.closed_file(number)
+            };
+            if let Some(file) = file
+                && open(&file).is_none()
+            {
+                // As many are open as may be: lookups open the others.
+                self.ledger.lock().to_open.clear();
+            }
+        }
+        true
+    }
+
+    fn load(&self, loads: Vec<Load>) {
+        if loads.is_empty() {
+            return;
+        }
+        for batch in loads.chunks(BATCH_LOADS) {
+            let wanted: Vec<UnitLoad<'_>> = batch
+                .iter()
+                .map(|load| UnitLoad {
+                    reader: &load.reader,
+                    partition: load.id.at as usize,
+                    units: load.units,
+                })
+                .collect();
+            let results = load_filter_units(&wanted);
+            let mut ledger = self.ledger.lock();
+            for (load, result) in batch.iter().zip(results) {
+                if let Some(error) = &result.error {
+                    event::filter_unit_lost(load.id.file, error);
+                }
+                ledger.books.loaded(load, result.units, result.units < load.units);
+            }
+        }
+        self.ledger.lock().books.end_loads();
+    }
+
+    /// What the block cache may have besides its own share, if that is to change now. A loan grows
+    /// in two steps, first units make room, then the cache has it; and it shrinks in two, first
+    /// the cache gives bytes back, then [`FilterBudget::confirm_loan`] is called.
+    pub fn plan_loan(&self) -> Option<usize> {
+        let mut ledger = self.ledger.lock();
+        if !self.is_elastic() || !ledger.surveyed {
+            return None;
+        }
+        let (spared, lent) = (ledger.spared_bytes, ledger.lent_bytes);
+        if spared > lent {
+            return (ledger.books.used_bytes() + spared <= self.budget_bytes).then_some(spared);
+        }
+        let step = (self.budget_bytes / LOAN_PART).max(LEAST_LOAN_BYTES);
+        let wanted = ledger.allocator.wanted_bytes();
+        // Some more than is wanted, so that what comes next finds room.
+        let need = wanted.saturating_add(wanted / 16).saturating_add(2 * step);
+        let target = self.budget_bytes.saturating_sub(need);
+        if target >= lent + step {
+            ledger.spared_bytes = lent + step;
+            ledger.books.changed = true;
+        }
+        (target < lent).then(|| lent.saturating_sub(step))
+    }
+
+    /// The block cache has `lent_bytes` besides its share now.
+    pub fn confirm_loan(&self, lent_bytes: usize) {
+        let mut ledger = self.ledger.lock();
+        ledger.lent_bytes = lent_bytes;
+        ledger.spared_bytes = lent_bytes;
+        ledger.books.changed = true;
+    }
+
+    /// Whether all new files have got what they deserve at first.
+    pub fn is_settled(&self) -> bool {
+        let ledger = self.ledger.lock();
+        let waits = !ledger.adoptions.is_empty() || ledger.books.changed;
+        !self.is_elastic() || !(waits || ledger.moving)
+    }
+
+    /// Adds what filters cost and save.
+    pub fn fill(&self, m: &mut Metrics) {
+        let ledger = self.ledger.lock();
+        m.filter_memory_bytes = ledger.books.used_bytes() as u64;
+        m.filter_budget_bytes = (self.budget_bytes - ledger.lent_bytes) as u64;
+        m.filter_lent_bytes = ledger.lent_bytes as u64;
+        m.filter_lambda = ledger.allocator.lambda();
+        m.filter_expected_waste = ledger.expected_waste;
+        for (row, tally) in m.levels.iter_mut().zip(&ledger.books.tallies) {
+            row.filter_stopped = tally.stopped;
+            row.filter_vain = tally.vain;
+            row.filter_found = tally.found;
+            row.filter_units_loaded = tally.units_loaded;
+            row.filter_units_dropped = tally.units_dropped;
+            row.filter_memory_bytes = tally.resident_bytes;
+        }
+    }
+}
+
+impl Ledger {
+    /// One slice: what is to be loaded, whether anything moves, and whether the pass ends.
+    fn decide(&mut self, budget_bytes: usize) -> (Vec<Load>, bool, bool) {
+        self.books.changed = false;
+        let mut offers: Vec<Offer> = Vec::new();
+        let (begins_pass, ends_pass) = self.books.sweep(SLICE_PARTITIONS, &mut offers);
+        if begins_pass {
+            self.waste_in_pass = 0.0;
+        }
+        let waste = |offer: &Offer| offer.heat * offer.curve.fpr(offer.units);
+        self.waste_in_pass += offers.iter().map(waste).sum::<f64>();
+        if ends_pass {
+            self.expected_waste = self.waste_in_pass;
+        }
+        let room = Room {
+            budget_bytes: budget_bytes - self.spared_bytes,
+            used_bytes: self.books.used_bytes(),
+            load_bytes: STEP_LOAD_BYTES,
+            least_gain: LEAST_SAVING / budget_bytes.max(1) as f64,
+            lookups: self.books.lookups,
+            partitions: self.books.partitions,
+            begins_pass,
+            ends_pass,
+        };
+        let moves = self.allocator.decide(&offers, &room);
+        self.surveyed |= ends_pass;
+        let moved = !moves.drops.is_empty() || !moves.loads.is_empty();
+        (self.books.carry_out(&moves), moved, ends_pass)
+    }
+}
+
+#[cfg(test)]
+mod simulation;

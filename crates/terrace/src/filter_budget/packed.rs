@@ -1,0 +1,167 @@
+//! Heat as the manifest keeps it, so that a store that is opened again knows where it was hot.
+//!
+//! ```text
+//! heat      version      1   1
+//!           shift        1   so many neighbouring partitions, as a power of two, share a code
+//!           file count   v
+//!           files            to the end
+//!
+//! file      number       v   minus the number of the file before
+//!           code count   v
+//!           codes            1 each, see `heat::pack`
+//! ```
+//!
+//! Advisory: a version or bytes that this build does not know are ignored.
+
+use super::heat::{pack, unpack};
+use std::collections::HashMap;
+use terrace_base::Decoder;
+use terrace_base::codec::put_varint;
+
+const VERSION: u8 = 1;
+/// Most codes; beyond, neighbours share one.
+const MOST_CODES: usize = 192 << 10;
+/// Most files; the others are left out, the coldest first.
+const MOST_FILES: usize = 16 << 10;
+
+/// The rates of the filter partitions of some files, in key order; 0 where nothing is known.
+pub(super) type Rates = Vec<(u64, Vec<f64>)>;
+
+/// The bytes of `rates`; at most some 300 KB.
+pub(super) fn encode(mut rates: Rates) -> Vec<u8> {
+    if rates.len() > MOST_FILES {
+        let heat = |file: &(u64, Vec<f64>)| file.1.iter().sum::<f64>();
+        rates.sort_by(|a, b| heat(b).total_cmp(&heat(a)));
+        rates.truncate(MOST_FILES);
+    }
+    rates.sort_by_key(|(number, _)| *number);
+    let codes = |shift: u8| rates.iter().map(|(_, r)| r.len().div_ceil(1 << shift)).sum::<usize>();
+    let shift = (0..20).find(|shift| codes(*shift) <= MOST_CODES).unwrap_or(20);
+    let mut out = vec![VERSION, shift];
+    put_varint(&mut out, rates.len() as u64);
+    let mut before = 0;
+    for (number, rates) in &rates {
+        put_varint(&mut out, number - before);
+        before = *number;
+        let groups = rates.chunks(1 << shift);
+        put_varint(&mut out, groups.len() as u64);
+        out.extend(groups.map(|group| pack(group.iter().sum::<f64>() / group.len() as f64)));
+    }
+    out
+}
+
+/// What [`encode`] wrote.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Restored {
+    shift: u8,
+    files: HashMap<u64, Vec<u8>>,
+}
+
+impl Restored {
+    /// Reads `bytes`; nothing if they make no sense.
+    pub fn decode(bytes: &[u8]) -> Self {
+        Self::read(bytes).unwrap_or_default()
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut decoder = Decoder::new(bytes);
+        let (version, shift) = (decoder.u8()?, decoder.u8()?);
+        if version != VERSION || shift > 20 {
+            return None;
+        }
+        let count = usize::try_from(decoder.varint()?).ok()?;
+        let mut files = HashMap::with_capacity(count.min(decoder.rest().len() / 2));
+        let mut number = 0u64;
+        for _ in 0..count {
+            number = number.checked_add(decoder.varint()?)?;
+            files.insert(number, decoder.bytes()?.to_vec());
+        }
+        Some(Self { shift, files })
+    }
+
+    /// Takes out the rates of a file with so many partitions; `None` if it has others or is not
+    /// known. The rate of partitions that share a code is the same.
+    pub fn take(&mut self, number: u64, partitions: usize) -> Option<Vec<Option<f64>>> {
+        let codes = self.files.remove(&number)?;
+        if codes.len() != partitions.div_ceil(1 << self.shift) {
+            return None;
+        }
+        Some(
+            (0..partitions)
+                .map(|at| codes.get(at >> self.shift).copied().and_then(unpack))
+                .collect(),
+        )
+    }
+
+    /// Forgets all files but those that are wanted.
+    pub fn retain(&mut self, wanted: impl Fn(u64) -> bool) {
+        self.files.retain(|number, _| wanted(*number));
+    }
+
+    /// The files, the one with the hottest partition first.
+    pub fn hottest_first(&self) -> Vec<u64> {
+        let heat = |codes: &Vec<u8>| codes.iter().copied().max().unwrap_or(0);
+        let mut files: Vec<(u8, u64)> =
+            self.files.iter().map(|(n, codes)| (heat(codes), *n)).collect();
+        files.sort_by_key(|(heat, number)| (std::cmp::Reverse(*heat), *number));
+        files.into_iter().map(|(_, number)| number).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rates_come_back_about_as_they_were(
+            files in prop::collection::btree_map(
+                0u64..1000,
+                prop::collection::vec(prop_oneof![Just(0.0), 1e-9f64..1.0], 0..20),
+                0..10,
+            ),
+        ) {
+            let rates: Rates = files.clone().into_iter().collect();
+            let mut restored = Restored::decode(&encode(rates));
+            for (number, rates) in files {
+                let back = restored.take(number, rates.len()).unwrap();
+                for (rate, back) in rates.into_iter().zip(back) {
+                    match back {
+                        None => prop_assert_eq!(rate, 0.0),
+                        Some(back) => prop_assert!((back / rate).log2().abs() < 0.1),
+                    }
+                }
+                prop_assert_eq!(restored.take(number, 3), None);
+            }
+        }
+
+        #[test]
+        fn nonsense_is_ignored(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = Restored::decode(&bytes).hottest_first();
+        }
+    }
+
+    #[test]
+    fn many_partitions_share_codes_and_many_files_are_cut() {
+        let one = |number| (number, vec![1e-3; 100]);
+        let rates: Rates = (0..20_000).map(one).collect();
+        let bytes = encode(rates);
+        assert!(bytes.len() < 300 << 10, "{}", bytes.len());
+        let mut restored = Restored::decode(&bytes);
+        assert_eq!(restored.files.len(), MOST_FILES);
+        let number = *restored.files.keys().next().unwrap();
+        assert!((restored.take(number, 100).unwrap()[99].unwrap() / 1e-3).log2().abs() < 0.1);
+    }
+
+    #[test]
+    fn the_hottest_file_comes_first_and_a_file_that_changed_is_not_known() {
+        let bytes = encode(vec![(5, vec![1e-6, 1e-4]), (9, vec![1e-2]), (7, vec![0.0])]);
+        let mut restored = Restored::decode(&bytes);
+        assert_eq!(restored.hottest_first(), [9, 5, 7]);
+        assert_eq!(restored.take(5, 3), None);
+        restored.retain(|number| number == 9);
+        assert_eq!(restored.hottest_first(), [9]);
+        assert_eq!(Restored::decode(&[2, 0, 0]), Restored::default());
+    }
+}

@@ -1,0 +1,301 @@
+//! Filters whose units come and go: no answer changes, memory stays within its budget, and units
+//! lie where lookups are.
+
+use crate::harness::{DIR, FakeClock, Generator, Mix, Run, Store, small_options};
+use crate::model::FAMILIES;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use terrace::vfs::{SimVfs, Vfs};
+use terrace::{CfOptions, Db, FilterAllocator, FilterPolicy, MemoryShares, Metrics, Options};
+use terrace_base::rng::{Rng, SplitMix64};
+use terrace_manifest::names;
+use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
+
+/// Waits until `done`, for some seconds at most.
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it never happens: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn with_filters(mut options: Options, policy: &str, prefix_len: Option<usize>) -> Options {
+    let filter: Vec<FilterPolicy> = vec![policy.parse().unwrap()];
+    let family = CfOptions { filter, prefix_len, ..CfOptions::default() };
+    options.default_family = family.clone();
+    options.column_families =
+        FAMILIES[1..].iter().map(|name| (name.to_string(), family.clone())).collect();
+    options
+}
+
+#[test]
+fn no_answer_changes_whatever_the_policy_and_the_budget() {
+    let policies = ["none", "blocked:10", "bloom:4x6", "paired:23.4", "paired:8x3", "ribbon:10"];
+    let allocators = [FilterAllocator::Budget, FilterAllocator::Mq, FilterAllocator::Cached];
+    for (seed, policy) in (0u64..).zip(policies) {
+        for (allocator, filters) in allocators.into_iter().zip([0.01, 0.002, 0.2]) {
+            let clock = FakeClock::new();
+            let vfs = Arc::new(SimVfs::new(seed));
+            let mut options = with_filters(small_options(vfs, &clock), policy, Some(5));
+            options.advanced.filter_allocator = allocator;
+            options.advanced.memory_shares.filters = filters;
+            options.max_open_files = if seed % 2 == 0 { 0 } else { 5 };
+            let mix = Mix {
+                keys: 500,
+                value_bytes: 100,
+                checkpoints: false,
+                sync_one_in: 0,
+                maintain_one_in: 60,
+                ttl: true,
+            };
+            let generator = Generator::new(seed, mix, &clock);
+            let mut run = Run::new(options.clone(), &clock, generator, Arc::default());
+            for step in 0..400 {
+                run.step();
+                if step % 100 == 99 {
+                    run.store.db.wait_idle().unwrap();
+                    run.read();
+                }
+            }
+            let Run { store, state, generator, .. } = run;
+            let universe = generator.universe();
+            let want = state.contents(clock.now_ms());
+            for _ in 0..3 {
+                store.compare(&want, &universe).unwrap().unwrap();
+                store.db.wait_idle().unwrap();
+            }
+            check_budget(&store.db, &store.db.metrics());
+            store.db.close().unwrap();
+            drop(store);
+            let store = Store::open(options.clone()).unwrap();
+            store.compare(&want, &universe).unwrap().unwrap();
+            store.db.wait_idle().unwrap();
+            store.compare(&want, &universe).unwrap().unwrap();
+            store.db.compact_range::<&[u8]>(..).unwrap();
+            store.compare(&want, &universe).unwrap().unwrap();
+            store.db.close().unwrap();
+            let store = Store::open_read_only(options).unwrap();
+            store.compare(&want, &universe).unwrap().unwrap();
+        }
+    }
+}
+
+fn check_budget(db: &Db, m: &Metrics) {
+    let options = db.options();
+    let share = match options.advanced.filter_allocator {
+        FilterAllocator::Cached => 0,
+        _ => (options.memory_budget as f64 * options.advanced.memory_shares.filters) as u64,
+    };
+    assert!(m.filter_memory_bytes <= m.filter_budget_bytes, "{m}");
+    assert_eq!(m.filter_budget_bytes + m.filter_lent_bytes, share, "{m}");
+    let by_level: u64 = m.levels.iter().map(|level| level.filter_memory_bytes).sum();
+    assert!(by_level <= m.filter_memory_bytes, "{m}");
+}
+
+const KEYS: u64 = 40_000;
+
+fn present(n: u64) -> Vec<u8> {
+    format!("key-{n:06}").into_bytes()
+}
+
+fn absent(n: u64) -> Vec<u8> {
+    format!("key-{n:06}-").into_bytes()
+}
+
+/// Options for one large family: filter partitions of some two thousand keys.
+fn large_options(vfs: &Arc<SimVfs>, policy: &str, filter_bytes: usize) -> Options {
+    let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+    options.default_family.filter = vec![policy.parse().unwrap()];
+    let a = &mut options.advanced;
+    a.vfs = vfs.clone();
+    a.metadata_block_size = 640;
+    let filters = filter_bytes as f64 / (16 << 20) as f64;
+    a.memory_shares = MemoryShares { memtables: 0.25, cache: 0.5, filters };
+    options
+}
+
+/// A store of one sorted run.
+fn filled(options: Options) -> Db {
+    let db = Db::open(DIR, options).unwrap();
+    for n in 0..KEYS {
+        db.put(present(n), b"value").unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.wait_idle().unwrap();
+    db
+}
+
+/// Wasted lookups per lookup of absent keys of a part of the key space.
+fn waste(db: &Db, rng: &mut SplitMix64, keys: std::ops::Range<u64>, lookups: u64) -> f64 {
+    let before = db.metrics().wasted_lookups;
+    for _ in 0..lookups {
+        let n = keys.start + rng.below(keys.end - keys.start);
+        assert_eq!(db.get(absent(n)).unwrap(), None);
+    }
+    (db.metrics().wasted_lookups - before) as f64 / lookups as f64
+}
+
+/// Looks for absent keys of `keys` until few lookups are wasted.
+fn heat(db: &Db, rng: &mut SplitMix64, keys: std::ops::Range<u64>, most: f64) {
+    eventually("the hot range gets its units", || {
+        check_budget(db, &db.metrics());
+        waste(db, rng, keys.clone(), 2000) < most && waste(db, rng, keys.clone(), 2000) < most
+    });
+}
+
+#[test]
+fn memory_goes_where_the_lookups_are_and_follows_them() {
+    for policy in ["ribbon:10", "bloom:3x4"] {
+        let vfs = Arc::new(SimVfs::new(1));
+        // Little more than the hot partitions take with all their units.
+        let db = filled(large_options(&vfs, policy, 8 << 10));
+        let mut rng = SplitMix64::new(1);
+        let (hot, cold) = (4_000..8_000, 24_000..28_000);
+        heat(&db, &mut rng, hot.clone(), 0.02);
+        let (in_hot, in_cold) =
+            (waste(&db, &mut rng, hot.clone(), 1000), waste(&db, &mut rng, cold.clone(), 300));
+        assert!(in_hot < 0.04 && in_cold > 5.0 * in_hot, "{policy}: {in_hot} and {in_cold}");
+        let m = db.metrics();
+        assert!(m.filter_lambda > 0.0 && m.filter_memory_bytes > 5 << 10, "{m}");
+        let level = m.levels.iter().find(|level| level.file_count > 0).unwrap();
+        assert!(level.filter_stopped > 1000 && level.filter_units_loaded > 0, "{m}");
+        // The hot range moves; there is no room for both, so the one that was left gives way.
+        heat(&db, &mut rng, cold.clone(), 0.02);
+        assert!(waste(&db, &mut rng, hot, 50) > 0.1);
+        assert!(db.metrics().levels.iter().any(|level| level.filter_units_dropped > 0));
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn heat_survives_reopening_and_compaction() {
+    let vfs = Arc::new(SimVfs::new(2));
+    let options = large_options(&vfs, "ribbon:10", 12 << 10);
+    let db = filled(options.clone());
+    let mut rng = SplitMix64::new(2);
+    let (hot, cold) = (4_000..8_000, 24_000..28_000);
+    heat(&db, &mut rng, hot.clone(), 0.02);
+    db.close().unwrap();
+    let check = |db: &Db, rng: &mut SplitMix64, what: &str| {
+        eventually("units are loaded before any lookup", || {
+            db.metrics().filter_memory_bytes > 8 << 10
+        });
+        db.wait_idle().unwrap();
+        assert_eq!(db.metrics().gets, 0, "no lookup told where it is hot");
+        // Few enough that the allocator learns nothing from them.
+        let in_hot = waste(db, rng, hot.clone(), 150);
+        let in_cold = waste(db, rng, cold.clone(), 60);
+        assert!(in_hot < 0.1 && in_cold > 0.2, "{what}: {in_hot} and {in_cold}");
+    };
+    let db = Db::open(DIR, options.clone()).unwrap();
+    check(&db, &mut rng, "reopened");
+    db.close().unwrap();
+    // What is written anew inherits: every file is replaced before the first lookup.
+    let db = Db::open(DIR, options).unwrap();
+    eventually("units are loaded", || db.metrics().filter_memory_bytes > 8 << 10);
+    for n in (0..KEYS).step_by(7) {
+        db.put(present(n), b"another value").unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.wait_idle().unwrap();
+    check(&db, &mut rng, "rewritten");
+    db.close().unwrap();
+}
+
+#[test]
+fn a_read_only_store_loads_filters_too() {
+    let vfs = Arc::new(SimVfs::new(3));
+    let options = large_options(&vfs, "ribbon:10", 64 << 10);
+    filled(options.clone()).close().unwrap();
+    let db = Db::open_read_only(DIR, options).unwrap();
+    let mut rng = SplitMix64::new(3);
+    heat(&db, &mut rng, 0..KEYS, 0.02);
+    assert_eq!(db.get(present(77)).unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn without_filter_memory_reads_go_on_without_filters() {
+    for allocator in [FilterAllocator::Budget, FilterAllocator::Mq] {
+        let vfs = Arc::new(SimVfs::new(4));
+        let mut options = large_options(&vfs, "ribbon:10", 0);
+        options.advanced.filter_allocator = allocator;
+        let db = filled(options);
+        let mut rng = SplitMix64::new(4);
+        assert_eq!(waste(&db, &mut rng, 0..KEYS, 3000), 1.0);
+        std::thread::sleep(Duration::from_millis(150));
+        let m = db.metrics();
+        assert_eq!((m.filter_memory_bytes, m.filter_budget_bytes), (0, 0), "{m}");
+        assert_eq!(waste(&db, &mut rng, 0..KEYS, 100), 1.0);
+        assert!(db.metrics().filters_absent >= 3100);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn what_filters_do_not_need_is_the_caches_and_comes_back() {
+    let vfs = Arc::new(SimVfs::new(5));
+    let options = large_options(&vfs, "ribbon:10", 4 << 20);
+    let db = filled(options);
+    let mut rng = SplitMix64::new(5);
+    eventually("most of four megabytes is lent", || {
+        waste(&db, &mut rng, 0..KEYS, 100);
+        check_budget(&db, &db.metrics());
+        db.metrics().filter_lent_bytes > 3 << 20
+    });
+    let m = db.metrics();
+    assert!(m.cache_capacity_bytes > (8 << 20) + (2 << 20), "{m}");
+    assert!(m.filter_expected_waste < 0.01, "and nothing is missing: {m}");
+    db.close().unwrap();
+}
+
+/// Damages every unit of every filter in the store.
+fn damage_filters(vfs: &Arc<SimVfs>) {
+    let shared: Arc<dyn Vfs> = vfs.clone();
+    let options = ReaderOptions {
+        cache: Arc::new(BlockCache::new(1 << 20)),
+        filter_memory: Default::default(),
+        direct: false,
+        counters: Arc::new(ReadCounters::new()),
+    };
+    for (path, size) in vfs.files() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let names::FileName::Sst(number) = names::parse(&name) else { continue };
+        let reader = SstReader::open(&shared, &path, number, size, &options).unwrap();
+        let start = reader.properties().data_bytes;
+        for at in (start..start + reader.properties().filter_bytes).step_by(64) {
+            assert!(vfs.corrupt(&path, at, 0x10));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_unit_costs_time_only() {
+    for allocator in [FilterAllocator::Budget, FilterAllocator::Mq] {
+        let vfs = Arc::new(SimVfs::new(6));
+        let mut options = large_options(&vfs, "bloom:3x4", 64 << 10);
+        options.advanced.filter_allocator = allocator;
+        filled(options.clone()).close().unwrap();
+        damage_filters(&vfs);
+        let db = Db::open(Path::new(DIR), options).unwrap();
+        let mut rng = SplitMix64::new(6);
+        eventually("damage is met and counted", || {
+            assert_eq!(waste(&db, &mut rng, 0..KEYS, 500), 1.0);
+            db.metrics().filter_unit_damages > 0
+        });
+        for n in (0..KEYS).step_by(97) {
+            assert_eq!(db.get(present(n)).unwrap().as_deref(), Some(&b"value"[..]));
+        }
+        // It is not asked for again and again.
+        std::thread::sleep(Duration::from_millis(300));
+        let damages = db.metrics().filter_unit_damages;
+        for _ in 0..5 {
+            waste(&db, &mut rng, 0..KEYS, 500);
+            std::thread::sleep(Duration::from_millis(60));
+        }
+        assert_eq!(db.metrics().filter_unit_damages, damages);
+        check_budget(&db, &db.metrics());
+        db.close().unwrap();
+    }
+}
