@@ -142,6 +142,30 @@ impl Default for CfOptions {
     }
 }
 
+impl CfOptions {
+    fn check(&self) -> Result<()> {
+        range(!self.filter.is_empty(), "filter", &"empty", "one entry or more")?;
+        for policy in &self.filter {
+            policy.check().map_err(|e| Error::InvalidArgument(format!("filter: {e}")))?;
+        }
+        range(
+            self.prefix_len.is_none_or(|len| (1..=MAX_KEY_BYTES).contains(&len)),
+            "prefix_len",
+            &self.prefix_len.unwrap_or(0),
+            "1 to 65536, or none",
+        )?;
+        range(!self.compression.is_empty(), "compression", &"empty", "one entry or more")
+    }
+}
+
+/// Refuses an option unless it is `ok`, naming it, its value and what it must be.
+fn range(ok: bool, what: &str, got: &dyn fmt::Display, want: &str) -> Result<()> {
+    match ok {
+        true => Ok(()),
+        false => Err(Error::InvalidArgument(format!("{what} is {got}; it must be {want}"))),
+    }
+}
+
 /// Shares of the memory budget. They need not add up to 1; what is left stays unused.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemoryShares {
@@ -315,10 +339,6 @@ impl Options {
         let a = &self.advanced;
         let MemoryShares { memtables, cache, filters } = a.memory_shares;
         let shares = [memtables, cache, filters];
-        let range = |ok: bool, what: &str, got: &dyn fmt::Display, want: &str| match ok {
-            true => Ok(()),
-            false => Err(Error::InvalidArgument(format!("{what} is {got}; it must be {want}"))),
-        };
         range(
             self.memory_budget >= MIN_MEMORY_BUDGET,
             "memory_budget",
@@ -398,22 +418,8 @@ impl Options {
             &a.max_subcompactions,
             "1 to 64",
         )?;
-        for cf in std::iter::once(&self.default_family)
-            .chain(self.column_families.iter().map(|(_, cf)| cf))
-        {
-            range(!cf.filter.is_empty(), "filter", &"empty", "one entry or more")?;
-            for policy in &cf.filter {
-                policy.check().map_err(|e| Error::InvalidArgument(format!("filter: {e}")))?;
-            }
-            range(
-                cf.prefix_len.is_none_or(|len| (1..=MAX_KEY_BYTES).contains(&len)),
-                "prefix_len",
-                &cf.prefix_len.unwrap_or(0),
-                "1 to 65536, or none",
-            )?;
-            range(!cf.compression.is_empty(), "compression", &"empty", "one entry or more")?;
-        }
-        Ok(())
+        self.default_family.check()?;
+        self.column_families.iter().try_for_each(|(_, family)| family.check())
     }
 
     /// Everything the verbs need to know for one family.
