@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::workload::Workload;
+use crate::workload::elastic::Variant;
 use std::path::PathBuf;
 
 /// Measure workloads on Terrace and its peers, side by side, on this machine.
@@ -16,7 +17,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "terrace")]
     pub engine: Vec<String>,
 
-    /// Keys in the store [default: 10 million; ycsb 2 million; tiny-cache 13 million; packages all]
+    /// Keys in the store [default: 10 million; ycsb 2 million; tiny-cache 13 million; elastic 8
+    /// million; packages all]
     #[arg(long, value_name = "N")]
     pub keys: Option<u64>,
 
@@ -24,7 +26,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 16)]
     pub key_size: usize,
 
-    /// Bytes of a value [default: 100; ycsb 1000; tiny-cache 400]
+    /// Bytes of a value [default: 100; ycsb 1000; tiny-cache 400; elastic 1024]
     #[arg(long, value_name = "BYTES")]
     pub value_size: Option<usize>,
 
@@ -32,8 +34,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "LAW")]
     pub distribution: Option<String>,
 
-    /// Share of lookups for absent keys in readrandom, readwhilewriting [default: 0] and
-    /// packages [default: 0.5]
+    /// Share of lookups for absent keys in readrandom, readwhilewriting [default: 0], packages and
+    /// elastic [default: 0.5]
     #[arg(long, value_name = "SHARE")]
     pub missing: Option<f64>,
 
@@ -41,7 +43,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
 
-    /// Seconds of each workload that is not a fill [default: reads 15, ycsb 30, writes unbounded]
+    /// Seconds of each workload that is not a fill [default: reads 15, ycsb 30, elastic 30 each
+    /// law, writes unbounded]
     #[arg(long, value_name = "S")]
     pub duration: Option<f64>,
 
@@ -54,11 +57,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<String>,
 
-    /// Filters: bloom:BITS, ribbon:BITS (rocksdb, speedb), paired:BITS (speedb), none
-    #[arg(long, value_name = "KIND:BITS", default_value = "bloom:10")]
-    pub filter: String,
+    /// Filters: blocked:BITS, bloom:BITS (peers: their Bloom filter), paired:BITS (terrace, speedb),
+    /// ribbon:COLUMNS (terrace, rocksdb, speedb), bloom:BITSxUNITS and the like (terrace), none
+    /// [default: blocked:10; filters: all kinds; elastic has its own]
+    #[arg(long, value_name = "KIND:SIZE")]
+    pub filter: Option<String>,
 
-    /// Reads and compaction bypass the page cache (tiny-cache always does)
+    /// Reads and compaction bypass the page cache (tiny-cache and elastic always do)
     #[arg(long)]
     pub direct_io: bool,
 
@@ -74,7 +79,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Draw the medians as bars, into a file named .svg or .png
+    /// Draw the medians as bars, and the series of elastic-shift as lines, into a file named .svg
+    /// or .png
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 
@@ -94,13 +100,21 @@ pub struct BenchArgs {
 fn after_help() -> String {
     let workloads = Workload::ALL.map(Workload::name).join(" ");
     let engines = Engine::ALL.map(Engine::name).join(" ");
+    let variants = Variant::ALL.map(|v| if v.name().is_empty() { "default" } else { v.name() });
+    let variants = variants.join(", ");
     format!(
         "Workloads: {workloads}\n\
          Engines: {engines}; `cargo xtask peers` fetches the libraries of rocksdb, speedb, leveldb\n\n\
+         filters: filters alone, without a store: false positives, bits, time to build and to ask, of \
+         every kind at five sizes; rocksdb's and speedb's own beside them\n\
+         elastic: 8 GB of 1 KB values, direct I/O, no data cached, 4 bits per key of filters in memory, \
+         half of the lookups absent, under a uniform and two contiguous Zipf laws; Terrace in five \
+         variants, one load each ({variants}), rocksdb and speedb with bloom:4\n\
+         elastic-shift: on the same store, the hot range jumps by half of the key space\n\n\
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\
          Settings of workloads: seed=1, seek_nexts=10, multi_get=1, write_rate=BYTES, \
-         tiny_load=seq|random\n\
+         tiny_load=seq|random, variants=NAME,NAME (of elastic)\n\
          Settings of one engine: rocksdb.NAME=VALUE, rocksdb.table.NAME=VALUE (its option string), \
          rocksdb.cache=lru|hyperclock, leveldb.max_file_size=, terrace.NAME=VALUE"
     )

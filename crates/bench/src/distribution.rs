@@ -10,6 +10,7 @@
 //!   proportional to the counts, scattered over the items. Items beyond the file's lines are
 //!   never touched.
 
+use crate::hot_range::HotRange;
 use crate::keys::Permutation;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,7 @@ enum Law {
     Zipf(Zipf, Permutation),
     Latest(Zipf),
     Weighted(Arc<Alias>, Permutation),
+    HotRange(HotRange),
 }
 
 impl Sampler {
@@ -113,6 +115,12 @@ impl Sampler {
         Ok(Self { law, items, newest: Arc::new(AtomicU64::new(items)) })
     }
 
+    /// A sampler over items `0..items` whose popular ones are neighbours.
+    pub fn contiguous(range: HotRange, items: u64) -> Self {
+        let newest = Arc::new(AtomicU64::new(items));
+        Self { law: Law::HotRange(range), items, newest }
+    }
+
     /// The next item; below the initial count unless the law is `latest`.
     #[inline]
     pub fn item(&self, rng: &mut SplitMix64) -> u64 {
@@ -124,6 +132,7 @@ impl Sampler {
                 newest - 1 - zipf.rank(rng).min(newest - 1)
             }
             Law::Weighted(alias, scatter) => scatter.apply(alias.index(rng)),
+            Law::HotRange(range) => range.item(rng),
         }
     }
 
@@ -135,7 +144,7 @@ impl Sampler {
 
 /// Zipf ranks `0..n`, exact, in constant time.
 #[derive(Debug, Clone)]
-struct Zipf {
+pub(crate) struct Zipf {
     items: f64,
     exponent: f64,
     /// The integral of the hat at the left and right ends.
@@ -146,7 +155,7 @@ struct Zipf {
 }
 
 impl Zipf {
-    fn new(items: u64, exponent: f64) -> Self {
+    pub(crate) fn new(items: u64, exponent: f64) -> Self {
         let items = items as f64;
         Self {
             items,
@@ -157,8 +166,9 @@ impl Zipf {
         }
     }
 
+    /// The next rank, from 0.
     #[inline]
-    fn rank(&self, rng: &mut SplitMix64) -> u64 {
+    pub(crate) fn rank(&self, rng: &mut SplitMix64) -> u64 {
         loop {
             let u = self.right + rng.unit() * (self.left - self.right);
             let x = inverse(u, self.exponent);

@@ -7,7 +7,9 @@
 
 use crate::job::{Event, Job, Observer};
 use crate::plan::Plan;
+use crate::report::figures::ShiftFigures;
 use crate::report::{self, Row, plot, table};
+use crate::workload::elastic::series::TOLERANCE;
 use crate::{usage, workload};
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -187,6 +189,21 @@ fn sweep_abandoned(dir: &Path) {
     }
 }
 
+/// The series of a row, step by step, with a bar where the hot range jumped.
+fn shift_line(shift: &ShiftFigures) -> String {
+    let jump = (shift.shift_after_ops / shift.series_step_ops.max(1)) as usize;
+    let (before, after) = shift.series.split_at(jump.min(shift.series.len()));
+    let list = |part: &[f64]| part.iter().map(|v| format!("{v:.3}")).collect::<Vec<_>>().join(" ");
+    let back = shift.recovery_ops.map_or("never".to_owned(), |ops| format!("after {ops} lookups"));
+    format!(
+        "wasted reads per lookup, steps of {}: {} | {}; back within {TOLERANCE}x of {:.4} {back}",
+        shift.series_step_ops,
+        list(before),
+        list(after),
+        shift.steady_wasted_reads,
+    )
+}
+
 /// What the user sees meanwhile: bars on a terminal, else a line per result.
 struct Screen {
     bar: ProgressBar,
@@ -232,8 +249,26 @@ impl Screen {
     }
 
     fn row(&self, row: &Row) {
+        if let Some(f) = &row.filters {
+            return self.say(&format!(
+                "{} #{} {}: {:.2} bits/key, FPR {:.3e}, build {:.1} ns, hot {:.1} ns, cold {:.1} ns",
+                row.engine,
+                row.repeat,
+                row.workload,
+                f.bits_per_key,
+                f.fpr,
+                f.build_ns_per_key,
+                f.query_hot_ns,
+                f.query_cold_ns,
+            ));
+        }
+        if let Some(shift) = &row.shift {
+            self.say(&shift_line(shift));
+        }
+        let wasted = row.wasted_reads_per_op.filter(|_| row.elastic.is_some());
+        let wasted = wasted.map_or(String::new(), |reads| format!(", {reads:.4} reads wasted"));
         self.say(&format!(
-            "{} #{} {}: {} op/s, p50 {:.2} us, p99 {:.2} us, {} written, RSS {}",
+            "{} #{} {}: {} op/s, p50 {:.2} us, p99 {:.2} us, {} written, RSS {}{wasted}",
             row.engine,
             row.repeat,
             table::title(&row.workload, &row.variant),

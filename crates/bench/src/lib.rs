@@ -9,6 +9,8 @@
 
 pub mod distribution;
 pub mod engine;
+pub mod filter;
+pub mod hot_range;
 pub mod job;
 pub mod keys;
 pub mod phase;

@@ -165,7 +165,7 @@ fn piece(ops: u64, threads: usize, thread: usize) -> (u64, u64) {
 }
 
 /// An empty histogram with three significant digits.
-fn histogram() -> Result<Histogram<u64>> {
+pub fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, MAX_LATENCY_NS, 3)?)
 }
 

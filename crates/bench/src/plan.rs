@@ -3,15 +3,21 @@
 use crate::args::BenchArgs;
 use crate::distribution::Distribution;
 use crate::engine::Engine;
+use crate::filter::FilterSpec;
 use crate::job::{Job, Limit, Settings, Shape};
 use crate::keys::KeySpace;
 use crate::report::plot;
-use crate::store::{EngineConfig, FilterSpec, MetadataPlace};
+use crate::store::{EngineConfig, FilterMemory, MetadataPlace};
 use crate::usage;
-use crate::workload::{StoreKind, Workload, find_packages, tiny_cache_defaults};
+use crate::workload::elastic::{self, Variant};
+use crate::workload::{StoreKind, TinyCache, Workload, find_packages, tiny_cache_defaults};
 use anyhow::{Context, Result, bail, ensure};
+use settings::{parse_bytes, set_engine, set_workload};
 use std::path::{Path, PathBuf};
 
+mod settings;
+
+const DEFAULT_FILTER: &str = "blocked:10";
 const DEFAULT_DIR: &str = "/var/tmp";
 /// Memtables get a quarter of the memory, up to this much.
 const MAX_WRITE_BYTES: usize = 256 << 20;
@@ -50,14 +56,13 @@ impl Plan {
         let mut templates = Vec::new();
         for (store, workloads) in stores_for(&workloads) {
             for (engine, library) in &engines {
-                if matches!(store, StoreKind::TinyCache { .. }) && !engine.has_direct_io() {
-                    let note = format!(
-                        "{engine} is left out of tiny-cache: it has no direct I/O, and does not \
-                         charge metadata to its cache"
-                    );
-                    if !notes.contains(&note) {
+                if let Err(note) = store.suits(*engine) {
+                    if !note.is_empty() && !notes.contains(&note) {
                         notes.push(note);
                     }
+                    continue;
+                }
+                if !request.wants(store, *engine) {
                     continue;
                 }
                 templates.push(request.job(args, *engine, library.clone(), store, &workloads)?);
@@ -134,7 +139,9 @@ fn stores_for(asked: &[Workload]) -> Vec<(StoreKind, Vec<Workload>)> {
 /// What the command line asks of every job alike.
 struct Request {
     settings: Settings,
-    filter: FilterSpec,
+    filter: Option<FilterSpec>,
+    /// Variants of `elastic`; all if there are none.
+    variants: Vec<Variant>,
     distribution: Option<Distribution>,
     memory_bytes: Option<usize>,
     sets: Vec<(String, String)>,
@@ -163,23 +170,37 @@ impl Request {
             "--memory must be at least 4MiB"
         );
         let mut settings = Settings::default();
+        let mut variants = Vec::new();
         let mut sets = Vec::new();
         for set in &args.set {
             let (name, value) =
                 set.split_once('=').with_context(|| format!("--set {set}: want KEY=VALUE"))?;
-            if !set_workload(&mut settings, name, value)? {
+            if name == "variants" {
+                variants = value.split(',').map(str::parse).collect::<Result<_>>()?;
+            } else if !set_workload(&mut settings, name, value)? {
                 sets.push((name.to_owned(), value.to_owned()));
             }
         }
         Ok(Self {
             settings,
-            filter: args.filter.parse()?,
+            filter: args.filter.as_deref().map(str::parse).transpose()?,
+            variants,
             distribution: args.distribution.as_deref().map(str::parse).transpose()?,
             memory_bytes,
             sets,
             machine: usage::machine(),
             commit: commit(),
         })
+    }
+
+    /// Whether `--set variants=` leaves this store in; for peers it always does.
+    fn wants(&self, store: StoreKind, engine: Engine) -> bool {
+        match store {
+            StoreKind::Elastic(variant) if engine == Engine::Terrace => {
+                self.variants.is_empty() || self.variants.contains(&variant)
+            }
+            _ => true,
+        }
     }
 
     fn job(
@@ -198,11 +219,12 @@ impl Request {
         };
         KeySpace::new(shape.key_size, shape.keys)?;
         let config = self.config(args, engine, store, shape)?;
-        ensure!(
-            engine.has_filter(config.filter.kind) || config.filter.bits_per_key == 0.0,
-            "--filter {}: {engine} has no such filter; leave it out of --engine",
-            self.filter
-        );
+        if let Some(spec) = config.filter {
+            ensure!(
+                engine.has_filter(spec),
+                "--filter {spec}: {engine} has no such filter; leave it out of --engine"
+            );
+        }
         Ok(Job {
             engine,
             library,
@@ -236,7 +258,10 @@ impl Request {
             cache_bytes: memory - write_bytes,
             write_bytes,
             memtable_bytes: (write_bytes / 4).min(MAX_MEMTABLE_BYTES),
-            filter: self.filter.clone(),
+            filter: Some(self.filter.map_or_else(|| DEFAULT_FILTER.parse(), Ok)?),
+            filter_memory: FilterMemory::AsMetadata,
+            fill_cache: true,
+            statistics: false,
             compression: crate::store::Compression::None,
             sync: crate::store::Durability::None,
             direct_io: args.direct_io,
@@ -246,17 +271,31 @@ impl Request {
             metadata: MetadataPlace::Fastest,
             extra: Vec::new(),
         };
-        if let StoreKind::TinyCache { partitioned } = store {
-            let (cache, write, memtable) = tiny_cache_defaults();
-            config.cache_bytes = self.memory_bytes.unwrap_or(cache);
-            (config.write_bytes, config.memtable_bytes) = (write, memtable);
-            config.direct_io = true;
-            config.metadata = MetadataPlace::InCache { partitioned };
+        match store {
+            StoreKind::TinyCache(tiny) => self.configure_tiny_cache(&mut config, tiny),
+            StoreKind::Elastic(variant) => {
+                elastic::configure(&mut config, engine == Engine::Terrace, variant, shape)?;
+            }
+            // The sizes that the workload has of its own, unless one was asked for.
+            StoreKind::Filters => config.filter = self.filter,
+            StoreKind::Basic | StoreKind::Ycsb | StoreKind::Packages => {}
         }
         for (name, value) in &self.sets {
             set_engine(&mut config, engine, name, value)?;
         }
         Ok(config)
+    }
+
+    fn configure_tiny_cache(&self, config: &mut EngineConfig, tiny: TinyCache) {
+        let (cache, write, memtable) = tiny_cache_defaults();
+        config.cache_bytes = self.memory_bytes.unwrap_or(cache);
+        (config.write_bytes, config.memtable_bytes) = (write, memtable);
+        config.direct_io = true;
+        config.metadata = MetadataPlace::InCache { partitioned: tiny != TinyCache::Whole };
+        if tiny == TinyCache::ElasticFilters {
+            config.filter = self.filter;
+            config.filter_memory = FilterMemory::Default;
+        }
     }
 }
 
@@ -267,89 +306,12 @@ fn default_memory(raw_bytes: u64) -> usize {
     usize::try_from(wanted.min(half)).unwrap_or(usize::MAX)
 }
 
-/// Applies a setting of the workloads; false if there is none of that name.
-fn set_workload(settings: &mut Settings, name: &str, value: &str) -> Result<bool> {
-    match name {
-        "seed" => settings.seed = number(name, value)?,
-        "seek_nexts" => settings.seek_nexts = number(name, value)?,
-        "multi_get" => {
-            settings.multi_get = number(name, value)?;
-            ensure!((1..=4096).contains(&settings.multi_get), "--set multi_get must be 1 to 4096");
-        }
-        "write_rate" => settings.write_rate = parse_bytes(value)? as u64,
-        "tiny_load" => {
-            settings.tiny_cache_random_load = match value {
-                "seq" => false,
-                "random" => true,
-                _ => bail!("--set tiny_load={value}: known are seq, random"),
-            }
-        }
-        _ => return Ok(false),
-    }
-    Ok(true)
-}
-
-/// Applies a setting of all engines, or keeps one of this engine for its adapter.
-fn set_engine(config: &mut EngineConfig, engine: Engine, name: &str, value: &str) -> Result<()> {
-    match name {
-        "compression" => config.compression = value.parse()?,
-        "sync" => config.sync = value.parse()?,
-        "background_jobs" => config.background_jobs = number(name, value)?,
-        "subcompactions" => config.subcompactions = number(name, value)?,
-        "block_size" => config.block_size = parse_bytes(value)?,
-        "memtable" => {
-            config.memtable_bytes = parse_bytes(value)?;
-            config.write_bytes = config.write_bytes.max(2 * config.memtable_bytes);
-        }
-        _ => {
-            let (owner, option) = name.split_once('.').with_context(|| {
-                format!(
-                    "--set {name}={value}: there is no such setting; see --help for all of them"
-                )
-            })?;
-            if owner.parse::<Engine>()? == engine {
-                config.extra.push((option.to_owned(), value.to_owned()));
-            }
-        }
-    }
-    let sane = (1..=64).contains(&config.background_jobs)
-        && (1..=64).contains(&config.subcompactions)
-        && (128..=4 << 20).contains(&config.block_size)
-        && config.memtable_bytes >= 64 << 10;
-    ensure!(sane, "--set {name}={value} is out of range");
-    Ok(())
-}
-
-fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T>
-where
-    T::Err: std::error::Error + Send + Sync + 'static,
-{
-    value.parse().with_context(|| format!("--set {name}={value}"))
-}
-
-/// Bytes with an optional unit: `4096`, `64KiB`, `8M`, `1.5GiB`.
-fn parse_bytes(text: &str) -> Result<usize> {
-    let bad = || format!("`{text}` is no number of bytes; write it like 4096, 64KiB, 8MiB, 2GiB");
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        _ => bail!(bad()),
-    };
-    let value: f64 = digits.parse().with_context(bad)?;
-    let bytes = value * f64::from(1u32 << shift);
-    ensure!(value >= 0.0 && bytes < (1u64 << 48) as f64, bad());
-    Ok(bytes as usize)
-}
-
 /// The directory must exist, with room for the largest store being compacted.
 fn check_dir(dir: &Path, jobs: &[Job]) -> Result<()> {
     ensure!(dir.is_dir(), "--dir {}: there is no such directory", dir.display());
     let raw = jobs
         .iter()
-        .filter(|job| job.store != StoreKind::Packages)
+        .filter(|job| job.store != StoreKind::Packages && job.store.is_on_disk())
         .map(|job| job.shape.raw_bytes())
         .max()
         .unwrap_or(0);

@@ -3,9 +3,9 @@
 //! An adapter translates [`EngineConfig`] as an expert of its engine would and prints what it
 //! set. It adds nothing to a call: no copy the engine's own API does not make, no lock.
 
-use anyhow::{Result, bail, ensure};
+use crate::filter::{FilterSpec, PeerFilter};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::str::FromStr;
 
 /// An open store of some engine. Calls may come from many threads at once.
@@ -33,6 +33,11 @@ pub trait Store: Send + Sync {
 
     /// Bytes of filters and indexes on disk, where the engine tells.
     fn metadata_bytes(&self) -> Result<MetadataBytes>;
+
+    /// What the engine itself counts about filters and runs, since it was opened.
+    fn filter_counts(&self) -> Result<FilterCounts> {
+        Ok(FilterCounts::default())
+    }
 
     /// The engine's own statistics, for people.
     fn stats_text(&self) -> String;
@@ -68,6 +73,22 @@ pub struct MetadataBytes {
     pub indexes: Option<u64>,
 }
 
+/// An engine's own counts, `None` where it does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FilterCounts {
+    /// Searches of a file's data that did not find the key, each of them a read if no data is
+    /// cached.
+    pub wasted_reads: Option<u64>,
+    /// Parts of indexes that had to be read.
+    pub index_reads: Option<u64>,
+    /// Filter units brought into memory.
+    pub unit_loads: Option<u64>,
+    /// Bytes of filters in memory now.
+    pub resident_bytes: Option<u64>,
+    /// Sorted runs now: files of level 0, and other levels that hold anything.
+    pub sorted_runs: Option<u64>,
+}
+
 /// Settings every engine gets alike.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EngineConfig {
@@ -77,8 +98,14 @@ pub struct EngineConfig {
     pub write_bytes: usize,
     /// Bytes at which one memtable is full.
     pub memtable_bytes: usize,
-    /// The filters to build.
-    pub filter: FilterSpec,
+    /// The filters to build; `None` leaves the engine its default.
+    pub filter: Option<FilterSpec>,
+    /// Who decides which filters are in memory.
+    pub filter_memory: FilterMemory,
+    /// Whether a data block that a lookup had to read goes into the cache.
+    pub fill_cache: bool,
+    /// Have the engine count what it does, if that is not free.
+    pub statistics: bool,
     /// Block compression, on every level.
     pub compression: Compression,
     /// When a write is durable.
@@ -107,6 +134,32 @@ pub enum MetadataPlace {
         /// Cut into partitions that are loaded singly.
         partitioned: bool,
     },
+}
+
+impl EngineConfig {
+    /// What an engine that is not Terrace builds; an error if it has nothing like it.
+    pub fn peer_filter(&self) -> Result<PeerFilter> {
+        match self.filter {
+            None => Ok(PeerFilter::None),
+            Some(spec) => {
+                spec.for_peers().with_context(|| format!("--filter {spec}: only terrace has it"))
+            }
+        }
+    }
+}
+
+/// Who decides which filters are in memory. Only Terrace lets choose; others keep filters where
+/// [`MetadataPlace`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum FilterMemory {
+    /// Filters are kept like other metadata.
+    AsMetadata,
+    /// As the engine does it by default, within the bytes for blocks.
+    Default,
+    /// So many bytes, beside those for blocks, go where they save most reads.
+    Budget(usize),
+    /// So many bytes, beside those for blocks, are handed out by ElasticBF's queues.
+    Queues(usize),
 }
 
 /// `--set compression=`.
@@ -153,80 +206,6 @@ impl FromStr for Durability {
             "none" => Ok(Self::None),
             "batch" => Ok(Self::Batch),
             _ => bail!("--set sync={text}: known are buffered, none, batch"),
-        }
-    }
-}
-
-/// `--filter KIND:BITS`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FilterSpec {
-    /// Which construction.
-    pub kind: FilterKind,
-    /// Bits per key; 0 builds none.
-    pub bits_per_key: f64,
-}
-
-/// Filter constructions; which engine has which is known to the adapters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FilterKind {
-    /// The engine's Bloom filter (blocked where it has that).
-    Bloom,
-    /// Ribbon (RocksDB, Speedb).
-    Ribbon,
-    /// Paired Bloom (Speedb).
-    Paired,
-}
-
-impl FilterKind {
-    const NAMES: [(&'static str, Self); 3] =
-        [("bloom", Self::Bloom), ("ribbon", Self::Ribbon), ("paired", Self::Paired)];
-}
-
-impl fmt::Display for FilterKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(_, kind)| kind == self).map_or("", |(name, _)| name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for FilterSpec {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        if text == "none" {
-            return Ok(Self { kind: FilterKind::Bloom, bits_per_key: 0.0 });
-        }
-        let known = || {
-            anyhow::anyhow!(
-                "--filter {text}: want KIND:BITS, KIND one of bloom, ribbon, paired; or none"
-            )
-        };
-        let (name, bits) = text.split_once(':').ok_or_else(known)?;
-        let kind = FilterKind::NAMES.iter().find(|(known, _)| *known == name);
-        let bits_per_key: f64 = bits.parse().map_err(|_| known())?;
-        ensure!((0.0..=64.0).contains(&bits_per_key), "--filter {text}: BITS must be 0 to 64");
-        Ok(Self { kind: kind.ok_or_else(known)?.1, bits_per_key })
-    }
-}
-
-impl fmt::Display for FilterSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind, self.bits_per_key)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters_parse_and_print() {
-        for text in ["bloom:10", "ribbon:9.5", "paired:23.4"] {
-            assert_eq!(text.parse::<FilterSpec>().unwrap().to_string(), text);
-        }
-        assert_eq!("none".parse::<FilterSpec>().unwrap().bits_per_key, 0.0);
-        for bad in ["bloom", "cuckoo:10", "bloom:x", "bloom:-1", "bloom:65", "bloom:NaN"] {
-            assert!(bad.parse::<FilterSpec>().is_err(), "{bad} was accepted");
         }
     }
 }

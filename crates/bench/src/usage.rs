@@ -1,7 +1,8 @@
 //! What a stretch of work cost this process, from the kernel's counters.
 //!
 //! Bytes are `/proc/self/io`'s `read_bytes` (fetched from a device) and `write_bytes` (handed to
-//! the page cache for a device, or written past it); processor time is that of all threads; memory
+//! the page cache for a device, or written past it), read calls its `syscr` (`read`, `pread` and
+//! their like; reads submitted through an `io_uring` are not among them); processor time is that of all threads; memory
 //! is the peak of the resident set since the stretch began. Each engine and repeat runs in a
 //! process of its own, so none of this is another engine's.
 
@@ -17,6 +18,8 @@ pub const DEVICE_READ_BYTES: f64 = 4096.0;
 pub struct Totals {
     /// Bytes fetched from devices.
     pub read_bytes: u64,
+    /// Read calls.
+    pub read_calls: u64,
     /// Bytes written towards devices.
     pub written_bytes: u64,
     /// Processor seconds, user and system, of all threads.
@@ -31,6 +34,7 @@ impl Totals {
             |name| number_after(&io, name).with_context(|| format!("{name} in /proc/self/io"));
         Ok(Self {
             read_bytes: field("read_bytes:")?,
+            read_calls: field("syscr:")?,
             written_bytes: field("write_bytes:")?,
             cpu_s: cpu_seconds(),
         })
@@ -47,6 +51,8 @@ fn cpu_seconds() -> f64 {
 pub struct Usage {
     /// Bytes fetched from devices.
     pub read_bytes: u64,
+    /// Read calls.
+    pub read_calls: u64,
     /// Bytes written towards devices.
     pub written_bytes: u64,
     /// Processor seconds of all threads.
@@ -75,6 +81,7 @@ impl Window {
         let peak_kib = number_after(&status, "VmHWM:").context("VmHWM in /proc/self/status")?;
         Ok(Usage {
             read_bytes: now.read_bytes - self.0.read_bytes,
+            read_calls: now.read_calls - self.0.read_calls,
             written_bytes: now.written_bytes - self.0.written_bytes,
             cpu_s: now.cpu_s - self.0.cpu_s,
             rss_bytes: peak_kib * 1024,
@@ -152,6 +159,22 @@ mod tests {
         assert!(usage.cpu_s > 0.0 && usage.rss_bytes > 32 << 20, "{usage:?}");
         assert!(dir_bytes(dir.path()).unwrap() >= 32 << 20);
         assert!(free_bytes(dir.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn read_calls_are_counted_one_by_one() {
+        use std::os::unix::fs::FileExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, [7; 4096]).unwrap();
+        let file = std::fs::File::open(path).unwrap();
+        let window = Window::open().unwrap();
+        for _ in 0..500 {
+            file.read_exact_at(&mut [0; 16], 100).unwrap();
+        }
+        let calls = window.usage().unwrap().read_calls;
+        // Other tests of this process read meanwhile.
+        assert!(calls >= 500, "{calls} calls");
     }
 
     #[test]

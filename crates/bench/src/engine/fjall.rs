@@ -3,6 +3,7 @@
 //! fjall has neither direct I/O nor a cursor that seeks: a seek opens a new range.
 
 use crate::engine::wait_until_idle;
+use crate::filter::PeerFilter;
 use crate::store::{Compression, Cursor, Durability, EngineConfig, MetadataBytes, Store};
 use anyhow::{Result, bail};
 use fjall::config::{
@@ -34,7 +35,10 @@ pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
         Compression::Lz4 => CompressionType::Lz4,
         Compression::Zstd => bail!("fjall has no zstd; use --set compression=none or lz4"),
     };
-    let bits = config.filter.bits_per_key as f32;
+    let bits = match config.peer_filter()? {
+        PeerFilter::Bloom(bits) => bits as f32,
+        _ => 0.0,
+    };
     let filter = match bits {
         0.0 => FilterPolicyEntry::None,
         _ => FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(bits)),

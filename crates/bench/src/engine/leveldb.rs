@@ -6,6 +6,7 @@
 
 use crate::engine::c_library::{self, Lookup, c_api};
 use crate::engine::wait_until_idle;
+use crate::filter::PeerFilter;
 use crate::store::{Compression, Cursor, Durability, EngineConfig, MetadataBytes, Store};
 use crate::usage;
 use anyhow::{Context, Result, bail};
@@ -112,7 +113,10 @@ pub fn open(library: &Path, dir: &Path, config: &EngineConfig) -> Result<Box<dyn
             ),
         }
     }
-    let bits = config.filter.bits_per_key.round() as c_int;
+    let bits = match config.peer_filter()? {
+        PeerFilter::Bloom(bits) => bits.round() as c_int,
+        _ => 0,
+    };
     let api = Api::load(c_library::load(library, LEVELDB.probe)?)?;
     let path = c_library::c_path(dir)?;
     let mut error = ptr::null_mut();

@@ -1,17 +1,21 @@
 //! The engines by name: what each can do, where its library is found, how it is opened.
 
 mod c_library;
+pub mod filter_kit;
 mod fjall;
 mod leveldb;
 mod rocksdb;
 mod terrace;
 
-use crate::store::{EngineConfig, FilterKind, Store};
+use crate::filter::{FilterSpec, PeerFilter};
+use crate::store::{EngineConfig, Store};
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+pub use rocksdb::filter_bits::PeerFilters;
 
 /// An engine that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -51,12 +55,19 @@ impl Engine {
         matches!(self, Self::Terrace | Self::Rocksdb | Self::Speedb)
     }
 
-    /// True if the engine builds filters of this kind.
-    pub fn has_filter(self, kind: FilterKind) -> bool {
-        match kind {
-            FilterKind::Bloom => true,
-            FilterKind::Ribbon => matches!(self, Self::Rocksdb | Self::Speedb),
-            FilterKind::Paired => self == Self::Speedb,
+    /// True if the engine's filters can be built and asked outside of a store.
+    pub fn has_filters_alone(self) -> bool {
+        matches!(self, Self::Terrace | Self::Rocksdb | Self::Speedb)
+    }
+
+    /// True if the engine builds such filters.
+    pub fn has_filter(self, spec: FilterSpec) -> bool {
+        match spec.for_peers() {
+            _ if self == Self::Terrace => true,
+            None => false,
+            Some(PeerFilter::None | PeerFilter::Bloom(_)) => true,
+            Some(PeerFilter::Ribbon(_)) => matches!(self, Self::Rocksdb | Self::Speedb),
+            Some(PeerFilter::Paired(_)) => self == Self::Speedb,
         }
     }
 
@@ -79,11 +90,9 @@ impl Engine {
         config: &EngineConfig,
         library: Option<&Path>,
     ) -> Result<Box<dyn Store>> {
-        ensure!(
-            self.has_filter(config.filter.kind) || config.filter.bits_per_key == 0.0,
-            "{self} has no {} filter",
-            config.filter.kind
-        );
+        if let Some(spec) = config.filter {
+            ensure!(self.has_filter(spec), "{self} has no filter like {spec}");
+        }
         ensure!(!config.direct_io || self.has_direct_io(), "{self} has no direct I/O");
         std::fs::create_dir_all(dir)?;
         match (self, library) {

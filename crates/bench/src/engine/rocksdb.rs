@@ -7,11 +7,12 @@
 #![allow(unsafe_code, reason = "calls into a C library")]
 
 mod cursor;
+pub mod filter_bits;
 mod options;
 
 use crate::engine::c_library::{self, Lookup, c_api};
 use crate::engine::{Engine, wait_until_idle};
-use crate::store::{Cursor, Durability, EngineConfig, MetadataBytes, Store};
+use crate::store::{Cursor, Durability, EngineConfig, FilterCounts, MetadataBytes, Store};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cursor::RocksdbCursor;
 use options::options_string;
@@ -44,6 +45,8 @@ const FORMAT_VERSIONS: [u32; 3] = [7, 6, 5];
 /// A cache shard has at least this much, so that no block of metadata exceeds its shard.
 const MIN_CACHE_SHARD_BYTES: usize = 32 << 20;
 const MAX_CACHE_SHARD_BITS: c_int = 4;
+/// Levels there can be.
+const LEVELS: u32 = 7;
 
 type Handle = *mut c_void;
 type ErrorOut = *mut *mut c_char;
@@ -78,6 +81,7 @@ c_api! {
         iter_get_error(Handle, ErrorOut);
         options_create() -> Handle;
         options_destroy(Handle);
+        options_enable_statistics(Handle);
         get_options_from_string(Handle, *const c_char, Handle, ErrorOut);
         options_set_block_based_table_factory(Handle, Handle);
         block_based_options_create() -> Handle;
@@ -92,6 +96,7 @@ c_api! {
         cache_destroy(Handle);
         readoptions_create() -> Handle;
         readoptions_destroy(Handle);
+        readoptions_set_fill_cache(Handle, c_uchar);
         writeoptions_create() -> Handle;
         writeoptions_destroy(Handle);
         writeoptions_set_sync(Handle, c_uchar);
@@ -105,6 +110,7 @@ struct RocksdbStore {
     family: Handle,
     read_options: Handle,
     write_options: Handle,
+    statistics: bool,
     options: String,
     version: String,
 }
@@ -176,6 +182,9 @@ fn open_with(api: Api, dir: &Path, config: &EngineConfig, options: &str) -> Resu
     // holds its own references to the cache and the table options.
     let db = unsafe {
         let base = (api.options_create)();
+        if config.statistics {
+            (api.options_enable_statistics)(base);
+        }
         let tables = (api.block_based_options_create)();
         (api.block_based_options_set_block_cache)(tables, cache);
         (api.options_set_block_based_table_factory)(base, tables);
@@ -206,7 +215,9 @@ fn open_with(api: Api, dir: &Path, config: &EngineConfig, options: &str) -> Resu
     let (read_options, write_options) = unsafe {
         let write_options = (api.writeoptions_create)();
         (api.writeoptions_set_sync)(write_options, c_uchar::from(config.sync == Durability::Batch));
-        ((api.readoptions_create)(), write_options)
+        let read_options = (api.readoptions_create)();
+        (api.readoptions_set_fill_cache)(read_options, c_uchar::from(config.fill_cache));
+        (read_options, write_options)
     };
     let store = RocksdbStore {
         api,
@@ -214,7 +225,13 @@ fn open_with(api: Api, dir: &Path, config: &EngineConfig, options: &str) -> Resu
         family,
         read_options,
         write_options,
-        options: format!("{options};{cache_text};sync={}", config.sync == Durability::Batch),
+        statistics: config.statistics,
+        options: format!(
+            "{options};{cache_text};sync={};fill_cache={};statistics={}",
+            config.sync == Durability::Batch,
+            config.fill_cache,
+            config.statistics
+        ),
         version: String::new(),
     };
     // The string parser starts from the table options set before it; should a version not, the
@@ -392,6 +409,27 @@ impl Store for RocksdbStore {
         })
     }
 
+    /// Filters are in memory as a whole unless the block cache holds them.
+    fn filter_counts(&self) -> Result<FilterCounts> {
+        let files = |level| self.property(&format!("rocksdb.num-files-at-level{level}"));
+        let files: Vec<u64> =
+            (0..LEVELS).map_while(|level| files(level)?.trim().parse().ok()).collect();
+        let runs = |files: &[u64]| {
+            let (first, deeper) = files.split_first()?;
+            Some(first + deeper.iter().filter(|files| **files > 0).count() as u64)
+        };
+        let text = self.statistics.then(|| self.property("rocksdb.options-statistics")).flatten();
+        let ticker = |name| ticker(text.as_deref()?, name);
+        let passed = ticker("rocksdb.bloom.filter.full.positive");
+        let found = ticker("rocksdb.bloom.filter.full.true.positive");
+        Ok(FilterCounts {
+            wasted_reads: passed.zip(found).map(|(passed, found)| passed.saturating_sub(found)),
+            resident_bytes: self.metadata_bytes()?.filters,
+            sorted_runs: runs(&files),
+            ..FilterCounts::default()
+        })
+    }
+
     fn stats_text(&self) -> String {
         self.property("rocksdb.stats").unwrap_or_default()
     }
@@ -409,6 +447,12 @@ impl Store for RocksdbStore {
         unsafe { (self.api.cancel_all_background_work)(self.db, 1) };
         Ok(())
     }
+}
+
+/// The count in a line `name COUNT : number` of the engine's statistics.
+fn ticker(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" COUNT : "))?;
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 /// The number after `name ...=` in a list `name (remark)=number; name=number; ...`.
@@ -441,5 +485,13 @@ mod tests {
         assert_eq!(table_property(text, "filter block size"), Some(1234));
         assert_eq!(table_property(text, "index block size"), Some(77));
         assert_eq!(table_property(text, "absent"), None);
+    }
+
+    #[test]
+    fn tickers_are_read_from_text() {
+        let text = "rocksdb.bloom.filter.full.positive COUNT : 12\n\
+                    rocksdb.bloom.filter.full.positive.x COUNT : 13\n";
+        assert_eq!(ticker(text, "rocksdb.bloom.filter.full.positive"), Some(12));
+        assert_eq!(ticker(text, "rocksdb.bloom"), None);
     }
 }

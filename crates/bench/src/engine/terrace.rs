@@ -1,16 +1,21 @@
 //! Terrace, through its public API.
 //!
-//! Metadata is always in the block cache and partitioned by default; [`MetadataPlace`] only
-//! switches the partitions off.
+//! Indexes are always in the block cache and partitioned by default; [`MetadataPlace`] only switches
+//! the partitions off. Filters are there, too, unless [`FilterMemory`] gives them memory of their
+//! own.
 
 use crate::store::{
-    Compression, Cursor, Durability, EngineConfig, MetadataBytes, MetadataPlace, Store,
+    Compression, Cursor, Durability, EngineConfig, FilterCounts, FilterMemory, MetadataBytes,
+    MetadataPlace, Store,
 };
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{PosixVfs, Vfs};
-use terrace::{AdvancedOptions, CfOptions, Db, DirectIo, Iter, MemoryShares, Options, SyncMode};
+use terrace::{
+    AdvancedOptions, CfOptions, DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, Db, DirectIo,
+    FilterAllocator, Iter, MemoryShares, Options, ReadOptions, SyncMode,
+};
 use terrace_manifest::names::{self, FileName};
 use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
 
@@ -19,6 +24,8 @@ const PROPERTIES_CACHE_BYTES: usize = 1 << 20;
 
 struct TerraceStore {
     db: Db,
+    /// `None` reads in the default way.
+    read_options: Option<ReadOptions>,
     dir: PathBuf,
     options: String,
 }
@@ -28,17 +35,22 @@ pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
     let options = translate(config)?;
     let text = format!("{options:?}");
     let db = Db::open(dir, options)?;
-    Ok(Box::new(TerraceStore { db, dir: dir.to_owned(), options: text }))
+    let read_options =
+        (!config.fill_cache).then(|| ReadOptions { fill_cache: false, ..ReadOptions::default() });
+    Ok(Box::new(TerraceStore { db, read_options, dir: dir.to_owned(), options: text }))
 }
 
 fn translate(config: &EngineConfig) -> Result<Options> {
-    let memory_budget = config.cache_bytes + config.write_bytes;
+    let filters = Filters::of(config);
+    let memory_budget = config.cache_bytes + config.write_bytes + filters.extra_bytes;
     let share = |bytes: usize| bytes as f64 / memory_budget as f64;
     let mut advanced = AdvancedOptions {
         memory_shares: MemoryShares {
             memtables: share(config.write_bytes),
-            cache: share(config.cache_bytes),
+            cache: share(config.cache_bytes + filters.extra_bytes - filters.bytes),
+            filters: share(filters.bytes),
         },
+        filter_allocator: filters.allocator,
         memtable_bytes: config.memtable_bytes,
         block_size: config.block_size,
         partitioned_metadata: config.metadata != MetadataPlace::InCache { partitioned: false },
@@ -64,12 +76,40 @@ fn translate(config: &EngineConfig) -> Result<Options> {
         direct_io: DirectIo { reads: config.direct_io, writes: config.direct_io },
         default_family: CfOptions {
             compression: vec![compression],
-            filter_bits_per_key: config.filter.bits_per_key,
+            filter: match config.filter {
+                Some(spec) => vec![spec.0],
+                None => CfOptions::default().filter,
+            },
             ..CfOptions::default()
         },
         advanced,
         ..Options::default()
     })
+}
+
+/// Who holds how much of the filters in memory.
+struct Filters {
+    allocator: FilterAllocator,
+    /// Their memory.
+    bytes: usize,
+    /// How much of it is beside the memory for blocks.
+    extra_bytes: usize,
+}
+
+impl Filters {
+    fn of(config: &EngineConfig) -> Self {
+        let (allocator, bytes, extra_bytes) = match config.filter_memory {
+            FilterMemory::AsMetadata => (FilterAllocator::Cached, 0, 0),
+            FilterMemory::Default => {
+                let share = DEFAULT_FILTER_SHARE / (1.0 - DEFAULT_MEMTABLE_SHARE);
+                let bytes = (config.cache_bytes as f64 * share) as usize;
+                (FilterAllocator::default(), bytes, 0)
+            }
+            FilterMemory::Budget(bytes) => (FilterAllocator::Budget, bytes, bytes),
+            FilterMemory::Queues(bytes) => (FilterAllocator::Mq, bytes, bytes),
+        };
+        Self { allocator, bytes, extra_bytes }
+    }
 }
 
 fn set(advanced: &mut AdvancedOptions, name: &str, value: &str) -> Result<()> {
@@ -95,7 +135,10 @@ impl Store for TerraceStore {
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get(key)?;
+        let value = match &self.read_options {
+            None => self.db.get(key)?,
+            Some(options) => self.db.get_with(key, options)?,
+        };
         if let Some(value) = &value {
             see(value);
         }
@@ -130,6 +173,7 @@ impl Store for TerraceStore {
         let vfs: Arc<dyn Vfs> = PosixVfs::shared();
         let options = ReaderOptions {
             cache: Arc::new(BlockCache::new(PROPERTIES_CACHE_BYTES)),
+            filter_memory: terrace_sst::FilterMemory::Cached,
             direct: false,
             counters: Arc::new(ReadCounters::default()),
         };
@@ -145,6 +189,19 @@ impl Store for TerraceStore {
             indexes += reader.properties().index_bytes;
         }
         Ok(MetadataBytes { filters: Some(filters), indexes: Some(indexes) })
+    }
+
+    fn filter_counts(&self) -> Result<FilterCounts> {
+        let metrics = self.db.metrics();
+        let (first, deeper) = metrics.levels.split_first().context("a store has levels")?;
+        let deeper = deeper.iter().filter(|level| level.file_count > 0).count() as u64;
+        Ok(FilterCounts {
+            wasted_reads: Some(metrics.wasted_lookups),
+            index_reads: Some(metrics.index_misses),
+            unit_loads: Some(metrics.levels.iter().map(|level| level.filter_units_loaded).sum()),
+            resident_bytes: Some(metrics.filter_memory_bytes),
+            sorted_runs: Some(first.file_count + deeper),
+        })
     }
 
     fn stats_text(&self) -> String {

@@ -1,14 +1,17 @@
 //! One contract for all engines that are at hand, and the lookup of libraries.
 
 use super::*;
-use crate::store::{Compression, Durability, FilterSpec, MetadataPlace};
+use crate::store::{Compression, Durability, FilterMemory, MetadataPlace};
 
 fn config() -> EngineConfig {
     EngineConfig {
         cache_bytes: 8 << 20,
         write_bytes: 4 << 20,
         memtable_bytes: 1 << 20,
-        filter: FilterSpec { kind: FilterKind::Bloom, bits_per_key: 10.0 },
+        filter: Some("blocked:10".parse().unwrap()),
+        filter_memory: FilterMemory::AsMetadata,
+        fill_cache: true,
+        statistics: false,
         compression: Compression::None,
         sync: Durability::None,
         direct_io: false,
@@ -97,10 +100,10 @@ fn engines_refuse_what_they_cannot_do() {
     };
     let direct = EngineConfig { direct_io: true, ..config() };
     assert!(refused(Engine::Fjall, direct).contains("direct I/O"));
-    let ribbon = FilterSpec { kind: FilterKind::Ribbon, bits_per_key: 10.0 };
-    assert!(
-        refused(Engine::Terrace, EngineConfig { filter: ribbon, ..config() }).contains("ribbon")
-    );
+    let with = |text: &str| EngineConfig { filter: Some(text.parse().unwrap()), ..config() };
+    assert!(refused(Engine::Fjall, with("ribbon:10")).contains("ribbon:10"));
+    assert!(refused(Engine::Rocksdb, with("paired:10")).contains("paired:10"));
+    assert!(refused(Engine::Speedb, with("bloom:4x6")).contains("bloom:4x6"));
     assert!(refused(Engine::Rocksdb, config()).contains("cargo xtask peers"));
     let extra = vec![("no_such_thing".to_owned(), "1".to_owned())];
     for engine in [Engine::Terrace, Engine::Fjall] {

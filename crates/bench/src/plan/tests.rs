@@ -44,6 +44,7 @@ fn engines_take_turns_repeat_by_repeat() {
             (repeat, "fjall", ""),
             (repeat, "terrace", "partitions-on"),
             (repeat, "terrace", "partitions-off"),
+            (repeat, "terrace", "elastic-filters"),
         ]
     };
     assert_eq!(order, [once(1), once(2)].concat());
@@ -70,7 +71,9 @@ fn defaults_are_the_documented_ones() {
 fn bad_input_is_refused_with_the_way_out() {
     for (line, want) in [
         ("fillsec", "known are fillseq"),
-        ("elastic", "known are fillseq"),
+        ("elastic --set variants=lru", "mq-bloom:4x6"),
+        ("elastic --engine fjall", "fjall is left out of elastic: it has no direct I/O"),
+        ("filters --engine fjall", "left out of filters"),
         ("fillseq fillseq", "named twice"),
         ("fillseq --engine mongo", "known are terrace"),
         ("fillseq --engine terrace,terrace", "twice"),
@@ -81,8 +84,10 @@ fn bad_input_is_refused_with_the_way_out() {
         ("fillseq --repeat 0", "--repeat"),
         ("fillseq --memory 12parsecs", "write it like"),
         ("fillseq --memory 1M", "at least 4MiB"),
-        ("fillseq --filter cuckoo:9", "KIND:BITS"),
-        ("fillseq --filter ribbon:9", "no such filter"),
+        ("fillseq --filter cuckoo:9", "is no filter"),
+        ("fillseq --filter ribbon:9 --engine fjall", "no such filter"),
+        ("fillseq --filter bloom:4x6 --engine fjall", "no such filter"),
+        ("fillseq --filter ribbon:1", "2 to 32"),
         ("fillseq --distribution bell", "known are uniform"),
         ("fillseq --set nonsense=1", "no such setting"),
         ("fillseq --set nonsense", "KEY=VALUE"),
@@ -125,4 +130,44 @@ fn settings_of_an_engine_reach_only_it() {
     for job in &plan.jobs {
         assert_eq!(job.config.extra.len(), usize::from(job.engine == Engine::Terrace));
     }
+}
+
+#[test]
+fn elastic_has_a_load_for_each_variant_and_shares_it() {
+    let plan = plan("elastic elastic-shift --keys 100000 --repeat 1").unwrap();
+    let variants: Vec<&str> = plan.jobs.iter().map(|job| job.store.variant()).collect();
+    let all = ["", "budget-bloom:4x6", "mq-bloom:4x6", "uniform-bloom:4", "uniform-ribbon:4"];
+    assert_eq!(variants, all);
+    for job in &plan.jobs {
+        assert_eq!(job.workloads, [Workload::Elastic, Workload::ElasticShift]);
+        assert!(job.config.direct_io && !job.config.fill_cache && job.config.statistics);
+        assert_eq!(job.shape.value_size, 1024);
+    }
+    let memory = |at: usize| plan.jobs[at].config.filter_memory;
+    assert_eq!(memory(0), FilterMemory::Budget(50_000));
+    assert_eq!(memory(2), FilterMemory::Queues(50_000));
+    assert_eq!(memory(3), FilterMemory::Budget(62_500));
+    assert_eq!(plan.jobs[0].config.filter, None);
+}
+
+#[test]
+fn some_variants_of_elastic_can_be_asked_for() {
+    let line = "elastic --keys 1000 --repeat 1 --set variants=default,uniform-bloom:4";
+    let variants: Vec<&str> =
+        plan(line).unwrap().jobs.iter().map(|job| job.store.variant()).collect();
+    assert_eq!(variants, ["", "uniform-bloom:4"]);
+}
+
+#[test]
+fn the_default_filter_is_the_one_comparable_with_rocksdbs() {
+    for line in ["fillseq", "tiny-cache", "ycsb-c"] {
+        let plan = plan(&format!("{line} --keys 1000 --repeat 1")).unwrap();
+        let config = &plan.jobs[0].config;
+        assert_eq!(config.filter.unwrap().to_string(), "blocked:10", "{line}");
+        assert_eq!((config.filter_memory, config.fill_cache), (FilterMemory::AsMetadata, true));
+    }
+    let plan = plan("tiny-cache --keys 1000 --repeat 1").unwrap();
+    let elastic = &plan.jobs[2].config;
+    assert_eq!((elastic.filter, elastic.filter_memory), (None, FilterMemory::Default));
+    assert_eq!(elastic.cache_bytes, plan.jobs[0].config.cache_bytes);
 }

@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::report::Row;
+use crate::report::figures::{ElasticFigures, FilterFigures, ShiftFigures, middle};
 
 /// The medians of one workload and variant for one engine.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +21,8 @@ pub struct Summary {
     pub ratio: Option<f64>,
 }
 
-/// Medians in the order in which workloads, variants and engines first appear. The first peer is
-/// the first engine other than Terrace.
+/// Medians by workload, variant and engine, each in the order in which they first appear. The first peer is
+/// the first engine other than Terrace; a variant it does not have is compared with its first.
 pub fn summarize(rows: &[Row]) -> Vec<Summary> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
@@ -37,17 +38,20 @@ pub fn summarize(rows: &[Row]) -> Vec<Summary> {
         }
     }
     // Rows arrive store by store; a table reads workload by workload.
-    let mut order: Vec<(&str, &str)> = Vec::new();
-    for row in rows {
-        let name = (row.workload.as_str(), row.variant.as_str());
-        if !order.contains(&name) {
-            order.push(name);
+    let mut workloads: Vec<&str> = Vec::new();
+    let mut variants: Vec<&str> = Vec::new();
+    let note = |name, names: &mut Vec<_>| {
+        if !names.contains(&name) {
+            names.push(name);
         }
+    };
+    for row in rows {
+        note(row.workload.as_str(), &mut workloads);
+        note(row.variant.as_str(), &mut variants);
     }
     let mut summaries: Vec<Summary> = groups.iter().filter_map(|group| medians(group)).collect();
-    summaries.sort_by_key(|s| {
-        order.iter().position(|name| *name == (s.workload.as_str(), s.variant.as_str()))
-    });
+    let place = |name: &str, names: &[&str]| names.iter().position(|known| *known == name);
+    summaries.sort_by_key(|s| (place(&s.workload, &workloads), place(&s.variant, &variants)));
     if let Some(peer) = first_peer(rows) {
         let rates: Vec<(String, String, f64)> = summaries
             .iter()
@@ -55,10 +59,11 @@ pub fn summarize(rows: &[Row]) -> Vec<Summary> {
             .map(|s| (s.workload.clone(), s.variant.clone(), s.median.ops_per_s))
             .collect();
         for summary in summaries.iter_mut().filter(|s| s.engine != peer) {
-            let same = |rate: &&(String, String, f64)| {
-                rate.0 == summary.workload && rate.1 == summary.variant && rate.2 > 0.0
-            };
-            summary.ratio = rates.iter().find(same).map(|rate| summary.median.ops_per_s / rate.2);
+            let workload =
+                |rate: &&(String, String, f64)| rate.0 == summary.workload && rate.2 > 0.0;
+            let same = rates.iter().filter(workload).find(|rate| rate.1 == summary.variant);
+            let any = same.or_else(|| rates.iter().find(workload));
+            summary.ratio = any.map(|rate| summary.median.ops_per_s / rate.2);
         }
     }
     summaries
@@ -71,10 +76,10 @@ pub fn first_peer(rows: &[Row]) -> Option<Engine> {
 
 fn medians(rows: &[&Row]) -> Option<Summary> {
     let first = rows.first()?;
-    let of = |field: fn(&Row) -> f64| median(rows.iter().map(|row| field(row)).collect());
+    let of = |field: fn(&Row) -> f64| middle(rows.iter().map(|row| field(row)).collect());
     let known = |field: fn(&Row) -> Option<f64>| {
         let values: Vec<f64> = rows.iter().filter_map(|row| field(row)).collect();
-        (!values.is_empty()).then(|| median(values))
+        (!values.is_empty()).then(|| middle(values))
     };
     let median = Row {
         keys: of(|row| row.keys as f64) as u64,
@@ -95,6 +100,9 @@ fn medians(rows: &[&Row]) -> Option<Summary> {
         index_bytes: known(|row| row.index_bytes.map(|n| n as f64)).map(|n| n as u64),
         rss_bytes: of(|row| row.rss_bytes as f64) as u64,
         cpu_s: of(|row| row.cpu_s),
+        filters: FilterFigures::median(rows),
+        elastic: ElasticFigures::median(rows),
+        shift: ShiftFigures::median(rows),
         ..(*first).clone()
     };
     Some(Summary {
@@ -105,27 +113,4 @@ fn medians(rows: &[&Row]) -> Option<Summary> {
         repeats: rows.len(),
         ratio: None,
     })
-}
-
-/// The middle value, or the mean of the two middle ones; 0 of nothing.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match (values.len(), values.len() / 2) {
-        (0, _) => 0.0,
-        (len, middle) if len % 2 == 1 => values[middle],
-        (_, middle) => (values[middle - 1] + values[middle]) / 2.0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::median;
-
-    #[test]
-    fn the_middle_value_is_the_median() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(vec![7.0]), 7.0);
-        assert_eq!(median(vec![]), 0.0);
-    }
 }

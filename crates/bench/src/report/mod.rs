@@ -1,15 +1,19 @@
 //! What was measured: one [`Row`] per workload, engine and repeat; written as JSON, summed up as
 //! a table of medians, drawn as bars.
 
+pub mod figures;
 pub mod median;
 pub mod plot;
+mod plot_series;
 pub mod table;
+mod table_filters;
 
 use crate::engine::Engine;
 use crate::phase::Outcome;
 use crate::store::MetadataBytes;
 use crate::usage::{DEVICE_READ_BYTES, Usage};
 use anyhow::{Context, Result};
+use figures::{ElasticFigures, FilterFigures, ShiftFigures};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
@@ -54,9 +58,10 @@ pub struct Row {
     pub space_amp: Option<f64>,
     /// Bytes fetched from the device, by the kernel's count, in units of 4096, per operation.
     pub device_reads_per_op: f64,
-    /// The same for lookups that found nothing, per lookup; known where all lookups miss.
+    /// Reads for which there was nothing to find, per lookup: known where all lookups miss (then
+    /// in units of 4096), and in `elastic` (then read calls beyond the one that a stored key needs).
     pub wasted_reads_per_op: Option<f64>,
-    /// Filters on disk.
+    /// Filters on disk; in `elastic`, in memory.
     pub filter_bytes: Option<u64>,
     /// Indexes on disk.
     pub index_bytes: Option<u64>,
@@ -72,6 +77,15 @@ pub struct Row {
     pub machine: String,
     /// The commit of this project, `-dirty` if files differ from it.
     pub commit: String,
+    /// What only `filters` measures.
+    #[serde(flatten)]
+    pub filters: Option<FilterFigures>,
+    /// What only `elastic` and `elastic-shift` measure.
+    #[serde(flatten)]
+    pub elastic: Option<ElasticFigures>,
+    /// What only `elastic-shift` measures.
+    #[serde(flatten)]
+    pub shift: Option<ShiftFigures>,
 }
 
 /// What is the same for all rows of one store.
@@ -150,6 +164,9 @@ impl Row {
             version: facts.version.clone(),
             machine: facts.machine.clone(),
             commit: facts.commit.clone(),
+            filters: None,
+            elastic: None,
+            shift: None,
         }
     }
 }

@@ -1,11 +1,15 @@
-//! Bars: operations per second of each engine, workload by workload.
+//! Bars: operations per second of each engine, workload by workload; below them, if there are any,
+//! time series.
 //!
 //! Rates of different workloads lie orders of magnitude apart, so bars are scaled to the fastest
-//! engine of their workload and labelled with the rate and the ratio to the first peer.
+//! engine of their workload (and variant, unless variants are what is compared) and labelled with
+//! the rate and the ratio to the first peer.
 
 use crate::engine::Engine;
 use crate::report::Row;
+use crate::report::figures::ShiftFigures;
 use crate::report::median::{Summary, summarize};
+use crate::report::plot_series;
 use crate::report::table::{count, title};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use plotters::coord::Shift;
@@ -21,7 +25,7 @@ const RATE_WIDTH: i32 = 170;
 const BAR_HEIGHT: i32 = 18;
 const GROUP_GAP: i32 = 14;
 const HEADER: i32 = 76;
-const TEXT: RGBColor = RGBColor(40, 44, 52);
+pub(super) const TEXT: RGBColor = RGBColor(40, 44, 52);
 
 /// Draws the medians of `rows` into `path`, whose extension says how: `.svg` or `.png`.
 pub fn draw(path: &Path, rows: &[Row]) -> Result<()> {
@@ -29,18 +33,25 @@ pub fn draw(path: &Path, rows: &[Row]) -> Result<()> {
     ensure!(!rows.is_empty(), "there is nothing to plot");
     register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::HACK_REGULAR)
         .map_err(|_| anyhow!("the built-in font does not load"))?;
-    let groups = group(rows);
+    let summaries = summarize(rows);
+    let groups = group(&summaries);
+    let series = plot_series::with_series(&summaries);
     let bars: i32 = groups.iter().map(|group| group.len() as i32).sum();
     let height = HEADER + bars * BAR_HEIGHT + groups.len() as i32 * GROUP_GAP + MARGIN;
-    let size = (WIDTH, u32::try_from(height)?);
+    let series_height = if series.is_empty() { 0 } else { plot_series::HEIGHT };
+    let size = (WIDTH, u32::try_from(height)? + series_height);
     let context = || format!("writing {}", path.display());
     if extension == "svg" {
         let mut text = String::new();
-        paint(&SVGBackend::with_string(&mut text, size).into_drawing_area(), rows, &groups)?;
+        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
+        paint(&area, height, rows, &groups, &series)?;
+        drop(area);
         return std::fs::write(path, text).with_context(context);
     }
     let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
-    paint(&BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area(), rows, &groups)?;
+    let area = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
+    paint(&area, height, rows, &groups, &series)?;
+    drop(area);
     let file = std::fs::File::create(path).with_context(context)?;
     let mut encoder = png::Encoder::new(std::io::BufWriter::new(file), size.0, size.1);
     encoder.set_color(png::ColorType::Rgb);
@@ -56,9 +67,9 @@ pub fn checked_extension(path: &Path) -> Result<&str> {
 }
 
 /// Summaries by workload and variant.
-fn group(rows: &[Row]) -> Vec<Vec<Summary>> {
-    let mut groups: Vec<Vec<Summary>> = Vec::new();
-    for summary in summarize(rows) {
+fn group(summaries: &[Summary]) -> Vec<Vec<&Summary>> {
+    let mut groups: Vec<Vec<&Summary>> = Vec::new();
+    for summary in summaries {
         match groups.last_mut() {
             Some(group)
                 if group.first().is_some_and(|first| {
@@ -85,8 +96,28 @@ fn color(engine: Engine) -> RGBColor {
 
 fn paint<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
+    bars_height: i32,
     rows: &[Row],
-    groups: &[Vec<Summary>],
+    groups: &[Vec<&Summary>],
+    series: &[(String, &ShiftFigures)],
+) -> Result<()>
+where
+    B::ErrorType: 'static,
+{
+    area.fill(&WHITE)?;
+    let (bars, below) = area.split_vertically(bars_height);
+    paint_bars(&bars, rows, groups)?;
+    if !series.is_empty() {
+        plot_series::paint(&below, series)?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+fn paint_bars<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    rows: &[Row],
+    groups: &[Vec<&Summary>],
 ) -> Result<()>
 where
     B::ErrorType: 'static,
@@ -94,7 +125,6 @@ where
     let font = |size: i32| ("sans-serif", size).into_font().color(&TEXT);
     let left = |size| font(size).pos(Pos::new(HPos::Left, VPos::Center));
     let right = |size| font(size).pos(Pos::new(HPos::Right, VPos::Center));
-    area.fill(&WHITE)?;
     area.draw(&Text::new(
         "Operations per second, median (longer is better)",
         (MARGIN, 26),
@@ -104,7 +134,7 @@ where
     let bar_room = WIDTH as i32 - 2 * MARGIN - LABEL_WIDTH - RATE_WIDTH;
     let mut y = HEADER;
     for group in groups {
-        let fastest = group.iter().map(|s| s.median.ops_per_s).fold(f64::MIN_POSITIVE, f64::max);
+        let fastest = fastest(groups, group);
         let middle = y + group.len() as i32 * BAR_HEIGHT / 2;
         if let Some(first) = group.first() {
             let name = title(&first.workload, &first.variant);
@@ -126,13 +156,25 @@ where
         let machine = format!("{}  commit {}", row.machine, row.commit);
         area.draw(&Text::new(machine, (MARGIN, y + 4), left(10)))?;
     }
-    area.present()?;
     Ok(())
+}
+
+/// The rate that the longest bar beside those of `group` stands for: among its own, or, where
+/// variants are there to be compared, among all of its workload.
+fn fastest(groups: &[Vec<&Summary>], group: &[&Summary]) -> f64 {
+    let compared = |s: &&&Summary| {
+        group.first().is_some_and(|first| {
+            s.workload == first.workload
+                && (s.variant == first.variant || first.median.elastic.is_some())
+        })
+    };
+    let rates = groups.iter().flatten().filter(compared).map(|s| s.median.ops_per_s);
+    rates.fold(f64::MIN_POSITIVE, f64::max)
 }
 
 fn paint_legend<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
-    groups: &[Vec<Summary>],
+    groups: &[Vec<&Summary>],
     style: TextStyle<'_>,
 ) -> Result<()>
 where

@@ -1,10 +1,12 @@
-//! The table of medians.
+//! The table of medians, and what follows it.
 
 use crate::report::Row;
 use crate::report::median::{first_peer, summarize};
+use crate::report::table_filters;
 use std::fmt::Write as _;
 
-/// Medians as text: one line per workload and engine, then how much partitions gained.
+/// Medians as text: one line per workload and engine, then how much partitions gained, then what
+/// filters are like (which have no line in the first table) and what elastic ones spare.
 pub fn render(rows: &[Row]) -> String {
     let ratio_title = first_peer(rows).map_or("ratio".to_owned(), |peer| format!("vs {peer}"));
     let mut lines = vec![
@@ -28,7 +30,7 @@ pub fn render(rows: &[Row]) -> String {
     ];
     let summaries = summarize(rows);
     let mut last = String::new();
-    for summary in &summaries {
+    for summary in summaries.iter().filter(|s| s.median.filters.is_none()) {
         let row = &summary.median;
         let name = title(&row.workload, &row.variant);
         let shown = if name == last { String::new() } else { name.clone() };
@@ -51,11 +53,17 @@ pub fn render(rows: &[Row]) -> String {
             format!("{:.1}", row.cpu_s),
         ]);
     }
-    let mut text = align(&lines);
-    for gain in partition_gains(rows) {
-        writeln!(text, "{gain}").ok();
+    let mut parts = Vec::new();
+    if lines.len() > 1 {
+        let mut text = align(&lines);
+        for gain in partition_gains(rows) {
+            writeln!(text, "{gain}").ok();
+        }
+        parts.push(text);
     }
-    text
+    parts.extend(table_filters::elastic(&summaries));
+    parts.extend(table_filters::filters(&summaries));
+    parts.join("\n")
 }
 
 /// A workload and its variant in one word.
@@ -91,7 +99,7 @@ fn partition_gains(rows: &[Row]) -> Vec<String> {
 }
 
 /// Columns padded to their widest cell: text to the left, numbers to the right.
-fn align<const N: usize>(lines: &[[String; N]]) -> String {
+pub(super) fn align<const N: usize>(lines: &[[String; N]]) -> String {
     const TEXT_COLUMNS: usize = 2;
     let mut widths = [0; N];
     for line in lines {

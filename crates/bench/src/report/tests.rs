@@ -23,8 +23,13 @@ fn row(workload: &str, variant: &str, engine: Engine, repeat: u32, ops_per_s: f6
         machine: "m".to_owned(),
         commit: "c".to_owned(),
     };
-    let usage =
-        Usage { read_bytes: 8_192_000, written_bytes: 1500, cpu_s: 0.5, rss_bytes: 3 << 20 };
+    let usage = Usage {
+        read_bytes: 8_192_000,
+        read_calls: 2000,
+        written_bytes: 1500,
+        cpu_s: 0.5,
+        rss_bytes: 3 << 20,
+    };
     let store = StoreState {
         keys: 7,
         live_bytes: Some(1000),
@@ -62,6 +67,108 @@ fn json_has_the_documented_fields_and_comes_back_equal() {
     assert_eq!(fields, documented.split_whitespace().collect());
     assert_eq!(value[1]["engine"], "fjall");
     assert!(value[1]["index_bytes"].is_null());
+}
+
+fn filters_row(engine: Engine, fpr: f64) -> Row {
+    let figures = FilterFigures {
+        fpr,
+        model_fpr: None,
+        probes: 1000,
+        bits_per_key: 10.0,
+        keys_per_filter: 3000,
+        build_ns_per_key: 12.5,
+        query_hot_ns: 4.0,
+        query_hot_positive_ns: 5.0,
+        query_cold_ns: 40.0,
+        hash_ns: Some(2.0),
+    };
+    Row { filters: Some(figures), ..row("filters-blocked-10", "", engine, 1, 500.0) }
+}
+
+fn shift_row(variant: &str, wasted: f64, recovery_ops: Option<u64>) -> Row {
+    let elastic = ElasticFigures {
+        law: "zipf-0.99".to_owned(),
+        filter_budget_bytes: 4_000_000,
+        filter_disk_bytes: Some(10_000_000),
+        wasted_reads_by_engine: Some(wasted),
+        index_reads_per_op: None,
+        unit_loads_per_op: Some(0.01),
+        sorted_runs: Some(4),
+    };
+    let shift = ShiftFigures {
+        series: vec![wasted, wasted * 5.0, wasted],
+        series_step_ops: 10_000,
+        shift_after_ops: 10_000,
+        steady_wasted_reads: wasted,
+        recovery_ops,
+    };
+    let row = row("elastic-shift", variant, Engine::Terrace, 1, 1e4);
+    Row { wasted_reads_per_op: Some(wasted), elastic: Some(elastic), shift: Some(shift), ..row }
+}
+
+#[test]
+fn figures_of_some_workloads_lie_beside_the_others_in_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.json");
+    let rows = vec![
+        filters_row(Engine::Terrace, 0.01),
+        shift_row("", 0.02, None),
+        row("fillseq", "", Engine::Terrace, 1, 3.5),
+    ];
+    write_json(&path, &rows).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Row>>(&text).unwrap(), rows);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&value[0]["fpr"], &value[0]["query_cold_ns"]), (&0.01.into(), &40.0.into()));
+    assert!(value[0]["model_fpr"].is_null() && value[0].get("series").is_none());
+    assert_eq!(value[1]["series"].as_array().unwrap().len(), 3);
+    assert!(value[1]["recovery_ops"].is_null() && value[1].get("fpr").is_none());
+    assert!(value[2].get("law").is_none() && value[2].get("model_fpr").is_none());
+}
+
+#[test]
+fn filters_and_elastic_have_tables_of_their_own() {
+    let rows = vec![
+        filters_row(Engine::Terrace, 0.0),
+        filters_row(Engine::Rocksdb, 0.008),
+        shift_row("", 0.02, Some(30_000)),
+        shift_row("uniform-bloom:4", 0.4, None),
+    ];
+    let text = table::render(&rows);
+    assert!(
+        text.contains("> 1,000") && text.contains("8.000e-3") && text.contains("   125 "),
+        "{text}"
+    );
+    assert!(text.contains("20.00x") && text.contains("30,000") && text.contains("never"), "{text}");
+    assert!(text.contains("op/s") && text.contains("elastic-shift"), "{text}");
+    let only_filters = table::render(&rows[..2]);
+    assert!(!only_filters.contains("op/s"), "{only_filters}");
+}
+
+#[test]
+fn medians_keep_what_only_some_workloads_have() {
+    let rows: Vec<Row> = [(0.01, Some(20_000)), (0.03, None), (0.02, Some(50_000))]
+        .into_iter()
+        .map(|(wasted, recovery)| shift_row("", wasted, recovery))
+        .collect();
+    let summaries = summarize(&rows);
+    let shift = summaries[0].median.shift.as_ref().unwrap();
+    assert_eq!(shift.recovery_ops, Some(50_000));
+    assert!((summaries[0].median.wasted_reads_per_op.unwrap() - 0.02).abs() < 1e-12);
+    assert_eq!(shift.series, rows[0].shift.as_ref().unwrap().series);
+    assert!(summaries[0].median.filters.is_none());
+}
+
+#[test]
+fn a_series_is_drawn_below_the_bars() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = vec![shift_row("", 0.02, Some(30_000)), shift_row("uniform-bloom:4", 0.4, None)];
+    let svg = dir.path().join("a.svg");
+    plot::draw(&svg, &rows).unwrap();
+    let text = std::fs::read_to_string(svg).unwrap();
+    assert!(text.contains("terrace uniform-bloom:4") && text.contains("terrace default"), "{text}");
+    assert!(text.contains("lookups after the jump"), "{text}");
+    plot::draw(&dir.path().join("a.png"), &rows).unwrap();
 }
 
 #[test]

@@ -69,6 +69,17 @@ pub fn load(bench: &Bench<'_>, order: Order) -> Result<()> {
     bench.calm()
 }
 
+/// As [`load`] with one thread and in random order, flushed and settled after each of `pieces` equal
+/// parts of the keys: which files the store then has depends on the data, not on how fast it came.
+pub fn load_in_pieces(bench: &Bench<'_>, pieces: u64) -> Result<()> {
+    let phase = Phase { threads: 1, ..whole(bench) };
+    let keys = bench.shape().keys;
+    bench.run_phase("loading", phase, |thread| {
+        Ok(PieceFiller { filler: Filler::new(bench, Order::Random, thread), keys, pieces })
+    })?;
+    bench.calm()
+}
+
 /// Every key once, whatever the user's limits. Every put is timed: stalls are part of the story.
 fn whole(bench: &Bench<'_>) -> Phase {
     Phase { threads: bench.job.threads, ops: bench.shape().keys, duration: None, time_every: 1 }
@@ -109,5 +120,46 @@ impl Worker for Filler<'_> {
 
     fn tally(&self) -> Tally {
         self.tally
+    }
+}
+
+struct PieceFiller<'a> {
+    filler: Filler<'a>,
+    keys: u64,
+    pieces: u64,
+}
+
+/// Whether key number `sequence` is the last of one of `pieces` equal parts of `keys`.
+fn ends_piece(sequence: u64, keys: u64, pieces: u64) -> bool {
+    (sequence + 1) * pieces / keys > sequence * pieces / keys
+}
+
+impl Worker for PieceFiller<'_> {
+    fn step(&mut self, sequence: u64) -> Result<()> {
+        self.filler.step(sequence)?;
+        if ends_piece(sequence, self.keys, self.pieces) {
+            self.filler.store.flush()?;
+            self.filler.store.settle()?;
+        }
+        Ok(())
+    }
+
+    fn tally(&self) -> Tally {
+        self.filler.tally()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_piece;
+
+    #[test]
+    fn keys_fall_into_as_many_equal_pieces_as_asked_for() {
+        for (keys, pieces) in [(3000, 130), (130, 130), (1001, 2), (17, 5), (7, 1)] {
+            let ends: Vec<u64> = (0..keys).filter(|at| ends_piece(*at, keys, pieces)).collect();
+            assert_eq!((ends.len() as u64, ends.last().copied()), (pieces, Some(keys - 1)));
+            let lengths = std::iter::once(ends[0] + 1).chain(ends.windows(2).map(|w| w[1] - w[0]));
+            assert!(lengths.into_iter().all(|len| len.abs_diff(keys / pieces) <= 1), "{ends:?}");
+        }
     }
 }

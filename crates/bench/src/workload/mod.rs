@@ -14,7 +14,9 @@
 //!   an engine that loses data is none.
 
 mod delete;
+pub mod elastic;
 mod fill;
+mod filters;
 mod mixed;
 mod overwrite;
 mod packages;
@@ -24,6 +26,7 @@ mod tiny_cache;
 mod ycsb;
 
 use crate::distribution::{Distribution, Sampler};
+use crate::engine::Engine;
 use crate::job::{Event, Job, Observer, Shape};
 use crate::keys::{KeySpace, Permutation};
 use crate::phase::{self, Outcome, Phase, Worker};
@@ -40,6 +43,7 @@ use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_base::SplitMix64;
+pub use tiny_cache::TinyCache;
 pub use ycsb::Mix;
 
 /// Seconds of unmeasured operations before a read workload.
@@ -66,6 +70,9 @@ pub enum Workload {
     Ycsb(Mix),
     TinyCache,
     Packages,
+    Filters,
+    Elastic,
+    ElasticShift,
 }
 
 /// The stores workloads run on.
@@ -76,17 +83,18 @@ pub enum StoreKind {
     /// YCSB's.
     Ycsb,
     /// A large store behind a tiny cache.
-    TinyCache {
-        /// Index and filters cut into partitions.
-        partitioned: bool,
-    },
+    TinyCache(TinyCache),
     /// Real names.
     Packages,
+    /// No store: filters alone.
+    Filters,
+    /// A large store with little memory for filters.
+    Elastic(elastic::Variant),
 }
 
 impl Workload {
     /// All, in the order in which they run on a store.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::Fillseq,
         Self::Fillrandom,
         Self::Readrandom,
@@ -104,6 +112,9 @@ impl Workload {
         Self::Ycsb(Mix::E),
         Self::TinyCache,
         Self::Packages,
+        Self::Filters,
+        Self::Elastic,
+        Self::ElasticShift,
     ];
 
     /// The name used on the command line and in reports.
@@ -121,6 +132,9 @@ impl Workload {
             Self::Ycsb(mix) => mix.name(),
             Self::TinyCache => "tiny-cache",
             Self::Packages => "packages",
+            Self::Filters => "filters",
+            Self::Elastic => "elastic",
+            Self::ElasticShift => "elastic-shift",
         }
     }
 
@@ -129,10 +143,19 @@ impl Workload {
         match self {
             Self::Ycsb(_) => &[StoreKind::Ycsb],
             Self::TinyCache => &[
-                StoreKind::TinyCache { partitioned: true },
-                StoreKind::TinyCache { partitioned: false },
+                StoreKind::TinyCache(TinyCache::Partitioned),
+                StoreKind::TinyCache(TinyCache::Whole),
+                StoreKind::TinyCache(TinyCache::ElasticFilters),
             ],
             Self::Packages => &[StoreKind::Packages],
+            Self::Filters => &[StoreKind::Filters],
+            Self::Elastic | Self::ElasticShift => &[
+                StoreKind::Elastic(elastic::Variant::Default),
+                StoreKind::Elastic(elastic::Variant::BudgetBloom),
+                StoreKind::Elastic(elastic::Variant::MqBloom),
+                StoreKind::Elastic(elastic::Variant::UniformBloom),
+                StoreKind::Elastic(elastic::Variant::UniformRibbon),
+            ],
             _ => &[StoreKind::Basic],
         }
     }
@@ -149,17 +172,53 @@ impl StoreKind {
         match self {
             Self::Basic => (10_000_000, 100),
             Self::Ycsb => (2_000_000, 1000),
-            Self::TinyCache { .. } => (13_000_000, 400),
+            Self::TinyCache(_) => (13_000_000, 400),
             // Bounded by the lines of the file; values are summaries, a few dozen bytes.
             Self::Packages => (1_000_000, 100),
+            Self::Filters => (10_000_000, 0),
+            Self::Elastic(_) => (8_000_000, 1024),
         }
+    }
+
+    /// Whether the engine has what this store is about, or why it is left out: an empty text where
+    /// that goes without saying, since the store shows what only Terrace can be told.
+    pub fn suits(self, engine: Engine) -> Result<(), String> {
+        let name = match self {
+            Self::TinyCache(TinyCache::ElasticFilters) if engine != Engine::Terrace => {
+                return Err(String::new());
+            }
+            Self::Elastic(variant)
+                if variant != elastic::Variant::Default && engine != Engine::Terrace =>
+            {
+                return Err(String::new());
+            }
+            Self::TinyCache(_) => "tiny-cache",
+            Self::Elastic(_) => "elastic",
+            Self::Filters if !engine.has_filters_alone() => {
+                return Err(format!(
+                    "{engine} is left out of filters: it has none outside of a store"
+                ));
+            }
+            _ => return Ok(()),
+        };
+        match engine.has_direct_io() {
+            true => Ok(()),
+            false => Err(format!("{engine} is left out of {name}: it has no direct I/O")),
+        }
+    }
+
+    /// Whether anything is written to disk.
+    pub fn is_on_disk(self) -> bool {
+        self != Self::Filters
     }
 
     /// The `variant` column of its rows.
     pub fn variant(self) -> &'static str {
         match self {
-            Self::TinyCache { partitioned: true } => "partitions-on",
-            Self::TinyCache { partitioned: false } => "partitions-off",
+            Self::TinyCache(TinyCache::Partitioned) => "partitions-on",
+            Self::TinyCache(TinyCache::Whole) => "partitions-off",
+            Self::TinyCache(TinyCache::ElasticFilters) => "elastic-filters",
+            Self::Elastic(variant) => variant.name(),
             _ => "",
         }
     }
@@ -195,8 +254,10 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
     match job.store {
         StoreKind::Basic => fill::run_basic(job, observer),
         StoreKind::Ycsb => ycsb::run(job, observer),
-        StoreKind::TinyCache { .. } => tiny_cache::run(job, observer),
+        StoreKind::TinyCache(_) => tiny_cache::run(job, observer),
         StoreKind::Packages => packages::run(job, observer),
+        StoreKind::Filters => filters::run(job, observer),
+        StoreKind::Elastic(variant) => elastic::run(job, observer, variant),
     }
 }
 
@@ -359,15 +420,27 @@ impl<'a> Bench<'a> {
         keys: u64,
         live_bytes: Option<u64>,
     ) -> Result<()> {
+        let row = self.row(name, phase, outcome, usage, keys, live_bytes)?;
+        self.observer.tell(Event::Row(Box::new(row)));
+        Ok(())
+    }
+
+    fn row(
+        &self,
+        name: &str,
+        phase: Phase,
+        outcome: &Outcome,
+        usage: Usage,
+        keys: u64,
+        live_bytes: Option<u64>,
+    ) -> Result<Row> {
         let state = StoreState {
             keys,
             live_bytes,
             dir_bytes: usage::dir_bytes(&self.job.dir)?,
             metadata: self.store.metadata_bytes()?,
         };
-        let row = Row::new(name, &self.facts, phase.threads, outcome, usage, state);
-        self.observer.tell(Event::Row(Box::new(row)));
-        Ok(())
+        Ok(Row::new(name, &self.facts, phase.threads, outcome, usage, state))
     }
 
     /// Bytes of one item.

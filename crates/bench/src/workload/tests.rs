@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::Engine;
 use crate::job::{Limit, Settings};
-use crate::store::{Compression, Durability, FilterKind, FilterSpec, MetadataPlace};
+use crate::store::{Compression, Durability, FilterMemory, MetadataPlace};
 use std::sync::{Arc, Mutex};
 
 fn job(engine: Engine, store: StoreKind, workloads: &[Workload], dir: &Path) -> Job {
@@ -16,7 +16,13 @@ fn job(engine: Engine, store: StoreKind, workloads: &[Workload], dir: &Path) -> 
             cache_bytes: 8 << 20,
             write_bytes: 4 << 20,
             memtable_bytes: 1 << 20,
-            filter: FilterSpec { kind: FilterKind::Bloom, bits_per_key: 10.0 },
+            filter: Some("blocked:10".parse().unwrap()),
+            filter_memory: match store {
+                StoreKind::TinyCache(TinyCache::ElasticFilters) => FilterMemory::Default,
+                _ => FilterMemory::AsMetadata,
+            },
+            fill_cache: true,
+            statistics: false,
             compression: Compression::None,
             sync: Durability::None,
             direct_io: false,
@@ -24,7 +30,9 @@ fn job(engine: Engine, store: StoreKind, workloads: &[Workload], dir: &Path) -> 
             subcompactions: 1,
             block_size: 4096,
             metadata: match store {
-                StoreKind::TinyCache { partitioned } => MetadataPlace::InCache { partitioned },
+                StoreKind::TinyCache(tiny) => {
+                    MetadataPlace::InCache { partitioned: tiny != TinyCache::Whole }
+                }
                 _ => MetadataPlace::Fastest,
             },
             extra: Vec::new(),
@@ -134,11 +142,14 @@ fn the_ycsb_mixes_run() {
 
 #[test]
 fn tiny_cache_runs_with_and_without_partitions() {
-    for partitioned in [true, false] {
-        let rows = run_all(Engine::Terrace, StoreKind::TinyCache { partitioned });
+    for (tiny, variant) in [
+        (TinyCache::Partitioned, "partitions-on"),
+        (TinyCache::Whole, "partitions-off"),
+        (TinyCache::ElasticFilters, "elastic-filters"),
+    ] {
+        let rows = run_all(Engine::Terrace, StoreKind::TinyCache(tiny));
         check(&rows);
         assert_eq!(names(&rows), ["tiny-cache-hit", "tiny-cache-miss"]);
-        let variant = if partitioned { "partitions-on" } else { "partitions-off" };
         assert!(rows.iter().all(|row| row.variant == variant));
     }
 }
@@ -151,6 +162,48 @@ fn packages_run() {
         assert_eq!(names(&rows), ["packages-load", "packages-load-unsettled", "packages"]);
         assert_eq!(rows[2].keys, 1500);
     }
+}
+
+#[test]
+fn elastic_runs_under_every_law_and_through_a_shift() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = StoreKind::Elastic(elastic::Variant::UniformBloom);
+    let workloads = [Workload::Elastic, Workload::ElasticShift];
+    let mut job = job(Engine::Terrace, store, &workloads, dir.path());
+    job.threads = 1;
+    job.shape.value_size = 1024;
+    elastic::configure(&mut job.config, true, elastic::Variant::UniformBloom, job.shape).unwrap();
+    let rows = rows_of(&job);
+    check(&rows);
+    assert_eq!(
+        names(&rows),
+        ["elastic-uniform", "elastic-zipf-0.99", "elastic-zipf-1.1", "elastic-shift"]
+    );
+    for row in &rows {
+        let figures = row.elastic.as_ref().unwrap();
+        assert_eq!((row.variant.as_str(), figures.filter_budget_bytes), ("uniform-bloom:4", 1875));
+        let wasted = row.wasted_reads_per_op.unwrap();
+        assert!((0.0..3.0).contains(&wasted) && figures.sorted_runs.unwrap() > 0, "{row:?}");
+        assert!(row.filter_bytes.is_none_or(|bytes| bytes <= 1875), "{row:?}");
+    }
+    let shift = rows[3].shift.as_ref().unwrap();
+    assert_eq!((shift.series.len(), shift.series_step_ops, shift.shift_after_ops), (80, 300, 6000));
+}
+
+#[test]
+fn filters_are_measured_without_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut job = job(Engine::Terrace, StoreKind::Filters, &[Workload::Filters], dir.path());
+    job.config.filter = Some("blocked:10".parse().unwrap());
+    job.shape.keys = 20_000;
+    let rows = rows_of(&job);
+    check(&rows);
+    assert_eq!(names(&rows), ["filters-blocked-10"]);
+    let figures = rows[0].filters.as_ref().unwrap();
+    assert_eq!((figures.probes, figures.keys_per_filter), (80_000, 2857));
+    assert!((0.006..0.014).contains(&figures.fpr), "{figures:?}");
+    assert!((10.0..10.5).contains(&figures.bits_per_key), "{figures:?}");
+    assert!(figures.query_hot_ns > 0.0 && figures.query_cold_ns > 0.0 && figures.hash_ns.is_some());
 }
 
 #[test]

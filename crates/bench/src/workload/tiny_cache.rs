@@ -3,7 +3,9 @@
 //!
 //! Rows `tiny-cache-hit` (stored keys) and `tiny-cache-miss` (absent keys), each with the variant
 //! `partitions-on` and `partitions-off`: two stores with the same keys and the same filter bits,
-//! one with index and filters cut into partitions of 4 KiB, one without. `--memory` is the size of
+//! one with index and filters cut into partitions of 4 KiB, one without. Terrace has a third,
+//! `elastic-filters`: partitions, and its default filters in its default share of the same memory,
+//! where each takes as much as the reads it saves are worth. `--memory` is the size of
 //! the cache; the memtables' few MiB come on top. The store is loaded in key order with ample
 //! memory, closed, and opened again with the tiny cache, so every engine serves reads from one
 //! sorted run and the difference is what metadata costs (`--set tiny_load=random` loads in random
@@ -16,6 +18,18 @@ use crate::distribution::Distribution;
 use crate::job::{Job, Observer};
 use crate::store::EngineConfig;
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+/// What the metadata of the store is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TinyCache {
+    /// Index and filters in partitions, in the cache.
+    Partitioned,
+    /// One index and one filter a file, in the cache.
+    Whole,
+    /// Index in partitions, filters as Terrace has them by default.
+    ElasticFilters,
+}
 
 /// The cache, unless the user says otherwise.
 pub const CACHE_BYTES: usize = 8 << 20;

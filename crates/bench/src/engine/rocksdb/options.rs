@@ -1,6 +1,7 @@
 //! What an expert sets, in the words of RocksDB's option strings.
 
-use crate::store::{Compression, Durability, EngineConfig, FilterKind, MetadataPlace};
+use crate::filter::PeerFilter;
+use crate::store::{Compression, Durability, EngineConfig, MetadataPlace};
 use anyhow::Result;
 use std::fmt::Write as _;
 
@@ -25,12 +26,12 @@ pub fn options_string(config: &EngineConfig, format_version: u32) -> Result<Stri
         config.sync == Durability::Buffered,
         direct = config.direct_io,
     );
-    let bits = config.filter.bits_per_key;
-    let filter = match config.filter.kind {
-        _ if bits == 0.0 => "nullptr".to_owned(),
-        FilterKind::Bloom => format!("bloomfilter:{bits}:false"),
-        FilterKind::Ribbon => format!("ribbonfilter:{bits}"),
-        FilterKind::Paired => format!("speedb.PairedBloomFilter:{bits}"),
+    let filter = match config.peer_filter()? {
+        PeerFilter::None => "nullptr".to_owned(),
+        PeerFilter::Bloom(bits) => format!("bloomfilter:{bits}:false"),
+        // -1: on every level, as the other engines do.
+        PeerFilter::Ribbon(bits) => format!("ribbonfilter:{bits}:-1"),
+        PeerFilter::Paired(bits) => format!("speedb.PairedBloomFilter:{bits}"),
     };
     let mut table = format!(
         "format_version={format_version};block_size={};filter_policy={filter};\
@@ -67,14 +68,17 @@ pub fn options_string(config: &EngineConfig, format_version: u32) -> Result<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::FilterSpec;
+    use crate::store::FilterMemory;
 
     fn config() -> EngineConfig {
         EngineConfig {
             cache_bytes: 8 << 20,
             write_bytes: 256 << 20,
             memtable_bytes: 64 << 20,
-            filter: FilterSpec { kind: FilterKind::Bloom, bits_per_key: 10.0 },
+            filter: Some("blocked:10".parse().unwrap()),
+            filter_memory: FilterMemory::AsMetadata,
+            fill_cache: true,
+            statistics: false,
             compression: Compression::None,
             sync: Durability::None,
             direct_io: true,
@@ -107,6 +111,25 @@ mod tests {
         let fastest = EngineConfig { metadata: MetadataPlace::Fastest, ..config() };
         let fastest = options_string(&fastest, 6).unwrap();
         assert!(fastest.contains("cache_index_and_filter_blocks=false;"));
+    }
+
+    #[test]
+    fn filters_become_rocksdbs_words() {
+        let policy = |filter: &str| {
+            let filter = Some(filter.parse().unwrap());
+            let text = options_string(&EngineConfig { filter, ..config() }, 6).unwrap();
+            let (_, rest) = text.split_once("filter_policy=").unwrap();
+            rest.split_once(';').unwrap().0.to_owned()
+        };
+        assert_eq!(policy("none"), "nullptr");
+        assert_eq!(policy("bloom:4"), "bloomfilter:4:false");
+        assert_eq!(policy("paired:23.4"), "speedb.PairedBloomFilter:23.4");
+        assert!(
+            policy("ribbon:10").starts_with("ribbonfilter:1")
+                && policy("ribbon:10").ends_with(":-1")
+        );
+        let units = EngineConfig { filter: Some("bloom:4x6".parse().unwrap()), ..config() };
+        assert!(options_string(&units, 6).unwrap_err().to_string().contains("only terrace"));
     }
 
     #[test]
