@@ -6,10 +6,11 @@ use super::{Finding, Tree};
 
 /// Every crate of the workspace with its floor, as in `docs/ARCHITECTURE.md`. A crate of floor 5
 /// stands beside the engine or above it, see [`BESIDE_THE_ENGINE`].
-pub const FLOORS: [(&str, u32); 14] = [
+pub const FLOORS: [(&str, u32); 15] = [
     ("terrace-base", 0),
     ("terrace-vfs", 1),
     ("terrace-filter", 1),
+    ("terrace-learned", 1),
     ("terrace-skiplist", 1),
     ("terrace-cache", 1),
     ("terrace-log", 2),

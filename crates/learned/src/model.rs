@@ -1,0 +1,134 @@
+//! A model: from a key to a narrow range of positions.
+//!
+//! A *position* is a number that keys have in their order: the ordinal of an entry in its file, of a
+//! data block whose first key it is, or of the block a key is in. From one key to the next it stays or
+//! grows by one. A model is a [`Projection`] and lines over its numbers, each from its head to
+//! the next; see [`crate::line`] for one, `codec` for the stored form.
+//!
+//! Why [`Model::search_range`] holds: lines never fall, so the line at `x` lies between its heights
+//! at the last key number at or below `x` and the first one at or above it, which are at most `delta` from
+//! those keys' positions; and these differ by at most one. Past a segment's last point the line
+//! is held at the start of the next segment.
+
+mod codec;
+
+use crate::heads::Heads;
+use crate::line::{Line, SearchRange, roundest};
+use crate::projection::Projection;
+use crate::stats::ModelStats;
+use crate::trainer::Piece;
+use std::fmt;
+
+pub use codec::Malformed;
+
+/// A model, ready for lookups. Takes 24 bytes a segment, 4 to 8 for the table over them, and
+/// the projection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    projection: Projection,
+    delta: u32,
+    heads: Heads,
+    /// Of every head, and an empty run at the end.
+    lines: Vec<Line>,
+    stats: ModelStats,
+}
+
+impl Model {
+    /// The model of `pieces`, which are those of keys up to position `end` (not included).
+    pub(crate) fn of(projection: Projection, delta: u32, pieces: &[Piece], end: u32) -> Self {
+        let mut before = None;
+        let (mut heads, mut lines) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            let (head, line) = match piece {
+                Piece::Segment(segment) => Line::of(segment, before, delta),
+                Piece::Run { x, start } => {
+                    let least = before.map_or(0, |before: u64| before.saturating_add(1));
+                    (roundest(least, *x), Line::run(*start))
+                }
+            };
+            heads.push(head);
+            lines.push(line);
+            before = Some(piece.last_x());
+        }
+        lines.push(Line::run(end));
+        Self { projection, delta, heads: Heads::new(heads), lines, stats: ModelStats::default() }
+    }
+
+    /// The key projection. Numbers of different models have nothing to do with each other.
+    pub fn projection(&self) -> &Projection {
+        &self.projection
+    }
+
+    /// The number of `key`, for [`Self::search_range`].
+    #[inline]
+    pub fn project(&self, key: &[u8]) -> u64 {
+        self.projection.project(key)
+    }
+
+    /// Where a key with the number `x` can be.
+    ///
+    /// The position of the first key at or above it lies in `low..=high`, whether the key
+    /// itself is there or not; past the last key is the position after it. If several entries have
+    /// the same key (versions), this holds for every place between and after them too. Outside runs
+    /// the range has at most `2 * delta + 2` positions. Takes some nanoseconds.
+    #[inline]
+    pub fn search_range(&self, x: u64) -> SearchRange {
+        let Some(at) = self.heads.at_or_below(x).checked_sub(1) else {
+            let start = self.lines[0].start();
+            return SearchRange { low: start, high: start };
+        };
+        let next = self.lines[at + 1].start();
+        self.lines[at].range(x - self.heads.get(at), next, self.delta)
+    }
+
+    /// [`Self::search_range`] of the key's number.
+    #[inline]
+    pub fn search_range_of(&self, key: &[u8]) -> SearchRange {
+        self.search_range(self.project(key))
+    }
+
+    /// [`Self::search_range`], and what the line at `x` says: nothing of a run, nor below all keys.
+    pub(crate) fn predict(&self, x: u64) -> (SearchRange, Option<i64>) {
+        let range = self.search_range(x);
+        let at = self.heads.at_or_below(x).checked_sub(1);
+        let at = at.filter(|at| !self.lines[*at].is_run());
+        (range, at.map(|at| self.lines[at].position(x - self.heads.get(at), self.delta)))
+    }
+
+    /// The error bound.
+    pub fn delta(&self) -> u32 {
+        self.delta
+    }
+
+    /// The position after that of the last key.
+    pub fn end(&self) -> u32 {
+        self.lines.last().map_or(0, Line::start)
+    }
+
+    /// What was counted when the model was built.
+    pub fn stats(&self) -> &ModelStats {
+        &self.stats
+    }
+
+    pub(crate) fn set_stats(&mut self, stats: ModelStats) {
+        self.stats = stats;
+    }
+
+    /// Memory taken, this struct included.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.projection.memory_bytes()
+            + self.heads.memory_bytes()
+            + self.lines.capacity() * size_of::<Line>()
+    }
+}
+
+/// The projection, the error bound, and the statistics.
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = (self.projection.greatest() as f64 + 1.0).log2();
+        writeln!(f, "projection: {} ({bits:.1} bits)", self.projection)?;
+        writeln!(f, "delta {}, {} bytes of memory", self.delta, self.memory_bytes())?;
+        self.stats.fmt(f)
+    }
+}
