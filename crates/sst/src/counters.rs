@@ -152,7 +152,7 @@ pub(crate) fn is_sampled() -> bool {
         state.set(state.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
         state.get() >> 32
     });
-    drawn.unwrap_or(0) % u64::from(SAMPLE) == 0
+    drawn.unwrap_or(0).is_multiple_of(u64::from(SAMPLE))
 }
 
 const UNASSIGNED: u32 = u32::MAX;

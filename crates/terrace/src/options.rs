@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_base::key::MAX_KEY_BYTES;
@@ -196,6 +197,29 @@ pub enum FilterAllocator {
     /// The block cache: filter partitions are read whole when they are wanted, and evicted like
     /// other metadata, as in engines without elastic filters.
     Cached,
+}
+
+impl fmt::Display for FilterAllocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Budget => "budget",
+            Self::Mq => "mq",
+            Self::Cached => "cached",
+        })
+    }
+}
+
+impl FromStr for FilterAllocator {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Self::Budget, Self::Mq, Self::Cached];
+        all.into_iter().find(|allocator| allocator.to_string() == text).ok_or_else(|| {
+            Error::InvalidArgument(format!(
+                "filter_allocator is \"{text}\"; it must be budget, mq or cached"
+            ))
+        })
+    }
 }
 
 /// Knobs that most users leave alone.

@@ -9,6 +9,7 @@ use crate::compact;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::family::Family;
+use crate::filter_budget::Loan;
 use crate::flush;
 use crate::inner::Inner;
 use crate::install;
@@ -210,13 +211,18 @@ fn filter_loop(inner: &Inner) {
     install::save_filter_heat(inner);
 }
 
-/// Lends the block cache a little of what filters do not need, or takes it back; whether anything
-/// changed.
+/// Lends the block cache a little of what filters do not need, or takes it back; whether there may
+/// be more to change.
 fn pass_loan_on(inner: &Inner) -> bool {
-    let Some(bytes) = inner.filters.plan_loan() else { return false };
-    inner.table_cache.lend(bytes);
-    inner.filters.confirm_loan(bytes);
-    true
+    match inner.filters.plan_loan() {
+        Loan::AsItIs => false,
+        Loan::Soon => true,
+        Loan::Change(bytes) => {
+            inner.table_cache.lend(bytes);
+            inner.filters.confirm_loan(bytes);
+            true
+        }
+    }
 }
 
 /// Gives the reserve back, and lets writes resume when the disk has room for a memtable again.

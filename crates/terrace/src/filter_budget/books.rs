@@ -311,8 +311,9 @@ impl Books {
         file.partitions.len()
     }
 
-    /// Does what is to be dropped and reserves the bytes of what is to be loaded.
-    pub fn carry_out(&mut self, moves: &Moves) -> Vec<Load> {
+    /// Does what is to be dropped and reserves the bytes of what is to be loaded, as far as they
+    /// are within the budget, whatever the allocator believes.
+    pub fn carry_out(&mut self, moves: &Moves, budget_bytes: usize) -> Vec<Load> {
         moves.drops.iter().for_each(|(id, units)| self.drop_to(*id, *units));
         let mut loads = Vec::with_capacity(moves.loads.len());
         for (id, units) in &moves.loads {
@@ -321,6 +322,9 @@ impl Books {
             let Some(reader) = file.reader() else { continue };
             let charge = |units| partition.curve.charge_bytes(units);
             let bytes = charge(*units).saturating_sub(charge(partition.units));
+            if self.used_bytes() + bytes > budget_bytes {
+                continue;
+            }
             self.reserved_bytes += bytes;
             self.loading.insert(id.file);
             loads.push(Load { id: *id, reader, units: *units, bytes });

@@ -102,6 +102,17 @@ pub(crate) struct Progress {
     pub more: bool,
 }
 
+/// What is to become of the loan to the block cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loan {
+    /// Nothing.
+    AsItIs,
+    /// The next step makes room for a larger one.
+    Soon,
+    /// It is to be so many bytes; to be confirmed with [`FilterBudget::confirm_loan`].
+    Change(usize),
+}
+
 /// How a reader of a file is had; `None` if it should not or cannot be opened now.
 pub(crate) type OpenReader<'a> = &'a dyn Fn(&FileMeta) -> Option<Arc<SstReader>>;
 
@@ -306,17 +317,20 @@ impl FilterBudget {
         self.ledger.lock().books.end_loads();
     }
 
-    /// What the block cache may have besides its own share, if that is to change now. A loan grows
+    /// The next small change of what the block cache may have besides its own share. A loan grows
     /// in two steps, first units make room, then the cache has it; and it shrinks in two, first
-    /// the cache gives bytes back, then [`FilterBudget::confirm_loan`] is called.
-    pub fn plan_loan(&self) -> Option<usize> {
+    /// the cache gives bytes back, then units may take them.
+    pub fn plan_loan(&self) -> Loan {
         let mut ledger = self.ledger.lock();
         if !self.is_elastic() || !ledger.surveyed {
-            return None;
+            return Loan::AsItIs;
         }
         let (spared, lent) = (ledger.spared_bytes, ledger.lent_bytes);
         if spared > lent {
-            return (ledger.books.used_bytes() + spared <= self.budget_bytes).then_some(spared);
+            return match ledger.books.used_bytes() + spared <= self.budget_bytes {
+                true => Loan::Change(spared),
+                false => Loan::Soon,
+            };
         }
         let step = (self.budget_bytes / LOAN_PART).max(LEAST_LOAN_BYTES);
         let wanted = ledger.allocator.wanted_bytes();
@@ -325,9 +339,12 @@ impl FilterBudget {
         let target = self.budget_bytes.saturating_sub(need);
         if target >= lent + step {
             ledger.spared_bytes = lent + step;
-            ledger.books.changed = true;
+            Loan::Soon
+        } else if target < lent {
+            Loan::Change(lent.saturating_sub(step))
+        } else {
+            Loan::AsItIs
         }
-        (target < lent).then(|| lent.saturating_sub(step))
     }
 
     /// The block cache has `lent_bytes` besides its share now.
@@ -335,7 +352,6 @@ impl FilterBudget {
         let mut ledger = self.ledger.lock();
         ledger.lent_bytes = lent_bytes;
         ledger.spared_bytes = lent_bytes;
-        ledger.books.changed = true;
     }
 
     /// Whether all new files have got what they deserve at first.
@@ -391,7 +407,7 @@ impl Ledger {
         let moves = self.allocator.decide(&offers, &room);
         self.surveyed |= ends_pass;
         let moved = !moves.drops.is_empty() || !moves.loads.is_empty();
-        (self.books.carry_out(&moves), moved, ends_pass)
+        (self.books.carry_out(&moves, room.budget_bytes), moved, ends_pass)
     }
 }
 

@@ -19,6 +19,7 @@
 
 use super::allocator::{Allocator, Moves, Offer, PartitionId, Room};
 use super::curve::Curve;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -165,66 +166,101 @@ fn fair_units(offer: &Offer, room: &Room) -> u8 {
     (0..=offer.curve.units()).rev().find(fits).unwrap_or(0)
 }
 
-impl Allocator for MultiQueue {
-    fn decide(&mut self, offers: &[Offer], room: &Room) -> Moves {
-        let life_time = room.partitions as u64;
-        let mut free = room.free_bytes();
-        let mut load_bytes = room.load_bytes;
-        // Units before this step of all partitions that it touches.
-        let mut before: BTreeMap<PartitionId, u8> = BTreeMap::new();
-        for offer in offers {
-            before.insert(offer.id, offer.units);
-            if self.units(offer.id) != Some(offer.units) {
-                let frequency = self.entries.get(&offer.id).map_or(0, |entry| entry.frequency);
-                let expires = room.lookups + life_time;
-                self.insert(offer.id, offer.curve.clone(), offer.units, expires);
-                if let Some(entry) = self.entries.get_mut(&offer.id) {
-                    entry.frequency = frequency;
-                }
-            }
-            let fair = fair_units(offer, room);
-            if offer.units < fair {
-                let charge = |units| offer.curve.charge_bytes(units);
-                let need = charge(fair) - charge(offer.units);
-                if need <= free.min(load_bytes) {
-                    (free, load_bytes) = (free - need, load_bytes - need);
-                    self.set_units(offer.id, fair);
-                }
+/// Bytes that are free, and those that one step may still load.
+struct Purse {
+    free_bytes: usize,
+    load_bytes: usize,
+}
+
+impl Purse {
+    fn pay(&mut self, bytes: usize) {
+        self.free_bytes -= bytes;
+        self.load_bytes -= bytes;
+    }
+}
+
+impl MultiQueue {
+    /// Makes the entry of an offer what the offer says; a partition that is new or was emptied
+    /// gets its fair share while there is room.
+    fn take_in(&mut self, offer: &Offer, room: &Room, purse: &mut Purse) {
+        if self.units(offer.id) != Some(offer.units) {
+            let frequency = self.entries.get(&offer.id).map_or(0, |entry| entry.frequency);
+            let expires = room.lookups + room.partitions as u64;
+            self.insert(offer.id, offer.curve.clone(), offer.units, expires);
+            if let Some(entry) = self.entries.get_mut(&offer.id) {
+                entry.frequency = frequency;
             }
         }
+        let fair = fair_units(offer, room);
+        if offer.units < fair {
+            let charge = |units| offer.curve.charge_bytes(units);
+            let need = charge(fair) - charge(offer.units);
+            if need <= purse.free_bytes.min(purse.load_bytes) {
+                purse.pay(need);
+                self.set_units(offer.id, fair);
+            }
+        }
+    }
+
+    /// Goes through the accesses of an offer; notes in `before` the units that partitions had
+    /// which lose some.
+    fn go_through(
+        &mut self,
+        offer: &Offer,
+        room: &Room,
+        purse: &mut Purse,
+        before: &mut BTreeMap<PartitionId, u8>,
+    ) {
+        let charge = |units| offer.curve.charge_bytes(units);
+        let skipped = offer.accesses.saturating_sub(MOST_ACCESSES);
+        if let Some(entry) = self.entries.get_mut(&offer.id) {
+            entry.frequency += u64::from(skipped);
+        }
+        for _ in skipped..offer.accesses {
+            let units = self.units(offer.id).unwrap_or(0);
+            let need = match units < offer.curve.units() {
+                true => charge(units + 1) - charge(units),
+                false => 0,
+            };
+            if need > purse.load_bytes {
+                break;
+            }
+            let life_time = room.partitions as u64;
+            let Some(demoted) = self.access(offer.id, room.lookups, life_time, purse.free_bytes)
+            else {
+                continue;
+            };
+            for id in demoted {
+                if let Some(entry) = self.entries.get(&id) {
+                    before.entry(id).or_insert(entry.units + 1);
+                    let charge = |units| entry.curve.charge_bytes(units);
+                    purse.free_bytes += charge(entry.units + 1) - charge(entry.units);
+                }
+            }
+            purse.pay(need);
+        }
+    }
+}
+
+impl Allocator for MultiQueue {
+    fn decide(&mut self, offers: &[Offer], room: &Room) -> Moves {
+        let mut purse = Purse { free_bytes: room.free_bytes(), load_bytes: room.load_bytes };
+        // Units before this step of all partitions that it touches.
+        let mut before: BTreeMap<PartitionId, u8> =
+            offers.iter().map(|offer| (offer.id, offer.units)).collect();
         for offer in offers {
-            let skipped = offer.accesses.saturating_sub(MOST_ACCESSES);
-            if let Some(entry) = self.entries.get_mut(&offer.id) {
-                entry.frequency += u64::from(skipped);
-            }
-            for _ in skipped..offer.accesses {
-                let units = self.units(offer.id).unwrap_or(0);
-                let charge = |units| offer.curve.charge_bytes(units);
-                if units < offer.curve.units() && charge(units + 1) - charge(units) > load_bytes {
-                    break;
-                }
-                let demoted = self.access(offer.id, room.lookups, life_time, free);
-                for id in demoted.iter().flatten() {
-                    if let Some(entry) = self.entries.get(id) {
-                        let units = entry.units;
-                        before.entry(*id).or_insert(units + 1);
-                        let curve = &entry.curve;
-                        free += curve.charge_bytes(units + 1) - curve.charge_bytes(units);
-                    }
-                }
-                if demoted.is_some() {
-                    let need = charge(units + 1) - charge(units);
-                    (free, load_bytes) = (free - need, load_bytes - need);
-                }
-            }
+            self.take_in(offer, room, &mut purse);
+        }
+        for offer in offers {
+            self.go_through(offer, room, &mut purse, &mut before);
         }
         let mut moves = Moves::default();
         for (id, before) in before {
             let after = self.units(id).unwrap_or(before);
             match after.cmp(&before) {
-                std::cmp::Ordering::Less => moves.drops.push((id, after)),
-                std::cmp::Ordering::Equal => {}
-                std::cmp::Ordering::Greater => moves.loads.push((id, after)),
+                Ordering::Less => moves.drops.push((id, after)),
+                Ordering::Equal => {}
+                Ordering::Greater => moves.loads.push((id, after)),
             }
         }
         moves

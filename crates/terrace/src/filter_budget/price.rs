@@ -364,16 +364,20 @@ impl<'a> Slice<'a> {
     /// undone.
     fn polish(&mut self) {
         let count = self.offers.len();
-        let group = match count {
-            0..=1 => count,
-            2..=TRIED_BY_FOURS => 4.min(count),
-            ..=TRIED_BY_THREES => 3,
-            _ => 2,
+        let group = if count <= TRIED_BY_FOURS {
+            4.min(count)
+        } else if count <= TRIED_BY_THREES {
+            3
+        } else {
+            2
         };
+        if group == 0 {
+            return;
+        }
         for _ in 0..MOST_ROUNDS {
             let mut changed = false;
             let mut members: Vec<usize> = (0..group).collect();
-            while group > 0 {
+            loop {
                 changed |= self.share_anew(&members);
                 if !next_combination(&mut members, count) {
                     break;
