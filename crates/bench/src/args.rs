@@ -114,7 +114,7 @@ fn after_help() -> String {
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\
          Settings of workloads: seed=1, seek_nexts=10, multi_get=1, write_rate=BYTES, \
-         tiny_load=seq|random, variants=NAME,NAME (of elastic)\n\
+         tiny_load=seq|random, variants=NAME,NAME and average_bits=4 (of elastic)\n\
          Settings of one engine: rocksdb.NAME=VALUE, rocksdb.table.NAME=VALUE (its option string), \
          rocksdb.cache=lru|hyperclock, leveldb.max_file_size=, terrace.NAME=VALUE"
     )

@@ -5,6 +5,7 @@ use crate::distribution::Distribution;
 use crate::engine::Engine;
 use crate::report::Row;
 use crate::store::EngineConfig;
+use crate::workload::elastic::AVERAGE_BITS;
 use crate::workload::{StoreKind, Workload};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -81,6 +82,8 @@ pub struct Settings {
     pub seed: u64,
     /// `next` calls after a seek of `seekrandom`.
     pub seek_nexts: u64,
+    /// Filter bits per key that `elastic` keeps in memory on average.
+    pub average_bits: f64,
     /// Lookups per `multi_get` of `readrandom` and `readmissing`; 1 uses `get`.
     pub multi_get: usize,
     /// Bytes per second that the writer of `readwhilewriting` writes; 0 is unbounded.
@@ -94,6 +97,7 @@ impl Default for Settings {
         Self {
             seed: 1,
             seek_nexts: 10,
+            average_bits: AVERAGE_BITS,
             multi_get: 1,
             write_rate: 2 << 20,
             tiny_cache_random_load: false,

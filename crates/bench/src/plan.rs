@@ -274,7 +274,8 @@ impl Request {
         match store {
             StoreKind::TinyCache(tiny) => self.configure_tiny_cache(&mut config, tiny),
             StoreKind::Elastic(variant) => {
-                elastic::configure(&mut config, engine == Engine::Terrace, variant, shape)?;
+                let bits = self.settings.average_bits;
+                elastic::configure(&mut config, engine == Engine::Terrace, variant, shape, bits)?;
             }
             // The sizes that the workload has of its own, unless one was asked for.
             StoreKind::Filters => config.filter = self.filter,

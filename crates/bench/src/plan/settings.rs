@@ -14,6 +14,11 @@ pub(super) fn set_workload(settings: &mut Settings, name: &str, value: &str) -> 
             settings.multi_get = number(name, value)?;
             ensure!((1..=4096).contains(&settings.multi_get), "--set multi_get must be 1 to 4096");
         }
+        "average_bits" => {
+            settings.average_bits = number(name, value)?;
+            let sane = (0.0..=64.0).contains(&settings.average_bits);
+            ensure!(sane, "--set average_bits must be 0 to 64");
+        }
         "write_rate" => settings.write_rate = parse_bytes(value)? as u64,
         "tiny_load" => {
             settings.tiny_cache_random_load = match value {

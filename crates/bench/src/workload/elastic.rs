@@ -60,7 +60,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Bits per key of filters in memory, on average.
-pub const AVERAGE_BITS: u64 = 4;
+pub const AVERAGE_BITS: f64 = 4.0;
 /// Memory of the uniform variants, relative to the budget of the others.
 pub const UNIFORM_SLACK: f64 = 1.25;
 /// Pieces in which the store is loaded, unless they get too large: a multiple of [`L0_TRIGGER`] and
@@ -136,16 +136,16 @@ impl Variant {
     }
 
     /// Bytes of filters in memory, at most.
-    fn budget_bytes(self, keys: u64) -> usize {
-        let average = (keys * AVERAGE_BITS / 8) as f64;
+    fn budget_bytes(self, keys: u64, average_bits: f64) -> usize {
+        let average = keys as f64 * average_bits / 8.0;
         match self {
             Self::UniformBloom | Self::UniformRibbon => (average * UNIFORM_SLACK) as usize,
             _ => average as usize,
         }
     }
 
-    fn filter_memory(self, keys: u64) -> FilterMemory {
-        let bytes = self.budget_bytes(keys);
+    fn filter_memory(self, keys: u64, average_bits: f64) -> FilterMemory {
+        let bytes = self.budget_bytes(keys, average_bits);
         if self == Self::MqBloom {
             FilterMemory::Queues(bytes)
         } else {
@@ -180,6 +180,7 @@ pub fn configure(
     is_terrace: bool,
     variant: Variant,
     shape: Shape,
+    average_bits: f64,
 ) -> Result<()> {
     let piece_keys = shape.keys.div_ceil(pieces(shape));
     let piece_bytes = piece_keys * (shape.key_size + shape.value_size) as u64;
@@ -191,7 +192,7 @@ pub fn configure(
     config.direct_io = true;
     config.fill_cache = false;
     config.statistics = true;
-    config.filter_memory = variant.filter_memory(shape.keys);
+    config.filter_memory = variant.filter_memory(shape.keys, average_bits);
     config.filter = match is_terrace {
         true => variant.filter()?,
         false => Some("blocked:4".parse()?),
@@ -348,9 +349,10 @@ impl Elastic<'_> {
         let live = self.keys() * self.bench.item_bytes();
         let row = self.bench.row(name, phase, outcome, usage, self.keys(), Some(live))?;
         let index_reads_per_op = since(|counts| counts.index_reads);
+        let average_bits = self.bench.job.settings.average_bits;
         let figures = ElasticFigures {
             law: law.to_owned(),
-            filter_budget_bytes: self.variant.budget_bytes(self.keys()) as u64,
+            filter_budget_bytes: self.variant.budget_bytes(self.keys(), average_bits) as u64,
             filter_disk_bytes: row.filter_bytes,
             wasted_reads_by_engine: since(|counts| counts.wasted_reads)
                 .map(|wasted| wasted + index_reads_per_op.unwrap_or(0.0)),
@@ -416,8 +418,8 @@ mod tests {
 
     #[test]
     fn the_budget_is_four_bits_a_key() {
-        assert_eq!(Variant::Default.budget_bytes(8_000_000), 4_000_000);
-        assert_eq!(Variant::UniformBloom.budget_bytes(8_000_000), 5_000_000);
-        assert_eq!(Variant::MqBloom.filter_memory(800), FilterMemory::Queues(400));
+        assert_eq!(Variant::Default.budget_bytes(8_000_000, AVERAGE_BITS), 4_000_000);
+        assert_eq!(Variant::UniformBloom.budget_bytes(8_000_000, AVERAGE_BITS), 5_000_000);
+        assert_eq!(Variant::MqBloom.filter_memory(800, AVERAGE_BITS), FilterMemory::Queues(400));
     }
 }

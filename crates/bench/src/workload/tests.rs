@@ -172,7 +172,8 @@ fn elastic_runs_under_every_law_and_through_a_shift() {
     let mut job = job(Engine::Terrace, store, &workloads, dir.path());
     job.threads = 1;
     job.shape.value_size = 1024;
-    elastic::configure(&mut job.config, true, elastic::Variant::UniformBloom, job.shape).unwrap();
+    elastic::configure(&mut job.config, true, elastic::Variant::UniformBloom, job.shape, 4.0)
+        .unwrap();
     let rows = rows_of(&job);
     check(&rows);
     assert_eq!(
