@@ -266,7 +266,8 @@ fn wait_until_settled(inner: &Inner) -> Result<()> {
 /// since lookups that go on may move units for ever.
 fn wait_for_filters(inner: &Inner) {
     let start = Instant::now();
-    while !inner.filters.is_settled()
+    inner.scheduler.job_ended();
+    while inner.filters.has_work(true)
         && start.elapsed() < MOST_FILTER_WAIT
         && !inner.scheduler.is_stopping()
     {

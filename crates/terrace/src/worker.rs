@@ -17,6 +17,7 @@ use crate::metrics::add;
 use crate::options::SyncMode;
 use crate::reserve;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terrace_manifest::FileMeta;
@@ -28,6 +29,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often the filter budget takes a step while there are lookups, and how long its thread
 /// sleeps at most without.
 const FILTER_TICK: Duration = Duration::from_millis(50);
+/// It rests so many times as long as the step before was busy, loads aside, if that is longer.
+const FILTER_RESTS: u32 = 20;
 const LONGEST_FILTER_REST: Duration = Duration::from_millis(800);
 
 /// How often the heat of filters is saved.
@@ -188,17 +191,24 @@ fn filter_loop(inner: &Inner) {
         true => inner.table_cache.reader(file).ok(),
         false => None,
     };
-    let (mut seen, mut rest) = (0, FILTER_TICK);
+    let (mut seen, mut groups, mut rest) = (0, 0, FILTER_TICK);
     let mut saved = Instant::now();
     while !inner.scheduler.is_stopping() {
         let lookups = inner.counters.gets.get();
-        let mut busy = lookups != seen || !inner.filters.is_settled();
+        let written = inner.counters.groups.load(Ordering::Relaxed);
+        let calm = is_calm(inner, std::mem::replace(&mut groups, written) == written);
+        let busy = lookups != seen || inner.filters.has_work(calm);
         if busy || rest == FILTER_TICK {
             seen = lookups;
-            busy |= inner.filters.step(lookups, &open).more;
-            busy |= pass_loan_on(inner);
+            let progress = inner.filters.step(lookups, calm, &open);
+            let lends = pass_loan_on(inner);
+            rest = match busy || progress.more || lends {
+                true => FILTER_TICK.max(progress.took * FILTER_RESTS),
+                false => rest * 2,
+            };
+        } else {
+            rest = (rest * 2).min(LONGEST_FILTER_REST);
         }
-        rest = if busy { FILTER_TICK } else { (rest * 2).min(LONGEST_FILTER_REST) };
         if saved.elapsed() >= SAVE_HEAT_EVERY {
             saved = Instant::now();
             install::save_filter_heat(inner);
@@ -209,6 +219,12 @@ fn filter_loop(inner: &Inner) {
         }
     }
     install::save_filter_heat(inner);
+}
+
+/// Whether no file is being written, and none is about to be as far as one can see.
+fn is_calm(inner: &Inner, nothing_written: bool) -> bool {
+    let jobs = inner.scheduler.lock();
+    jobs.is_quiet() && (nothing_written || jobs.settling > 0)
 }
 
 /// Lends the block cache a little of what filters do not need, or takes it back; whether there may

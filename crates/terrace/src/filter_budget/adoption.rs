@@ -61,6 +61,11 @@ impl Adoption {
         }
     }
 
+    /// Whether there is nothing to inherit.
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.iter().all(Vec::is_empty)
+    }
+
     /// Opens the heirs; gives the rates of the partitions of each by file number.
     pub(super) fn settle(&self, open: OpenReader<'_>) -> Vec<(u64, Vec<Option<f64>>)> {
         let open = |file: &Weak<FileMeta>| {

@@ -42,6 +42,7 @@ use parking_lot::Mutex;
 use price::Price;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use terrace_manifest::FileMeta;
 use terrace_sst::{FilterMemory, SstReader, UnitLoad, load_filter_units};
 
@@ -51,7 +52,7 @@ const SLICE_PARTITIONS: usize = 16 << 10;
 const STEP_LOAD_BYTES: usize = 4 << 20;
 /// Partitions whose units are read in one batch.
 const BATCH_LOADS: usize = 64;
-/// Files of which the heat is known from before that one step opens at most.
+/// Files of one kind, new ones or ones that were hot before, that one step opens at most.
 const STEP_OPENS: usize = 32;
 /// Adoptions that wait at most; the oldest are given up.
 const MOST_ADOPTIONS: usize = 256;
@@ -76,6 +77,9 @@ struct Ledger {
     books: Books,
     allocator: Box<dyn Allocator>,
     adoptions: VecDeque<Adoption>,
+    /// New files that inherit nothing: they are opened when reads may come, so that a store which
+    /// is only written reads no filters that are merged away before they are of use.
+    newcomers: VecDeque<u64>,
     /// Heat of files that were not opened since the store was.
     restored: Restored,
     /// Those files, the hottest last.
@@ -100,6 +104,8 @@ struct Ledger {
 pub(crate) struct Progress {
     /// Whether there may be more to do although nothing new happens.
     pub more: bool,
+    /// How long the books were in use.
+    pub took: Duration,
 }
 
 /// What is to become of the loan to the block cache.
@@ -127,6 +133,7 @@ impl FilterBudget {
             books: Books::default(),
             allocator: decides,
             adoptions: VecDeque::new(),
+            newcomers: VecDeque::new(),
             restored: Restored::default(),
             to_open: Vec::new(),
             spared_bytes: 0,
@@ -211,6 +218,10 @@ impl FilterBudget {
         }
         let mut ledger = self.ledger.lock();
         let adoption = Adoption::new(heirs, runs, |number| ledger.books.known_rates(number));
+        if adoption.is_empty() {
+            ledger.newcomers.extend(heirs.iter().map(|file| file.number));
+            return;
+        }
         ledger.adoptions.push_back(adoption);
         if ledger.adoptions.len() > MOST_ADOPTIONS {
             ledger.adoptions.pop_front();
@@ -245,11 +256,16 @@ impl FilterBudget {
     }
 
     /// Looks at the next slice of partitions after `lookups` lookups of the store, and does what
-    /// the allocator says.
-    pub fn step(&self, lookups: u64, open: OpenReader<'_>) -> Progress {
-        let Some(_turn) = self.stepping.try_lock() else { return Progress { more: false } };
+    /// the allocator says. `calm`: nothing is being written, so that what is new will stay.
+    pub fn step(&self, lookups: u64, calm: bool, open: OpenReader<'_>) -> Progress {
+        let Some(_turn) = self.stepping.try_lock() else {
+            return Progress { more: false, took: Duration::ZERO };
+        };
         self.settle_adoptions(open);
-        let opened = self.open_hot_files(open);
+        let calm = calm || lookups != self.ledger.lock().books.lookups;
+        let newcomers = calm && self.open_files(open, |ledger| ledger.newcomers.pop_front());
+        let opened = self.open_files(open, |ledger| ledger.to_open.pop());
+        let start = Instant::now();
         let (loads, moved, ends) = {
             let mut ledger = self.ledger.lock();
             ledger.books.lookups = lookups;
@@ -257,11 +273,12 @@ impl FilterBudget {
             ledger.moving = true;
             ledger.decide(self.budget_bytes)
         };
+        let took = start.elapsed();
         self.load(loads);
         let mut ledger = self.ledger.lock();
-        ledger.moving = opened || moved || !ends;
+        ledger.moving = opened || newcomers || moved || !ends;
         let waits = !ledger.adoptions.is_empty() || ledger.books.changed;
-        Progress { more: ledger.moving || waits }
+        Progress { more: ledger.moving || waits, took }
     }
 
     /// New files are opened and take over what is known of their keys.
@@ -274,19 +291,21 @@ impl FilterBudget {
         }
     }
 
-    /// Opens some of the files that were hot before the store was opened; whether any are left.
-    fn open_hot_files(&self, open: OpenReader<'_>) -> bool {
+    /// Opens some of the files that `next` names; whether any may be left.
+    fn open_files(&self, open: OpenReader<'_>, next: fn(&mut Ledger) -> Option<u64>) -> bool {
         for _ in 0..STEP_OPENS {
             let file = {
                 let mut ledger = self.ledger.lock();
-                let Some(number) = ledger.to_open.pop() else { return false };
+                let Some(number) = next(&mut ledger) else { return false };
                 ledger.books.closed_file(number)
             };
             if let Some(file) = file
                 && open(&file).is_none()
             {
                 // As many are open as may be: lookups open the others.
-                self.ledger.lock().to_open.clear();
+                let mut ledger = self.ledger.lock();
+                ledger.to_open.clear();
+                ledger.newcomers.clear();
             }
         }
         true
@@ -354,11 +373,15 @@ impl FilterBudget {
         ledger.spared_bytes = lent_bytes;
     }
 
-    /// Whether all new files have got what they deserve at first.
-    pub fn is_settled(&self) -> bool {
+    /// Whether a step has something to do although there was no lookup. New files that inherit
+    /// nothing wait until it is calm.
+    pub fn has_work(&self, calm: bool) -> bool {
         let ledger = self.ledger.lock();
-        let waits = !ledger.adoptions.is_empty() || ledger.books.changed;
-        !self.is_elastic() || !(waits || ledger.moving)
+        self.is_elastic()
+            && (!ledger.adoptions.is_empty()
+                || (calm && !ledger.newcomers.is_empty())
+                || ledger.books.changed
+                || ledger.moving)
     }
 
     /// Adds what filters cost and save.
