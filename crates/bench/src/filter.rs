@@ -91,7 +91,7 @@ impl From<FilterSpec> for String {
 }
 
 /// Bits per key at which RocksDB's Bloom filter has a false positive rate of `2^-columns`, at most
-/// [`MOST_BITS`].
+/// `MOST_BITS`.
 pub fn bloom_equivalent_bits(columns: u8) -> f64 {
     let wanted = 0.5f64.powi(i32::from(columns));
     let (mut low, mut high) = (1.0, MOST_BITS);

@@ -15,7 +15,7 @@
 //!
 //! RocksDB and Speedb (variant: none) have their Bloom filter of 4 bits, all of it in memory; an
 //! engine without direct I/O is left out. The budget is exactly [`AVERAGE_BITS`] a key; the uniform
-//! variants may take [`UNIFORM_SLACK`] times as much, so that all of their filters are resident.
+//! variants may take `UNIFORM_SLACK` times as much, so that all of their filters are resident.
 //!
 //! - **Load**: every key once in random order, in [`FLUSHES`] pieces, each flushed and the compactions
 //!   that are due waited for, so that the shape of the store follows from the data and not from how
@@ -25,12 +25,12 @@
 //!   what is due: Terrace's merging when idle is off. The column `runs` says what there is.
 //! - **Indexes** are in memory: peers hold them in their readers; Terrace's are in a cache that has
 //!   room for all of them and takes no data (`fill_cache = false`), and one stored key in every
-//!   [`WARM_UP_STRIDE`] is looked up first to bring them there.
+//!   `WARM_UP_STRIDE` is looked up first to bring them there.
 //! - `elastic-uniform`, `elastic-zipf-0.99`, `elastic-zipf-1.1`: keys are drawn by this law; in the
 //!   Zipf laws the popular ones are neighbours ([`crate::hot_range`]). Before each, a
 //!   sixteenth as many lookups as there are keys (500,000 at full size, at most a minute) let the
 //!   allocators settle. 30 seconds each, less with few keys, or as `--duration` and `--ops` say.
-//! - `elastic-shift` is in [`shift`].
+//! - `elastic-shift` is in `elastic/shift`.
 //!
 //! `wasted_reads_per_op` is the kernel's count of read calls during the lookups, less one for each
 //! key that was found, over the lookups. The engine's own count stands beside it, with Terrace's
@@ -63,7 +63,7 @@ use std::time::Duration;
 pub const AVERAGE_BITS: f64 = 4.0;
 /// Memory of the uniform variants, relative to the budget of the others.
 pub const UNIFORM_SLACK: f64 = 1.25;
-/// Pieces in which the store is loaded, unless they get too large: a multiple of [`L0_TRIGGER`] and
+/// Pieces in which the store is loaded, unless they get too large: a multiple of `L0_TRIGGER` and
 /// two.
 pub const FLUSHES: u64 = 130;
 /// Files of level 0 that start a merge.
@@ -168,7 +168,7 @@ impl FromStr for Variant {
     }
 }
 
-/// Pieces in which a store of `shape` is loaded: two more than a multiple of [`L0_TRIGGER`].
+/// Pieces in which a store of `shape` is loaded: two more than a multiple of `L0_TRIGGER`.
 fn pieces(shape: Shape) -> u64 {
     let needed = shape.raw_bytes().div_ceil(MAX_PIECE_BYTES);
     FLUSHES + needed.saturating_sub(FLUSHES).next_multiple_of(L0_TRIGGER)
