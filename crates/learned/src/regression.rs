@@ -4,7 +4,7 @@
 //! A [`Point`] is a number and the positions of all keys that have it: a run of one, or of several
 //! that tie. Lines go up or are level, and at every point of its segment a line is at most `delta`
 //! below the last and above the first position of the run. The bound is kept with room to spare: a
-//! line stays [`ROUNDING_BELOW`] and [`ROUNDING_ABOVE`] inside it, which is what [`crate::line`]
+//! line stays `ROUNDING_BELOW` and `ROUNDING_ABOVE` inside it, which is what `crate::line`
 //! may lose when it rounds to fixed precision.
 //!
 //! Two ways, one trait: [`Greedy`] in constant memory per open segment, and [`Optimal`] with the
