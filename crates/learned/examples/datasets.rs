@@ -7,8 +7,9 @@
 //! Per data set: segments per 1,000 keys, greedy and optimal over the key projection, and optimal
 //! over the first eight bytes after the common prefix; stored bytes per key; keys that tie; mean and greatest
 //! error; nanoseconds to train one key (pushing included), to project a key, and to get from there to
-//! a range, with keys and model in the caches; and segments per 1,000 *blocks* of 32 keys for a
-//! model over the first keys of blocks. Times are the least of several repeats.
+//! a range, with keys and model in the caches; for comparison, to find the block of a key by halving
+//! the first keys of blocks of 32; and segments per 1,000 *blocks* for a model over these first
+//! keys with error bound 1. Times are the least of several repeats.
 //!
 //! `linear`, `segmented` (a gap after 100 and after 10 keys in a row) and `normal` are the synthetic
 //! data sets of Bourbon (OSDI 2020), as decimals of 16 bytes. `--names` is a file of lines
@@ -30,7 +31,8 @@ const KEYS: usize = 500_000;
 const KEYS_PER_BLOCK: usize = 32;
 /// Keys looked up: few enough to stay in the caches, as the hot ones of a store do.
 const LOOKUPS: usize = 4096;
-const REPEATS: usize = 15;
+const REPEATS: usize = 100;
+const TRAINING_REPEATS: usize = 7;
 
 type Keys = Vec<Vec<u8>>;
 
@@ -46,9 +48,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!(
-        "| keys | count | greedy | optimal | 8 bytes | bytes/key | ties | error | train | project | range | blocks |"
+        "| keys | count | greedy | optimal | 8 bytes | bytes/key | ties | error | train | project | range | halving | blocks |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (name, keys) in data_sets(count, names.as_deref())? {
         println!("{}", row(name, &keys)?);
     }
@@ -171,12 +173,12 @@ fn row(name: &str, keys: &Keys) -> Result<String, Box<dyn Error>> {
     let stats = optimal.stats;
     let blocks = train(keys.iter().step_by(KEYS_PER_BLOCK), ModelOptions { delta: 1, ..any }).stats;
     let model = Model::decode(&optimal.model?)?;
-    let train_ns = least_ns(3, keys.len(), || {
+    let train_ns = least_ns(TRAINING_REPEATS, keys.len(), || {
         black_box(train(keys.iter(), ModelOptions::default()));
     });
-    let (project_ns, range_ns) = lookup_ns(&model, keys);
+    let (project_ns, range_ns, halving_ns) = lookup_ns(&model, keys);
     let mut row = format!(
-        "| {name} | {} | {:.2} | {:.2} | {:.2} | {:.3} | {:.2} % | {:.1}, {} | {train_ns:.0} ns | {project_ns:.1} ns | {range_ns:.1} ns | {:.0} |",
+        "| {name} | {} | {:.2} | {:.2} | {:.2} | {:.3} | {:.2} % | {:.1}, {} | {train_ns:.0} ns | {project_ns:.1} ns | {range_ns:.1} ns | {halving_ns:.1} ns | {:.0} |",
         keys.len(),
         greedy.segments_per_1000_keys(),
         stats.segments_per_1000_keys(),
@@ -210,8 +212,8 @@ fn first_bytes_segments(keys: &Keys) -> f64 {
     1000.0 * (finished + 1) as f64 / keys.len() as f64
 }
 
-/// Nanoseconds to project a key, and from there to a range.
-fn lookup_ns(model: &Model, keys: &Keys) -> (f64, f64) {
+/// Nanoseconds to project a key, from there to a range, and to find its block by halving.
+fn lookup_ns(model: &Model, keys: &Keys) -> (f64, f64, f64) {
     let mut rng = SplitMix64::new(1);
     let probes: Keys =
         (0..LOOKUPS).map(|_| keys[rng.below(keys.len() as u64) as usize].clone()).collect();
@@ -226,7 +228,13 @@ fn lookup_ns(model: &Model, keys: &Keys) -> (f64, f64) {
             black_box(model.search_range(*x));
         }
     });
-    (project_ns, range_ns)
+    let firsts: Keys = keys.iter().step_by(KEYS_PER_BLOCK).cloned().collect();
+    let halving_ns = least_ns(REPEATS, LOOKUPS, || {
+        for key in &probes {
+            black_box(firsts.partition_point(|first| first <= key));
+        }
+    });
+    (project_ns, range_ns, halving_ns)
 }
 
 /// Nanoseconds per unit of the fastest of some runs.

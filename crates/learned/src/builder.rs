@@ -1,16 +1,16 @@
 //! Building a model while an SST is written: keys in, bytes out.
 //!
 //! A projection is known only after the last key, so keys are kept until then, as far as they can
-//! matter to it and without what they share with the key before: 4 to 12 bytes each. Then they are
-//! read twice: once to cut their numbers into segments, once to put every key to the finished
-//! model. Bytes come out only if it found them all, and only if the model pays.
+//! matter to it and without what they share with the key before: 4 to 14 bytes each, up to twice
+//! that while the memory grows. Then their numbers are cut into segments. Bytes come out only if the
+//! model pays, and if every key was found within the error bound of the line it got.
 
 mod key_buffer;
 
 use crate::model::Model;
 use crate::projection::ProjectionBuilder;
 use crate::regression::{Fit, MAX_DELTA};
-use crate::stats::{ErrorDistribution, ModelStats};
+use crate::stats::ModelStats;
 use crate::trainer::Trainer;
 use key_buffer::KeyBuffer;
 use std::fmt;
@@ -73,7 +73,7 @@ pub enum NoModel {
     TooManySegments,
     /// The model would take more than a byte per key.
     TooManyBytes,
-    /// A key was not where the model says, which would be a defect of this crate.
+    /// A key was not within the error bound, which would be a defect of this crate.
     Unproven,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for NoModel {
             Self::TooManyTies => "too many keys tie",
             Self::TooManySegments => "too many segments",
             Self::TooManyBytes => "too many bytes",
-            Self::Unproven => "a key was not where the model says",
+            Self::Unproven => "a key was not within the error bound",
         })
     }
 }
@@ -148,7 +148,8 @@ impl ModelBuilder {
     }
 
     /// Adds a key, at or above the one before, at the same position or the next. Anything else
-    /// makes [`Self::finish`] say [`NoModel::OutOfOrder`]. Costs about 20 ns.
+    /// makes [`Self::finish`] say [`NoModel::OutOfOrder`]; so does position `u32::MAX`. Costs about
+    /// 30 ns.
     pub fn push(&mut self, key: &[u8], position: u32) {
         if self.refused.is_some() {
             return;
@@ -178,7 +179,7 @@ impl ModelBuilder {
         self.keys.memory_bytes()
     }
 
-    /// Trains, and checks the model against every key. Costs about 50 ns per key.
+    /// Trains, and tries the lines on every key. Costs about 50 ns per key.
     pub fn finish(self) -> Training {
         let mut training = Training {
             model: Err(NoModel::Empty),
@@ -208,7 +209,7 @@ impl ModelBuilder {
         let (mut position, mut before, mut seen) = (first, None, 0u64);
         let most_segments = self.most_segments();
         let mut keys = self.keys.iter();
-        while trainer.piece_count() as u64 <= most_segments
+        while trainer.line_count() as u64 <= most_segments
             && let Some(next) = keys.next()
         {
             position += u32::from(next.advances);
@@ -220,21 +221,23 @@ impl ModelBuilder {
             before = Some(x);
             seen += 1;
         }
-        let (pieces, ties) = trainer.finish();
-        stats.tie_count = ties.tie_count;
-        stats.longest_tie = ties.longest;
-        stats.run_count = ties.run_count;
-        stats.run_key_count = ties.run_key_count;
-        stats.segment_count = pieces.len() as u64;
-        if ties.run_key_count * 100 > seen * u64::from(self.options.max_run_percent) {
+        let trained = trainer.finish();
+        stats.tie_count = trained.ties.tie_count;
+        stats.longest_tie = trained.ties.longest;
+        stats.run_count = trained.ties.run_count;
+        stats.run_key_count = trained.ties.run_key_count;
+        stats.errors = trained.errors;
+        stats.segment_count = trained.lines.len() as u64;
+        if stats.run_key_count * 100 > seen * u64::from(self.options.max_run_percent) {
             return Err(NoModel::TooManyTies);
         }
         if stats.segment_count > most_segments {
             return Err(NoModel::TooManySegments);
         }
-        let mut model = Model::of(projection, delta, &pieces, end);
-        stats.errors = self.prove(&model, first)?;
-        model.set_stats(*stats);
+        if !trained.proven {
+            return Err(NoModel::Unproven);
+        }
+        let mut model = Model::of(projection, delta, trained.heads, trained.lines, end, *stats);
         let mut bytes = Vec::new();
         model.encode(&mut bytes);
         *stats = *model.stats();
@@ -248,29 +251,6 @@ impl ModelBuilder {
     fn most_segments(&self) -> u64 {
         let per_1000 = u64::from(self.options.max_segments_per_1000_keys);
         1 + self.key_count.saturating_mul(per_1000) / 1000
-    }
-
-    /// Puts every key to the model.
-    fn prove(&self, model: &Model, first: u32) -> Result<ErrorDistribution, NoModel> {
-        let mut errors = ErrorDistribution::default();
-        let mut position = first;
-        let mut keys = self.keys.iter();
-        while let Some(next) = keys.next() {
-            position += u32::from(next.advances);
-            let x = model.project(next.key);
-            let (range, predicted) = model.predict(x);
-            if !(range.low..=range.high).contains(&position) {
-                return Err(NoModel::Unproven);
-            }
-            if let Some(predicted) = predicted {
-                let error = predicted.abs_diff(i64::from(position));
-                if error > u64::from(model.delta()) {
-                    return Err(NoModel::Unproven);
-                }
-                errors.record(error as u32, model.delta());
-            }
-        }
-        Ok(errors)
     }
 }
 

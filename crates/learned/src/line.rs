@@ -125,7 +125,7 @@ impl Line {
         units.saturating_add(u64::from(self.offset)) >> UNIT_BITS
     }
 
-    /// The position on the line at `along` from the head. Not of a run.
+    /// The position on the line at `along` from the head, to measure errors by. Not of a run.
     pub fn position(&self, along: u64, delta: u32) -> i64 {
         let height = self.height(along).min(u64::from(u32::MAX) << 1) as i64;
         i64::from(self.start) - i64::from(delta) + height

@@ -13,10 +13,9 @@
 mod codec;
 
 use crate::heads::Heads;
-use crate::line::{Line, SearchRange, roundest};
+use crate::line::{Line, SearchRange};
 use crate::projection::Projection;
 use crate::stats::ModelStats;
-use crate::trainer::Piece;
 use std::fmt;
 
 pub use codec::Malformed;
@@ -34,24 +33,18 @@ pub struct Model {
 }
 
 impl Model {
-    /// The model of `pieces`, which are those of keys up to position `end` (not included).
-    pub(crate) fn of(projection: Projection, delta: u32, pieces: &[Piece], end: u32) -> Self {
-        let mut before = None;
-        let (mut heads, mut lines) = (Vec::new(), Vec::new());
-        for piece in pieces {
-            let (head, line) = match piece {
-                Piece::Segment(segment) => Line::of(segment, before, delta),
-                Piece::Run { x, start } => {
-                    let least = before.map_or(0, |before: u64| before.saturating_add(1));
-                    (roundest(least, *x), Line::run(*start))
-                }
-            };
-            heads.push(head);
-            lines.push(line);
-            before = Some(piece.last_x());
-        }
+    /// The model with these lines, at least one, over positions up to `end` (not included).
+    pub(crate) fn of(
+        projection: Projection,
+        delta: u32,
+        heads: Vec<u64>,
+        mut lines: Vec<Line>,
+        end: u32,
+        stats: ModelStats,
+    ) -> Self {
         lines.push(Line::run(end));
-        Self { projection, delta, heads: Heads::new(heads), lines, stats: ModelStats::default() }
+        lines.shrink_to_fit();
+        Self { projection, delta, heads: Heads::new(heads), lines, stats }
     }
 
     /// The key projection. Numbers of different models have nothing to do with each other.
@@ -87,14 +80,6 @@ impl Model {
         self.search_range(self.project(key))
     }
 
-    /// [`Self::search_range`], and what the line at `x` says: nothing of a run, nor below all keys.
-    pub(crate) fn predict(&self, x: u64) -> (SearchRange, Option<i64>) {
-        let range = self.search_range(x);
-        let at = self.heads.at_or_below(x).checked_sub(1);
-        let at = at.filter(|at| !self.lines[*at].is_run());
-        (range, at.map(|at| self.lines[at].position(x - self.heads.get(at), self.delta)))
-    }
-
     /// The error bound.
     pub fn delta(&self) -> u32 {
         self.delta
@@ -108,10 +93,6 @@ impl Model {
     /// What was counted when the model was built.
     pub fn stats(&self) -> &ModelStats {
         &self.stats
-    }
-
-    pub(crate) fn set_stats(&mut self, stats: ModelStats) {
-        self.stats = stats;
     }
 
     /// Memory taken, this struct included.

@@ -22,6 +22,7 @@ pub use learn::ProjectionBuilder;
 
 use alphabet::Alphabet;
 use std::fmt;
+use word::Ranges;
 
 /// A projection, ready for use. 24 bytes per step, plus literals and rank tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,10 +45,11 @@ enum Step {
     Dense { weight: u64, low: u8, span: u8, has_end: bool },
     /// One position whose bytes are some of `low..=low + span`.
     Sparse { weight: u64, low: u8, span: u8, has_end: bool, at: u32 },
-    /// A shortcut over the next `count` steps, which are [`Step::Dense`] and differ in weight only;
-    /// `weight` is that of the last. Keys that end there or have other bytes take the steps.
-    DenseWord { weight: u64, low: u8, span: u8, has_end: bool, count: u8 },
-    /// The same over [`Step::Sparse`].
+    /// A shortcut over the next `count` steps, which differ in weight only and whose alphabet has one
+    /// or two ranges; `weight` is that of the last. Keys that end there or have other bytes take
+    /// the steps.
+    RangesWord { weight: u64, ranges: Ranges, has_end: bool, count: u8 },
+    /// The same over [`Step::Sparse`] with any alphabet.
     SparseWord { weight: u64, low: u8, span: u8, radix: u16, count: u8, at: u32 },
 }
 
@@ -66,24 +68,19 @@ enum Part {
 }
 
 impl Step {
-    /// The shortcut over this step and the `count - 1` after it, with the same alphabet of `radix`
-    /// symbols.
-    fn word(self, count: usize, radix: u64) -> Option<Self> {
+    /// The shortcut over this step and the `count - 1` after it, all with `alphabet`.
+    fn word(self, count: usize, alphabet: &Alphabet) -> Option<Self> {
+        let radix = alphabet.radix();
         if count < MIN_WORD_POSITIONS || radix > word::MAX_RADIX {
             return None;
         }
-        let last = |weight: u64| weight / radix.pow(count as u32 - 1);
-        let count = count as u8;
-        match self {
-            Self::Dense { weight, low, span, has_end } => {
-                Some(Self::DenseWord { weight: last(weight), low, span, has_end, count })
-            }
-            Self::Sparse { weight, low, span, at, .. } => {
-                let (weight, radix) = (last(weight), radix as u16);
-                Some(Self::SparseWord { weight, low, span, radix, count, at })
-            }
-            _ => None,
+        let (Self::Dense { weight, .. } | Self::Sparse { weight, .. }) = self else { return None };
+        let (weight, count) = (weight / radix.pow(count as u32 - 1), count as u8);
+        if let Some(ranges) = Ranges::of(&alphabet.ranges()) {
+            return Some(Self::RangesWord { weight, ranges, has_end: alphabet.has_end(), count });
         }
+        let Self::Sparse { low, span, at, .. } = self else { return None };
+        Some(Self::SparseWord { weight, low, span, radix: radix as u16, count, at })
     }
 }
 
@@ -121,7 +118,7 @@ impl Projection {
                         let step = built.position(alphabet, product as u64, &mut tables);
                         if at.is_multiple_of(word::MAX_DIGITS) {
                             let positions = (*count as usize - at).min(word::MAX_DIGITS);
-                            built.steps.extend(step.word(positions, alphabet.radix()));
+                            built.steps.extend(step.word(positions, alphabet));
                         }
                         built.steps.push(step);
                     }
@@ -172,7 +169,7 @@ impl Projection {
                     parts.push(Part::Literal(self.literal(at, len).to_vec()));
                     continue;
                 }
-                Step::DenseWord { .. } | Step::SparseWord { .. } => continue,
+                Step::RangesWord { .. } | Step::SparseWord { .. } => continue,
                 Step::Dense { low, span, has_end, .. } => {
                     let mut alphabet =
                         if has_end { Alphabet::of(None) } else { Alphabet::default() };
@@ -225,12 +222,12 @@ impl Projection {
                     at += literal.len();
                     continue;
                 }
-                Step::DenseWord { weight, low, span, has_end, count } => {
+                Step::RangesWord { weight, ranges, has_end, count } => {
                     let count = usize::from(count);
                     let digits = word::load(key, at, count)
-                        .and_then(|word| word::dense(word, count, low, span, u8::from(has_end)));
+                        .and_then(|word| word::ranked(word, count, ranges, u8::from(has_end)));
                     if let Some(digits) = digits {
-                        let radix = u64::from(span) + 1 + u64::from(has_end);
+                        let radix = ranges.len() + u64::from(has_end);
                         x += word::number(digits, radix) * weight;
                         skip = count;
                     }

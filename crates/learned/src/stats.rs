@@ -59,7 +59,7 @@ pub struct ModelStats {
     pub projection_bytes: u64,
     /// Stored bytes in all.
     pub bytes: u64,
-    /// Of the keys outside runs.
+    /// Of the numbers outside runs; keys that tie count once, with the one farthest off.
     pub errors: ErrorDistribution,
 }
 

@@ -19,7 +19,6 @@
 //! and not above the end, no bytes after the last segment.
 
 use super::Model;
-use crate::heads::Heads;
 use crate::line::Line;
 use crate::projection::Projection;
 use crate::regression::MAX_DELTA;
@@ -104,7 +103,7 @@ impl Model {
         }
         let bytes = bytes.len() as u64;
         let stats = ModelStats { projection_bytes, bytes, segment_count, ..stats };
-        Ok(Self { projection, delta, heads: Heads::new(heads), lines, stats })
+        Ok(Self::of(projection, delta, heads, lines, end, stats))
     }
 }
 
@@ -112,7 +111,7 @@ fn narrow(decoder: &mut Decoder<'_>) -> Option<u32> {
     u32::try_from(decoder.varint()?).ok()
 }
 
-/// Heads and lines, with the run that ends them.
+/// Heads and lines.
 fn segments(
     decoder: &mut Decoder<'_>,
     count: usize,
@@ -143,6 +142,5 @@ fn segments(
             }
         });
     }
-    lines.push(Line::run(end));
     Some((heads, lines))
 }

@@ -118,49 +118,71 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(front, back)| [front.as_bytes(), &back].concat())
 }
 
-/// The projection by its definition, one symbol at a time.
-fn by_definition(keys: &[Vec<u8>], key: &[u8]) -> u128 {
-    let longest = keys.iter().map(Vec::len).max().unwrap_or(0);
-    let symbol = |key: &[u8], at: usize| key.get(at).map_or(0, |byte| u32::from(*byte) + 1);
-    let mut alphabets = Vec::new();
-    let mut product = 1u128;
-    for at in 0..=longest {
-        let reaching = keys.iter().filter(|key| key.len() >= at);
-        let mut alphabet: Vec<u32> = reaching.map(|key| symbol(key, at)).collect();
-        alphabet.sort_unstable();
-        alphabet.dedup();
-        product *= alphabet.len() as u128;
-        if product > 1 << 64 || alphabet == [0] {
-            break;
+/// Keys with runs of positions that share an alphabet: with one range, two, and more; some cut short.
+fn uniform_keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let alphabet = prop_oneof![
+        Just(&b"01"[..]),
+        Just(&b"12abc"[..]),
+        Just(&b"059afz"[..]),
+        Just(&[0, 127, 128, 255][..]),
+        Just(&[254, 255][..]),
+    ];
+    (alphabet, vec((vec(any::<u8>(), 17), 0usize..40), 30..80)).prop_map(|(alphabet, rows)| {
+        let byte = |seed: &u8| alphabet[usize::from(*seed) % alphabet.len()];
+        rows.iter().map(|(row, len)| row.iter().take(len + 9).map(byte).collect()).collect()
+    })
+}
+
+/// The projection by its definition, one symbol at a time; the end of a key is 0.
+struct Definition(Vec<Vec<u32>>);
+
+fn symbol(key: &[u8], at: usize) -> u32 {
+    key.get(at).map_or(0, |byte| u32::from(*byte) + 1)
+}
+
+impl Definition {
+    fn of(keys: &[Vec<u8>]) -> Self {
+        let longest = keys.iter().map(Vec::len).max().unwrap_or(0);
+        let (mut alphabets, mut product) = (Vec::new(), 1u128);
+        for at in 0..=longest {
+            let reaching = keys.iter().filter(|key| key.len() >= at);
+            let mut alphabet: Vec<u32> = reaching.map(|key| symbol(key, at)).collect();
+            alphabet.sort_unstable();
+            alphabet.dedup();
+            product *= alphabet.len() as u128;
+            if product > 1 << 64 || alphabet == [0] {
+                break;
+            }
+            alphabets.push(alphabet);
         }
-        alphabets.push(alphabet);
+        // What all keys agree on after the last difference does not count.
+        while alphabets.last().is_some_and(|alphabet| alphabet.len() == 1) {
+            alphabets.pop();
+        }
+        Self(alphabets)
     }
-    // Agreement after the last difference does not count.
-    while alphabets.len() > 1 && alphabets.last().is_some_and(|alphabet| alphabet.len() == 1) {
-        if alphabets.iter().all(|alphabet| alphabet.len() == 1) {
-            return 0;
+
+    fn project(&self, key: &[u8]) -> u128 {
+        let (mut x, mut rest) = (0, None);
+        for (at, alphabet) in self.0.iter().enumerate() {
+            let last = alphabet.len() - 1;
+            let wanted = symbol(key, at);
+            let at_or_below = alphabet.partition_point(|symbol| *symbol <= wanted);
+            let digit = match rest {
+                Some(true) => last,
+                Some(false) => 0,
+                None => at_or_below.saturating_sub(1),
+            };
+            if rest.is_none() && (at_or_below == 0 || alphabet[at_or_below - 1] != wanted) {
+                rest = Some(at_or_below > 0);
+            }
+            if rest.is_none() && wanted == 0 {
+                rest = Some(false);
+            }
+            x = x * alphabet.len() as u128 + digit as u128;
         }
-        alphabets.pop();
+        x
     }
-    let (mut x, mut fill) = (0u128, None);
-    for (at, alphabet) in alphabets.iter().enumerate() {
-        let last = alphabet.len() - 1;
-        let wanted = symbol(key, at);
-        let at_or_below = alphabet.partition_point(|symbol| *symbol <= wanted);
-        let digit = match fill {
-            Some(true) => last,
-            Some(false) => 0,
-            None => at_or_below.saturating_sub(1),
-        };
-        if fill.is_none() && (at_or_below == 0 || alphabet[at_or_below - 1] != wanted) {
-            fill = Some(at_or_below > 0);
-        }
-        if fill.is_none() && wanted == 0 {
-            fill = Some(false);
-        }
-        x = x * alphabet.len() as u128 + digit as u128;
-    }
-    x
 }
 
 proptest! {
@@ -180,10 +202,30 @@ proptest! {
     fn projections_are_what_the_definition_says(
         keys in vec(key(), 1..30), probes in vec(key(), 0..30),
     ) {
-        let projection = learn(&keys);
+        let (projection, definition) = (learn(&keys), Definition::of(&keys));
         for key in keys.iter().chain(&probes) {
-            prop_assert_eq!(u128::from(projection.project(key)), by_definition(&keys, key));
+            prop_assert_eq!(u128::from(projection.project(key)), definition.project(key));
         }
+    }
+
+    #[test]
+    fn words_are_what_the_definition_says(
+        keys in uniform_keys(), changes in vec((any::<usize>(), 0usize..20, byte()), 0..40),
+    ) {
+        let (projection, definition) = (learn(&keys), Definition::of(&keys));
+        for key in &keys {
+            prop_assert_eq!(u128::from(projection.project(key)), definition.project(key));
+        }
+        for (at, place, byte) in changes {
+            let mut key = keys[at % keys.len()].clone();
+            if let Some(there) = key.get_mut(place) {
+                *there = byte;
+            } else {
+                key.truncate(place % 9);
+            }
+            prop_assert_eq!(u128::from(projection.project(&key)), definition.project(&key));
+        }
+        prop_assert_eq!(reread(&projection), projection);
     }
 
     #[test]

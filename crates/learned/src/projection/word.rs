@@ -32,28 +32,77 @@ pub(super) fn load(key: &[u8], at: usize, count: usize) -> Option<u64> {
     }
 }
 
-/// Bytes less `low`, if all are in `low..=low + span`, plus `first`, the rank of `low`.
+/// Which lanes of `word` hold more than `limit`: their top bits.
 #[inline]
-pub(super) fn dense(word: u64, count: usize, low: u8, span: u8, first: u8) -> Option<u64> {
+fn above(word: u64, limit: u8) -> u64 {
+    let carried = (word & !TOP_BITS) + u64::from(127 - (limit & 127)) * ONES;
+    (if limit < 128 { word | carried } else { word & carried }) & TOP_BITS
+}
+
+/// The bytes from `low` to `low + span`, but for `gap` of them after the first `before_gap + 1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ranges {
+    pub low: u8,
+    pub span: u8,
+    pub before_gap: u8,
+    /// 0 if all bytes belong.
+    pub gap: u8,
+}
+
+impl Ranges {
+    /// The ranges `(first, last)` in `ranges`, if they are one or two.
+    pub fn of(ranges: &[(u8, u8)]) -> Option<Self> {
+        match *ranges {
+            [(low, high)] => Some(Self { low, span: high - low, before_gap: 0, gap: 0 }),
+            [(low, end), (start, high)] => {
+                let (before_gap, gap) = (end - low, start - end - 1);
+                Some(Self { low, span: high - low, before_gap, gap })
+            }
+            _ => None,
+        }
+    }
+
+    /// How many bytes belong.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        u64::from(self.span) + 1 - u64::from(self.gap)
+    }
+}
+
+/// The ranks of bytes, if all belong to `ranges`; the lowest has the rank `first`.
+#[inline]
+pub(super) fn ranked(word: u64, count: usize, ranges: Ranges, first: u8) -> Option<u64> {
+    let Ranges { low, span, before_gap, gap } = ranges;
     let (lanes, low) = (lanes(count), u64::from(low) * ONES);
     // Lane by lane, with the top bits kept from borrowing.
-    let digits = ((word | TOP_BITS) - (low & !TOP_BITS)) ^ ((word ^ !low) & TOP_BITS);
-    let digits = digits & lanes;
-    let carried = (digits & !TOP_BITS) + u64::from(127 - (span & 127)) * ONES;
-    let above = if span < 128 { digits | carried } else { digits & carried };
-    (above & TOP_BITS == 0).then(|| digits + ((u64::from(first) * ONES) & lanes))
+    let ranks = ((word | TOP_BITS) - (low & !TOP_BITS)) ^ ((word ^ !low) & TOP_BITS);
+    let mut ranks = ranks & lanes;
+    if above(ranks, span) != 0 {
+        return None;
+    }
+    if gap > 0 {
+        let past = above(ranks, before_gap + gap);
+        if above(ranks, before_gap) != past {
+            return None;
+        }
+        ranks -= (past >> 7) * u64::from(gap);
+    }
+    Some(ranks + ((u64::from(first) * ONES) & lanes))
 }
 
 /// The ranks of bytes, from a table as in [`super::Step::Sparse`], if all are in the alphabet.
 #[inline]
 pub(super) fn sparse(word: u64, count: usize, low: u8, ranks: &[u16]) -> Option<u64> {
-    let mut digits = 0;
-    for (lane, byte) in word.to_le_bytes().iter().enumerate().skip(MAX_DIGITS - count) {
-        let rank = *ranks.get(usize::from(byte.wrapping_sub(low)))?;
-        if rank & 1 == 0 {
-            return None;
-        }
+    let (mut digits, mut present) = (0, 1);
+    let mut bytes = word >> (8 * (MAX_DIGITS - count.clamp(1, MAX_DIGITS)));
+    for lane in MAX_DIGITS - count..MAX_DIGITS {
+        let rank = *ranks.get(usize::from((bytes as u8).wrapping_sub(low)))?;
+        present &= rank;
         digits |= u64::from(rank >> 1) << (8 * lane);
+        bytes >>= 8;
+    }
+    if present & 1 == 0 {
+        return None;
     }
     Some(digits)
 }
@@ -92,32 +141,34 @@ mod tests {
         #[test]
         fn words_are_their_digits(
             key in vec(any::<u8>(), 0..20), at in 0usize..12, count in 1usize..9,
-            low: u8, span: u8, first in 0u8..2,
+            bounds in vec(any::<u8>(), 4), two: bool, first in 0u8..2, narrow: bool,
         ) {
-            let span = span.min(255 - low).min(255 - first);
-            let radix = u64::from(span) + 1 + u64::from(first);
+            let mut bounds = bounds;
+            bounds.sort_unstable();
+            let [low, end, start, high] = bounds[..] else { unreachable!() };
+            let two = two && start > end.saturating_add(1);
+            let list = if two { vec![(low, end), (start, high)] } else { vec![(low, high)] };
+            let ranges = Ranges::of(&list).unwrap();
+            let members: Vec<u8> =
+                list.iter().flat_map(|(low, high)| *low..=*high).collect();
+            prop_assert_eq!(ranges.len(), members.len() as u64);
+            let radix = ranges.len() + u64::from(first);
+            prop_assume!(radix <= MAX_RADIX);
+            let key: Vec<u8> = match narrow {
+                true => key.iter().map(|byte| members[usize::from(*byte) % members.len()]).collect(),
+                false => key,
+            };
             let bytes = key.get(at..at + count);
             let Some(word) = load(&key, at, count) else {
                 prop_assert!(bytes.is_none() || key.len() < 8);
                 return Ok(());
             };
             let bytes = bytes.unwrap();
-            let inside = bytes.iter().all(|byte| (low..=low + span).contains(byte));
-            let digits = dense(word, count, low, span, first);
-            prop_assert_eq!(digits.is_some(), inside);
-            if let Some(digits) = digits {
-                let digit = |byte: &u8| u64::from(byte - low + first);
-                let want = bytes.iter().fold(0, |sum, byte| sum * radix + digit(byte));
-                prop_assert_eq!(number(digits, radix), want);
-            }
-        }
-
-        #[test]
-        fn all_bytes_of_a_narrow_alphabet(low: u8, span in 0u8..20, seed in vec(any::<u8>(), 8)) {
-            let span = span.min(255 - low);
-            let key: Vec<u8> = seed.iter().map(|byte| low + byte % (span + 1)).collect();
-            let digits = dense(load(&key, 0, 8).unwrap(), 8, low, span, 0).unwrap();
-            prop_assert_eq!(digits.to_le_bytes().to_vec(), key.iter().map(|byte| byte - low).collect::<Vec<_>>());
+            let digit = |byte: &u8| members.binary_search(byte).ok().map(|at| at as u64 + u64::from(first));
+            let digits: Option<Vec<u64>> = bytes.iter().map(digit).collect();
+            let want = digits.map(|digits| digits.iter().fold(0, |sum, digit| sum * radix + digit));
+            let ranks = ranked(word, count, ranges, first);
+            prop_assert_eq!(ranks.map(|ranks| number(ranks, radix)), want);
         }
 
         #[test]
