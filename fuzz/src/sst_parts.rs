@@ -67,9 +67,48 @@ struct TopLevel {
     index: Handle,
     data_offset: u64,
     block_count: u64,
-    filter_kind: u8,
-    filter_seed: u64,
-    filter: Option<(Vec<u8>, Handle, u64)>,
+    prefix_len: u64,
+    filter: Option<ListedFilter>,
+}
+
+/// A filter partition of one unit as the top-level index lists it.
+struct ListedFilter {
+    separator: Vec<u8>,
+    offset: u64,
+    /// Kind, seed, and number of units (1).
+    shape: [u8; 3],
+    unit_bytes: u32,
+    key_count: u64,
+}
+
+impl ListedFilter {
+    fn decode(decoder: &mut Decoder<'_>) -> Option<Self> {
+        let (separator, offset) = (decoder.bytes()?.to_vec(), decoder.varint()?);
+        let shape = [decoder.u8()?, decoder.u8()?, decoder.u8()?];
+        let (first, other) = (decoder.varint()?, decoder.varint()?);
+        let unit_bytes = u32::try_from(first).ok()?;
+        let key_count = decoder.varint()?;
+        let one_unit = shape[2] == 1 && first == other;
+        one_unit.then_some(Self { separator, offset, shape, unit_bytes, key_count })
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.separator);
+        put_varint(out, self.offset);
+        out.extend_from_slice(&self.shape);
+        put_varint(out, u64::from(self.unit_bytes));
+        put_varint(out, u64::from(self.unit_bytes));
+        put_varint(out, self.key_count);
+    }
+
+    fn handle(&self) -> Option<Handle> {
+        Some((self.offset, self.unit_bytes.checked_add(TRAILER_BYTES as u32)?))
+    }
+
+    fn set_handle(&mut self, (offset, len): Handle) {
+        self.offset = offset;
+        self.unit_bytes = len.saturating_sub(TRAILER_BYTES as u32);
+    }
 }
 
 impl Parts {
@@ -81,7 +120,7 @@ impl Parts {
         let (tombstones, top_level, properties) = (handle()?, handle()?, handle()?);
         let top_level = content(file, top_level)?.1;
         let top = TopLevel::decode(&top_level)?;
-        let (index, filter) = (top.index, top.filter.as_ref().map(|filter| filter.1));
+        let (index, filter) = (top.index, top.filter.as_ref().and_then(ListedFilter::handle));
         let block_end = filter.unwrap_or(index).0;
         let tombstones = (tombstones.1 != 0).then_some(tombstones);
         Some(Self {
@@ -114,7 +153,7 @@ impl Parts {
         {
             top.index = index;
             if let (Some(listed), Some(handle)) = (&mut top.filter, filter) {
-                listed.1 = handle;
+                listed.set_handle(handle);
             }
             top_level = top.encode();
         }
@@ -152,10 +191,10 @@ impl TopLevel {
         let index_separator = decoder.bytes()?.to_vec();
         let index = decode_handle(&mut decoder)?;
         let (data_offset, block_count) = (decoder.varint()?, decoder.varint()?);
-        let (filter_kind, filter_seed) = (decoder.u8()?, decoder.u64()?);
+        let prefix_len = decoder.varint()?;
         let filter = match decoder.varint()? {
             0 => None,
-            1 => Some((decoder.bytes()?.to_vec(), decode_handle(&mut decoder)?, decoder.varint()?)),
+            1 => Some(ListedFilter::decode(&mut decoder)?),
             _ => return None,
         };
         (decoder.is_empty() && data_offset == 0 && block_count == 1).then_some(Self {
@@ -163,8 +202,7 @@ impl TopLevel {
             index,
             data_offset,
             block_count,
-            filter_kind,
-            filter_seed,
+            prefix_len,
             filter,
         })
     }
@@ -175,13 +213,10 @@ impl TopLevel {
         encode_handle(&mut out, self.index);
         put_varint(&mut out, self.data_offset);
         put_varint(&mut out, self.block_count);
-        out.push(self.filter_kind);
-        out.extend_from_slice(&self.filter_seed.to_le_bytes());
+        put_varint(&mut out, self.prefix_len);
         put_varint(&mut out, u64::from(self.filter.is_some()));
-        if let Some((separator, handle, key_count)) = &self.filter {
-            put_bytes(&mut out, separator);
-            encode_handle(&mut out, *handle);
-            put_varint(&mut out, *key_count);
+        if let Some(filter) = &self.filter {
+            filter.encode(&mut out);
         }
         out
     }
