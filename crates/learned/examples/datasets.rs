@@ -5,15 +5,15 @@
 //! ```
 //!
 //! Per data set: segments per 1,000 keys, greedy and optimal over the key projection, and optimal
-//! over the first eight bytes after the common prefix; stored bytes per key; keys that tie; mean and greatest
-//! error; nanoseconds to train one key (pushing included), to project a key, and to get from there to
-//! a range, with keys and model in the caches; for comparison, to find the block of a key by halving
-//! the first keys of blocks of 32; and segments per 1,000 *blocks* for a model over these first
-//! keys with error bound 1. Times are the least of several repeats.
+//! over the first eight bytes after the common prefix; stored bytes per key; keys that tie; mean
+//! and greatest error; nanoseconds to train one key (pushing included), to project a key, and to
+//! get from there to a range, with keys and model in the caches; for comparison, to find the block
+//! of a key by halving the first keys of blocks of 32; and segments per 1,000 *blocks* for a model
+//! over these first keys with error bound 1. Times are the least of several repeats.
 //!
-//! `linear`, `segmented` (a gap after 100 and after 10 keys in a row) and `normal` are the synthetic
-//! data sets of Bourbon (OSDI 2020), as decimals of 16 bytes. `--names` is a file of lines
-//! `name TAB anything`, compressed with zstd; `data/packages.tsv.zst` if it is there.
+//! `linear`, `segmented` (a gap after 100 and after 10 keys in a row) and `normal` are the
+//! synthetic data sets of Bourbon (OSDI 2020), as decimals of 16 bytes. `--names` is a file of
+//! lines `name TAB anything`, compressed with zstd; `data/packages.tsv.zst` if it is there.
 
 use std::collections::BTreeSet;
 use std::error::Error;

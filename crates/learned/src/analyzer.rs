@@ -2,10 +2,10 @@
 //!
 //! Bourbon's analyzer (OSDI 2020, section 4.4). A file first waits, so that one which dies young is
 //! never trained. Then training costs `ns per key * keys`, and brings, for each lookup left in the
-//! file's life, what a lookup with a model is faster than one without; lookups that find
-//! their key and those that do not are counted apart, since they cost differently. How many are left is
-//! estimated from files of the same level that have died. Of those worth training, the one
-//! with the largest surplus goes first. Until enough files of a level have died, all are trained.
+//! file's life, what a lookup with a model is faster than one without; lookups that find their key
+//! and those that do not are counted apart, since they cost differently. How many are left is
+//! estimated from files of the same level that have died. Of those worth training, the one with the
+//! largest surplus goes first. Until enough files of a level have died, all are trained.
 //!
 //! Pure arithmetic: the caller has the clock, the counters and the queue. Times are milliseconds
 //! for lives and nanoseconds for work. [`level`] decides between models of files and of a level.

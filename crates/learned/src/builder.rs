@@ -2,8 +2,8 @@
 //!
 //! A projection is known only after the last key, so keys are kept until then, as far as they can
 //! matter to it and without what they share with the key before: 4 to 14 bytes each, up to twice
-//! that while the memory grows. Then their numbers are cut into segments. Bytes come out only if the
-//! model pays, and if every key was found within the error bound of the line it got.
+//! that while the memory grows. Then their numbers are cut into segments. Bytes come out only if
+//! the model pays, and if every key was found within the error bound of the line it got.
 
 mod key_buffer;
 

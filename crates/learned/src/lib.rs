@@ -4,8 +4,8 @@
 //!
 //! - [`Projection`]: an order-preserving map from keys of any kind to `u64`, learned from keys;
 //! - [`regression`]: piecewise linear regression with an error bound, greedy and optimal;
-//! - [`ModelBuilder`] and [`Model`]: both put together for the keys of a file, stored, read back and
-//!   looked up in;
+//! - [`ModelBuilder`] and [`Model`]: both put together for the keys of a file, stored, read back
+//!   and looked up in;
 //! - [`analyzer`]: whether training pays, from what lookups and training cost.
 //!
 //! ```
@@ -24,9 +24,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The method is Bourbon's (Dai et al., "From WiscKey to Bourbon: A Learned Index for Log-Structured
-//! Merge Trees", OSDI 2020), which knew integers of fixed size only; the projection is what lets it
-//! have any keys. A model promises a range, not a key: what is found in it is compared.
+//! The method is Bourbon's (Dai et al., "From WiscKey to Bourbon: A Learned Index for
+//! Log-Structured Merge Trees", OSDI 2020), which knew integers of fixed size only; the projection
+//! is what lets it have any keys. A model promises a range, not a key: what is found in it is
+//! compared.
 
 #![forbid(unsafe_code)]
 

@@ -3,15 +3,15 @@
 //! ```text
 //! position(x) = start - delta + floor((offset + slope * (x - head) / 2^(shift - 8)) / 256)
 //! ```
-//! `head` is the least `x` that belongs to the line, `slope` counts 2^-`shift` positions per unit of
-//! `x`, and `offset` counts 1/256 position above `start - delta` at the head.
+//! `head` is the least `x` that belongs to the line, `slope` counts 2^-`shift` positions per unit
+//! of `x`, and `offset` counts 1/256 position above `start - delta` at the head.
 //!
 //! Invariant: at every point of its segment the result is at least `last - delta` and at most
 //! `first + delta` ([`crate::regression::Point`]). Each rounding goes down, and together they take
 //! less than [`ROUNDING_BELOW`] units of 1/256 position, by which the regression stays inside the
 //! bound: `offset` at the first point loses one unit; the slope loses less than 2^-`shift` per unit
-//! of `x`, where 2^(`shift` - 8) is above the segment's length, so one unit at most; moving the offset
-//! to the head loses one. Floating point has the fourth. The last floor costs nothing, since
+//! of `x`, where 2^(`shift` - 8) is above the segment's length, so one unit at most; moving the
+//! offset to the head loses one. Floating point has the fourth. The last floor costs nothing, since
 //! positions are whole.
 //!
 //! The head is not the first point's number but the one with the most trailing zeros between it

@@ -1,14 +1,14 @@
 //! A model: from a key to a narrow range of positions.
 //!
-//! A *position* is a number that keys have in their order: the ordinal of an entry in its file, of a
-//! data block whose first key it is, or of the block a key is in. From one key to the next it stays or
-//! grows by one. A model is a [`Projection`] and lines over its numbers, each from its head to
-//! the next; see [`crate::line`] for one, `codec` for the stored form.
+//! A *position* is a number that keys have in their order: the ordinal of an entry in its file, of
+//! a data block whose first key it is, or of the block a key is in. From one key to the next it
+//! stays or grows by one. A model is a [`Projection`] and lines over its numbers, each from its
+//! head to the next; see [`crate::line`] for one, `codec` for the stored form.
 //!
 //! Why [`Model::search_range`] holds: lines never fall, so the line at `x` lies between its heights
-//! at the last key number at or below `x` and the first one at or above it, which are at most `delta` from
-//! those keys' positions; and these differ by at most one. Past a segment's last point the line
-//! is held at the start of the next segment.
+//! at the last key number at or below `x` and the first one at or above it, which are at most
+//! `delta` from those keys' positions; and these differ by at most one. Past a segment's last point
+//! the line is held at the start of the next segment.
 
 mod codec;
 

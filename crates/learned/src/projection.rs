@@ -2,11 +2,11 @@
 //!
 //! A model is a function over numbers; keys are byte strings. Taking "the next eight bytes" wastes
 //! most of the 64 bits: decimal keys jump after every `9`, and keys with a long field in front tie.
-//! A projection is learned from keys instead. What they all start with costs nothing, nor does
-//! any later position where they agree. At each other position the symbols seen there (bytes, and
-//! the end of a key, which ranks lowest) are an alphabet; a symbol becomes its rank in it, and the
-//! ranks are the digits of a mixed-radix number, as many as fit: the product of the alphabets' sizes
-//! is at most 2^64. Decimal, hexadecimal and base-64 keys become the numbers they spell.
+//! A projection is learned from keys instead. What they all start with costs nothing, nor does any
+//! later position where they agree. At each other position the symbols seen there (bytes, and the
+//! end of a key, which ranks lowest) are an alphabet; a symbol becomes its rank in it, and the
+//! ranks are the digits of a mixed-radix number, as many as fit: the product of the alphabets'
+//! sizes is at most 2^64. Decimal, hexadecimal and base-64 keys become the numbers they spell.
 //!
 //! Invariant: `a <= b` implies `project(a) <= project(b)`, for *all* keys, learned from or not. A
 //! byte that its position has not seen takes the rank of the next lower symbol, and all later
@@ -45,9 +45,9 @@ enum Step {
     Dense { weight: u64, low: u8, span: u8, has_end: bool },
     /// One position whose bytes are some of `low..=low + span`.
     Sparse { weight: u64, low: u8, span: u8, has_end: bool, at: u32 },
-    /// A shortcut over the next `count` steps, which differ in weight only and whose alphabet has one
-    /// or two ranges; `weight` is that of the last. Keys that end there or have other bytes take
-    /// the steps.
+    /// A shortcut over the next `count` steps, which differ in weight only and whose alphabet has
+    /// one or two ranges; `weight` is that of the last. Keys that end there or have other bytes
+    /// take the steps.
     RangesWord { weight: u64, ranges: Ranges, has_end: bool, count: u8 },
     /// The same over [`Step::Sparse`] with any alphabet.
     SparseWord { weight: u64, low: u8, span: u8, radix: u16, count: u8, at: u32 },
@@ -204,8 +204,8 @@ impl Projection {
         &self.literals[at as usize..][..len as usize]
     }
 
-    /// The number of `key`. Some nanoseconds for eight positions with one alphabet, two or three for
-    /// a position alone; never more positions than 64, but for those where all keys agree.
+    /// The number of `key`. Some nanoseconds for eight positions with one alphabet, two or three
+    /// for a position alone; never more positions than 64, but for those where all keys agree.
     #[inline]
     pub fn project(&self, key: &[u8]) -> u64 {
         let (mut x, mut at, mut step) = (0u64, 0usize, 0usize);

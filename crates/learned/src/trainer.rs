@@ -1,10 +1,10 @@
 //! Training on numbers: groups the positions of keys that tie, cuts the rest into segments, and
 //! puts every number to the line that it got.
 //!
-//! A tie over at most `delta` positions is one [`Point`]; a longer one no line predicts, and it is a
-//! piece of its own, a *run*: all a lookup learns is where it starts and ends. The points of the
-//! open segment are kept until it is closed, to measure how far its line, rounded as it will
-//! be stored, is from each; so that nothing is stored that was not tried.
+//! A tie over at most `delta` positions is one [`Point`]; a longer one no line predicts, and it is
+//! a piece of its own, a *run*: all a lookup learns is where it starts and ends. The points of the
+//! open segment are kept until it is closed, to measure how far its line, rounded as it will be
+//! stored, is from each; so that nothing is stored that was not tried.
 
 use crate::line::{Line, roundest};
 use crate::regression::{AnyRegression, Fit, Point, Regression, Segment};

@@ -1,9 +1,9 @@
 //! Models of files, or one model over a whole level: which a level should have.
 //!
-//! A model over the level saves the search for the file, and is worth nothing after the next compaction into
-//! the level. So a level has to have been quiet for a while. How long it will stay so is
-//! not known; the guess is, as long again as it has been (the median, if the chance of an end falls
-//! with the time gone by), with as many lookups.
+//! A model over the level saves the search for the file, and is worth nothing after the next
+//! compaction into the level. So a level has to have been quiet for a while. How long it will stay
+//! so is not known; the guess is, as long again as it has been (the median, if the chance of an end
+//! falls with the time gone by), with as many lookups.
 
 use super::{Costs, MIN_WAIT_MS};
 use std::fmt;
@@ -26,7 +26,8 @@ pub struct LevelState {
 /// What models a level should have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LevelDecision {
-    /// Those of its files: it changes too often, has too few lookups, or a model over it saves nothing.
+    /// Those of its files: it changes too often, has too few lookups, or a model over it saves
+    /// nothing.
     Files {
         /// Cost less benefit of a model over the level; `None` before it was quiet for long enough.
         deficit_ns: Option<f64>,

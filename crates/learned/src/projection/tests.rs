@@ -118,7 +118,8 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(front, back)| [front.as_bytes(), &back].concat())
 }
 
-/// Keys with runs of positions that share an alphabet: with one range, two, and more; some cut short.
+/// Keys with runs of positions that share an alphabet: with one range, two, and more; some cut
+/// short.
 fn uniform_keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let alphabet = prop_oneof![
         Just(&b"01"[..]),

@@ -1,8 +1,8 @@
 //! Up to eight digits at once, in the lanes of one `u64`: plain integer arithmetic, no more than a
 //! few operations for all of them.
 //!
-//! A word has the first of its bytes in the lowest lane that it uses and the last in lane 7, so that
-//! unused lanes, which are zero, are leading zeros of the number.
+//! A word has the first of its bytes in the lowest lane that it uses and the last in lane 7, so
+//! that unused lanes, which are zero, are leading zeros of the number.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOP_BITS: u64 = ONES << 7;

@@ -5,9 +5,9 @@
 //! The apex is where the two extreme lines through the windows of the first two points cross, and
 //! every further point narrows the cone; one that closes it begins the next segment.
 //!
-//! In `f64`, with `x` relative to the segment's first: the apex lies in the middle third between the
-//! first two points, so `x` minus apex loses no digits, and each height on a line is off by at most
-//! the segment's rise times 2^-50.
+//! In `f64`, with `x` relative to the segment's first: the apex lies in the middle third between
+//! the first two points, so `x` minus apex loses no digits, and each height on a line is off by at
+//! most the segment's rise times 2^-50.
 
 use super::{MAX_DELTA, Point, Regression, Segment, UNITS, window};
 

@@ -1,12 +1,13 @@
 //! Optimal regression: no other cut within the bound has fewer segments.
 //!
 //! O'Rourke, "An on-line algorithm for fitting straight lines between data ranges" (CACM 24, 1981),
-//! in the form that the PGM-index uses (Ferragina, Vinciguerra, PVLDB 13, 2020, section 2.1). A line
-//! fits a segment if it passes above the floor and below the ceiling of every point. Two extreme
-//! lines bound all that fit: the *shallow* one from a ceiling down to a later floor, the *steep*
-//! one from a floor up to a later ceiling. A point is refused when its ceiling lies below the shallow line
-//! or its floor above the steep one; else it may pull either line in, whose other end is then found
-//! on a convex hull. Hulls lose their points in order, so a point costs constant time on average.
+//! in the form that the PGM-index uses (Ferragina, Vinciguerra, PVLDB 13, 2020, section 2.1). A
+//! line fits a segment if it passes above the floor and below the ceiling of every point. Two
+//! extreme lines bound all that fit: the *shallow* one from a ceiling down to a later floor, the
+//! *steep* one from a floor up to a later ceiling. A point is refused when its ceiling lies below
+//! the shallow line or its floor above the steep one; else it may pull either line in, whose other
+//! end is then found on a convex hull. Hulls lose their points in order, so a point costs constant
+//! time on average.
 //!
 //! Decisions are made in integers and exact; only the line that is picked in the end, halfway
 //! between the extremes, is in `f64`.

@@ -1,13 +1,13 @@
-//! The regressions against the published `plr` crate, which takes less into a segment than it might:
-//! a point must itself lie between the extreme lines, where its window would do. So each bounds the
-//! other, segment by segment:
+//! The regressions against the published `plr` crate, which takes less into a segment than it
+//! might: a point must itself lie between the extreme lines, where its window would do. So each
+//! bounds the other, segment by segment:
 //!
 //! - points near one line of `plr`, within the bound, are one segment of [`Optimal`];
-//! - points near one line of [`Optimal`] are one segment of `plr` for twice the bound: that line moved
-//!   up or down by the bound is near all points so far, and passes above or below the next.
+//! - points near one line of [`Optimal`] are one segment of `plr` for twice the bound: that line
+//!   moved up or down by the bound is near all points so far, and passes above or below the next.
 //!
-//! `plr` calculates in `f64`, so numbers stay below 2^40. That no segment could be longer is tested by
-//! brute force beside the regressions themselves.
+//! `plr` calculates in `f64`, so numbers stay below 2^40. That no segment could be longer is tested
+//! by brute force beside the regressions themselves.
 
 use plr::{GreedyPLR, OptimalPLR};
 use terrace_base::{Rng, SplitMix64};
