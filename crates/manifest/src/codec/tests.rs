@@ -84,7 +84,7 @@ proptest! {
 #[test]
 fn unknown_kinds_and_bits_are_told_from_damage() {
     assert_eq!(decode_record(&[9]), Err(Malformed::Unknown("record kind", 9)));
-    assert_eq!(decode_record(&[EDIT, 4]), Err(Malformed::Unknown("edit field", 4)));
+    assert_eq!(decode_record(&[EDIT, 8]), Err(Malformed::Unknown("edit field", 8)));
     assert_eq!(decode_record(&[EDIT]), Err(Malformed::Field("edit field", 1)));
 }
 
