@@ -146,7 +146,7 @@ fn elastic_has_a_load_for_each_variant_and_shares_it() {
     let memory = |at: usize| plan.jobs[at].config.filter_memory;
     assert_eq!(memory(0), FilterMemory::Budget(50_000));
     assert_eq!(memory(2), FilterMemory::Queues(50_000));
-    assert_eq!(memory(3), FilterMemory::Budget(62_500));
+    assert_eq!(memory(3), FilterMemory::Budget(62_500 + 130 * 1024));
     assert_eq!(plan.jobs[0].config.filter, None);
 }
 

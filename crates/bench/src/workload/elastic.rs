@@ -14,8 +14,9 @@
 //! | `uniform-ribbon:4` | a ribbon of 4 columns | all of it |
 //!
 //! RocksDB and Speedb (variant: none) have their Bloom filter of 4 bits, all of it in memory; an
-//! engine without direct I/O is left out. The budget is exactly [`AVERAGE_BITS`] a key; the uniform
-//! variants may take `UNIFORM_SLACK` times as much, so that all of their filters are resident.
+//! engine without direct I/O is left out. The budget is exactly [`AVERAGE_BITS`] a key
+//! (`--set average_bits=`); the uniform variants may take [`UNIFORM_SLACK`] times 4 bits and something
+//! for each file, so that all of their filters are resident, which is checked.
 //!
 //! - **Load**: every key once in random order, in [`FLUSHES`] pieces, each flushed and the compactions
 //!   that are due waited for, so that the shape of the store follows from the data and not from how
@@ -40,43 +41,25 @@
 
 pub mod series;
 mod shift;
+mod variant;
 
 use super::fill;
 use super::point_read::PointReader;
 use super::{Bench, Workload, touch};
 use crate::distribution::{Distribution, Sampler};
-use crate::filter::FilterSpec;
 use crate::hot_range::HotRange;
-use crate::job::{Event, Job, Observer, Shape};
+use crate::job::{Event, Job, Observer};
 use crate::phase::{Outcome, Phase, Tally, Worker};
 use crate::report::Row;
 use crate::report::figures::{ElasticFigures, ShiftFigures};
-use crate::store::{EngineConfig, FilterCounts, FilterMemory};
+use crate::store::FilterCounts;
 use crate::usage::{Usage, Window};
 use anyhow::{Result, ensure};
-use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
+use variant::pieces;
+pub use variant::{AVERAGE_BITS, FLUSHES, L0_TRIGGER, UNIFORM_SLACK, Variant, configure};
 
-/// Bits per key of filters in memory, on average.
-pub const AVERAGE_BITS: f64 = 4.0;
-/// Memory of the uniform variants, relative to the budget of the others.
-pub const UNIFORM_SLACK: f64 = 1.25;
-/// Pieces in which the store is loaded, unless they get too large: a multiple of `L0_TRIGGER` and
-/// two.
-pub const FLUSHES: u64 = 130;
-/// Files of level 0 that start a merge.
-const L0_TRIGGER: u64 = 4;
-const MAX_PIECE_BYTES: u64 = 64 << 20;
-/// A memtable takes a key with so many bytes beside it, at most, so that it is never full before
-/// its piece is complete.
-const MEMTABLE_BYTES_PER_KEY: u64 = 192;
-const MIN_MEMTABLE_BYTES: u64 = 256 << 10;
-const MIN_FILE_BYTES: u64 = 4096;
-/// Data bytes per byte of cache for indexes; an index takes about 1/150 of the data.
-const DATA_PER_INDEX_CACHE: u64 = 32;
-const MIN_INDEX_CACHE_BYTES: usize = 8 << 20;
 /// Of the stored keys, one in so many is looked up to bring indexes into memory.
 const WARM_UP_STRIDE: u64 = 64;
 /// Share of absent keys.
@@ -92,127 +75,6 @@ const MIN_LAW_OPS: u64 = 50_000;
 const HOT_PART: u64 = 3;
 /// If fewer than this share of the found keys needed a read, data came from some cache.
 const LEAST_READS_PER_FOUND: f64 = 0.95;
-
-/// What is built and who holds it in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Variant {
-    /// The engine's default; for peers, Bloom filters of [`AVERAGE_BITS`] in memory.
-    Default,
-    /// Bloom units where they save most reads.
-    BudgetBloom,
-    /// Bloom units by ElasticBF's queues.
-    MqBloom,
-    /// A Bloom filter for every partition.
-    UniformBloom,
-    /// A ribbon for every partition.
-    UniformRibbon,
-}
-
-impl Variant {
-    /// All, the default first.
-    pub const ALL: [Self; 5] =
-        [Self::Default, Self::BudgetBloom, Self::MqBloom, Self::UniformBloom, Self::UniformRibbon];
-
-    /// The `variant` column.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Default => "",
-            Self::BudgetBloom => "budget-bloom:4x6",
-            Self::MqBloom => "mq-bloom:4x6",
-            Self::UniformBloom => "uniform-bloom:4",
-            Self::UniformRibbon => "uniform-ribbon:4",
-        }
-    }
-
-    /// The filters to build, unless they are the engine's default.
-    fn filter(self) -> Result<Option<FilterSpec>> {
-        let text = match self {
-            Self::Default => return Ok(None),
-            Self::BudgetBloom | Self::MqBloom => "bloom:4x6",
-            Self::UniformBloom => "bloom:4",
-            Self::UniformRibbon => "ribbon:4",
-        };
-        text.parse().map(Some)
-    }
-
-    /// Bytes of filters in memory, at most.
-    fn budget_bytes(self, keys: u64, average_bits: f64) -> usize {
-        let average = keys as f64 * average_bits / 8.0;
-        match self {
-            Self::UniformBloom | Self::UniformRibbon => (average * UNIFORM_SLACK) as usize,
-            _ => average as usize,
-        }
-    }
-
-    fn filter_memory(self, keys: u64, average_bits: f64) -> FilterMemory {
-        let bytes = self.budget_bytes(keys, average_bits);
-        if self == Self::MqBloom {
-            FilterMemory::Queues(bytes)
-        } else {
-            FilterMemory::Budget(bytes)
-        }
-    }
-}
-
-impl FromStr for Variant {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let name = if text == "default" { "" } else { text };
-        let known = Self::ALL.into_iter().find(|variant| variant.name() == name);
-        let names: Vec<&str> = Self::ALL.iter().skip(1).map(|variant| variant.name()).collect();
-        known.ok_or_else(|| {
-            let names = names.join(", ");
-            anyhow::anyhow!("--set variants: `{text}` is none of default, {names}")
-        })
-    }
-}
-
-/// Pieces in which a store of `shape` is loaded: two more than a multiple of `L0_TRIGGER`.
-fn pieces(shape: Shape) -> u64 {
-    let needed = shape.raw_bytes().div_ceil(MAX_PIECE_BYTES);
-    FLUSHES + needed.saturating_sub(FLUSHES).next_multiple_of(L0_TRIGGER)
-}
-
-/// Sets what `elastic` needs for a store of `shape`. Names of settings are the engine's own.
-pub fn configure(
-    config: &mut EngineConfig,
-    is_terrace: bool,
-    variant: Variant,
-    shape: Shape,
-    average_bits: f64,
-) -> Result<()> {
-    let piece_keys = shape.keys.div_ceil(pieces(shape));
-    let piece_bytes = piece_keys * (shape.key_size + shape.value_size) as u64;
-    let memtable = piece_bytes + piece_keys * MEMTABLE_BYTES_PER_KEY + MIN_MEMTABLE_BYTES;
-    config.memtable_bytes = memtable as usize;
-    config.write_bytes = config.memtable_bytes * 4;
-    config.cache_bytes =
-        ((shape.raw_bytes() / DATA_PER_INDEX_CACHE) as usize).max(MIN_INDEX_CACHE_BYTES);
-    config.direct_io = true;
-    config.fill_cache = false;
-    config.statistics = true;
-    config.filter_memory = variant.filter_memory(shape.keys, average_bits);
-    config.filter = match is_terrace {
-        true => variant.filter()?,
-        false => Some("blocked:4".parse()?),
-    };
-    let mut set = |name: &str, value: u64| config.extra.push((name.to_owned(), value.to_string()));
-    let file = piece_bytes.max(MIN_FILE_BYTES);
-    if is_terrace {
-        set("level_base_bytes", 4 * file);
-        set("target_file_bytes", file);
-        set("l0_compaction_trigger", L0_TRIGGER);
-        // Level 0 is merged at the trigger even if its files came fast.
-        set("l0_slowdown", L0_TRIGGER);
-        config.extra.push(("compact_when_idle".to_owned(), "false".to_owned()));
-    } else {
-        set("max_bytes_for_level_base", 4 * file);
-        set("target_file_size_base", file);
-        set("level0_file_num_compaction_trigger", L0_TRIGGER);
-    }
-    Ok(())
-}
 
 /// How keys are drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -352,7 +214,7 @@ impl Elastic<'_> {
         let average_bits = self.bench.job.settings.average_bits;
         let figures = ElasticFigures {
             law: law.to_owned(),
-            filter_budget_bytes: self.variant.budget_bytes(self.keys(), average_bits) as u64,
+            filter_budget_bytes: self.variant.budget_bytes(self.bench.shape(), average_bits) as u64,
             filter_disk_bytes: row.filter_bytes,
             wasted_reads_by_engine: since(|counts| counts.wasted_reads)
                 .map(|wasted| wasted + index_reads_per_op.unwrap_or(0.0)),
@@ -360,6 +222,11 @@ impl Elastic<'_> {
             unit_loads_per_op: since(|counts| counts.unit_loads),
             sorted_runs: after.sorted_runs,
         };
+        let resident = after.resident_bytes.zip(figures.filter_disk_bytes);
+        ensure!(
+            !self.variant.is_uniform() || resident.is_none_or(|(memory, disk)| memory >= disk),
+            "of the filters, {resident:?} bytes are in memory and on disk: not all are resident"
+        );
         let row = Row {
             wasted_reads_per_op: Some((reads - found) / ops),
             filter_bytes: after.resident_bytes,
@@ -388,38 +255,5 @@ impl Worker for Strider<'_> {
 
     fn tally(&self) -> Tally {
         Tally::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variants_are_found_by_name() {
-        for variant in Variant::ALL {
-            let name = if variant == Variant::Default { "default" } else { variant.name() };
-            assert_eq!(name.parse::<Variant>().unwrap(), variant);
-            assert!(variant.filter().is_ok());
-        }
-        let text = "lru".parse::<Variant>().unwrap_err().to_string();
-        assert!(text.contains("mq-bloom:4x6"), "{text}");
-    }
-
-    #[test]
-    fn two_pieces_are_left_in_level_0_whatever_the_size() {
-        for keys in [3_000, 100_000, 8_000_000, 80_000_000, 1_234_567_890] {
-            let shape = Shape { keys, key_size: 16, value_size: 1024 };
-            let pieces = pieces(shape);
-            assert!(shape.raw_bytes() / pieces <= MAX_PIECE_BYTES, "{keys}");
-            assert_eq!(pieces % L0_TRIGGER, 2, "{keys}");
-        }
-    }
-
-    #[test]
-    fn the_budget_is_four_bits_a_key() {
-        assert_eq!(Variant::Default.budget_bytes(8_000_000, AVERAGE_BITS), 4_000_000);
-        assert_eq!(Variant::UniformBloom.budget_bytes(8_000_000, AVERAGE_BITS), 5_000_000);
-        assert_eq!(Variant::MqBloom.filter_memory(800, AVERAGE_BITS), FilterMemory::Queues(400));
     }
 }
