@@ -58,7 +58,7 @@ const STEP_OPENS: usize = 32;
 const MOST_ADOPTIONS: usize = 256;
 /// Wasted lookups per lookup that all filter memory together must be able to save before it is
 /// worth having: below, memory is lent to the block cache.
-const LEAST_SAVING: f64 = 1e-3;
+const LEAST_SAVING: f64 = 1e-4;
 /// A loan changes by one part in this many of the budget at a time.
 const LOAN_PART: usize = 64;
 /// Nor by less than this.

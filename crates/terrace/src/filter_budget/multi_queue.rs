@@ -23,6 +23,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+/// Gains and losses nearer to each other than this part of them are the same.
+const TIE: f64 = 1e-9;
 /// Accesses of one partition that one slice acts upon at most: more find nothing else to do.
 const MOST_ACCESSES: u32 = 32;
 
@@ -109,7 +111,7 @@ impl MultiQueue {
         let demotions = self.find_room(need, now, free_bytes)?;
         let gain = frequency * (curve.fpr(units) - curve.fpr(units + 1));
         let loss: f64 = demotions.iter().map(|(_, loss)| loss).sum();
-        if gain <= loss {
+        if gain <= loss * (1.0 + TIE) {
             // E would not fall: what was looked at stays as it was.
             for (demoted, _) in demotions.iter().rev() {
                 let units = self.entries.get(demoted).map_or(0, |entry| entry.units);

@@ -67,14 +67,14 @@ impl Transcription {
             }
         }
         let fits = self.used_bytes(&changed) <= self.budget_bytes;
-        if fits && self.expected_reads(&changed) < before - 1e-12 {
+        if fits && self.expected_reads(&changed) < before - 1e-9 {
             self.partitions = changed;
         }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
     fn the_queues_follow_the_rules(
         kinds in prop::collection::vec(0usize..3, 2..9),
@@ -118,6 +118,20 @@ proptest! {
             prop_assert!(plain.used_bytes(&plain.partitions) <= budget_bytes);
         }
     }
+}
+
+#[test]
+fn a_tie_changes_nothing() {
+    // Two units of two bits are worth what one of four is: demoting both for it gains nothing.
+    let (four, two) = (curve::bloom(4_000, 4.0, 2, 0), curve::bloom(4_000, 2.0, 4, 0));
+    let mut queues = MultiQueue::new();
+    let id = |at| PartitionId { file: 1, at };
+    queues.insert(id(0), Arc::new(two), 4, 0);
+    queues.insert(id(1), Arc::new(four), 1, 0);
+    assert_eq!(queues.access(id(0), 0, 0, 0), None);
+    assert_eq!(queues.access(id(1), 9, 0, 0), None);
+    assert_eq!(queues.access(id(1), 10, 0, 0), Some(vec![id(0), id(0)]));
+    assert_eq!((queues.units(id(0)), queues.units(id(1))), (Some(2), Some(2)));
 }
 
 #[test]
