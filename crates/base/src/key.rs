@@ -32,6 +32,11 @@ pub enum ValueKind {
     Put = 1,
     /// As `Put`, but the value is preceded by its expiry ([`EXPIRY_BYTES`]).
     PutTtl = 2,
+    /// As `Put`, but the value lies in a segment of the value log and a
+    /// [`ValueHandle`](crate::ValueHandle) stands in its place.
+    PutHandle = 3,
+    /// As `PutHandle`, with an expiry before the handle.
+    PutTtlHandle = 4,
     /// A range tombstone; only in batches and log records, never among point entries.
     RangeDelete = 15,
 }
@@ -43,9 +48,25 @@ impl ValueKind {
             0 => Some(Self::Delete),
             1 => Some(Self::Put),
             2 => Some(Self::PutTtl),
+            3 => Some(Self::PutHandle),
+            4 => Some(Self::PutTtlHandle),
             15 => Some(Self::RangeDelete),
             _ => None,
         }
+    }
+}
+
+impl ValueKind {
+    /// Whether the stored value starts with an expiry.
+    #[inline]
+    pub fn expires(self) -> bool {
+        matches!(self, Self::PutTtl | Self::PutTtlHandle)
+    }
+
+    /// Whether the value lies in the value log.
+    #[inline]
+    pub fn is_handle(self) -> bool {
+        matches!(self, Self::PutHandle | Self::PutTtlHandle)
     }
 }
 

@@ -11,6 +11,7 @@ pub mod iter;
 pub mod key;
 pub mod range_tombstone;
 pub mod rng;
+pub mod value_handle;
 
 pub use clock::{Clock, SystemClock};
 pub use codec::Decoder;
@@ -19,3 +20,4 @@ pub use iter::InternalIter;
 pub use key::{MAX_SEQNO, SeqNo, ValueKind};
 pub use range_tombstone::{RangeTombstone, RangeTombstones};
 pub use rng::{Rng, SplitMix64};
+pub use value_handle::{HANDLE_BYTES, ValueHandle};

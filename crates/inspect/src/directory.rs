@@ -81,8 +81,8 @@ impl Listing {
                 FileName::Log(number) => {
                     listing.logs.insert(number, path);
                 }
+                FileName::ValueLog(_) | FileName::Lock | FileName::Reserve => {}
                 FileName::Temp => listing.temps.push(name),
-                FileName::Lock | FileName::Reserve => {}
                 FileName::Other => listing.others.push(name),
             }
         }

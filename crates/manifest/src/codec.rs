@@ -4,10 +4,13 @@
 //! payload   kind               1   1 snapshot, 2 edit
 //!           store id           8   snapshot only
 //!           next family id     v   snapshot only
-//!           present            v   bit 0 next file number, 1 last seqno, 2 filter heat
+//!           present            v   bit 0 next file number, 1 last seqno, 2 filter heat,
+//!                                  3 value segments
 //!           next file number   v   if present
 //!           last seqno         v   if present
 //!           filter heat        b   if present; for the engine, whose versions it carries itself
+//!           segments           v   how many begin, if present; each number (v), kind (1; 1 commit
+//!                                  log, 2 values), size (v); how many end (v); each number (v)
 //!           family count       v
 //!           families               to the end
 //!
@@ -21,7 +24,7 @@
 //!           added count        v
 //!           added                  level (1), file
 //!
-//! file      present            v   bit 0 largest is exclusive, 1 ttl due
+//! file      present            v   bit 0 largest is exclusive, 1 ttl due, 2 value references
 //!           number, size       v v
 //!           smallest           v b bytes shared with the smallest of the file before, the rest
 //!           largest            v b bytes shared with this file's smallest, the rest
@@ -29,12 +32,14 @@
 //!           largest seqno      v   minus the smallest
 //!           entries, tombstones, range tombstones, raw bytes, created ms     v v v v v
 //!           ttl due ms         v   if present
+//!           value references   v   how many, if present; each segment minus the one before (v),
+//!                                  bytes (v)
 //! ```
 //! `v` is a varint, `b` length-prefixed bytes. Unset bits leave their field out; an unknown bit is
 //! refused.
 
-use crate::edit::{FamilyEdit, VersionEdit};
-use crate::file_meta::FileMeta;
+use crate::edit::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit};
+use crate::file_meta::{FileMeta, ValueRef};
 use terrace_base::Decoder;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::common_prefix;
@@ -45,6 +50,7 @@ const EDIT: u8 = 2;
 const NEXT_FILE_NUMBER: u64 = 1;
 const LAST_SEQNO: u64 = 1 << 1;
 const FILTER_HEAT: u64 = 1 << 2;
+const SEGMENTS: u64 = 1 << 3;
 
 const CREATE: u64 = 1;
 const DROP: u64 = 1 << 1;
@@ -53,6 +59,10 @@ const FLUSHED_SEQNO: u64 = 1 << 3;
 
 const LARGEST_EXCLUSIVE: u64 = 1;
 const TTL_DUE: u64 = 1 << 1;
+const VALUE_REFS: u64 = 1 << 2;
+
+const COMMIT_LOG: u8 = 1;
+const VALUES: u8 = 2;
 
 /// The fewest bytes that a file and its level take: what a count is checked against before
 /// memory is taken.
@@ -119,8 +129,15 @@ pub fn encode_record(record: &ManifestRecord, out: &mut Vec<u8>) {
 }
 
 fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
-    let heat = edit.filter_heat.as_deref();
-    put_head(edit.next_file_number, edit.last_seqno, heat, edit.families.len(), out);
+    let head = Head {
+        next_file_number: edit.next_file_number,
+        last_seqno: edit.last_seqno,
+        filter_heat: edit.filter_heat.as_deref(),
+        segments_added: &edit.segments_added,
+        segments_removed: &edit.segments_removed,
+        family_count: edit.families.len(),
+    };
+    put_head(&head, out);
     for family in &edit.families {
         let create = family.create.as_deref();
         put_family(
@@ -137,24 +154,45 @@ fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn put_head(
-    next_file_number: Option<u64>,
-    last_seqno: Option<u64>,
-    filter_heat: Option<&[u8]>,
-    family_count: usize,
-    out: &mut Vec<u8>,
-) {
-    let present = bit(next_file_number.is_some(), NEXT_FILE_NUMBER)
-        | bit(last_seqno.is_some(), LAST_SEQNO)
-        | bit(filter_heat.is_some(), FILTER_HEAT);
+/// What stands before the families.
+pub(crate) struct Head<'a> {
+    pub next_file_number: Option<u64>,
+    pub last_seqno: Option<u64>,
+    pub filter_heat: Option<&'a [u8]>,
+    pub segments_added: &'a [SegmentMeta],
+    pub segments_removed: &'a [u32],
+    pub family_count: usize,
+}
+
+pub(crate) fn put_head(head: &Head<'_>, out: &mut Vec<u8>) {
+    let segments = !head.segments_added.is_empty() || !head.segments_removed.is_empty();
+    let present = bit(head.next_file_number.is_some(), NEXT_FILE_NUMBER)
+        | bit(head.last_seqno.is_some(), LAST_SEQNO)
+        | bit(head.filter_heat.is_some(), FILTER_HEAT)
+        | bit(segments, SEGMENTS);
     put_varint(out, present);
-    for value in [next_file_number, last_seqno].into_iter().flatten() {
+    for value in [head.next_file_number, head.last_seqno].into_iter().flatten() {
         put_varint(out, value);
     }
-    if let Some(heat) = filter_heat {
+    if let Some(heat) = head.filter_heat {
         put_bytes(out, heat);
     }
-    put_varint(out, family_count as u64);
+    if segments {
+        put_varint(out, head.segments_added.len() as u64);
+        for segment in head.segments_added {
+            put_varint(out, u64::from(segment.number));
+            out.push(match segment.kind {
+                SegmentKind::CommitLog => COMMIT_LOG,
+                SegmentKind::Values => VALUES,
+            });
+            put_varint(out, segment.size_bytes);
+        }
+        put_varint(out, head.segments_removed.len() as u64);
+        for number in head.segments_removed {
+            put_varint(out, u64::from(*number));
+        }
+    }
+    put_varint(out, head.family_count as u64);
 }
 
 pub(crate) fn put_family(
@@ -202,8 +240,9 @@ pub(crate) fn put_added<'a>(
 }
 
 fn put_file(file: &FileMeta, before: &[u8], out: &mut Vec<u8>) {
-    let present =
-        bit(file.largest_exclusive, LARGEST_EXCLUSIVE) | bit(file.ttl_due_ms.is_some(), TTL_DUE);
+    let present = bit(file.largest_exclusive, LARGEST_EXCLUSIVE)
+        | bit(file.ttl_due_ms.is_some(), TTL_DUE)
+        | bit(!file.value_refs.is_empty(), VALUE_REFS);
     put_varint(out, present);
     put_varint(out, file.number);
     put_varint(out, file.size_bytes);
@@ -222,6 +261,15 @@ fn put_file(file: &FileMeta, before: &[u8], out: &mut Vec<u8>) {
     }
     if let Some(due) = file.ttl_due_ms {
         put_varint(out, due);
+    }
+    if !file.value_refs.is_empty() {
+        put_varint(out, file.value_refs.len() as u64);
+        let mut before = 0;
+        for reference in &file.value_refs {
+            put_varint(out, u64::from(reference.segment.wrapping_sub(before)));
+            put_varint(out, reference.bytes);
+            before = reference.segment;
+        }
     }
 }
 
@@ -247,13 +295,25 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
         EDIT => None,
         kind => return Err(Malformed::Unknown("record kind", u64::from(kind))),
     };
-    let present = input.bits("edit field", NEXT_FILE_NUMBER | LAST_SEQNO | FILTER_HEAT)?;
+    let present =
+        input.bits("edit field", NEXT_FILE_NUMBER | LAST_SEQNO | FILTER_HEAT | SEGMENTS)?;
     let next_file_number = input.optional(present & NEXT_FILE_NUMBER, "next file number")?;
     let last_seqno = input.optional(present & LAST_SEQNO, "last seqno")?;
     let mut filter_heat = None;
     if present & FILTER_HEAT != 0 {
         let bytes = input.decoder.bytes();
         filter_heat = Some(input.field(bytes, "filter heat")?.into());
+    }
+    let (mut segments_added, mut segments_removed) = (Vec::new(), Vec::new());
+    if present & SEGMENTS != 0 {
+        let count = input.count("segments that begin", 3)?;
+        for _ in 0..count {
+            segments_added.push(input.segment()?);
+        }
+        let count = input.count("segments that end", 1)?;
+        for _ in 0..count {
+            segments_removed.push(input.narrow("segment number")?);
+        }
     }
     let count = input.count("family count", 4)?;
     let mut families = Vec::with_capacity(count);
@@ -263,7 +323,14 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
     if !input.decoder.is_empty() {
         return Err(Malformed::Field("the end of the record", input.decoder.position()));
     }
-    let edit = VersionEdit { next_file_number, last_seqno, families, filter_heat };
+    let edit = VersionEdit {
+        next_file_number,
+        last_seqno,
+        families,
+        filter_heat,
+        segments_added,
+        segments_removed,
+    };
     Ok(ManifestRecord { snapshot, edit })
 }
 
@@ -312,6 +379,32 @@ impl Input<'_> {
         self.field(usize::try_from(count).ok().filter(|count| *count <= room), what)
     }
 
+    fn segment(&mut self) -> Result<SegmentMeta, Malformed> {
+        let number = self.narrow("segment number")?;
+        let kind = match self.byte("segment kind")? {
+            COMMIT_LOG => SegmentKind::CommitLog,
+            VALUES => SegmentKind::Values,
+            kind => return Err(Malformed::Unknown("segment kind", u64::from(kind))),
+        };
+        Ok(SegmentMeta { number, kind, size_bytes: self.varint("segment size")? })
+    }
+
+    /// References to value segments, which ascend.
+    fn value_refs(&mut self) -> Result<Vec<ValueRef>, Malformed> {
+        let count = self.count("value reference count", 2)?;
+        let mut refs: Vec<ValueRef> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let step = self.narrow("referred segment")?;
+            let segment = match refs.last() {
+                None => Some(step),
+                Some(before) => before.segment.checked_add(step).filter(|_| step > 0),
+            };
+            let segment = self.field(segment, "referred segment")?;
+            refs.push(ValueRef { segment, bytes: self.varint("referred bytes")? });
+        }
+        Ok(refs)
+    }
+
     fn family(&mut self) -> Result<FamilyEdit, Malformed> {
         let id = self.narrow("family id")?;
         let known = CREATE | DROP | MIN_LOG_SEGMENT | FLUSHED_SEQNO;
@@ -341,7 +434,7 @@ impl Input<'_> {
     }
 
     fn file(&mut self, before: &[u8]) -> Result<FileMeta, Malformed> {
-        let present = self.bits("file field", LARGEST_EXCLUSIVE | TTL_DUE)?;
+        let present = self.bits("file field", LARGEST_EXCLUSIVE | TTL_DUE | VALUE_REFS)?;
         let number = self.varint("file number")?;
         let size_bytes = self.varint("file size")?;
         let smallest = self.after(before, "smallest key")?;
@@ -363,6 +456,10 @@ impl Input<'_> {
             raw_bytes: self.varint("raw bytes")?,
             created_ms: self.varint("creation time")?,
             ttl_due_ms: self.optional(present & TTL_DUE, "ttl due time")?,
+            value_refs: match present & VALUE_REFS {
+                0 => Vec::new(),
+                _ => self.value_refs()?,
+            },
         })
     }
 

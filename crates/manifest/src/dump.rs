@@ -1,7 +1,7 @@
 //! Printing a manifest whatever its state, for `terrace inspect` and golden tests.
 
 use crate::codec::{self, ManifestRecord};
-use crate::edit::FamilyEdit;
+use crate::edit::{FamilyEdit, SegmentKind};
 use crate::file_meta::FileMeta;
 use std::io;
 use std::path::Path;
@@ -44,6 +44,17 @@ pub fn describe(payload: &[u8]) -> Vec<String> {
     }
     if let Some(heat) = &edit.filter_heat {
         lines.push(format!("  filter heat, {} bytes", heat.len()));
+    }
+    for segment in &edit.segments_added {
+        let origin = match segment.kind {
+            SegmentKind::CommitLog => "from the commit log",
+            SegmentKind::Values => "written by garbage collection",
+        };
+        let (number, bytes) = (segment.number, segment.size_bytes);
+        lines.push(format!("  + value segment {number}, {bytes} bytes, {origin}"));
+    }
+    for number in &edit.segments_removed {
+        lines.push(format!("  - value segment {number}"));
     }
     for family in &edit.families {
         describe_family(family, &mut lines);

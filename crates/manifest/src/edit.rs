@@ -16,6 +16,30 @@ pub struct VersionEdit {
     /// Where filters are hot, in bytes that only the engine understands; takes the place of what
     /// was there. Advisory: whoever cannot read them goes without.
     pub filter_heat: Option<Arc<[u8]>>,
+    /// Segments that are value segments from now on.
+    pub segments_added: Vec<SegmentMeta>,
+    /// Value segments that nothing refers to any more.
+    pub segments_removed: Vec<u32>,
+}
+
+/// How a value segment came to be, and with it the name of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SegmentKind {
+    /// A commit-log segment whose memtables are all flushed.
+    CommitLog,
+    /// Written by garbage collection: values in key order.
+    Values,
+}
+
+/// One value segment: a file that live SSTs refer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentMeta {
+    /// File number.
+    pub number: u32,
+    /// How it came to be.
+    pub kind: SegmentKind,
+    /// Length of the file.
+    pub size_bytes: u64,
 }
 
 /// The change of one column family.

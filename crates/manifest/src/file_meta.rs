@@ -3,6 +3,16 @@
 use std::ops::Bound;
 use terrace_base::SeqNo;
 
+/// How much of one value segment an SST refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ValueRef {
+    /// File number of the segment.
+    pub segment: u32,
+    /// Sum of [`ValueHandle::weight_bytes`](terrace_base::ValueHandle::weight_bytes) of the
+    /// entries that refer to it.
+    pub bytes: u64,
+}
+
 /// One live SST.
 ///
 /// Its keys lie in `smallest..=largest`, or in `smallest..largest` if `largest_exclusive`.
@@ -35,6 +45,8 @@ pub struct FileMeta {
     pub created_ms: u64,
     /// Wall-clock time from which at least 30 % of its bytes will have expired.
     pub ttl_due_ms: Option<u64>,
+    /// The value segments that its entries refer to, ascending.
+    pub value_refs: Vec<ValueRef>,
 }
 
 impl FileMeta {

@@ -24,8 +24,8 @@ pub mod shape;
 pub mod state;
 pub mod version;
 
-pub use edit::{FamilyEdit, VersionEdit};
-pub use file_meta::FileMeta;
+pub use edit::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit};
+pub use file_meta::{FileMeta, ValueRef};
 pub use level::Level;
 pub use manifest::Manifest;
 pub use state::{FamilyState, ManifestState};

@@ -1,7 +1,7 @@
 //! The names of the files in a store's directory: the one place that makes and reads them.
 //!
 //! ```text
-//! 000012.sst  000013.log  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE
+//! 000012.sst  000013.log  000015.vlog  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE
 //! ```
 //! Numbers are decimal, padded with zeros to six digits, and longer when they must be. SSTs, log
 //! segments and temporary files share one number space; manifests count on their own.
@@ -19,8 +19,10 @@ pub enum FileName {
     Manifest(u64),
     /// An SST.
     Sst(u64),
-    /// A commit log segment.
+    /// A commit log segment, or a value segment that was one.
     Log(u64),
+    /// A value segment written by garbage collection.
+    ValueLog(u64),
     /// Half-written by a crash; to be removed.
     Temp,
     /// Room set aside for a full disk.
@@ -69,6 +71,11 @@ pub fn log_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.log"))
 }
 
+/// The value segment `number` in `dir` that garbage collection wrote.
+pub fn value_log_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.vlog"))
+}
+
 /// Temporary file `number` in `dir`.
 pub fn temp_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.tmp"))
@@ -88,6 +95,7 @@ pub fn parse(name: &str) -> FileName {
     match name.rsplit_once('.') {
         Some((_, "tmp")) => FileName::Temp,
         Some((digits, "sst")) => parse_number(digits).map_or(FileName::Other, FileName::Sst),
+        Some((digits, "vlog")) => parse_number(digits).map_or(FileName::Other, FileName::ValueLog),
         Some((digits, "log")) => parse_number(digits).map_or(FileName::Other, FileName::Log),
         _ => FileName::Other,
     }
@@ -124,6 +132,7 @@ mod tests {
             let read = |path: PathBuf| parse(path.file_name().unwrap().to_str().unwrap());
             prop_assert_eq!(read(sst_path(dir, number)), FileName::Sst(number));
             prop_assert_eq!(read(log_path(dir, number)), FileName::Log(number));
+            prop_assert_eq!(read(value_log_path(dir, number)), FileName::ValueLog(number));
             prop_assert_eq!(read(manifest_path(dir, number)), FileName::Manifest(number));
             prop_assert_eq!(read(temp_path(dir, number)), FileName::Temp);
         }

@@ -210,6 +210,7 @@ L6:  4:[a-c) 64.0MB  5:[c-c] 1.5KB
             raw_bytes: 1024,
             created_ms: 7,
             ttl_due_ms: Some(8),
+            value_refs: Vec::new(),
         };
         assert_eq!(*version.level(1).files()[0], want);
         assert_eq!(version.level(1).files()[1].tombstone_count, 1);

@@ -8,7 +8,7 @@
 //! only the last version of each family is built.
 
 use crate::codec::{self, ManifestRecord, SnapshotHead};
-use crate::edit::{FamilyEdit, VersionEdit};
+use crate::edit::{FamilyEdit, SegmentMeta, VersionEdit};
 use crate::file_meta::FileMeta;
 use crate::version::Version;
 use std::collections::{BTreeMap, HashMap};
@@ -48,6 +48,26 @@ pub struct ManifestState {
     pub store_id: u64,
     /// Where filters are hot, in the engine's bytes; empty if it never said.
     pub filter_heat: Arc<[u8]>,
+    /// The value segments by number.
+    pub segments: BTreeMap<u32, SegmentMeta>,
+}
+
+/// Makes the edit's value segments begin and end.
+fn apply_segments(
+    segments: &mut BTreeMap<u32, SegmentMeta>,
+    edit: &VersionEdit,
+) -> Result<(), String> {
+    for segment in &edit.segments_added {
+        if segments.insert(segment.number, *segment).is_some() {
+            return Err(format!("segment {} is a value segment already", segment.number));
+        }
+    }
+    for number in &edit.segments_removed {
+        if segments.remove(number).is_none() {
+            return Err(format!("there is no value segment {number}"));
+        }
+    }
+    Ok(())
 }
 
 /// The state after an edit, for the parts that it touches.
@@ -57,6 +77,8 @@ pub(crate) struct Prepared {
     /// `None` for a family that is dropped.
     families: Vec<(u32, Option<FamilyState>)>,
     filter_heat: Option<Arc<[u8]>>,
+    /// `None` if they stay as they are.
+    segments: Option<BTreeMap<u32, SegmentMeta>>,
 }
 
 /// The numbers that only grow.
@@ -72,6 +94,9 @@ impl Counters {
     fn raised(mut self, edit: &VersionEdit) -> Result<Self, String> {
         self.use_file_numbers_below(edit.next_file_number.unwrap_or(0))?;
         self.use_seqno(edit.last_seqno.unwrap_or(0))?;
+        for segment in &edit.segments_added {
+            self.use_file_numbers_below(u64::from(segment.number) + 1)?;
+        }
         for family in &edit.families {
             self.use_file_numbers_below(family.min_log_segment.unwrap_or(0))?;
             self.use_seqno(family.flushed_seqno.unwrap_or(0))?;
@@ -151,6 +176,7 @@ impl ManifestState {
             next_family_id: 1,
             store_id,
             filter_heat: Arc::default(),
+            segments: BTreeMap::new(),
         }
     }
 
@@ -167,7 +193,11 @@ impl ManifestState {
         for change in &edit.families {
             families.push((change.id, self.prepare_family(change, edit)?));
         }
-        Ok(Prepared { counters, families, filter_heat: edit.filter_heat.clone() })
+        let mut segments = None;
+        if !edit.segments_added.is_empty() || !edit.segments_removed.is_empty() {
+            apply_segments(segments.insert(self.segments.clone()), edit)?;
+        }
+        Ok(Prepared { counters, families, filter_heat: edit.filter_heat.clone(), segments })
     }
 
     fn prepare_family(
@@ -215,6 +245,9 @@ impl ManifestState {
         if let Some(heat) = prepared.filter_heat {
             self.filter_heat = heat;
         }
+        if let Some(segments) = prepared.segments {
+            self.segments = segments;
+        }
         for (id, family) in prepared.families {
             match family {
                 Some(family) => self.families.insert(id, family),
@@ -235,9 +268,16 @@ impl ManifestState {
     pub(crate) fn encode_snapshot(&self, out: &mut Vec<u8>) {
         let head = SnapshotHead { store_id: self.store_id, next_family_id: self.next_family_id };
         codec::encode_snapshot_head(head, out);
-        let (next, last) = (Some(self.next_file_number), Some(self.last_seqno));
-        let heat = Some(&*self.filter_heat).filter(|heat| !heat.is_empty());
-        codec::put_head(next, last, heat, self.families.len(), out);
+        let segments: Vec<SegmentMeta> = self.segments.values().copied().collect();
+        let head = codec::Head {
+            next_file_number: Some(self.next_file_number),
+            last_seqno: Some(self.last_seqno),
+            filter_heat: Some(&*self.filter_heat).filter(|heat| !heat.is_empty()),
+            segments_added: &segments,
+            segments_removed: &[],
+            family_count: self.families.len(),
+        };
+        codec::put_head(&head, out);
         for family in self.families.values() {
             let (segment, seqno) = (Some(family.min_log_segment), Some(family.flushed_seqno));
             codec::put_family(family.id, Some(&family.name), false, segment, seqno, out);
@@ -259,6 +299,7 @@ pub(crate) struct Replay {
     started: Option<(SnapshotHead, Counters)>,
     families: BTreeMap<u32, FamilyReplay>,
     filter_heat: Arc<[u8]>,
+    segments: BTreeMap<u32, SegmentMeta>,
 }
 
 struct FamilyReplay {
@@ -316,6 +357,7 @@ impl Replay {
             counters.next_family_id = before.0.next_family_id;
         }
         self.started = Some((before.0, counters));
+        apply_segments(&mut self.segments, &edit)?;
         if let Some(heat) = edit.filter_heat {
             self.filter_heat = heat;
         }
@@ -374,6 +416,7 @@ impl Replay {
             next_family_id: counters.next_family_id,
             store_id: head.store_id,
             filter_heat: self.filter_heat,
+            segments: self.segments,
         }))
     }
 }

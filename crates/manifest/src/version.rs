@@ -168,6 +168,7 @@ mod tests {
             raw_bytes: 2,
             created_ms: 0,
             ttl_due_ms: None,
+            value_refs: Vec::new(),
         };
         let add = FamilyEdit { added: vec![(0, file.clone())], ..FamilyEdit::default() };
         let before = Version::empty().apply(&add).unwrap();

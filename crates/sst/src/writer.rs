@@ -23,7 +23,7 @@ use terrace_base::key::{
     EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, common_prefix, compare_internal,
     shortest_separator, trailer_kind, trailer_seqno,
 };
-use terrace_base::{Error, RangeTombstones, Result, SeqNo, ValueKind};
+use terrace_base::{Error, RangeTombstones, Result, SeqNo, ValueHandle, ValueKind};
 use terrace_filter::FilterPolicy;
 use terrace_vfs::{AppendFile, CreateOptions, Vfs};
 
@@ -184,13 +184,13 @@ impl SstWriter {
         self.note_seqno(trailer_seqno(trailer));
         match kind {
             ValueKind::Delete => self.properties.tombstone_count += 1,
-            ValueKind::PutTtl => {
+            ValueKind::PutTtl | ValueKind::PutTtlHandle => {
                 if let Some(expiry) = value.first_chunk::<EXPIRY_BYTES>() {
                     let bytes = (user_key.len() + value.len()) as u64;
                     self.expiries.add(u64::from_le_bytes(*expiry), bytes);
                 }
             }
-            ValueKind::Put | ValueKind::RangeDelete => {}
+            ValueKind::Put | ValueKind::PutHandle | ValueKind::RangeDelete => {}
         }
     }
 
@@ -423,6 +423,9 @@ fn check_entry(user_key: &[u8], trailer: u64, value: &[u8]) -> Result<ValueKind>
     match trailer_kind(trailer) {
         Some(ValueKind::PutTtl) if value.len() < EXPIRY_BYTES => {
             refuse("an expiring entry has no expiry")
+        }
+        Some(kind) if kind.is_handle() && ValueHandle::of_entry(kind, value).is_none() => {
+            refuse("a value handle is of the wrong length")
         }
         Some(ValueKind::RangeDelete) | None => refuse("an entry is of a kind no SST holds"),
         Some(kind) => Ok(kind),

@@ -300,6 +300,7 @@ fn op<'a>(decoder: &mut Decoder<'a>) -> Option<Op<'a>> {
             ValueKind::PutTtl => {
                 (EXPIRY_BYTES..=MAX_VALUE_BYTES + EXPIRY_BYTES).contains(&value.len())
             }
+            ValueKind::PutHandle | ValueKind::PutTtlHandle => false,
             ValueKind::RangeDelete => value.len() <= MAX_KEY_BYTES,
         };
     sound.then_some(Op { family, kind, key, value })

@@ -126,6 +126,8 @@ fn whole(state: &ManifestState) -> VersionEdit {
         last_seqno: Some(state.last_seqno),
         families: families.collect(),
         filter_heat: Some(state.filter_heat.clone()),
+        segments_added: state.segments.values().copied().collect(),
+        segments_removed: Vec::new(),
     }
 }
 

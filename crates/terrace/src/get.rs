@@ -199,7 +199,10 @@ fn live<'a>(inner: &Inner, trailer: u64, value: &'a [u8], covered: SeqNo) -> Opt
             let (expiry, value) = value.split_first_chunk::<EXPIRY_BYTES>()?;
             (u64::from_le_bytes(*expiry) > inner.clock.wall_ms()).then_some(value)
         }
-        ValueKind::Delete | ValueKind::RangeDelete => None,
+        ValueKind::Delete
+        | ValueKind::RangeDelete
+        | ValueKind::PutHandle
+        | ValueKind::PutTtlHandle => None,
     }
 }
 

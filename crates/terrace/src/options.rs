@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_base::key::MAX_KEY_BYTES;
+use terrace_base::value_handle::MAX_SEGMENT_BYTES;
 use terrace_base::{Clock, SystemClock};
 use terrace_log::LogOptions;
 use terrace_manifest::LEVEL_COUNT;
@@ -35,6 +36,13 @@ pub const DEFAULT_TARGET_FILE_BYTES: u64 = 64 << 20;
 /// Default of [`AdvancedOptions::level_base_bytes`]: 256 MiB.
 pub const DEFAULT_LEVEL_BASE_BYTES: u64 = 256 << 20;
 
+/// Default of [`CfOptions::value_separation_threshold`]: 1 KiB.
+pub const DEFAULT_VALUE_SEPARATION_THRESHOLD: usize = 1024;
+/// Default of [`AdvancedOptions::segment_bytes`]: 64 MiB.
+pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
+/// Default of [`AdvancedOptions::gc_garbage_ratio`].
+pub const DEFAULT_GC_GARBAGE_RATIO: f64 = 0.3;
+
 /// When a write is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
@@ -58,6 +66,19 @@ pub enum CompactionStyle {
     Leveled,
     /// Runs of similar size are merged together (RocksDB: universal): fewest bytes written.
     Tiered,
+}
+
+/// When SSTs get a model that replaces their index in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Learning {
+    /// Trained while the SST is written.
+    #[default]
+    Build,
+    /// Trained later, in the background, for files that live long enough and are read often
+    /// enough for it to pay (Bourbon, OSDI 2020, section 4.4).
+    Analyze,
+    /// Never.
+    Off,
 }
 
 /// Which files bypass the page cache.
@@ -130,6 +151,15 @@ pub struct CfOptions {
     pub prefix_len: Option<usize>,
     /// How SSTs are merged.
     pub compaction: CompactionStyle,
+    /// Values of at least this many bytes are written once, to the log, and SSTs refer to them
+    /// ([`DEFAULT_VALUE_SEPARATION_THRESHOLD`]); `usize::MAX` keeps all values in SSTs. Can be
+    /// changed while the store is open:
+    /// [`ColumnFamily::set_value_separation_threshold`](crate::ColumnFamily::set_value_separation_threshold).
+    pub value_separation_threshold: usize,
+    /// How separated values are compressed, each by itself (none).
+    pub value_compression: Compression,
+    /// When SSTs get a model ([`Learning::Build`]).
+    pub learning: Learning,
 }
 
 impl Default for CfOptions {
@@ -139,6 +169,9 @@ impl Default for CfOptions {
             filter: vec![DEFAULT_FILTER],
             prefix_len: None,
             compaction: CompactionStyle::Leveled,
+            value_separation_threshold: DEFAULT_VALUE_SEPARATION_THRESHOLD,
+            value_compression: Compression::None,
+            learning: Learning::default(),
         }
     }
 }
@@ -265,6 +298,13 @@ pub struct AdvancedOptions {
     /// Bytes kept in a reserve file so that a full disk still lets deletes and the manifest
     /// through (1 MiB); 0 keeps none.
     pub reserve_bytes: u64,
+    /// A segment of the log that holds separated values ends at this size
+    /// ([`DEFAULT_SEGMENT_BYTES`]).
+    pub segment_bytes: u64,
+    /// Share of garbage in the value log that garbage collection allows
+    /// ([`DEFAULT_GC_GARBAGE_RATIO`]): above it the worst segments are collected. 1 turns
+    /// collection off.
+    pub gc_garbage_ratio: f64,
 }
 
 impl Default for AdvancedOptions {
@@ -289,6 +329,8 @@ impl Default for AdvancedOptions {
             compact_when_idle: true,
             pending_compaction_slowdown_bytes: 64 << 30,
             reserve_bytes: 1 << 20,
+            segment_bytes: DEFAULT_SEGMENT_BYTES,
+            gc_garbage_ratio: DEFAULT_GC_GARBAGE_RATIO,
         }
     }
 }
@@ -313,6 +355,8 @@ impl fmt::Debug for AdvancedOptions {
             .field("compact_when_idle", &self.compact_when_idle)
             .field("pending_compaction_slowdown_bytes", &self.pending_compaction_slowdown_bytes)
             .field("reserve_bytes", &self.reserve_bytes)
+            .field("segment_bytes", &self.segment_bytes)
+            .field("gc_garbage_ratio", &self.gc_garbage_ratio)
             .finish_non_exhaustive()
     }
 }
@@ -442,6 +486,18 @@ impl Options {
             &a.max_subcompactions,
             "1 to 64",
         )?;
+        range(
+            (4096..=MAX_SEGMENT_BYTES / 2).contains(&a.segment_bytes),
+            "segment_bytes",
+            &a.segment_bytes,
+            "4096 bytes to 512 GiB",
+        )?;
+        range(
+            (0.05..=1.0).contains(&a.gc_garbage_ratio),
+            "gc_garbage_ratio",
+            &a.gc_garbage_ratio,
+            "0.05 to 1",
+        )?;
         self.default_family.check()?;
         self.column_families.iter().try_for_each(|(_, family)| family.check())
     }
@@ -473,6 +529,9 @@ impl Options {
             max_subcompactions: a.max_subcompactions,
             compact_when_idle: a.compact_when_idle,
             pending_compaction_slowdown_bytes: a.pending_compaction_slowdown_bytes,
+            value_separation_threshold: cf.value_separation_threshold,
+            value_compression: cf.value_compression,
+            learning: cf.learning,
         }
     }
 }
@@ -499,6 +558,9 @@ pub(crate) struct FamilyOptions {
     pub max_subcompactions: usize,
     pub compact_when_idle: bool,
     pub pending_compaction_slowdown_bytes: u64,
+    pub value_separation_threshold: usize,
+    pub value_compression: Compression,
+    pub learning: Learning,
 }
 
 impl FamilyOptions {

@@ -60,6 +60,7 @@ pub fn sst(vfs: &SimVfs, number: u64, keys: std::ops::Range<u32>, seqno: u64) ->
         raw_bytes: summary.raw_bytes,
         created_ms: 0,
         ttl_due_ms: summary.ttl_due_ms,
+        value_refs: Vec::new(),
     }
 }
 

@@ -7,6 +7,21 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop_oneof![Just(b'a'), any::<u8>()], 0..12)
 }
 
+/// Few or no references, ascending.
+fn value_refs() -> impl Strategy<Value = Vec<ValueRef>> {
+    proptest::collection::btree_map(any::<u32>(), any::<u64>(), 0..4).prop_map(|refs| {
+        refs.into_iter().map(|(segment, bytes)| ValueRef { segment, bytes }).collect()
+    })
+}
+
+fn segment() -> impl Strategy<Value = SegmentMeta> {
+    (any::<u32>(), any::<bool>(), any::<u64>()).prop_map(|(number, log, size_bytes)| SegmentMeta {
+        number,
+        kind: if log { SegmentKind::CommitLog } else { SegmentKind::Values },
+        size_bytes,
+    })
+}
+
 prop_compose! {
     pub(crate) fn file()(
         (number, size_bytes) in (any::<u64>(), any::<u64>()),
@@ -14,12 +29,13 @@ prop_compose! {
         (a, b) in (any::<u64>(), any::<u64>()),
         counts in any::<[u64; 5]>(),
         ttl_due_ms in proptest::option::of(any::<u64>()),
+        value_refs in value_refs(),
     ) -> FileMeta {
         FileMeta {
             number, size_bytes, smallest, largest, largest_exclusive,
             smallest_seqno: a.min(b), largest_seqno: a.max(b),
             entry_count: counts[0], tombstone_count: counts[1], range_tombstone_count: counts[2],
-            raw_bytes: counts[3], created_ms: counts[4], ttl_due_ms,
+            raw_bytes: counts[3], created_ms: counts[4], ttl_due_ms, value_refs,
         }
     }
 }
@@ -43,6 +59,8 @@ prop_compose! {
         last_seqno in proptest::option::of(any::<u64>()),
         families in proptest::collection::vec(family(), 0..4),
         heat in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..9)),
+        segments_added in proptest::collection::vec(segment(), 0..4),
+        segments_removed: Vec<u32>,
     ) -> ManifestRecord {
         ManifestRecord {
             snapshot: snapshot.map(|(store_id, next_family_id)| SnapshotHead { store_id, next_family_id }),
@@ -51,6 +69,8 @@ prop_compose! {
                 last_seqno,
                 families,
                 filter_heat: heat.map(Into::into),
+                segments_added,
+                segments_removed,
             },
         }
     }
@@ -84,7 +104,7 @@ proptest! {
 #[test]
 fn unknown_kinds_and_bits_are_told_from_damage() {
     assert_eq!(decode_record(&[9]), Err(Malformed::Unknown("record kind", 9)));
-    assert_eq!(decode_record(&[EDIT, 8]), Err(Malformed::Unknown("edit field", 8)));
+    assert_eq!(decode_record(&[EDIT, 16]), Err(Malformed::Unknown("edit field", 16)));
     assert_eq!(decode_record(&[EDIT]), Err(Malformed::Field("edit field", 1)));
 }
 

@@ -35,6 +35,7 @@ fn file(number: u64, slot: u64, rng: &mut SplitMix64) -> FileMeta {
         raw_bytes: rng.below(1 << 30),
         created_ms: rng.below(1 << 41),
         ttl_due_ms: rng.one_in(3).then(|| rng.below(1 << 41)),
+        value_refs: Vec::new(),
     }
 }
 

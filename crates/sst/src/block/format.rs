@@ -190,6 +190,13 @@ fn check_entry(entry: &[u8], head: u32, layout: Layout, most_rest: usize) -> Che
                 false => Ok(()),
             }
         }
+        Some(kind @ (ValueKind::PutHandle | ValueKind::PutTtlHandle)) => {
+            let stored = &entry[trailer_at + ENTRY_TRAILER_BYTES..];
+            match terrace_base::ValueHandle::of_entry(kind, stored) {
+                None => Err("value handle of the wrong length"),
+                Some(_) => Ok(()),
+            }
+        }
         Some(ValueKind::RangeDelete) | None => Err("entry of unknown kind"),
     }
 }

@@ -216,6 +216,7 @@ impl Store {
             raw_bytes: 0,
             created_ms: if self.rng.one_in(2) { self.now_ms } else { 0 },
             ttl_due_ms: kind(ValueKind::PutTtl).map(|e| expiry(&e.2)).max(),
+            value_refs: Vec::new(),
         };
         self.contents.insert(number, content);
         Some(file)

@@ -142,6 +142,7 @@ fn file(smallest: &[u8], largest: &[u8], largest_exclusive: bool) -> FileMeta {
         raw_bytes: 1,
         created_ms: 0,
         ttl_due_ms: None,
+        value_refs: Vec::new(),
     }
 }
 
