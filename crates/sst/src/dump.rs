@@ -8,7 +8,6 @@ use crate::block::{BlockRef, format};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::partition::IndexPartition;
 use crate::index::top_level::{FilterPlace, TopLevel};
-use crate::options::Compression;
 use crate::properties::Properties;
 use crate::reader::payload;
 use crate::stored::{self, Handle, Place};
@@ -17,6 +16,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use terrace_base::Decoder;
 use terrace_base::key::{trailer_kind, trailer_seqno};
+use terrace_compression::Compression;
 use terrace_vfs::{Buf, RandomFile};
 
 /// How much a dump shows.

@@ -12,13 +12,13 @@ use crate::block::format::{self, Layout};
 use crate::block::search::HEAD_BYTES;
 use crate::block::{BlockRef, DataBlock, ValueRange};
 use crate::cached::{LiveIndex, Resident};
-use crate::options::Compression;
 use crate::reader::SstReader;
 use crate::stored::{self, Handle};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use terrace_base::{InternalIter, Result};
+use terrace_compression::Compression;
 use terrace_vfs::Slice;
 
 /// Default of [`ScanOptions::prefetch_blocks`].

@@ -1,7 +1,7 @@
 //! SSTs: immutable sorted files of entries with a partitioned index and partitioned filters.
 //!
 //! [`SstWriter`] makes one, [`SstReader`] answers lookups and hands out [`SstIter`]s. The format
-//! is drawn in `docs/format/sst.md`. Floor 2: uses base, vfs, filter and cache; knows nothing of
+//! is drawn in `docs/format/sst.md`. Floor 2: uses base, vfs, compression, filter and cache; knows nothing of
 //! levels, snapshots' visibility rules or other files.
 
 // Only `block::search` allows unsafe code (SIMD loads), on its own module.
@@ -39,11 +39,10 @@ pub use filter_units::{
 pub use footer::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
 pub use multi_get::{BatchLookup, multi_get};
-pub use options::{
-    Compression, DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, SstOptions,
-};
+pub use options::{DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, SstOptions};
 pub use properties::{COMPARATOR, Properties};
 pub use reader::{Entry, FilterAt, FilterMemory, Lookup, ReaderOptions, SstReader};
+pub use terrace_compression::Compression;
 pub use terrace_filter::{FilterKind, FilterPolicy, FilterShape, PolicyError};
 pub use verify::VerifyReport;
 pub use writer::{SstSummary, SstWriter};

@@ -11,12 +11,12 @@ use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
 use crate::index::top_level::FilterPlace;
 use crate::multi_get::not_executed;
-use crate::options::Compression;
 use crate::reader::SstReader;
 use crate::stored::{self, Handle};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use terrace_base::Result;
+use terrace_compression::Compression;
 use terrace_vfs::{Buf, BufMut, ReadRequest};
 
 impl SstReader {

@@ -1,6 +1,7 @@
 //! How an SST is written, and the limits of the format.
 
 use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use terrace_compression::Compression;
 use terrace_filter::FilterPolicy;
 
 /// Default target of a data block in memory, in bytes.
@@ -12,40 +13,6 @@ pub const DEFAULT_METADATA_BLOCK_SIZE: usize = 4096;
 /// The largest uncompressed block that a writer may make and a reader allocates for: one entry
 /// with the longest key and value, and the block's own fields.
 pub const MAX_BLOCK_BYTES: usize = MAX_VALUE_BYTES + EXPIRY_BYTES + MAX_KEY_BYTES + 1024;
-
-/// How a block's bytes are stored. The numbers are on disk and never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[repr(u8)]
-pub enum Compression {
-    /// As they are.
-    None = 0,
-    /// LZ4 block format: several GB/s to decompress.
-    #[default]
-    Lz4 = 1,
-    /// Zstandard: smaller, some five times slower to decompress than LZ4.
-    Zstd = 2,
-}
-
-impl Compression {
-    /// The compression stored as `byte`, or `None` for a number this version does not know.
-    pub fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(Self::None),
-            1 => Some(Self::Lz4),
-            2 => Some(Self::Zstd),
-            _ => None,
-        }
-    }
-
-    /// The name used in options and dumps.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
-        }
-    }
-}
 
 /// How one SST is written. Readers need none of this: the file says it all.
 #[derive(Debug, Clone)]

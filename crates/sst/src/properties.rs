@@ -4,10 +4,10 @@
 //! filter policy a text. Readers skip tags they do not know, so properties can be added without
 //! a new format version; tags are never reused.
 
-use crate::options::Compression;
 use crate::stored::Checked;
 use terrace_base::codec::{get_varint, put_bytes, put_varint};
 use terrace_base::{Decoder, SeqNo};
+use terrace_compression::Compression;
 
 /// The order of user keys that every SST of this version has.
 pub const COMPARATOR: &str = "bytes";

@@ -4,35 +4,28 @@
 //! ┌───────────────────────────────┬──────────┬──────────────┐
 //! │ content                       │ type: u8 │ checksum: u32│
 //! └───────────────────────────────┴──────────┴──────────────┘
-//!   type 0: the payload itself
-//!   type 1, 2: payload length u32, then the payload compressed (LZ4, Zstandard)
 //! ```
+//! The type is the number of a [`Compression`] and says what the content is: the payload, or the
+//! payload compressed as `terrace-compression` draws it.
+//!
 //! The checksum covers content, type, file number and offset
 //! ([`terrace_base::checksum::block_checksum`]), so a block that landed in another place or file
 //! is as bad as one with a flipped bit. Called by the writer ([`Packer`]) and by whatever loads
 //! ([`check`], [`unpack`]).
 
-use crate::options::{Compression, MAX_BLOCK_BYTES};
-use std::cell::RefCell;
+use crate::options::MAX_BLOCK_BYTES;
 use std::path::Path;
 use terrace_base::checksum::block_checksum;
 use terrace_base::{Error, Result};
+use terrace_compression::{self as codec, Compression, Compressor};
 use terrace_vfs::{Buf, BufMut};
 
 /// Bytes after the content of a stored block: type and checksum.
 pub(crate) const TRAILER_BYTES: usize = 5;
 
-/// Bytes of the payload length in front of compressed content.
-const LENGTH_BYTES: usize = 4;
-
 /// The largest stored block a reader allocates for. Compressed content is smaller than the
 /// payload by construction.
 pub(crate) const MAX_STORED_BYTES: usize = MAX_BLOCK_BYTES + TRAILER_BYTES;
-
-/// LZ4 cannot expand by more than this factor, so a larger declared length is a lie.
-const MAX_LZ4_RATIO: usize = 256;
-
-const ZSTD_LEVEL: i32 = 3;
 
 /// A structure decoded from a checked payload, or what is wrong with it; whoever knows the place
 /// makes a corruption error of that.
@@ -70,22 +63,15 @@ impl Place<'_> {
     }
 }
 
-/// Turns payloads into stored blocks; keeps the compressors' memory between blocks.
+/// Turns payloads into stored blocks.
 pub(crate) struct Packer {
     file_number: u64,
-    lz4: lz4_flex::block::CompressTable,
-    zstd: Option<zstd::bulk::Compressor<'static>>,
-    packed: Vec<u8>,
+    compressor: Compressor,
 }
 
 impl Packer {
     pub fn new(file_number: u64) -> Self {
-        Self {
-            file_number,
-            lz4: lz4_flex::block::CompressTable::default(),
-            zstd: None,
-            packed: Vec::new(),
-        }
+        Self { file_number, compressor: Compressor::default() }
     }
 
     /// Makes the payload `out[start..]` a stored block that will lie at `offset` of the file.
@@ -98,11 +84,9 @@ impl Packer {
         compression: Compression,
     ) -> Result<u32> {
         let mut stored_as = Compression::None;
-        if let Some(written) = self.compress(&out[start..], compression) {
-            let payload_len = (out.len() - start) as u32;
+        if let Some(content) = self.compressor.compress(&out[start..], compression) {
             out.truncate(start);
-            out.extend_from_slice(&payload_len.to_le_bytes());
-            out.extend_from_slice(&self.packed[..written]);
+            out.extend_from_slice(content);
             stored_as = compression;
         }
         let kind = stored_as as u8;
@@ -111,34 +95,6 @@ impl Packer {
         out.extend_from_slice(&checksum.to_le_bytes());
         u32::try_from(out.len() - start)
             .map_err(|_| Error::InvalidArgument("a block would pass 4 GiB".into()))
-    }
-
-    /// Compresses `payload` into the front of `packed` and returns the length; `None` if that
-    /// saves less than an eighth.
-    fn compress(&mut self, payload: &[u8], compression: Compression) -> Option<usize> {
-        let room = match compression {
-            Compression::None => return None,
-            Compression::Lz4 => lz4_flex::block::get_maximum_output_size(payload.len()),
-            Compression::Zstd => zstd::zstd_safe::compress_bound(payload.len()),
-        };
-        if self.packed.len() < room {
-            self.packed.resize(room, 0);
-        }
-        let written = match compression {
-            Compression::Zstd => {
-                if self.zstd.is_none() {
-                    self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
-                }
-                let zstd = self.zstd.as_mut();
-                zstd.and_then(|c| c.compress_to_buffer(payload, &mut self.packed[..]).ok())
-            }
-            _ => {
-                lz4_flex::block::compress_into_with_table(payload, &mut self.packed, &mut self.lz4)
-                    .ok()
-            }
-        };
-        let most = payload.len() - payload.len() / 8;
-        written.filter(|written| written + LENGTH_BYTES <= most)
     }
 }
 
@@ -165,23 +121,8 @@ pub(crate) fn declared_len(
     compression: Compression,
     place: &Place<'_>,
 ) -> Result<usize> {
-    let Some((len, packed)) = content.split_first_chunk::<LENGTH_BYTES>() else {
-        return Err(place.corrupt("compressed block without a length"));
-    };
-    let len = u32::from_le_bytes(*len) as usize;
-    let most = match compression {
-        Compression::Lz4 => packed.len().saturating_mul(MAX_LZ4_RATIO).min(MAX_BLOCK_BYTES),
-        _ => MAX_BLOCK_BYTES,
-    };
-    if len > most {
-        return Err(place.corrupt(format!("declared block length {len} is over the limit {most}")));
-    }
-    Ok(len)
-}
-
-thread_local! {
-    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
-        const { RefCell::new(None) };
+    codec::payload_len(content, compression, MAX_BLOCK_BYTES)
+        .map_err(|fault| place.corrupt(fault.to_string()))
 }
 
 /// Decompresses `content` into `out`, which has exactly the declared length.
@@ -191,21 +132,8 @@ pub(crate) fn decompress_into(
     out: &mut [u8],
     place: &Place<'_>,
 ) -> Result<()> {
-    let packed = content.get(LENGTH_BYTES..).unwrap_or_default();
-    let written = match compression {
-        Compression::None => None,
-        Compression::Lz4 => lz4_flex::block::decompress_into(packed, out).ok(),
-        Compression::Zstd => UNZSTD.with_borrow_mut(|context| {
-            if context.is_none() {
-                *context = zstd::bulk::Decompressor::new().ok();
-            }
-            context.as_mut().and_then(|d| d.decompress_to_buffer(packed, &mut *out).ok())
-        }),
-    };
-    if written == Some(out.len()) {
-        return Ok(());
-    }
-    Err(place.corrupt(format!("{} content does not decompress", compression.name())))
+    codec::decompress_into(content, compression, out)
+        .map_err(|fault| place.corrupt(fault.to_string()))
 }
 
 /// Checks a stored block and returns its payload.

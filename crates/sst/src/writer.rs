@@ -12,7 +12,7 @@ use crate::filter_partition::{FilterWriter, FinishedFilter};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::partition::PartitionWriter;
 use crate::index::top_level::{FilterPlace, IndexPlace, TopLevel};
-use crate::options::{Compression, SstOptions};
+use crate::options::SstOptions;
 use crate::properties::Properties;
 use crate::stored::{Handle, Packer, TRAILER_BYTES};
 use crate::tombstone_block;
@@ -24,6 +24,7 @@ use terrace_base::key::{
     shortest_separator, trailer_kind, trailer_seqno,
 };
 use terrace_base::{Error, RangeTombstones, Result, SeqNo, ValueHandle, ValueKind};
+use terrace_compression::Compression;
 use terrace_filter::FilterPolicy;
 use terrace_vfs::{AppendFile, CreateOptions, Vfs};
 

@@ -6,9 +6,10 @@ use super::{Finding, Tree};
 
 /// Every crate of the workspace with its floor, as in `docs/ARCHITECTURE.md`. A crate of floor 5
 /// stands beside the engine or above it, see [`BESIDE_THE_ENGINE`].
-pub const FLOORS: [(&str, u32); 15] = [
+pub const FLOORS: [(&str, u32); 16] = [
     ("terrace-base", 0),
     ("terrace-vfs", 1),
+    ("terrace-compression", 1),
     ("terrace-filter", 1),
     ("terrace-learned", 1),
     ("terrace-skiplist", 1),

@@ -1,0 +1,205 @@
+//! Compressed content, of blocks and of separated values alike: which codecs there are, how their
+//! output is stored, and how it is read back without trusting it.
+//!
+//! ```text
+//! content   compression none   the payload
+//!           LZ4, Zstandard     payload length u32le, then the payload compressed
+//! ```
+//! Which of them it is stands elsewhere: in a block's trailer, in a value's handle. A checksum has
+//! been compared by whoever reads; even so, nothing is allocated for a declared length before it
+//! has passed a limit.
+//!
+//! Floor 1: uses no other crate of the workspace.
+
+#![forbid(unsafe_code)]
+
+use std::cell::RefCell;
+use std::fmt;
+
+/// Bytes of the payload length in front of compressed content.
+const LENGTH_BYTES: usize = 4;
+
+/// LZ4 cannot expand by more than this factor, so a larger declared length is a lie.
+const MAX_LZ4_RATIO: usize = 256;
+
+const ZSTD_LEVEL: i32 = 3;
+
+/// How bytes are stored. The numbers are on disk and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum Compression {
+    /// As they are.
+    None = 0,
+    /// LZ4 block format: several GB/s to decompress.
+    #[default]
+    Lz4 = 1,
+    /// Zstandard: smaller, some five times slower to decompress than LZ4.
+    Zstd = 2,
+}
+
+impl Compression {
+    /// The compression stored as `byte`, or `None` for a number this version does not know.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::None),
+            1 => Some(Self::Lz4),
+            2 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    /// The name used in options and dumps.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// Why content is no payload. Whoever knows the place makes a corruption error of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Compressed content ends before its payload length does.
+    NoLength,
+    /// The declared payload length is over the limit.
+    TooLong {
+        /// What the content declares, in bytes.
+        declared: usize,
+        /// What was allowed.
+        most: usize,
+    },
+    /// The codec refuses the bytes, or they give another length than declared.
+    Undecodable(Compression),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLength => f.write_str("compressed content without a length"),
+            Self::TooLong { declared, most } => {
+                write!(f, "declared length {declared} is over the limit {most}")
+            }
+            Self::Undecodable(compression) => {
+                write!(f, "{} content does not decompress", compression.name())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Compresses payloads; keeps the codecs' memory and the room for their output between them.
+#[derive(Default)]
+pub struct Compressor {
+    lz4: lz4_flex::block::CompressTable,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    content: Vec<u8>,
+}
+
+impl Compressor {
+    /// `payload` as compressed content, valid until the next call. `None` if it is to be stored as
+    /// it is: because `compression` says so, because less than an eighth would be saved, or because
+    /// its length does not fit the length field.
+    pub fn compress(&mut self, payload: &[u8], compression: Compression) -> Option<&[u8]> {
+        let room = match compression {
+            Compression::None => return None,
+            Compression::Lz4 => lz4_flex::block::get_maximum_output_size(payload.len()),
+            Compression::Zstd => zstd::zstd_safe::compress_bound(payload.len()),
+        };
+        let len = u32::try_from(payload.len()).ok()?;
+        if self.content.len() < LENGTH_BYTES + room {
+            self.content.resize(LENGTH_BYTES + room, 0);
+        }
+        let (head, packed) = self.content.split_at_mut(LENGTH_BYTES);
+        head.copy_from_slice(&len.to_le_bytes());
+        let written = match compression {
+            Compression::Zstd => {
+                if self.zstd.is_none() {
+                    self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
+                }
+                self.zstd.as_mut()?.compress_to_buffer(payload, packed).ok()?
+            }
+            _ => lz4_flex::block::compress_into_with_table(payload, packed, &mut self.lz4).ok()?,
+        };
+        let most = payload.len() - payload.len() / 8;
+        let content = self.content.get(..LENGTH_BYTES + written)?;
+        (content.len() <= most).then_some(content)
+    }
+}
+
+/// A thread keeps the room of its compressor up to this many bytes.
+const KEEP_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static COMPRESSOR: RefCell<Compressor> = RefCell::default();
+    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+        const { RefCell::new(None) };
+}
+
+/// Appends the content of `payload` to `out`, by the calling thread's own compressor; returns how
+/// it is stored, which is [`Compression::None`] where `compression` would not pay (see
+/// [`Compressor::compress`]).
+pub fn compress(payload: &[u8], compression: Compression, out: &mut Vec<u8>) -> Compression {
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        let content = compressor.compress(payload, compression);
+        let stored_as = if content.is_some() { compression } else { Compression::None };
+        out.extend_from_slice(content.unwrap_or(payload));
+        if compressor.content.len() > KEEP_BYTES {
+            compressor.content = Vec::new();
+        }
+        stored_as
+    })
+}
+
+/// The payload length of `content`, which is at most `most` bytes.
+pub fn payload_len(content: &[u8], compression: Compression, most: usize) -> Result<usize, Fault> {
+    let (declared, most) = match compression {
+        Compression::None => (content.len(), most),
+        _ => {
+            let (len, packed) =
+                content.split_first_chunk::<LENGTH_BYTES>().ok_or(Fault::NoLength)?;
+            let most = match compression {
+                Compression::Lz4 => packed.len().saturating_mul(MAX_LZ4_RATIO).min(most),
+                _ => most,
+            };
+            (u32::from_le_bytes(*len) as usize, most)
+        }
+    };
+    if declared > most { Err(Fault::TooLong { declared, most }) } else { Ok(declared) }
+}
+
+/// Decompresses `content` into `out`, which has exactly the length that [`payload_len`] returned.
+pub fn decompress_into(
+    content: &[u8],
+    compression: Compression,
+    out: &mut [u8],
+) -> Result<(), Fault> {
+    let packed = content.get(LENGTH_BYTES..).unwrap_or_default();
+    let written = match compression {
+        Compression::None if content.len() == out.len() => {
+            out.copy_from_slice(content);
+            Some(out.len())
+        }
+        Compression::None => None,
+        Compression::Lz4 => lz4_flex::block::decompress_into(packed, out).ok(),
+        Compression::Zstd => UNZSTD.with_borrow_mut(|context| {
+            if context.is_none() {
+                *context = zstd::bulk::Decompressor::new().ok();
+            }
+            context.as_mut().and_then(|d| d.decompress_to_buffer(packed, &mut *out).ok())
+        }),
+    };
+    if written == Some(out.len()) { Ok(()) } else { Err(Fault::Undecodable(compression)) }
+}
+
+/// The payload of `content`, at most `most` bytes of it.
+pub fn decompress(content: &[u8], compression: Compression, most: usize) -> Result<Vec<u8>, Fault> {
+    let mut payload = vec![0; payload_len(content, compression, most)?];
+    decompress_into(content, compression, &mut payload)?;
+    Ok(payload)
+}
+
+#[cfg(test)]
+mod tests;

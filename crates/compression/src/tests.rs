@@ -1,0 +1,87 @@
+//! Content round-trips, saves an eighth or is left alone, and lies about nothing it gets away with.
+
+use super::*;
+use proptest::prelude::*;
+
+const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
+
+/// Bytes no codec shrinks.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    let next = |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+#[test]
+fn numbers_and_names_are_those_on_disk() {
+    for (byte, compression) in ALL.into_iter().enumerate() {
+        assert_eq!(Compression::from_byte(byte as u8), Some(compression));
+        assert_eq!(compression as usize, byte);
+    }
+    assert_eq!(Compression::from_byte(3), None);
+    assert_eq!(ALL.map(Compression::name), ["none", "lz4", "zstd"]);
+}
+
+#[test]
+fn what_does_not_shrink_by_an_eighth_is_stored_as_it_is() {
+    let (noise, zeros) = (noise(2000), [0; 2000]);
+    for compression in [Compression::Lz4, Compression::Zstd] {
+        let mut out = b"before".to_vec();
+        assert_eq!(compress(&noise, compression, &mut out), Compression::None);
+        assert_eq!(out.strip_prefix(b"before"), Some(&noise[..]));
+        out.clear();
+        assert_eq!(compress(&zeros, compression, &mut out), compression);
+        assert!(out.len() < 100, "{}", out.len());
+        assert_eq!(decompress(&out, compression, 2000), Ok(zeros.to_vec()));
+        assert!(matches!(
+            decompress(&out, compression, 1999),
+            Err(Fault::TooLong { declared: 2000, .. })
+        ));
+    }
+}
+
+#[test]
+fn a_declared_length_over_the_limit_is_refused_before_allocation() {
+    let mut content = u32::MAX.to_le_bytes().to_vec();
+    content.extend_from_slice(&[0; 100]);
+    for (compression, most) in [(Compression::Lz4, 25_600), (Compression::Zstd, 1 << 30)] {
+        let declared = u32::MAX as usize;
+        assert_eq!(
+            payload_len(&content, compression, 1 << 30),
+            Err(Fault::TooLong { declared, most })
+        );
+        assert_eq!(payload_len(&content[..3], compression, 1 << 30), Err(Fault::NoLength));
+    }
+}
+
+#[test]
+fn a_large_payload_leaves_no_large_memory_behind() {
+    let mut out = Vec::new();
+    assert_eq!(compress(&vec![7; 4 << 20], Compression::Lz4, &mut out), Compression::Lz4);
+    assert!(COMPRESSOR.with_borrow(|compressor| compressor.content.capacity()) <= KEEP_BYTES);
+    out.clear();
+    compress(&noise(4 << 20), Compression::Zstd, &mut out);
+    assert!(COMPRESSOR.with_borrow(|compressor| compressor.content.capacity()) <= KEEP_BYTES);
+}
+
+proptest! {
+    #[test]
+    fn payloads_round_trip(part: Vec<u8>, repeat in 1usize..40, kind in 0usize..3) {
+        let payload = part.repeat(repeat);
+        let mut out = Vec::new();
+        let stored_as = compress(&payload, ALL[kind], &mut out);
+        prop_assert!(stored_as == ALL[kind] || stored_as == Compression::None);
+        prop_assert!(out.len() <= payload.len());
+        prop_assert_eq!(decompress(&out, stored_as, payload.len()), Ok(payload));
+    }
+
+    #[test]
+    fn arbitrary_content_never_panics_and_stays_under_the_limit(content: Vec<u8>, kind in 0usize..3) {
+        if let Ok(payload) = decompress(&content, ALL[kind], 4096) {
+            prop_assert!(payload.len() <= 4096);
+        }
+    }
+}
