@@ -7,11 +7,13 @@
 use crate::format::{
     self, HEADER_BYTES, Header, HeaderFault, LogEnd, RECORD_HEADER_BYTES, SyncedThrough,
 };
-use crate::reader::{LogReader, RecordKind, Step, read_header, unsupported_version};
+use crate::reader::{LogReader, Record, RecordKind, Step, read_header, unsupported_version};
+use crate::value::{StoredValue, value_of};
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use terrace_base::{Error, Result};
+use terrace_compression::Compression;
 use terrace_vfs::{OpenMode, Vfs};
 
 /// How much is printed.
@@ -33,6 +35,8 @@ pub struct Dumped {
     pub records: u64,
     /// Sync markers.
     pub markers: u64,
+    /// Values by themselves.
+    pub values: u64,
     /// Stretches of bytes that are no records although records follow, or that end the file.
     pub damaged: u64,
 }
@@ -67,6 +71,7 @@ pub fn dump(
                 let lines = match record.kind {
                     RecordKind::Data => describe(record.payload),
                     RecordKind::SyncMarker(_) => Vec::new(),
+                    RecordKind::Value => dumper.value(&record, number),
                 };
                 dumper.record(number, record.offset, record.kind, record.payload, &lines)?;
                 continue;
@@ -136,6 +141,31 @@ impl Dumper<'_> {
         Ok(())
     }
 
+    /// What a value record holds; a line that it is damaged if that is not so.
+    fn value(&mut self, record: &Record<'_>, segment: u64) -> Vec<String> {
+        let Ok(segment) = u32::try_from(segment) else {
+            self.dumped.damaged += 1;
+            return vec!["DAMAGE: no handle names a segment of this number".into()];
+        };
+        match value_of(record, segment) {
+            Ok(StoredValue { key, handle, .. }) => {
+                let codec =
+                    Compression::from_byte(handle.compression).map_or("?", Compression::name);
+                vec![format!(
+                    "value of \"{}\" at {}:{}+{}, compression {codec}, checksum correct",
+                    key.escape_ascii(),
+                    handle.segment,
+                    handle.offset,
+                    handle.len
+                )]
+            }
+            Err(why) => {
+                self.dumped.damaged += 1;
+                vec![format!("DAMAGE: {why}")]
+            }
+        }
+    }
+
     fn record(
         &mut self,
         segment: u64,
@@ -153,6 +183,10 @@ impl Dumper<'_> {
                 self.dumped.markers += 1;
                 let name = format!("sync marker: durable up to {offset} of segment {segment}");
                 (name, format::RecordType::SyncMarker)
+            }
+            RecordKind::Value => {
+                self.dumped.values += 1;
+                ("value".to_string(), format::RecordType::Value)
             }
         };
         self.line(&format!("record at {offset}, {} payload bytes, {name}", payload.len()))?;
@@ -249,7 +283,7 @@ mod tests {
     fn a_sound_segment_is_printed_as_in_the_format_document() {
         let (found, dumped) = text(&sample(), Detail::Bytes { payload_bytes: 16 });
         golden("segment.txt", &found);
-        assert_eq!(dumped, Dumped { records: 3, markers: 1, damaged: 0 });
+        assert_eq!(dumped, Dumped { records: 3, markers: 1, ..Dumped::default() });
     }
 
     #[test]
@@ -260,7 +294,7 @@ mod tests {
         vfs.corrupt(path(), 115, 0xff);
         let (found, dumped) = text(&vfs, Detail::Records);
         golden("damaged.txt", &found);
-        assert_eq!(dumped, Dumped { records: 2, markers: 0, damaged: 2 });
+        assert_eq!(dumped, Dumped { records: 2, damaged: 2, ..Dumped::default() });
     }
 
     #[test]
@@ -269,7 +303,7 @@ mod tests {
         vfs.corrupt(path(), 3, 1);
         let (found, dumped) = text(&vfs, Detail::Records);
         assert!(found.contains("without a sound header"), "{found}");
-        assert_eq!(dumped, Dumped { records: 3, markers: 1, damaged: 1 });
+        assert_eq!(dumped, Dumped { records: 3, markers: 1, damaged: 1, values: 0 });
     }
 
     #[test]

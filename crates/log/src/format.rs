@@ -14,7 +14,7 @@
 //! record    0  checksum          4   crc32c of segment number (8), file offset of the record (8),
 //!                                    and record bytes 4..9+length
 //!           4  length            4   of the payload
-//!           8  type              1   1 data, 2 sync marker, 3 reserved for separated values
+//!           8  type              1   1 data, 2 sync marker, 3 value
 //!           9  payload           length
 //! ```
 //!
@@ -50,8 +50,9 @@ pub enum RecordType {
     Data = 1,
     /// States that everything up to a position is durable ([`SyncedThrough`]).
     SyncMarker = 2,
-    /// Reserved: data whose large values are addressed by value handles. Neither written nor read.
-    SeparatedData = 3,
+    /// A separated value by itself ([`crate::value`]); only in segments that garbage collection
+    /// wrote.
+    Value = 3,
 }
 
 impl RecordType {
@@ -60,7 +61,7 @@ impl RecordType {
         match byte {
             1 => Some(Self::Data),
             2 => Some(Self::SyncMarker),
-            3 => Some(Self::SeparatedData),
+            3 => Some(Self::Value),
             _ => None,
         }
     }

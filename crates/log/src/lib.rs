@@ -1,8 +1,10 @@
-//! The commit log: segment files of checksummed records, their writer, reader and recovery.
+//! The commit log: segment files of checksummed records, their writer, reader and recovery; and
+//! the separated values in them.
 //!
-//! Floor 2: uses `terrace-base` and `terrace-vfs`. The engine writes its batches here before they
-//! reach a memtable; `terrace-manifest` writes its edits in the same framing. A payload is opaque:
-//! this crate knows no keys.
+//! Floor 2: uses `terrace-base`, `terrace-vfs` and `terrace-compression`. The engine writes its
+//! batches here before they reach a memtable; `terrace-manifest` writes its edits in the same
+//! framing. A payload is opaque: this crate knows no keys, except those of separated values
+//! ([`value`]), which are part of their checksums.
 //!
 //! [`mod@format`] is the byte layout, which [`writer`] and [`reader`] share and nothing else;
 //! [`recover()`] replays many segments under the rule "a prefix without holes"; [`dump`] prints a
@@ -15,6 +17,7 @@ pub mod format;
 pub mod reader;
 pub mod recover;
 mod scan;
+pub mod value;
 mod window;
 pub mod writer;
 

@@ -26,6 +26,8 @@ pub enum RecordKind {
     Data,
     /// A statement about durability.
     SyncMarker(SyncedThrough),
+    /// A separated value; never in a commit log or manifest.
+    Value,
 }
 
 /// One sound record.
@@ -33,7 +35,7 @@ pub enum RecordKind {
 pub struct Record<'a> {
     /// File offset of its first byte.
     pub offset: u64,
-    /// Data or marker.
+    /// Data, marker or value.
     pub kind: RecordKind,
     /// The payload; of a marker too.
     pub payload: &'a [u8],
@@ -232,7 +234,8 @@ impl LogReader {
                     Error::corruption(self.window.file().path(), offset, detail)
                 })?)
             }
-            Some(RecordType::SeparatedData) | None => {
+            Some(RecordType::Value) => RecordKind::Value,
+            None => {
                 let detail = format!(
                     "the record at offset {offset} has type {kind}, which this build does not \
                      read; open it with the build that wrote it"

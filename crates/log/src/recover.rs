@@ -161,6 +161,11 @@ impl Replay<'_> {
                         RecordKind::SyncMarker(through) => {
                             self.check_named(segment, record.offset, through)?;
                         }
+                        RecordKind::Value => {
+                            let (path, offset) = (self.path(segment), record.offset);
+                            let detail = "a value that garbage collection moved stands in the log";
+                            return Err(Error::corruption(path, offset, detail));
+                        }
                     }
                     continue;
                 }

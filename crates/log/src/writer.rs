@@ -176,6 +176,21 @@ impl LogWriter {
         self.handed_bytes + self.buffer.len() as u64
     }
 
+    /// The file offset at which the payload of the first record of the next
+    /// [`LogWriter::append`] will stand: behind its header, and behind the sync marker that goes
+    /// before it if one is pending. Each further payload of that call stands
+    /// [`RECORD_HEADER_BYTES`] behind the end of the one before.
+    ///
+    /// Holds until something is appended, synced or noted as synced.
+    #[inline]
+    pub fn next_payload_offset(&self) -> u64 {
+        let marker = match self.pending {
+            Some(_) => RECORD_HEADER_BYTES + MARKER_PAYLOAD_BYTES,
+            None => 0,
+        };
+        self.len_bytes() + (marker + RECORD_HEADER_BYTES) as u64
+    }
+
     /// Whether everything before [`LogWriter::end`] is durable, the header included.
     pub fn is_synced(&self) -> bool {
         self.synced_bytes == self.handed_bytes

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// A file system.
 ///
 /// Paths are used as they are given. Durability is explicit: file contents by
-/// [`AppendFile::sync`], directory entries by [`Vfs::sync_dir`]; nothing else promises any.
+/// [`AppendFile::sync`] and [`Vfs::sync_file`], directory entries by [`Vfs::sync_dir`]; nothing else promises any.
 pub trait Vfs: Send + Sync + 'static {
     /// Opens an existing file for reading.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>>;
@@ -42,6 +42,10 @@ pub trait Vfs: Send + Sync + 'static {
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// Makes the entries of a directory (creates, renames, removals, links) durable.
     fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// Makes the content of an existing file durable, whoever wrote it and whether or not it is
+    /// still open for appending. Not for a file that a sync has failed for: what was lost then is
+    /// not noticed here.
+    fn sync_file(&self, path: &Path) -> Result<()>;
     /// The names of the files in a directory, unsorted; names that are not UTF-8 are left out.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
     /// The length of a file in bytes.

@@ -116,6 +116,39 @@ fn a_large_payload_is_handed_over_without_a_copy_and_read_back() {
 }
 
 #[test]
+fn payloads_stand_where_they_were_promised_to() {
+    let large = vec![7; STREAM_BYTES + 1];
+    let middle = &large[..STREAM_BYTES - 5];
+    for buffered in [false, true] {
+        let vfs = SimVfs::new(0);
+        let mut writer = create(&vfs, buffered);
+        let mut promised = Vec::new();
+        let mut append = |writer: &mut LogWriter, payloads: &[&[u8]]| {
+            let mut at = writer.next_payload_offset();
+            for payload in payloads {
+                promised.push((at, payload.to_vec()));
+                at += (payload.len() + RECORD_HEADER_BYTES) as u64;
+            }
+            writer.append(payloads).unwrap();
+        };
+        append(&mut writer, &[b"first"]);
+        append(&mut writer, &[b"in the buffer or not", b"", b"x"]);
+        writer.sync().unwrap();
+        assert!(writer.pending.is_some());
+        append(&mut writer, &[b"behind a marker", &large, b"behind what was streamed"]);
+        writer.sync().unwrap();
+        append(&mut writer, &[middle, middle, &large]);
+        append(&mut writer, &[b"last"]);
+        writer.finish().unwrap();
+        let bytes = vfs.read_file(path()).unwrap();
+        for (at, payload) in promised {
+            assert!(bytes[at as usize..].starts_with(&payload), "{buffered} {at}");
+        }
+        assert_eq!(data(&vfs).len(), 11);
+    }
+}
+
+#[test]
 fn damage_in_a_large_record_is_found_before_memory_is_taken_for_it() {
     let vfs = SimVfs::new(0);
     let mut writer = create(&vfs, false);
@@ -155,7 +188,10 @@ fn another_format_version_and_unknown_records_are_unsupported_not_damage() {
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     let seed = format::segment_seed(1);
     let offset = format::HEADER_BYTES;
-    let head = format::record_header(seed, offset, RecordType::SeparatedData, b"v");
+    let mut head = format::record_header(seed, offset, RecordType::Value, b"v");
+    head[8] = 4;
+    let checksum = crc32c::crc32c_append(format::checksum_start(seed, offset, &head), b"v");
+    head[..4].copy_from_slice(&checksum.to_le_bytes());
     vfs.write_file(path(), [&bytes[..offset as usize], &head, b"v"].concat());
     let error = LogReader::open(&vfs, path(), 1).unwrap().next().unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
@@ -180,7 +216,9 @@ proptest! {
         let mut want = Vec::new();
         for (payloads, then) in &calls {
             let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+            let promised = writer.next_payload_offset();
             let mut offset = writer.append(&slices).unwrap();
+            prop_assert_eq!(promised, offset + RECORD_HEADER_BYTES as u64);
             for payload in payloads {
                 want.push((offset, payload.clone()));
                 offset += (RECORD_HEADER_BYTES + payload.len()) as u64;

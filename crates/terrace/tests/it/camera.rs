@@ -131,6 +131,10 @@ impl Vfs for Camera {
         self.around(|| self.sim.sync_dir(path))
     }
 
+    fn sync_file(&self, path: &Path) -> terrace_base::Result<()> {
+        self.around(|| self.sim.sync_file(path))
+    }
+
     fn list(&self, dir: &Path) -> terrace_base::Result<Vec<String>> {
         self.sim.list(dir)
     }

@@ -91,6 +91,12 @@ fn sync_entries(dir: &Path) -> io::Result<()> {
     }
 }
 
+fn sync_content(path: &Path) -> io::Result<()> {
+    count_sync();
+    let file = File::open(path)?;
+    Ok(retry_on_intr(|| rustix::fs::fdatasync(&file))?)
+}
+
 fn names_of_files(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(or_here(dir))? {
@@ -139,6 +145,10 @@ impl Vfs for PosixVfs {
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
         at("sync directory", path, sync_entries(path))
+    }
+
+    fn sync_file(&self, path: &Path) -> Result<()> {
+        at("sync", path, sync_content(path))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {

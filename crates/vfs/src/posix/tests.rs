@@ -272,6 +272,22 @@ fn a_failed_append_reports_and_a_removed_file_stays_readable() {
     assert_eq!(kind(PosixVfs.open(dir.path(), OpenMode::default())), ErrorKind::IsADirectory);
 }
 
+#[test]
+fn a_file_is_synced_by_its_name_whether_or_not_it_is_open_for_appending() {
+    let dir = directory();
+    let path = dir.path().join("f");
+    assert_eq!(kind(PosixVfs.sync_file(&path)), ErrorKind::NotFound);
+    let mut file = PosixVfs.create(&path, &CreateOptions::default()).unwrap();
+    file.append(b"content").unwrap();
+    let before = crate::io_counters().syncs;
+    PosixVfs.sync_file(&path).unwrap();
+    assert!(crate::io_counters().syncs > before);
+    file.append(b" and more").unwrap();
+    drop(file);
+    PosixVfs.sync_file(&path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"content and more");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]

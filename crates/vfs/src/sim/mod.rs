@@ -204,6 +204,17 @@ impl Vfs for SimVfs {
         })
     }
 
+    fn sync_file(&self, path: &Path) -> Result<()> {
+        count_sync();
+        self.run(OpClass::Sync, "sync", path, |state| {
+            let id = state.find(path)?;
+            let file = state.file_mut(id)?;
+            file.synced_bytes = file.content.len();
+            file.synced_allocated_bytes = file.allocated_bytes;
+            Ok(())
+        })
+    }
+
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         self.run(OpClass::Open, "list", dir, |state| {
             let entries = &state.dir(state.find(dir)?)?.live;

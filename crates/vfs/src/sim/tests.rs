@@ -74,6 +74,45 @@ fn synced_data_survives_every_power_cut_and_the_rest_varies() {
 }
 
 #[test]
+fn a_file_can_be_synced_by_its_name() {
+    let sim = synced_dir();
+    let options = CreateOptions { preallocate_bytes: 4096, ..Default::default() };
+    let mut file = sim.create(&path("a"), &options).unwrap();
+    sim.sync_dir(Path::new("/db")).unwrap();
+    file.append(&[1; 2000]).unwrap();
+    sim.sync_file(&path("a")).unwrap();
+    file.append(&[2; 2000]).unwrap();
+    for seed in 0..50 {
+        let bytes = sim.crash_image(seed).read_file(path("a")).unwrap();
+        assert!(bytes.len() == 4096 && bytes[..2000] == [1; 2000]);
+    }
+    assert_eq!(kind(sim.sync_file(&path("b"))), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_failed_sync_by_name_makes_nothing_durable() {
+    let sim = synced_dir();
+    let mut file = create(&sim, "a");
+    sim.sync_dir(Path::new("/db")).unwrap();
+    file.append(&[1; 2000]).unwrap();
+    let at_op = sim.op_count();
+    sim.set_fault(Some(Fault {
+        at_op,
+        kind: FaultKind::SyncFails,
+        forever: false,
+        filter: Some(OpClass::Sync),
+    }));
+    assert!(sim.sync_file(&path("a")).is_err());
+    assert_eq!((sim.op_count(), sim.executed_faults()), (at_op + 1, 1));
+    let lost = |sim: &SimVfs| {
+        (0..50).any(|seed| sim.crash_image(seed).read_file(path("a")).unwrap() != [1; 2000])
+    };
+    assert!(lost(&sim));
+    sim.sync_file(&path("a")).unwrap();
+    assert!(!lost(&sim));
+}
+
+#[test]
 fn directory_entries_are_lost_until_the_directory_is_synced() {
     let sim = synced_dir();
     for name in ["a", "b", "c"] {
