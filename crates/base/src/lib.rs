@@ -20,4 +20,4 @@ pub use iter::InternalIter;
 pub use key::{MAX_SEQNO, SeqNo, ValueKind};
 pub use range_tombstone::{RangeTombstone, RangeTombstones};
 pub use rng::{Rng, SplitMix64};
-pub use value_handle::{HANDLE_BYTES, ValueHandle};
+pub use value_handle::{HANDLE_BYTES, ValueHandle, ValueRef};

@@ -92,6 +92,15 @@ impl ValueHandle {
     }
 }
 
+/// How much of one value segment an SST refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ValueRef {
+    /// File number of the segment.
+    pub segment: u32,
+    /// Sum of [`ValueHandle::weight_bytes`] of the entries that refer to it.
+    pub bytes: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,8 +39,9 @@
 //! refused.
 
 use crate::edit::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit};
-use crate::file_meta::{FileMeta, ValueRef};
+use crate::file_meta::FileMeta;
 use terrace_base::Decoder;
+use terrace_base::ValueRef;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::common_prefix;
 

@@ -1,17 +1,7 @@
 //! What is known of an SST without opening it.
 
 use std::ops::Bound;
-use terrace_base::SeqNo;
-
-/// How much of one value segment an SST refers to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ValueRef {
-    /// File number of the segment.
-    pub segment: u32,
-    /// Sum of [`ValueHandle::weight_bytes`](terrace_base::ValueHandle::weight_bytes) of the
-    /// entries that refer to it.
-    pub bytes: u64,
-}
+use terrace_base::{SeqNo, ValueRef};
 
 /// One live SST.
 ///

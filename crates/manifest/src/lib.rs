@@ -25,8 +25,9 @@ pub mod state;
 pub mod version;
 
 pub use edit::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit};
-pub use file_meta::{FileMeta, ValueRef};
+pub use file_meta::FileMeta;
 pub use level::Level;
 pub use manifest::Manifest;
 pub use state::{FamilyState, ManifestState};
+pub use terrace_base::ValueRef;
 pub use version::{LEVEL_COUNT, Version};

@@ -14,8 +14,8 @@ use crate::stored::{self, Handle, Place};
 use crate::tombstone_block;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
-use terrace_base::Decoder;
 use terrace_base::key::{trailer_kind, trailer_seqno};
+use terrace_base::{Decoder, HANDLE_BYTES, ValueHandle, ValueRef};
 use terrace_compression::Compression;
 use terrace_vfs::{Buf, RandomFile};
 
@@ -220,14 +220,12 @@ impl Dump<'_> {
                 Some(base) => format!("{:08x}", base + range.start as u64),
                 None => format!("+{:07x}", range.start),
             };
-            let kind = trailer_kind(entry.trailer)
-                .map_or_else(|| "unknown kind".to_string(), |kind| format!("{kind:?}"));
+            let (kind, value) = described(entry.trailer, block.value(entry.value));
             let text = format!(
-                "  entry {at}: head {:08x}, {} @ {} {kind} = {}",
+                "  entry {at}: head {:08x}, {} @ {} {kind} = {value}",
                 u32::from_be_bytes(block.head(at)),
                 shown(&key),
                 trailer_seqno(entry.trailer),
-                shown(block.value(entry.value)),
             );
             self.row(&place, &payload[range], &text)?;
         }
@@ -315,15 +313,21 @@ impl Dump<'_> {
     }
 
     fn properties(&mut self, handle: Handle) -> fmt::Result {
-        let Some(properties) = self.decoded(handle, Properties::decode)? else { return Ok(()) };
+        let Some(mut properties) = self.decoded(handle, Properties::decode)? else {
+            return Ok(());
+        };
         let stored = self.stored(handle)?.unwrap_or_default();
         self.line(handle.offset, &stored, "properties")?;
+        let value_refs = std::mem::take(&mut properties.value_refs);
         for line in format!("{properties:#?}").lines() {
             let field = line.trim().trim_end_matches(',');
             // Keys are shown as text below; the debug form spreads them over many lines.
             if field.contains(": ") && !field.ends_with(['[', ']']) {
                 self.row("", &[], &format!("  {field}"))?;
             }
+        }
+        for ValueRef { segment, bytes } in value_refs {
+            self.row("", &[], &format!("  value segment {segment}: {bytes} bytes"))?;
         }
         let (smallest, largest) = (shown(&properties.smallest), shown(&properties.largest));
         self.row("", &[], &format!("  bounds: {smallest} to {largest}"))?;
@@ -347,6 +351,32 @@ impl Dump<'_> {
         }
         Ok(())
     }
+}
+
+/// The kind and the value of an entry. A handle is `segment:offset+len`, and how the value is
+/// compressed; its expiry stands before it.
+fn described(trailer: u64, value: &[u8]) -> (String, String) {
+    let Some(kind) = trailer_kind(trailer) else {
+        return ("unknown kind".to_string(), shown(value));
+    };
+    let value = match ValueHandle::of_entry(kind, value) {
+        Some(handle) => {
+            let expiry =
+                value.split_last_chunk::<HANDLE_BYTES>().and_then(|(e, _)| e.first_chunk());
+            let expiry = expiry.map_or(String::new(), |expiry: &[u8; 8]| {
+                format!("until {} ", u64::from_le_bytes(*expiry))
+            });
+            let codec = match Compression::from_byte(handle.compression) {
+                Some(Compression::None) => "",
+                Some(codec) => &format!(" {}", codec.name()),
+                None => " unknown compression",
+            };
+            let ValueHandle { segment, offset, len, .. } = handle;
+            format!("{expiry}{segment}:{offset}+{len}{codec}")
+        }
+        None => shown(value),
+    };
+    (format!("{kind:?}"), value)
 }
 
 /// Bytes as text, escaped and cut.

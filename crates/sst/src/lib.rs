@@ -25,6 +25,7 @@ mod properties;
 mod reader;
 mod stored;
 mod tombstone_block;
+mod value_refs;
 mod verify;
 mod writer;
 

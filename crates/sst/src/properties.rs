@@ -5,8 +5,9 @@
 //! a new format version; tags are never reused.
 
 use crate::stored::Checked;
+use crate::value_refs;
 use terrace_base::codec::{get_varint, put_bytes, put_varint};
-use terrace_base::{Decoder, SeqNo};
+use terrace_base::{Decoder, SeqNo, ValueRef};
 use terrace_compression::Compression;
 
 /// The order of user keys that every SST of this version has.
@@ -51,6 +52,8 @@ pub struct Properties {
     pub created_ms: u64,
     /// When at least 30 % of the entry bytes will have expired; `None` if never.
     pub ttl_due_ms: Option<u64>,
+    /// The value segments that entries refer to, ascending.
+    pub value_refs: Vec<ValueRef>,
     /// The order of user keys; this version knows [`COMPARATOR`] only.
     pub comparator: String,
 }
@@ -76,6 +79,7 @@ impl Default for Properties {
             largest_exclusive: false,
             created_ms: 0,
             ttl_due_ms: None,
+            value_refs: Vec::new(),
             comparator: COMPARATOR.to_string(),
         }
     }
@@ -90,6 +94,7 @@ const TAG_LARGEST: u64 = 15;
 const TAG_LARGEST_EXCLUSIVE: u64 = 16;
 const TAG_TTL_DUE: u64 = 18;
 const TAG_COMPARATOR: u64 = 19;
+const TAG_VALUE_REFS: u64 = 20;
 
 impl Properties {
     fn numbers(&mut self) -> [&mut u64; NUMBER_TAGS.len()] {
@@ -126,6 +131,9 @@ impl Properties {
         fields.push((TAG_LARGEST_EXCLUSIVE, vec![u8::from(self.largest_exclusive)]));
         if let Some(due) = self.ttl_due_ms {
             fields.push((TAG_TTL_DUE, number(due)));
+        }
+        if !self.value_refs.is_empty() {
+            fields.push((TAG_VALUE_REFS, value_refs::encode(&self.value_refs)));
         }
         fields.push((TAG_COMPARATOR, self.comparator.clone().into_bytes()));
         fields.sort_unstable_by_key(|(tag, _)| *tag);
@@ -164,6 +172,7 @@ impl Properties {
             TAG_LARGEST => self.largest = bytes.to_vec(),
             TAG_LARGEST_EXCLUSIVE => self.largest_exclusive = *bytes.first()? != 0,
             TAG_TTL_DUE => self.ttl_due_ms = Some(number()?),
+            TAG_VALUE_REFS => self.value_refs = value_refs::decode(bytes)?,
             TAG_COMPARATOR => self.comparator = String::from_utf8(bytes.to_vec()).ok()?,
             _ => {}
         }
@@ -177,6 +186,7 @@ impl Properties {
             + self.largest.len()
             + self.comparator.len()
             + self.filter.len()
+            + self.value_refs.len() * size_of::<ValueRef>()
     }
 }
 
@@ -190,7 +200,8 @@ mod tests {
         fn round_trip(
             values in proptest::collection::vec(any::<u64>(), NUMBER_TAGS.len()), kind in 0u8..3,
             filter: String, smallest: Vec<u8>, largest: Vec<u8>, exclusive: bool,
-            ttl_due_ms: Option<u64>, damage: Vec<(usize, u8)>,
+            ttl_due_ms: Option<u64>, segments in proptest::collection::btree_map(any::<u32>(), any::<u64>(), 0..4),
+            damage: Vec<(usize, u8)>,
         ) {
             let mut properties = Properties {
                 compression: Compression::from_byte(kind).unwrap(),
@@ -199,6 +210,10 @@ mod tests {
                 largest,
                 largest_exclusive: exclusive,
                 ttl_due_ms,
+                value_refs: segments
+                    .into_iter()
+                    .map(|(segment, bytes)| ValueRef { segment, bytes })
+                    .collect(),
                 ..Properties::default()
             };
             for (field, value) in properties.numbers().into_iter().zip(values) {

@@ -5,11 +5,12 @@ use crate::index::partition::IndexPartition;
 use crate::iter::{ScanOptions, SstIter};
 use crate::reader::SstReader;
 use crate::stored::Handle;
+use crate::value_refs::ValueTally;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::{MAX_SEQNO, compare_internal, trailer_kind, trailer_seqno};
-use terrace_base::{Result, ValueKind};
+use terrace_base::{Result, ValueHandle, ValueKind};
 
 /// What a verification went through.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,6 +34,7 @@ struct Walk<'a> {
     tombstones: u64,
     key_bytes: u64,
     value_bytes: u64,
+    values: ValueTally,
     seqnos: (u64, u64),
     last: Option<(Vec<u8>, u64)>,
     last_separator: Option<Vec<u8>>,
@@ -56,6 +58,7 @@ pub(crate) fn verify(reader: &Arc<SstReader>) -> Result<VerifyReport> {
         tombstones: 0,
         key_bytes: 0,
         value_bytes: 0,
+        values: ValueTally::default(),
         seqnos: (u64::MAX, 0),
         last: None,
         last_separator: None,
@@ -134,18 +137,22 @@ impl Walk<'_> {
             if key > separator || !after {
                 return Err(place.corrupt(format!("entry {at} is outside its index separators")));
             }
-            self.entry(&key, entry.trailer, entry.value.end - entry.value.start)?;
+            self.entry(&key, entry.trailer, block.value(entry.value))?;
         }
         self.report.data_blocks += 1;
         self.last_separator = Some(separator);
         Ok(())
     }
 
-    fn entry(&mut self, key: &[u8], trailer: u64, value_len: usize) -> Result<()> {
+    fn entry(&mut self, key: &[u8], trailer: u64, value: &[u8]) -> Result<()> {
         self.report.entries += 1;
         self.key_bytes += key.len() as u64;
-        self.value_bytes += value_len as u64;
-        self.tombstones += u64::from(trailer_kind(trailer) == Some(ValueKind::Delete));
+        self.value_bytes += value.len() as u64;
+        let kind = trailer_kind(trailer);
+        self.tombstones += u64::from(kind == Some(ValueKind::Delete));
+        if let Some(handle) = kind.and_then(|kind| ValueHandle::of_entry(kind, value)) {
+            self.values.add(&handle, key.len());
+        }
         let seqno = trailer_seqno(trailer);
         self.seqnos = (self.seqnos.0.min(seqno), self.seqnos.1.max(seqno));
         if self.last.as_ref().is_none_or(|(last, _)| last != key) {
@@ -202,7 +209,7 @@ impl Walk<'_> {
     }
 
     /// What the properties say against what was found.
-    fn totals(&self) -> Result<()> {
+    fn totals(&mut self) -> Result<()> {
         let (reader, properties) = (self.reader, self.reader.properties());
         let place = reader.place(reader.footer.properties);
         let tombstones: u64 = reader
@@ -223,6 +230,9 @@ impl Walk<'_> {
             if recorded != found {
                 return Err(place.corrupt(format!("{recorded} {what} recorded, {found} found")));
             }
+        }
+        if properties.value_refs != std::mem::take(&mut self.values).finish() {
+            return Err(place.corrupt("the entries refer to other values than recorded"));
         }
         let (low, high) = (properties.smallest_seqno, properties.largest_seqno);
         let outside = self.report.entries > 0 && (self.seqnos.0 < low || self.seqnos.1 > high);

@@ -16,6 +16,7 @@ use crate::options::SstOptions;
 use crate::properties::Properties;
 use crate::stored::{Handle, Packer, TRAILER_BYTES};
 use crate::tombstone_block;
+use crate::value_refs::ValueTally;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::path::Path;
@@ -23,7 +24,7 @@ use terrace_base::key::{
     EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, common_prefix, compare_internal,
     shortest_separator, trailer_kind, trailer_seqno,
 };
-use terrace_base::{Error, RangeTombstones, Result, SeqNo, ValueHandle, ValueKind};
+use terrace_base::{Error, RangeTombstones, Result, SeqNo, ValueHandle, ValueKind, ValueRef};
 use terrace_compression::Compression;
 use terrace_filter::FilterPolicy;
 use terrace_vfs::{AppendFile, CreateOptions, Vfs};
@@ -63,6 +64,8 @@ pub struct SstSummary {
     /// When at least [`TTL_DUE_PERCENT`](crate::TTL_DUE_PERCENT) of the entry bytes will have
     /// expired.
     pub ttl_due_ms: Option<u64>,
+    /// The value segments that entries refer to, ascending.
+    pub value_refs: Vec<ValueRef>,
     /// Stored bytes of the filter partitions.
     pub filter_bytes: u64,
     /// Stored bytes of the index partitions.
@@ -90,6 +93,7 @@ pub struct SstWriter {
     smallest: Vec<u8>,
     seqnos: Option<(SeqNo, SeqNo)>,
     expiries: ExpiryHistogram,
+    values: ValueTally,
     properties: Properties,
 }
 
@@ -134,6 +138,7 @@ impl SstWriter {
             smallest: Vec::new(),
             seqnos: None,
             expiries: ExpiryHistogram::default(),
+            values: ValueTally::default(),
             properties: Properties {
                 compression: options.compression,
                 filter: options.filter.to_string(),
@@ -192,6 +197,9 @@ impl SstWriter {
                 }
             }
             ValueKind::Put | ValueKind::PutHandle | ValueKind::RangeDelete => {}
+        }
+        if let Some(handle) = ValueHandle::of_entry(kind, value) {
+            self.values.add(&handle, user_key.len());
         }
     }
 
@@ -256,6 +264,7 @@ impl SstWriter {
             largest_seqno: properties.largest_seqno,
             raw_bytes: properties.raw_key_bytes + properties.raw_value_bytes,
             ttl_due_ms: properties.ttl_due_ms,
+            value_refs: properties.value_refs,
             filter_bytes: properties.filter_bytes,
             index_bytes: properties.index_bytes,
             data_bytes: properties.data_bytes,
@@ -363,6 +372,7 @@ impl SstWriter {
         (properties.smallest_seqno, properties.largest_seqno) = self.seqnos.unwrap_or_default();
         let raw = properties.raw_key_bytes + properties.raw_value_bytes;
         properties.ttl_due_ms = std::mem::take(&mut self.expiries).due_ms(raw);
+        properties.value_refs = std::mem::take(&mut self.values).finish();
     }
 }
 

@@ -9,3 +9,4 @@ mod files;
 mod golden;
 mod model;
 mod units;
+mod values;
