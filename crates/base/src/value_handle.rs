@@ -75,7 +75,7 @@ impl ValueHandle {
             ValueKind::PutTtlHandle => stored.get(EXPIRY_BYTES..)?,
             _ => return None,
         };
-        handle.try_into().ok().map(|bytes| Self::decode(bytes))
+        handle.try_into().ok().map(Self::decode)
     }
 
     /// What the value counts for in its segment's books, with a key of `key_len` bytes: the bytes
