@@ -5,7 +5,7 @@
 //! that while the memory grows. Then their numbers are cut into segments. Bytes come out only if
 //! the model pays, and if every key was found within the error bound of the line it got.
 
-mod key_buffer;
+pub(crate) mod key_buffer;
 
 use crate::model::Model;
 use crate::projection::ProjectionBuilder;

@@ -1,11 +1,13 @@
 //! Learned indexes over byte strings: where a key is in a sorted file, from a few hundred bytes.
 //!
-//! Pure: bytes in, bytes out, no I/O and no clock. Four parts, each of use by itself:
+//! Pure: bytes in, bytes out, no I/O and no clock. Five parts, each of use by itself:
 //!
 //! - [`Projection`]: an order-preserving map from keys of any kind to `u64`, learned from keys;
 //! - [`regression`]: piecewise linear regression with an error bound, greedy and optimal;
 //! - [`ModelBuilder`] and [`Model`]: both put together for the keys of a file, stored, read back
 //!   and looked up in;
+//! - [`BlockModelBuilder`] and [`BlockModel`]: the same for the first keys of data blocks, exact to
+//!   the block;
 //! - [`analyzer`]: whether training pays, from what lookups and training cost.
 //!
 //! ```
@@ -32,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analyzer;
+mod blocks;
 mod builder;
 mod heads;
 mod line;
@@ -41,6 +44,7 @@ pub mod regression;
 mod stats;
 mod trainer;
 
+pub use blocks::{BlockGuess, BlockModel, BlockModelBuilder, BlockTraining, DrawnSegment};
 pub use builder::{
     BlockHead, DEFAULT_DELTA, DEFAULT_MAX_BUFFER_BYTES, DEFAULT_MAX_RUN_PERCENT,
     DEFAULT_MAX_SEGMENTS_PER_1000_KEYS, ModelBuilder, ModelOptions, NoModel, Training,

@@ -125,6 +125,20 @@ impl Line {
         units.saturating_add(u64::from(self.offset)) >> UNIT_BITS
     }
 
+    /// How far the line is above `start - delta` at `along` from the head, in steps of 2^-`bits`
+    /// position. Never falls as `along` rises. Not of a run.
+    #[inline]
+    pub fn fine_height(&self, along: u64, bits: u32) -> u64 {
+        let rise = u128::from(self.slope()) * u128::from(along);
+        let rise = match self.shift().checked_sub(bits) {
+            Some(shift) => rise >> shift,
+            None => rise.saturating_mul(1 << (bits - self.shift())),
+        };
+        let offset = u64::from(self.offset()) << bits >> UNIT_BITS;
+        // Far beyond any position, and with room for sums.
+        u64::try_from(rise).unwrap_or(u64::MAX).min(u64::MAX >> 1) + offset
+    }
+
     /// The position on the line at `along` from the head, to measure errors by. Not of a run.
     pub fn position(&self, along: u64, delta: u32) -> i64 {
         let height = self.height(along).min(u64::from(u32::MAX) << 1) as i64;

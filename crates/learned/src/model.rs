@@ -74,6 +74,29 @@ impl Model {
         self.lines[at].range(x - self.heads.get(at), next, self.delta)
     }
 
+    /// The line of `x`, how far `x` is from its head, and where the next line starts; `None` if
+    /// `x` is below the first head.
+    #[inline]
+    pub(crate) fn line_at(&self, x: u64) -> Option<(Line, u64, u32)> {
+        let at = self.heads.at_or_below(x).checked_sub(1)?;
+        Some((self.lines[at], x - self.heads.get(at), self.lines[at + 1].start()))
+    }
+
+    /// How many segments there are, runs among them.
+    pub(crate) fn segment_count(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Head and line of segment `at`, and where the next line starts.
+    pub(crate) fn segment(&self, at: usize) -> (u64, Line, u32) {
+        (self.heads.get(at), self.lines[at], self.lines[at + 1].start())
+    }
+
+    /// The head of segment `at`, if there is one.
+    pub(crate) fn head(&self, at: usize) -> Option<u64> {
+        self.heads.as_slice().get(at).copied()
+    }
+
     /// [`Self::search_range`] of the key's number.
     #[inline]
     pub fn search_range_of(&self, key: &[u8]) -> SearchRange {

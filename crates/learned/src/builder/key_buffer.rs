@@ -14,7 +14,7 @@ const STARTS_BLOCK: u64 = 2;
 
 /// Collects keys. A few bytes each; nothing is shared with the caller.
 #[derive(Debug, Default)]
-pub(super) struct KeyBuffer {
+pub(crate) struct KeyBuffer {
     bytes: Vec<u8>,
     /// The last key, as far as it was kept.
     last: Vec<u8>,
@@ -58,7 +58,7 @@ impl KeyBuffer {
 
 /// A key read back.
 #[derive(Debug)]
-pub(super) struct BufferedKey<'a> {
+pub(crate) struct BufferedKey<'a> {
     pub key: &'a [u8],
     pub advances: bool,
     pub starts_block: bool,
@@ -66,7 +66,7 @@ pub(super) struct BufferedKey<'a> {
 
 /// Walks over a [`KeyBuffer`].
 #[derive(Debug)]
-pub(super) struct Keys<'a> {
+pub(crate) struct Keys<'a> {
     decoder: Decoder<'a>,
     key: Vec<u8>,
 }
