@@ -4,21 +4,61 @@
 //! ```text
 //! batch := first_seqno:u64le  op_count:u32le  op*
 //! op    := kind:u8  family:varint  key:bytes  value:bytes      (bytes := varint length, data)
+//!        | kind:u8  family:varint  key:bytes  [expiry:u64le]  size:varint  stored  checksum:u32le
 //! ```
 //! `value` is empty for a delete, the end key for a range delete, and starts with the expiry for
 //! a value with a TTL. Op number i has sequence number `first_seqno + i`.
+//!
+//! The second form is that of a value which stays in the log (kinds `PutHandle` and, with an
+//! expiry, `PutTtlHandle`): `size` is the length of `stored` times four plus the compression, and
+//! the checksum is that of `terrace_log::value`. Which values do is the family's to say; a batch
+//! that guessed otherwise when the value was added is encoded again when it is sealed.
+
+mod ops;
+
+pub(crate) use ops::{Op, Ops, StoredHandle, decode};
 
 use crate::error::{Error, Result};
+use crate::options::DEFAULT_VALUE_SEPARATION_THRESHOLD;
 use std::time::Duration;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use terrace_base::{Clock, Decoder, SeqNo, ValueKind};
+use terrace_base::value_handle::{MAX_STORED_VALUE_BYTES, VALUE_CHECKSUM_BYTES};
+use terrace_base::{Clock, SeqNo, ValueKind};
+use terrace_log::value;
+use terrace_sst::Compression;
 
 /// Bytes before the first op.
 pub(crate) const HEADER_BYTES: usize = 12;
 
 /// The largest batch, in encoded bytes (3 GiB).
 pub const MAX_BATCH_BYTES: usize = 3 << 30;
+
+/// Which values of a family stay in the log, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Separation {
+    /// Values of at least this many bytes.
+    pub threshold: usize,
+    pub compression: Compression,
+}
+
+impl Separation {
+    /// What a batch assumes that does not know the family.
+    pub const DEFAULT: Self =
+        Self { threshold: DEFAULT_VALUE_SEPARATION_THRESHOLD, compression: Compression::None };
+
+    /// All values are inline.
+    pub const OFF: Self = Self { threshold: usize::MAX, compression: Compression::None };
+}
+
+/// A separated value's place in the batch.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    key_at: usize,
+    key_len: usize,
+    at: usize,
+    len: usize,
+}
 
 /// Writes that become visible together or not at all.
 ///
@@ -41,6 +81,13 @@ pub struct WriteBatch {
     more_families: Vec<u32>,
     /// Bytes of keys and values.
     user_bytes: u64,
+    /// The values that stay in the log.
+    separated: Vec<Place>,
+    /// Their stored bytes.
+    separated_bytes: usize,
+    /// The longest inline value and the shortest separated one, before compression.
+    longest_inline: usize,
+    shortest_separated: usize,
     refused: Option<String>,
 }
 
@@ -64,6 +111,10 @@ impl WriteBatch {
             first_family: None,
             more_families: Vec::new(),
             user_bytes: 0,
+            separated: Vec::new(),
+            separated_bytes: 0,
+            longest_inline: 0,
+            shortest_separated: usize::MAX,
             refused: None,
         }
     }
@@ -78,12 +129,12 @@ impl WriteBatch {
 
     /// Sets `key` to `value`.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.push(0, ValueKind::Put, key.as_ref(), value.as_ref());
+        self.put_value(0, key.as_ref(), None, value.as_ref(), Separation::DEFAULT);
     }
 
     /// Sets `key` to `value` until `ttl` from the commit on; then the key is absent.
     pub fn put_with_ttl(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) {
-        self.push_ttl(0, key.as_ref(), value.as_ref(), ttl);
+        self.put_value(0, key.as_ref(), Some(ttl), value.as_ref(), Separation::DEFAULT);
     }
 
     /// Removes `key`.
@@ -119,9 +170,14 @@ impl WriteBatch {
         self.first_family = None;
         self.more_families.clear();
         self.user_bytes = 0;
+        self.separated.clear();
+        self.separated_bytes = 0;
+        self.longest_inline = 0;
+        self.shortest_separated = usize::MAX;
         self.refused = None;
     }
 
+    /// Adds a delete or a range delete.
     pub(crate) fn push(&mut self, family: u32, kind: ValueKind, key: &[u8], value: &[u8]) {
         if !self.fits(key, value.len()) {
             return;
@@ -135,28 +191,85 @@ impl WriteBatch {
                 return;
             }
         }
-        self.op(family, kind, key, value.len());
-        self.bytes.extend_from_slice(value);
+        self.start_op(family, kind, key);
+        put_bytes(&mut self.bytes, value);
+        self.user_bytes += value.len() as u64;
     }
 
-    pub(crate) fn push_ttl(&mut self, family: u32, key: &[u8], value: &[u8], ttl: Duration) {
+    /// Adds a value, with a time to live that the commit turns into an expiry.
+    pub(crate) fn put_value(
+        &mut self,
+        family: u32,
+        key: &[u8],
+        ttl: Option<Duration>,
+        value: &[u8],
+        separation: Separation,
+    ) {
         if !self.fits(key, value.len()) {
             return;
         }
-        self.op(family, ValueKind::PutTtl, key, EXPIRY_BYTES + value.len());
-        self.ttl_offsets.push(self.bytes.len());
-        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        self.bytes.extend_from_slice(&ttl_ms.to_le_bytes());
-        self.bytes.extend_from_slice(value);
+        let ttl = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).to_le_bytes());
+        let separate = value.len() >= separation.threshold && value.len() <= MAX_STORED_VALUE_BYTES;
+        let expiry_at = match separate {
+            true => self.put_separated(family, key, ttl, (value, 0), value.len()),
+            false => self.put_inline(family, key, ttl, value),
+        };
+        if ttl.is_some() {
+            self.ttl_offsets.push(expiry_at);
+        }
     }
 
-    fn op(&mut self, family: u32, kind: ValueKind, key: &[u8], value_len: usize) {
+    /// Gives the place of the expiry, if there is one.
+    fn put_inline(
+        &mut self,
+        family: u32,
+        key: &[u8],
+        expiry: Option<[u8; EXPIRY_BYTES]>,
+        value: &[u8],
+    ) -> usize {
+        let kind = if expiry.is_some() { ValueKind::PutTtl } else { ValueKind::Put };
+        let expiry = expiry.as_ref().map_or(&[][..], |bytes| bytes);
+        self.start_op(family, kind, key);
+        put_varint(&mut self.bytes, (expiry.len() + value.len()) as u64);
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(expiry);
+        self.bytes.extend_from_slice(value);
+        self.user_bytes += (expiry.len() + value.len()) as u64;
+        self.longest_inline = self.longest_inline.max(value.len());
+        at
+    }
+
+    /// As `put_inline`; `stored` with its compression stays in the log, for a value of `len` bytes.
+    fn put_separated(
+        &mut self,
+        family: u32,
+        key: &[u8],
+        expiry: Option<[u8; EXPIRY_BYTES]>,
+        (stored, compression): (&[u8], u8),
+        len: usize,
+    ) -> usize {
+        let kind = if expiry.is_some() { ValueKind::PutTtlHandle } else { ValueKind::PutHandle };
+        self.start_op(family, kind, key);
+        let after_key = self.bytes.len();
+        self.bytes.extend_from_slice(expiry.as_ref().map_or(&[][..], |bytes| bytes));
+        put_varint(&mut self.bytes, (stored.len() as u64) << 2 | u64::from(compression));
+        let at = self.bytes.len();
+        let key_at = after_key - key.len();
+        self.separated.push(Place { key_at, key_len: key.len(), at, len: stored.len() });
+        self.bytes.extend_from_slice(stored);
+        self.bytes.extend_from_slice(&[0; VALUE_CHECKSUM_BYTES]);
+        self.separated_bytes += stored.len();
+        self.user_bytes += (expiry.map_or(0, |bytes| bytes.len()) + len) as u64;
+        self.shortest_separated = self.shortest_separated.min(len);
+        after_key
+    }
+
+    fn start_op(&mut self, family: u32, kind: ValueKind, key: &[u8]) {
         self.bytes.push(kind as u8);
         put_varint(&mut self.bytes, u64::from(family));
         put_bytes(&mut self.bytes, key);
-        put_varint(&mut self.bytes, value_len as u64);
         self.count += 1;
-        self.user_bytes += (key.len() + value_len) as u64;
+        self.user_bytes += key.len() as u64;
         if !self.touches(family) {
             match self.first_family {
                 None => self.first_family = Some(family),
@@ -181,21 +294,108 @@ impl WriteBatch {
         false
     }
 
-    /// Turns times to live into expiries and says whether the batch may be written at all.
-    pub(crate) fn seal(&mut self, clock: &dyn Clock) -> Result<()> {
+    /// Turns times to live into expiries, sees to it that exactly those values are separated that
+    /// `separation` of their family says, sums them up, and says whether the batch may be written
+    /// at all.
+    pub(crate) fn seal(
+        &mut self,
+        clock: &dyn Clock,
+        separation: &dyn Fn(u32) -> Separation,
+    ) -> Result<()> {
         if let Some(refused) = &self.refused {
             return Err(Error::InvalidArgument(refused.clone()));
         }
-        if self.ttl_offsets.is_empty() {
-            return Ok(());
-        }
-        let now_ms = clock.wall_ms();
-        for at in std::mem::take(&mut self.ttl_offsets) {
-            if let Some(field) = self.bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<8>()) {
-                *field = now_ms.saturating_add(u64::from_le_bytes(*field)).to_le_bytes();
+        if !self.ttl_offsets.is_empty() {
+            let now_ms = clock.wall_ms();
+            for at in std::mem::take(&mut self.ttl_offsets) {
+                let field = self.bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<8>());
+                if let Some(field) = field {
+                    *field = now_ms.saturating_add(u64::from_le_bytes(*field)).to_le_bytes();
+                }
             }
         }
+        if self.families().any(|family| self.differs(separation(family))) {
+            *self = self.encoded_again(separation)?;
+        }
+        for place in &self.separated {
+            let (front, rest) = self.bytes.split_at_mut(place.at + place.len);
+            let key = &front[place.key_at..place.key_at + place.key_len];
+            let sum = value::checksum(key, &front[place.at..]);
+            rest[..VALUE_CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());
+        }
         Ok(())
+    }
+
+    /// Whether a value of this batch may be encoded otherwise than a family wants it.
+    fn differs(&self, wanted: Separation) -> bool {
+        self.longest_inline >= wanted.threshold
+            || self.shortest_separated < wanted.threshold
+            || (wanted.compression != Compression::None && !self.separated.is_empty())
+    }
+
+    /// The same operations with the values separated and compressed as `separation` says.
+    #[cold]
+    fn encoded_again(&self, separation: &dyn Fn(u32) -> Separation) -> Result<Self> {
+        let mut again = Self { bytes: Vec::with_capacity(self.bytes.len()), ..Self::empty() };
+        again.bytes.resize(HEADER_BYTES, 0);
+        let mut compressed = Vec::new();
+        for op in self.ops() {
+            let malformed = |at| Error::InvalidArgument(format!("malformed batch at byte {at}"));
+            let op = op.map_err(malformed)?;
+            let (expiry, value) = match op.kind {
+                ValueKind::Put => (None, op.value),
+                ValueKind::PutTtl => {
+                    op.value.split_first_chunk().map_or((None, op.value), |(e, v)| (Some(*e), v))
+                }
+                ValueKind::PutHandle | ValueKind::PutTtlHandle => {
+                    (op.separated.and_then(|separated| separated.expiry), op.value)
+                }
+                kind => {
+                    again.push(op.family, kind, op.key, op.value);
+                    continue;
+                }
+            };
+            let wanted = separation(op.family);
+            if value.len() < wanted.threshold || value.len() > MAX_STORED_VALUE_BYTES {
+                again.put_inline(op.family, op.key, expiry, value);
+                continue;
+            }
+            let stored = match wanted.compression {
+                Compression::None => (value, Compression::None),
+                compression => {
+                    compressed.clear();
+                    let stored_as =
+                        terrace_compression::compress(value, compression, &mut compressed);
+                    (compressed.as_slice(), stored_as)
+                }
+            };
+            let stored = (stored.0, stored.1 as u8);
+            again.put_separated(op.family, op.key, expiry, stored, value.len());
+        }
+        Ok(again)
+    }
+
+    /// Says where the batch lies in the log, so that the checksums of separated values hold there
+    /// and nowhere else. To be called once, after `seal`.
+    pub(crate) fn place(&mut self, segment: u32, batch_at: u64) {
+        for place in &self.separated {
+            let field = self.bytes.get_mut(place.at + place.len..);
+            if let Some(field) = field.and_then(|bytes| bytes.first_chunk_mut::<4>()) {
+                let mask = value::place_mask(segment, batch_at + place.at as u64);
+                *field = (u32::from_le_bytes(*field) ^ mask).to_le_bytes();
+            }
+        }
+    }
+
+    /// Values that stay in the log, and their stored bytes.
+    pub(crate) fn separated(&self) -> (usize, usize) {
+        (self.separated.len(), self.separated_bytes)
+    }
+
+    /// Bytes that keys and inline values take in memtables, at most, without the overhead of
+    /// entries.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.bytes.len() - self.separated_bytes
     }
 
     /// Gives the first operation its sequence number; the others follow.
@@ -226,7 +426,7 @@ impl WriteBatch {
 
     /// The operations of this batch. Its bytes were made here, so nothing can be malformed.
     pub(crate) fn ops(&self) -> Ops<'_> {
-        Ops { decoder: Decoder::new(&self.bytes[HEADER_BYTES..]), left: self.count }
+        Ops::new(&self.bytes, HEADER_BYTES, self.count)
     }
 }
 
@@ -234,141 +434,5 @@ fn too_long_key(len: usize) -> String {
     format!("a key of {len} bytes is over the limit of {MAX_KEY_BYTES} bytes")
 }
 
-/// One operation of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Op<'a> {
-    pub family: u32,
-    pub kind: ValueKind,
-    pub key: &'a [u8],
-    pub value: &'a [u8],
-}
-
-/// Decodes operations one by one; `Err(position)` when the bytes are malformed.
-#[derive(Debug, Clone)]
-pub(crate) struct Ops<'a> {
-    decoder: Decoder<'a>,
-    left: u32,
-}
-
-/// A log payload taken apart: its first sequence number, its count, its operations.
-pub(crate) fn decode(payload: &[u8]) -> Option<(SeqNo, u32, Ops<'_>)> {
-    let mut decoder = Decoder::new(payload);
-    let first_seqno = decoder.u64()?;
-    let count = decoder.u32()?;
-    let last = first_seqno.checked_add(u64::from(count))?;
-    (last <= terrace_base::MAX_SEQNO).then_some((first_seqno, count, Ops { decoder, left: count }))
-}
-
-impl<'a> Iterator for Ops<'a> {
-    type Item = std::result::Result<Op<'a>, usize>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.left == 0 {
-            return match self.decoder.is_empty() {
-                true => None,
-                false => {
-                    let at = self.decoder.position();
-                    self.decoder = Decoder::new(&[]);
-                    Some(Err(at))
-                }
-            };
-        }
-        let at = self.decoder.position();
-        self.left -= 1;
-        match op(&mut self.decoder) {
-            Some(op) => Some(Ok(op)),
-            None => {
-                self.left = 0;
-                self.decoder = Decoder::new(&[]);
-                Some(Err(at))
-            }
-        }
-    }
-}
-
-#[inline]
-fn op<'a>(decoder: &mut Decoder<'a>) -> Option<Op<'a>> {
-    let kind = ValueKind::from_byte(decoder.u8()?)?;
-    let family = u32::try_from(decoder.varint()?).ok()?;
-    let key = decoder.bytes()?;
-    let value = decoder.bytes()?;
-    let sound = key.len() <= MAX_KEY_BYTES
-        && match kind {
-            ValueKind::Delete => value.is_empty(),
-            ValueKind::Put => value.len() <= MAX_VALUE_BYTES,
-            ValueKind::PutTtl => {
-                (EXPIRY_BYTES..=MAX_VALUE_BYTES + EXPIRY_BYTES).contains(&value.len())
-            }
-            ValueKind::PutHandle | ValueKind::PutTtlHandle => false,
-            ValueKind::RangeDelete => value.len() <= MAX_KEY_BYTES,
-        };
-    sound.then_some(Op { family, kind, key, value })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    struct Fixed(u64);
-
-    impl Clock for Fixed {
-        fn wall_ms(&self) -> u64 {
-            self.0
-        }
-
-        fn monotonic_us(&self) -> u64 {
-            0
-        }
-    }
-
-    #[test]
-    fn limits_are_refused_at_the_write_and_name_the_limit() {
-        let mut batch = WriteBatch::new();
-        batch.put(b"fine", b"fine");
-        batch.put(vec![0; MAX_KEY_BYTES + 1], b"");
-        let error = batch.seal(&Fixed(0)).unwrap_err();
-        assert!(error.to_string().contains("65536"), "{error}");
-    }
-
-    #[test]
-    fn ttl_counts_from_the_commit() {
-        let mut batch = WriteBatch::new();
-        batch.put_with_ttl(b"k", b"v", Duration::from_millis(7));
-        batch.seal(&Fixed(1000)).unwrap();
-        let op = batch.ops().next().unwrap().unwrap();
-        assert_eq!(op.value, [&1007u64.to_le_bytes()[..], b"v"].concat());
-    }
-
-    proptest! {
-        #[test]
-        fn ops_round_trip(
-            ops in proptest::collection::vec((0u32..300, 0u8..3, any::<Vec<u8>>(), any::<Vec<u8>>()), 0..20),
-            first in 0u64..1000,
-        ) {
-            let mut batch = WriteBatch::new();
-            let mut want = Vec::new();
-            for (family, kind, key, value) in &ops {
-                let kind = [ValueKind::Put, ValueKind::Delete, ValueKind::RangeDelete][*kind as usize];
-                let value = if kind == ValueKind::Delete { &[][..] } else { value };
-                batch.push(*family, kind, key, value);
-                if kind != ValueKind::RangeDelete || key.as_slice() < value {
-                    want.push(Op { family: *family, kind, key, value });
-                }
-            }
-            batch.number(first);
-            let (seqno, count, decoded) = decode(batch.encoded()).unwrap();
-            prop_assert_eq!((seqno, count as usize), (first, want.len()));
-            let got: Vec<_> = decoded.map(|op| op.unwrap()).collect();
-            prop_assert_eq!(got, want);
-        }
-
-        #[test]
-        fn malformed_bytes_end_in_an_error_not_a_panic(bytes: Vec<u8>) {
-            if let Some((_, _, ops)) = decode(&bytes) {
-                prop_assert!(ops.take(1000).filter(|op| op.is_err()).count() <= 1);
-            }
-        }
-    }
-}
+mod tests;

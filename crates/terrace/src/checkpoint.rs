@@ -7,6 +7,7 @@
 use crate::commit;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
+use crate::value_log::segment_path;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
@@ -84,6 +85,9 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
             let number = file.number;
             link(vfs, &names::sst_path(&inner.dir, number), &names::sst_path(dir, number))?;
         }
+    }
+    for segment in state.segments.values() {
+        link(vfs, &segment_path(&inner.dir, segment), &segment_path(dir, segment))?;
     }
     for number in segments {
         link(vfs, &names::log_path(&inner.dir, number), &names::log_path(dir, number))?;

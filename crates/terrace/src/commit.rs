@@ -6,7 +6,7 @@
 //! of the log; nothing is acknowledged before it is where its [`SyncMode`] wants it; a memtable
 //! never holds what the log does not.
 
-use crate::batch::WriteBatch;
+use crate::batch::{Separation, WriteBatch};
 use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use terrace_base::{MAX_SEQNO, SeqNo};
+use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_log::{LogEnd, LogOptions, LogWriter, SyncedThrough};
 use terrace_manifest::names;
 use terrace_skiplist::{Hint, Skiplist};
@@ -31,6 +32,9 @@ use terrace_vfs::Vfs;
 /// enough that the first writer does not wait long.
 const GROUP_BYTES: usize = 1 << 20;
 
+/// A memtable is full when it refers to one part in so many of the live bytes of the value log.
+const UNFLUSHED_SHARE: u64 = 16;
+
 /// Memory an entry takes in a memtable beyond its batch encoding, at most.
 const ENTRY_OVERHEAD_BYTES: usize = Skiplist::entry_upper_bound(0, 0);
 
@@ -38,7 +42,12 @@ const ENTRY_OVERHEAD_BYTES: usize = Skiplist::entry_upper_bound(0, 0);
 pub(crate) fn write(inner: &Inner, mut batch: WriteBatch, options: &WriteOptions) -> Result<()> {
     inner.health.check_writable()?;
     let queue = inner.write_queue()?;
-    batch.seal(&*inner.clock)?;
+    {
+        let families = inner.families.load();
+        batch.seal(&*inner.clock, &|id| {
+            families.iter().find(|f| f.id == id).map_or(Separation::OFF, |f| f.separation())
+        })?;
+    }
     if batch.is_empty() {
         return Ok(());
     }
@@ -81,15 +90,19 @@ fn commit(
     inner.health.check_writable()?;
     let mut log = lead.log();
     make_room(inner, &mut log, families, group)?;
+    let separated: usize = group.iter().map(|p| p.batch.separated().0).sum();
+    if separated > 0 {
+        prepare_for_values(inner, &mut log)?;
+    }
     let first = log.last_seqno + 1;
     let ops: u64 = group.iter().map(|p| p.batch.len() as u64).sum();
     let last = log.last_seqno + ops;
     if last >= MAX_SEQNO {
         return Err(Error::InvalidArgument("all 2^56 sequence numbers are used up".into()));
     }
-    append(inner, &mut log, group, first)?;
+    let placed = append(inner, &mut log, group, first)?;
     log.last_seqno = last;
-    insert(inner, &mut log, families, group, first)?;
+    insert(inner, &mut log, families, group, first, placed)?;
     // Release: whoever reads this number finds the entries up to it.
     inner.visible_seqno.store(last, Ordering::Release);
     let c = &inner.counters;
@@ -97,18 +110,49 @@ fn commit(
     add(&c.batches, group.len() as u64);
     add(&c.ops_written, ops);
     add(&c.user_bytes, group.iter().map(|p| p.batch.user_bytes()).sum());
+    if separated > 0 {
+        add(&c.values_separated, separated as u64);
+        add(&c.separated_bytes, group.iter().map(|p| p.batch.separated().1 as u64).sum());
+    }
     Ok(())
 }
 
-/// Appends the group to the log with one write and syncs if any of it must be durable.
-fn append(inner: &Inner, log: &mut LogState, group: &mut [Pending], first: SeqNo) -> Result<()> {
+/// Sees to it that the group's values can go into the log segment and be read from it.
+fn prepare_for_values(inner: &Inner, log: &mut LogState) -> Result<()> {
+    let full = log.writer.len_bytes() >= inner.options.advanced.segment_bytes;
+    if log.broken || (full && log.has_values) {
+        next_segment(inner, log)?;
+    }
+    if !log.has_values {
+        let Ok(number) = u32::try_from(log.writer.segment()) else {
+            let used_up = "the 2^32 file numbers of value segments are used up".into();
+            return Err(Error::InvalidArgument(used_up));
+        };
+        inner.value_log.begin(number);
+        log.has_values = true;
+    }
+    Ok(())
+}
+
+/// Appends the group to the log with one write and syncs if any of it must be durable. Gives the
+/// segment and where in it the first batch lies.
+fn append(
+    inner: &Inner,
+    log: &mut LogState,
+    group: &mut [Pending],
+    first: SeqNo,
+) -> Result<LogEnd> {
     if log.broken {
         next_segment(inner, log)?;
     }
-    let mut seqno = first;
+    let placed = (log.writer.segment(), log.writer.next_payload_offset());
+    let (mut seqno, mut batch_at) = (first, placed.1);
     for pending in group.iter_mut() {
         pending.batch.number(seqno);
+        // A segment that takes values has a number of 32 bits.
+        pending.batch.place(placed.0 as u32, batch_at);
         seqno += pending.batch.len() as u64;
+        batch_at += (pending.batch.size_bytes() + RECORD_HEADER_BYTES) as u64;
     }
     let before = log.writer.len_bytes();
     let appended = match &*group {
@@ -132,8 +176,14 @@ fn append(inner: &Inner, log: &mut LogState, group: &mut [Pending], first: SeqNo
     {
         let flushed = log.writer.flush();
         flushed.map_err(|error| lost_append(inner, "write the log", error))?;
+    } else if inner.options.sync == SyncMode::Buffered
+        && group.iter().any(|p| p.batch.separated().0 > 0)
+    {
+        // Values are read from the file.
+        let flushed = log.writer.flush();
+        flushed.map_err(|error| lost_append(inner, "write the log", error))?;
     }
-    Ok(())
+    Ok(placed)
 }
 
 /// Reports a failed append. What a buffered log still held was acknowledged: going on without it
@@ -152,8 +202,8 @@ fn insert(
     families: &[Arc<Family>],
     group: &[Pending],
     first: SeqNo,
+    (segment, mut batch_at): LogEnd,
 ) -> Result<()> {
-    let segment = log.writer.segment();
     let mut target = Target::default();
     let mut seqno = first;
     for pending in group {
@@ -167,14 +217,13 @@ fn insert(
             // A family dropped meanwhile takes its writes with it.
             if let Some(memtable) = &target.memtable {
                 memtable.note_seqno(seqno);
-                let full =
-                    memtable.insert(op.key, seqno, op.kind, op.value, &mut log.hint).is_err();
-                if full {
+                if memtable.insert_op(&op, seqno, (segment, batch_at), &mut log.hint).is_err() {
                     return Err(insert_failed(inner, "a memtable is full although room was made"));
                 }
             }
             seqno += 1;
         }
+        batch_at += (pending.batch.size_bytes() + RECORD_HEADER_BYTES) as u64;
     }
     Ok(())
 }
@@ -219,14 +268,17 @@ fn make_room(
     families: &[Arc<Family>],
     group: &[Pending],
 ) -> Result<()> {
-    let encoded: usize = group.iter().map(|p| p.batch.size_bytes()).sum();
+    let encoded: usize = group.iter().map(|p| p.batch.memtable_bytes()).sum();
     let count: usize = group.iter().map(|p| p.batch.len()).sum();
     let bound = encoded + count * ENTRY_OVERHEAD_BYTES;
+    let most_separated = most_separated_bytes(inner);
     for family in families {
         let full = {
             let state = family.state();
             let table = &state.memtable;
-            table.room_bytes() < bound || table.size_bytes() >= family.options.memtable_bytes
+            table.room_bytes() < bound
+                || table.size_bytes() >= family.options.memtable_bytes
+                || table.separated_bytes() >= most_separated
         };
         let touched = || group.iter().any(|p| p.batch.touches(family.id));
         if full && (families.len() == 1 || touched()) {
@@ -237,6 +289,13 @@ fn make_room(
         bound_all_memtables(inner, log, families)?;
     }
     Ok(())
+}
+
+/// Bytes of separated values at which a memtable is full, however small their handles are: what is
+/// overwritten in memtables is garbage that nobody knows of yet, and recovery reads all of it.
+fn most_separated_bytes(inner: &Inner) -> u64 {
+    let segments = 2 * inner.options.advanced.segment_bytes;
+    segments.max(inner.value_log.live_bytes() / UNFLUSHED_SHARE)
 }
 
 /// Keeps the mutable memtables of many families together within half of their share of the
@@ -281,6 +340,7 @@ fn next_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
     let fresh = create_segment(inner, log.writer.end())?;
     let old = std::mem::replace(&mut log.writer, fresh);
     log.broken = false;
+    log.has_values = false;
     log.segments.push_back((old.segment(), old.len_bytes()));
     // The new segment names this one: without records too its header must not be torn.
     if log.dirty || !old.is_synced() {
@@ -311,6 +371,7 @@ pub(crate) fn first_log(
     vfs.sync_dir(dir)?;
     Ok(LogState {
         writer,
+        has_values: false,
         segments: VecDeque::new(),
         last_seqno,
         dirty: false,
@@ -387,14 +448,15 @@ pub(crate) fn rotate_all(inner: &Inner, families: &[Arc<Family>]) -> Result<Vec<
     Ok(ids)
 }
 
-/// Deletes log segments that no memtable needs any more. The manifest says first that they are out
-/// of force: what a crash leaves of them, or of their removal, then means nothing.
+/// Lets go of log segments that no memtable needs any more: those with values that SSTs refer to
+/// become value segments, the others are deleted. The manifest says first that they are out of
+/// force: what a crash leaves of them, or of their removal, then means nothing.
 pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
     if inner.deletions_held.load(Ordering::SeqCst) > 0 {
         return Ok(());
     }
     let queue = inner.write_queue()?;
-    let needed = {
+    let (needed, flushed) = {
         let lead = queue.lead();
         let log = lead.log();
         let families = inner.families.load();
@@ -404,9 +466,10 @@ pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
         if log.segments.front().is_none_or(|(oldest, _)| *oldest >= needed) {
             return Ok(());
         }
-        needed
+        let flushed = log.segments.iter().take_while(|(number, _)| *number < needed);
+        (needed, flushed.copied().collect::<Vec<_>>())
     };
-    install::retire_log_before(inner, needed)?;
+    install::retire_log_before(inner, needed, &flushed)?;
     let mut retired = Vec::new();
     {
         let lead = queue.lead();
@@ -423,8 +486,5 @@ pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
         }
         queue.forget_unsynced(needed);
     }
-    for number in &retired {
-        inner.vfs.remove(&names::log_path(&inner.dir, *number))?;
-    }
-    Ok(inner.vfs.sync_dir(&inner.dir)?)
+    install::drop_log_segments(inner, &retired)
 }

@@ -230,7 +230,10 @@ fn install_edit(inner: &Inner, family: &Arc<Family>, edit: FamilyEdit) -> Result
     if family.is_dropped() {
         return Ok(());
     }
-    install::install(inner, vec![Change { family: family.clone(), edit, flushed: Vec::new() }])
+    install::install(
+        inner,
+        vec![Change { family: family.clone(), edit, flushed: Vec::new(), segments: Vec::new() }],
+    )
 }
 
 /// Waits until no flush and no compaction is running or wanted.

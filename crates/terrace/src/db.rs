@@ -342,6 +342,22 @@ impl ColumnFamily {
         get::multi_get(self.inner(), &self.family, &keys, reading(options))
     }
 
+    /// Values of at least this many bytes stay in the log from now on, and shorter ones in SSTs;
+    /// `usize::MAX` turns separation off. What was written before stays as it is until it is
+    /// overwritten. Not stored: name it in
+    /// [`CfOptions::value_separation_threshold`](crate::CfOptions::value_separation_threshold) at
+    /// the next open.
+    pub fn set_value_separation_threshold(&self, bytes: usize) {
+        self.family.set_value_separation_threshold(bytes);
+    }
+
+    fn put_one(&self, key: &[u8], ttl: Option<Duration>, value: &[u8]) -> Result<()> {
+        self.check_exists()?;
+        let mut batch = WriteBatch::for_one(key.len(), value.len());
+        batch.put_value(self.family.id, key, ttl, value, self.family.separation());
+        commit::write(self.inner(), batch, &WriteOptions::default())
+    }
+
     fn write_one(&self, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_exists()?;
         let mut batch = WriteBatch::for_one(key.len(), value.len());
@@ -351,7 +367,7 @@ impl ColumnFamily {
 
     /// As [`Db::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write_one(ValueKind::Put, key.as_ref(), value.as_ref())
+        self.put_one(key.as_ref(), None, value.as_ref())
     }
 
     /// As [`Db::put_with_ttl`].
@@ -361,11 +377,7 @@ impl ColumnFamily {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.check_exists()?;
-        let (key, value) = (key.as_ref(), value.as_ref());
-        let mut batch = WriteBatch::for_one(key.len(), value.len());
-        batch.push_ttl(self.family.id, key, value, ttl);
-        commit::write(self.inner(), batch, &WriteOptions::default())
+        self.put_one(key.as_ref(), Some(ttl), value.as_ref())
     }
 
     /// As [`Db::delete`].
@@ -385,13 +397,7 @@ impl ColumnFamily {
 
     /// As [`Db::iter_with`].
     pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
-        let inner = self.inner();
-        inner.health.check_open()?;
-        let state = self.family.hold_state();
-        let seqno =
-            options.snapshot.as_ref().map_or_else(|| inner.visible_seqno(), Snapshot::seqno);
-        inner.counters.seeks.add(1);
-        scan::open(state, inner.table_cache.clone(), seqno, inner.clock.as_ref(), options)
+        scan::iter(self.inner(), &self.family, options)
     }
 
     /// As [`Db::range`].
@@ -432,7 +438,8 @@ impl ColumnFamily {
 impl WriteBatch {
     /// As [`WriteBatch::put`], in a column family.
     pub fn put_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.push(cf.id(), ValueKind::Put, key.as_ref(), value.as_ref());
+        let separation = cf.family.separation();
+        self.put_value(cf.id(), key.as_ref(), None, value.as_ref(), separation);
     }
 
     /// As [`WriteBatch::put_with_ttl`], in a column family.
@@ -443,7 +450,8 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) {
-        self.push_ttl(cf.id(), key.as_ref(), value.as_ref(), ttl);
+        let separation = cf.family.separation();
+        self.put_value(cf.id(), key.as_ref(), Some(ttl), value.as_ref(), separation);
     }
 
     /// As [`WriteBatch::delete`], in a column family.

@@ -1,14 +1,17 @@
 //! A column family: its options and the read state that its readers and its verbs share.
 
+use crate::batch::Separation;
 use crate::memtable::MemTable;
 use crate::options::FamilyOptions;
 use crate::read_state::ReadState;
 use crate::table_cache::TableCache;
+use crate::value_log::{SegmentMap, ValueLog};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use terrace_base::SeqNo;
 use terrace_manifest::Version;
 
 /// One key space of a store.
@@ -17,6 +20,8 @@ pub(crate) struct Family {
     pub name: String,
     pub options: FamilyOptions,
     state: ArcSwap<ReadState>,
+    /// Values of at least this many bytes stay in the log.
+    value_separation_threshold: AtomicUsize,
     /// Serialises changes of `state`; readers never take it.
     change: Mutex<()>,
     next_memtable_id: AtomicU64,
@@ -37,16 +42,30 @@ impl Family {
     ) -> io::Result<Self> {
         let memtable = Arc::new(MemTable::with_capacity(0, options.memtable_bytes)?);
         let state = ReadState::of_version(memtable, Vec::new(), version, table_cache);
+        let value_separation_threshold = AtomicUsize::new(options.value_separation_threshold);
         Ok(Self {
             id,
             name,
             options,
+            value_separation_threshold,
             state: ArcSwap::from_pointee(state),
             change: Mutex::new(()),
             next_memtable_id: AtomicU64::new(1),
             dropped: AtomicBool::new(false),
             pending_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Which values stay in the log.
+    #[inline]
+    pub fn separation(&self) -> Separation {
+        let threshold = self.value_separation_threshold.load(Ordering::Relaxed);
+        Separation { threshold, compression: self.options.value_compression }
+    }
+
+    /// Changes which values written from now on stay in the log.
+    pub fn set_value_separation_threshold(&self, bytes: usize) {
+        self.value_separation_threshold.store(bytes, Ordering::Relaxed);
     }
 
     /// What a read sees now, for the length of the read. No shared counter is touched.
@@ -58,6 +77,26 @@ impl Family {
     /// What a read sees now, to keep.
     pub fn hold_state(&self) -> Arc<ReadState> {
         self.state.load_full()
+    }
+
+    /// What a read sees now, to keep, the sequence number that `seqno` gives then, and the value
+    /// segments with every value that the state refers to up to that number.
+    pub fn hold_with_values(
+        &self,
+        values: &ValueLog,
+        seqno: impl Fn() -> SeqNo,
+    ) -> (Arc<ReadState>, SeqNo, Arc<SegmentMap>) {
+        loop {
+            let state = self.state.load_full();
+            // Segments that newer writes begin are in the map before the number is visible.
+            let seqno = seqno();
+            let held = values.hold();
+            // A segment leaves the map only after a state that does not refer to it has come in:
+            // while the state is the same, the map has all of its segments.
+            if Arc::ptr_eq(&state, &self.state.load()) {
+                return (state, seqno, held);
+            }
+        }
     }
 
     /// Puts an empty memtable with room for `capacity_bytes` in front; the old one becomes

@@ -44,20 +44,25 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
     let written: u64 = files.iter().map(|file| file.size_bytes).sum();
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
     let flushed_seqno = state.immutables.iter().map(|m| m.max_seqno()).max();
+    let has_values = files.iter().any(|file| !file.value_refs.is_empty());
     let edit = FamilyEdit {
         id: family.id,
         flushed_seqno,
         added: files.into_iter().map(|file| (0, file)).collect(),
         ..FamilyEdit::default()
     };
-    if inner.families.load().len() > 1 {
-        // A power cut may lose the newest writes of all families, never older ones of one family
-        // while newer ones of another stay.
+    if has_values || inner.families.load().len() > 1 {
+        // What the file refers to must be durable before the file is in force. And a power cut may
+        // lose the newest writes of all families, never older ones of one family while newer ones
+        // of another stay.
         commit::sync_full_segments(inner)?;
     }
     let flushed: Vec<u64> = state.immutables.iter().map(|m| m.id).collect();
     let count = flushed.len();
-    install::install(inner, vec![Change { family: family.clone(), edit, flushed }])?;
+    install::install(
+        inner,
+        vec![Change { family: family.clone(), edit, flushed, segments: Vec::new() }],
+    )?;
     let c = &inner.counters;
     add(&c.flushes, 1);
     add(&c.flush_bytes, written);

@@ -3,8 +3,11 @@
 //! The key is hashed once. The filter lines of all candidate SSTs are prefetched together before
 //! the first one is tested, so that a miss costs one memory latency, not one per run. A cached
 //! read takes no lock and allocates nothing; the value is a slice pinned to its block.
+//!
+//! A value in the log is read by one read of the device ([`crate::value_log`]). If its segment has
+//! been collected since the entry was found, the key is looked up again.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
 use crate::memtable::MemTable;
@@ -13,7 +16,7 @@ use crate::read_state::ReadState;
 use crate::table_cache::ReaderGuard;
 use std::time::Instant;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
-use terrace_base::{SeqNo, ValueKind};
+use terrace_base::{SeqNo, ValueHandle, ValueKind};
 use terrace_manifest::FileMeta;
 use terrace_sst::{Entry, FilterAt, Lookup, SstReader};
 use terrace_vfs::Slice;
@@ -37,6 +40,17 @@ impl Default for Reading {
     }
 }
 
+/// How often a key is looked up again because its value was moved meanwhile.
+const MOST_TRIES: u32 = 64;
+
+/// What a version says of its key.
+enum Answer {
+    Absent,
+    Value(Slice),
+    /// The value lies in the log.
+    Separated(ValueHandle),
+}
+
 /// The value of `key`.
 #[inline]
 pub(crate) fn get(
@@ -47,10 +61,11 @@ pub(crate) fn get(
 ) -> Result<Option<Slice>> {
     inner.health.check_open()?;
     let start = sample().then(Instant::now);
-    let state = family.state();
-    let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
-    let lookup = Lookup { fill_cache: reading.fill_cache, ..Lookup::new(key, seqno) };
-    let found = search(inner, &state, &lookup, seqno)?;
+    let found = match look_up(inner, family, key, reading)? {
+        Answer::Absent => None,
+        Answer::Value(value) => Some(value),
+        Answer::Separated(handle) => fetch(inner, family, key, reading, handle)?,
+    };
     inner.counters.gets.add(1);
     if found.is_some() {
         inner.counters.gets_found.add(1);
@@ -59,6 +74,38 @@ pub(crate) fn get(
         inner.counters.get_latency.record_ns(start.elapsed().as_nanos() as u64);
     }
     Ok(found)
+}
+
+#[inline]
+fn look_up(inner: &Inner, family: &Family, key: &[u8], reading: Reading) -> Result<Answer> {
+    let state = family.state();
+    let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
+    let lookup = Lookup { fill_cache: reading.fill_cache, ..Lookup::new(key, seqno) };
+    search(inner, &state, &lookup, seqno)
+}
+
+/// The value at `handle`, or where it is now.
+fn fetch(
+    inner: &Inner,
+    family: &Family,
+    key: &[u8],
+    reading: Reading,
+    mut handle: ValueHandle,
+) -> Result<Option<Slice>> {
+    for _ in 0..MOST_TRIES {
+        if let Some(value) = inner.value_log.get(key, handle)? {
+            return Ok(Some(value));
+        }
+        if family.is_dropped() {
+            return Err(Error::NoSuchFamily(family.name.clone()));
+        }
+        handle = match look_up(inner, family, key, reading)? {
+            Answer::Absent => return Ok(None),
+            Answer::Value(value) => return Ok(Some(value)),
+            Answer::Separated(handle) => handle,
+        };
+    }
+    Err(inner.value_log.missing(&handle).into())
 }
 
 /// The values of `keys`, all as of one moment. Reads of one SST are batched.
@@ -71,24 +118,21 @@ pub(crate) fn multi_get(
     inner.health.check_open()?;
     let state = family.state();
     let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
-    let found = batch::search(inner, &state, keys, seqno, reading.fill_cache)?;
+    let answers = batch::search(inner, &state, keys, seqno, reading.fill_cache)?;
+    let reading = Reading { snapshot: Some(seqno), ..reading };
+    let found = batch::fetch(inner, family, keys, reading, answers)?;
     inner.counters.gets.add(keys.len() as u64);
     inner.counters.gets_found.add(found.iter().flatten().count() as u64);
     Ok(found)
 }
 
-fn search(
-    inner: &Inner,
-    state: &ReadState,
-    lookup: &Lookup<'_>,
-    seqno: SeqNo,
-) -> Result<Option<Slice>> {
+fn search(inner: &Inner, state: &ReadState, lookup: &Lookup<'_>, seqno: SeqNo) -> Result<Answer> {
     // The newest range tombstone met so far that covers the key.
     let mut covered: SeqNo = 0;
     for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
         if let Some((trailer, value)) = in_memtable(memtable, lookup, seqno, &mut covered) {
             inner.counters.gets_in_memtable.add(1);
-            return Ok(live(inner, trailer, value, covered).map(Slice::from));
+            return Ok(from_memtable(inner, trailer, value, covered));
         }
     }
     let mut runs = Candidates::new(state, lookup.user_key);
@@ -102,7 +146,7 @@ fn search(
             len += 1;
         }
         let found = match group.first().copied().flatten() {
-            None => return Ok(None),
+            None => return Ok(Answer::Absent),
             // Nothing to overlap the wait for its filter with.
             Some(run) if len == 1 => search_run(inner, state, run, lookup, seqno, &mut covered)?,
             Some(_) => search_group(inner, state, &group, lookup, seqno, &mut covered)?,
@@ -194,28 +238,48 @@ fn live<'a>(inner: &Inner, trailer: u64, value: &'a [u8], covered: SeqNo) -> Opt
         return None;
     }
     match trailer_kind(trailer)? {
-        ValueKind::Put => Some(value),
-        ValueKind::PutTtl => {
+        ValueKind::Put | ValueKind::PutHandle => Some(value),
+        ValueKind::PutTtl | ValueKind::PutTtlHandle => {
             let (expiry, value) = value.split_first_chunk::<EXPIRY_BYTES>()?;
             (u64::from_le_bytes(*expiry) > inner.clock.wall_ms()).then_some(value)
         }
-        ValueKind::Delete
-        | ValueKind::RangeDelete
-        | ValueKind::PutHandle
-        | ValueKind::PutTtlHandle => None,
+        ValueKind::Delete | ValueKind::RangeDelete => None,
     }
 }
 
-/// As [`live`], keeping the value pinned to its block.
+/// What a version in a memtable says.
 #[inline]
-fn pinned(inner: &Inner, entry: Entry, covered: SeqNo) -> Option<Slice> {
+fn from_memtable(inner: &Inner, trailer: u64, value: &[u8], covered: SeqNo) -> Answer {
+    match live(inner, trailer, value, covered) {
+        None => Answer::Absent,
+        Some(value) => separated(trailer, value).unwrap_or_else(|| Answer::Value(value.into())),
+    }
+}
+
+/// The answer of a version whose live value is a handle.
+#[inline]
+fn separated(trailer: u64, live: &[u8]) -> Option<Answer> {
+    if !trailer_kind(trailer)?.is_handle() {
+        return None;
+    }
+    // Handles in SSTs were checked when their block was loaded, those in memtables made here.
+    live.try_into().ok().map(|bytes| Answer::Separated(ValueHandle::decode(bytes)))
+}
+
+/// What a version in an SST says, a value pinned to its block.
+#[inline]
+fn pinned(inner: &Inner, entry: Entry, covered: SeqNo) -> Answer {
     if trailer_kind(entry.trailer) == Some(ValueKind::Put)
         && trailer_seqno(entry.trailer) >= covered
     {
-        return Some(entry.value);
+        return Answer::Value(entry.value);
     }
-    let live_len = live(inner, entry.trailer, &entry.value, covered)?.len();
-    Some(entry.value.part(entry.value.len() - live_len, live_len))
+    let Some(live) = live(inner, entry.trailer, &entry.value, covered) else {
+        return Answer::Absent;
+    };
+    separated(entry.trailer, live).unwrap_or_else(|| {
+        Answer::Value(entry.value.part(entry.value.len() - live.len(), live.len()))
+    })
 }
 
 /// A file that may hold a key, and its place in the version.

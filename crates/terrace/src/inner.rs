@@ -7,7 +7,8 @@
 //! 3. a family's `change`
 //! 4. the scheduler
 //! 5. the purge of obsolete files
-//! 6. the family list, snapshots, table cache slots, health, latency histograms
+//! 6. the family list, snapshots, table cache slots, the value log's map and books, health,
+//!    latency histograms
 //! 7. the table cache's turn, then the filter budget's ledger
 
 use crate::error::{Error, Result};
@@ -20,6 +21,7 @@ use crate::rate_limit::RateLimiter;
 use crate::scheduler::Scheduler;
 use crate::snapshots::Snapshots;
 use crate::table_cache::TableCache;
+use crate::value_log::ValueLog;
 use crate::write_queue::WriteQueue;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -57,6 +59,7 @@ pub(crate) struct Inner {
     pub families: ArcSwap<Families>,
     pub table_cache: Arc<TableCache>,
     pub filters: Arc<FilterBudget>,
+    pub value_log: Arc<ValueLog>,
     pub snapshots: Arc<Snapshots>,
     /// Writes up to here are readable.
     pub visible_seqno: AtomicU64,
@@ -129,6 +132,13 @@ impl Inner {
         m.filter_unit_damages = reads.filter_unit_damages;
         m.wasted_lookups = reads.wasted_lookups;
         self.filters.fill(&mut m);
+        (m.value_reads, m.value_read_bytes) = self.value_log.reads();
+        for book in self.value_log.books() {
+            m.value_segments += 1;
+            m.value_segment_bytes += book.size_bytes;
+        }
+        m.value_live_bytes = self.value_log.live_bytes();
+        m.gc_doomed_segments = self.value_log.doomed().len() as u64;
         m.device_reads = reads.device_reads;
         m.device_read_bytes = reads.device_read_bytes;
         m.cache_used_bytes = self.table_cache.cache().used_bytes() as u64;

@@ -6,19 +6,26 @@ use crate::event;
 use crate::family::Family;
 use crate::filter_budget::FilterBudget;
 use crate::inner::{Inner, ManifestLog, Obsolete};
+use crate::metrics::add;
+use crate::value_log::{SegmentBook, ValueLog};
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_manifest::{FamilyEdit, FileMeta, Version, VersionEdit, names};
+use terrace_manifest::{
+    FamilyEdit, FileMeta, SegmentKind, SegmentMeta, Version, VersionEdit, names,
+};
 
 /// Files of one run from which new files inherit heat at most: more are too many to look at.
 const MOST_FORBEARS: usize = 512;
 
-/// A change of one family: its edit, and the memtables that the edit's files replace.
+/// A change of one family: its edit, the memtables that the edit's files replace, and the value
+/// segments that were written for them.
 pub(crate) struct Change {
     pub family: Arc<Family>,
     pub edit: FamilyEdit,
     pub flushed: Vec<u64>,
+    pub segments: Vec<SegmentMeta>,
 }
 
 /// Makes the changes durable and then visible. On an error nothing is visible; files that the
@@ -34,12 +41,18 @@ pub(crate) fn install(inner: &Inner, changes: Vec<Change>) -> Result<()> {
         next_file_number: Some(inner.next_file_number.load(Ordering::Relaxed)),
         last_seqno: Some(inner.visible_seqno()),
         families: changes.iter().map(|change| change.edit.clone()).collect(),
+        segments_added: changes.iter().flat_map(|change| &change.segments).copied().collect(),
         ..VersionEdit::default()
     };
     let gone: Vec<Obsolete> = changes.iter().flat_map(removed_files).collect();
     let befores: Vec<Arc<Version>> =
         changes.iter().map(|change| change.family.state().version.clone()).collect();
     append(inner, &mut log, &edit)?;
+    // What the new files refer to must be there before anybody sees them.
+    inner.value_log.seal(&edit.segments_added);
+    for (change, before) in changes.iter().zip(&befores) {
+        count_values(&inner.value_log, &change.edit, before);
+    }
     for change in &changes {
         let version = log.state.families.get(&change.family.id).map(|state| state.version.clone());
         if let Some(version) = version {
@@ -52,6 +65,17 @@ pub(crate) fn install(inner: &Inner, changes: Vec<Change>) -> Result<()> {
     drop(log);
     inner.obsolete.lock().extend(gone);
     Ok(())
+}
+
+/// Enters the references of the files that an edit adds and removes into the books.
+fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
+    let removed: HashSet<u64> = edit.removed.iter().map(|(_, number)| *number).collect();
+    let removed = match removed.is_empty() || !values.is_used() {
+        true => Vec::new(),
+        false => before.files().filter(|(_, file)| removed.contains(&file.number)).collect(),
+    };
+    let added = edit.added.iter().map(|(_, file)| file);
+    values.count(added, removed.iter().map(|(_, file)| &***file));
 }
 
 /// Appends an edit; after a failure of an earlier one, first starts a new manifest from the state
@@ -75,9 +99,22 @@ pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -
     })
 }
 
-/// Durably takes log segments before `segment` out of force for all families.
-pub(crate) fn retire_log_before(inner: &Inner, segment: u64) -> Result<()> {
+/// Durably takes log segments before `segment` out of force for all families. Those of `flushed`
+/// (number and length) that SSTs refer to are value segments from then on.
+pub(crate) fn retire_log_before(inner: &Inner, segment: u64, flushed: &[(u64, u64)]) -> Result<()> {
     let mut log = inner.manifest.lock();
+    // Nothing can begin to refer to a segment whose memtables are flushed.
+    let referred =
+        |number: u64| u32::try_from(number).ok().filter(|n| inner.value_log.live_bytes_of(*n) > 0);
+    let sealed: Vec<SegmentMeta> = flushed
+        .iter()
+        .filter_map(|(number, size_bytes)| {
+            let number = referred(*number)?;
+            let (kind, size_bytes) = (SegmentKind::CommitLog, *size_bytes);
+            Some(SegmentMeta { number, kind, size_bytes })
+        })
+        .filter(|meta| !log.state.segments.contains_key(&meta.number))
+        .collect();
     let behind = log.state.families.values().filter(|family| family.min_log_segment < segment);
     let edit = VersionEdit {
         families: behind
@@ -87,12 +124,56 @@ pub(crate) fn retire_log_before(inner: &Inner, segment: u64) -> Result<()> {
                 ..FamilyEdit::default()
             })
             .collect(),
+        segments_added: sealed,
         ..VersionEdit::default()
     };
-    match edit.families.is_empty() {
-        true => Ok(()),
-        false => append(inner, &mut log, &edit),
+    if edit.families.is_empty() && edit.segments_added.is_empty() {
+        return Ok(());
     }
+    append(inner, &mut log, &edit)?;
+    inner.value_log.seal(&edit.segments_added);
+    Ok(())
+}
+
+/// Deletes commit-log segments that the manifest took out of force, but for those that are value
+/// segments now and those that somebody may still read: these go when they are let go of.
+pub(crate) fn drop_log_segments(inner: &Inner, numbers: &[u64]) -> Result<()> {
+    let sealed: HashSet<u32> = inner.value_log.books().iter().map(|book| book.number).collect();
+    let mut unlinked = false;
+    for number in numbers {
+        match u32::try_from(*number) {
+            Ok(number) if sealed.contains(&number) => {}
+            Ok(segment) if inner.value_log.has(*number) => inner.value_log.remove(&[segment]),
+            _ => {
+                inner.vfs.remove(&names::log_path(&inner.dir, *number))?;
+                unlinked = true;
+            }
+        }
+    }
+    if unlinked {
+        inner.vfs.sync_dir(&inner.dir)?;
+    }
+    Ok(())
+}
+
+/// Takes value segments that nothing refers to any more out of the store. Their files go when
+/// nobody reads them any more.
+pub(crate) fn drop_dead_segments(inner: &Inner) -> Result<()> {
+    let is_dead = |book: &SegmentBook| book.live_bytes == 0;
+    if !inner.value_log.books().iter().any(is_dead) {
+        return Ok(());
+    }
+    let mut log = inner.manifest.lock();
+    // Under the lock no edit comes in between that seals a segment or refers to one.
+    let dead = inner.value_log.books().into_iter().filter(is_dead);
+    let dead: Vec<SegmentBook> =
+        dead.filter(|book| log.state.segments.contains_key(&book.number)).collect();
+    let numbers: Vec<u32> = dead.iter().map(|book| book.number).collect();
+    let edit = VersionEdit { segments_removed: numbers.clone(), ..VersionEdit::default() };
+    append(inner, &mut log, &edit)?;
+    inner.value_log.remove(&numbers);
+    add(&inner.counters.gc_freed_bytes, dead.iter().map(|book| book.size_bytes).sum());
+    Ok(())
 }
 
 /// Tells the filter budget which files come and go, and from which the new ones can inherit: after
@@ -171,6 +252,8 @@ pub(crate) fn retire_family(inner: &Inner, family: &Family) {
         Obsolete { number: file.number, file: Arc::downgrade(file) }
     });
     inner.obsolete.lock().extend(gone);
+    let files = state.version.files().map(|(_, file)| &**file);
+    inner.value_log.count(std::iter::empty(), files);
 }
 
 /// Deletes obsolete files that no read state, iterator or job holds any more. When it returns,
@@ -187,14 +270,16 @@ pub(crate) fn purge(inner: &Inner) -> Result<()> {
         let free: Vec<Obsolete> = free;
         free.into_iter().map(|o| o.number).collect()
     };
-    for number in &free {
-        inner.table_cache.forget(*number);
-        match inner.vfs.remove(&names::sst_path(&inner.dir, *number)) {
+    free.iter().for_each(|number| inner.table_cache.forget(*number));
+    let ssts = free.iter().map(|number| names::sst_path(&inner.dir, *number));
+    let paths: Vec<PathBuf> = ssts.chain(inner.value_log.take_unheld()).collect();
+    for path in &paths {
+        match inner.vfs.remove(path) {
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
         }
     }
-    if !free.is_empty() {
+    if !paths.is_empty() {
         inner.vfs.sync_dir(&inner.dir)?;
     }
     Ok(())

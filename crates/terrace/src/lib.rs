@@ -38,6 +38,7 @@ mod reserve;
 mod scheduler;
 mod snapshots;
 mod table_cache;
+mod value_log;
 mod write_queue;
 // The nouns gathered.
 mod inner;

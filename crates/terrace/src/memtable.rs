@@ -1,6 +1,7 @@
 //! The memtable: a skiplist of point entries, a set of range tombstones, and what recovery needs
 //! to know of it (put, step 4 of 4; get, step 2 of 6).
 
+use crate::batch::{Op, StoredHandle};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::io;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
+use terrace_log::LogEnd;
 use terrace_skiplist::{Full, Hint, Skiplist};
 
 /// Room for what an empty skiplist takes itself.
@@ -22,6 +24,8 @@ pub(crate) struct MemTable {
     /// The first log segment with entries of this memtable; `u64::MAX` while empty.
     first_segment: AtomicU64,
     max_seqno: AtomicU64,
+    /// Stored bytes of the values that entries refer to.
+    separated_bytes: AtomicU64,
     range: RangeSet,
 }
 
@@ -49,6 +53,7 @@ impl MemTable {
             list: Skiplist::with_capacity(capacity_bytes + LIST_BYTES)?,
             first_segment: AtomicU64::new(u64::MAX),
             max_seqno: AtomicU64::new(0),
+            separated_bytes: AtomicU64::new(0),
             range: RangeSet::default(),
         })
     }
@@ -66,6 +71,32 @@ impl MemTable {
         if self.max_seqno.load(Ordering::Relaxed) < seqno {
             self.max_seqno.store(seqno, Ordering::Relaxed);
         }
+    }
+
+    /// Inserts an operation of a batch that lies at this place of the log; `Full` changes nothing.
+    #[inline]
+    pub fn insert_op(
+        &self,
+        op: &Op<'_>,
+        seqno: SeqNo,
+        (segment, batch_at): LogEnd,
+        hint: &mut Hint,
+    ) -> Result<(), Full> {
+        let Some(separated) = &op.separated else {
+            return self.insert(op.key, seqno, op.kind, op.value, hint);
+        };
+        // A segment that takes values has a number of 32 bits.
+        let handle = StoredHandle::new(op, separated, segment as u32, batch_at);
+        self.insert(op.key, seqno, op.kind, handle.as_bytes(), hint)?;
+        // Only the commit's leader writes here, so load and store do.
+        let sum = self.separated_bytes.load(Ordering::Relaxed) + op.value.len() as u64;
+        self.separated_bytes.store(sum, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Stored bytes of the values that its entries refer to, overwritten ones included.
+    pub fn separated_bytes(&self) -> u64 {
+        self.separated_bytes.load(Ordering::Relaxed)
     }
 
     /// Inserts one entry; `Full` changes nothing.

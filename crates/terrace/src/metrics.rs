@@ -113,6 +113,11 @@ pub(crate) struct Counters {
     pub compaction_written_bytes: AtomicU64,
     pub level_written_bytes: [AtomicU64; LEVEL_COUNT],
     pub entries_dropped: AtomicU64,
+    pub values_separated: AtomicU64,
+    pub separated_bytes: AtomicU64,
+    pub gc_moved_values: AtomicU64,
+    pub gc_moved_bytes: AtomicU64,
+    pub gc_freed_bytes: AtomicU64,
     pub slowdowns: AtomicU64,
     pub stops: AtomicU64,
     pub stall_us: AtomicU64,
@@ -223,6 +228,28 @@ pub struct Metrics {
     pub compaction_written_bytes: u64,
     /// Entries that flush and compaction dropped.
     pub entries_dropped: u64,
+    /// Values that were left in the log instead of being copied into SSTs.
+    pub values_separated: u64,
+    /// Their stored bytes.
+    pub separated_bytes: u64,
+    /// Values read from the log.
+    pub value_reads: u64,
+    /// Their stored bytes.
+    pub value_read_bytes: u64,
+    /// Files of the log that only SSTs need.
+    pub value_segments: u64,
+    /// Their length.
+    pub value_segment_bytes: u64,
+    /// Bytes in the log that live SSTs refer to.
+    pub value_live_bytes: u64,
+    /// Values that garbage collection moved.
+    pub gc_moved_values: u64,
+    /// Bytes that garbage collection wrote.
+    pub gc_moved_bytes: u64,
+    /// Bytes of value segments that were given back.
+    pub gc_freed_bytes: u64,
+    /// Value segments that are being collected now.
+    pub gc_doomed_segments: u64,
     /// Times that writes were slowed.
     pub slowdowns: u64,
     /// Times that writes stopped.
@@ -301,16 +328,19 @@ pub struct Metrics {
 impl Metrics {
     /// Bytes written to the device per byte the user wrote; 0 before the first write.
     pub fn write_amplification(&self) -> f64 {
-        let written = self.log_bytes + self.flush_bytes + self.compaction_written_bytes;
+        let tables = self.flush_bytes + self.compaction_written_bytes;
+        let written = self.log_bytes + tables + self.gc_moved_bytes;
         ratio(written, self.user_bytes)
     }
 
-    /// Bytes in SSTs per byte of keys and values in the deepest non-empty level, an estimate of
-    /// disk space per live byte; 0 for an empty store.
+    /// Bytes in SSTs and value segments per byte of keys and inline values in the deepest non-empty
+    /// level and of values that SSTs refer to, an estimate of disk space per live byte; 0 for an
+    /// empty store.
     pub fn space_amplification(&self) -> f64 {
         let stored: u64 = self.levels.iter().map(|level| level.size_bytes).sum();
         let live = self.levels.iter().rev().find(|level| level.raw_bytes > 0);
-        ratio(stored, live.map_or(0, |level| level.raw_bytes))
+        let live = live.map_or(0, |level| level.raw_bytes) + self.value_live_bytes;
+        ratio(stored + self.value_segment_bytes, live)
     }
 
     /// Reads of SSTs per point read.
@@ -338,6 +368,11 @@ impl Metrics {
         self.compaction_read_bytes = get(&c.compaction_read_bytes);
         self.compaction_written_bytes = get(&c.compaction_written_bytes);
         self.entries_dropped = get(&c.entries_dropped);
+        self.values_separated = get(&c.values_separated);
+        self.separated_bytes = get(&c.separated_bytes);
+        self.gc_moved_values = get(&c.gc_moved_values);
+        self.gc_moved_bytes = get(&c.gc_moved_bytes);
+        self.gc_freed_bytes = get(&c.gc_freed_bytes);
         self.slowdowns = get(&c.slowdowns);
         self.stops = get(&c.stops);
         self.stall_us = get(&c.stall_us);

@@ -20,18 +20,24 @@ use crate::reserve;
 use crate::scheduler::Scheduler;
 use crate::snapshots::Snapshots;
 use crate::table_cache::TableCache;
+use crate::value_log::ValueLog;
 use crate::write_queue::WriteQueue;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_manifest::names::{self, FileName};
-use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit};
+use terrace_manifest::{
+    FamilyEdit, Manifest, ManifestState, SegmentKind, SegmentMeta, VersionEdit,
+};
 use terrace_sst::{BlockCache, ReadCounters};
 use terrace_vfs::Vfs;
+
+/// Of the files that may be open, one in so many is a value segment.
+const VALUE_FILES_SHARE: usize = 4;
 
 /// Opens the store in `dir` for reading and writing.
 pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
@@ -71,7 +77,9 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     vfs.sync_dir(dir)?;
     let segment = (spill_parts.next_file_number)();
     next_file = numbers.load(std::sync::atomic::Ordering::Relaxed);
-    let edit = recovered_edit(outcome.families.values(), segment, next_file, outcome.last_seqno);
+    let mut edit =
+        recovered_edit(outcome.families.values(), segment, next_file, outcome.last_seqno);
+    edit.segments_added = sealed_by_recovery(&*vfs, &segments, &state, &edit)?;
     if let Some(manifest) = log.manifest.as_mut() {
         manifest.append(&mut log.state, &edit)?;
     }
@@ -114,6 +122,7 @@ pub(crate) fn open_read_only(dir: &Path, options: Options) -> Result<Inner> {
         replayed.family.adopt(replayed.memtables);
     }
     let next_file = state.next_file_number;
+    segments.iter().for_each(|(number, _)| parts.begin_segment(*number));
     let log = ManifestLog { manifest: None, state, torn: false };
     Ok(parts.into_inner(options, families, log, next_file, outcome.last_seqno, None))
 }
@@ -147,7 +156,9 @@ fn open_manifest(
         return Ok(Manifest::recover(vfs.clone(), dir)?);
     }
     let mut store_files = vfs.list(dir)?;
-    store_files.retain(|name| matches!(names::parse(name), FileName::Sst(_) | FileName::Log(_)));
+    store_files.retain(|name| {
+        matches!(names::parse(name), FileName::Sst(_) | FileName::Log(_) | FileName::ValueLog(_))
+    });
     if let Some(name) = store_files.first() {
         let why = format!(
             "CURRENT is missing although there is {name}; restore CURRENT, see `terrace inspect manifest`"
@@ -164,7 +175,9 @@ fn open_manifest(
 /// A number above every file that exists, named by the manifest or left behind by a crash.
 fn next_file_number(listing: &[String], state: &ManifestState) -> u64 {
     let on_disk = listing.iter().filter_map(|name| match names::parse(name) {
-        FileName::Sst(n) | FileName::Log(n) | FileName::Manifest(n) => Some(n + 1),
+        FileName::Sst(n) | FileName::Log(n) | FileName::ValueLog(n) | FileName::Manifest(n) => {
+            Some(n + 1)
+        }
         _ => None,
     });
     on_disk.fold(state.next_file_number, u64::max)
@@ -239,16 +252,44 @@ fn recovered_edit<'a>(
     }
 }
 
-/// Deletes what a crash left behind: SSTs no version names, segments the log does not need,
-/// temporary files.
+/// The log segments that SSTs refer to, made durable: they are value segments from now on.
+fn sealed_by_recovery(
+    vfs: &dyn Vfs,
+    replayed: &[(u64, PathBuf)],
+    state: &ManifestState,
+    edit: &VersionEdit,
+) -> Result<Vec<SegmentMeta>> {
+    let old = state.families.values().flat_map(|family| family.version.files());
+    let fresh = edit.families.iter().flat_map(|family| &family.added);
+    let files = old.map(|(_, file)| &**file).chain(fresh.map(|(_, file)| file));
+    let referred: HashSet<u32> =
+        files.flat_map(|file| &file.value_refs).map(|reference| reference.segment).collect();
+    let mut sealed = Vec::new();
+    for (number, path) in replayed {
+        let Some(number) = u32::try_from(*number).ok().filter(|n| referred.contains(n)) else {
+            continue;
+        };
+        // After a mere kill the device may not have all that was replayed.
+        vfs.sync_file(path)?;
+        let (kind, size_bytes) = (SegmentKind::CommitLog, vfs.len(path)?);
+        sealed.push(SegmentMeta { number, kind, size_bytes });
+    }
+    Ok(sealed)
+}
+
+/// Deletes what a crash left behind: SSTs no version names, segments that neither the log nor a
+/// value needs, temporary files.
 fn remove_orphans(vfs: &dyn Vfs, dir: &Path, state: &ManifestState, segment: u64) -> Result<()> {
     let levels = state.families.values().flat_map(|family| family.version.levels());
     let live: HashSet<u64> = levels.flat_map(|l| l.files().iter().map(|f| f.number)).collect();
+    let is_value_segment =
+        |number: u64| u32::try_from(number).is_ok_and(|n| state.segments.contains_key(&n));
     let mut removed = false;
     for name in vfs.list(dir)? {
         let orphan = match names::parse(&name) {
             FileName::Sst(number) => !live.contains(&number),
-            FileName::Log(number) => number < segment,
+            FileName::Log(number) => number < segment && !is_value_segment(number),
+            FileName::ValueLog(number) => !is_value_segment(number),
             FileName::Temp => true,
             _ => false,
         };
@@ -268,6 +309,7 @@ struct Nouns {
     dir: std::path::PathBuf,
     filters: Arc<FilterBudget>,
     table_cache: Arc<TableCache>,
+    value_log: ValueLog,
     limiter: Arc<RateLimiter>,
 }
 
@@ -282,17 +324,28 @@ impl Nouns {
             0 => terrace_vfs::open_file_limit() / 4 * 3,
             files => files,
         };
+        let max_open = usize::try_from(max_open).unwrap_or(usize::MAX);
+        let value_files = max_open / VALUE_FILES_SHARE;
+        let direct = options.direct_io.reads;
+        let value_log = ValueLog::new(options.advanced.vfs.clone(), dir, direct, value_files);
         let table_cache = Arc::new(TableCache::new(
             options.advanced.vfs.clone(),
             dir,
             cache,
             Arc::new(ReadCounters::new()),
             filters.clone(),
-            options.direct_io.reads,
-            usize::try_from(max_open).unwrap_or(usize::MAX),
+            direct,
+            max_open - value_files,
         ));
         let limiter = Arc::new(RateLimiter::new(options.advanced.rate_limit_bytes_per_s));
-        Ok(Self { dir: dir.to_path_buf(), filters, table_cache, limiter })
+        Ok(Self { dir: dir.to_path_buf(), filters, table_cache, value_log, limiter })
+    }
+
+    /// Values of log segment `number` may be read.
+    fn begin_segment(&self, number: u64) {
+        if let Ok(number) = u32::try_from(number) {
+            self.value_log.begin(number);
+        }
     }
 
     fn into_inner(
@@ -311,6 +364,13 @@ impl Nouns {
             }
         }
         self.filters.restore(&manifest.state.filter_heat);
+        for family in &families {
+            let state = family.state();
+            let files = state.version.files().map(|(_, file)| &**file);
+            self.value_log.count(files, std::iter::empty());
+        }
+        let segments: Vec<SegmentMeta> = manifest.state.segments.values().copied().collect();
+        self.value_log.seal(&segments);
         Inner {
             dir: self.dir,
             vfs: options.advanced.vfs.clone(),
@@ -319,6 +379,7 @@ impl Nouns {
             options,
             families: ArcSwap::from_pointee(families),
             table_cache: self.table_cache,
+            value_log: Arc::new(self.value_log),
             filters: self.filters,
             snapshots: Arc::new(Snapshots::default()),
             visible_seqno: AtomicU64::new(last_seqno),

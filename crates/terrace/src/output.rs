@@ -177,7 +177,7 @@ impl<'a> Output<'a> {
             raw_bytes: end.raw_bytes,
             created_ms: self.context.sst_options.created_ms,
             ttl_due_ms: end.ttl_due_ms,
-            value_refs: Vec::new(),
+            value_refs: end.value_refs,
         });
         Ok(())
     }

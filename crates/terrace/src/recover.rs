@@ -2,7 +2,7 @@
 //! starts with an empty log. A crash at any point leaves either the old log or the new files in
 //! force: the manifest edit that names the files also says from which segment on the log counts.
 
-use crate::batch;
+use crate::batch::{self, Op};
 use crate::error::Result;
 use crate::event;
 use crate::family::Family;
@@ -11,8 +11,10 @@ use crate::memtable::MemTable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::{SeqNo, ValueKind};
-use terrace_log::Recovered;
+use terrace_base::key::EXPIRY_BYTES;
+use terrace_base::{HANDLE_BYTES, SeqNo};
+use terrace_log::format::RECORD_HEADER_BYTES;
+use terrace_log::{LogEnd, Recovered};
 use terrace_manifest::{FileMeta, ManifestState, names};
 use terrace_skiplist::{Hint, Skiplist};
 use terrace_vfs::Vfs;
@@ -50,18 +52,16 @@ impl Replayed {
         self.memtables.iter().map(|m| m.size_bytes()).sum()
     }
 
-    fn insert(
-        &mut self,
-        segment: u64,
-        seqno: SeqNo,
-        kind: ValueKind,
-        key: &[u8],
-        value: &[u8],
-    ) -> std::io::Result<()> {
+    /// Inserts an operation of the batch that lies at `placed`.
+    fn insert(&mut self, placed: LogEnd, seqno: SeqNo, op: &Op<'_>) -> std::io::Result<()> {
         if seqno <= self.flushed_seqno {
             return Ok(());
         }
-        let bound = Skiplist::entry_upper_bound(key.len(), value.len());
+        let value_len = match op.separated {
+            Some(_) => EXPIRY_BYTES + HANDLE_BYTES,
+            None => op.value.len(),
+        };
+        let bound = Skiplist::entry_upper_bound(op.key.len(), value_len);
         let fits = self.memtables.last().is_some_and(|m| m.room_bytes() >= bound);
         if !fits {
             let capacity = self.family.options.memtable_bytes.max(bound);
@@ -70,9 +70,9 @@ impl Replayed {
             self.hint = Hint::default();
         }
         if let Some(memtable) = self.memtables.last() {
-            memtable.note_commit(segment, seqno);
+            memtable.note_commit(placed.0, seqno);
             memtable
-                .insert(key, seqno, kind, value, &mut self.hint)
+                .insert_op(op, seqno, placed, &mut self.hint)
                 .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
         }
         Ok(())
@@ -102,7 +102,9 @@ pub(crate) fn live_segments(
         .iter()
         .filter_map(|name| match names::parse(name) {
             names::FileName::Log(number) if number >= oldest => {
-                Some((number, names::log_path(dir, number)))
+                let is_sealed = |n: u32| state.segments.contains_key(&n);
+                let in_force = !u32::try_from(number).is_ok_and(is_sealed);
+                in_force.then(|| (number, names::log_path(dir, number)))
             }
             _ => None,
         })
@@ -148,7 +150,8 @@ pub(crate) fn replay(
         for (seqno, op) in (first..).zip(ops) {
             let op = op.map_err(malformed)?;
             if let Some(family) = replayed.get_mut(&op.family) {
-                let inserted = family.insert(segment, seqno, op.kind, op.key, op.value);
+                let placed = (segment, offset + RECORD_HEADER_BYTES as u64);
+                let inserted = family.insert(placed, seqno, &op);
                 inserted.map_err(|e| terrace_base::Error::io("reserve memory for", dir, e))?;
             }
         }

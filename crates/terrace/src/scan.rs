@@ -1,25 +1,34 @@
 //! A scan: what a reader sees of a family between two keys, in order, both ways.
 //!
-//! [`open`] gathers the runs of a read state, newest first: memtables that hold anything, the files
-//! of L0 one by one, every other level as one. Runs and files outside the bounds are left out. The
-//! runs are merged (`iter/merge`) and filtered (`iter/visible`); [`Iter`] is the public face.
+//! [`iter`] takes hold of what the scan needs to its end. [`open`] gathers the runs of a read
+//! state, newest first: memtables that hold anything, the files of L0 one by one, every other level
+//! as one. Runs and files outside the bounds are left out. The runs are merged (`iter/merge`) and
+//! filtered (`iter/visible`), separated values are read (`iter/values`); [`Iter`] is the public
+//! face.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::family::Family;
+use crate::inner::Inner;
 use crate::iter::RunIter;
 use crate::iter::cover::{Cover, CoverSource};
 use crate::iter::level::{FileCover, LevelIter, SstFiles};
 use crate::iter::merge::MergingIter;
+use crate::iter::values::{MAX_WINDOW_BYTES, Reading, Values};
 use crate::iter::visible::{View, Visible};
 use crate::memtable::MemTable;
 use crate::read_state::ReadState;
 use crate::snapshots::Snapshot;
 use crate::table_cache::TableCache;
+use crate::value_log::HeldValues;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use terrace_base::key::prefix_end;
 use terrace_base::{Clock, SeqNo};
 use terrace_sst::ScanOptions;
+
+/// The share of the memory budget that one iterator may hold as values read ahead.
+const WINDOW_SHARE: usize = 64;
 
 /// What a read sees and how it reads.
 ///
@@ -55,6 +64,8 @@ pub struct ReadOptions {
     pub fill_cache: bool,
     /// Above 0: an iterator reads ahead in sequential pieces of at least this size.
     pub readahead_bytes: usize,
+    /// An iterator shows every value as empty (false): separated values are not read.
+    pub keys_only: bool,
 }
 
 impl Default for ReadOptions {
@@ -66,6 +77,7 @@ impl Default for ReadOptions {
             prefix: None,
             fill_cache: true,
             readahead_bytes: 0,
+            keys_only: false,
         }
     }
 }
@@ -93,15 +105,40 @@ impl ReadOptions {
     }
 }
 
+/// An iterator over `family` as of the snapshot in `options`, or as of now.
+pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Result<Iter> {
+    inner.health.check_open()?;
+    inner.counters.seeks.add(1);
+    let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
+    // The map has every segment that the state refers to, and keeps their files: garbage collection
+    // may take them out of the store, and the scan goes on.
+    let (state, seqno, held) = family.hold_with_values(&inner.value_log, || {
+        snapshot.unwrap_or_else(|| inner.visible_seqno())
+    });
+    // The values of a dropped family may be gone.
+    if family.is_dropped() {
+        return Err(Error::NoSuchFamily(family.name.clone()));
+    }
+    let reading = match options.keys_only {
+        true => Reading::KeysOnly,
+        false => {
+            let window_bytes = (inner.options.memory_budget / WINDOW_SHARE).min(MAX_WINDOW_BYTES);
+            Reading::Values(Box::new(HeldValues { log: inner.value_log.clone(), held }), window_bytes)
+        }
+    };
+    open(state, inner.table_cache.clone(), seqno, inner.clock.as_ref(), options, reading)
+}
+
 /// An iterator over `state` as of `seqno`: the number of the snapshot in `options`, which is held
-/// until the iterator is dropped, or one loaded after `state`. Nothing is read before the first
-/// seek.
-pub(crate) fn open(
+/// until the iterator is dropped, or one loaded after `state`. `reading` finds every separated value
+/// that `state` refers to. Nothing is read before the first seek.
+fn open(
     state: Arc<ReadState>,
     table_cache: Arc<TableCache>,
     seqno: SeqNo,
     clock: &dyn Clock,
     options: &ReadOptions,
+    reading: Reading,
 ) -> Result<Iter> {
     let (lower, upper) = options.bounds();
     let mut runs = Vec::new();
@@ -150,8 +187,8 @@ pub(crate) fn open(
         upper,
         cover: Cover::new(covers, seqno),
     };
-    let visible = Visible::new(MergingIter::new(runs), view);
-    Ok(Iter { visible, positioned: false, _snapshot: options.snapshot.clone(), _state: state })
+    let entries = Values::new(Visible::new(MergingIter::new(runs), view), reading);
+    Ok(Iter { entries, positioned: false, _snapshot: options.snapshot.clone(), _state: state })
 }
 
 /// A memtable that is empty now holds nothing that a read which has its sequence number may see.
@@ -171,8 +208,10 @@ fn push_memtable(
 /// A cursor over the keys and values of a column family at one moment, in both directions.
 ///
 /// A fresh iterator stands nowhere; seek first. Past either end it is not valid, and a step from
-/// there does nothing. After an error it is not valid; a seek may be tried again. Writes after its
-/// creation are not seen. It keeps what it reads from being deleted: drop it when done. Seeking
+/// there does nothing. After an error it is not valid; a seek may be tried again. A value that
+/// cannot be read is the error of the call that moves the iterator onto its entry. Separated values
+/// are read ahead, one batch of device reads for up to 64 entries or 1 MiB (less with a small memory
+/// budget); a seek reads one. Writes after its creation are not seen. It keeps what it reads from being deleted: drop it when done. Seeking
 /// an iterator again is cheaper than making another.
 ///
 /// ```
@@ -197,7 +236,7 @@ fn push_memtable(
 /// # }
 /// ```
 pub struct Iter {
-    visible: Visible<MergingIter<RunIter>>,
+    entries: Values<MergingIter<RunIter>>,
     /// Whether there was a seek.
     positioned: bool,
     // Held, not read: what the runs read stays until they are gone.
@@ -209,56 +248,56 @@ impl Iter {
     /// Whether the iterator stands on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.visible.valid()
+        self.entries.valid()
     }
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.positioned = true;
-        Ok(self.visible.seek_to_first()?)
+        Ok(self.entries.seek_to_first()?)
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.positioned = true;
-        Ok(self.visible.seek_to_last()?)
+        Ok(self.entries.seek_to_last()?)
     }
 
     /// Moves to the first entry whose key is at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.positioned = true;
-        Ok(self.visible.seek(key)?)
+        Ok(self.entries.seek(key)?)
     }
 
     /// Moves to the last entry whose key is at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
         self.positioned = true;
-        Ok(self.visible.seek_for_prev(key)?)
+        Ok(self.entries.seek_for_prev(key)?)
     }
 
     /// Moves to the next entry.
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "a cursor, not an iterator of owned items")]
     pub fn next(&mut self) -> Result<()> {
-        Ok(self.visible.next()?)
+        Ok(self.entries.next()?)
     }
 
     /// Moves to the previous entry.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        Ok(self.visible.prev()?)
+        Ok(self.entries.prev()?)
     }
 
     /// The key of the entry; empty if not valid.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.visible.key()
+        self.entries.key()
     }
 
-    /// The value of the entry, without a copy; empty if not valid.
+    /// The value of the entry; empty if not valid, or if only keys are wanted.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.visible.value()
+        self.entries.value()
     }
 
     /// The entries from the current one on (from the first, if there was no seek yet), as owned

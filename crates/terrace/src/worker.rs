@@ -179,6 +179,11 @@ fn house_loop(inner: &Inner) {
             }
             _ => {}
         }
+        if inner.value_log.is_used() {
+            // A little at a time, so that a flush finds little left to wait for.
+            attempt(inner, "sync full log segments", || commit::sync_full_segments(inner));
+            attempt(inner, "drop value segments", || install::drop_dead_segments(inner));
+        }
         attempt(inner, "retire log segments", || commit::retire_segments(inner));
         attempt(inner, "bound the log", || bound_log(inner));
     }

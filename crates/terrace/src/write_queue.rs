@@ -15,6 +15,8 @@ use terrace_skiplist::Hint;
 pub(crate) struct LogState {
     /// The segment that takes the records.
     pub writer: LogWriter,
+    /// Whether it holds separated values.
+    pub has_values: bool,
     /// Live segments, oldest first, without the one being written: number and bytes.
     pub segments: VecDeque<(u64, u64)>,
     /// The last sequence number handed out.

@@ -1,15 +1,17 @@
-//! Runs a compaction: reads its inputs in merged order, keeps what `retain` says, writes it through
-//! `output` (compaction, steps 3 and 4). Nothing becomes visible here; `install` does that with the
-//! edit that comes out.
+//! Runs a compaction: reads its inputs in merged order, keeps what `retain` says, moves values out
+//! of doomed segments (`values`), writes the rest through `output` (compaction, steps 3 and 4).
+//! Nothing becomes visible here; `install` does that with the edit that comes out.
 //!
 //! A large merge is cut at keys of about even distance into pieces that run on threads of their
 //! own; each piece sees the range tombstones of all inputs, clipped to its keys.
 //!
 //! Every entry is accounted for: what the pieces read must be as many entries as the inputs hold,
-//! and what the outputs hold as many as were kept; otherwise the job fails and changes nothing. A
-//! job that fails or is cancelled leaves no file behind.
+//! and what the outputs hold as many as were kept; and of every value segment the outputs must
+//! refer to what the inputs did, less what was dropped or moved away. Otherwise the job fails and
+//! changes nothing. A job that fails or is cancelled leaves no file behind.
 
-use super::pick::{Compaction, File, Span};
+use super::pick::{Compaction, File, Reason, Span};
+use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
 use crate::iter::RunIter;
 use crate::iter::level::LevelIter;
 use crate::iter::merge::MergingIter;
@@ -23,7 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_base::{Clock, Error, InternalIter, RangeTombstones, Result, SeqNo};
-use terrace_manifest::{FamilyEdit, FileMeta, Version, names};
+use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version, names};
 use terrace_sst::{ScanOptions, SstReader};
 use terrace_vfs::Vfs;
 
@@ -55,12 +57,16 @@ pub(crate) struct JobContext<'a> {
     pub version: &'a Version,
     /// Grows by the raw bytes of the entries read.
     pub progress: &'a AtomicU64,
+    /// Which values to move; `None` in a store without separated values.
+    pub moving: Option<Moving<'a>>,
 }
 
 /// What a finished job asks to be installed, and what it did.
 #[derive(Debug)]
 pub(crate) struct JobOutput {
     pub edit: FamilyEdit,
+    /// Value segments that the edit's files refer to and that are new.
+    pub segments: Vec<SegmentMeta>,
     pub stats: JobStats,
 }
 
@@ -73,12 +79,18 @@ pub(crate) struct JobStats {
     pub written_bytes: u64,
     pub read_entries: u64,
     pub dropped_entries: u64,
+    /// Values that left doomed segments, and the length of the segments they are in now.
+    pub moved_values: u64,
+    pub moved_bytes: u64,
     /// Threads that worked on it.
     pub pieces: u64,
 }
 
 /// Merges; `None` if it was cancelled. The outputs and their directory are synced.
 pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Option<JobOutput>> {
+    if let Some(moving) = &ctx.moving {
+        moving.check_inputs(compaction.files())?;
+    }
     let plan = Plan::new(ctx, compaction)?;
     let bounds: Vec<Option<&[u8]>> = [None]
         .into_iter()
@@ -122,6 +134,8 @@ struct Plan<'a> {
     cuts: Vec<Vec<u8>>,
     now_ms: u64,
     readahead_bytes: usize,
+    /// Which values move, if any do.
+    moving: Option<&'a Moving<'a>>,
 }
 
 impl<'a> Plan<'a> {
@@ -136,6 +150,8 @@ impl<'a> Plan<'a> {
             .map(|(level, files)| if *level == 0 { files.len() } else { 1 })
             .sum();
         let readahead_bytes = READAHEAD_BYTES / runs.max(1);
+        let forced = compaction.reason == Reason::Values;
+        let moves = |moving: &&Moving<'_>| forced || moving.is_worth_it(compaction.files());
         Ok(Self {
             ctx,
             compaction,
@@ -144,6 +160,7 @@ impl<'a> Plan<'a> {
             cuts: piece_cuts(ctx, compaction)?,
             now_ms: ctx.clock.wall_ms(),
             readahead_bytes: readahead_bytes.clamp(LEAST_READAHEAD_BYTES, MOST_READAHEAD_BYTES),
+            moving: ctx.moving.as_ref().filter(moves),
         })
     }
 }
@@ -152,6 +169,8 @@ impl<'a> Plan<'a> {
 #[derive(Default)]
 struct Piece {
     files: Vec<FileMeta>,
+    moved: Moved,
+    references: References,
     read: u64,
     kept: u64,
 }
@@ -238,6 +257,7 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
     if compaction.output_level > 0 {
         output = output.aligned_to(&compaction.grandparents);
     }
+    let mut stage = Stage::new(stage_context(ctx), plan.moving, output);
     let mut merge = MergingIter::new(open_inputs(plan, start, end)?);
     match start {
         Some(start) => merge.seek(start, u64::MAX)?,
@@ -254,14 +274,15 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
         raw_bytes += (user_key.len() + value.len()) as u64;
         match retain.next(user_key, merge.trailer(), value) {
             Verdict::Keep { trailer } => {
-                output.add(user_key, trailer, value)?;
+                stage.add(user_key, trailer, value)?;
                 piece.kept += 1;
             }
             Verdict::Tombstone { trailer } => {
-                output.add(user_key, trailer, &[])?;
+                stage.note_dropped(user_key, merge.trailer(), value);
+                stage.add(user_key, trailer, &[])?;
                 piece.kept += 1;
             }
-            Verdict::Drop => {}
+            Verdict::Drop => stage.note_dropped(user_key, merge.trailer(), value),
         }
         if piece.read.is_multiple_of(LOOK_ENTRIES) {
             ctx.progress.fetch_add(std::mem::take(&mut raw_bytes), Ordering::Relaxed);
@@ -275,8 +296,18 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
     if ctx.cancel.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    piece.files = output.finish()?;
+    (piece.files, piece.moved, piece.references) = stage.finish()?;
     Ok(Some(piece))
+}
+
+fn stage_context<'p>(ctx: &'p JobContext<'_>) -> StageContext<'p> {
+    StageContext {
+        vfs: ctx.vfs,
+        dir: ctx.dir,
+        next_file_number: ctx.next_file_number,
+        limiter: ctx.limiter,
+        cancel: ctx.cancel,
+    }
 }
 
 fn output_context<'p>(plan: &'p Plan<'_>) -> OutputContext<'p> {
@@ -315,6 +346,8 @@ fn gather(ctx: &JobContext<'_>, results: Vec<Result<Option<Piece>>>) -> Result<O
 fn remove_outputs(ctx: &JobContext<'_>, pieces: &[Piece]) {
     let files = pieces.iter().flat_map(|piece| &piece.files);
     remove_files(ctx.vfs, ctx.dir, files.map(|file| file.number));
+    let segments = pieces.iter().flat_map(|piece| &piece.moved.segments);
+    remove_segments(ctx.vfs, ctx.dir, segments.map(|segment| segment.number));
 }
 
 /// Checks the books, syncs the directory and writes the edit.
@@ -332,6 +365,17 @@ fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> 
         );
         return Err(Error::corruption(&names::sst_path(ctx.dir, number), 0, detail));
     }
+    let mut references = References::default();
+    pieces.iter().for_each(|piece| references.add(&piece.references));
+    let inputs = compaction.files().map(|file| &**file);
+    if let Some((segment, wanted, found)) = references.imbalance(inputs, files()) {
+        let detail = format!(
+            "a compaction that reads values of this segment lost count: its outputs should refer \
+             to {wanted} bytes and refer to {found}"
+        );
+        let path = names::log_path(ctx.dir, u64::from(segment));
+        return Err(Error::corruption(&path, 0, detail));
+    }
     if files().next().is_some() {
         ctx.vfs.sync_dir(ctx.dir)?;
     }
@@ -343,11 +387,14 @@ fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> 
     let added = files().map(|f| (compaction.output_level, f.clone())).collect();
     Ok(JobOutput {
         edit: FamilyEdit { id: compaction.family, added, removed, ..FamilyEdit::default() },
+        segments: pieces.iter().flat_map(|piece| &piece.moved.segments).copied().collect(),
         stats: JobStats {
             read_bytes: compaction.input_bytes(),
             written_bytes: files().map(|f| f.size_bytes).sum(),
             read_entries: read,
             dropped_entries: read - kept,
+            moved_values: pieces.iter().map(|piece| piece.moved.values).sum(),
+            moved_bytes: pieces.iter().map(|piece| piece.moved.bytes).sum(),
             pieces: pieces.len() as u64,
         },
     })

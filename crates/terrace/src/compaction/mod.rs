@@ -1,10 +1,12 @@
-//! Compaction: `pick` is the vocabulary of a choice, `leveled` and `tiered` choose, `job` merges.
-//! What survives a merge is `retain`'s business, how it is written `output`'s.
+//! Compaction: `pick` is the vocabulary of a choice, `leveled` and `tiered` choose, `job` merges,
+//! `values` moves separated values on the way. What survives a merge is `retain`'s business, how it
+//! is written `output`'s.
 
 pub(crate) mod job;
 pub(crate) mod leveled;
 pub(crate) mod pick;
 pub(crate) mod tiered;
+pub(crate) mod values;
 
 use crate::options::CompactionStyle;
 use pick::{Choice, Manual, ManualStep, PickInput};

@@ -39,6 +39,9 @@ pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
         max_subcompactions: 2,
         compact_when_idle: true,
         pending_compaction_slowdown_bytes: 64 << 30,
+        value_separation_threshold: usize::MAX,
+        value_compression: Compression::None,
+        learning: crate::options::Learning::Off,
     }
 }
 

@@ -1,12 +1,13 @@
 //! Many point reads at once: the keys that the memtables do not answer go down run by run, and
 //! what one run must read from the device for all of them is read in one batch.
 
-use super::{in_memtable, live, pinned};
+use super::{Answer, Reading, from_memtable, in_memtable, pinned};
 use crate::error::Result;
+use crate::family::Family;
 use crate::inner::Inner;
 use crate::read_state::ReadState;
 use std::sync::Arc;
-use terrace_base::SeqNo;
+use terrace_base::{SeqNo, ValueHandle};
 use terrace_sst::{BatchLookup, Lookup, SstReader};
 use terrace_vfs::Slice;
 
@@ -16,15 +17,49 @@ struct Open<'a> {
     covered: SeqNo,
 }
 
-/// The values of `keys` in `state` as of `seqno`.
+/// The answers' values; those in the log are read in one batch.
+pub(super) fn fetch(
+    inner: &Inner,
+    family: &Family,
+    keys: &[&[u8]],
+    reading: Reading,
+    answers: Vec<Answer>,
+) -> Result<Vec<Option<Slice>>> {
+    let wanted: Vec<(&[u8], ValueHandle)> = keys
+        .iter()
+        .zip(&answers)
+        .filter_map(|(key, answer)| match answer {
+            Answer::Separated(handle) => Some((*key, *handle)),
+            _ => None,
+        })
+        .collect();
+    let held = inner.value_log.hold();
+    let mut values = match wanted.is_empty() {
+        true => Vec::new(),
+        false => inner.value_log.read_held(&held, &wanted),
+    }
+    .into_iter();
+    let value = |(key, answer): (&&[u8], Answer)| match answer {
+        Answer::Absent => Ok(None),
+        Answer::Value(value) => Ok(Some(value)),
+        Answer::Separated(handle) => match values.next() {
+            Some(value) if held.contains_key(&handle.segment) => Ok(Some(value?)),
+            // Moved meanwhile.
+            _ => super::fetch(inner, family, key, reading, handle),
+        },
+    };
+    keys.iter().zip(answers).map(value).collect()
+}
+
+/// What is known of `keys` in `state` as of `seqno`.
 pub(super) fn search(
     inner: &Inner,
     state: &ReadState,
     keys: &[&[u8]],
     seqno: SeqNo,
     fill_cache: bool,
-) -> Result<Vec<Option<Slice>>> {
-    let mut found: Vec<Option<Slice>> = vec![None; keys.len()];
+) -> Result<Vec<Answer>> {
+    let mut found: Vec<Answer> = keys.iter().map(|_| Answer::Absent).collect();
     let mut open: Vec<Open<'_>> = Vec::with_capacity(keys.len());
     'keys: for (at, key) in keys.iter().enumerate() {
         let lookup = Lookup { fill_cache, ..Lookup::new(key, seqno) };
@@ -32,7 +67,7 @@ pub(super) fn search(
         for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
             if let Some((trailer, value)) = in_memtable(memtable, &lookup, seqno, &mut covered) {
                 inner.counters.gets_in_memtable.add(1);
-                found[at] = live(inner, trailer, value, covered).map(Slice::from);
+                found[at] = from_memtable(inner, trailer, value, covered);
                 continue 'keys;
             }
         }
@@ -60,7 +95,7 @@ pub(super) fn search(
 fn run<'v>(
     inner: &Inner,
     open: &mut Vec<Open<'_>>,
-    found: &mut [Option<Slice>],
+    found: &mut [Answer],
     seqno: SeqNo,
     file_of: impl Fn(&[u8]) -> Option<&'v Arc<terrace_manifest::FileMeta>>,
 ) -> Result<()> {

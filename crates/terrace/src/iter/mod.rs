@@ -1,10 +1,11 @@
 //! Cursors over internal keys. [`merge`] makes one of many runs, [`level`] one of a run's files,
 //! [`visible`] shows what a reader at some moment may see of it, asking [`cover`] which keys range
-//! tombstones delete.
+//! tombstones delete, and [`values`] reads the values that are not stored inline.
 
 pub(crate) mod cover;
 pub(crate) mod level;
 pub(crate) mod merge;
+pub(crate) mod values;
 pub(crate) mod visible;
 
 use level::LevelIter;

@@ -1,15 +1,20 @@
 //! What tests build merges and scans from: a cursor over a sorted vector, which can be told to
-//! fail, and random histories of writes with the answer of a naive reader.
+//! fail, separated values that can fail to be read, and random histories of writes with the answer
+//! of a naive reader.
 
 use crate::iter::ScanCursor;
+use crate::iter::values::ValueSource;
+use parking_lot::Mutex;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use terrace_base::key::{compare_internal, pack_trailer, trailer_kind, trailer_seqno};
 use terrace_base::{
-    Error, InternalIter, RangeTombstone, Result, Rng, SeqNo, SplitMix64, ValueKind,
+    Error, InternalIter, RangeTombstone, Result, Rng, SeqNo, SplitMix64, ValueHandle, ValueKind,
 };
+use terrace_vfs::Slice;
 
 /// An entry: user key, trailer, stored value.
 pub(crate) type Entry = (Vec<u8>, u64, Vec<u8>);
@@ -119,6 +124,47 @@ impl ScanCursor for VecIter {
     }
 }
 
+/// Separated values with their keys; a handle has the index of its value as offset.
+#[derive(Clone, Default)]
+pub(crate) struct FakeValues {
+    pub values: Arc<Mutex<Vec<(Vec<u8>, Vec<u8>)>>>,
+    /// Of which of them the read fails.
+    pub damaged: Arc<Mutex<BTreeSet<usize>>>,
+    /// What was asked for, batch by batch.
+    pub batches: Arc<Mutex<Vec<Vec<usize>>>>,
+}
+
+impl FakeValues {
+    /// Adds a value; gives the handle to store in its place.
+    pub fn add(&self, key: &[u8], value: &[u8]) -> ValueHandle {
+        let mut values = self.values.lock();
+        values.push((key.to_vec(), value.to_vec()));
+        let offset = values.len() as u64 - 1;
+        ValueHandle { segment: 7, offset, len: value.len() as u32, compression: 0 }
+    }
+
+    /// The value at `handle`.
+    pub fn value(&self, handle: ValueHandle) -> Vec<u8> {
+        self.values.lock()[handle.offset as usize].1.clone()
+    }
+}
+
+impl ValueSource for FakeValues {
+    fn read(&self, wanted: &[(&[u8], ValueHandle)]) -> Vec<Result<Slice>> {
+        let values = self.values.lock();
+        self.batches.lock().push(wanted.iter().map(|(_, h)| h.offset as usize).collect());
+        let read = |(key, handle): &(&[u8], ValueHandle)| {
+            let at = handle.offset as usize;
+            assert_eq!((values[at].0.as_slice(), handle.segment), (*key, 7));
+            match self.damaged.lock().contains(&at) {
+                true => Err(Error::corruption(Path::new("value"), handle.offset, "test")),
+                false => Ok(Slice::from(values[at].1.as_slice())),
+            }
+        };
+        wanted.iter().map(read).collect()
+    }
+}
+
 /// The time of the reads: some expiries lie around it.
 pub(crate) const NOW_MS: u64 = 1_000;
 
@@ -128,6 +174,8 @@ pub(crate) struct History {
     pub runs: Vec<Vec<Entry>>,
     pub tombstones: Vec<Vec<RangeTombstone>>,
     pub last_seqno: SeqNo,
+    /// The separated values.
+    pub values: FakeValues,
 }
 
 /// A key out of few, some of them prefixes of others up to the last bytes.
@@ -156,12 +204,23 @@ impl History {
                     0..4 => run.push((key, pack_trailer(seqno, ValueKind::Delete), vec![])),
                     4..8 => {
                         let expiry = NOW_MS - 2 + rng.below(5);
+                        let (kind, value) = match rng.one_in(3) {
+                            true => (
+                                ValueKind::PutTtlHandle,
+                                history.values.add(&key, &value).encode().to_vec(),
+                            ),
+                            false => (ValueKind::PutTtl, value),
+                        };
                         let stored = [&expiry.to_le_bytes(), value.as_slice()].concat();
-                        run.push((key, pack_trailer(seqno, ValueKind::PutTtl), stored));
+                        run.push((key, pack_trailer(seqno, kind), stored));
                     }
                     8 => {
                         let end = self::key(rng.below(keys));
                         tombstones.push(RangeTombstone { start: key, end, seqno });
+                    }
+                    9..12 => {
+                        let handle = history.values.add(&key, &value).encode().to_vec();
+                        run.push((key, pack_trailer(seqno, ValueKind::PutHandle), handle));
                     }
                     _ => run.push((key, pack_trailer(seqno, ValueKind::Put), value)),
                 }
@@ -195,17 +254,24 @@ impl History {
                     && t.seqno > trailer_seqno(trailer)
             });
             let outside = lower.is_some_and(|l| key < l) || upper.is_some_and(|u| key >= u);
-            let value = match trailer_kind(trailer) {
-                Some(ValueKind::Put) => value,
-                Some(ValueKind::PutTtl)
-                    if u64::from_le_bytes(value[..8].try_into().expect("8")) > NOW_MS =>
-                {
-                    &value[8..]
+            let kind = trailer_kind(trailer).expect("a known kind");
+            if kind == ValueKind::Delete {
+                continue;
+            }
+            let mut value = value;
+            if kind.expires() {
+                let (expiry, rest) = value.split_at(8);
+                if u64::from_le_bytes(expiry.try_into().expect("8")) <= NOW_MS {
+                    continue;
                 }
-                _ => continue,
+                value = rest;
+            }
+            let value = match kind.is_handle() {
+                true => self.values.value(ValueHandle::decode(value.try_into().expect("13"))),
+                false => value.to_vec(),
             };
             if !covered && !outside {
-                shown.push((key.to_vec(), value.to_vec()));
+                shown.push((key.to_vec(), value));
             }
         }
         shown

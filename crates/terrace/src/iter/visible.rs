@@ -7,6 +7,9 @@
 //! key has been reached: the cursor stands before all versions of the key that is shown, and key
 //! and value are copies in buffers that are reused.
 //!
+//! A separated value is shown as the handle that is stored in its place; `iter/values`, the layer
+//! above, reads it.
+//!
 //! Versions that are not shown are stepped over; after [`MAX_STEPS`] over one key the cursor seeks
 //! instead, so that a key with many versions costs a bounded number of steps.
 
@@ -14,7 +17,7 @@ use crate::iter::ScanCursor;
 use crate::iter::cover::Cover;
 use std::path::Path;
 use terrace_base::key::{EXPIRY_BYTES, seek_trailer, trailer_kind, trailer_seqno};
-use terrace_base::{Error, Result, SeqNo, ValueKind};
+use terrace_base::{Error, HANDLE_BYTES, Result, SeqNo, ValueHandle, ValueKind};
 
 /// Steps over versions of one user key before the cursor seeks past them.
 const MAX_STEPS: u32 = 8;
@@ -69,29 +72,44 @@ pub(crate) struct Visible<I> {
     key: Vec<u8>,
     /// Backward: the stored value.
     value: Vec<u8>,
-    /// Where the caller's value starts in the stored one: behind the expiry, if there is one.
-    value_start: usize,
+    /// Where the caller's value lies in what is stored.
+    live: Live,
 }
 
-/// Where the caller's value starts, or `None` if the entry says that the key is absent. `stored` is
+/// Where the value of an entry lies that is there.
+#[derive(Clone, Copy)]
+struct Live {
+    /// Where it starts in what is stored: behind the expiry, if there is one.
+    start: u8,
+    /// Whether a handle stands in its place.
+    is_handle: bool,
+}
+
+/// Where the caller's value lies, or `None` if the entry says that the key is absent. `stored` is
 /// called only for an entry with an expiry.
 #[inline]
 fn live_value<'a>(
     trailer: u64,
     stored: impl FnOnce() -> &'a [u8],
     now_ms: u64,
-) -> Result<Option<usize>> {
+) -> Result<Option<Live>> {
     match trailer_kind(trailer) {
-        Some(ValueKind::Put) => Ok(Some(0)),
+        Some(ValueKind::Put) => Ok(Some(Live { start: 0, is_handle: false })),
         Some(ValueKind::Delete) => Ok(None),
-        Some(ValueKind::PutTtl) => live_from_expiry(stored(), now_ms),
-        _ => Err(damaged(format!("an entry is of unknown kind {}", trailer as u8))),
+        Some(ValueKind::PutTtl) => live_from_expiry(stored(), false, now_ms),
+        Some(ValueKind::PutHandle) => Ok(Some(Live { start: 0, is_handle: true })),
+        Some(ValueKind::PutTtlHandle) => live_from_expiry(stored(), true, now_ms),
+        Some(ValueKind::RangeDelete) | None => {
+            Err(damaged(format!("an entry is of unknown kind {}", trailer as u8)))
+        }
     }
 }
 
-fn live_from_expiry(stored: &[u8], now_ms: u64) -> Result<Option<usize>> {
+fn live_from_expiry(stored: &[u8], is_handle: bool, now_ms: u64) -> Result<Option<Live>> {
     match stored.first_chunk::<EXPIRY_BYTES>() {
-        Some(expiry) if u64::from_le_bytes(*expiry) > now_ms => Ok(Some(EXPIRY_BYTES)),
+        Some(expiry) if u64::from_le_bytes(*expiry) > now_ms => {
+            Ok(Some(Live { start: EXPIRY_BYTES as u8, is_handle }))
+        }
         Some(_) => Ok(None),
         None => Err(damaged(format!(
             "a value with an expiry has {} bytes instead of at least {EXPIRY_BYTES}",
@@ -121,7 +139,8 @@ impl<I: ScanCursor> Visible<I> {
     /// What `view` shows of `iter`; shows nothing until the first seek.
     pub fn new(iter: I, view: View) -> Self {
         let (key, value) = (Vec::new(), Vec::new());
-        Self { iter, view, state: State::Nowhere, key, value, value_start: 0 }
+        let live = Live { start: 0, is_handle: false };
+        Self { iter, view, state: State::Nowhere, key, value, live }
     }
 
     /// Whether there is an entry to show.
@@ -140,7 +159,7 @@ impl<I: ScanCursor> Visible<I> {
         }
     }
 
-    /// The value shown. Empty if not valid.
+    /// The value shown, or the handle in its place. Empty if not valid.
     #[inline]
     pub fn value(&self) -> &[u8] {
         let stored = match self.state {
@@ -148,7 +167,32 @@ impl<I: ScanCursor> Visible<I> {
             State::Backward => &self.value,
             State::Nowhere => return &[],
         };
-        stored.get(self.value_start..).unwrap_or(&[])
+        stored.get(usize::from(self.live.start)..).unwrap_or(&[])
+    }
+
+    /// Whether what is shown has a handle in place of its value.
+    #[inline]
+    pub fn shows_handle(&self) -> bool {
+        self.live.is_handle && self.valid()
+    }
+
+    /// The handle shown in place of a value.
+    ///
+    /// # Errors
+    /// `Corruption` if what is shown cannot be one.
+    pub fn handle(&self) -> Result<ValueHandle> {
+        match self.value().try_into() {
+            Ok(bytes) if self.shows_handle() => Ok(ValueHandle::decode(bytes)),
+            _ => Err(damaged(format!(
+                "a value handle has {} bytes instead of {HANDLE_BYTES}",
+                self.value().len()
+            ))),
+        }
+    }
+
+    /// Shows nothing until the next seek.
+    pub fn leave(&mut self) {
+        self.state = State::Nowhere;
     }
 
     /// Shows the first entry.
@@ -264,10 +308,10 @@ impl<I: ScanCursor> Visible<I> {
             let live = live_value(trailer, || self.iter.value(), self.view.now_ms)?;
             let cover_seqno = self.view.cover.seqno_at(user_key)?;
             let is_covered = cover_seqno > trailer_seqno(trailer);
-            if let Some(value_start) = live
+            if let Some(live) = live
                 && !is_covered
             {
-                (self.state, self.value_start) = (State::Forward, value_start);
+                (self.state, self.live) = (State::Forward, live);
                 return Ok(());
             }
             self.key.clear();
@@ -301,10 +345,10 @@ impl<I: ScanCursor> Visible<I> {
             let live = live_value(trailer, || &self.value, self.view.now_ms)?;
             let cover_seqno = self.view.cover.seqno_at(&self.key)?;
             let is_covered = cover_seqno > trailer_seqno(trailer);
-            if let Some(value_start) = live
+            if let Some(live) = live
                 && !is_covered
             {
-                (self.state, self.value_start) = (State::Backward, value_start);
+                (self.state, self.live) = (State::Backward, live);
                 return Ok(());
             }
             covered = if is_covered { covered + 1 } else { 0 };

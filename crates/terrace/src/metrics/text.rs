@@ -114,6 +114,22 @@ impl Display for Metrics {
             Bytes(self.compaction_read_bytes),
             self.trivial_moves,
         )?;
+
+        if self.values_separated + self.value_segments > 0 {
+            writeln!(
+                f,
+                "value log   {} values ({}) separated, {} segments of {} ({} referred to), {} read, {} moved, {} freed, {} doomed",
+                self.values_separated,
+                Bytes(self.separated_bytes),
+                self.value_segments,
+                Bytes(self.value_segment_bytes),
+                Bytes(self.value_live_bytes),
+                self.value_reads,
+                Bytes(self.gc_moved_bytes),
+                Bytes(self.gc_freed_bytes),
+                self.gc_doomed_segments,
+            )?;
+        }
         writeln!(
             f,
             "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}",
@@ -243,6 +259,13 @@ impl Metrics {
             ("compaction_read_bytes", "Bytes compactions read", self.compaction_read_bytes),
             ("compaction_written_bytes", "Bytes compactions wrote", self.compaction_written_bytes),
             ("entries_dropped", "Entries that flush and compaction dropped", self.entries_dropped),
+            ("values_separated", "Values left in the log", self.values_separated),
+            ("separated_bytes", "Bytes of values left in the log", self.separated_bytes),
+            ("value_reads", "Values read from the log", self.value_reads),
+            ("value_read_bytes", "Bytes of values read from the log", self.value_read_bytes),
+            ("gc_moved_values", "Values that garbage collection moved", self.gc_moved_values),
+            ("gc_moved_bytes", "Bytes that garbage collection wrote", self.gc_moved_bytes),
+            ("gc_freed_bytes", "Bytes of value segments given back", self.gc_freed_bytes),
             ("slowdowns", "Times that writes were slowed", self.slowdowns),
             ("stops", "Times that writes stopped", self.stops),
             ("stall_microseconds", "Time writers spent stalled", self.stall_us),
@@ -276,6 +299,10 @@ impl Metrics {
     fn register_gauges(&self, registry: &mut Registry) {
         let gauges = [
             ("live_log_bytes", "Bytes of log segments that must be kept", self.live_log_bytes),
+            ("value_segments", "Files of the log that only SSTs need", self.value_segments),
+            ("value_segment_bytes", "Length of these files", self.value_segment_bytes),
+            ("value_live_bytes", "Bytes in the log that SSTs refer to", self.value_live_bytes),
+            ("gc_doomed_segments", "Value segments being collected", self.gc_doomed_segments),
             ("cache_used_bytes", "Bytes the block cache holds", self.cache_used_bytes),
             ("cache_capacity_bytes", "Bytes the block cache may hold", self.cache_capacity_bytes),
             ("filter_memory_bytes", "Bytes of filter units in memory", self.filter_memory_bytes),

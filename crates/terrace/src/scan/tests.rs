@@ -153,7 +153,10 @@ proptest! {
         for (key, _) in &model {
             prop_assert!(options.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix)));
         }
-        let open = || open(state.clone(), table_cache.clone(), seqno, &StoppedClock, &options);
+        let window_bytes = [1, 20, 1 << 20][rng.below(3) as usize];
+        let reading = || Reading::Values(Box::new(history.values.clone()), window_bytes);
+        let open =
+            || open(state.clone(), table_cache.clone(), seqno, &StoppedClock, &options, reading());
         let entries: Result<Vec<_>> = open().expect("a scan").entries().collect();
         prop_assert_eq!(&entries.expect("sound files"), &model);
         let mut iter = open().expect("a scan");
@@ -202,11 +205,14 @@ fn entries_start_where_the_iterator_stands() {
         runs: vec![vec![put(b"a"), put(b"b"), put(b"c")]],
         tombstones: vec![vec![]],
         last_seqno: 1,
+        ..History::default()
     };
     let (state, table_cache) = store(&history, 1, 0, &mut SplitMix64::new(0));
     let open = || {
         let options = ReadOptions::default();
-        open(state.clone(), table_cache.clone(), 1, &StoppedClock, &options).expect("a scan")
+        let reading = Reading::Values(Box::new(history.values.clone()), 100);
+        open(state.clone(), table_cache.clone(), 1, &StoppedClock, &options, reading)
+            .expect("a scan")
     };
     let keys =
         |iter: Iter| -> Vec<u8> { iter.entries().map(|e| e.expect("memory").0[0]).collect() };

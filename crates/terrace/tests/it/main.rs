@@ -15,3 +15,4 @@ mod metamorphic;
 mod model;
 mod mutants;
 mod power_cut;
+mod values;

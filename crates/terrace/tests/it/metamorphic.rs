@@ -31,6 +31,7 @@ fn random_family(rng: &mut SplitMix64) -> CfOptions {
             true => CompactionStyle::Tiered,
             false => CompactionStyle::Leveled,
         },
+        ..CfOptions::default()
     }
 }
 

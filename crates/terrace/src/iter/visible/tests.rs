@@ -33,8 +33,12 @@ fn merged(history: &History) -> MergingIter<VecIter> {
     MergingIter::new(history.runs.iter().cloned().map(VecIter::new).collect())
 }
 
-fn current<I: ScanCursor>(iter: &Visible<I>) -> Option<(Vec<u8>, Vec<u8>)> {
-    iter.valid().then(|| (iter.key().to_vec(), iter.value().to_vec()))
+fn current<I: ScanCursor>(iter: &Visible<I>, history: &History) -> Option<(Vec<u8>, Vec<u8>)> {
+    let value = match iter.shows_handle() {
+        true => history.values.value(iter.handle().expect("a whole handle")),
+        false => iter.value().to_vec(),
+    };
+    iter.valid().then(|| (iter.key().to_vec(), value))
 }
 
 /// One random move of the iterator and of `at`, an index into `model`.
@@ -88,7 +92,7 @@ proptest! {
             let (result, to) = random_move(&mut iter, at, &model, keys, &mut rng);
             result.expect("no child fails");
             at = to;
-            prop_assert_eq!(current(&iter), at.map(|at| model[at].clone()));
+            prop_assert_eq!(current(&iter, &history), at.map(|at| model[at].clone()));
         }
     }
 
@@ -111,7 +115,7 @@ proptest! {
                 at = None;
                 fuse.set(rng.below(100));
             }
-            prop_assert_eq!(current(&iter), at.map(|at| model[at].clone()));
+            prop_assert_eq!(current(&iter, &history), at.map(|at| model[at].clone()));
         }
         prop_assert!(errors > 0);
     }

@@ -1,0 +1,389 @@
+//! The log as value log: the segments that separated values lie in, how they are read, and the
+//! books of what is still of use in them.
+//!
+//! ```text
+//!   commit-log segment ──(its memtables are flushed)──> sealed ──(nothing refers to it)──> dead
+//!   written by garbage collection ────────────────────> sealed
+//! ```
+//! Which segments there are is an immutable map behind one pointer. Whoever holds a map can read
+//! every value in its segments: a file is deleted only when its segment has left the map and no
+//! other map has it any more. A point read holds no map; if the segment of a handle is gone, newer
+//! SSTs name another place for the same value, and the read starts again.
+//!
+//! Live bytes are counted from the SSTs of the current versions only
+//! ([`FileMeta::value_refs`]), so that a file or family that goes takes its references with it.
+
+use crate::iter::values::ValueSource;
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use terrace_base::{Error, Result, ValueHandle};
+use terrace_log::value::{self, ValueRead};
+use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
+use terrace_vfs::{OpenMode, RandomFile, Slice, Vfs};
+
+/// A file of the log that values lie in, opened when one is first read.
+pub(crate) struct Segment {
+    pub number: u32,
+    path: PathBuf,
+    file: ArcSwapOption<OpenSegment>,
+    touched: AtomicBool,
+    /// Length of the file once it is sealed; 0 before.
+    sealed_bytes: AtomicU64,
+}
+
+struct OpenSegment {
+    file: Arc<dyn RandomFile>,
+}
+
+/// The segments by number.
+pub(crate) type SegmentMap = BTreeMap<u32, Arc<Segment>>;
+
+/// What is known of a sealed segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentBook {
+    pub number: u32,
+    /// Length of the file.
+    pub size_bytes: u64,
+    /// Of that, what live SSTs refer to.
+    pub live_bytes: u64,
+}
+
+/// A segment that left the map; its file goes when nobody holds it.
+struct Leaving {
+    path: PathBuf,
+    segment: Weak<Segment>,
+}
+
+/// All segments with values, and the books.
+pub(crate) struct ValueLog {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    /// Read sealed segments past the page cache.
+    direct: bool,
+    map: ArcSwap<SegmentMap>,
+    /// Held while the map changes.
+    change: Mutex<()>,
+    /// Bytes that live SSTs refer to, by segment, sealed or not.
+    live: Mutex<BTreeMap<u32, u64>>,
+    live_bytes: AtomicU64,
+    doomed: ArcSwap<HashSet<u32>>,
+    leaving: Mutex<Vec<Leaving>>,
+    open: AtomicUsize,
+    max_open: usize,
+    counters: Arc<ValueCounters>,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(crate) struct ValueCounters {
+    pub reads: AtomicU64,
+    pub read_bytes: AtomicU64,
+}
+
+impl ValueLog {
+    /// The value log of the store in `dir`, without segments. At most `max_open` files are kept
+    /// open.
+    pub fn new(vfs: Arc<dyn Vfs>, dir: &Path, direct: bool, max_open: usize) -> Self {
+        Self {
+            vfs,
+            dir: dir.to_path_buf(),
+            direct,
+            map: ArcSwap::default(),
+            change: Mutex::new(()),
+            live: Mutex::default(),
+            live_bytes: AtomicU64::new(0),
+            doomed: ArcSwap::default(),
+            leaving: Mutex::default(),
+            open: AtomicUsize::new(0),
+            max_open: max_open.max(4),
+            counters: Arc::default(),
+        }
+    }
+
+    /// Whether there is any segment with values.
+    pub fn is_used(&self) -> bool {
+        !self.map.load().is_empty()
+    }
+
+    /// The segments there are now. What is in the map stays readable while it is held.
+    pub fn hold(&self) -> Arc<SegmentMap> {
+        self.map.load_full()
+    }
+
+    /// Values read, and their stored bytes.
+    pub fn reads(&self) -> (u64, u64) {
+        let c = &self.counters;
+        (c.reads.load(Ordering::Relaxed), c.read_bytes.load(Ordering::Relaxed))
+    }
+
+    // Which segments there are.
+
+    /// Commit-log segment `number` takes values from now on.
+    pub fn begin(&self, number: u32) {
+        let path = names::log_path(&self.dir, u64::from(number));
+        self.change(|map| {
+            map.entry(number).or_insert_with(|| Segment::new(number, path, 0));
+        });
+    }
+
+    /// The segments of an edit that was written are sealed: commit-log segments whose memtables are
+    /// flushed, and those that garbage collection wrote.
+    pub fn seal(&self, segments: &[SegmentMeta]) {
+        if segments.is_empty() {
+            return;
+        }
+        self.change(|map| {
+            for meta in segments {
+                let segment = map.entry(meta.number).or_insert_with(|| {
+                    Segment::new(meta.number, segment_path(&self.dir, meta), meta.size_bytes)
+                });
+                // Whoever reads next opens it as it is to be read from now on.
+                segment.sealed_bytes.store(meta.size_bytes, Ordering::Relaxed);
+                self.close(segment);
+            }
+        });
+    }
+
+    /// Takes segments out; the caller has taken them out of the manifest, or they never were in it.
+    pub fn remove(&self, numbers: &[u32]) {
+        let mut gone = Vec::new();
+        self.change(|map| gone.extend(numbers.iter().filter_map(|number| map.remove(number))));
+        let leaving = gone.iter().map(|segment| Leaving {
+            path: segment.path.clone(),
+            segment: Arc::downgrade(segment),
+        });
+        self.leaving.lock().extend(leaving);
+        self.live.lock().retain(|number, _| !numbers.contains(number));
+        let doomed = self.doomed.load();
+        if doomed.iter().any(|number| numbers.contains(number)) {
+            let rest = doomed.iter().filter(|n| !numbers.contains(n)).copied();
+            self.doomed.store(Arc::new(rest.collect()));
+        }
+    }
+
+    /// Whether commit-log segment `number` may hold values that somebody refers to.
+    pub fn has(&self, number: u64) -> bool {
+        u32::try_from(number).is_ok_and(|number| self.map.load().contains_key(&number))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut SegmentMap)) {
+        let _change = self.change.lock();
+        let mut map = SegmentMap::clone(&self.map.load());
+        change(&mut map);
+        self.map.store(Arc::new(map));
+    }
+
+    /// The files of segments that left the map and that nobody holds any more; they are the
+    /// caller's to delete.
+    pub fn take_unheld(&self) -> Vec<PathBuf> {
+        let mut leaving = self.leaving.lock();
+        let (free, held) = leaving.drain(..).partition(|l| l.segment.strong_count() == 0);
+        *leaving = held;
+        let free: Vec<Leaving> = free;
+        free.into_iter().map(|leaving| leaving.path).collect()
+    }
+
+    // The books.
+
+    /// Counts the references of files that became live and of files that no longer are.
+    pub fn count<'a>(
+        &self,
+        added: impl Iterator<Item = &'a FileMeta>,
+        removed: impl Iterator<Item = &'a FileMeta>,
+    ) {
+        let mut live = self.live.lock();
+        for reference in added.flat_map(|file| &file.value_refs) {
+            *live.entry(reference.segment).or_default() += reference.bytes;
+        }
+        for reference in removed.flat_map(|file| &file.value_refs) {
+            if let Some(bytes) = live.get_mut(&reference.segment) {
+                *bytes = bytes.saturating_sub(reference.bytes);
+            }
+        }
+        live.retain(|_, bytes| *bytes > 0);
+        self.live_bytes.store(live.values().sum(), Ordering::Relaxed);
+    }
+
+    /// Bytes of `segment` that live SSTs refer to.
+    pub fn live_bytes_of(&self, segment: u32) -> u64 {
+        self.live.lock().get(&segment).copied().unwrap_or(0)
+    }
+
+    /// Bytes that live SSTs refer to, in all segments.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Every sealed segment, by number.
+    pub fn books(&self) -> Vec<SegmentBook> {
+        let map = self.map.load();
+        let live = self.live.lock();
+        map.values()
+            .filter_map(|segment| {
+                let size_bytes = segment.sealed_bytes.load(Ordering::Relaxed);
+                let live_bytes = live.get(&segment.number).copied().unwrap_or(0);
+                let book = SegmentBook { number: segment.number, size_bytes, live_bytes };
+                (size_bytes > 0).then_some(book)
+            })
+            .collect()
+    }
+
+    /// Segments whose values compactions move away.
+    pub fn doomed(&self) -> Guard<Arc<HashSet<u32>>> {
+        self.doomed.load()
+    }
+
+    /// Decides which segments are doomed.
+    pub fn set_doomed(&self, doomed: HashSet<u32>) {
+        self.doomed.store(Arc::new(doomed));
+    }
+
+    // Reading.
+
+    /// The value at `handle`, by one device read, checked against `key`; `None` if the segment has
+    /// left the store: the key is to be looked up again.
+    pub fn get(&self, key: &[u8], handle: ValueHandle) -> Result<Option<Slice>> {
+        let map = self.map.load();
+        let Some(segment) = map.get(&handle.segment) else { return Ok(None) };
+        let file = self.file(segment)?;
+        self.note_read(1, u64::from(handle.len));
+        value::read_value(&ValueRead { file: &*file, key, handle }).map(Some)
+    }
+
+    /// The values at the handles, in the order asked, by one batch of device reads.
+    pub fn read_held(
+        &self,
+        held: &SegmentMap,
+        wanted: &[(&[u8], ValueHandle)],
+    ) -> Vec<Result<Slice>> {
+        let open = |handle: &ValueHandle| match held.get(&handle.segment) {
+            Some(segment) => self.file(segment),
+            None => Err(self.missing(handle)),
+        };
+        let mut files: BTreeMap<u32, Option<Arc<dyn RandomFile>>> = BTreeMap::new();
+        for (_, handle) in wanted {
+            files.entry(handle.segment).or_insert_with(|| open(handle).ok());
+        }
+        let file = |handle: &ValueHandle| files.get(&handle.segment).and_then(Option::as_ref);
+        let reads: Vec<ValueRead<'_>> = wanted
+            .iter()
+            .filter_map(|(key, handle)| {
+                file(handle).map(|file| ValueRead { file: &**file, key, handle: *handle })
+            })
+            .collect();
+        let bytes = reads.iter().map(|read| u64::from(read.handle.len)).sum();
+        self.note_read(reads.len() as u64, bytes);
+        let mut values = value::read_values(&*self.vfs, &reads).into_iter();
+        wanted
+            .iter()
+            .map(|(key, handle)| match file(handle) {
+                Some(_) => values.next().unwrap_or_else(|| Err(self.missing(handle))),
+                // Asked again for the error.
+                None => open(handle).and_then(|file| {
+                    value::read_value(&ValueRead { file: &*file, key, handle: *handle })
+                }),
+            })
+            .collect()
+    }
+
+    /// As [`ValueLog::read_held`], the values as they are stored.
+    pub fn read_stored_held(
+        &self,
+        held: &SegmentMap,
+        wanted: &[(&[u8], ValueHandle)],
+    ) -> Vec<Result<Slice>> {
+        // The checksum is one of the stored bytes, whatever they mean.
+        let raw =
+            |(key, handle): &(_, ValueHandle)| (*key, ValueHandle { compression: 0, ..*handle });
+        let raw: Vec<(&[u8], ValueHandle)> = wanted.iter().map(raw).collect();
+        self.read_held(held, &raw)
+    }
+
+    fn note_read(&self, values: u64, bytes: u64) {
+        self.counters.reads.fetch_add(values, Ordering::Relaxed);
+        self.counters.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What to say of a handle whose segment does not exist.
+    pub fn missing(&self, handle: &ValueHandle) -> Error {
+        let path = names::log_path(&self.dir, u64::from(handle.segment));
+        let detail = "an SST refers to a value in this segment, and the store has no such segment";
+        Error::corruption(&path, handle.offset, detail)
+    }
+
+    /// The open file of a segment.
+    fn file(&self, segment: &Segment) -> Result<Arc<dyn RandomFile>> {
+        if let Some(open) = &*segment.file.load() {
+            if !segment.touched.load(Ordering::Relaxed) {
+                segment.touched.store(true, Ordering::Relaxed);
+            }
+            return Ok(open.file.clone());
+        }
+        let sealed = segment.sealed_bytes.load(Ordering::Relaxed) > 0;
+        // What is still being written is in the page cache.
+        let mode = OpenMode { direct: self.direct && sealed, random: true };
+        let file = self.vfs.open(&segment.path, mode)?;
+        segment.touched.store(true, Ordering::Relaxed);
+        let fresh = Arc::new(OpenSegment { file: file.clone() });
+        if segment.file.swap(Some(fresh)).is_none()
+            && self.open.fetch_add(1, Ordering::Relaxed) + 1 > self.max_open
+        {
+            self.close_some();
+        }
+        Ok(file)
+    }
+
+    /// Closes files that were not read since the last time.
+    #[cold]
+    fn close_some(&self) {
+        let map = self.map.load();
+        for segment in map.values() {
+            if !segment.touched.swap(false, Ordering::Relaxed) {
+                self.close(segment);
+            }
+        }
+    }
+
+    fn close(&self, segment: &Segment) {
+        if segment.file.swap(None).is_some() {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The values of a scan: its segments stay while this is held.
+pub(crate) struct HeldValues {
+    pub log: Arc<ValueLog>,
+    pub held: Arc<SegmentMap>,
+}
+
+impl ValueSource for HeldValues {
+    fn read(&self, wanted: &[(&[u8], ValueHandle)]) -> Vec<Result<Slice>> {
+        self.log.read_held(&self.held, wanted)
+    }
+}
+
+impl Segment {
+    fn new(number: u32, path: PathBuf, sealed_bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            path,
+            file: ArcSwapOption::empty(),
+            touched: AtomicBool::new(false),
+            sealed_bytes: AtomicU64::new(sealed_bytes),
+        })
+    }
+}
+
+/// The file of a value segment.
+pub(crate) fn segment_path(dir: &Path, segment: &SegmentMeta) -> PathBuf {
+    let number = u64::from(segment.number);
+    match segment.kind {
+        SegmentKind::CommitLog => names::log_path(dir, number),
+        SegmentKind::Values => names::value_log_path(dir, number),
+    }
+}

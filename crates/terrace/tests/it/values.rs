@@ -1,0 +1,187 @@
+//! Values in the log: written once, read back, moved between states of the store.
+
+use std::time::Duration;
+use terrace::{Compression, Db, Options, ReadOptions, WriteBatch};
+
+const SMALL: usize = 100;
+
+fn options() -> Options {
+    let mut options = Options { memory_budget: 8 << 20, ..Options::default() };
+    options.advanced.memtable_bytes = 64 << 10;
+    options.advanced.level_base_bytes = 256 << 10;
+    options.advanced.target_file_bytes = 64 << 10;
+    options.advanced.segment_bytes = 256 << 10;
+    options
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key{n:08}").into_bytes()
+}
+
+/// Every third value is small, the others are 1 to 5 KiB.
+fn value(n: u64, round: u64) -> Vec<u8> {
+    let len = match n % 3 {
+        0 => SMALL,
+        _ => 1024 + (n as usize * 37) % 4096,
+    };
+    let mut state = n * 1_000_003 + round;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+fn check(db: &Db, count: u64, round: u64) {
+    for n in 0..count {
+        let found = db.get(key(n)).unwrap();
+        assert!(found.as_deref() == Some(&value(n, round)[..]), "key {n} of round {round}");
+    }
+    let keys: Vec<Vec<u8>> = (0..count).step_by(5).map(key).collect();
+    for (n, found) in (0..count).step_by(5).zip(db.multi_get(&keys).unwrap()) {
+        assert!(found.as_deref() == Some(&value(n, round)[..]), "multi_get of key {n}");
+    }
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first().unwrap();
+    for n in 0..count {
+        assert!(iter.valid());
+        assert_eq!(iter.key(), key(n));
+        assert!(iter.value() == value(n, round), "scan at key {n}");
+        iter.next().unwrap();
+    }
+    assert!(!iter.valid());
+}
+
+#[test]
+fn large_values_are_written_once_and_read_in_every_state_of_the_store() {
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options();
+        options.default_family.value_compression = compression;
+        let count = 3000;
+        let mut user_bytes = 0;
+        let db = Db::open(dir.path(), options.clone()).unwrap();
+        for n in 0..count {
+            let n = n * 1013 % count;
+            let value = value(n, 0);
+            user_bytes += (value.len() + key(n).len()) as u64;
+            db.put(key(n), value).unwrap();
+        }
+        check(&db, count, 0);
+        db.flush().unwrap();
+        check(&db, count, 0);
+        db.wait_idle().unwrap();
+        check(&db, count, 0);
+        db.compact_range::<&[u8]>(..).unwrap();
+        check(&db, count, 0);
+        let m = db.metrics();
+        assert_eq!(m.values_separated, count - count / 3);
+        assert!(m.value_segments > 10, "{m}");
+        assert!(m.write_amplification() < 1.3, "{m}");
+        let stored: u64 = m.levels.iter().map(|level| level.size_bytes).sum();
+        assert!(stored < user_bytes / 8, "{m}");
+        assert!(db.verify().unwrap() >= 1);
+        db.close().unwrap();
+        let db = Db::open(dir.path(), options.clone()).unwrap();
+        check(&db, count, 0);
+        let read_only = Db::open_read_only(dir.path(), options).unwrap();
+        check(&read_only, count, 0);
+    }
+}
+
+#[test]
+fn values_of_a_log_that_was_not_flushed_come_back_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let db = Db::open(dir.path(), Options::default()).unwrap();
+        let mut batch = WriteBatch::new();
+        for n in 0..100 {
+            batch.put(key(n), value(n, 1));
+        }
+        batch.put_with_ttl(b"expiring", vec![7; 2000], Duration::from_secs(1000));
+        db.write(batch).unwrap();
+        std::mem::forget(db);
+    }
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "LOCK" {
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+    }
+    let read_only = Db::open_read_only(copy.path(), Options::default()).unwrap();
+    assert_eq!(read_only.get(b"expiring").unwrap().as_deref(), Some(&[7; 2000][..]));
+    drop(read_only);
+    for _ in 0..3 {
+        let db = Db::open(copy.path(), Options::default()).unwrap();
+        for n in 0..100 {
+            assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(&value(n, 1)[..]));
+        }
+        assert_eq!(db.get(b"expiring").unwrap().as_deref(), Some(&[7; 2000][..]));
+        assert_eq!(db.metrics().value_segments, 1);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn segments_that_nothing_refers_to_are_deleted_but_not_under_a_snapshot_or_an_iterator() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), options()).unwrap();
+    let count = 600;
+    for n in 0..count {
+        db.put(key(n), value(n, 0)).unwrap();
+    }
+    let snapshot = db.snapshot();
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first().unwrap();
+    for n in 0..count {
+        db.put(key(n), value(n, 1)).unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    let read = ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() };
+    for n in 0..count {
+        let old = db.get_with(key(n), &read).unwrap();
+        assert!(old.as_deref() == Some(&value(n, 0)[..]), "key {n} at the snapshot");
+        assert!(iter.value() == value(n, 0), "key {n} of the iterator");
+        iter.next().unwrap();
+    }
+    let with_both = db.metrics().value_segment_bytes;
+    drop((snapshot, read, iter));
+    for n in 0..count {
+        db.put(key(n), value(n, 2)).unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.wait_idle().unwrap();
+    let mut left = u64::MAX;
+    for _ in 0..100 {
+        left = db.metrics().value_segment_bytes;
+        if left < with_both * 3 / 4 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(left < with_both * 3 / 4, "{left} of {with_both}: {}", db.metrics());
+    check(&db, count, 2);
+}
+
+#[test]
+fn the_threshold_changes_while_the_store_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), options()).unwrap();
+    let family = db.default_family();
+    for (threshold, direct, both) in
+        [(50, 1, 2), (usize::MAX, 2, 2), (SMALL, 3, 4), (SMALL + 1, 4, 4)]
+    {
+        family.set_value_separation_threshold(threshold);
+        db.put(format!("direct {threshold}"), vec![1; SMALL]).unwrap();
+        assert_eq!(db.metrics().values_separated, direct);
+        let mut batch = WriteBatch::new();
+        batch.put(format!("batch {threshold}"), vec![2; SMALL]);
+        db.write(batch).unwrap();
+        assert_eq!(db.metrics().values_separated, both);
+    }
+    db.flush().unwrap();
+    let lens = db.iter().unwrap().entries().map(|entry| entry.unwrap().1.len());
+    assert_eq!(lens.collect::<Vec<_>>(), [SMALL; 8]);
+}
