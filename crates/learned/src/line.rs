@@ -129,14 +129,17 @@ impl Line {
     /// position. Never falls as `along` rises. Not of a run.
     #[inline]
     pub fn fine_height(&self, along: u64, bits: u32) -> u64 {
+        // An offset has 8 bits after the point: what is rounded is the sum.
+        let fine = bits.max(UNIT_BITS);
         let rise = u128::from(self.slope()) * u128::from(along);
-        let rise = match self.shift().checked_sub(bits) {
+        let rise = match self.shift().checked_sub(fine) {
             Some(shift) => rise >> shift,
-            None => rise.saturating_mul(1 << (bits - self.shift())),
+            None => rise.saturating_mul(1 << (fine - self.shift())),
         };
-        let offset = u64::from(self.offset()) << bits >> UNIT_BITS;
+        let offset = u64::from(self.offset()) << (fine - UNIT_BITS);
         // Far beyond any position, and with room for sums.
-        u64::try_from(rise).unwrap_or(u64::MAX).min(u64::MAX >> 1) + offset
+        let height = u64::try_from(rise).unwrap_or(u64::MAX).min(u64::MAX >> 1) + offset;
+        height >> (fine - bits)
     }
 
     /// The position on the line at `along` from the head, to measure errors by. Not of a run.
