@@ -4,13 +4,21 @@
 //! ```text
 //! batch := first_seqno:u64le  op_count:u32le  op*
 //! op    := kind:u8  family:varint  key:bytes  value:bytes      (bytes := varint length, data)
+//!        | kind:u8  family:varint  key:bytes  [expiry:u64le]  size:varint  stored  checksum:u32le
 //! ```
 //! `value` is empty for a delete, the end key for a range delete, and starts with the expiry for
 //! a value with a TTL. Op number i has sequence number `first_seqno + i`.
+//!
+//! The second form is that of a value that stays in the log (kinds 3 and, with an expiry, 4):
+//! `size` is four times the length of `stored` plus its compression, and the checksum that of
+//! [`terrace_log::value`], which covers key, stored bytes and place.
 
 use crate::text::Abridged;
 use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES};
-use terrace_base::{Decoder, MAX_SEQNO, SeqNo, ValueKind};
+use terrace_base::{Decoder, MAX_SEQNO, SeqNo, ValueHandle, ValueKind};
+pub use terrace_log::dump::PayloadPlace;
+use terrace_log::value::StoredValue;
+use terrace_sst::Compression;
 
 /// Bytes of a key or value that [`describe`] shows.
 const SHOWN_BYTES: usize = 60;
@@ -26,8 +34,22 @@ pub struct Op<'a> {
     pub kind: ValueKind,
     /// The key, or the first key of a range.
     pub key: &'a [u8],
-    /// The stored value, or the key after a range.
+    /// The stored value, or the key after a range; of a separated value the bytes as they lie in
+    /// the segment.
     pub value: &'a [u8],
+    /// What is known of a value that stays in the log.
+    pub separated: Option<Separated>,
+}
+
+/// A value that stays in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Separated {
+    /// Its place, which the memtable and SSTs keep.
+    pub handle: ValueHandle,
+    /// From when on the entry is absent, in Unix milliseconds.
+    pub expiry_ms: Option<u64>,
+    /// Whether its own checksum is right for key, bytes and place, and its compression known.
+    pub sound: bool,
 }
 
 /// A payload taken apart as far as it goes.
@@ -43,8 +65,16 @@ pub struct Batch<'a> {
     pub fault: Option<(usize, &'static str)>,
 }
 
-/// Decodes `payload`; `None` if even the header is cut off.
-pub fn decode(payload: &[u8]) -> Option<Batch<'_>> {
+impl Batch<'_> {
+    /// Separated values that are not what their keys and places say.
+    pub fn unsound_values(&self) -> impl Iterator<Item = (&Op<'_>, ValueHandle)> {
+        let separated = self.ops.iter().filter_map(|op| Some((op, op.separated?)));
+        separated.filter(|(_, value)| !value.sound).map(|(op, value)| (op, value.handle))
+    }
+}
+
+/// Decodes `payload`, which stands at `place`; `None` if even the header is cut off.
+pub fn decode(payload: &[u8], place: PayloadPlace) -> Option<Batch<'_>> {
     let mut decoder = Decoder::new(payload);
     let (first_seqno, op_count) = (decoder.u64()?, decoder.u32()?);
     let mut batch = Batch { first_seqno, op_count, ops: Vec::new(), fault: None };
@@ -54,7 +84,7 @@ pub fn decode(payload: &[u8]) -> Option<Batch<'_>> {
     }
     for seqno in (first_seqno..).take(op_count as usize) {
         let at = decoder.position();
-        match op(&mut decoder, seqno) {
+        match op(&mut decoder, seqno, place) {
             Ok(op) => batch.ops.push(op),
             Err(why) => {
                 batch.fault = Some((at, why));
@@ -68,12 +98,22 @@ pub fn decode(payload: &[u8]) -> Option<Batch<'_>> {
     Some(batch)
 }
 
-fn op<'a>(decoder: &mut Decoder<'a>, seqno: SeqNo) -> Result<Op<'a>, &'static str> {
-    const CUT: &str = "the op is cut off or malformed";
+const CUT: &str = "the op is cut off or malformed";
+
+fn op<'a>(
+    decoder: &mut Decoder<'a>,
+    seqno: SeqNo,
+    place: PayloadPlace,
+) -> Result<Op<'a>, &'static str> {
     let kind = decoder.u8().ok_or(CUT)?;
     let kind = ValueKind::from_byte(kind).ok_or("the op is of an unknown kind")?;
     let family = decoder.varint().and_then(|id| u32::try_from(id).ok()).ok_or(CUT)?;
-    let (key, value) = (decoder.bytes().ok_or(CUT)?, decoder.bytes().ok_or(CUT)?);
+    let key = decoder.bytes().ok_or(CUT)?;
+    if kind.is_handle() && key.len() <= MAX_KEY_BYTES {
+        let (value, separated) = separated(decoder, kind, key, place)?;
+        return Ok(Op { seqno, family, kind, key, value, separated: Some(separated) });
+    }
+    let value = decoder.bytes().ok_or(CUT)?;
     if key.len() > MAX_KEY_BYTES || (kind == ValueKind::RangeDelete && value.len() > MAX_KEY_BYTES)
     {
         return Err("the key is over the limit");
@@ -81,13 +121,31 @@ fn op<'a>(decoder: &mut Decoder<'a>, seqno: SeqNo) -> Result<Op<'a>, &'static st
     match kind {
         ValueKind::Delete if !value.is_empty() => Err("a delete with a value"),
         ValueKind::PutTtl if value.len() < EXPIRY_BYTES => Err("an expiring value without expiry"),
-        _ => Ok(Op { seqno, family, kind, key, value }),
+        _ => Ok(Op { seqno, family, kind, key, value, separated: None }),
     }
 }
 
-/// What `payload` means, a line for the batch and one per op, and how many faults that names.
-pub fn describe(payload: &[u8]) -> (Vec<String>, u64) {
-    let Some(batch) = decode(payload) else {
+/// The rest of an op whose value stays in the log.
+fn separated<'a>(
+    decoder: &mut Decoder<'a>,
+    kind: ValueKind,
+    key: &'a [u8],
+    place: PayloadPlace,
+) -> Result<(&'a [u8], Separated), &'static str> {
+    let segment = u32::try_from(place.segment).map_err(|_| "no handle can name this segment")?;
+    let expiry_ms = match kind.expires() {
+        true => Some(decoder.u64().ok_or(CUT)?),
+        false => None,
+    };
+    let value = StoredValue::decode_tail(decoder, key, segment, place.offset).ok_or(CUT)?;
+    let sound = value.is_sound();
+    Ok((value.stored, Separated { handle: value.handle, expiry_ms, sound }))
+}
+
+/// What `payload`, which stands at `place`, means: a line for the batch and one per op; and how
+/// many faults that names.
+pub fn describe(payload: &[u8], place: PayloadPlace) -> (Vec<String>, u64) {
+    let Some(batch) = decode(payload, place) else {
         let line = format!("NOT A BATCH: {} bytes are less than its header", payload.len());
         return (vec![line], 1);
     };
@@ -104,7 +162,8 @@ pub fn describe(payload: &[u8]) -> (Vec<String>, u64) {
     if let Some((at, why)) = batch.fault {
         lines.push(format!("NOT A BATCH at byte {at} of the payload: {why}"));
     }
-    (lines, u64::from(batch.fault.is_some()))
+    let faults = u64::from(batch.fault.is_some()) + batch.unsound_values().count() as u64;
+    (lines, faults)
 }
 
 /// One op in one line.
@@ -123,65 +182,35 @@ fn describe_op(op: &Op<'_>) -> String {
             let expiry_ms = u64::from_le_bytes(*expiry);
             format!("put {} = {} until {expiry_ms} ms", shown(op.key), shown(value))
         }
-        _ => format!("put {} = {}", shown(op.key), shown(op.value)),
+        _ => match &op.separated {
+            Some(separated) => describe_separated(op, separated),
+            None => format!("put {} = {}", shown(op.key), shown(op.value)),
+        },
     };
     format!("  {} {family}{what}", op.seqno)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use terrace_base::codec::{put_bytes, put_varint};
-
-    pub(crate) fn encode(
-        first: u64,
-        count: u32,
-        ops: &[(ValueKind, u32, &[u8], &[u8])],
-    ) -> Vec<u8> {
-        let mut out = first.to_le_bytes().to_vec();
-        out.extend_from_slice(&count.to_le_bytes());
-        for (kind, family, key, value) in ops {
-            out.push(*kind as u8);
-            put_varint(&mut out, u64::from(*family));
-            put_bytes(&mut out, key);
-            put_bytes(&mut out, value);
+/// A separated value: its handle as `segment:offset+length`, its compression and expiry, the value
+/// itself unless it is compressed, and whether its checksum is right.
+fn describe_separated(op: &Op<'_>, separated: &Separated) -> String {
+    let ValueHandle { segment, offset, len, compression } = separated.handle;
+    let mut line = format!("put {} = ", Abridged(op.key, SHOWN_BYTES));
+    match Compression::from_byte(compression) {
+        Some(Compression::None) => {
+            line.push_str(&format!("{} ", Abridged(op.value, SHOWN_BYTES)));
         }
-        out
+        Some(codec) => line.push_str(&format!("{} ", codec.name())),
+        None => line.push_str("of unknown compression "),
     }
-
-    #[test]
-    fn every_kind_is_told_op_by_op() {
-        let until = [&99u64.to_le_bytes()[..], b"v"].concat();
-        let ops: [(ValueKind, u32, &[u8], &[u8]); 4] = [
-            (ValueKind::Put, 0, b"a", b"1\n"),
-            (ValueKind::Delete, 3, b"b", b""),
-            (ValueKind::RangeDelete, 0, b"c", b"e"),
-            (ValueKind::PutTtl, 0, b"d", &until),
-        ];
-        let (lines, faults) = describe(&encode(7, 4, &ops));
-        let want = [
-            "batch of 4 ops, seqnos 7-10",
-            "  7 put a = 1\\n",
-            "  8 family 3 delete b",
-            "  9 delete [c, e)",
-            "  10 put d = v until 99 ms",
-        ];
-        assert_eq!((lines, faults), (want.map(String::from).to_vec(), 0));
+    line.push_str(&format!("at {segment}:{offset}+{len}"));
+    if let Some(expiry_ms) = separated.expiry_ms {
+        line.push_str(&format!(" until {expiry_ms} ms"));
     }
-
-    #[test]
-    fn what_can_be_decoded_of_a_broken_batch_is_told() {
-        let whole =
-            encode(7, 2, &[(ValueKind::Put, 0, b"a", b"1"), (ValueKind::Put, 0, b"b", b"2")]);
-        for cut in 0..whole.len() {
-            let (lines, faults) = describe(&whole[..cut]);
-            assert_eq!(faults, 1, "{cut}: {lines:?}");
-            assert!(lines.last().unwrap().starts_with("NOT A BATCH"), "{lines:?}");
-        }
-        assert!(describe(&whole[..whole.len() - 1]).0[1].ends_with("put a = 1"));
-        let longer = [&whole[..], b"x"].concat();
-        assert!(describe(&longer).0.last().unwrap().contains("follow the last op"));
-        assert_eq!(describe(&encode(MAX_SEQNO, 2, &[])).1, 1);
-        assert_eq!(describe(&encode(1, 1, &[(ValueKind::Delete, 0, b"a", b"1")])).1, 1);
+    if !separated.sound {
+        line.push_str(", DAMAGE: its checksum is wrong");
     }
+    line
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,15 +3,18 @@
 //! 1. `CURRENT` and the manifest; of a damaged manifest, what can be read.
 //! 2. What the manifest says: numbers, bounds, sequence numbers, levels disjoint.
 //! 3. Every SST it names ([`sst`]): there, of the stated length, sound in itself, and what the
-//!    manifest says it is.
-//! 4. The commit log ([`log`]): readable as a recovery reads it, its batches sound.
-//! 5. Files that belong to nothing: told, but no problem; the next open removes them.
+//!    manifest says it is; and every value that it refers to ([`values`]).
+//! 4. The value segments ([`segments`]): there, of the stated length.
+//! 5. The commit log ([`log`]): readable as a recovery reads it, its batches sound.
+//! 6. Files that belong to nothing: told, but no problem; the next open removes them.
 //!
 //! Takes no lock. Another process may have the store open, add, merge and remove files meanwhile:
 //! what looks wrong is looked at again under the newest manifest before it is called a problem.
 
 mod log;
+mod segments;
 mod sst;
+mod values;
 
 use crate::directory::Listing;
 use crate::problem::Problem;
@@ -50,6 +53,14 @@ pub struct Counts {
     pub index_bytes: u64,
     /// Bytes of the filter partitions.
     pub filter_bytes: u64,
+    /// Value segments.
+    pub value_segments: u64,
+    /// Bytes of these.
+    pub value_segment_bytes: u64,
+    /// Separated values that SSTs refer to and that were found sound.
+    pub values: u64,
+    /// Their stored bytes.
+    pub value_bytes: u64,
     /// Log segments that a recovery would read.
     pub log_segments: u64,
     /// Records that it would replay.
@@ -95,6 +106,16 @@ impl fmt::Display for Report {
             c.index_partitions,
             c.filter_partitions,
         )?;
+        if c.value_segments > 0 || c.values > 0 {
+            writeln!(
+                f,
+                "{} separated values ({}); {} value segments ({})",
+                c.values,
+                SizeBytes(c.value_bytes),
+                c.value_segments,
+                SizeBytes(c.value_segment_bytes),
+            )?;
+        }
         writeln!(
             f,
             "{} column families; commit log: {} segments, {} records, {} writes",
@@ -111,9 +132,9 @@ impl fmt::Display for Report {
 /// How far a check is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of SSTs checked.
+    /// Bytes checked of SSTs and of the values that they refer to.
     pub done_bytes: u64,
-    /// Bytes of all SSTs.
+    /// Bytes of all of them.
     pub total_bytes: u64,
 }
 
@@ -140,7 +161,7 @@ pub fn check_store_with(
     report.counts.families = tree.families.len() as u64;
     let mut checker = Checker { vfs, dir, report, newest: None };
     checker.ssts(&tree, progress);
-    checker.log(tree)?;
+    checker.segments_and_log(tree)?;
     checker.unclaimed()?;
     Ok(checker.report)
 }
@@ -157,9 +178,14 @@ impl Checker<'_> {
     fn ssts(&mut self, tree: &Tree, progress: &mut dyn FnMut(Progress)) {
         let mut files: Vec<&Arc<FileMeta>> = tree.files().collect();
         files.sort_by_key(|file| file.number);
-        let total_bytes = files.iter().map(|file| file.size_bytes).sum();
-        let mut done_bytes = 0;
-        let checker = sst::SstChecker::new(self.vfs, self.dir);
+        let bytes = |file: &FileMeta| {
+            let values = file.value_refs.iter().map(|value_ref| value_ref.bytes);
+            values.fold(file.size_bytes, u64::saturating_add)
+        };
+        let sizes = files.iter().map(|file| bytes(file));
+        let total_bytes = sizes.fold(0, u64::saturating_add);
+        let mut done_bytes = 0u64;
+        let mut checker = sst::SstChecker::new(self.vfs, self.dir, tree);
         for file in files {
             let problems = checker.check(file, &mut self.report.counts);
             if !problems.is_empty() {
@@ -168,7 +194,7 @@ impl Checker<'_> {
                     false => self.note(format!("SST {} was merged away meanwhile", file.number)),
                 }
             }
-            done_bytes += file.size_bytes;
+            done_bytes = done_bytes.saturating_add(bytes(file));
             progress(Progress { done_bytes, total_bytes });
         }
     }
@@ -186,34 +212,56 @@ impl Checker<'_> {
         }
     }
 
-    fn log(&mut self, tree: Tree) -> Result<()> {
-        let mut tree = self.newest.take().unwrap_or(tree);
-        for attempt in 1..=ATTEMPTS {
+    fn segments_and_log(&mut self, tree: Tree) -> Result<()> {
+        let tree = self.newest.take().unwrap_or(tree);
+        let (segments, tree) = self.settled(
+            tree,
+            |listing, tree| segments::check(&**self.vfs, self.dir, listing, tree),
+            |found| found.problems.is_empty(),
+        )?;
+        let (log, _) = self.settled(
+            tree,
+            |listing, tree| log::check(&**self.vfs, listing, tree),
+            |found| found.problems.is_empty(),
+        )?;
+        let report = &mut self.report;
+        report.problems.extend(segments.problems.into_iter().chain(log.problems));
+        report.notes.extend(segments.notes.into_iter().chain(log.notes));
+        let counts = &mut report.counts;
+        (counts.value_segments, counts.value_segment_bytes) = (segments.segments, segments.bytes);
+        (counts.log_segments, counts.log_records) = (log.segments, log.records);
+        counts.log_ops = log.ops;
+        Ok(())
+    }
+
+    /// Runs `check` until it finds nothing wrong, or what it finds is not due to a store that
+    /// changed meanwhile. Returns the tree it ran under, too.
+    fn settled<T>(
+        &self,
+        mut tree: Tree,
+        check: impl Fn(&Listing, &Tree) -> T,
+        is_sound: impl Fn(&T) -> bool,
+    ) -> Result<(T, Tree)> {
+        let mut attempt = 1;
+        loop {
             let listing = Listing::read(&**self.vfs, self.dir)?;
-            let found = log::check(&**self.vfs, &listing, &tree);
-            let newer = match found.problems.is_empty() || attempt == ATTEMPTS {
+            let found = check(&listing, &tree);
+            let newer = match is_sound(&found) || attempt == ATTEMPTS {
                 true => None,
                 false => self.changed_since(&tree, &listing),
             };
-            let Some(newer) = newer else {
-                self.report.problems.extend(found.problems);
-                self.report.notes.extend(found.notes);
-                let counts = &mut self.report.counts;
-                counts.log_segments = found.segments;
-                counts.log_records = found.records;
-                counts.log_ops = found.ops;
-                break;
-            };
+            let Some(newer) = newer else { return Ok((found, tree)) };
             tree = newer;
+            attempt += 1;
         }
-        Ok(())
     }
 
     /// The tree now, if manifest or segments are not what they were.
     fn changed_since(&self, tree: &Tree, listing: &Listing) -> Option<Tree> {
         let now = salvage::load(&**self.vfs, self.dir, &mut Vec::new()).ok()??;
-        let segments = Listing::read(&**self.vfs, self.dir).ok()?.logs;
-        (now != *tree || segments != listing.logs).then_some(now)
+        let files = Listing::read(&**self.vfs, self.dir).ok()?;
+        let same = files.logs == listing.logs && files.value_logs == listing.value_logs;
+        (now != *tree || !same).then_some(now)
     }
 
     /// Files in the directory that nothing names. The names are listed before the manifest is
@@ -226,7 +274,10 @@ impl Checker<'_> {
         let live: HashSet<u64> = tree.files().map(|file| file.number).collect();
         let oldest_log = tree.oldest_log_segment();
         let ssts = listing.ssts.iter().filter(|(number, _)| !live.contains(number));
-        let logs = listing.logs.range(..oldest_log);
+        let is_value_segment =
+            |number: &u64| u32::try_from(*number).is_ok_and(|n| tree.segments.contains_key(&n));
+        let logs = listing.logs.range(..oldest_log).chain(&listing.value_logs);
+        let logs = logs.filter(|(number, _)| !is_value_segment(number));
         let current = terrace_manifest::current::read(&**self.vfs, self.dir).ok();
         let manifests = listing.manifests.iter().filter(|(number, _)| Some(**number) < current);
         for (_, path) in ssts.chain(logs).chain(manifests) {

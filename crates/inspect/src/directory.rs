@@ -15,7 +15,7 @@ pub enum Contents {
     Empty,
     /// A `CURRENT`: a store, sound or not.
     Store,
-    /// SSTs or log segments, but no `CURRENT`.
+    /// SSTs or segments, but no `CURRENT`.
     Remains,
     /// Nothing of that; the name of a file that is there.
     Foreign(String),
@@ -48,6 +48,8 @@ pub(crate) struct Listing {
     pub manifests: BTreeMap<u64, PathBuf>,
     pub ssts: BTreeMap<u64, PathBuf>,
     pub logs: BTreeMap<u64, PathBuf>,
+    /// Value segments that garbage collection wrote.
+    pub value_logs: BTreeMap<u64, PathBuf>,
     pub temps: Vec<String>,
     pub others: Vec<String>,
 }
@@ -61,7 +63,7 @@ impl Listing {
     /// Whether there are files that hold writes. A manifest alone, without `CURRENT`, is what a
     /// crash leaves of a store that was just being made.
     fn has_writes(&self) -> bool {
-        !self.ssts.is_empty() || !self.logs.is_empty()
+        !(self.ssts.is_empty() && self.logs.is_empty() && self.value_logs.is_empty())
     }
 
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Self> {
@@ -81,7 +83,10 @@ impl Listing {
                 FileName::Log(number) => {
                     listing.logs.insert(number, path);
                 }
-                FileName::ValueLog(_) | FileName::Lock | FileName::Reserve => {}
+                FileName::ValueLog(number) => {
+                    listing.value_logs.insert(number, path);
+                }
+                FileName::Lock | FileName::Reserve => {}
                 FileName::Temp => listing.temps.push(name),
                 FileName::Other => listing.others.push(name),
             }
@@ -95,7 +100,10 @@ impl Listing {
 pub(crate) fn number_of(path: &Path) -> u64 {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match names::parse(name) {
-        FileName::Manifest(number) | FileName::Sst(number) | FileName::Log(number) => number,
+        FileName::Manifest(number)
+        | FileName::Sst(number)
+        | FileName::Log(number)
+        | FileName::ValueLog(number) => number,
         _ => 0,
     }
 }

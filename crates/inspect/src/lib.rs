@@ -21,6 +21,7 @@ mod lsm;
 mod manifest;
 mod problem;
 mod salvage;
+mod segments;
 mod sst;
 mod text;
 mod tree;

@@ -1,18 +1,22 @@
-//! `terrace inspect log`: the records of a segment, or of all segments of a store, the batches in
-//! them op by op, and what a recovery would make of them.
+//! `terrace inspect log`: the records of a segment, or of all segments of a store: batches op by
+//! op, values of garbage collection with their handles. Of a store also what a recovery would make
+//! of the log, and how much of the value segments is live.
 
 use crate::batch;
 use crate::directory::{Listing, is_directory, number_of};
 use crate::salvage;
+use crate::segments;
+use crate::tree::Tree;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use terrace_base::{Error, Result};
-use terrace_log::dump::Detail;
+use terrace_log::dump::{Detail, PayloadPlace};
 use terrace_vfs::Vfs;
 
-/// Prints the log segment at `path`, or every segment of the store in directory `path`; returns
-/// the number of problems.
+/// Prints the segment (of the commit log or of values) at `path`, or every segment of the store in
+/// directory `path`; returns the number of problems.
 ///
 /// # Errors
 /// I/O, printing included.
@@ -23,7 +27,13 @@ pub fn log(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) 
     let listing = Listing::read(vfs, path)?;
     let print = |source| Error::io("print", path, source);
     let mut problems = 0;
-    for segment_path in listing.logs.values() {
+    let all: BTreeMap<u64, &PathBuf> = listing
+        .logs
+        .iter()
+        .chain(&listing.value_logs)
+        .map(|(number, path)| (*number, path))
+        .collect();
+    for segment_path in all.into_values() {
         writeln!(out, "{}", segment_path.display()).map_err(print)?;
         match segment(vfs, segment_path, detail, out) {
             Ok(found) => problems += found,
@@ -36,17 +46,21 @@ pub fn log(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) 
     if listing.logs.is_empty() {
         writeln!(out, "no log segments in {}", path.display()).map_err(print)?;
     }
-    let recovery = recovery(vfs, path, &listing);
+    let tree = salvage::load(vfs, path, &mut Vec::new()).ok().flatten();
+    let recovery = recovery(vfs, tree.as_ref(), &listing);
     problems += u64::from(recovery.is_err());
     let recovery = recovery.unwrap_or_else(|why| format!("recovery would fail: {why}"));
     writeln!(out, "{recovery}").map_err(print)?;
+    if let Some(tree) = tree {
+        segments::print(&tree, out).map_err(print)?;
+    }
     Ok(problems)
 }
 
 fn segment(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) -> Result<u64> {
     let not_batches = Cell::new(0);
-    let describe = |payload: &[u8]| {
-        let (lines, faults) = batch::describe(payload);
+    let describe = |payload: &[u8], place: PayloadPlace| {
+        let (lines, faults) = batch::describe(payload, place);
         not_batches.set(not_batches.get() + faults);
         lines
     };
@@ -62,9 +76,11 @@ fn segment(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) 
 }
 
 /// What opening the store would replay, or why it would refuse.
-fn recovery(vfs: &dyn Vfs, dir: &Path, listing: &Listing) -> std::result::Result<String, String> {
-    let mut ignored = Vec::new();
-    let tree = salvage::load(vfs, dir, &mut ignored).ok().flatten();
+fn recovery(
+    vfs: &dyn Vfs,
+    tree: Option<&Tree>,
+    listing: &Listing,
+) -> std::result::Result<String, String> {
     let oldest = tree.map_or(0, |tree| tree.oldest_log_segment());
     let live: Vec<(u64, PathBuf)> =
         listing.logs.range(oldest..).map(|(number, path)| (*number, path.clone())).collect();

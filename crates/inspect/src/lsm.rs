@@ -1,8 +1,9 @@
 //! `terrace inspect lsm`: levels, files, sizes, key ranges and sequence numbers of every column
-//! family, from the manifest alone.
+//! family, and the value segments, from the manifest alone.
 
 use crate::problem::Problem;
 use crate::salvage;
+use crate::segments;
 use crate::text::{Abridged, SizeBytes};
 use crate::tree::{FamilyTree, Tree};
 use std::io;
@@ -49,7 +50,7 @@ fn print(
     for (id, family) in &tree.families {
         print_family(*id, family, out)?;
     }
-    Ok(())
+    segments::print(tree, out)
 }
 
 fn print_family(id: u32, family: &FamilyTree, out: &mut dyn io::Write) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use terrace_base::{Error, Result};
-use terrace_log::dump::Detail;
+use terrace_log::dump::{Detail, PayloadPlace};
 use terrace_manifest::{codec, current, dump};
 use terrace_vfs::Vfs;
 
@@ -56,7 +56,7 @@ pub fn manifest(
 
 fn one(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) -> Result<u64> {
     let not_edits = Cell::new(0);
-    let describe = |payload: &[u8]| {
+    let describe = |payload: &[u8], _: PayloadPlace| {
         not_edits.set(not_edits.get() + u64::from(codec::decode_record(payload).is_err()));
         dump::describe(payload)
     };

@@ -96,6 +96,13 @@ impl Salvaged {
         let tree = &mut self.tree;
         raise(&mut tree.next_file_number, record.edit.next_file_number);
         raise(&mut tree.last_seqno, record.edit.last_seqno);
+        for segment in record.edit.segments_added {
+            raise(&mut tree.next_file_number, Some(u64::from(segment.number) + 1));
+            tree.segments.insert(segment.number, segment);
+        }
+        for number in record.edit.segments_removed {
+            tree.segments.remove(&number);
+        }
         for edit in record.edit.families {
             self.apply_family(edit);
         }

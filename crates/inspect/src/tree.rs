@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::{MAX_SEQNO, SeqNo};
-use terrace_manifest::{FileMeta, LEVEL_COUNT, ManifestState, names};
+use terrace_manifest::{FileMeta, LEVEL_COUNT, ManifestState, SegmentMeta, names};
 
 /// The column families and counters of a store.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -17,6 +17,7 @@ pub(crate) struct Tree {
     pub next_file_number: u64,
     pub last_seqno: SeqNo,
     pub families: BTreeMap<u32, FamilyTree>,
+    pub segments: BTreeMap<u32, SegmentMeta>,
 }
 
 /// One column family.
@@ -42,6 +43,7 @@ impl From<ManifestState> for Tree {
             next_file_number: state.next_file_number,
             last_seqno: state.last_seqno,
             families: state.families.into_iter().map(|(id, f)| (id, family(f))).collect(),
+            segments: state.segments,
         }
     }
 }

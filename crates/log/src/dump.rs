@@ -41,8 +41,17 @@ pub struct Dumped {
     pub damaged: u64,
 }
 
+/// Where a payload stands: what it says of places can be compared with that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PayloadPlace {
+    /// Number of the segment.
+    pub segment: u64,
+    /// File offset of the payload's first byte.
+    pub offset: u64,
+}
+
 /// Says what a payload means, a line per item.
-pub type Describe<'a> = dyn Fn(&[u8]) -> Vec<String> + 'a;
+pub type Describe<'a> = dyn Fn(&[u8], PayloadPlace) -> Vec<String> + 'a;
 
 /// Prints the segment at `path`. Its number is taken from its header, or is `segment` if the
 /// header is damaged.
@@ -69,7 +78,10 @@ pub fn dump(
         let (from, why) = match reader.next() {
             Ok(Step::Record(record)) => {
                 let lines = match record.kind {
-                    RecordKind::Data => describe(record.payload),
+                    RecordKind::Data => {
+                        let offset = record.offset + RECORD_HEADER_BYTES as u64;
+                        describe(record.payload, PayloadPlace { segment: number, offset })
+                    }
                     RecordKind::SyncMarker(_) => Vec::new(),
                     RecordKind::Value => dumper.value(&record, number),
                 };
@@ -263,7 +275,11 @@ mod tests {
 
     fn text(vfs: &SimVfs, detail: Detail) -> (String, Dumped) {
         let mut out = Vec::new();
-        let describe = |payload: &[u8]| vec![format!("{} bytes of payload", payload.len())];
+        let describe = |payload: &[u8], place: PayloadPlace| {
+            let bytes = vfs.read_file(path()).unwrap();
+            assert!(place.segment == 7 && bytes[place.offset as usize..].starts_with(payload));
+            vec![format!("{} bytes of payload", payload.len())]
+        };
         let dumped = dump(vfs, path(), 7, detail, &describe, &mut out).unwrap();
         (String::from_utf8(out).unwrap(), dumped)
     }
@@ -306,6 +322,26 @@ mod tests {
         assert_eq!(dumped, Dumped { records: 3, markers: 1, damaged: 1, values: 0 });
     }
 
+    fn nothing(_: &[u8], _: PayloadPlace) -> Vec<String> {
+        Vec::new()
+    }
+
+    #[test]
+    fn values_by_themselves_are_printed_with_their_handles() {
+        let vfs = SimVfs::new(0);
+        let mut writer = crate::value::ValueWriter::create(&vfs, path(), 7, 0).unwrap();
+        let handle = writer.add(b"key", b"some value", 0).unwrap();
+        writer.add(b"other", &[], 0).unwrap();
+        writer.finish().unwrap();
+        let (found, dumped) = text(&vfs, Detail::Bytes { payload_bytes: 40 });
+        golden("values.txt", &found);
+        assert_eq!(dumped, Dumped { values: 2, ..Dumped::default() });
+        // The same record in a log that is no value segment of that number.
+        vfs.corrupt(path(), handle.offset, 1);
+        let (found, dumped) = text(&vfs, Detail::Records);
+        assert_eq!(dumped, Dumped { values: 1, damaged: 1, ..Dumped::default() }, "{found}");
+    }
+
     #[test]
     fn any_bytes_are_printed_without_a_panic() {
         let vfs = sample();
@@ -313,16 +349,14 @@ mod tests {
         for at in 0..whole.len() as u64 {
             vfs.corrupt(path(), at, 0x55);
             let mut out = Vec::new();
-            let outcome = dump(&vfs, path(), 7, Detail::Records, &|_| Vec::new(), &mut out);
+            let outcome = dump(&vfs, path(), 7, Detail::Records, &nothing, &mut out);
             let dumped = outcome.unwrap();
             assert!(dumped.records + dumped.markers >= 2, "byte {at}");
             vfs.corrupt(path(), at, 0x55);
         }
         for cut in (0..whole.len() as u64).rev() {
             vfs.truncate(path(), cut);
-            assert!(
-                dump(&vfs, path(), 7, Detail::Records, &|_| Vec::new(), &mut Vec::new()).is_ok()
-            );
+            assert!(dump(&vfs, path(), 7, Detail::Records, &nothing, &mut Vec::new()).is_ok());
         }
     }
 }

@@ -5,8 +5,8 @@ use crate::edit::{FamilyEdit, SegmentKind};
 use crate::file_meta::FileMeta;
 use std::io;
 use std::path::Path;
-use terrace_base::Result;
-use terrace_log::dump::{Detail, Dumped};
+use terrace_base::{Result, ValueRef};
+use terrace_log::dump::{Detail, Dumped, PayloadPlace};
 use terrace_vfs::Vfs;
 
 /// Prints the manifest at `path`; `number` is used if its header is damaged.
@@ -20,6 +20,7 @@ pub fn dump(
     detail: Detail,
     out: &mut dyn io::Write,
 ) -> Result<Dumped> {
+    let describe = |payload: &[u8], _: PayloadPlace| describe(payload);
     terrace_log::dump::dump(vfs, path, number, detail, &describe, out)
 }
 
@@ -99,6 +100,10 @@ pub fn describe_file(file: &FileMeta) -> String {
     );
     if let Some(due) = file.ttl_due_ms {
         line.push_str(&format!(" ttl_due={due}"));
+    }
+    for (at, ValueRef { segment, bytes }) in file.value_refs.iter().enumerate() {
+        line.push_str(if at == 0 { " values=" } else { "," });
+        line.push_str(&format!("{segment}:{bytes}B"));
     }
     line
 }

@@ -1,11 +1,16 @@
 //! Checking the commit log: as a recovery reads it, and every batch in it op by op.
 
-use crate::batch;
+use crate::batch::{self, PayloadPlace};
 use crate::directory::Listing;
 use crate::problem::Problem;
+use crate::text::Abridged;
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
+use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_vfs::Vfs;
+
+/// Bytes of a key in a message.
+const SHOWN_BYTES: usize = 40;
 
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -31,12 +36,21 @@ pub(super) fn check(vfs: &dyn Vfs, listing: &Listing, tree: &Tree) -> Found {
             found.problems.push(Problem { offset: Some(offset), ..problem });
         };
         found.records += 1;
-        let Some(batch) = batch::decode(payload) else {
+        let payload_at = offset + RECORD_HEADER_BYTES as u64;
+        let place = PayloadPlace { segment, offset: payload_at };
+        let Some(batch) = batch::decode(payload, place) else {
             problem("the record passes its checksum but is no batch".into());
             return Ok(());
         };
         if let Some((at, why)) = batch.fault {
             problem(format!("the batch of this record is damaged at byte {at}: {why}"));
+        }
+        for (op, handle) in batch.unsound_values() {
+            problem(format!(
+                "the checksum of the value of `{}` at offset {} is wrong",
+                Abridged(op.key, SHOWN_BYTES),
+                handle.offset
+            ));
         }
         if batch.first_seqno < next_seqno {
             let first = batch.first_seqno;

@@ -1,9 +1,12 @@
-//! Checking one SST: sound in itself, and what the manifest says it is.
+//! Checking one SST: sound in itself, what the manifest says it is, and the values that it refers
+//! to.
 
 use super::Counts;
+use super::values::ValueChecker;
 use crate::problem::Problem;
 use crate::sst::count_problems;
 use crate::text::Abridged;
+use crate::tree::Tree;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{InternalIter, Result};
@@ -21,21 +24,22 @@ pub(super) struct SstChecker<'a> {
     vfs: &'a Arc<dyn Vfs>,
     dir: &'a Path,
     options: ReaderOptions,
+    values: ValueChecker<'a>,
 }
 
 impl<'a> SstChecker<'a> {
-    pub fn new(vfs: &'a Arc<dyn Vfs>, dir: &'a Path) -> Self {
+    pub fn new(vfs: &'a Arc<dyn Vfs>, dir: &'a Path, tree: &Tree) -> Self {
         let options = ReaderOptions {
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),
             filter_memory: FilterMemory::Cached,
             direct: false,
             counters: Arc::new(ReadCounters::new()),
         };
-        Self { vfs, dir, options }
+        Self { vfs, dir, options, values: ValueChecker::new(vfs, dir, tree) }
     }
 
     /// What is wrong with `file`; adds what was found sound to `counts`.
-    pub fn check(&self, file: &FileMeta, counts: &mut Counts) -> Vec<Problem> {
+    pub fn check(&mut self, file: &FileMeta, counts: &mut Counts) -> Vec<Problem> {
         let path = names::sst_path(self.dir, file.number);
         match self.verify(file, &path, counts) {
             Ok(problems) => problems,
@@ -57,7 +61,12 @@ impl<'a> SstChecker<'a> {
         }
     }
 
-    fn verify(&self, file: &FileMeta, path: &Path, counts: &mut Counts) -> Result<Vec<Problem>> {
+    fn verify(
+        &mut self,
+        file: &FileMeta,
+        path: &Path,
+        counts: &mut Counts,
+    ) -> Result<Vec<Problem>> {
         let reader = SstReader::open(self.vfs, path, file.number, file.size_bytes, &self.options)?;
         let verified = reader.verify()?;
         let mut problems = Problems { path: path.to_path_buf(), list: Vec::new() };
@@ -73,6 +82,7 @@ impl<'a> SstChecker<'a> {
             counts.index_bytes += reader.properties().index_bytes;
             counts.filter_bytes += reader.properties().filter_bytes;
         }
+        problems.list.extend(self.values.check(&reader, counts)?);
         Ok(problems.list)
     }
 }
@@ -102,6 +112,9 @@ fn compare(file: &FileMeta, reader: &SstReader, problems: &mut Problems) {
         if stated != found {
             problems.add(format!("the manifest states {stated} {what}, the file has {found}"));
         }
+    }
+    if file.value_refs != properties.value_refs {
+        problems.add("the manifest states other references to values than the file has".into());
     }
     if properties.smallest_seqno < file.smallest_seqno
         || properties.largest_seqno > file.largest_seqno

@@ -10,3 +10,4 @@
 mod check;
 mod dumps;
 mod store;
+mod values;

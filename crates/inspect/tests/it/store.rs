@@ -8,7 +8,7 @@ use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, RangeTombstones, ValueKind};
 use terrace_log::{LogOptions, LogWriter};
 use terrace_manifest::{FamilyEdit, FileMeta, Manifest, VersionEdit, names};
-use terrace_sst::{Compression, SstOptions, SstWriter};
+use terrace_sst::{Compression, SstOptions, SstSummary, SstWriter};
 use terrace_vfs::{SimVfs, Vfs};
 
 pub const DIR: &str = "/store";
@@ -45,7 +45,11 @@ pub fn sst(vfs: &SimVfs, number: u64, keys: std::ops::Range<u32>, seqno: u64) ->
             RangeTombstone { start: b"key00950".to_vec(), end: b"key01100".to_vec(), seqno };
         writer.set_range_tombstones(RangeTombstones::new([tombstone]));
     }
-    let summary = writer.finish().unwrap();
+    file_meta(number, writer.finish().unwrap())
+}
+
+/// What a manifest says of a file just written.
+pub fn file_meta(number: u64, summary: SstSummary) -> FileMeta {
     FileMeta {
         number,
         size_bytes: summary.size_bytes,
@@ -60,7 +64,7 @@ pub fn sst(vfs: &SimVfs, number: u64, keys: std::ops::Range<u32>, seqno: u64) ->
         raw_bytes: summary.raw_bytes,
         created_ms: 0,
         ttl_due_ms: summary.ttl_due_ms,
-        value_refs: Vec::new(),
+        value_refs: summary.value_refs,
     }
 }
 
