@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::workload::Workload;
 use crate::workload::elastic::Variant;
+use crate::workload::learned::KeySet;
 use std::path::PathBuf;
 
 /// Measure workloads on Terrace and its peers, side by side, on this machine.
@@ -18,7 +19,7 @@ pub struct BenchArgs {
     pub engine: Vec<String>,
 
     /// Keys in the store [default: 10 million; ycsb 2 million; tiny-cache 13 million; elastic 8
-    /// million; packages all]
+    /// million; packages all; large-values 524,288; learned 5 million]
     #[arg(long, value_name = "N")]
     pub keys: Option<u64>,
 
@@ -26,7 +27,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 16)]
     pub key_size: usize,
 
-    /// Bytes of a value [default: 100; ycsb 1000; tiny-cache 400; elastic 1024]
+    /// Bytes of a value [default: 100; ycsb 1000; tiny-cache 400; elastic 1024; large-values 4096;
+    /// learned 64]
     #[arg(long, value_name = "BYTES")]
     pub value_size: Option<usize>,
 
@@ -44,7 +46,7 @@ pub struct BenchArgs {
     pub threads: usize,
 
     /// Seconds of each workload that is not a fill [default: reads 15, ycsb 30, elastic 30 each
-    /// law, writes unbounded]
+    /// law, learned 5 each turn, writes unbounded]
     #[arg(long, value_name = "S")]
     pub duration: Option<f64>,
 
@@ -52,8 +54,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     pub ops: Option<u64>,
 
-    /// Memory of each engine, cache and memtables, such as 512MiB [default: twice the data;
-    /// tiny-cache: 8 MiB, the cache alone]
+    /// Memory of each engine, cache and memtables, such as 512MiB [default: twice the data; of the
+    /// cache alone: tiny-cache 8 MiB, large-values a 64th of the data]
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<String>,
 
@@ -63,7 +65,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "KIND:SIZE")]
     pub filter: Option<String>,
 
-    /// Reads and compaction bypass the page cache (tiny-cache and elastic always do)
+    /// Reads and compaction bypass the page cache (tiny-cache, elastic and large-values always
+    /// do)
     #[arg(long)]
     pub direct_io: bool,
 
@@ -79,8 +82,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Draw the medians as bars, and the series of elastic-shift as lines, into a file named .svg
-    /// or .png
+    /// Draw the medians as bars, and the series of elastic-shift and large-values as lines, into a
+    /// file named .svg or .png
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 
@@ -102,6 +105,7 @@ fn after_help() -> String {
     let engines = Engine::ALL.map(Engine::name).join(" ");
     let variants = Variant::ALL.map(|v| if v.name().is_empty() { "default" } else { v.name() });
     let variants = variants.join(", ");
+    let key_sets = KeySet::ALL.map(|set| set.to_string()).join(", ");
     format!(
         "Workloads: {workloads}\n\
          Engines: {engines}; `cargo xtask peers` fetches the libraries of rocksdb, speedb, leveldb\n\n\
@@ -110,12 +114,27 @@ fn after_help() -> String {
          elastic: 8 GB of 1 KB values, direct I/O, no data cached, 4 bits per key of filters in memory, \
          half of the lookups absent, under a uniform and two contiguous Zipf laws; Terrace in five \
          variants, one load each ({variants}), rocksdb and speedb with bloom:4\n\
-         elastic-shift: on the same store, the hot range jumps by half of the key space\n\n\
+         elastic-shift: on the same store, the hot range jumps by half of the key space\n\
+         large-values: 2 GiB of 4 KiB values, direct I/O, a cache of a 64th: load, lookups, scans of 100 \
+         before and after values are sorted, three overwrites of everything with the size on disk over \
+         time; variants terrace, terrace-inline, rocksdb, rocksdb-blob, speedb, speedb-blob, fjall, \
+         fjall-blob, leveldb (the last three are not read from). In a few minutes:\n  \
+         terrace bench large-values --keys 49152 --repeat 1 --duration 3 --engine terrace,rocksdb \
+         --set sample_ms=100 --json FILE --plot FILE\n\
+         learned: 5 million keys of 16 bytes, values of 64, in memory, as {key_sets}; variants terrace, \
+         terrace-off, terrace-level, rocksdb, rocksdb-interpolation (a library of RocksDB 11 by \
+         --rocksdb-lib) and the like take turns on one store. In a few minutes:\n  \
+         terrace bench learned --keys 300000 --repeat 1 --duration 1 --engine terrace,rocksdb \
+         --json FILE --plot FILE\n\n\
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\
          Settings of workloads: seed=1, seek_nexts=10, multi_get=1, write_rate=BYTES, \
-         tiny_load=seq|random, variants=NAME,NAME and average_bits=4 (of elastic)\n\
+         tiny_load=seq|random, average_bits=4 (of elastic), value_bytes=4096, passes=3, scan_length=100, \
+         sample_ms=1000 (of large-values), keysets=NAME,NAME, rounds=3, level_wait=20 (of learned), \
+         variants=NAME,NAME (of these three)\n\
          Settings of one engine: rocksdb.NAME=VALUE, rocksdb.table.NAME=VALUE (its option string), \
-         rocksdb.cache=lru|hyperclock, leveldb.max_file_size=, terrace.NAME=VALUE"
+         rocksdb.cache=lru|hyperclock, leveldb.max_file_size=, \
+         fjall.separation_threshold=BYTES, terrace.NAME=VALUE (such as learning=build|analyze|off, \
+         value_separation_threshold=BYTES|off, gc_garbage_ratio=0.3)"
     )
 }

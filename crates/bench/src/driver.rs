@@ -90,6 +90,7 @@ pub fn drive(plan: &Plan) -> Result<()> {
                     screen.say(&format!("{} {}", job.engine, text));
                 }
             }
+            Event::Note(text) => screen.say(&format!("{}: {text}", job.engine)),
             Event::Begin { what, ops } => screen.begin(&what, ops),
             Event::Progress(done) => screen.progress(done),
             Event::Row(row) => {
@@ -204,6 +205,29 @@ fn shift_line(shift: &ShiftFigures) -> String {
     )
 }
 
+/// What a row of `large-values` has to say of its own.
+fn values_text(row: &Row) -> String {
+    let Some(f) = &row.large_values else { return String::new() };
+    let mut text = String::new();
+    let mut add = |name: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            text.push_str(&format!(", {name} {value:.2}"));
+        }
+    };
+    add("write amplification", row.write_amp);
+    add("space at most", f.space_amp_max);
+    add("longest gap in ms", f.longest_gap_us.map(|us| us / 1000.0));
+    add("read calls per op", f.read_calls_per_op);
+    add("MiB/s", f.bytes_per_s.map(|bytes| bytes / f64::from(1 << 20)));
+    text
+}
+
+/// What a row of `learned` has to say of its own.
+fn learned_text(row: &Row) -> String {
+    let speedup = row.learned.as_ref().and_then(|figures| figures.speedup);
+    speedup.map_or(String::new(), |times| format!(", {times:.3}x of without"))
+}
+
 /// What the user sees meanwhile: bars on a terminal, else a line per result.
 struct Screen {
     bar: ProgressBar,
@@ -267,8 +291,9 @@ impl Screen {
         }
         let wasted = row.wasted_reads_per_op.filter(|_| row.elastic.is_some());
         let wasted = wasted.map_or(String::new(), |reads| format!(", {reads:.4} reads wasted"));
+        let more = format!("{wasted}{}{}", values_text(row), learned_text(row));
         self.say(&format!(
-            "{} #{} {}: {} op/s, p50 {:.2} us, p99 {:.2} us, {} written, RSS {}{wasted}",
+            "{} #{} {}: {} op/s, p50 {:.2} us, p99 {:.2} us, {} written, RSS {}{more}",
             row.engine,
             row.repeat,
             table::title(&row.workload, &row.variant),

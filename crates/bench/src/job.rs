@@ -7,6 +7,7 @@ use crate::report::Row;
 use crate::store::EngineConfig;
 use crate::workload::elastic::AVERAGE_BITS;
 use crate::workload::{StoreKind, Workload};
+use crate::workload::{large_values, learned};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -28,6 +29,8 @@ pub struct Job {
     pub store: StoreKind,
     /// What to run on it, in this order.
     pub workloads: Vec<Workload>,
+    /// What `learned` opens the store as, in turns; of no meaning to other workloads.
+    pub variants: Vec<learned::Variant>,
     /// Its size.
     pub shape: Shape,
     /// What `--distribution` said, if anything.
@@ -90,6 +93,16 @@ pub struct Settings {
     pub write_rate: u64,
     /// Load the store of `tiny-cache` in random instead of key order.
     pub tiny_cache_random_load: bool,
+    /// How many times `large-values` overwrites as many keys as there are.
+    pub passes: f64,
+    /// Entries of a scan of `large-values`.
+    pub scan_length: u64,
+    /// Milliseconds between two looks at the size of the directory of `large-values`.
+    pub sample_ms: u64,
+    /// Turns that each variant of `learned` gets.
+    pub rounds: u64,
+    /// Seconds of lookups after which `learned` no longer waits for models of whole levels.
+    pub level_wait_s: f64,
 }
 
 impl Default for Settings {
@@ -101,6 +114,11 @@ impl Default for Settings {
             multi_get: 1,
             write_rate: 2 << 20,
             tiny_cache_random_load: false,
+            passes: large_values::PASSES,
+            scan_length: large_values::SCAN_LENGTH,
+            sample_ms: large_values::SAMPLE_MS,
+            rounds: learned::ROUNDS,
+            level_wait_s: learned::LEVEL_WAIT_S,
         }
     }
 }
@@ -110,6 +128,8 @@ impl Default for Settings {
 pub enum Event {
     /// The engine is open with these options.
     Options(String),
+    /// Something the user should know.
+    Note(String),
     /// A stretch of so many operations begins.
     Begin {
         /// What it is.

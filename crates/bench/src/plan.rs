@@ -7,26 +7,20 @@ use crate::filter::FilterSpec;
 use crate::job::{Job, Limit, Settings, Shape};
 use crate::keys::KeySpace;
 use crate::report::plot;
-use crate::store::{EngineConfig, FilterMemory, MetadataPlace};
 use crate::usage;
-use crate::workload::elastic::{self, Variant};
-use crate::workload::{StoreKind, TinyCache, Workload, find_packages, tiny_cache_defaults};
+use crate::workload::{StoreKind, Workload, find_packages};
 use anyhow::{Context, Result, bail, ensure};
-use settings::{parse_bytes, set_engine, set_workload};
+use choice::Choice;
+use settings::{parse_bytes, set_workload};
 use std::path::{Path, PathBuf};
 
+mod choice;
+mod config;
 mod settings;
 
-const DEFAULT_FILTER: &str = "blocked:10";
 const DEFAULT_DIR: &str = "/var/tmp";
-/// Memtables get a quarter of the memory, up to this much.
-const MAX_WRITE_BYTES: usize = 256 << 20;
-/// A memtable gets a quarter of that, up to this much.
-const MAX_MEMTABLE_BYTES: usize = 64 << 20;
 /// The least `--memory`.
 const MIN_MEMORY_BYTES: usize = 4 << 20;
-/// The least default memory, and the step it grows in.
-const MEMORY_STEP_BYTES: u64 = 256 << 20;
 const MAX_THREADS: usize = 256;
 const MAX_REPEATS: u32 = 1000;
 
@@ -51,7 +45,7 @@ impl Plan {
     pub fn new(args: &BenchArgs) -> Result<Self> {
         let engines = parse_engines(args)?;
         let workloads = parse_workloads(args)?;
-        let request = Request::new(args)?;
+        let request = Request::new(args, &workloads)?;
         let mut notes = Vec::new();
         let mut templates = Vec::new();
         for (store, workloads) in stores_for(&workloads) {
@@ -62,10 +56,17 @@ impl Plan {
                     }
                     continue;
                 }
-                if !request.wants(store, *engine) {
+                if !request.choice.wants(store, *engine) {
                     continue;
                 }
-                templates.push(request.job(args, *engine, library.clone(), store, &workloads)?);
+                let job = request.job(args, *engine, library.clone(), store, &workloads)?;
+                let remarks = store.remark(*engine).into_iter().chain(remark(&job));
+                for remark in remarks {
+                    if !notes.contains(&remark) {
+                        notes.push(remark);
+                    }
+                }
+                templates.push(job);
             }
         }
         ensure!(!templates.is_empty(), "nothing is left to run: {}", notes.join("; "));
@@ -113,7 +114,7 @@ fn parse_workloads(args: &BenchArgs) -> Result<Vec<Workload>> {
         ensure!(!workloads.contains(&workload), "the workload {workload} is named twice");
         workloads.push(workload);
     }
-    if workloads.contains(&Workload::Packages) {
+    if workloads.contains(&Workload::Packages) || workloads.contains(&Workload::Learned) {
         find_packages()?;
     }
     Ok(workloads)
@@ -140,8 +141,9 @@ fn stores_for(asked: &[Workload]) -> Vec<(StoreKind, Vec<Workload>)> {
 struct Request {
     settings: Settings,
     filter: Option<FilterSpec>,
-    /// Variants of `elastic`; all if there are none.
-    variants: Vec<Variant>,
+    choice: Choice,
+    /// Of `large-values`, where `--value-size` says nothing.
+    value_bytes: Option<usize>,
     distribution: Option<Distribution>,
     memory_bytes: Option<usize>,
     sets: Vec<(String, String)>,
@@ -150,7 +152,7 @@ struct Request {
 }
 
 impl Request {
-    fn new(args: &BenchArgs) -> Result<Self> {
+    fn new(args: &BenchArgs, workloads: &[Workload]) -> Result<Self> {
         let bounded = |name, value: Option<f64>, least: f64, most: f64| match value {
             Some(value) if !(least..=most).contains(&value) => {
                 bail!("--{name} is {value}; it must be {least} to {most}")
@@ -170,13 +172,18 @@ impl Request {
             "--memory must be at least 4MiB"
         );
         let mut settings = Settings::default();
-        let mut variants = Vec::new();
+        let mut choice = Choice::default();
+        let mut value_bytes = None;
         let mut sets = Vec::new();
         for set in &args.set {
             let (name, value) =
                 set.split_once('=').with_context(|| format!("--set {set}: want KEY=VALUE"))?;
             if name == "variants" {
-                variants = value.split(',').map(str::parse).collect::<Result<_>>()?;
+                choice.set_variants(value, workloads)?;
+            } else if name == "keysets" {
+                choice.key_sets = value.split(',').map(str::parse).collect::<Result<_>>()?;
+            } else if name == "value_bytes" {
+                value_bytes = Some(parse_bytes(value)?);
             } else if !set_workload(&mut settings, name, value)? {
                 sets.push((name.to_owned(), value.to_owned()));
             }
@@ -184,23 +191,14 @@ impl Request {
         Ok(Self {
             settings,
             filter: args.filter.as_deref().map(str::parse).transpose()?,
-            variants,
+            choice,
+            value_bytes,
             distribution: args.distribution.as_deref().map(str::parse).transpose()?,
             memory_bytes,
             sets,
             machine: usage::machine(),
             commit: commit(),
         })
-    }
-
-    /// Whether `--set variants=` leaves this store in; for peers it always does.
-    fn wants(&self, store: StoreKind, engine: Engine) -> bool {
-        match store {
-            StoreKind::Elastic(variant) if engine == Engine::Terrace => {
-                self.variants.is_empty() || self.variants.contains(&variant)
-            }
-            _ => true,
-        }
     }
 
     fn job(
@@ -211,7 +209,10 @@ impl Request {
         store: StoreKind,
         workloads: &[Workload],
     ) -> Result<Job> {
-        let (keys, value_size) = store.default_size();
+        let (keys, mut value_size) = store.default_size();
+        if let (StoreKind::LargeValues(_), Some(bytes)) = (store, self.value_bytes) {
+            value_size = bytes;
+        }
         let shape = Shape {
             keys: args.keys.unwrap_or(keys),
             key_size: args.key_size,
@@ -225,6 +226,7 @@ impl Request {
                 "--filter {spec}: {engine} has no such filter; leave it out of --engine"
             );
         }
+        let interpolation = engine.has_interpolation(library.as_deref());
         Ok(Job {
             engine,
             library,
@@ -233,6 +235,10 @@ impl Request {
             config,
             store,
             workloads: workloads.to_vec(),
+            variants: match store {
+                StoreKind::Learned(_) => self.choice.learned(engine, interpolation),
+                _ => Vec::new(),
+            },
             shape,
             distribution: self.distribution.clone(),
             missing: args.missing,
@@ -244,67 +250,20 @@ impl Request {
             stats: args.stats,
         })
     }
-
-    fn config(
-        &self,
-        args: &BenchArgs,
-        engine: Engine,
-        store: StoreKind,
-        shape: Shape,
-    ) -> Result<EngineConfig> {
-        let memory = self.memory_bytes.unwrap_or_else(|| default_memory(shape.raw_bytes()));
-        let write_bytes = (memory / 4).min(MAX_WRITE_BYTES);
-        let mut config = EngineConfig {
-            cache_bytes: memory - write_bytes,
-            write_bytes,
-            memtable_bytes: (write_bytes / 4).min(MAX_MEMTABLE_BYTES),
-            filter: Some(self.filter.map_or_else(|| DEFAULT_FILTER.parse(), Ok)?),
-            filter_memory: FilterMemory::AsMetadata,
-            fill_cache: true,
-            statistics: false,
-            compression: crate::store::Compression::None,
-            sync: crate::store::Durability::None,
-            direct_io: args.direct_io,
-            background_jobs: 2,
-            subcompactions: 1,
-            block_size: 4096,
-            metadata: MetadataPlace::Fastest,
-            extra: Vec::new(),
-        };
-        match store {
-            StoreKind::TinyCache(tiny) => self.configure_tiny_cache(&mut config, tiny),
-            StoreKind::Elastic(variant) => {
-                let bits = self.settings.average_bits;
-                elastic::configure(&mut config, engine == Engine::Terrace, variant, shape, bits)?;
-            }
-            // The sizes that the workload has of its own, unless one was asked for.
-            StoreKind::Filters => config.filter = self.filter,
-            StoreKind::Basic | StoreKind::Ycsb | StoreKind::Packages => {}
-        }
-        for (name, value) in &self.sets {
-            set_engine(&mut config, engine, name, value)?;
-        }
-        Ok(config)
-    }
-
-    fn configure_tiny_cache(&self, config: &mut EngineConfig, tiny: TinyCache) {
-        let (cache, write, memtable) = tiny_cache_defaults();
-        config.cache_bytes = self.memory_bytes.unwrap_or(cache);
-        (config.write_bytes, config.memtable_bytes) = (write, memtable);
-        config.direct_io = true;
-        config.metadata = MetadataPlace::InCache { partitioned: tiny != TinyCache::Whole };
-        if tiny == TinyCache::ElasticFilters {
-            config.filter = self.filter;
-            config.filter_memory = FilterMemory::Default;
-        }
-    }
 }
 
-/// Twice the data, so that all of it is cached, but at most half of the machine's memory.
-fn default_memory(raw_bytes: u64) -> usize {
-    let wanted = raw_bytes.saturating_mul(2).max(1).next_multiple_of(MEMORY_STEP_BYTES);
-    let half = (usage::memory_bytes() / 2).max(MEMORY_STEP_BYTES);
-    usize::try_from(wanted.min(half)).unwrap_or(usize::MAX)
+/// What the user should know of a job beside what there is to know of its store.
+fn remark(job: &Job) -> Option<String> {
+    let peer = matches!(job.store, StoreKind::Learned(_)) && job.engine.has_filters_alone();
+    let lacks =
+        peer && job.library.is_some() && !job.engine.has_interpolation(job.library.as_deref());
+    lacks.then(|| {
+        format!(
+            "{}: this library cannot search its index by interpolation (RocksDB 11.0 and later can): \
+             learned measures its binary search alone",
+            job.engine
+        )
+    })
 }
 
 /// The directory must exist, with room for the largest store being compacted.

@@ -39,6 +39,20 @@ pub trait Store: Send + Sync {
         Ok(FilterCounts::default())
     }
 
+    /// What the engine itself counts about bytes written and values, since it was opened.
+    fn value_counts(&self) -> Result<ValueCounts> {
+        Ok(ValueCounts::default())
+    }
+
+    /// What the engine itself counts about models in place of indexes, since it was opened.
+    fn model_counts(&self) -> Result<ModelCounts> {
+        Ok(ModelCounts::default())
+    }
+
+    /// Merges all there is into as few sorted runs as the engine makes, rewriting values that are
+    /// kept apart in key order, and waits for it.
+    fn sort_values(&self) -> Result<()>;
+
     /// The engine's own statistics, for people.
     fn stats_text(&self) -> String;
 
@@ -87,6 +101,43 @@ pub struct FilterCounts {
     pub resident_bytes: Option<u64>,
     /// Sorted runs now: files of level 0, and other levels that hold anything.
     pub sorted_runs: Option<u64>,
+}
+
+/// An engine's own counts of what large values cost, `None` where it does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ValueCounts {
+    /// Bytes handed to files: log, flushes, compactions, value files.
+    pub written_bytes: Option<u64>,
+    /// Reads of values that are kept apart.
+    pub value_reads: Option<u64>,
+    /// Bytes of files that hold such values, now.
+    pub value_file_bytes: Option<u64>,
+    /// How many of these bytes are still wanted, now.
+    pub value_live_bytes: Option<u64>,
+    /// Bytes of values that garbage collection moved.
+    pub moved_bytes: Option<u64>,
+}
+
+/// An engine's own counts about models that say where in a file a key is, `None` where it does not
+/// tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModelCounts {
+    /// Searches of a file that a model guided.
+    pub by_model: Option<u64>,
+    /// Searches of a file that an index guided.
+    pub by_index: Option<u64>,
+    /// Bytes of models in memory now, with what they need beside them.
+    pub model_bytes: Option<u64>,
+    /// Nanoseconds of training.
+    pub training_ns: Option<u64>,
+    /// Keys that were trained on, each time it was.
+    pub trained_keys: Option<u64>,
+    /// Models made.
+    pub built: Option<u64>,
+    /// Files whose keys were found not worth a model.
+    pub refused: Option<u64>,
+    /// Levels that have a model of all their files now.
+    pub level_models: Option<u64>,
 }
 
 /// Settings every engine gets alike.

@@ -58,8 +58,9 @@ pub fn find(lookup: &Lookup, given: Option<&Path>) -> Result<PathBuf> {
         })
 }
 
-/// True if `path` is a file that contains the name `symbol`, as every library that exports it does.
-fn mentions(path: &Path, symbol: &str) -> bool {
+/// True if `path` is a file that contains the name `symbol`, as every library that exports it does,
+/// or reads an option of that name.
+pub fn mentions(path: &Path, symbol: &str) -> bool {
     let is_file = path.is_file();
     let bytes = if is_file { std::fs::read(path).unwrap_or_default() } else { Vec::new() };
     bytes.windows(symbol.len()).any(|window| window == symbol.as_bytes())

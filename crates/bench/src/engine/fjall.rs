@@ -1,17 +1,19 @@
 //! fjall, an LSM engine in Rust, as a crate.
 //!
-//! fjall has neither direct I/O nor a cursor that seeks: a seek opens a new range.
+//! fjall has neither direct I/O nor a cursor that seeks: a seek opens a new range. `--set
+//! fjall.separation_threshold=BYTES` keeps values of at least so many bytes apart, in blob files of
+//! `fjall.blob_file_bytes`; the rest of its garbage collection is as fjall has it by default.
 
 use crate::engine::wait_until_idle;
 use crate::filter::PeerFilter;
 use crate::store::{Compression, Cursor, Durability, EngineConfig, MetadataBytes, Store};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
 };
 use fjall::{
-    AbstractTree, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode,
-    UserKey, UserValue,
+    AbstractTree, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions,
+    KvSeparationOptions, PersistMode, UserKey, UserValue,
 };
 use std::path::Path;
 
@@ -27,14 +29,12 @@ struct FjallStore {
 
 /// Opens or creates the store in `dir`.
 pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
-    if let Some((name, _)) = config.extra.first() {
-        bail!("fjall has no setting `{name}`");
-    }
     let compression = match config.compression {
         Compression::None => CompressionType::None,
         Compression::Lz4 => CompressionType::Lz4,
         Compression::Zstd => bail!("fjall has no zstd; use --set compression=none or lz4"),
     };
+    let separation = separation(config, compression)?;
     let bits = match config.peer_filter()? {
         PeerFilter::Bloom(bits) => bits as f32,
         _ => 0.0,
@@ -55,10 +55,12 @@ pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
             .data_block_size_policy(BlockSizePolicy::all(config.block_size as u32))
             .data_block_compression_policy(CompressionPolicy::all(compression))
             .filter_policy(FilterPolicy::all(filter))
+            .with_kv_separation(separation.clone())
     })?;
     let options = format!(
         "cache_size={};max_memtable_size={};worker_threads={};data_block_size={};compression={:?};\
-         bloom_bits_per_key={bits};manual_journal_persist={};persist_each_write={}",
+         bloom_bits_per_key={bits};manual_journal_persist={};persist_each_write={};\
+         kv_separation={}",
         config.cache_bytes,
         config.memtable_bytes,
         config.background_jobs,
@@ -66,8 +68,34 @@ pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
         config.compression,
         config.sync == Durability::Buffered,
         config.sync == Durability::Batch,
+        separation.map_or("none".to_owned(), |options| format!("{options:?}")),
     );
     Ok(Box::new(FjallStore { database, keyspace, sync: config.sync == Durability::Batch, options }))
+}
+
+/// Which values are kept apart, if any.
+fn separation(
+    config: &EngineConfig,
+    compression: CompressionType,
+) -> Result<Option<KvSeparationOptions>> {
+    let options = KvSeparationOptions::default().compression(compression);
+    let (mut options, mut separates) = (options, false);
+    for (name, value) in &config.extra {
+        let bad = || format!("--set fjall.{name}={value}: not a number");
+        match name.as_str() {
+            "separation_threshold" => {
+                options = options.separation_threshold(value.parse().with_context(bad)?);
+                separates = true;
+            }
+            "blob_file_bytes" => {
+                options = options.file_target_size(value.parse().with_context(bad)?);
+            }
+            _ => bail!(
+                "fjall has the settings separation_threshold and blob_file_bytes, not `{name}`"
+            ),
+        }
+    }
+    Ok(separates.then_some(options))
 }
 
 impl FjallStore {
@@ -125,6 +153,12 @@ impl Store for FjallStore {
 
     fn metadata_bytes(&self) -> Result<MetadataBytes> {
         Ok(MetadataBytes { filters: Some(self.keyspace.tree.filter_size()), indexes: None })
+    }
+
+    fn sort_values(&self) -> Result<()> {
+        self.flush()?;
+        self.keyspace.major_compact()?;
+        self.settle()
     }
 
     fn stats_text(&self) -> String {

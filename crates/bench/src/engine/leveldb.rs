@@ -269,6 +269,13 @@ impl Store for LeveldbStore {
         Ok(MetadataBytes::default())
     }
 
+    fn sort_values(&self) -> Result<()> {
+        self.flush()?;
+        // SAFETY: the handle is live; null bounds mean all keys.
+        unsafe { (self.api.compact_range)(self.db, ptr::null(), 0, ptr::null(), 0) };
+        self.settle()
+    }
+
     fn stats_text(&self) -> String {
         self.property("leveldb.stats").unwrap_or_default()
     }

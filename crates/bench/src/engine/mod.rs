@@ -82,6 +82,13 @@ impl Engine {
         }
     }
 
+    /// True if the indexes of this engine, in the library at `library`, can be searched by
+    /// interpolation.
+    pub fn has_interpolation(self, library: Option<&Path>) -> bool {
+        let known = |path| c_library::mentions(path, rocksdb::INTERPOLATION);
+        matches!(self, Self::Rocksdb | Self::Speedb) && library.is_some_and(known)
+    }
+
     /// Opens the store in `dir`, creating it if `dir` is empty. `library` is what
     /// [`Engine::library`] returned.
     pub fn open(

@@ -6,19 +6,21 @@
 //! its table options, and `rocksdb.cache=lru|hyperclock` chooses the cache.
 #![allow(unsafe_code, reason = "calls into a C library")]
 
+mod counts;
 mod cursor;
 pub mod filter_bits;
+mod opening;
 mod options;
 
 use crate::engine::c_library::{self, Lookup, c_api};
-use crate::engine::{Engine, wait_until_idle};
-use crate::store::{Cursor, Durability, EngineConfig, FilterCounts, MetadataBytes, Store};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use crate::engine::wait_until_idle;
+use crate::store::{Cursor, FilterCounts, MetadataBytes, Store, ValueCounts};
+use anyhow::{Result, ensure};
 use cursor::RocksdbCursor;
-use options::options_string;
-use std::ffi::{CString, c_char, c_int, c_uchar, c_void};
-use std::path::Path;
+use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::ptr;
+
+pub use opening::open;
 
 /// Where RocksDB's library is found.
 pub const ROCKSDB: Lookup = Lookup {
@@ -40,13 +42,17 @@ pub const SPEEDB: Lookup = Lookup {
     advice: "Run `cargo xtask peers`",
 };
 
-/// Table formats, newest first; the first that the library knows is used.
-const FORMAT_VERSIONS: [u32; 3] = [7, 6, 5];
-/// A cache shard has at least this much, so that no block of metadata exceeds its shard.
-const MIN_CACHE_SHARD_BYTES: usize = 32 << 20;
-const MAX_CACHE_SHARD_BITS: c_int = 4;
-/// Levels there can be.
-const LEVELS: u32 = 7;
+/// The table option that has an index block searched by interpolation; its name is in every library
+/// that has it (RocksDB 11.0 and later).
+pub const INTERPOLATION: &str = "index_block_search_type";
+/// `BottommostLevelCompaction::kForce`: a manual compaction rewrites the last level, too.
+const FORCE_BOTTOMMOST: c_uchar = 2;
+/// Options of the garbage collection of blob files: the share of files, the oldest first, that is
+/// considered, and the share of garbage in them that has them collected.
+const BLOB_COLLECTION: [&CStr; 2] =
+    [c"blob_garbage_collection_age_cutoff", c"blob_garbage_collection_force_threshold"];
+/// Their values while all blobs are rewritten in key order: all files, whatever is in them.
+const REWRITE_ALL: [&CStr; 2] = [c"1.0", c"0.0"];
 
 type Handle = *mut c_void;
 type ErrorOut = *mut *mut c_char;
@@ -100,6 +106,11 @@ c_api! {
         writeoptions_create() -> Handle;
         writeoptions_destroy(Handle);
         writeoptions_set_sync(Handle, c_uchar);
+        set_options(Handle, c_int, *const *const c_char, *const *const c_char, ErrorOut);
+        compactoptions_create() -> Handle;
+        compactoptions_destroy(Handle);
+        compactoptions_set_bottommost_level_compaction(Handle, c_uchar);
+        compact_range_opt(Handle, Handle, *const u8, usize, *const u8, usize);
     }
 }
 
@@ -111,6 +122,8 @@ struct RocksdbStore {
     read_options: Handle,
     write_options: Handle,
     statistics: bool,
+    /// If large values are kept in blob files, the values of [`BLOB_COLLECTION`].
+    blob_collection: Option<[CString; 2]>,
     options: String,
     version: String,
 }
@@ -121,146 +134,6 @@ unsafe impl Send for RocksdbStore {}
 // SAFETY: as above.
 unsafe impl Sync for RocksdbStore {}
 
-/// Opens or creates the store in `dir` with the library at `library`.
-pub fn open(
-    engine: Engine,
-    library: &Path,
-    dir: &Path,
-    config: &EngineConfig,
-) -> Result<Box<dyn Store>> {
-    let api = Api::load(c_library::load(library, ROCKSDB.probe)?)?;
-    let mut last_error = anyhow!("no table format was tried");
-    for format_version in FORMAT_VERSIONS {
-        let options = options_string(config, format_version)?;
-        match open_with(api, dir, config, &options) {
-            Err(error) if error.to_string().contains("format_version") => last_error = error,
-            Err(error) => return Err(error.context(format!("opening {engine} with {options}"))),
-            Ok(mut store) => {
-                store.version = written_version(dir, engine);
-                return Ok(Box::new(store));
-            }
-        }
-    }
-    Err(last_error)
-}
-
-/// The block cache by its C functions, and its description.
-fn make_cache(api: &Api, config: &EngineConfig) -> Result<(Handle, String)> {
-    let capacity = config.cache_bytes;
-    let kind = config.extra.iter().rev().find(|(name, _)| name == "cache");
-    match kind.map_or("lru", |(_, kind)| kind) {
-        "lru" => {
-            let shards = (capacity / MIN_CACHE_SHARD_BYTES).max(1);
-            let bits = (shards.ilog2() as c_int).min(MAX_CACHE_SHARD_BITS);
-            // SAFETY: the options object is made, filled, used and destroyed here.
-            let cache = unsafe {
-                let options = (api.lru_cache_options_create)();
-                (api.lru_cache_options_set_capacity)(options, capacity);
-                (api.lru_cache_options_set_num_shard_bits)(options, bits);
-                let cache = (api.cache_create_lru_opts)(options);
-                (api.lru_cache_options_destroy)(options);
-                cache
-            };
-            Ok((cache, format!("lru_cache={{capacity={capacity};num_shard_bits={bits}}}")))
-        }
-        "hyperclock" => {
-            // SAFETY: a constructor; an entry charge of 0 lets the cache find its own.
-            let cache = unsafe { (api.cache_create_hyper_clock)(capacity, 0) };
-            Ok((cache, format!("hyper_clock_cache={{capacity={capacity}}}")))
-        }
-        other => bail!("--set rocksdb.cache={other}: known are lru, hyperclock"),
-    }
-}
-
-fn open_with(api: Api, dir: &Path, config: &EngineConfig, options: &str) -> Result<RocksdbStore> {
-    let path = c_library::c_path(dir)?;
-    let text = CString::new(options)?;
-    let (cache, cache_text) = make_cache(&api, config)?;
-    let (mut parse_error, mut open_error) = (ptr::null_mut(), ptr::null_mut());
-    let mut family: Handle = ptr::null_mut();
-    // SAFETY: handles are used with functions of their type and destroyed once; the database
-    // holds its own references to the cache and the table options.
-    let db = unsafe {
-        let base = (api.options_create)();
-        if config.statistics {
-            (api.options_enable_statistics)(base);
-        }
-        let tables = (api.block_based_options_create)();
-        (api.block_based_options_set_block_cache)(tables, cache);
-        (api.options_set_block_based_table_factory)(base, tables);
-        let merged = (api.options_create)();
-        (api.get_options_from_string)(base, text.as_ptr(), merged, &raw mut parse_error);
-        let db = match parse_error.is_null() {
-            true => (api.open_column_families)(
-                merged,
-                path.as_ptr(),
-                1,
-                &c"default".as_ptr(),
-                &merged,
-                &raw mut family,
-                &raw mut open_error,
-            ),
-            false => ptr::null_mut(),
-        };
-        (api.options_destroy)(merged);
-        (api.options_destroy)(base);
-        (api.block_based_options_destroy)(tables);
-        (api.cache_destroy)(cache);
-        db
-    };
-    c_library::check(parse_error, api.free)?;
-    c_library::check(open_error, api.free)?;
-    ensure!(!db.is_null(), "rocksdb_open returned neither a database nor an error");
-    // SAFETY: constructors and a setter on the object just made.
-    let (read_options, write_options) = unsafe {
-        let write_options = (api.writeoptions_create)();
-        (api.writeoptions_set_sync)(write_options, c_uchar::from(config.sync == Durability::Batch));
-        let read_options = (api.readoptions_create)();
-        (api.readoptions_set_fill_cache)(read_options, c_uchar::from(config.fill_cache));
-        (read_options, write_options)
-    };
-    let store = RocksdbStore {
-        api,
-        db,
-        family,
-        read_options,
-        write_options,
-        statistics: config.statistics,
-        options: format!(
-            "{options};{cache_text};sync={};fill_cache={};statistics={}",
-            config.sync == Durability::Batch,
-            config.fill_cache,
-            config.statistics
-        ),
-        version: String::new(),
-    };
-    // The string parser starts from the table options set before it; should a version not, the
-    // cache would silently be another.
-    let capacity = store.number("rocksdb.block-cache-capacity")?;
-    ensure!(
-        capacity == config.cache_bytes as u64,
-        "the block cache has {capacity} bytes, not as set"
-    );
-    Ok(store)
-}
-
-/// The version an engine writes into its OPTIONS file; the C API has no function for it.
-fn written_version(dir: &Path, engine: Engine) -> String {
-    let names = [format!("{engine}_version="), "rocksdb_version=".to_owned()];
-    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let text = files
-        .filter(|file| file.file_name().to_string_lossy().starts_with("OPTIONS-"))
-        .find_map(|file| std::fs::read_to_string(file.path()).ok())
-        .unwrap_or_default();
-    let find =
-        |name: &String| text.lines().find_map(|line| line.trim().strip_prefix(name.as_str()));
-    match (find(&names[0]), find(&names[1])) {
-        (Some(own), _) => own.to_owned(),
-        (None, Some(base)) if engine == Engine::Speedb => format!("on rocksdb {base}"),
-        (None, found) => found.unwrap_or("unknown").to_owned(),
-    }
-}
-
 impl RocksdbStore {
     fn number(&self, name: &str) -> Result<u64> {
         let c_name = CString::new(name)?;
@@ -270,6 +143,18 @@ impl RocksdbStore {
             unsafe { (self.api.property_int)(self.db, c_name.as_ptr(), &raw mut value) } != 0;
         ensure!(!failed, "the engine does not know the property {name}");
         Ok(value)
+    }
+
+    /// Changes [`BLOB_COLLECTION`] of the open database.
+    fn set_blob_collection(&self, values: [&CStr; 2]) -> Result<()> {
+        let (names, values) = (BLOB_COLLECTION.map(CStr::as_ptr), values.map(CStr::as_ptr));
+        let mut error = ptr::null_mut();
+        // SAFETY: the handle is live; both arrays have as many NUL-terminated strings as is said.
+        unsafe {
+            let count = names.len() as c_int;
+            (self.api.set_options)(self.db, count, names.as_ptr(), values.as_ptr(), &raw mut error);
+        }
+        c_library::check(error, self.api.free)
     }
 
     fn property(&self, name: &str) -> Option<String> {
@@ -400,34 +285,33 @@ impl Store for RocksdbStore {
     }
 
     fn metadata_bytes(&self) -> Result<MetadataBytes> {
-        let text = self
-            .property("rocksdb.aggregated-table-properties")
-            .context("the engine does not know rocksdb.aggregated-table-properties")?;
-        Ok(MetadataBytes {
-            filters: table_property(&text, "filter block size"),
-            indexes: table_property(&text, "index block size"),
-        })
+        counts::metadata_bytes(self)
     }
 
-    /// Filters are in memory as a whole unless the block cache holds them.
     fn filter_counts(&self) -> Result<FilterCounts> {
-        let files = |level| self.property(&format!("rocksdb.num-files-at-level{level}"));
-        let files: Vec<u64> =
-            (0..LEVELS).map_while(|level| files(level)?.trim().parse().ok()).collect();
-        let runs = |files: &[u64]| {
-            let (first, deeper) = files.split_first()?;
-            Some(first + deeper.iter().filter(|files| **files > 0).count() as u64)
-        };
-        let text = self.statistics.then(|| self.property("rocksdb.options-statistics")).flatten();
-        let ticker = |name| ticker(text.as_deref()?, name);
-        let passed = ticker("rocksdb.bloom.filter.full.positive");
-        let found = ticker("rocksdb.bloom.filter.full.true.positive");
-        Ok(FilterCounts {
-            wasted_reads: passed.zip(found).map(|(passed, found)| passed.saturating_sub(found)),
-            resident_bytes: self.metadata_bytes()?.filters,
-            sorted_runs: runs(&files),
-            ..FilterCounts::default()
-        })
+        counts::filter_counts(self)
+    }
+
+    fn value_counts(&self) -> Result<ValueCounts> {
+        Ok(counts::value_counts(self))
+    }
+
+    fn sort_values(&self) -> Result<()> {
+        self.flush()?;
+        if self.blob_collection.is_some() {
+            self.set_blob_collection(REWRITE_ALL)?;
+        }
+        // SAFETY: the options object is made, used and destroyed here; null bounds mean all keys.
+        unsafe {
+            let options = (self.api.compactoptions_create)();
+            (self.api.compactoptions_set_bottommost_level_compaction)(options, FORCE_BOTTOMMOST);
+            (self.api.compact_range_opt)(self.db, options, ptr::null(), 0, ptr::null(), 0);
+            (self.api.compactoptions_destroy)(options);
+        }
+        if let Some([cutoff, threshold]) = &self.blob_collection {
+            self.set_blob_collection([cutoff, threshold])?;
+        }
+        self.settle()
     }
 
     fn stats_text(&self) -> String {
@@ -449,19 +333,6 @@ impl Store for RocksdbStore {
     }
 }
 
-/// The count in a line `name COUNT : number` of the engine's statistics.
-fn ticker(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" COUNT : "))?;
-    rest.split_whitespace().next()?.parse().ok()
-}
-
-/// The number after `name ...=` in a list `name (remark)=number; name=number; ...`.
-fn table_property(text: &str, name: &str) -> Option<u64> {
-    text.split(';')
-        .find(|field| field.trim_start().starts_with(name))
-        .and_then(|field| field.rsplit('=').next()?.trim().parse().ok())
-}
-
 impl Drop for RocksdbStore {
     fn drop(&mut self) {
         // SAFETY: each handle was made by the matching create function and is destroyed once;
@@ -472,26 +343,5 @@ impl Drop for RocksdbStore {
             (self.api.readoptions_destroy)(self.read_options);
             (self.api.writeoptions_destroy)(self.write_options);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn table_properties_are_read_from_text() {
-        let text = "# entries=10; index block size (user-key? 1, delta-value? 1)=77; filter block size=1234; x=1";
-        assert_eq!(table_property(text, "filter block size"), Some(1234));
-        assert_eq!(table_property(text, "index block size"), Some(77));
-        assert_eq!(table_property(text, "absent"), None);
-    }
-
-    #[test]
-    fn tickers_are_read_from_text() {
-        let text = "rocksdb.bloom.filter.full.positive COUNT : 12\n\
-                    rocksdb.bloom.filter.full.positive.x COUNT : 13\n";
-        assert_eq!(ticker(text, "rocksdb.bloom.filter.full.positive"), Some(12));
-        assert_eq!(ticker(text, "rocksdb.bloom"), None);
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! Indexes are always in the block cache and partitioned by default; [`MetadataPlace`] only switches
 //! the partitions off. Filters are there, too, unless [`FilterMemory`] gives them memory of their
-//! own.
+//! own. `--set terrace.NAME=VALUE` reaches the fields of `AdvancedOptions` and `CfOptions` that
+//! [`set`] names.
 
 use crate::store::{
     Compression, Cursor, Durability, EngineConfig, FilterCounts, FilterMemory, MetadataBytes,
-    MetadataPlace, Store,
+    MetadataPlace, Store, ValueCounts,
 };
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace::{
     AdvancedOptions, CfOptions, DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, Db, DirectIo,
-    FilterAllocator, Iter, MemoryShares, Options, ReadOptions, SyncMode,
+    FilterAllocator, Iter, Learning, MemoryShares, Options, ReadOptions, SyncMode,
 };
 use terrace_manifest::names::{self, FileName};
 use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
@@ -57,14 +58,23 @@ fn translate(config: &EngineConfig) -> Result<Options> {
         max_subcompactions: config.subcompactions,
         ..AdvancedOptions::default()
     };
-    for (name, value) in &config.extra {
-        set(&mut advanced, name, value).with_context(|| format!("--set terrace.{name}={value}"))?;
-    }
     let compression = match config.compression {
         Compression::None => terrace::Compression::None,
         Compression::Lz4 => terrace::Compression::Lz4,
         Compression::Zstd => terrace::Compression::Zstd,
     };
+    let mut family = CfOptions {
+        compression: vec![compression],
+        filter: match config.filter {
+            Some(spec) => vec![spec.0],
+            None => CfOptions::default().filter,
+        },
+        ..CfOptions::default()
+    };
+    for (name, value) in &config.extra {
+        set(&mut advanced, &mut family, name, value)
+            .with_context(|| format!("--set terrace.{name}={value}"))?;
+    }
     Ok(Options {
         memory_budget,
         sync: match config.sync {
@@ -74,14 +84,7 @@ fn translate(config: &EngineConfig) -> Result<Options> {
         },
         background_jobs: config.background_jobs,
         direct_io: DirectIo { reads: config.direct_io, writes: config.direct_io },
-        default_family: CfOptions {
-            compression: vec![compression],
-            filter: match config.filter {
-                Some(spec) => vec![spec.0],
-                None => CfOptions::default().filter,
-            },
-            ..CfOptions::default()
-        },
+        default_family: family,
         advanced,
         ..Options::default()
     })
@@ -112,7 +115,12 @@ impl Filters {
     }
 }
 
-fn set(advanced: &mut AdvancedOptions, name: &str, value: &str) -> Result<()> {
+fn set(
+    advanced: &mut AdvancedOptions,
+    family: &mut CfOptions,
+    name: &str,
+    value: &str,
+) -> Result<()> {
     match name {
         "metadata_block_size" => advanced.metadata_block_size = value.parse()?,
         "l0_compaction_trigger" => advanced.l0_compaction_trigger = value.parse()?,
@@ -124,6 +132,20 @@ fn set(advanced: &mut AdvancedOptions, name: &str, value: &str) -> Result<()> {
         "max_subcompactions" => advanced.max_subcompactions = value.parse()?,
         "rate_limit_bytes_per_s" => advanced.rate_limit_bytes_per_s = value.parse()?,
         "compact_when_idle" => advanced.compact_when_idle = value.parse()?,
+        "segment_bytes" => advanced.segment_bytes = value.parse()?,
+        "gc_garbage_ratio" => advanced.gc_garbage_ratio = value.parse()?,
+        "value_separation_threshold" => {
+            family.value_separation_threshold =
+                if value == "off" { usize::MAX } else { value.parse()? };
+        }
+        "learning" => {
+            family.learning = match value {
+                "build" => Learning::Build,
+                "analyze" => Learning::Analyze,
+                "off" => Learning::Off,
+                _ => bail!("known are build, analyze, off"),
+            }
+        }
         _ => bail!("terrace has no such setting here"),
     }
     Ok(())
@@ -202,6 +224,19 @@ impl Store for TerraceStore {
             resident_bytes: Some(metrics.filter_memory_bytes),
             sorted_runs: Some(first.file_count + deeper),
         })
+    }
+
+    fn value_counts(&self) -> Result<ValueCounts> {
+        let m = self.db.metrics();
+        Ok(ValueCounts {
+            written_bytes: Some(m.log_bytes + m.flush_bytes + m.compaction_written_bytes),
+            ..ValueCounts::default()
+        })
+    }
+
+    fn sort_values(&self) -> Result<()> {
+        self.db.compact_range::<&[u8]>(..)?;
+        self.settle()
     }
 
     fn stats_text(&self) -> String {

@@ -86,11 +86,63 @@ fn one_engine_keeps_the_contract() {
     store.close().unwrap();
     let store = open();
     assert_eq!(get(&*store, 8).unwrap(), b"new", "{engine} after reopening");
+    store.sort_values().unwrap();
+    assert_eq!((get(&*store, 3).is_some(), get(&*store, 7)), (true, None), "{engine} once sorted");
     let metadata = store.metadata_bytes().unwrap();
     let filters_wanted = 5000 * 10 / 8 / 2;
     assert!(metadata.filters.is_none_or(|bytes| bytes > filters_wanted), "{engine} {metadata:?}");
     store.close().unwrap();
+    values_apart_keep_the_contract(engine, library.as_deref());
     filters_alone_keep_the_contract(engine, library.as_deref());
+}
+
+/// Values that are kept apart are found, scanned, overwritten and sorted like others.
+fn values_apart_keep_the_contract(engine: Engine, library: Option<&Path>) {
+    use crate::workload::large_values::{Variant, configure};
+    let shape = crate::job::Shape { keys: 2000, key_size: 8, value_size: 2000 };
+    let variant = if Variant::Blob.suits(engine) { Variant::Blob } else { Variant::Default };
+    let mut config = config();
+    configure(&mut config, engine, variant, shape);
+    let dir = tempfile::tempdir().unwrap();
+    let store = engine.open(dir.path(), &config, library).unwrap();
+    let key = |i: u64| (i * 7 % 2000).to_be_bytes();
+    let value = |i: u64, round: u8| vec![round + i as u8 % 100; 2000];
+    for round in [1, 2] {
+        for i in 0..2000 {
+            store.put(&key(i), &value(i, round)).unwrap();
+        }
+    }
+    store.flush().unwrap();
+    store.settle().unwrap();
+    let check = || {
+        let mut seen = 0;
+        for i in 0..2000 {
+            let found = store.get(&key(i), &mut |bytes| seen += usize::from(bytes == value(i, 2)));
+            assert!(found.unwrap(), "{engine}");
+        }
+        assert_eq!(seen, 2000, "{engine}");
+        let mut cursor = store.cursor().unwrap();
+        cursor.seek(&[]).unwrap();
+        for place in 0..2000u64 {
+            let (found, bytes) = cursor.entry().unwrap();
+            assert_eq!((found, bytes.len()), (&place.to_be_bytes()[..], 2000), "{engine}");
+            cursor.next().unwrap();
+        }
+        assert!(cursor.entry().is_none(), "{engine}");
+    };
+    check();
+    store.sort_values().unwrap();
+    check();
+    let counts = store.value_counts().unwrap();
+    let user_bytes = 2 * 2000 * 2008;
+    assert!(counts.written_bytes.is_none_or(|bytes| bytes >= user_bytes), "{engine} {counts:?}");
+    assert_eq!(counts.written_bytes.is_some(), engine.has_direct_io(), "{engine}");
+    if matches!(engine, Engine::Rocksdb | Engine::Speedb) {
+        let live = counts.value_live_bytes.unwrap();
+        assert!((4_000_000..4_400_000).contains(&live), "{engine} {counts:?}");
+        assert!(counts.moved_bytes.unwrap() >= 4_000_000, "{engine} {counts:?}");
+    }
+    store.close().unwrap();
 }
 
 /// Filters without a store deny no key they were built from, and have the rate of their kind.

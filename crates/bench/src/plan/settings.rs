@@ -20,6 +20,28 @@ pub(super) fn set_workload(settings: &mut Settings, name: &str, value: &str) -> 
             ensure!(sane, "--set average_bits must be 0 to 64");
         }
         "write_rate" => settings.write_rate = parse_bytes(value)? as u64,
+        "passes" => {
+            settings.passes = number(name, value)?;
+            ensure!((0.0..=100.0).contains(&settings.passes), "--set passes must be 0 to 100");
+        }
+        "scan_length" => {
+            settings.scan_length = number(name, value)?;
+            ensure!(settings.scan_length >= 1, "--set scan_length must be at least 1");
+        }
+        "sample_ms" => {
+            settings.sample_ms = number(name, value)?;
+            let sane = (1..=3_600_000).contains(&settings.sample_ms);
+            ensure!(sane, "--set sample_ms must be 1 to 3600000");
+        }
+        "rounds" => {
+            settings.rounds = number(name, value)?;
+            ensure!((1..=1000).contains(&settings.rounds), "--set rounds must be 1 to 1000");
+        }
+        "level_wait" => {
+            settings.level_wait_s = number(name, value)?;
+            let sane = (0.0..=3600.0).contains(&settings.level_wait_s);
+            ensure!(sane, "--set level_wait must be 0 to 3600 seconds");
+        }
         "tiny_load" => {
             settings.tiny_cache_random_load = match value {
                 "seq" => false,

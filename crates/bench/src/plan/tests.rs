@@ -1,6 +1,9 @@
 //! What is accepted, what is refused and with which words, and which stores are shared.
 
 use super::*;
+use crate::engine::Engine;
+use crate::store::FilterMemory;
+use crate::workload::learned::{KeySet, Variant};
 use clap::Parser;
 
 #[derive(Parser)]
@@ -72,6 +75,15 @@ fn bad_input_is_refused_with_the_way_out() {
     for (line, want) in [
         ("fillsec", "known are fillseq"),
         ("elastic --set variants=lru", "mq-bloom:4x6"),
+        ("large-values --set variants=rocksdb-inline", "terrace-inline"),
+        ("learned --set variants=terrace-inline", "terrace-level, rocksdb"),
+        ("elastic learned --set variants=lru", "terrace-off"),
+        ("fillseq --set variants=terrace", "no variant of these workloads"),
+        ("learned --set keysets=linear,cubic", "segmented-10"),
+        ("learned --set rounds=0", "1 to 1000"),
+        ("large-values --set passes=-1", "0 to 100"),
+        ("large-values --set scan_length=0", "at least 1"),
+        ("large-values --set value_bytes=big", "write it like"),
         ("elastic --engine fjall", "fjall is left out of elastic: it has no direct I/O"),
         ("filters --engine fjall", "left out of filters"),
         ("fillseq fillseq", "named twice"),
@@ -170,4 +182,64 @@ fn the_default_filter_is_the_one_comparable_with_rocksdbs() {
     let elastic = &plan.jobs[2].config;
     assert_eq!((elastic.filter, elastic.filter_memory), (None, FilterMemory::Default));
     assert_eq!(elastic.cache_bytes, plan.jobs[0].config.cache_bytes);
+}
+
+#[test]
+fn large_values_have_a_store_for_each_variant_that_an_engine_has() {
+    let line = "large-values --keys 20000 --repeat 1 --engine terrace,fjall";
+    let whole = plan(line).unwrap();
+    let stores = |plan: &Plan| -> Vec<(Engine, &'static str)> {
+        plan.jobs.iter().map(|job| (job.engine, job.store.variant())).collect()
+    };
+    let (terrace, fjall) = (Engine::Terrace, Engine::Fjall);
+    assert_eq!(stores(&whole), [(terrace, ""), (fjall, ""), (terrace, "inline"), (fjall, "blob")]);
+    assert!(whole.notes.iter().any(|note| note.starts_with("fjall has no direct I/O")));
+    for job in &whole.jobs {
+        assert_eq!(job.shape.value_size, 4096);
+        assert_eq!(job.config.direct_io, job.engine == terrace);
+        assert_eq!(job.config.cache_bytes, 8 << 20);
+        assert!(job.config.memtable_bytes < 3 << 20, "{:?}", job.config);
+    }
+    let set = |at: usize, name: &str| {
+        let found = whole.jobs[at].config.extra.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    };
+    assert_eq!(set(0, "value_separation_threshold"), None);
+    assert_eq!(set(2, "value_separation_threshold"), Some("off"));
+    assert_eq!(
+        (set(1, "separation_threshold"), set(3, "separation_threshold")),
+        (None, Some("1024"))
+    );
+
+    let some =
+        plan(&format!("{line} --set variants=terrace-inline --set value_bytes=2KiB")).unwrap();
+    assert_eq!(stores(&some), [(fjall, ""), (terrace, "inline"), (fjall, "blob")]);
+    assert_eq!(some.jobs[1].shape.value_size, 2048);
+    let full = plan("large-values --repeat 1").unwrap();
+    assert!(full.jobs[0].shape.raw_bytes() > 2 << 30);
+    assert_eq!(
+        (full.jobs[0].config.memtable_bytes, full.jobs[0].config.cache_bytes >> 20),
+        (64 << 20, 32)
+    );
+}
+
+#[test]
+fn learned_has_a_store_for_each_kind_of_keys_and_variants_take_turns_on_it() {
+    let line = "learned --keys 1000 --repeat 2 --engine terrace,fjall";
+    let plan_of = |more: &str| plan(&format!("{line} {more}")).unwrap();
+    let whole = plan_of("");
+    assert_eq!(whole.jobs.len(), 2 * 2 * KeySet::ALL.len());
+    assert_eq!(whole.jobs[0].store, StoreKind::Learned(KeySet::Linear));
+    assert_eq!(whole.jobs[0].variants, [Variant::Build, Variant::Off, Variant::Level]);
+    assert_eq!(whole.jobs[1].variants, [Variant::Binary]);
+    assert_eq!(whole.jobs[0].shape.value_size, 64);
+    let some =
+        plan_of("--set keysets=ycsb,normal --set variants=terrace,terrace-off --set rounds=5");
+    let kinds: Vec<StoreKind> = some.jobs.iter().map(|job| job.store).collect();
+    let once = [KeySet::Normal, KeySet::Normal, KeySet::Ycsb, KeySet::Ycsb].map(StoreKind::Learned);
+    assert_eq!(kinds, [once, once].concat());
+    assert_eq!(some.jobs[0].variants, [Variant::Build, Variant::Off]);
+    assert_eq!((some.jobs[1].variants.len(), some.jobs[1].settings.rounds), (1, 5));
+    let config = &plan("learned --repeat 1").unwrap().jobs[0].config;
+    assert!(config.cache_bytes > 400_000_000 || usage::memory_bytes() < 8 << 30, "{config:?}");
 }

@@ -1,8 +1,13 @@
 //! Figures that only some workloads have. Their fields lie beside a row's own in JSON, and are
 //! left out where a workload has none of them.
 
+mod learned;
+mod values;
+
 use crate::report::Row;
+pub use learned::LearnedFigures;
 use serde::{Deserialize, Serialize};
+pub use values::LargeValueFigures;
 
 /// What `filters` measures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,14 +92,10 @@ impl ElasticFigures {
     pub(super) fn median(rows: &[&Row]) -> Option<Self> {
         let all: Vec<&Self> = rows.iter().filter_map(|row| row.elastic.as_ref()).collect();
         let first = *all.first()?;
-        let known = |field: fn(&Self) -> Option<f64>| {
-            let values: Vec<f64> = all.iter().filter_map(|f| field(f)).collect();
-            (!values.is_empty()).then(|| middle(values))
-        };
         Some(Self {
-            wasted_reads_by_engine: known(|f| f.wasted_reads_by_engine),
-            index_reads_per_op: known(|f| f.index_reads_per_op),
-            unit_loads_per_op: known(|f| f.unit_loads_per_op),
+            wasted_reads_by_engine: known(&all, |f| f.wasted_reads_by_engine),
+            index_reads_per_op: known(&all, |f| f.index_reads_per_op),
+            unit_loads_per_op: known(&all, |f| f.unit_loads_per_op),
             ..first.clone()
         })
     }
@@ -115,6 +116,17 @@ impl ShiftFigures {
             ..first.clone()
         })
     }
+}
+
+/// The median of what is known of a field.
+fn known<T>(all: &[&T], field: impl Fn(&T) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = all.iter().filter_map(|figures| field(figures)).collect();
+    (!values.is_empty()).then(|| middle(values))
+}
+
+/// The same of a count.
+fn known_count<T>(all: &[&T], field: impl Fn(&T) -> Option<u64>) -> Option<u64> {
+    known(all, |figures| field(figures).map(|n| n as f64)).map(|n| n as u64)
 }
 
 /// The middle value, or the mean of the two middle ones; 0 of nothing.

@@ -2,7 +2,9 @@
 
 use crate::engine::Engine;
 use crate::report::Row;
-use crate::report::figures::{ElasticFigures, FilterFigures, ShiftFigures, middle};
+use crate::report::figures::{
+    ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures, middle,
+};
 
 /// The medians of one workload and variant for one engine.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,6 +105,8 @@ fn medians(rows: &[&Row]) -> Option<Summary> {
         filters: FilterFigures::median(rows),
         elastic: ElasticFigures::median(rows),
         shift: ShiftFigures::median(rows),
+        large_values: LargeValueFigures::median(rows),
+        learned: LearnedFigures::median(rows),
         ..(*first).clone()
     };
     Some(Summary {

@@ -7,13 +7,15 @@ pub mod plot;
 mod plot_series;
 pub mod table;
 mod table_filters;
+mod table_learned;
+mod table_values;
 
 use crate::engine::Engine;
 use crate::phase::Outcome;
 use crate::store::MetadataBytes;
 use crate::usage::{DEVICE_READ_BYTES, Usage};
 use anyhow::{Context, Result};
-use figures::{ElasticFigures, FilterFigures, ShiftFigures};
+use figures::{ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
@@ -86,6 +88,12 @@ pub struct Row {
     /// What only `elastic-shift` measures.
     #[serde(flatten)]
     pub shift: Option<ShiftFigures>,
+    /// What only `large-values` measures.
+    #[serde(flatten)]
+    pub large_values: Option<LargeValueFigures>,
+    /// What only `learned` measures.
+    #[serde(flatten)]
+    pub learned: Option<LearnedFigures>,
 }
 
 /// What is the same for all rows of one store.
@@ -167,6 +175,8 @@ impl Row {
             filters: None,
             elastic: None,
             shift: None,
+            large_values: None,
+            learned: None,
         }
     }
 }

@@ -7,9 +7,8 @@
 
 use crate::engine::Engine;
 use crate::report::Row;
-use crate::report::figures::ShiftFigures;
 use crate::report::median::{Summary, summarize};
-use crate::report::plot_series;
+use crate::report::plot_series::{self, Chart};
 use crate::report::table::{count, title};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use plotters::coord::Shift;
@@ -35,22 +34,21 @@ pub fn draw(path: &Path, rows: &[Row]) -> Result<()> {
         .map_err(|_| anyhow!("the built-in font does not load"))?;
     let summaries = summarize(rows);
     let groups = group(&summaries);
-    let series = plot_series::with_series(&summaries);
+    let charts = plot_series::charts(&summaries);
     let bars: i32 = groups.iter().map(|group| group.len() as i32).sum();
     let height = HEADER + bars * BAR_HEIGHT + groups.len() as i32 * GROUP_GAP + MARGIN;
-    let series_height = if series.is_empty() { 0 } else { plot_series::HEIGHT };
-    let size = (WIDTH, u32::try_from(height)? + series_height);
+    let size = (WIDTH, u32::try_from(height)? + plot_series::HEIGHT * charts.len() as u32);
     let context = || format!("writing {}", path.display());
     if extension == "svg" {
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        paint(&area, height, rows, &groups, &series)?;
+        paint(&area, height, rows, &groups, &charts)?;
         drop(area);
         return std::fs::write(path, text).with_context(context);
     }
     let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
     let area = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
-    paint(&area, height, rows, &groups, &series)?;
+    paint(&area, height, rows, &groups, &charts)?;
     drop(area);
     let file = std::fs::File::create(path).with_context(context)?;
     let mut encoder = png::Encoder::new(std::io::BufWriter::new(file), size.0, size.1);
@@ -99,16 +97,18 @@ fn paint<B: DrawingBackend>(
     bars_height: i32,
     rows: &[Row],
     groups: &[Vec<&Summary>],
-    series: &[(String, &ShiftFigures)],
+    charts: &[Chart],
 ) -> Result<()>
 where
     B::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
-    let (bars, below) = area.split_vertically(bars_height);
+    let (bars, mut below) = area.split_vertically(bars_height);
     paint_bars(&bars, rows, groups)?;
-    if !series.is_empty() {
-        plot_series::paint(&below, series)?;
+    for chart in charts {
+        let (here, rest) = below.split_vertically(plot_series::HEIGHT);
+        plot_series::paint(&here, chart)?;
+        below = rest;
     }
     area.present()?;
     Ok(())
@@ -165,11 +165,16 @@ fn fastest(groups: &[Vec<&Summary>], group: &[&Summary]) -> f64 {
     let compared = |s: &&&Summary| {
         group.first().is_some_and(|first| {
             s.workload == first.workload
-                && (s.variant == first.variant || first.median.elastic.is_some())
+                && (s.variant == first.variant || compares_variants(&first.median))
         })
     };
     let rates = groups.iter().flatten().filter(compared).map(|s| s.median.ops_per_s);
     rates.fold(f64::MIN_POSITIVE, f64::max)
+}
+
+/// Whether the variants of its workload are what is compared.
+fn compares_variants(row: &Row) -> bool {
+    row.elastic.is_some() || row.large_values.is_some() || row.learned.is_some()
 }
 
 fn paint_legend<B: DrawingBackend>(

@@ -1,7 +1,7 @@
-//! Lines: wasted reads per lookup over time while the hot range jumps, one line per engine and
-//! variant.
+//! Lines below the bars: wasted reads per lookup while the hot range jumps, and space and rate while
+//! large values are overwritten; one line per engine and variant.
 
-use crate::report::figures::ShiftFigures;
+use crate::report::figures::{LargeValueFigures, ShiftFigures};
 use crate::report::median::Summary;
 use crate::report::plot::TEXT;
 use crate::report::table::title;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-/// Height of the chart.
+/// Height of one chart.
 pub const HEIGHT: u32 = 420;
 const COLORS: [RGBColor; 8] = [
     RGBColor(46, 125, 80),
@@ -22,40 +22,88 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(190, 90, 130),
 ];
 
-/// The summaries that have a series.
-pub fn with_series(summaries: &[Summary]) -> Vec<(String, &ShiftFigures)> {
-    let series = |summary: &'_ Summary| {
-        let variant = if summary.variant.is_empty() { "default" } else { &summary.variant };
-        title(summary.engine.name(), variant)
-    };
-    let all = summaries.iter();
-    all.filter_map(|summary| Some((series(summary), summary.median.shift.as_ref()?))).collect()
+/// Where a line goes.
+type Points = Vec<(f64, f64)>;
+
+/// Some lines over one axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    caption: &'static str,
+    x_title: &'static str,
+    y_decimals: usize,
+    /// Where something happened, if anything did.
+    mark: Option<f64>,
+    lines: Vec<(String, Points)>,
 }
 
-/// Draws one line per series; the jump is at 0.
-pub fn paint<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    lines: &[(String, &ShiftFigures)],
-) -> Result<()>
+/// The charts of the summaries that have series.
+pub fn charts(summaries: &[Summary]) -> Vec<Chart> {
+    let lines = |points: &dyn Fn(&Summary) -> Option<Points>| {
+        let named = |summary| {
+            let points = points(summary).filter(|points| !points.is_empty());
+            points.map(|points| (name(summary), points))
+        };
+        summaries.iter().filter_map(named).collect()
+    };
+    let values = |series: fn(&LargeValueFigures) -> &Vec<f64>| {
+        move |summary: &Summary| {
+            let figures = summary.median.large_values.as_ref()?;
+            let points = figures.series_seconds.iter().zip(series(figures));
+            Some(points.map(|(seconds, value)| (*seconds, *value)).collect())
+        }
+    };
+    let all = [
+        Chart {
+            caption: "Wasted reads per lookup around a jump of the hot range (lower is better)",
+            x_title: "lookups after the jump",
+            y_decimals: 3,
+            mark: Some(0.0),
+            lines: lines(&|summary| summary.median.shift.as_ref().map(around_jump)),
+        },
+        Chart {
+            caption: "Directory over live bytes while values are overwritten (lower is better)",
+            x_title: "seconds",
+            y_decimals: 2,
+            mark: None,
+            lines: lines(&values(|figures| &figures.space_series)),
+        },
+        Chart {
+            caption: "Puts per second while values are overwritten (higher is better)",
+            x_title: "seconds",
+            y_decimals: 0,
+            mark: None,
+            lines: lines(&values(|figures| &figures.rate_series)),
+        },
+    ];
+    all.into_iter().filter(|chart| !chart.lines.is_empty()).collect()
+}
+
+fn name(summary: &Summary) -> String {
+    let variant = if summary.variant.is_empty() { "default" } else { &summary.variant };
+    title(summary.engine.name(), variant)
+}
+
+/// The middle of each step, counted from the jump, and its value.
+fn around_jump(figures: &ShiftFigures) -> Points {
+    let jump = figures.shift_after_ops as f64;
+    let middle = |step: usize| (step as f64 + 0.5) * figures.series_step_ops as f64 - jump;
+    figures.series.iter().enumerate().map(|(step, value)| (middle(step), *value)).collect()
+}
+
+/// Draws one chart.
+pub fn paint<B: DrawingBackend>(area: &DrawingArea<B, Shift>, shown: &Chart) -> Result<()>
 where
     B::ErrorType: 'static,
 {
-    let points = |figures: &ShiftFigures| -> Vec<(f64, f64)> {
-        let jump = figures.shift_after_ops as f64;
-        let middle = |step: usize| (step as f64 + 0.5) * figures.series_step_ops as f64 - jump;
-        figures.series.iter().enumerate().map(|(step, value)| (middle(step), *value)).collect()
-    };
-    let all = || lines.iter().flat_map(|(_, figures)| points(figures));
+    let all = || shown.lines.iter().flat_map(|(_, points)| points);
     let least = all().map(|point| point.0).fold(0.0, f64::min);
     let most = all().map(|point| point.0).fold(1.0, f64::max);
     let highest = all().map(|point| point.1).fold(1e-3, f64::max) * 1.1;
     let style = |size: i32| ("sans-serif", size).into_font().color(&TEXT);
+    let decimals = shown.y_decimals;
     let mut chart = ChartBuilder::on(area)
         .margin(24)
-        .caption(
-            "Wasted reads per lookup around a jump of the hot range (lower is better)",
-            style(15),
-        )
+        .caption(shown.caption, style(15))
         .x_label_area_size(40)
         .y_label_area_size(56)
         .build_cartesian_2d(least..most, 0.0..highest)?;
@@ -63,22 +111,20 @@ where
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .label_style(style(11))
-        .x_desc("lookups after the jump")
+        .x_desc(shown.x_title)
         .x_label_formatter(&|value| format!("{value:.0}"))
-        .y_label_formatter(&|value| format!("{value:.3}"))
+        .y_label_formatter(&|value| format!("{value:.decimals$}"))
         .draw()?;
-    chart.draw_series(std::iter::once(PathElement::new(
-        vec![(0.0, 0.0), (0.0, highest)],
-        TEXT.mix(0.4),
-    )))?;
-    for (number, (name, figures)) in lines.iter().enumerate() {
+    if let Some(mark) = shown.mark {
+        let line = vec![(mark, 0.0), (mark, highest)];
+        chart.draw_series(std::iter::once(PathElement::new(line, TEXT.mix(0.4))))?;
+    }
+    for (number, (name, points)) in shown.lines.iter().enumerate() {
         let color = COLORS[number % COLORS.len()];
-        chart
-            .draw_series(std::iter::once(PathElement::new(points(figures), color.stroke_width(2))))?
-            .label(name.as_str())
-            .legend(move |(x, y)| {
-                PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2))
-            });
+        let path = PathElement::new(points.clone(), color.stroke_width(2));
+        chart.draw_series(std::iter::once(path))?.label(name.as_str()).legend(move |(x, y)| {
+            PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2))
+        });
     }
     chart
         .configure_series_labels()

@@ -2,11 +2,12 @@
 
 use crate::report::Row;
 use crate::report::median::{first_peer, summarize};
-use crate::report::table_filters;
+use crate::report::{table_filters, table_learned, table_values};
 use std::fmt::Write as _;
 
 /// Medians as text: one line per workload and engine, then how much partitions gained, then what
-/// filters are like (which have no line in the first table) and what elastic ones spare.
+/// filters are like (which have no line in the first table), what elastic ones spare, what large values
+/// cost and what models gain.
 pub fn render(rows: &[Row]) -> String {
     let ratio_title = first_peer(rows).map_or("ratio".to_owned(), |peer| format!("vs {peer}"));
     let mut lines = vec![
@@ -63,6 +64,8 @@ pub fn render(rows: &[Row]) -> String {
     }
     parts.extend(table_filters::elastic(&summaries));
     parts.extend(table_filters::filters(&summaries));
+    parts.extend(table_values::large_values(&summaries));
+    parts.extend(table_learned::learned(&summaries));
     parts.join("\n")
 }
 

@@ -106,6 +106,79 @@ fn shift_row(variant: &str, wasted: f64, recovery_ops: Option<u64>) -> Row {
     Row { wasted_reads_per_op: Some(wasted), elastic: Some(elastic), shift: Some(shift), ..row }
 }
 
+fn values_row(variant: &str, engine: Engine, repeat: u32, most: f64) -> Row {
+    let figures = LargeValueFigures {
+        value_bytes: 4096,
+        engine_write_amp: Some(1.25),
+        longest_gap_us: Some(most * 1e6),
+        space_amp_max: Some(most),
+        series_seconds: vec![0.0, 1.0, 2.0],
+        space_series: vec![1.0, most, 1.1],
+        rate_series: vec![0.0, 500.0, 600.0],
+        ..LargeValueFigures::default()
+    };
+    let row = row("large-values-update", variant, engine, repeat, 500.0);
+    Row { large_values: Some(figures), ..row }
+}
+
+fn learned_row(variant: &str, repeat: u32, ops_per_s: f64, speedup: Option<f64>) -> Row {
+    let figures = LearnedFigures {
+        key_set: "linear".to_owned(),
+        speedup,
+        model_share: Some(0.875),
+        ..LearnedFigures::default()
+    };
+    let row = row("learned-linear", variant, Engine::Terrace, repeat, ops_per_s);
+    Row { learned: Some(figures), ..row }
+}
+
+#[test]
+fn large_values_and_learned_keep_their_figures_through_json_and_medians() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.json");
+    let rows = vec![
+        values_row("", Engine::Terrace, 1, 1.5),
+        values_row("", Engine::Terrace, 2, 1.25),
+        learned_row("", 1, 300.0, Some(1.5)),
+        learned_row("", 2, 400.0, Some(2.0)),
+    ];
+    write_json(&path, &rows).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Row>>(&text).unwrap(), rows);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&value[0]["space_amp_max"], &value[2]["speedup"]), (&1.5.into(), &1.5.into()));
+    assert!(value[0].get("speedup").is_none() && value[2].get("space_series").is_none());
+    let summaries = summarize(&rows);
+    let values = summaries[0].median.large_values.as_ref().unwrap();
+    assert_eq!((values.space_amp_max, values.longest_gap_us), (Some(1.5), Some(1.5e6)));
+    assert_eq!(values.space_series, [1.0, 1.5, 1.1]);
+    let learned = summaries[1].median.learned.as_ref().unwrap();
+    assert_eq!((learned.speedup, learned.models_built), (Some(1.75), None));
+}
+
+#[test]
+fn large_values_and_learned_have_tables_and_charts_of_their_own() {
+    let rows = vec![
+        values_row("", Engine::Terrace, 1, 1.5),
+        values_row("blob", Engine::Rocksdb, 1, 2.75),
+        learned_row("", 1, 300.0, Some(1.25)),
+        learned_row("off", 1, 240.0, None),
+    ];
+    let text = table::render(&rows);
+    assert!(text.contains("longest gap ms") && text.contains("2750.00"), "{text}");
+    assert!(text.contains("1.250x") && text.contains("87.5 %"), "{text}");
+    let dir = tempfile::tempdir().unwrap();
+    let svg = dir.path().join("a.svg");
+    plot::draw(&svg, &rows).unwrap();
+    let drawn = std::fs::read_to_string(svg).unwrap();
+    for want in ["Directory over live bytes", "Puts per second", "rocksdb blob", "terrace default"]
+    {
+        assert!(drawn.contains(want), "{want}");
+    }
+    assert!(!drawn.contains("hot range"), "a chart without lines");
+    plot::draw(&dir.path().join("a.png"), &rows).unwrap();
+}
+
 #[test]
 fn figures_of_some_workloads_lie_beside_the_others_in_json() {
     let dir = tempfile::tempdir().unwrap();

@@ -81,11 +81,12 @@ pub fn load_in_pieces(bench: &Bench<'_>, pieces: u64) -> Result<()> {
 }
 
 /// Every key once, whatever the user's limits. Every put is timed: stalls are part of the story.
-fn whole(bench: &Bench<'_>) -> Phase {
+pub fn whole(bench: &Bench<'_>) -> Phase {
     Phase { threads: bench.job.threads, ops: bench.shape().keys, duration: None, time_every: 1 }
 }
 
-struct Filler<'a> {
+/// A thread that puts keys, each once.
+pub struct Filler<'a> {
     store: &'a dyn Store,
     keys: KeySpace,
     order: Option<Permutation>,
@@ -95,7 +96,8 @@ struct Filler<'a> {
 }
 
 impl<'a> Filler<'a> {
-    fn new(bench: &'a Bench<'_>, order: Order, thread: usize) -> Self {
+    /// A writer of the bench's keys in this order.
+    pub fn new(bench: &'a Bench<'_>, order: Order, thread: usize) -> Self {
         let seed = bench.job.settings.seed.wrapping_add(thread as u64);
         Self {
             store: &*bench.store,

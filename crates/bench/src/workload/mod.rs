@@ -13,33 +13,34 @@
 //! - A lookup of a key that must be there and is not (or the reverse) ends the job: a figure of
 //!   an engine that loses data is none.
 
+mod catalog;
 mod delete;
 pub mod elastic;
 mod fill;
 mod filters;
+pub mod large_values;
+pub mod learned;
 mod mixed;
 mod overwrite;
 mod packages;
 mod point_read;
 mod range;
 mod tiny_cache;
+mod watch;
 mod ycsb;
 
 use crate::distribution::{Distribution, Sampler};
-use crate::engine::Engine;
 use crate::job::{Event, Job, Observer, Shape};
 use crate::keys::{KeySpace, Permutation};
 use crate::phase::{self, Outcome, Phase, Worker};
 use crate::report::{Facts, Row, StoreState};
 use crate::store::{EngineConfig, Store};
 use crate::usage::{self, Usage, Window};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+pub use catalog::{StoreKind, Workload};
 pub use packages::find_packages;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::hint::black_box;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_base::SplitMix64;
@@ -50,199 +51,6 @@ pub use ycsb::Mix;
 pub const WARM_UP_S: f64 = 2.0;
 /// Of cached point operations, one of so many is timed.
 const TIME_EVERY_POINT_READ: u64 = 8;
-
-/// A workload that can be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(
-    missing_docs,
-    reason = "the names are db_bench's and YCSB's; each family's file defines its own"
-)]
-pub enum Workload {
-    Fillseq,
-    Fillrandom,
-    Readrandom,
-    Readmissing,
-    Seekrandom,
-    Scan,
-    Readwhilewriting,
-    Overwrite,
-    Deleterandom,
-    Ycsb(Mix),
-    TinyCache,
-    Packages,
-    Filters,
-    Elastic,
-    ElasticShift,
-}
-
-/// The stores workloads run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StoreKind {
-    /// db_bench's.
-    Basic,
-    /// YCSB's.
-    Ycsb,
-    /// A large store behind a tiny cache.
-    TinyCache(TinyCache),
-    /// Real names.
-    Packages,
-    /// No store: filters alone.
-    Filters,
-    /// A large store with little memory for filters.
-    Elastic(elastic::Variant),
-}
-
-impl Workload {
-    /// All, in the order in which they run on a store.
-    pub const ALL: [Self; 20] = [
-        Self::Fillseq,
-        Self::Fillrandom,
-        Self::Readrandom,
-        Self::Readmissing,
-        Self::Seekrandom,
-        Self::Scan,
-        Self::Readwhilewriting,
-        Self::Overwrite,
-        Self::Deleterandom,
-        Self::Ycsb(Mix::C),
-        Self::Ycsb(Mix::B),
-        Self::Ycsb(Mix::A),
-        Self::Ycsb(Mix::F),
-        Self::Ycsb(Mix::D),
-        Self::Ycsb(Mix::E),
-        Self::TinyCache,
-        Self::Packages,
-        Self::Filters,
-        Self::Elastic,
-        Self::ElasticShift,
-    ];
-
-    /// The name used on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fillseq => "fillseq",
-            Self::Fillrandom => "fillrandom",
-            Self::Readrandom => "readrandom",
-            Self::Readmissing => "readmissing",
-            Self::Seekrandom => "seekrandom",
-            Self::Scan => "scan",
-            Self::Readwhilewriting => "readwhilewriting",
-            Self::Overwrite => "overwrite",
-            Self::Deleterandom => "deleterandom",
-            Self::Ycsb(mix) => mix.name(),
-            Self::TinyCache => "tiny-cache",
-            Self::Packages => "packages",
-            Self::Filters => "filters",
-            Self::Elastic => "elastic",
-            Self::ElasticShift => "elastic-shift",
-        }
-    }
-
-    /// The stores it needs.
-    pub fn stores(self) -> &'static [StoreKind] {
-        match self {
-            Self::Ycsb(_) => &[StoreKind::Ycsb],
-            Self::TinyCache => &[
-                StoreKind::TinyCache(TinyCache::Partitioned),
-                StoreKind::TinyCache(TinyCache::Whole),
-                StoreKind::TinyCache(TinyCache::ElasticFilters),
-            ],
-            Self::Packages => &[StoreKind::Packages],
-            Self::Filters => &[StoreKind::Filters],
-            Self::Elastic | Self::ElasticShift => &[
-                StoreKind::Elastic(elastic::Variant::Default),
-                StoreKind::Elastic(elastic::Variant::BudgetBloom),
-                StoreKind::Elastic(elastic::Variant::MqBloom),
-                StoreKind::Elastic(elastic::Variant::UniformBloom),
-                StoreKind::Elastic(elastic::Variant::UniformRibbon),
-            ],
-            _ => &[StoreKind::Basic],
-        }
-    }
-
-    /// True for the two that fill a fresh store.
-    pub fn is_fill(self) -> bool {
-        matches!(self, Self::Fillseq | Self::Fillrandom)
-    }
-}
-
-impl StoreKind {
-    /// Keys and value bytes unless the user says otherwise.
-    pub fn default_size(self) -> (u64, usize) {
-        match self {
-            Self::Basic => (10_000_000, 100),
-            Self::Ycsb => (2_000_000, 1000),
-            Self::TinyCache(_) => (13_000_000, 400),
-            // Bounded by the lines of the file; values are summaries, a few dozen bytes.
-            Self::Packages => (1_000_000, 100),
-            Self::Filters => (10_000_000, 0),
-            Self::Elastic(_) => (8_000_000, 1024),
-        }
-    }
-
-    /// Whether the engine has what this store is about, or why it is left out: an empty text where
-    /// that goes without saying, since the store shows what only Terrace can be told.
-    pub fn suits(self, engine: Engine) -> Result<(), String> {
-        let name = match self {
-            Self::TinyCache(TinyCache::ElasticFilters) if engine != Engine::Terrace => {
-                return Err(String::new());
-            }
-            Self::Elastic(variant)
-                if variant != elastic::Variant::Default && engine != Engine::Terrace =>
-            {
-                return Err(String::new());
-            }
-            Self::TinyCache(_) => "tiny-cache",
-            Self::Elastic(_) => "elastic",
-            Self::Filters if !engine.has_filters_alone() => {
-                return Err(format!(
-                    "{engine} is left out of filters: it has none outside of a store"
-                ));
-            }
-            _ => return Ok(()),
-        };
-        match engine.has_direct_io() {
-            true => Ok(()),
-            false => Err(format!("{engine} is left out of {name}: it has no direct I/O")),
-        }
-    }
-
-    /// Whether anything is written to disk.
-    pub fn is_on_disk(self) -> bool {
-        self != Self::Filters
-    }
-
-    /// The `variant` column of its rows.
-    pub fn variant(self) -> &'static str {
-        match self {
-            Self::TinyCache(TinyCache::Partitioned) => "partitions-on",
-            Self::TinyCache(TinyCache::Whole) => "partitions-off",
-            Self::TinyCache(TinyCache::ElasticFilters) => "elastic-filters",
-            Self::Elastic(variant) => variant.name(),
-            _ => "",
-        }
-    }
-}
-
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Workload {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match Self::ALL.into_iter().find(|workload| workload.name() == text) {
-            Some(workload) => Ok(workload),
-            None => bail!(
-                "there is no workload `{text}`; known are {}",
-                Self::ALL.map(Self::name).join(" ")
-            ),
-        }
-    }
-}
 
 /// Bytes of the cache, all memtables and one memtable of `tiny-cache`.
 pub fn tiny_cache_defaults() -> (usize, usize, usize) {
@@ -258,6 +66,8 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         StoreKind::Packages => packages::run(job, observer),
         StoreKind::Filters => filters::run(job, observer),
         StoreKind::Elastic(variant) => elastic::run(job, observer, variant),
+        StoreKind::LargeValues(_) => large_values::run(job, observer),
+        StoreKind::Learned(set) => learned::run(job, observer, set),
     }
 }
 
@@ -353,14 +163,19 @@ impl<'a> Bench<'a> {
         )
     }
 
+    /// Tells that a stretch of work begins.
+    fn begin(&self, what: &str, ops: u64) {
+        self.observer.done.store(0, Ordering::Relaxed);
+        self.observer.tell(Event::Begin { what: what.to_owned(), ops });
+    }
+
     fn run_phase<W: Worker>(
         &self,
         what: &str,
         phase: Phase,
         make: impl Fn(usize) -> Result<W> + Sync,
     ) -> Result<Outcome> {
-        self.observer.done.store(0, Ordering::Relaxed);
-        self.observer.tell(Event::Begin { what: what.to_owned(), ops: phase.ops });
+        self.begin(what, phase.ops);
         phase::run(phase, &self.observer.done, make).with_context(|| what.to_owned())
     }
 
@@ -388,6 +203,21 @@ impl<'a> Bench<'a> {
         live_bytes: impl Fn(&Outcome) -> u64,
         make: impl Fn(usize) -> Result<W> + Sync,
     ) -> Result<()> {
+        let (settled, unsettled) = self.rows_to_settled(name, phase, items, live_bytes, make)?;
+        self.tell(settled);
+        self.tell(unsettled);
+        Ok(())
+    }
+
+    /// As [`Bench::measure_to_settled`], but hands over the rows, the one to settled first.
+    fn rows_to_settled<W: Worker>(
+        &self,
+        name: &str,
+        phase: Phase,
+        items: u64,
+        live_bytes: impl Fn(&Outcome) -> u64,
+        make: impl Fn(usize) -> Result<W> + Sync,
+    ) -> Result<(Row, Row)> {
         let window = Window::open()?;
         let mut outcome = self.run_phase(name, phase, make)?;
         let usage = window.usage()?;
@@ -404,11 +234,14 @@ impl<'a> Bench<'a> {
             metadata: self.store.metadata_bytes()?,
         };
         let row_name = format!("{name}-unsettled");
-        let row = Row::new(&row_name, &self.facts, phase.threads, &outcome, usage, unsettled);
+        let unsettled = Row::new(&row_name, &self.facts, phase.threads, &outcome, usage, unsettled);
         outcome.seconds += settling.as_secs_f64();
-        self.report(name, phase, &outcome, settled_usage, items, Some(live))?;
+        let settled = self.row(name, phase, &outcome, settled_usage, items, Some(live))?;
+        Ok((settled, unsettled))
+    }
+
+    fn tell(&self, row: Row) {
         self.observer.tell(Event::Row(Box::new(row)));
-        Ok(())
     }
 
     fn report(
@@ -420,8 +253,7 @@ impl<'a> Bench<'a> {
         keys: u64,
         live_bytes: Option<u64>,
     ) -> Result<()> {
-        let row = self.row(name, phase, outcome, usage, keys, live_bytes)?;
-        self.observer.tell(Event::Row(Box::new(row)));
+        self.tell(self.row(name, phase, outcome, usage, keys, live_bytes)?);
         Ok(())
     }
 
@@ -450,8 +282,7 @@ impl<'a> Bench<'a> {
 
     /// Flushes and waits for compactions.
     fn settle(&self) -> Result<()> {
-        self.observer.done.store(0, Ordering::Relaxed);
-        self.observer.tell(Event::Begin { what: "settling".to_owned(), ops: 0 });
+        self.begin("settling", 0);
         self.store.flush()?;
         self.store.settle()
     }

@@ -39,6 +39,7 @@ fn job(engine: Engine, store: StoreKind, workloads: &[Workload], dir: &Path) -> 
         },
         store,
         workloads: workloads.to_vec(),
+        variants: Vec::new(),
         shape: Shape { keys: 3000, key_size: 16, value_size: 100 },
         distribution: None,
         missing: None,
@@ -57,7 +58,8 @@ fn rows_of(job: &Job) -> Vec<Row> {
     run(job, &Observer::new(move |event| sink.lock().unwrap().push(event))).unwrap();
     let events = std::mem::take(&mut *events.lock().unwrap());
     assert!(matches!(events[0], Event::Options(_)));
-    assert!(events.iter().any(|event| matches!(event, Event::Stats(_))));
+    let tells_stats = events.iter().any(|event| matches!(event, Event::Stats(_)));
+    assert!(tells_stats, "{:?}", job.workloads);
     let row = |event| if let Event::Row(row) = event { Some(*row) } else { None };
     events.into_iter().filter_map(row).collect()
 }
@@ -194,6 +196,115 @@ fn elastic_runs_under_every_law_and_through_a_shift() {
     }
     let shift = rows[3].shift.as_ref().unwrap();
     assert_eq!((shift.series.len(), shift.series_step_ops, shift.shift_after_ops), (80, 100, 2000));
+}
+
+#[test]
+fn large_values_are_loaded_read_scanned_sorted_and_overwritten() {
+    for (engine, variant, store_variant) in [
+        (Engine::Terrace, "", large_values::Variant::Default),
+        (Engine::Terrace, "inline", large_values::Variant::Inline),
+        (Engine::Fjall, "blob", large_values::Variant::Blob),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = StoreKind::LargeValues(store_variant);
+        let mut job = job(engine, store, &[Workload::LargeValues], dir.path());
+        job.shape.value_size = 4096;
+        job.settings.sample_ms = 5;
+        job.limit.ops = Some(400);
+        large_values::configure(&mut job.config, engine, store_variant, job.shape);
+        let rows = rows_of(&job);
+        check(&rows);
+        let reads = [
+            "large-values-read",
+            "large-values-scan",
+            "large-values-sort",
+            "large-values-scan-sorted",
+        ];
+        let load = ["large-values-load", "large-values-load-unsettled"];
+        let update = ["large-values-update", "large-values-update-unsettled"];
+        let reads = if engine == Engine::Terrace { &reads[..] } else { &[] };
+        assert_eq!(names(&rows), [&load[..], reads, &update[..]].concat());
+        for row in &rows {
+            let figures = row.large_values.as_ref().unwrap();
+            assert_eq!((row.variant.as_str(), figures.value_bytes), (variant, 4096), "{row:?}");
+            let writes = row.user_bytes > 0;
+            let gap = figures.longest_gap_us;
+            assert_eq!(gap.is_some(), writes, "{row:?}");
+            assert!(gap.is_none_or(|gap| gap >= row.p50_us), "{row:?}");
+            if row.workload.contains("scan") {
+                let rate = figures.entries_per_s.unwrap() / row.ops_per_s;
+                assert!((99.0..101.0).contains(&rate), "{rate} entries a scan");
+            }
+        }
+        let last = &rows[rows.len() - 2];
+        let figures = last.large_values.as_ref().unwrap();
+        assert_eq!((last.ops, last.user_bytes), (9000, 9000 * 4112));
+        assert!(figures.space_amp_max.unwrap() >= last.space_amp.unwrap() * 0.99, "{last:?}");
+        assert!(figures.space_amp_max.unwrap() >= 1.0 && figures.space_series.len() > 2);
+        assert_eq!(figures.series_seconds.len(), figures.rate_series.len());
+        assert!(last.write_amp.unwrap() > 1.0, "{last:?}");
+        if engine == Engine::Terrace {
+            assert!(figures.engine_write_amp.unwrap() >= 1.0, "{figures:?}");
+        }
+    }
+}
+
+fn learned_job(set: learned::KeySet, dir: &Path) -> Job {
+    let mut job = job(Engine::Terrace, StoreKind::Learned(set), &[Workload::Learned], dir);
+    job.variants = learned::Variant::of(Engine::Terrace, false);
+    job.shape.value_size = 64;
+    job.threads = 1;
+    job.limit.ops = Some(500);
+    job.settings.rounds = 2;
+    job.settings.level_wait_s = 0.0;
+    job
+}
+
+#[test]
+fn learned_lets_variants_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut job = learned_job(learned::KeySet::Ycsb, dir.path());
+    job.repeat = 2;
+    let rows = rows_of(&job);
+    check(&rows);
+    let seen: Vec<(&str, &str, u32)> =
+        rows.iter().map(|row| (row.workload.as_str(), row.variant.as_str(), row.repeat)).collect();
+    let (fill, unsettled, reads) =
+        ("learned-ycsb-fill", "learned-ycsb-fill-unsettled", "learned-ycsb");
+    let fills = [(fill, "off", 2), (unsettled, "off", 2), (fill, "", 2), (unsettled, "", 2)];
+    // Another variant first in each round.
+    let turns = [(reads, "", 3), (reads, "off", 3), (reads, "off", 4), (reads, "", 4)];
+    assert_eq!(seen, [fills, turns].concat());
+    for row in rows.iter().filter(|row| row.workload == reads) {
+        let figures = row.learned.as_ref().unwrap();
+        assert_eq!((figures.key_set.as_str(), row.ops, row.keys), ("ycsb", 500, 3000));
+        assert_eq!(figures.speedup.is_some(), row.variant.is_empty(), "{row:?}");
+    }
+    let rate = |variant: &str, repeat: u32| {
+        let row = rows.iter().find(|r| {
+            (r.workload.as_str(), r.variant.as_str(), r.repeat) == (reads, variant, repeat)
+        });
+        row.unwrap().ops_per_s
+    };
+    let speedup = rows[7].learned.as_ref().unwrap().speedup.unwrap();
+    assert!((speedup - rate("", 4) / rate("off", 4)).abs() < 1e-9);
+}
+
+#[test]
+fn learned_runs_with_every_kind_of_keys() {
+    for set in learned::KeySet::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let mut job = learned_job(set, dir.path());
+        job.variants = vec![learned::Variant::Build];
+        job.settings.rounds = 1;
+        let rows = rows_of(&job);
+        check(&rows);
+        assert_eq!(rows.len(), 3, "{set}");
+        assert_eq!(rows[2].workload, format!("learned-{set}"));
+        assert_eq!(rows[2].keys, 3000);
+        let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
 }
 
 #[test]

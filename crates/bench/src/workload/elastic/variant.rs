@@ -150,6 +150,8 @@ pub fn configure(
         // Level 0 is merged at the trigger even if its files came fast.
         set("l0_slowdown", L0_TRIGGER);
         config.extra.push(("compact_when_idle".to_owned(), "false".to_owned()));
+        // Values lie where keys do, as in ElasticBF's setting: a stored key needs one read.
+        config.extra.push(("value_separation_threshold".to_owned(), "off".to_owned()));
     } else {
         set("max_bytes_for_level_base", 4 * file);
         set("target_file_size_base", file);

@@ -1,0 +1,173 @@
+//! Opening RocksDB's and Speedb's databases: options, cache, table format.
+#![allow(unsafe_code, reason = "calls into a C library")]
+
+use super::options::options_string;
+use super::{Api, Handle, ROCKSDB, RocksdbStore};
+use crate::engine::{Engine, c_library};
+use crate::store::{Durability, EngineConfig, Store};
+use anyhow::{Result, anyhow, bail, ensure};
+use std::ffi::{CString, c_int, c_uchar};
+use std::path::Path;
+use std::ptr;
+
+/// Table formats, newest first; the first that the library knows is used.
+const FORMAT_VERSIONS: [u32; 3] = [7, 6, 5];
+/// A cache shard has at least this much, so that no block of metadata exceeds its shard.
+const MIN_CACHE_SHARD_BYTES: usize = 32 << 20;
+const MAX_CACHE_SHARD_BITS: c_int = 4;
+
+/// Opens or creates the store in `dir` with the library at `library`.
+pub fn open(
+    engine: Engine,
+    library: &Path,
+    dir: &Path,
+    config: &EngineConfig,
+) -> Result<Box<dyn Store>> {
+    let api = Api::load(c_library::load(library, ROCKSDB.probe)?)?;
+    let mut last_error = anyhow!("no table format was tried");
+    for format_version in FORMAT_VERSIONS {
+        let options = options_string(config, format_version)?;
+        match open_with(api, dir, config, &options) {
+            Err(error) if error.to_string().contains("format_version") => last_error = error,
+            Err(error) => return Err(error.context(format!("opening {engine} with {options}"))),
+            Ok(mut store) => {
+                store.version = written_version(dir, engine);
+                return Ok(Box::new(store));
+            }
+        }
+    }
+    Err(last_error)
+}
+
+/// The block cache by its C functions, and its description.
+fn make_cache(api: &Api, config: &EngineConfig) -> Result<(Handle, String)> {
+    let capacity = config.cache_bytes;
+    let kind = config.extra.iter().rev().find(|(name, _)| name == "cache");
+    match kind.map_or("lru", |(_, kind)| kind) {
+        "lru" => {
+            let shards = (capacity / MIN_CACHE_SHARD_BYTES).max(1);
+            let bits = (shards.ilog2() as c_int).min(MAX_CACHE_SHARD_BITS);
+            // SAFETY: the options object is made, filled, used and destroyed here.
+            let cache = unsafe {
+                let options = (api.lru_cache_options_create)();
+                (api.lru_cache_options_set_capacity)(options, capacity);
+                (api.lru_cache_options_set_num_shard_bits)(options, bits);
+                let cache = (api.cache_create_lru_opts)(options);
+                (api.lru_cache_options_destroy)(options);
+                cache
+            };
+            Ok((cache, format!("lru_cache={{capacity={capacity};num_shard_bits={bits}}}")))
+        }
+        "hyperclock" => {
+            // SAFETY: a constructor; an entry charge of 0 lets the cache find its own.
+            let cache = unsafe { (api.cache_create_hyper_clock)(capacity, 0) };
+            Ok((cache, format!("hyper_clock_cache={{capacity={capacity}}}")))
+        }
+        other => bail!("--set rocksdb.cache={other}: known are lru, hyperclock"),
+    }
+}
+
+fn open_with(api: Api, dir: &Path, config: &EngineConfig, options: &str) -> Result<RocksdbStore> {
+    let path = c_library::c_path(dir)?;
+    let text = CString::new(options)?;
+    let (cache, cache_text) = make_cache(&api, config)?;
+    let (mut parse_error, mut open_error) = (ptr::null_mut(), ptr::null_mut());
+    let mut family: Handle = ptr::null_mut();
+    // SAFETY: handles are used with functions of their type and destroyed once; the database
+    // holds its own references to the cache and the table options.
+    let db = unsafe {
+        let base = (api.options_create)();
+        if config.statistics {
+            (api.options_enable_statistics)(base);
+        }
+        let tables = (api.block_based_options_create)();
+        (api.block_based_options_set_block_cache)(tables, cache);
+        (api.options_set_block_based_table_factory)(base, tables);
+        let merged = (api.options_create)();
+        (api.get_options_from_string)(base, text.as_ptr(), merged, &raw mut parse_error);
+        let db = match parse_error.is_null() {
+            true => (api.open_column_families)(
+                merged,
+                path.as_ptr(),
+                1,
+                &c"default".as_ptr(),
+                &merged,
+                &raw mut family,
+                &raw mut open_error,
+            ),
+            false => ptr::null_mut(),
+        };
+        (api.options_destroy)(merged);
+        (api.options_destroy)(base);
+        (api.block_based_options_destroy)(tables);
+        (api.cache_destroy)(cache);
+        db
+    };
+    c_library::check(parse_error, api.free)?;
+    c_library::check(open_error, api.free)?;
+    ensure!(!db.is_null(), "rocksdb_open returned neither a database nor an error");
+    // SAFETY: constructors and a setter on the object just made.
+    let (read_options, write_options) = unsafe {
+        let write_options = (api.writeoptions_create)();
+        (api.writeoptions_set_sync)(write_options, c_uchar::from(config.sync == Durability::Batch));
+        let read_options = (api.readoptions_create)();
+        (api.readoptions_set_fill_cache)(read_options, c_uchar::from(config.fill_cache));
+        (read_options, write_options)
+    };
+    let store = RocksdbStore {
+        api,
+        db,
+        family,
+        read_options,
+        write_options,
+        statistics: config.statistics,
+        blob_collection: blob_collection(config)?,
+        options: format!(
+            "{options};{cache_text};sync={};fill_cache={};statistics={}",
+            config.sync == Durability::Batch,
+            config.fill_cache,
+            config.statistics
+        ),
+        version: String::new(),
+    };
+    // The string parser starts from the table options set before it; should a version not, the
+    // cache would silently be another.
+    let capacity = store.number("rocksdb.block-cache-capacity")?;
+    ensure!(
+        capacity == config.cache_bytes as u64,
+        "the block cache has {capacity} bytes, not as set"
+    );
+    Ok(store)
+}
+
+/// The values of [`super::BLOB_COLLECTION`], if there are blob files.
+fn blob_collection(config: &EngineConfig) -> Result<Option<[CString; 2]>> {
+    let set = |wanted: &str| {
+        let found = config.extra.iter().rev().find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.as_str())
+    };
+    if set("enable_blob_files") != Some("true") {
+        return Ok(None);
+    }
+    // RocksDB's own defaults.
+    let cutoff = set("blob_garbage_collection_age_cutoff").unwrap_or("0.25");
+    let threshold = set("blob_garbage_collection_force_threshold").unwrap_or("1.0");
+    Ok(Some([CString::new(cutoff)?, CString::new(threshold)?]))
+}
+
+/// The version an engine writes into its OPTIONS file; the C API has no function for it.
+fn written_version(dir: &Path, engine: Engine) -> String {
+    let names = [format!("{engine}_version="), "rocksdb_version=".to_owned()];
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let text = files
+        .filter(|file| file.file_name().to_string_lossy().starts_with("OPTIONS-"))
+        .find_map(|file| std::fs::read_to_string(file.path()).ok())
+        .unwrap_or_default();
+    let find =
+        |name: &String| text.lines().find_map(|line| line.trim().strip_prefix(name.as_str()));
+    match (find(&names[0]), find(&names[1])) {
+        (Some(own), _) => own.to_owned(),
+        (None, Some(base)) if engine == Engine::Speedb => format!("on rocksdb {base}"),
+        (None, found) => found.unwrap_or("unknown").to_owned(),
+    }
+}

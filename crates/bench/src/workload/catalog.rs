@@ -1,0 +1,241 @@
+//! The names of workloads and of the stores they run on: which exist, how large they are, which
+//! engines they suit.
+
+use super::{Mix, TinyCache, elastic, large_values, learned};
+use crate::engine::Engine;
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A workload that can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(
+    missing_docs,
+    reason = "the names are db_bench's and YCSB's; each family's file defines its own"
+)]
+pub enum Workload {
+    Fillseq,
+    Fillrandom,
+    Readrandom,
+    Readmissing,
+    Seekrandom,
+    Scan,
+    Readwhilewriting,
+    Overwrite,
+    Deleterandom,
+    Ycsb(Mix),
+    TinyCache,
+    Packages,
+    Filters,
+    Elastic,
+    ElasticShift,
+    LargeValues,
+    Learned,
+}
+
+/// The stores workloads run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoreKind {
+    /// db_bench's.
+    Basic,
+    /// YCSB's.
+    Ycsb,
+    /// A large store behind a tiny cache.
+    TinyCache(TinyCache),
+    /// Real names.
+    Packages,
+    /// No store: filters alone.
+    Filters,
+    /// A large store with little memory for filters.
+    Elastic(elastic::Variant),
+    /// Values of pages behind a small cache.
+    LargeValues(large_values::Variant),
+    /// Small values in memory under keys of this kind.
+    Learned(learned::KeySet),
+}
+
+impl Workload {
+    /// All, in the order in which they run on a store.
+    pub const ALL: [Self; 22] = [
+        Self::Fillseq,
+        Self::Fillrandom,
+        Self::Readrandom,
+        Self::Readmissing,
+        Self::Seekrandom,
+        Self::Scan,
+        Self::Readwhilewriting,
+        Self::Overwrite,
+        Self::Deleterandom,
+        Self::Ycsb(Mix::C),
+        Self::Ycsb(Mix::B),
+        Self::Ycsb(Mix::A),
+        Self::Ycsb(Mix::F),
+        Self::Ycsb(Mix::D),
+        Self::Ycsb(Mix::E),
+        Self::TinyCache,
+        Self::Packages,
+        Self::Filters,
+        Self::Elastic,
+        Self::ElasticShift,
+        Self::LargeValues,
+        Self::Learned,
+    ];
+
+    /// The name used on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fillseq => "fillseq",
+            Self::Fillrandom => "fillrandom",
+            Self::Readrandom => "readrandom",
+            Self::Readmissing => "readmissing",
+            Self::Seekrandom => "seekrandom",
+            Self::Scan => "scan",
+            Self::Readwhilewriting => "readwhilewriting",
+            Self::Overwrite => "overwrite",
+            Self::Deleterandom => "deleterandom",
+            Self::Ycsb(mix) => mix.name(),
+            Self::TinyCache => "tiny-cache",
+            Self::Packages => "packages",
+            Self::Filters => "filters",
+            Self::Elastic => "elastic",
+            Self::ElasticShift => "elastic-shift",
+            Self::LargeValues => "large-values",
+            Self::Learned => "learned",
+        }
+    }
+
+    /// The stores it needs.
+    pub fn stores(self) -> &'static [StoreKind] {
+        match self {
+            Self::Ycsb(_) => &[StoreKind::Ycsb],
+            Self::TinyCache => &[
+                StoreKind::TinyCache(TinyCache::Partitioned),
+                StoreKind::TinyCache(TinyCache::Whole),
+                StoreKind::TinyCache(TinyCache::ElasticFilters),
+            ],
+            Self::Packages => &[StoreKind::Packages],
+            Self::Filters => &[StoreKind::Filters],
+            Self::Elastic | Self::ElasticShift => &[
+                StoreKind::Elastic(elastic::Variant::Default),
+                StoreKind::Elastic(elastic::Variant::BudgetBloom),
+                StoreKind::Elastic(elastic::Variant::MqBloom),
+                StoreKind::Elastic(elastic::Variant::UniformBloom),
+                StoreKind::Elastic(elastic::Variant::UniformRibbon),
+            ],
+            Self::LargeValues => &[
+                StoreKind::LargeValues(large_values::Variant::Default),
+                StoreKind::LargeValues(large_values::Variant::Inline),
+                StoreKind::LargeValues(large_values::Variant::Blob),
+            ],
+            Self::Learned => &[
+                StoreKind::Learned(learned::KeySet::Linear),
+                StoreKind::Learned(learned::KeySet::Segmented1),
+                StoreKind::Learned(learned::KeySet::Segmented10),
+                StoreKind::Learned(learned::KeySet::Normal),
+                StoreKind::Learned(learned::KeySet::Packages),
+                StoreKind::Learned(learned::KeySet::Ycsb),
+            ],
+            _ => &[StoreKind::Basic],
+        }
+    }
+
+    /// True for the two that fill a fresh store.
+    pub fn is_fill(self) -> bool {
+        matches!(self, Self::Fillseq | Self::Fillrandom)
+    }
+}
+
+impl StoreKind {
+    /// Keys and value bytes unless the user says otherwise.
+    pub fn default_size(self) -> (u64, usize) {
+        match self {
+            Self::Basic => (10_000_000, 100),
+            Self::Ycsb => (2_000_000, 1000),
+            Self::TinyCache(_) => (13_000_000, 400),
+            // Bounded by the lines of the file; values are summaries, a few dozen bytes.
+            Self::Packages => (1_000_000, 100),
+            Self::Filters => (10_000_000, 0),
+            Self::Elastic(_) => (8_000_000, 1024),
+            Self::LargeValues(_) => large_values::DEFAULT_SIZE,
+            // Those of package names are bounded by the lines of their file.
+            Self::Learned(_) => learned::DEFAULT_SIZE,
+        }
+    }
+
+    /// Whether the engine has what this store is about, or why it is left out: an empty text where
+    /// that goes without saying, since the store shows what only Terrace can be told.
+    pub fn suits(self, engine: Engine) -> Result<(), String> {
+        let name = match self {
+            Self::TinyCache(TinyCache::ElasticFilters) if engine != Engine::Terrace => {
+                return Err(String::new());
+            }
+            Self::Elastic(variant)
+                if variant != elastic::Variant::Default && engine != Engine::Terrace =>
+            {
+                return Err(String::new());
+            }
+            Self::LargeValues(variant) if !variant.suits(engine) => return Err(String::new()),
+            Self::TinyCache(_) => "tiny-cache",
+            Self::Elastic(_) => "elastic",
+            Self::Filters if !engine.has_filters_alone() => {
+                return Err(format!(
+                    "{engine} is left out of filters: it has none outside of a store"
+                ));
+            }
+            _ => return Ok(()),
+        };
+        match engine.has_direct_io() {
+            true => Ok(()),
+            false => Err(format!("{engine} is left out of {name}: it has no direct I/O")),
+        }
+    }
+
+    /// What the user should know of this engine on this store, if anything.
+    pub fn remark(self, engine: Engine) -> Option<String> {
+        let without = matches!(self, Self::LargeValues(_)) && !engine.has_direct_io();
+        without.then(|| {
+            format!(
+                "{engine} has no direct I/O: large-values measures its writes, not its reads, which \
+                 would be the page cache's"
+            )
+        })
+    }
+
+    /// Whether anything is written to disk.
+    pub fn is_on_disk(self) -> bool {
+        self != Self::Filters
+    }
+
+    /// The `variant` column of its rows.
+    pub fn variant(self) -> &'static str {
+        match self {
+            Self::TinyCache(TinyCache::Partitioned) => "partitions-on",
+            Self::TinyCache(TinyCache::Whole) => "partitions-off",
+            Self::TinyCache(TinyCache::ElasticFilters) => "elastic-filters",
+            Self::Elastic(variant) => variant.name(),
+            Self::LargeValues(variant) => variant.name(),
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Workload {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match Self::ALL.into_iter().find(|workload| workload.name() == text) {
+            Some(workload) => Ok(workload),
+            None => bail!(
+                "there is no workload `{text}`; known are {}",
+                Self::ALL.map(Self::name).join(" ")
+            ),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the threads of `learned` do: put every key once, look keys up, put a few again.
+
+use super::key_set::Keys;
+use crate::keys::Permutation;
+use crate::phase::{Tally, Worker};
+use crate::store::Store;
+use crate::values::Values;
+use crate::workload::{Bench, touch};
+use anyhow::{Result, ensure};
+use terrace_base::{Rng, SplitMix64};
+
+/// How many lookups are drawn beforehand.
+const DRAWN: usize = 1 << 20;
+
+/// Keys to look up, uniform among the stored ones, one behind another in memory.
+#[derive(Debug)]
+pub struct Queries {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Queries {
+    /// Draws them from `keys`.
+    pub fn draw(keys: &Keys, seed: u64) -> Self {
+        let mut rng = SplitMix64::new(seed ^ 0x0ead);
+        let (mut bytes, mut key) = (Vec::new(), Vec::new());
+        let ends = (0..DRAWN)
+            .map(|_| {
+                keys.write(rng.below(keys.len().max(1)), &mut key);
+                bytes.extend_from_slice(&key);
+                bytes.len()
+            })
+            .collect();
+        Self { bytes, ends }
+    }
+
+    /// Query number `sequence`, beginning anew after the last.
+    #[inline]
+    fn get(&self, sequence: u64) -> &[u8] {
+        let at = sequence as usize % DRAWN;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.bytes[start..self.ends[at]]
+    }
+}
+
+/// Looks the queries up.
+pub struct Reader<'a> {
+    store: &'a dyn Store,
+    queries: &'a Queries,
+    tally: Tally,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of the bench's store.
+    pub fn new(bench: &'a Bench<'_>, queries: &'a Queries) -> Self {
+        Self { store: &*bench.store, queries, tally: Tally::default() }
+    }
+}
+
+impl Worker for Reader<'_> {
+    fn step(&mut self, sequence: u64) -> Result<()> {
+        let key = self.queries.get(sequence);
+        let found = self.store.get(key, &mut touch)?;
+        ensure!(found, "wrong answer: key {key:02x?} is stored, the store says otherwise");
+        self.tally.found += 1;
+        Ok(())
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+}
+
+/// Puts every key once, in random order.
+pub struct Filler<'a> {
+    store: &'a dyn Store,
+    keys: &'a Keys,
+    order: Permutation,
+    values: Values,
+    key: Vec<u8>,
+    tally: Tally,
+}
+
+impl<'a> Filler<'a> {
+    /// A writer of `keys` into the bench's store.
+    pub fn new(bench: &'a Bench<'_>, keys: &'a Keys, order: Permutation, thread: usize) -> Self {
+        let seed = bench.job.settings.seed.wrapping_add(thread as u64);
+        Self {
+            store: &*bench.store,
+            keys,
+            order,
+            values: Values::new(bench.shape().value_size, seed),
+            key: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+}
+
+impl Worker for Filler<'_> {
+    fn step(&mut self, sequence: u64) -> Result<()> {
+        self.keys.write(self.order.apply(sequence), &mut self.key);
+        let value = self.values.next_value();
+        self.store.put(&self.key, value)?;
+        self.tally.user_bytes += (self.key.len() + value.len()) as u64;
+        Ok(())
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+}
+
+/// Puts keys again, drawn uniformly.
+pub struct Rewriter<'a> {
+    filler: Filler<'a>,
+    rng: SplitMix64,
+}
+
+impl<'a> Rewriter<'a> {
+    /// A writer of `keys` into the bench's store.
+    pub fn new(bench: &'a Bench<'_>, keys: &'a Keys) -> Self {
+        let filler = Filler::new(bench, keys, bench.load_order(), 1);
+        Self { filler, rng: bench.rng("rewriter", 0) }
+    }
+}
+
+impl Worker for Rewriter<'_> {
+    fn step(&mut self, _sequence: u64) -> Result<()> {
+        let item = self.rng.below(self.filler.keys.len().max(1));
+        self.filler.step(item)
+    }
+
+    fn tally(&self) -> Tally {
+        self.filler.tally()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::learned::KeySet;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn queries_are_stored_keys_and_reach_all_of_them() {
+        let keys = Keys::new(KeySet::Ycsb, 300, 16, 1).unwrap();
+        let queries = Queries::draw(&keys, 5);
+        let mut stored = BTreeSet::new();
+        for index in 0..300 {
+            let mut key = Vec::new();
+            keys.write(index, &mut key);
+            stored.insert(key);
+        }
+        let seen: BTreeSet<Vec<u8>> = (0..10_000).map(|at| queries.get(at).to_vec()).collect();
+        assert_eq!(seen, stored);
+        assert_eq!(queries.get(DRAWN as u64 + 3), queries.get(3));
+    }
+}

@@ -1,0 +1,99 @@
+//! The variants of `learned`: what guides lookups in a file.
+
+use crate::engine::Engine;
+use crate::store::EngineConfig;
+use serde::{Deserialize, Serialize};
+
+/// What guides lookups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Variant {
+    /// Terrace's default: models of files, trained while these are written.
+    Build,
+    /// Terrace's indexes.
+    Off,
+    /// Models of whole levels.
+    Level,
+    /// Binary search in a peer's index.
+    Binary,
+    /// Interpolation search in a peer's index.
+    Interpolation,
+}
+
+impl Variant {
+    /// Those of `engine`, `interpolation` telling whether its library knows that.
+    pub fn of(engine: Engine, interpolation: bool) -> Vec<Self> {
+        match engine {
+            Engine::Terrace => vec![Self::Build, Self::Off, Self::Level],
+            _ if interpolation => vec![Self::Binary, Self::Interpolation],
+            _ => vec![Self::Binary],
+        }
+    }
+
+    /// The `variant` column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Build | Self::Binary => "",
+            Self::Off => "off",
+            Self::Level => "level",
+            Self::Interpolation => "interpolation",
+        }
+    }
+
+    /// Whether others are compared with it.
+    pub fn is_baseline(self) -> bool {
+        matches!(self, Self::Off | Self::Binary)
+    }
+
+    /// For which of `variants` a store is filled; the first of these is the one that all then read.
+    pub fn stores(variants: &[Self]) -> Vec<Self> {
+        let has = |variant| variants.contains(&variant);
+        let mut stores = Vec::new();
+        if has(Self::Build) || has(Self::Level) {
+            stores.push(Self::Build);
+        }
+        if has(Self::Off) {
+            stores.push(Self::Off);
+        }
+        if has(Self::Binary) || has(Self::Interpolation) {
+            stores.push(Self::Binary);
+        }
+        stores
+    }
+
+    /// The directory of its store.
+    pub fn store_name(self) -> &'static str {
+        match self {
+            Self::Build | Self::Level => "build",
+            Self::Off => "off",
+            Self::Binary | Self::Interpolation => "peer",
+        }
+    }
+
+    /// Sets what makes it; what the user set wins.
+    pub fn configure(self, config: &mut EngineConfig) {
+        let (name, value) = match self {
+            Self::Build | Self::Level => ("learning", "build"),
+            Self::Off => ("learning", "off"),
+            Self::Interpolation => ("table.index_block_search_type", "kInterpolation"),
+            Self::Binary => return,
+        };
+        config.extra.insert(0, (name.to_owned(), value.to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_filled_once_for_all_that_can_share_them() {
+        let terrace = Variant::of(Engine::Terrace, false);
+        assert_eq!(Variant::stores(&terrace), [Variant::Build, Variant::Off]);
+        assert_eq!(Variant::stores(&[Variant::Level]), [Variant::Build]);
+        assert_eq!(Variant::stores(&[Variant::Off]), [Variant::Off]);
+        let peer = Variant::of(Engine::Rocksdb, true);
+        assert_eq!(peer, [Variant::Binary, Variant::Interpolation]);
+        assert_eq!(Variant::stores(&peer), [Variant::Binary]);
+        assert_eq!(Variant::of(Engine::Fjall, false), [Variant::Binary]);
+    }
+}
