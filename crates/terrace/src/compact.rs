@@ -2,21 +2,26 @@
 //! the scheduler's lock, claim the inputs, run the job, install, release the claim.
 
 use crate::compaction::job::{self, JobContext};
-use crate::compaction::pick::{Choice, Compaction, Manual, ManualStep, Move, PickInput, Span};
+use crate::compaction::pick::{
+    Choice, Compaction, Manual, ManualStep, Move, PickInput, Span, Values,
+};
+use crate::compaction::values::Moving;
 use crate::compaction::{pending_bytes, pick, pick_idle, pick_manual};
 use crate::error::{Error, Result};
 use crate::event;
 use crate::family::Family;
 use crate::flush;
+use crate::gc;
 use crate::inner::Inner;
 use crate::install::{self, Change};
 use crate::metrics::add;
 use crate::scheduler::{Jobs, Running};
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use terrace_manifest::{FamilyEdit, Version};
+use terrace_manifest::{FamilyEdit, SegmentMeta, Version};
 
 /// A store that committed nothing for this long is idle.
 const IDLE_AFTER_US: u64 = 400_000;
@@ -87,6 +92,27 @@ impl Drop for Claim<'_> {
     }
 }
 
+/// What all families' choices are made from that concerns separated values.
+struct ValueState {
+    doomed: Arc<HashSet<u32>>,
+    hidden: Arc<HashMap<u64, u64>>,
+    force: bool,
+    live_bytes: u64,
+    segment_bytes: u64,
+}
+
+impl ValueState {
+    fn new(inner: &Inner, idle: bool) -> Self {
+        Self {
+            doomed: inner.value_log.doomed().clone(),
+            hidden: inner.gc.hidden(),
+            force: idle || inner.gc.is_overdue(inner.clock.monotonic_us()),
+            live_bytes: inner.value_log.live_bytes(),
+            segment_bytes: inner.options.advanced.segment_bytes,
+        }
+    }
+}
+
 /// What a family's choice is made from. The version is read under the scheduler's lock: a job
 /// installs before it releases its claim, so the version is never older than the claims.
 fn input<'a>(
@@ -94,6 +120,7 @@ fn input<'a>(
     family: &'a Family,
     version: &'a Version,
     jobs: &'a Jobs,
+    values: &'a ValueState,
 ) -> PickInput<'a> {
     PickInput {
         family: family.id,
@@ -103,17 +130,25 @@ fn input<'a>(
         running: &jobs.running,
         snapshots_oldest: inner.snapshots.oldest(),
         now_ms: inner.clock.wall_ms(),
+        values: Values {
+            doomed: &values.doomed,
+            force: values.force,
+            hidden: &values.hidden,
+            live_bytes: values.live_bytes,
+            segment_bytes: values.segment_bytes,
+        },
     }
 }
 
 /// The next choice of all families; idle work only if no family has other work.
 fn choose(inner: &Inner, jobs: &Jobs, idle: bool) -> Option<(Arc<Family>, Choice)> {
     let families = inner.families.load();
+    let values = ValueState::new(inner, idle);
     let kinds: &[fn(&PickInput<'_>) -> Choice] = if idle { &[pick, pick_idle] } else { &[pick] };
     for choose in kinds {
         for family in families.iter().filter(|f| !f.is_dropped()) {
             let version = family.state().version.clone();
-            let input = input(inner, family, &version, jobs);
+            let input = input(inner, family, &version, jobs, &values);
             family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
             let choice = choose(&input);
             if !matches!(choice, Choice::Nothing) {
@@ -162,15 +197,42 @@ pub(crate) fn run_next(inner: &Inner) -> Result<bool> {
     result.map(|_| true)
 }
 
+/// Runs and installs one compaction that `choose` wants, on the caller's thread, with the
+/// background kept out by a [`ManualTurn`]; `None` if there is nothing that it wants, or something
+/// running is in the way. Gives the bytes read and written, values included.
+pub(crate) fn run_for_values(
+    inner: &Inner,
+    choose: fn(&PickInput<'_>) -> Option<Choice>,
+) -> Result<Option<Volume>> {
+    let mut jobs = inner.scheduler.lock();
+    if inner.scheduler.is_stopping() {
+        return Err(Error::Closed);
+    }
+    let mut values = ValueState::new(inner, false);
+    values.force = true;
+    let chosen = inner.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
+        let version = family.state().version.clone();
+        let choice = choose(&input(inner, family, &version, &jobs, &values))?;
+        Some((family.clone(), choice))
+    });
+    let Some((family, choice)) = chosen else { return Ok(None) };
+    let claim = Claim::new(inner, &mut jobs, &choice);
+    drop(jobs);
+    let result = execute(inner, &family, &choice);
+    drop(choice);
+    drop(claim);
+    result.map(Some)
+}
+
 /// Bytes read and written.
-type Volume = (u64, u64);
+pub(crate) type Volume = (u64, u64);
 
 fn execute(inner: &Inner, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
     match choice {
         Choice::Nothing => Ok((0, 0)),
         Choice::Move(moved) => {
             add(&inner.counters.trivial_moves, moved.files.len() as u64);
-            install_edit(inner, family, moved.edit())?;
+            install_edit(inner, family, moved.edit(), Vec::new())?;
             Ok((0, 0))
         }
         Choice::Merge(merge) => run_merge(inner, family, merge),
@@ -179,6 +241,8 @@ fn execute(inner: &Inner, family: &Arc<Family>, choice: &Choice) -> Result<Volum
 
 fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<Volume> {
     let start = Instant::now();
+    // What is doomed by now is emptied by this merge if it comes to it.
+    gc::step(inner);
     let state = family.hold_state();
     let progress = AtomicU64::new(0);
     let context = JobContext {
@@ -193,6 +257,7 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
         cancel: &inner.scheduler.cancel,
         version: &state.version,
         progress: &progress,
+        moving: moving(inner),
     };
     let output =
         job::run(&context, merge).map_err(|error| match inner.scheduler.is_stopping() {
@@ -201,20 +266,45 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
         })?;
     let Some(output) = output else { return Err(Error::Closed) };
     let level = usize::from(merge.output_level);
-    install_edit(inner, family, output.edit)?;
+    let (edit, stats) = (output.edit, output.stats);
+    let emptied = stats.moved_values > 0;
+    install_edit(inner, family, edit, output.segments)?;
+    if emptied {
+        // What is empty now goes at once: it has been there twice for long enough.
+        install::drop_dead_segments(inner)?;
+    }
     let c = &inner.counters;
-    let (read, written) = (output.stats.read_bytes, output.stats.written_bytes);
+    let (read, written) = (stats.read_bytes, stats.written_bytes);
     add(&c.compactions, 1);
+    add(&c.gc_moved_values, stats.moved_values);
+    add(&c.gc_moved_bytes, stats.moved_bytes);
     add(&c.compaction_read_bytes, read);
     add(&c.compaction_written_bytes, written);
     if let Some(counter) = c.level_written_bytes.get(level) {
         add(counter, written);
     }
-    add(&c.entries_dropped, output.stats.dropped_entries);
+    add(&c.entries_dropped, stats.dropped_entries);
     c.compaction_latency.record_ns(start.elapsed().as_nanos() as u64);
     let took = start.elapsed().as_micros() as u64;
     event::compacted(&family.name, &merge.to_string(), read, written, took);
-    Ok((read, written))
+    gc::step(inner);
+    Ok((read + stats.moved_bytes, written + stats.moved_bytes))
+}
+
+/// Which values a merge that starts now moves.
+fn moving(inner: &Inner) -> Option<Moving<'_>> {
+    let log = &*inner.value_log;
+    if !log.is_used() {
+        return None;
+    }
+    let doomed = log.doomed().clone();
+    Some(Moving {
+        log,
+        held: log.hold(),
+        doomed_live_bytes: doomed.iter().map(|number| log.live_bytes_of(*number)).sum(),
+        doomed,
+        segment_bytes: inner.options.advanced.segment_bytes,
+    })
 }
 
 /// A damaged input stops this compaction, not the writes: nothing was lost by it. Anything that
@@ -226,14 +316,17 @@ fn job_failed(inner: &Inner, error: terrace_base::Error) -> Error {
     }
 }
 
-fn install_edit(inner: &Inner, family: &Arc<Family>, edit: FamilyEdit) -> Result<()> {
+fn install_edit(
+    inner: &Inner,
+    family: &Arc<Family>,
+    edit: FamilyEdit,
+    segments: Vec<SegmentMeta>,
+) -> Result<()> {
     if family.is_dropped() {
         return Ok(());
     }
-    install::install(
-        inner,
-        vec![Change { family: family.clone(), edit, flushed: Vec::new(), segments: Vec::new() }],
-    )
+    let flushed = Vec::new();
+    install::install(inner, vec![Change { family: family.clone(), edit, flushed, segments }])
 }
 
 /// Waits until no flush and no compaction is running or wanted.
@@ -280,10 +373,11 @@ fn wait_for_filters(inner: &Inner) {
 }
 
 /// Keeps background compactions from starting while it lives.
-struct ManualTurn<'a>(&'a Inner);
+pub(crate) struct ManualTurn<'a>(&'a Inner);
 
 impl<'a> ManualTurn<'a> {
-    fn new(inner: &'a Inner) -> Self {
+    /// Until the result is dropped.
+    pub fn new(inner: &'a Inner) -> Self {
         inner.scheduler.lock().manual += 1;
         Self(inner)
     }
@@ -319,7 +413,8 @@ pub(crate) fn range(
             return Err(Error::Closed);
         }
         let version = family.state().version.clone();
-        let step = pick_manual(&input(inner, family, &version, &jobs), &mut manual);
+        let values = ValueState::new(inner, false);
+        let step = pick_manual(&input(inner, family, &version, &jobs, &values), &mut manual);
         let choice = match step {
             ManualStep::Done => return Ok(()),
             ManualStep::Wait => {

@@ -4,6 +4,7 @@ use crate::batch::WriteBatch;
 use crate::compact::{self, Progress};
 use crate::error::{Error, Result};
 use crate::family::Family;
+use crate::gc::{self, GcProgress};
 use crate::get::Reading;
 use crate::inner::Inner;
 use crate::metrics::Metrics;
@@ -219,6 +220,29 @@ impl Db {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         self.default.compact_range_with(range, progress)
+    }
+
+    /// Collects every segment of the value log of which at least the part `min_share` is garbage,
+    /// and waits until they are gone; 0.0 collects all of it, which also puts values into the order
+    /// of their keys. Collection of what is over
+    /// [`gc_garbage_ratio`](crate::AdvancedOptions::gc_garbage_ratio) goes on by itself and needs
+    /// no call.
+    ///
+    /// Costs one write of every value that is moved, and of the SSTs that refer to them.
+    ///
+    /// # Errors
+    /// A share that is not from 0 to 1; I/O; corruption, with nothing lost.
+    pub fn collect_garbage(&self, min_share: f64) -> Result<()> {
+        self.collect_garbage_with(min_share, &mut |_| {})
+    }
+
+    /// As [`Db::collect_garbage`], telling how far it is after every compaction.
+    pub fn collect_garbage_with(
+        &self,
+        min_share: f64,
+        progress: &mut dyn FnMut(GcProgress),
+    ) -> Result<()> {
+        gc::collect(self.inner(), min_share, progress)
     }
 
     /// Waits until no flush or compaction is running or wanted, idle compaction included, and the

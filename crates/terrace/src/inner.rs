@@ -7,13 +7,15 @@
 //! 3. a family's `change`
 //! 4. the scheduler
 //! 5. the purge of obsolete files
-//! 6. the family list, snapshots, table cache slots, the value log's map and books, health,
+//! 6. the family list, snapshots, table cache slots, the value log's map and books, what garbage
+//!    collection remembers, health,
 //!    latency histograms
 //! 7. the table cache's turn, then the filter budget's ledger
 
 use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::filter_budget::FilterBudget;
+use crate::garbage::Garbage;
 use crate::health::Health;
 use crate::metrics::{Counters, Metrics};
 use crate::options::Options;
@@ -60,6 +62,7 @@ pub(crate) struct Inner {
     pub table_cache: Arc<TableCache>,
     pub filters: Arc<FilterBudget>,
     pub value_log: Arc<ValueLog>,
+    pub gc: Garbage,
     pub snapshots: Arc<Snapshots>,
     /// Writes up to here are readable.
     pub visible_seqno: AtomicU64,

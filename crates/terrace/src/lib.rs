@@ -29,6 +29,7 @@ mod options;
 mod batch;
 mod family;
 mod filter_budget;
+mod garbage;
 mod health;
 mod iter;
 mod memtable;
@@ -49,6 +50,7 @@ mod compact;
 mod compaction;
 mod families;
 mod flush;
+mod gc;
 mod get;
 mod install;
 mod output;
@@ -66,6 +68,7 @@ pub use batch::{MAX_BATCH_BYTES, WriteBatch};
 pub use compact::Progress;
 pub use db::{ColumnFamily, Db};
 pub use error::{Error, Result};
+pub use gc::GcProgress;
 pub use metrics::{LatencySummary, LevelMetrics, Metrics};
 pub use options::{
     AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER,

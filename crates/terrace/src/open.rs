@@ -10,6 +10,7 @@ use crate::families;
 use crate::family::Family;
 use crate::filter_budget::FilterBudget;
 use crate::flush::Parts;
+use crate::garbage::Garbage;
 use crate::health::Health;
 use crate::inner::{Inner, ManifestLog};
 use crate::metrics::Counters;
@@ -380,6 +381,7 @@ impl Nouns {
             families: ArcSwap::from_pointee(families),
             table_cache: self.table_cache,
             value_log: Arc::new(self.value_log),
+            gc: Garbage::default(),
             filters: self.filters,
             snapshots: Arc::new(Snapshots::default()),
             visible_seqno: AtomicU64::new(last_seqno),

@@ -188,7 +188,7 @@ impl<'a> Retain<'a> {
             return Verdict::Drop;
         }
         let kind = trailer_kind(trailer);
-        let expired = kind == Some(ValueKind::PutTtl) && is_expired(value, self.now_ms);
+        let expired = kind.is_some_and(ValueKind::expires) && is_expired(value, self.now_ms);
         if stripe == 0 && !self.may_hold_below() {
             return match kind {
                 Some(ValueKind::Delete) => Verdict::Drop,
@@ -240,7 +240,7 @@ impl<'a> Retain<'a> {
     }
 }
 
-/// Whether the stored value of a `PutTtl` has expired. A value too short to carry an expiry is
+/// Whether a stored value that starts with an expiry has expired. A value too short to carry an expiry is
 /// damage, which is kept for a reader to report.
 #[inline]
 fn is_expired(value: &[u8], now_ms: u64) -> bool {

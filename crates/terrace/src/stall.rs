@@ -18,6 +18,13 @@ const SLOW_RATE_END: f64 = 2e6;
 const MAX_SLEEP: Duration = Duration::from_millis(20);
 /// Pending compaction slows writes at most this much.
 const MOST_PENDING_PRESSURE: f64 = 0.9;
+/// Bytes per second that pass when garbage collection begins to be behind, and when it is far
+/// behind. Between the two the rate falls by the same factor for every step, so that it finds the
+/// rate at which collection keeps up, whatever the device.
+const GC_RATE_START: f64 = 256e6;
+const GC_RATE_END: f64 = 4e6;
+/// Waits for garbage collection are gathered until they are worth a sleep.
+const LEAST_SLEEP_US: u64 = 1000;
 /// How long a stopped writer waits before it looks again; a finished job wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(100);
 
@@ -55,6 +62,7 @@ fn pressure(family: &Family) -> Option<f64> {
 /// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
 /// Called by the leader, so that those behind it wait too.
 pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Result<()> {
+    wait_for_collection(inner, bytes);
     for family in families {
         let Some(pressure) = pressure(family) else { continue };
         if pressure < 1.0 {
@@ -99,6 +107,34 @@ fn slow(inner: &Inner, family: &Family, pressure: f64, bytes: usize) {
     add(&inner.counters.stall_us, start.elapsed().as_micros() as u64);
 }
 
+/// Slows writers while there is more garbage than garbage collection keeps up with; never stops
+/// them.
+fn wait_for_collection(inner: &Inner, bytes: usize) {
+    let c = &inner.counters;
+    let ratio = inner.options.advanced.gc_garbage_ratio;
+    let pressure = inner.gc.pressure(c.log_bytes.load(Ordering::Relaxed), ratio);
+    if pressure <= 0.0 {
+        return;
+    }
+    let wait = Duration::from_secs_f64(bytes as f64 / gc_rate(pressure)).min(MAX_SLEEP);
+    let owed = inner.gc.owe_us(wait.as_micros() as u64, LEAST_SLEEP_US);
+    if owed == 0 {
+        return;
+    }
+    let before = c.slowdowns.fetch_add(1, Ordering::Relaxed);
+    if before.is_multiple_of(256) {
+        event::stalled("all", "garbage collection is behind", false);
+    }
+    let start = Instant::now();
+    std::thread::sleep(Duration::from_micros(owed).min(MAX_SLEEP));
+    add(&c.stall_us, start.elapsed().as_micros() as u64);
+}
+
+/// Bytes per second at a pressure from 0 to 1.
+fn gc_rate(pressure: f64) -> f64 {
+    GC_RATE_START * (GC_RATE_END / GC_RATE_START).powf(pressure.clamp(0.0, 1.0))
+}
+
 fn wait_while(
     inner: &Inner,
     family: &Family,
@@ -135,6 +171,10 @@ mod tests {
         let rates: Vec<f64> = (0..=16).map(|step| rate(f64::from(step) / 16.0)).collect();
         assert_eq!(rates[0], SLOW_RATE_START);
         assert_eq!(rates[16], SLOW_RATE_END);
+        assert!(rates.windows(2).all(|pair| pair[1] < pair[0] && pair[1] > pair[0] / 3.0));
+        let rates: Vec<f64> = (0..=16).map(|step| gc_rate(f64::from(step) / 16.0)).collect();
+        assert_eq!(rates[0], GC_RATE_START);
+        assert!((rates[16] - GC_RATE_END).abs() < 1.0);
         assert!(rates.windows(2).all(|pair| pair[1] < pair[0] && pair[1] > pair[0] / 3.0));
     }
 }

@@ -11,6 +11,7 @@ use crate::event;
 use crate::family::Family;
 use crate::filter_budget::Loan;
 use crate::flush;
+use crate::gc;
 use crate::inner::Inner;
 use crate::install;
 use crate::metrics::add;
@@ -183,6 +184,7 @@ fn house_loop(inner: &Inner) {
             // A little at a time, so that a flush finds little left to wait for.
             attempt(inner, "sync full log segments", || commit::sync_full_segments(inner));
             attempt(inner, "drop value segments", || install::drop_dead_segments(inner));
+            gc::step(inner);
         }
         attempt(inner, "retire log segments", || commit::retire_segments(inner));
         attempt(inner, "bound the log", || bound_log(inner));

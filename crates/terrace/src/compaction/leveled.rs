@@ -15,6 +15,10 @@
 //! **Levels over their target** give the window of adjacent files that meets the fewest bytes
 //! below per byte of its own.
 //!
+//! **Values in doomed segments** move when a merge meets them. Merges of L0 come to the base level
+//! by themselves; files of deeper levels are rewritten in place, those of the base level only when
+//! it must be now. Merges that would reveal much garbage in the value log are done early.
+//!
 //! **Idle**, whatever costs at most [`IDLE_RATIO`] rewritten bytes per byte moved is merged down.
 //!
 //! `compaction/simulation` prints what this writes.
@@ -91,7 +95,9 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
     let mut l0_waits = false;
     let by_score = scored.iter().find_map(|(_, level)| match *level {
         0 => {
-            let merge = merge_l0(input, &targets, Reason::L0Files);
+            let few = input.files(0).len() < input.options.l0_compaction_trigger;
+            let reason = if few { Reason::Values } else { Reason::L0Files };
+            let merge = merge_l0(input, &targets, reason);
             l0_waits = merge.is_none();
             merge
         }
@@ -106,7 +112,14 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
         .or_else(|| merge_backlog(input))
         .or_else(|| rewrite(input, Reason::Ttl, |f| is_due(f, input.now_ms)))
         .or_else(|| rewrite(input, Reason::Tombstones, |f| is_dense(f, 2)))
+        .or_else(|| reveal_garbage(input, &targets))
+        .or_else(|| empty_doomed(input, &targets))
         .unwrap_or(Choice::Nothing)
+}
+
+/// What a `collect_garbage` does next.
+pub(crate) fn pick_values(input: &PickInput<'_>) -> Option<Choice> {
+    empty_doomed(input, &targets(input.version, input.options))
 }
 
 /// Fewer runs, while nothing else is to do; see the module's head.
@@ -137,7 +150,13 @@ fn score(input: &PickInput<'_>, targets: &Targets, level: usize) -> f64 {
         let young = |f: &File| input.now_ms.saturating_sub(f.created_ms) < HEAVY_WINDOW_MS;
         let heavy = files.get(trigger - 1).is_some_and(young);
         let wait_for = if heavy { patience(input.options) } else { trigger };
-        return files.len() as f64 / wait_for as f64;
+        let score = files.len() as f64 / wait_for as f64;
+        let reveals = || {
+            let met = Span::of(files).map(|span| input.overlapping(targets.base, &span));
+            let bytes = total_bytes(files) + met.map_or(0, total_bytes);
+            input.values.reveals(files, bytes)
+        };
+        return if score < 1.0 && reveals() { 1.0 } else { score };
     }
     let free = input.files(level).iter().filter(|f| !input.is_busy(f));
     let bytes = total_bytes(free);
@@ -271,6 +290,36 @@ fn rewrite(
             }
         })
     })
+}
+
+/// Merges down a level below L0 whose files hide much garbage.
+fn reveal_garbage(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
+    (targets.base..LAST_LEVEL).find_map(|level| {
+        let files = input.files(level);
+        let met = Span::of(files).map(|span| input.overlapping(level + 1, &span));
+        let bytes = total_bytes(files) + met.map_or(0, total_bytes);
+        let all = || {
+            let all = input.version.level(level).size_bytes();
+            merge_level(input, level, all, Reason::Values, f64::INFINITY, MOST_MERGE_FILES)
+        };
+        input.values.reveals(files, bytes).then(all).flatten()
+    })
+}
+
+/// Rewrites files with values in doomed segments: those of L0 by merging it down, the others in
+/// place.
+fn empty_doomed(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
+    let values = &input.values;
+    if values.doomed.is_empty() {
+        return None;
+    }
+    if values.force && input.files(0).iter().any(|f| values.doomed_bytes(f) > 0) {
+        // Nothing below is rewritten before it, since this may come to the same files.
+        return merge_l0(input, targets, Reason::Values);
+    }
+    let first = if values.force { 1 } else { targets.base + 1 };
+    let most_bytes = MOST_MERGE_FILES * input.options.target_file_bytes;
+    (first..LEVEL_COUNT).find_map(|level| input.empty_doomed(level, most_bytes))
 }
 
 /// Whether enough of the file has expired.

@@ -36,6 +36,14 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
     }
 }
 
+/// The next rewrite of files with values in doomed segments, for whoever waits for them to go.
+pub(crate) fn pick_values(input: &PickInput<'_>) -> Option<Choice> {
+    match input.options.style {
+        CompactionStyle::Leveled => leveled::pick_values(input),
+        CompactionStyle::Tiered => tiered::pick_values(input),
+    }
+}
+
 /// Bytes that compaction has to write before nothing is over its target.
 pub(crate) fn pending_bytes(input: &PickInput<'_>) -> u64 {
     match input.options.style {

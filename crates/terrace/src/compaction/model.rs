@@ -2,7 +2,7 @@
 //! concurrent compactions of both styles; whatever is picked, every reader must see what a list of
 //! all writes says.
 
-use super::pick::{Choice, Compaction, Manual, ManualStep, PickInput};
+use super::pick::{Choice, Compaction, Manual, ManualStep, PickInput, Values};
 use super::{job, pick, pick_idle, pick_manual, simulation};
 use crate::options::{CompactionStyle, FamilyOptions};
 use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
@@ -243,6 +243,7 @@ impl Store {
             running: &running,
             snapshots_oldest: self.snapshots.first().copied(),
             now_ms: self.now_ms,
+            values: Values::none(),
         })
     }
 

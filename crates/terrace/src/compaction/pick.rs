@@ -15,14 +15,21 @@
 //! - **No overtaking.** Nothing can sink through a running compaction from above: it would have to
 //!   be written into one of its levels (busy or refused by range) or into a deeper one, and what
 //!   goes from level S to level T takes along all that overlaps between them.
+//! - **In place.** Files may be rewritten into their own level. Older versions then stay below, so
+//!   all deeper levels count as below the output (`job::below`), whose tombstones and sequence
+//!   numbers stay as they are where something is. Nothing new can come to lie below the inputs
+//!   meanwhile: it would have to pass through them.
 
+use super::values;
 use crate::options::FamilyOptions;
 use crate::scheduler::Running;
-use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
+#[cfg(test)]
+use std::sync::LazyLock;
 use terrace_base::SeqNo;
 use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
 
@@ -46,6 +53,63 @@ pub(crate) struct PickInput<'a> {
     pub snapshots_oldest: Option<SeqNo>,
     /// Wall-clock time.
     pub now_ms: u64,
+    pub values: Values<'a>,
+}
+
+/// What a choice is made from that concerns separated values.
+#[derive(Clone, Copy)]
+pub(crate) struct Values<'a> {
+    /// Segments whose values compactions move away.
+    pub doomed: &'a HashSet<u32>,
+    /// Whether files that refer to doomed segments are rewritten now for that reason alone, even
+    /// those that merges of L0 come to by themselves while there are writes.
+    pub force: bool,
+    /// Bytes of garbage that merging a file down would reveal, by file number; empty while there
+    /// is little garbage.
+    pub hidden: &'a HashMap<u64, u64>,
+    /// Bytes that live SSTs refer to.
+    pub live_bytes: u64,
+    /// Length of a segment.
+    pub segment_bytes: u64,
+}
+
+/// Garbage is worth a merge that reveals it from one part in so many of the live bytes on …
+const LEAST_HIDDEN_PART: u64 = 25;
+/// … and from so many bytes per byte of SSTs that the merge reads.
+const LEAST_HIDDEN_PER_BYTE: u64 = 3;
+/// As [`LEAST_HIDDEN_PER_BYTE`], when it must be now.
+const LEAST_HIDDEN_WHEN_FORCED: u64 = 1;
+
+#[cfg(test)]
+impl Values<'static> {
+    /// A store without separated values.
+    pub fn none() -> Self {
+        static NOTHING: LazyLock<(HashSet<u32>, HashMap<u64, u64>)> =
+            LazyLock::new(Default::default);
+        let (doomed, hidden) = &*NOTHING;
+        Self { doomed, force: false, hidden, live_bytes: 0, segment_bytes: 1 << 20 }
+    }
+}
+
+impl Values<'_> {
+    /// Bytes that `file` refers to in doomed segments.
+    pub fn doomed_bytes(&self, file: &FileMeta) -> u64 {
+        values::doomed_bytes(file, self.doomed)
+    }
+
+    /// Whether a merge of `bytes` that brings `files` down reveals garbage that is worth it.
+    pub fn reveals<'f>(&self, files: impl IntoIterator<Item = &'f File>, bytes: u64) -> bool {
+        if self.hidden.is_empty() {
+            return false;
+        }
+        let hidden = |f: &File| self.hidden.get(&f.number).copied().unwrap_or(0);
+        let hidden: u64 = files.into_iter().map(hidden).sum();
+        let (part, per_byte) = match self.force {
+            true => (0, LEAST_HIDDEN_WHEN_FORCED),
+            false => (self.live_bytes / LEAST_HIDDEN_PART, LEAST_HIDDEN_PER_BYTE),
+        };
+        hidden > 0 && hidden >= part.max(bytes.saturating_mul(per_byte))
+    }
 }
 
 /// Why a compaction is done.
@@ -61,6 +125,8 @@ pub(crate) enum Reason {
     Tombstones,
     /// Files full of expired values.
     Ttl,
+    /// Values lie in doomed segments, or garbage in the value log is to be found.
+    Values,
     /// The store is idle: fewer runs for reads.
     Idle,
     /// `compact_range`.
@@ -82,6 +148,7 @@ impl Reason {
             Self::LevelSize => "level-size",
             Self::Tombstones => "tombstones",
             Self::Ttl => "ttl",
+            Self::Values => "values",
             Self::Idle => "idle",
             Self::Manual => "manual",
             Self::RunCount => "run-count",
@@ -375,6 +442,43 @@ impl<'a> PickInput<'a> {
             inputs,
             grandparents,
             reason,
+        })
+    }
+
+    /// Rewrites files of `level` that refer to doomed segments in place: the run of neighbours that
+    /// refers to the most, at least one file, at most about a segment's worth.
+    pub fn empty_doomed(&self, level: usize, most_bytes: u64) -> Option<Choice> {
+        if self.values.doomed.is_empty() {
+            return None;
+        }
+        let files = self.files(level);
+        let mut windows: Vec<(u64, Range<usize>)> = Vec::new();
+        let mut at = 0;
+        while let Some(first) = files.get(at) {
+            let start = at;
+            let (mut bytes, mut doomed) = (first.size_bytes, self.values.doomed_bytes(first));
+            at += 1;
+            if doomed == 0 || self.is_busy(first) {
+                continue;
+            }
+            // Each file of L0 is a run of its own.
+            while level > 0
+                && doomed < self.values.segment_bytes
+                && let Some(next) = files.get(at)
+                && !self.is_busy(next)
+                && self.values.doomed_bytes(next) > 0
+                && bytes + next.size_bytes <= most_bytes
+            {
+                bytes += next.size_bytes;
+                doomed += self.values.doomed_bytes(next);
+                at += 1;
+            }
+            windows.push((doomed, start..at));
+        }
+        windows.sort_by_key(|(doomed, window)| (Reverse(*doomed), window.start));
+        let mut tries = windows.into_iter();
+        tries.find_map(|(_, window)| {
+            self.complete(level, files[window].to_vec(), level, Reason::Values)
         })
     }
 

@@ -3,7 +3,7 @@
 //! while memtables go on being flushed. `cargo test -p terrace simulation -- --nocapture` prints
 //! the table; the assertions hold the marks.
 
-use super::pick::{Choice, Compaction, File, PickInput};
+use super::pick::{Choice, Compaction, File, PickInput, Values};
 use crate::options::{CompactionStyle, FamilyOptions};
 use crate::scheduler::Running;
 use std::collections::HashSet;
@@ -237,6 +237,7 @@ impl Simulation {
             running: &running,
             snapshots_oldest: None,
             now_ms: (self.now_s * 1e3) as u64,
+            values: Values::none(),
         };
         if idle { super::pick_idle(&input) } else { super::pick(&input) }
     }

@@ -1,6 +1,6 @@
 //! Picking from LSMs drawn as text, in `testdata/pick`.
 
-use super::pick::{Choice, File, Manual, ManualStep, PickInput};
+use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
 use super::{leveled, pending_bytes, pick, pick_idle, pick_manual, simulation};
 use crate::options::{CompactionStyle, FamilyOptions};
 use crate::retain::script;
@@ -85,6 +85,7 @@ impl Drawn {
             running: &self.running,
             snapshots_oldest: self.snapshot,
             now_ms: self.now_ms,
+            values: Values::none(),
         }
     }
 

@@ -12,6 +12,10 @@
 //! 2. *ratio*: from the newest run on, while the next run is at most as large as what is gathered;
 //! 3. *count*: if there are still more runs than the trigger, the newest ones, so many that the
 //!    trigger is met.
+//!
+//! If merging the newer runs into the oldest would reveal much garbage in the value log, all are
+//! merged whatever their number. Files with values in doomed segments are rewritten in place: those
+//! of the oldest run, and when it must be now, all.
 
 use super::pick::{
     Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, total_bytes,
@@ -25,6 +29,8 @@ const MOST_SPACE_PERCENT: u64 = 200;
 const SLACK_PERCENT: u64 = 1;
 /// Bytes of the oldest run that an idle merge may rewrite per byte of the newer ones.
 const IDLE_RATIO: u64 = 2;
+/// Most input bytes of one rewrite in place, in target files.
+const MOST_REWRITE_FILES: u64 = 24;
 
 /// A sorted run: where it lies and its files.
 struct Run<'a> {
@@ -52,13 +58,21 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
     let runs = runs(input);
     let trigger = input.options.l0_compaction_trigger.max(2);
     if runs.len() < trigger {
-        return due(input, &runs).unwrap_or(Choice::Nothing);
+        let choice = due(input, &runs).or_else(|| reveal_garbage(input, &runs));
+        return choice.or_else(|| empty_doomed(input)).unwrap_or(Choice::Nothing);
     }
     by_space(input, &runs)
         .or_else(|| by_ratio(input, &runs))
         .or_else(|| by_count(input, &runs, trigger))
         .or_else(|| due(input, &runs))
+        .or_else(|| reveal_garbage(input, &runs))
+        .or_else(|| empty_doomed(input))
         .unwrap_or(Choice::Nothing)
+}
+
+/// What a `collect_garbage` does next.
+pub(crate) fn pick_values(input: &PickInput<'_>) -> Option<Choice> {
+    empty_doomed(input)
 }
 
 /// Everything into one run, if that is cheap.
@@ -132,6 +146,22 @@ fn due(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
             (false, false) => None,
         }
     })
+}
+
+/// Merges all runs if that reveals much garbage.
+fn reveal_garbage(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
+    let (_, newer) = runs.split_last().filter(|(_, newer)| !newer.is_empty())?;
+    let files = newer.iter().flat_map(|run| run.files);
+    let pays = input.values.reveals(files, runs.iter().map(|run| run.bytes).sum());
+    pays.then(|| merge(input, runs, 0..runs.len(), Reason::Values)).flatten()
+}
+
+/// Rewrites files with values in doomed segments in place: a file of L0 is one run and stays one.
+fn empty_doomed(input: &PickInput<'_>) -> Option<Choice> {
+    let filled = (0..LEVEL_COUNT).rev().find(|level| !input.files(*level).is_empty())?;
+    let first = if input.values.force { 0 } else { filled.max(1) };
+    let most_bytes = MOST_REWRITE_FILES * input.options.target_file_bytes;
+    (first..LEVEL_COUNT).find_map(|level| input.empty_doomed(level, most_bytes))
 }
 
 /// Merges neighbouring runs; `None` if something running is in the way.

@@ -359,11 +359,7 @@ impl Drop for NewSegments<'_> {
 
 /// Removes segments that were written and are not wanted, as far as that works: what stays is
 /// removed at the next open.
-pub(crate) fn remove_segments(
-    vfs: &Arc<dyn Vfs>,
-    dir: &Path,
-    segments: impl Iterator<Item = u32>,
-) {
+pub(crate) fn remove_segments(vfs: &Arc<dyn Vfs>, dir: &Path, segments: impl Iterator<Item = u32>) {
     for segment in segments {
         if let Err(error) = vfs.remove(&names::value_log_path(dir, u64::from(segment)))
             && !error.is_not_found()

@@ -174,6 +174,7 @@ impl Store {
                 cancel,
                 version: &self.version,
                 progress: &AtomicU64::new(0),
+                moving: None,
             },
             compaction,
         )
@@ -415,6 +416,7 @@ fn speed() {
             cancel: &AtomicBool::new(false),
             version: &version,
             progress: &AtomicU64::new(0),
+            moving: None,
         };
         let (start, start_cpu_s) = (std::time::Instant::now(), thread_cpu_s());
         let output = run(&context, &compaction).unwrap().unwrap();

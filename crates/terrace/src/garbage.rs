@@ -1,0 +1,174 @@
+//! What garbage collection of the value log remembers from one step to the next: garbage that is
+//! hidden in files, what callers asked for, how long doomed segments have waited, and how much
+//! garbage there is, for writers to be slowed by. `gc` writes it; `compact` and `stall` read it.
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Doomed segments of which none went for this long are emptied by force. Merges of L0 come to most
+/// of them sooner while there are writes.
+const FORCE_AFTER_US: u64 = 20_000_000;
+/// Garbage beyond the allowed ratio, as a share of the log, at which writers are slowed, and at
+/// which they are slowed most.
+const SLOW_ABOVE: f64 = 0.03;
+const SLOWEST_ABOVE: f64 = 0.10;
+
+/// What garbage collection remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Garbage {
+    /// Garbage that merging a file down would reveal, by file number.
+    hidden: ArcSwap<HashMap<u64, u64>>,
+    /// Whether there is enough garbage that looking for more pays.
+    collecting: AtomicBool,
+    /// Segments that callers of `collect_garbage` want gone.
+    pub asked: Mutex<HashSet<u32>>,
+    /// Held during a step.
+    pub turn: Mutex<()>,
+    /// The doomed segments at the last step that saw one of them gone, and when that was.
+    waiting: Mutex<(HashSet<u32>, u64)>,
+    load: Load,
+    /// Time that writers owe.
+    owed_us: AtomicU64,
+}
+
+/// How much garbage there is, for writers: the last step's figures and how they grow since.
+#[derive(Debug, Default)]
+struct Load {
+    /// Whether collection has something to do.
+    working: AtomicBool,
+    /// Bytes of the log at the last step.
+    log_bytes: AtomicU64,
+    /// Of these, garbage.
+    garbage_bytes: AtomicU64,
+    /// What `log_bytes` of the counters was then.
+    counted_bytes: AtomicU64,
+    /// Part of what is written that is garbage or makes as much garbage, in thousandths.
+    growth_permille: AtomicU64,
+}
+
+impl Garbage {
+    /// What picking needs to know: garbage hidden in files while that is worth looking for.
+    pub fn hidden(&self) -> Arc<HashMap<u64, u64>> {
+        match self.collecting.load(Ordering::Relaxed) {
+            true => self.hidden.load_full(),
+            false => Arc::default(),
+        }
+    }
+
+    /// Whether doomed segments have waited too long, or a caller waits for them.
+    pub fn is_overdue(&self, now_us: u64) -> bool {
+        if !self.asked.lock().is_empty() {
+            return true;
+        }
+        let waiting = self.waiting.lock();
+        !waiting.0.is_empty() && now_us.saturating_sub(waiting.1) >= FORCE_AFTER_US
+    }
+
+    /// How far collection is behind: 0 if it is not, 1 and above if writers must be slowed most.
+    /// Costs a few loads.
+    #[inline]
+    pub fn pressure(&self, counted_bytes: u64, ratio: f64) -> f64 {
+        match self.load.working.load(Ordering::Relaxed) {
+            true => self.load.pressure(counted_bytes, ratio),
+            false => 0.0,
+        }
+    }
+
+    /// Adds to the time that writers owe; gives all of it once that is at least `least_us`, else 0.
+    /// Only the leader of a group calls this.
+    pub fn owe_us(&self, more_us: u64, least_us: u64) -> u64 {
+        let owed = self.owed_us.load(Ordering::Relaxed) + more_us;
+        let due = owed >= least_us;
+        self.owed_us.store(if due { 0 } else { owed }, Ordering::Relaxed);
+        if due { owed } else { 0 }
+    }
+
+    /// Bytes of log segments that were not sealed at the last step, grown by what came since.
+    pub fn open_bytes(&self, sealed_bytes: u64, counted_bytes: u64) -> u64 {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let fresh = counted_bytes.saturating_sub(get(&self.load.counted_bytes));
+        (get(&self.load.log_bytes) + fresh).saturating_sub(sealed_bytes)
+    }
+
+    /// Takes over what a step found: `growth` is the garbage per byte written.
+    pub fn note_load(&self, log_bytes: u64, garbage_bytes: u64, counted_bytes: u64, growth: f64) {
+        let set = |counter: &AtomicU64, value: u64| counter.store(value, Ordering::Relaxed);
+        set(&self.load.counted_bytes, counted_bytes);
+        set(&self.load.log_bytes, log_bytes);
+        set(&self.load.garbage_bytes, garbage_bytes);
+        set(&self.load.growth_permille, (growth * 1e3) as u64);
+    }
+
+    /// Says whether there are doomed segments.
+    pub fn set_working(&self, working: bool) {
+        self.load.working.store(working, Ordering::Relaxed);
+    }
+
+    /// Takes over the estimates of a step; `collecting` if looking for more garbage pays.
+    pub fn set_hidden(&self, hidden: HashMap<u64, u64>, collecting: bool) {
+        self.hidden.store(Arc::new(hidden));
+        self.collecting.store(collecting, Ordering::Relaxed);
+    }
+
+    /// The estimates of the last step.
+    pub fn known(&self) -> Arc<HashMap<u64, u64>> {
+        self.hidden.load_full()
+    }
+
+    /// Notes which segments are doomed now, and whether any went since the last time.
+    pub fn note_waiting(&self, doomed: &HashSet<u32>, now_us: u64) {
+        let mut waiting = self.waiting.lock();
+        if waiting.0.is_empty() || waiting.0.iter().any(|number| !doomed.contains(number)) {
+            *waiting = (doomed.clone(), now_us);
+        }
+    }
+}
+
+impl Load {
+    #[cold]
+    fn pressure(&self, counted_bytes: u64, ratio: f64) -> f64 {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let fresh = (counted_bytes as f64 - get(&self.counted_bytes)).max(0.0);
+        let garbage = get(&self.garbage_bytes) + fresh * get(&self.growth_permille) / 1e3;
+        let share = garbage / (get(&self.log_bytes) + fresh).max(1.0);
+        ((share - ratio - SLOW_ABOVE) / (SLOWEST_ABOVE - SLOW_ABOVE)).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_grows_with_what_is_written_and_only_while_there_is_work() {
+        let garbage = Garbage::default();
+        garbage.note_load(1000, 320, 5000, 1.0);
+        assert_eq!(garbage.pressure(5000, 0.3), 0.0);
+        garbage.set_working(true);
+        assert_eq!(garbage.pressure(5000, 0.3), 0.0);
+        let some = garbage.pressure(5050, 0.3);
+        let more = garbage.pressure(5150, 0.3);
+        assert!(0.0 < some && some < more && more >= 1.0, "{some} {more}");
+        assert_eq!(garbage.pressure(5150, 0.5), 0.0);
+    }
+
+    #[test]
+    fn segments_that_do_not_go_are_overdue() {
+        let garbage = Garbage::default();
+        let doomed = HashSet::from([1, 2]);
+        garbage.note_waiting(&doomed, 100);
+        garbage.note_waiting(&doomed, 200);
+        assert!(!garbage.is_overdue(99 + FORCE_AFTER_US));
+        assert!(garbage.is_overdue(100 + FORCE_AFTER_US));
+        // One of them went.
+        garbage.note_waiting(&HashSet::from([2, 3]), 300);
+        assert!(!garbage.is_overdue(299 + FORCE_AFTER_US));
+        garbage.note_waiting(&HashSet::new(), 400);
+        assert!(!garbage.is_overdue(u64::MAX));
+        garbage.asked.lock().insert(7);
+        assert!(garbage.is_overdue(0));
+    }
+}

@@ -1,0 +1,180 @@
+//! Garbage collection of the value log (gc, step 1 of 3): which segments are doomed, and how much
+//! garbage nobody knows of yet. Compactions do the rest: `compaction/pick` chooses files that refer
+//! to doomed segments, `compaction/values` moves the values, and a segment that nothing refers to
+//! any more is deleted by `install`.
+//!
+//! Invariants:
+//! - Handles change only inside a compaction's edit, in the entry that has the value. A deleted or
+//!   overwritten key is dropped by the same rules as ever and is never written again, and what a
+//!   snapshot needs is moved like everything else.
+//! - A doomed segment is read until its last reference is gone. Which segments are doomed is not
+//!   stored: after a crash the books say which are worth it.
+//! - A half-moved segment costs space, never data: old and new values both exist, and live SSTs
+//!   refer to exactly one of them.
+//!
+//! Garbage is known once a compaction has met both versions of a key. What lies above the deepest
+//! level hides some, and how much is estimated by looking up a sample of its keys below
+//! ([`hidden`]). The house thread and every compaction call [`step`].
+
+pub(crate) mod doom;
+mod hidden;
+
+use crate::commit;
+use crate::compact::{self, ManualTurn};
+use crate::compaction::pick_values;
+use crate::error::{Error, Result};
+use crate::flush;
+use crate::inner::Inner;
+use crate::install;
+use crate::value_log::SegmentBook;
+use doom::Books;
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(50);
+
+/// How far a `collect_garbage` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GcProgress {
+    /// Compactions done so far.
+    pub steps: u64,
+    /// Bytes of SSTs and of values read so far.
+    pub read_bytes: u64,
+    /// Bytes of SSTs and of values written so far.
+    pub written_bytes: u64,
+    /// Segments that still have to go.
+    pub segments_left: usize,
+}
+
+/// Looks at the books, decides what is doomed, and wakes the compaction threads if that changed.
+/// Cheap: files whose hidden garbage is not known yet are sampled, each once. Returns at once if
+/// another thread is at it.
+pub(crate) fn step(inner: &Inner) {
+    let ratio = inner.options.advanced.gc_garbage_ratio;
+    if !inner.value_log.is_used() || inner.read_only {
+        return;
+    }
+    let gc = &inner.gc;
+    let Some(_turn) = gc.turn.try_lock() else { return };
+    let estimate = hidden::estimate(inner, &gc.known());
+    let segments = inner.value_log.books();
+    let sealed_bytes: u64 = segments.iter().map(|book| book.size_bytes).sum();
+    let open_bytes = open_bytes(inner, sealed_bytes);
+    let counted_bytes = inner.counters.log_bytes.load(Ordering::Relaxed);
+    let open_garbage = (open_bytes as f64 * estimate.newest_share) as u64;
+    let before = inner.value_log.doomed().clone();
+    let books = Books {
+        segments: &segments,
+        doomed: &before,
+        open_bytes,
+        unknown_bytes: estimate.files.values().sum::<u64>() + open_garbage,
+        tree_bytes: tree_bytes(inner),
+        ratio,
+    };
+    let mut doomed = match ratio < 1.0 {
+        true => doom::choose(&books),
+        false => HashSet::new(),
+    };
+    let there = |number: &&u32| segments.iter().any(|book| book.number == **number);
+    doomed.extend(gc.asked.lock().iter().filter(there));
+    // Hidden garbage is looked for while there would be too much of it.
+    let collecting = ratio < 1.0 && (books.garbage_share(false) > ratio || !doomed.is_empty());
+    let garbage: u64 = segments.iter().map(SegmentBook::garbage_bytes).sum();
+    let (log_bytes, garbage_bytes) = (sealed_bytes + open_bytes, garbage + books.unknown_bytes);
+    gc.note_load(log_bytes, garbage_bytes, counted_bytes, estimate.newest_share);
+    gc.set_working(!doomed.is_empty());
+    gc.note_waiting(&doomed, inner.clock.monotonic_us());
+    gc.set_hidden(estimate.files, collecting);
+    if doomed != *before {
+        inner.value_log.set_doomed(doomed);
+        inner.scheduler.wake();
+    }
+}
+
+/// Bytes of log segments that are not sealed yet.
+fn open_bytes(inner: &Inner, sealed_bytes: u64) -> u64 {
+    // If the queue is busy: what there was, and what came since.
+    let about =
+        || inner.gc.open_bytes(sealed_bytes, inner.counters.log_bytes.load(Ordering::Relaxed));
+    inner.write_queue.as_ref().and_then(|queue| queue.try_log_bytes()).unwrap_or_else(about)
+}
+
+fn tree_bytes(inner: &Inner) -> u64 {
+    inner.families.load().iter().map(|family| family.state().version.size_bytes()).sum()
+}
+
+/// Dooms every segment with a garbage share of at least `min_share`, whatever the ratio, and waits
+/// until they are gone; 0.0 takes all, and so puts all values into the order of their keys.
+pub(crate) fn collect(
+    inner: &Inner,
+    min_share: f64,
+    progress: &mut dyn FnMut(GcProgress),
+) -> Result<()> {
+    if !(0.0..=1.0).contains(&min_share) {
+        return Err(Error::InvalidArgument(format!(
+            "a garbage share of {min_share}; it must be from 0 to 1"
+        )));
+    }
+    flush::all(inner)?;
+    commit::retire_segments(inner)?;
+    let books = inner.value_log.books();
+    let enough = |book: &&SegmentBook| book.garbage_share() >= min_share;
+    let wanted: HashSet<u32> = books.iter().filter(enough).map(|book| book.number).collect();
+    let _asked = Asked::new(inner, &wanted);
+    let result = empty(inner, &wanted, progress);
+    install::drop_dead_segments(inner)?;
+    install::purge(inner)?;
+    result
+}
+
+/// Segments asked for, until this is dropped.
+struct Asked<'a> {
+    inner: &'a Inner,
+    wanted: &'a HashSet<u32>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(inner: &'a Inner, wanted: &'a HashSet<u32>) -> Self {
+        inner.gc.asked.lock().extend(wanted);
+        Self { inner, wanted }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.inner.gc.asked.lock().retain(|number| !self.wanted.contains(number));
+    }
+}
+
+/// Rewrites files on the caller's thread until none refers to the segments.
+fn empty(inner: &Inner, wanted: &HashSet<u32>, progress: &mut dyn FnMut(GcProgress)) -> Result<()> {
+    let _turn = ManualTurn::new(inner);
+    let mut told = GcProgress { steps: 0, read_bytes: 0, written_bytes: 0, segments_left: 0 };
+    loop {
+        inner.health.check_writable()?;
+        let left = wanted.iter().filter(|number| inner.value_log.live_bytes_of(**number) > 0);
+        told.segments_left = left.count();
+        if told.segments_left == 0 {
+            return Ok(());
+        }
+        if !wanted.is_subset(&inner.value_log.doomed()) {
+            step(inner);
+        }
+        match compact::run_for_values(inner, pick_values)? {
+            Some((read, written)) => {
+                told.steps += 1;
+                told.read_bytes += read;
+                told.written_bytes += written;
+                progress(told);
+                install::drop_dead_segments(inner)?;
+                install::purge(inner)?;
+            }
+            None => {
+                let mut jobs = inner.scheduler.lock();
+                inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+            }
+        }
+    }
+}
