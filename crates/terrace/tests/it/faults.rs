@@ -1,7 +1,9 @@
 //! R4: I/O calls fail one after the other, once or for ever. The error is typed, nothing panics,
 //! reads go on, what was acknowledged is there after a reopen, and a full disk passes by itself.
 
-use crate::harness::{Action, FakeClock, Generator, Mix, Store, effort, small_options};
+use crate::harness::{
+    Action, FakeClock, Generator, Mix, Store, draw_separation, effort, small_options,
+};
 use crate::model::{Contents, History, State, is_empty};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,6 +96,7 @@ impl Scene {
             _ => SyncMode::Batch,
         };
         options.advanced.reserve_bytes = 0;
+        draw_separation(&mut options, &mut rng);
         Self { sim, options, clock, journal: Journal::default(), plan }
     }
 
@@ -153,7 +156,31 @@ impl Scene {
                 Err(error) => return Err(format!("reads do not go on: {error:?}")),
             }
         }
-        Ok(())
+        let (family, from) = (generator.rng.below(3) as usize, generator.key());
+        let contents = self.journal.state.contents(self.clock.now_ms()).swap_remove(family);
+        match self.scan(&store.families[family], &from, &contents) {
+            Ok(outcome) => outcome,
+            Err(Error::Io(_)) if may_fail => Ok(()),
+            Err(error) => Err(format!("scans do not go on: {error:?}")),
+        }
+    }
+
+    /// A short scan, which must be right up to where it ends.
+    fn scan(
+        &self,
+        family: &terrace::ColumnFamily,
+        from: &Vec<u8>,
+        contents: &std::collections::BTreeMap<Vec<u8>, Vec<u8>>,
+    ) -> terrace::Result<Result<(), String>> {
+        let mut iter = family.iter()?;
+        iter.seek(from)?;
+        for (key, value) in contents.range(from.clone()..).take(10) {
+            if !iter.valid() || iter.key() != key || iter.value() != value {
+                return Ok(Err("a scan is wrong".into()));
+            }
+            iter.next()?;
+        }
+        Ok(Ok(()))
     }
 
     fn run(mut self, tally: &Tally) -> Result<(), String> {

@@ -125,7 +125,20 @@ pub fn drawn_options(vfs: Arc<dyn Vfs>, clock: &FakeClock, rng: &mut SplitMix64)
     options.background_jobs = 1 + rng.below(3) as usize;
     options.advanced.memtable_bytes = 16 << (10 + rng.below(2));
     options.advanced.compact_when_idle = rng.one_in(2);
+    draw_separation(&mut options, rng);
     options
+}
+
+/// Draws which values stay in the log, how they are compressed, and how soon garbage is collected.
+pub fn draw_separation(options: &mut Options, rng: &mut SplitMix64) {
+    let families = options.column_families.iter_mut().map(|(_, family)| family);
+    for family in std::iter::once(&mut options.default_family).chain(families) {
+        family.value_separation_threshold = [0, 16, 64, 1024, usize::MAX][rng.below(5) as usize];
+        let all = [Compression::None, Compression::None, Compression::Lz4, Compression::Zstd];
+        family.value_compression = all[rng.below(4) as usize];
+    }
+    options.advanced.segment_bytes = (4 << 10) << rng.below(5);
+    options.advanced.gc_garbage_ratio = [0.05, 0.3, 1.0][rng.below(3) as usize];
 }
 
 /// An open store with its families, in the order of [`FAMILIES`].
@@ -229,6 +242,41 @@ pub fn scan(
         if backward { iter.prev()? } else { iter.next()? }
     }
     Ok(seen)
+}
+
+/// The keys that an iterator shows which reads no values.
+fn keys_only(family: &ColumnFamily, options: &ReadOptions, backward: bool) -> Result<Vec<Vec<u8>>> {
+    let options = ReadOptions { keys_only: true, ..options.clone() };
+    let seen = scan(family, &options, backward)?;
+    assert!(seen.values().all(Vec::is_empty), "a value where only keys are wanted");
+    Ok(seen.into_keys().collect())
+}
+
+/// Walks to and fro from `from`, turning at random.
+fn stroll(
+    family: &ColumnFamily,
+    options: &ReadOptions,
+    contents: &BTreeMap<Vec<u8>, Vec<u8>>,
+    from: &[u8],
+    rng: &mut SplitMix64,
+) {
+    let entries: Vec<(&[u8], &[u8])> =
+        contents.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
+    let mut iter = family.iter_with(options).unwrap();
+    iter.seek(from).unwrap();
+    let mut at = Some(entries.partition_point(|(key, _)| *key < from));
+    let mut onward = true;
+    for _ in 0..60 {
+        at = at.filter(|at| *at < entries.len());
+        let want = at.map(|at| entries[at]);
+        assert_eq!(iter.valid().then(|| (iter.key(), iter.value())), want, "stroll");
+        onward ^= rng.one_in(10);
+        at = match onward {
+            true => at.map(|at| at + 1),
+            false => at.and_then(|at| at.checked_sub(1)),
+        };
+        if onward { iter.next().unwrap() } else { iter.prev().unwrap() }
+    }
 }
 
 /// One step of a workload.
@@ -525,7 +573,11 @@ impl Run {
             let got = scan(handle, &bounded, backward).unwrap();
             assert_eq!(got, within(&lower, &upper), "bounded scan");
             assert_eq!(scan(handle, &prefixed, backward).unwrap(), of_prefix, "prefix scan");
+            let keys = keys_only(handle, &bounded, backward).unwrap();
+            let want = within(&lower, &upper).into_keys();
+            assert_eq!(keys, want.collect::<Vec<_>>(), "scan of keys");
         }
+        stroll(handle, &options, &contents, &lower, &mut self.generator.rng);
         let mut iter = handle.iter_with(&options).unwrap();
         for key in keys.iter().take(6) {
             iter.seek(key).unwrap();

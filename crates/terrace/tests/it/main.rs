@@ -15,4 +15,5 @@ mod metamorphic;
 mod model;
 mod mutants;
 mod power_cut;
+mod separation;
 mod values;

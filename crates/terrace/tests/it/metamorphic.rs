@@ -1,7 +1,9 @@
 //! R8: the same operations under random options give the same answers; and threads that write,
 //! transfer, and read at once see what one after the other could have seen.
 
-use crate::harness::{FakeClock, Generator, Mix, Run, Store, effort, over_seeds, small_options};
+use crate::harness::{
+    FakeClock, Generator, Mix, Run, Store, draw_separation, effort, over_seeds, small_options,
+};
 use crate::model::FAMILIES;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use terrace::vfs::{PosixVfs, SimVfs};
 use terrace::{
-    CfOptions, CompactionStyle, Compression, Db, FilterAllocator, FilterPolicy, MemoryShares,
-    Options, ReadOptions, SyncMode, WriteBatch,
+    CfOptions, CompactionStyle, Compression, Db, FilterAllocator, FilterPolicy, Learning,
+    MemoryShares, Options, ReadOptions, SyncMode, WriteBatch,
 };
 use terrace_base::rng::{Rng, SplitMix64};
 
@@ -31,6 +33,7 @@ fn random_family(rng: &mut SplitMix64) -> CfOptions {
             true => CompactionStyle::Tiered,
             false => CompactionStyle::Leveled,
         },
+        learning: [Learning::Build, Learning::Analyze, Learning::Off][rng.below(3) as usize],
         ..CfOptions::default()
     }
 }
@@ -72,6 +75,7 @@ fn random_options(rng: &mut SplitMix64, clock: &FakeClock, posix: bool) -> Optio
     a.max_subcompactions = 1 + rng.below(4) as usize;
     a.compact_when_idle = rng.one_in(2);
     a.reserve_bytes = [0, 4096][rng.below(2) as usize];
+    draw_separation(&mut options, rng);
     options
 }
 
@@ -81,6 +85,7 @@ fn r8_options_never_change_an_answer() {
     let wanted = effort(80);
     let mut reads = 0;
     let mut steps = 0;
+    let mut separated = 0;
     let runs = over_seeds("R8", wanted, |seed, _| {
         let mut rng = SplitMix64::new(seed ^ 0x8888);
         let mix = Mix {
@@ -104,9 +109,17 @@ fn r8_options_never_change_an_answer() {
             let generator = Generator::new(seed, mix, &clock);
             let mut run = Run::with(Store::of(db), &clock, generator, Arc::default());
             for _ in 0..length {
+                if rng.one_in(80) {
+                    // A threshold may change at any time.
+                    let family = &run.store.families[rng.below(FAMILIES.len() as u64) as usize];
+                    family.set_value_separation_threshold(
+                        [0, 30, 200, usize::MAX][rng.below(4) as usize],
+                    );
+                }
                 run.step();
             }
             steps += length;
+            separated += run.store.db.metrics().values_separated;
             for _ in 0..4 {
                 run.read();
                 reads += 1;
@@ -137,8 +150,10 @@ fn r8_options_never_change_an_answer() {
         variants
     });
     println!(
-        "R8: {runs} runs of {steps} steps in all under random options, identical answers ({reads} extra reads)"
+        "R8: {runs} runs of {steps} steps in all under random options, identical answers ({reads} extra reads, \
+         {separated} separated values)"
     );
+    assert!(separated > steps / 8, "{separated} separated values in {steps} steps");
 }
 
 /// Prints a text if the test fails while this lives.

@@ -1,5 +1,6 @@
 //! R6 and R7: damaged bytes. Any byte of any file flipped, any file cut, any block in the wrong
-//! place: the store says which file is damaged, or every answer is right.
+//! place: the store says which file is damaged, or every answer is right. Of the families one has
+//! large values in the log, one all of them, and one none.
 //!
 //! Every write of the store is synced, and all but the last are followed by the log record that
 //! proves it. Damage to the log may therefore take the last write, and nothing else, unnoticed
@@ -7,13 +8,14 @@
 
 use crate::harness::{DIR, FakeClock, Store, effort, key, small_options};
 use crate::model::{Contents, History, Op};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace::vfs::SimVfs;
+use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Compression, Error, Options, ReadOptions, SyncMode};
 use terrace_base::checksum::block_checksum;
 use terrace_base::rng::{Rng, SplitMix64};
+use terrace_manifest::{Manifest, SegmentKind, names};
 
 /// A small store with every kind of file in it, as a killed process leaves it.
 struct Specimen {
@@ -23,6 +25,8 @@ struct Specimen {
     /// What it holds after all writes but the last few, the newest state first.
     states: Vec<Contents>,
     keys: Vec<Vec<u8>>,
+    /// Segments that the log has no more use for, but SSTs refer to values in them.
+    sealed: HashSet<PathBuf>,
 }
 
 fn specimen(value_bytes: usize) -> Specimen {
@@ -33,6 +37,9 @@ fn specimen(value_bytes: usize) -> Specimen {
     options.default_family.compression = vec![Compression::Lz4];
     options.column_families[0].1.compression = vec![Compression::Zstd];
     options.column_families[1].1.compression = vec![Compression::None];
+    options.column_families[0].1.value_separation_threshold = 16;
+    options.column_families[0].1.value_compression = Compression::Lz4;
+    options.column_families[1].1.value_separation_threshold = usize::MAX;
     options.advanced.compact_when_idle = false;
     options.advanced.l0_compaction_trigger = 8;
     options.advanced.block_size = 256;
@@ -66,9 +73,9 @@ fn specimen(value_bytes: usize) -> Specimen {
     for number in 0..20 {
         write(vec![put(0, number * 2, 9), put(2, number, 9)]);
     }
-    let big = Op::Put { family: 0, key: key(2), value: vec![b'x'; 9000], expiry_ms: None };
-    write(vec![big.clone()]);
-    write(vec![big]);
+    for family in [2, 2, 0] {
+        write(vec![Op::Put { family, key: key(2), value: vec![b'x'; 9000], expiry_ms: None }]);
+    }
     for number in 0..10 {
         write(vec![put(number as usize % 3, number * 3, 10)]);
     }
@@ -84,7 +91,19 @@ fn specimen(value_bytes: usize) -> Specimen {
     let now = clock.now_ms();
     let states = (0..count).map(|lost| history.state(count - lost).contents(now)).collect();
     let keys = (0..46).map(key).chain([b"absent".to_vec()]).collect();
-    Specimen { sim, options, history, states, keys }
+    let sealed = sealed_segments(&sim);
+    Specimen { sim, options, history, states, keys, sealed }
+}
+
+fn sealed_segments(sim: &SimVfs) -> HashSet<PathBuf> {
+    let dir = Path::new(DIR);
+    let segments = Manifest::read(sim, dir).unwrap().segments.into_values();
+    segments
+        .map(|segment| match segment.kind {
+            SegmentKind::CommitLog => names::log_path(dir, u64::from(segment.number)),
+            SegmentKind::Values => names::value_log_path(dir, u64::from(segment.number)),
+        })
+        .collect()
 }
 
 fn is_typed(error: &Error) -> bool {
@@ -105,6 +124,10 @@ enum Outcome {
 }
 
 impl Specimen {
+    fn kind_of(&self, path: &Path) -> &'static str {
+        if self.sealed.contains(path) { "values" } else { kind_of(path) }
+    }
+
     fn open(&self, image: &SimVfs, read_only: bool) -> Result<Store, Error> {
         let mut options = self.options.clone();
         options.advanced.vfs = Arc::new(image.clone());
@@ -230,13 +253,13 @@ fn r6_no_damaged_byte_changes_an_answer() {
         specimen.sim.files().into_iter().filter(|(path, _)| kind_of(path) != "other").collect();
     let kinds: BTreeMap<&str, (u64, u64)> =
         files.iter().fold(BTreeMap::new(), |mut kinds, file| {
-            let (count, bytes) = kinds.entry(kind_of(&file.0)).or_default();
+            let (count, bytes) = kinds.entry(specimen.kind_of(&file.0)).or_default();
             *count += 1;
             *bytes += file.1;
             kinds
         });
-    assert_eq!(kinds.len(), 4, "every kind of file: {kinds:?}");
-    assert!(kinds["log"].0 >= 2 && kinds["sst"].0 >= 4, "{kinds:?}");
+    assert_eq!(kinds.len(), 5, "every kind of file: {kinds:?}");
+    assert!(kinds["log"].0 >= 2 && kinds["sst"].0 >= 4 && kinds["values"].0 >= 2, "{kinds:?}");
     assert_eq!(specimen.examine(&specimen.sim, true, 0), Ok(Outcome::Harmless), "unharmed");
     let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     let wanted = effort(20_000);
@@ -256,7 +279,7 @@ fn r6_no_damaged_byte_changes_an_answer() {
                 })
                 .unwrap();
             let image = specimen.sim.kill_image();
-            let kind = kind_of(path);
+            let kind = specimen.kind_of(path);
             let (what, may_lose) = damage(&image, path, at, *len, kind, &mut rng);
             let may_lose = if kind == "log" { may_lose } else { 0 };
             let read_only = !rng.one_in(12);
@@ -282,6 +305,7 @@ fn r6_no_damaged_byte_changes_an_answer() {
         assert!(
             all("log", Outcome::Refused) > mutants / 20 && all("manifest", Outcome::Refused) > 50
         );
+        assert!(all("values", Outcome::ReadError) > mutants / 100);
     }
 }
 
@@ -325,6 +349,99 @@ fn flip(image: &SimVfs, path: &Path, at: u64, xor: u8) {
         bytes[at as usize] ^= xor;
         assert!(image.write_file(path, bytes));
     }
+}
+
+/// Every byte of value segments flipped in turn, under an open store: the value it belongs to is an
+/// error that names file and offset, every other value is right.
+#[test]
+fn r6_a_flipped_byte_in_the_log_is_an_error_of_the_value_it_belongs_to() {
+    let specimen = specimen(60);
+    let image = specimen.sim.kill_image();
+    let store = specimen.open(&image, true).unwrap();
+    let read = ReadOptions { fill_cache: false, ..ReadOptions::default() };
+    let mut total = 0;
+    for path in &specimen.sealed {
+        total += image.len(path).unwrap();
+    }
+    let wanted = effort(3000);
+    let mut rng = SplitMix64::new(7);
+    let (mut flips, mut errors) = (0, 0);
+    for path in &specimen.sealed {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let names_it = |error: Error| {
+            let text = error.to_string();
+            let is_clean = matches!(error, Error::Corruption(_));
+            assert!(is_clean && text.contains(name) && text.contains("offset"), "{error:?}");
+        };
+        let mut at = rng.below((total / wanted).max(1));
+        while at < image.len(path).unwrap() {
+            let xor = 1 + rng.below(255) as u8;
+            flip(&image, path, at, xor);
+            let mut failed = Vec::new();
+            for (family, want) in store.families.iter().zip(&specimen.states[0]) {
+                for key in &specimen.keys {
+                    match family.get_with(key, &read) {
+                        Ok(got) => assert_eq!(
+                            got.as_deref(),
+                            want.get(key).map(Vec::as_slice),
+                            "a wrong value after byte {at} of {name} was flipped"
+                        ),
+                        Err(error) => {
+                            failed.push((family.name(), key));
+                            names_it(error);
+                        }
+                    }
+                }
+            }
+            assert!(failed.len() <= 1, "byte {at} of {name} belongs to {failed:?}");
+            if let Some((family, key)) = failed.first() {
+                let family = store.families.iter().find(|f| f.name() == *family).unwrap();
+                family.multi_get_with(&[key], &read).map_err(names_it).unwrap_err();
+                let mut iter = family.iter_with(&read).unwrap();
+                iter.seek(key).map_err(names_it).unwrap_err();
+                assert!(!iter.valid());
+            }
+            flip(&image, path, at, xor);
+            (flips, errors) = (flips + 1, errors + failed.len());
+            at += 1 + rng.below(2 * total / wanted + 1);
+        }
+    }
+    println!("R6: {flips} of {total} bytes of value segments flipped, {errors} values were errors");
+    assert!(flips as u64 > wanted / 2 && errors > flips / 20, "{errors} of {flips}");
+}
+
+/// The same for values that only a memtable refers to.
+#[test]
+fn r6_a_flipped_byte_in_a_log_that_is_written_is_never_served() {
+    let clock = FakeClock::new();
+    let sim = SimVfs::new(1);
+    let mut options = small_options(Arc::new(sim.clone()), &clock);
+    options.default_family.value_separation_threshold = 16;
+    options.advanced.memtable_bytes = 1 << 20;
+    let store = Store::open(options).unwrap();
+    let value = |n: u64| vec![n as u8; 50];
+    for n in 0..20 {
+        store.db.put(key(n), value(n)).unwrap();
+    }
+    let (log, _) = sim.files().into_iter().find(|(path, _)| kind_of(path) == "log").unwrap();
+    let read = ReadOptions { fill_cache: false, ..ReadOptions::default() };
+    let mut errors = 0;
+    // Past the last value the file may be preallocated.
+    for at in 0..20 * 110 {
+        if !sim.corrupt(&log, at, 0x41) {
+            break;
+        }
+        for n in 0..20 {
+            match store.db.get_with(key(n), &read) {
+                Ok(got) => assert_eq!(got.as_deref(), Some(&value(n)[..]), "byte {at}"),
+                Err(Error::Corruption(_)) => errors += 1,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        sim.corrupt(&log, at, 0x41);
+    }
+    // Each value and its checksum.
+    assert_eq!(errors, 20 * 54);
 }
 
 /// Where the stored blocks of an SST lie: each ends in a type and a checksum over its content,
@@ -446,7 +563,7 @@ fn r7_log_segments_and_manifests_in_the_wrong_place_are_detected() {
             assert!(image.write_file(to, specimen.sim.read_file(from).unwrap()));
             let what = format!("{} as {}", from.display(), to.display());
             // A foreign last segment proves nothing about what it replaced.
-            let may_lose = if kind_of(to) == "log" { usize::MAX } else { 0 };
+            let may_lose = if specimen.kind_of(to) == "log" { usize::MAX } else { 0 };
             let outcome = specimen.examine(&image, true, may_lose);
             let outcome = outcome.unwrap_or_else(|why| panic!("R7: {what}: {why}"));
             assert!(outcome != Outcome::Harmless, "R7: not detected: {what}");
