@@ -90,6 +90,7 @@ fn exercise(data: &[u8]) -> bool {
     sim.write_file(path, data);
     let vfs: Arc<dyn Vfs> = Arc::new(sim);
     let options = ReaderOptions {
+        models: true,
         cache: Arc::new(BlockCache::new(CACHE_BYTES)),
         filter_memory: FilterMemory::Cached,
         direct: false,

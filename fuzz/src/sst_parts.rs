@@ -197,7 +197,9 @@ impl TopLevel {
             1 => Some(ListedFilter::decode(&mut decoder)?),
             _ => return None,
         };
-        (decoder.is_empty() && data_offset == 0 && block_count == 1).then_some(Self {
+        let others = decoder.varint()?;
+        let small = decoder.is_empty() && data_offset == 0 && block_count == 1 && others == 0;
+        small.then_some(Self {
             index_separator,
             index,
             data_offset,
@@ -218,6 +220,7 @@ impl TopLevel {
         if let Some(filter) = &self.filter {
             filter.encode(&mut out);
         }
+        put_varint(&mut out, 0);
         out
     }
 }

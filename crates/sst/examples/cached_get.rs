@@ -69,6 +69,7 @@ fn main() -> Result<()> {
     let options = ReaderOptions {
         cache: Arc::new(BlockCache::new(2 * size_bytes as usize + (64 << 20))),
         filter_memory: FilterMemory::Cached,
+        models: true,
         direct: false,
         counters: Arc::new(ReadCounters::new()),
     };

@@ -10,24 +10,28 @@
 //! evictor sets `evicted` and then clears the slot. Both in sequentially consistent order, so at
 //! least one of them sees the other and no slot keeps what is not charged.
 //!
+//! A file with a learned index in memory has the slots of its data blocks there ([`LiveModel`]), and
+//! its index partitions have none.
+//!
 //! Slots of data blocks cost 8 bytes a block, as much as the index itself. A partition gets them
 //! only when its blocks have proven to be read from the cache, so that a cache far smaller than
 //! the data keeps its memory for partitions ([`LiveIndex`]).
 
 use crate::counters::{EXACT_COUNTS, SAMPLE, is_sampled};
 use crate::filter_partition::FilterPartition;
+use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
 use arc_swap::{ArcSwapAny, ArcSwapOption};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_cache::{Cache, CacheKey, Cached, Priority};
-use terrace_vfs::Buf;
+use terrace_vfs::{Buf, Slice};
 
 /// The cache of all blocks and metadata partitions of a store.
 pub type BlockCache = Cache<CachedBlock>;
 
-/// A block or metadata partition as the cache holds it. Cheap to clone.
+/// A block, metadata partition or separated value as the cache holds it. Cheap to clone.
 #[derive(Clone)]
 pub struct CachedBlock(pub(crate) Content);
 
@@ -36,24 +40,46 @@ pub(crate) enum Content {
     Data(Arc<Seat>),
     Index(Arc<Resident<LiveIndex>>),
     Filter(Arc<Resident<FilterPartition>>),
+    Model(Arc<Resident<LiveModel>>),
+    Value(Arc<Slice>),
 }
 
 // The hash table of the cache moves these around.
 const _: () = assert!(size_of::<CachedBlock>() == 16);
+
+/// Bytes that a cached value takes besides its buffer.
+const VALUE_OVERHEAD_BYTES: usize = size_of::<Slice>() + 2 * size_of::<usize>();
+
+impl CachedBlock {
+    /// A separated value, for whoever reads such values; it must keep no other bytes alive.
+    pub fn of_value(value: Slice) -> Self {
+        Self(Content::Value(Arc::new(value)))
+    }
+
+    /// The separated value that this is.
+    pub fn into_value(self) -> Option<Slice> {
+        match self.0 {
+            Content::Value(value) => Some(Slice::clone(&value)),
+            _ => None,
+        }
+    }
+}
 
 impl Cached for CachedBlock {
     fn charge_bytes(&self) -> usize {
         match &self.0 {
             Content::Data(seat) => seat.charge_bytes(),
             Content::Index(index) => index.charge_bytes(),
+            Content::Value(value) => value.pinned_bytes() + VALUE_OVERHEAD_BYTES,
             Content::Filter(filter) => filter.charge_bytes(),
+            Content::Model(model) => model.charge_bytes(),
         }
     }
 
     fn priority(&self) -> Priority {
         match &self.0 {
-            Content::Data(_) => Priority::Normal,
-            Content::Index(_) | Content::Filter(_) => Priority::High,
+            Content::Data(_) | Content::Value(_) => Priority::Normal,
+            Content::Index(_) | Content::Filter(_) | Content::Model(_) => Priority::High,
         }
     }
 
@@ -61,7 +87,10 @@ impl Cached for CachedBlock {
         match &self.0 {
             Content::Data(seat) => seat.block.take_mark(),
             Content::Index(index) => index.take_touched(),
+            // It is read through the cache itself, which notices.
+            Content::Value(_) => false,
             Content::Filter(filter) => filter.take_touched(),
+            Content::Model(model) => model.take_touched(),
         }
     }
 
@@ -69,7 +98,9 @@ impl Cached for CachedBlock {
         match &self.0 {
             Content::Data(seat) => seat.evict(),
             Content::Index(index) => Resident::evict(index),
+            Content::Value(_) => {}
             Content::Filter(filter) => Resident::evict(filter),
+            Content::Model(model) => Resident::evict(model),
         }
     }
 }
@@ -172,6 +203,7 @@ pub(crate) type Slot<T> = ArcSwapOption<Resident<T>>;
 
 /// One slot per metadata partition of a file.
 pub(crate) struct Slots {
+    pub model: Slot<LiveModel>,
     pub index: Box<[Slot<LiveIndex>]>,
     pub filters: Box<[FilterSlot]>,
 }
@@ -215,6 +247,7 @@ impl FilterSlot {
 impl Slots {
     pub fn new(index_count: usize, filter_count: usize) -> Arc<Self> {
         Arc::new(Self {
+            model: Slot::empty(),
             index: (0..index_count).map(|_| Slot::empty()).collect(),
             filters: (0..filter_count).map(|_| FilterSlot::default()).collect(),
         })
@@ -289,6 +322,106 @@ impl BlockSlots {
     }
 }
 
+impl BlockSlots {
+    fn empty(count: usize) -> Arc<Self> {
+        Arc::new(Self((0..count).map(|_| BlockSlot::new(None)).collect()))
+    }
+}
+
+/// The learned index of a file and, once they pay, the slots of all its data blocks.
+pub(crate) struct LiveModel {
+    index: LearnedIndex,
+    blocks: Option<Arc<BlockSlots>>,
+    /// Where the entries of a typical block lie.
+    span: (u32, u32),
+    /// Under which offset the cache has it.
+    offset: u64,
+    /// Data blocks found in the cache by its hash table, less those that were not, while there are
+    /// no slots.
+    reuses: AtomicUsize,
+}
+
+impl LiveModel {
+    pub fn new(index: LearnedIndex, offset: u64, span: (u32, u32)) -> Self {
+        Self { index, blocks: None, span, offset, reuses: AtomicUsize::new(0) }
+    }
+
+    /// The same with slots for the file's blocks.
+    pub fn with_slots(&self) -> Self {
+        let blocks = Some(BlockSlots::empty(self.index.block_count()));
+        Self { blocks, ..Self::new(self.index.clone(), self.offset, self.span) }
+    }
+
+    pub fn slots(&self) -> Option<&Arc<BlockSlots>> {
+        self.blocks.as_ref()
+    }
+
+    #[inline]
+    pub fn block_slot(&self, at: usize) -> Option<&BlockSlot> {
+        self.blocks.as_ref()?.0.get(at)
+    }
+
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Memory without the slots.
+    pub fn index_bytes(&self) -> usize {
+        self.index.memory_bytes()
+    }
+
+    /// The model over first keys of blocks.
+    pub fn blocks_model(&self) -> &terrace_learned::Model {
+        self.index.blocks().model()
+    }
+
+    /// About where in a block the entry is that is `within` / 256 of the way through it.
+    #[inline]
+    pub fn place_within(&self, within: u8) -> usize {
+        let (from, to) = self.span;
+        let length = u64::from(to.saturating_sub(from));
+        from as usize + (length * u64::from(within) >> 8) as usize
+    }
+
+    /// Notes that a block was found in the cache; whether slots pay from now on: when as many
+    /// blocks as every second one of the file were found, more than were not.
+    pub fn note_reuse(&self) -> bool {
+        self.reuses.fetch_add(1, Ordering::Relaxed) == self.index.block_count() / 2
+    }
+
+    /// Notes that a block was not in the cache. Racing updates may lose one.
+    pub fn note_miss(&self) {
+        let reuses = self.reuses.load(Ordering::Relaxed);
+        self.reuses.store(reuses.saturating_sub(1), Ordering::Relaxed);
+    }
+}
+
+impl Deref for LiveModel {
+    type Target = LearnedIndex;
+
+    #[inline]
+    fn deref(&self) -> &LearnedIndex {
+        &self.index
+    }
+}
+
+impl Housed for LiveModel {
+    type Slots = Slots;
+
+    fn slot(slots: &Slots, _: usize) -> &Slot<Self> {
+        &slots.model
+    }
+
+    fn cached(resident: Arc<Resident<Self>>) -> Content {
+        Content::Model(resident)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let slots = self.blocks.as_ref().map_or(0, |blocks| size_of_val(&*blocks.0));
+        self.index.memory_bytes() + slots
+    }
+}
+
 /// An index partition and, once they pay, the slots of its data blocks.
 pub(crate) struct LiveIndex {
     index: IndexPartition,
@@ -304,10 +437,9 @@ impl LiveIndex {
 
     /// The same partition with slots for its blocks.
     pub fn with_slots(&self) -> Self {
-        let slots = (0..self.index.count()).map(|_| BlockSlot::new(None)).collect();
         Self {
             index: self.index.clone(),
-            blocks: Some(Arc::new(BlockSlots(slots))),
+            blocks: Some(BlockSlots::empty(self.index.count())),
             reuses: AtomicUsize::new(0),
         }
     }

@@ -29,6 +29,11 @@ pub(crate) enum Event {
     FilterUnitDrop,
     FilterUnitDamage,
     WastedLookup,
+    LookupByModel,
+    LookupByIndex,
+    ModelLoad,
+    ModelDamage,
+    TrainingNs,
     DeviceRead,
     DeviceReadBytes,
 }
@@ -76,6 +81,16 @@ pub struct ReadCounts {
     pub filter_unit_damages: u64,
     /// Lookups that searched a file's data in vain, with or without a filter.
     pub wasted_lookups: u64,
+    /// Lookups in a file's data that its learned index answered.
+    pub lookups_by_model: u64,
+    /// Lookups in a file's data that index partitions answered.
+    pub lookups_by_index: u64,
+    /// Learned indexes read, or trained, and attached.
+    pub model_loads: u64,
+    /// Learned indexes that were damaged and are ignored.
+    pub model_damages: u64,
+    /// Nanoseconds spent on training over files that existed.
+    pub training_ns: u64,
     /// Reads handed to the file system.
     pub device_reads: u64,
     /// Bytes of those reads.
@@ -114,6 +129,11 @@ impl ReadCounters {
             filter_unit_drops: sum(Event::FilterUnitDrop),
             filter_unit_damages: sum(Event::FilterUnitDamage),
             wasted_lookups: sum(Event::WastedLookup),
+            lookups_by_model: sum(Event::LookupByModel),
+            lookups_by_index: sum(Event::LookupByIndex),
+            model_loads: sum(Event::ModelLoad),
+            model_damages: sum(Event::ModelDamage),
+            training_ns: sum(Event::TrainingNs),
             device_reads: sum(Event::DeviceRead),
             device_read_bytes: sum(Event::DeviceReadBytes),
         }

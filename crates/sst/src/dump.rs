@@ -6,8 +6,9 @@
 
 use crate::block::{BlockRef, format};
 use crate::footer::{FOOTER_BYTES, Footer};
+use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
-use crate::index::top_level::{FilterPlace, TopLevel};
+use crate::index::top_level::{FilterPlace, TAG_LEARNED, TopLevel};
 use crate::properties::Properties;
 use crate::reader::payload;
 use crate::stored::{self, Handle, Place};
@@ -69,6 +70,9 @@ pub fn dump(
     let top = dump.decoded(footer.top_level, |bytes| TopLevel::decode(bytes, footer_at))?;
     if let Some(top) = top.as_ref().filter(|_| detail >= DumpDetail::Blocks) {
         dump.blocks(top)?;
+    }
+    if let Some(top) = &top {
+        dump.others(top, footer.properties)?;
     }
     if let Some(handle) = footer.range_tombstones {
         dump.range_tombstones(handle)?;
@@ -260,6 +264,52 @@ impl Dump<'_> {
         self.trailer(handle)
     }
 
+    /// The learned index, and blocks of later versions.
+    fn others(&mut self, top: &TopLevel, properties: Handle) -> fmt::Result {
+        for (tag, handle) in top.others() {
+            let stored = self.stored(*handle)?.unwrap_or_default();
+            if *tag == TAG_LEARNED {
+                self.learned_index(*handle, properties, &stored)?;
+            } else {
+                let text = format!("block with the unknown tag {tag}: {} bytes", stored.len());
+                self.line(handle.offset, &stored, &text)?;
+            }
+            self.trailer(*handle)?;
+        }
+        Ok(())
+    }
+
+    fn learned_index(&mut self, handle: Handle, at: Handle, stored: &[u8]) -> fmt::Result {
+        let Some(properties) = self.decoded(at, Properties::decode)? else { return Ok(()) };
+        let Properties { data_block_count, data_bytes, index_bytes, .. } = properties;
+        let decode = |payload: &[u8]| LearnedIndex::decode(payload, data_block_count, data_bytes);
+        let Some(index) = self.decoded(handle, decode)? else { return Ok(()) };
+        let text = format!(
+            "learned index: {} bytes for {data_block_count} blocks, {} in memory; the index partitions have {index_bytes}",
+            stored.len(),
+            index.memory_bytes(),
+        );
+        self.line(handle.offset, stored, &text)?;
+        let text = format!(
+            "  {} bytes a block tell blocks apart, {} in all their places; {} blocks begin inside a key's versions",
+            index.blocks().cell_bytes(),
+            index.place_bytes(),
+            index.continued_count(),
+        );
+        self.row("", &[], &text)?;
+        for line in index.blocks().model().to_string().lines() {
+            self.row("", &[], &format!("  {line}"))?;
+        }
+        if self.detail >= DumpDetail::Blocks {
+            for (at, segment) in index.blocks().model().segments().enumerate() {
+                let ((from, low), (to, high)) = (segment.from, segment.to);
+                let text = format!("  segment {at}: {from} to {to}, block {low:.2} to {high:.2}");
+                self.row("", &[], &text)?;
+            }
+        }
+        Ok(())
+    }
+
     fn range_tombstones(&mut self, handle: Handle) -> fmt::Result {
         let Some(tombstones) = self.decoded(handle, tombstone_block::decode)? else {
             return Ok(());
@@ -277,8 +327,9 @@ impl Dump<'_> {
     fn top_level(&mut self, handle: Handle, top: &TopLevel) -> fmt::Result {
         let stored = self.stored(handle)?.unwrap_or_default();
         let text = format!(
-            "top-level index: {} index partitions, {} filter partitions, prefixes of {} bytes",
+            "top-level index: {} index partitions, {} other blocks, {} filter partitions, prefixes of {} bytes",
             top.index().len(),
+            top.others().len(),
             top.filters().len(),
             top.prefix_len(),
         );

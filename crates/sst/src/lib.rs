@@ -17,6 +17,7 @@ mod filter_units;
 mod footer;
 mod index;
 mod iter;
+mod learned;
 mod load;
 mod multi_get;
 mod options;
@@ -38,12 +39,15 @@ pub use filter_units::{
     load_filter_units,
 };
 pub use footer::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
+pub use index::learned::Training;
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
+pub use learned::BlockAnswer;
 pub use multi_get::{BatchLookup, multi_get};
 pub use options::{DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, SstOptions};
 pub use properties::{COMPARATOR, Properties};
 pub use reader::{Entry, FilterAt, FilterMemory, Lookup, ReaderOptions, SstReader};
 pub use terrace_compression::Compression;
 pub use terrace_filter::{FilterKind, FilterPolicy, FilterShape, PolicyError};
+pub use terrace_learned::NoModel;
 pub use verify::VerifyReport;
 pub use writer::{SstSummary, SstWriter};

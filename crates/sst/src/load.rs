@@ -4,8 +4,8 @@
 //! progress even when the cache is too small to keep it. Two threads that miss the same block
 //! both read it; the later one's stays.
 
-use crate::block::{DataBlock, prefetch};
-use crate::cached::{CachedBlock, Content, LiveIndex, Resident, Seat, Slots};
+use crate::block::{DataBlock, prefetch, prefetch_around};
+use crate::cached::{CachedBlock, Content, LiveIndex, LiveModel, Resident, Seat, Slots};
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
@@ -16,6 +16,7 @@ use crate::stored::{self, Handle};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use terrace_base::Result;
+use terrace_cache::CacheKey;
 use terrace_compression::Compression;
 use terrace_vfs::{Buf, BufMut, ReadRequest};
 
@@ -77,6 +78,10 @@ impl SstReader {
     /// if the partition has no slots yet, this counts towards getting them.
     #[inline(never)]
     fn find_in_cache(&self, index: &Resident<LiveIndex>, at: usize) -> Option<Buf> {
+        if let Some(model) = self.resident_model() {
+            let block = self.top.index()[index.at()].first_block as usize + at;
+            return self.resident_model_block(&model, block);
+        }
         let key = self.cache_key(index.handle(at));
         let Some(CachedBlock(Content::Data(seat))) = self.cache.get(&key) else { return None };
         let block = seat.block().clone();
@@ -90,6 +95,76 @@ impl SstReader {
             let housing = Resident::new(index.with_slots(), index.at(), self.slots_weak());
             let handle = self.top.index()[index.at()].handle;
             housing.publish(&self.cache, self.cache_key(handle));
+        }
+        Some(block)
+    }
+
+    /// Calls `ask` with data block `at` of the file, a checked block; the entry that is wanted should
+    /// be `within` / 256 of the way through it.
+    #[inline]
+    pub(crate) fn with_model_block<R>(
+        &self,
+        model: &Resident<LiveModel>,
+        at: usize,
+        within: u8,
+        fill_cache: bool,
+        ask: impl FnOnce(&Buf) -> R,
+    ) -> Result<R> {
+        if let Some(slot) = model.block_slot(at)
+            && let Some(block) = &*slot.load()
+        {
+            prefetch(block);
+            prefetch_around(block, model.place_within(within));
+            self.counters.count(Event::DataBlockHit);
+            if block.mark() {
+                self.tell_cache(model.handle(at));
+            }
+            return Ok(ask(block));
+        }
+        match self.find_model_block_in_cache(model, at) {
+            Some(block) => Ok(ask(&block)),
+            None => {
+                model.note_miss();
+                Ok(ask(self.load_data_block(model.handle(at), fill_cache)?.buf()))
+            }
+        }
+    }
+
+    /// Data block `at` of the file if it is in memory.
+    pub(crate) fn resident_model_block(
+        &self,
+        model: &Resident<LiveModel>,
+        at: usize,
+    ) -> Option<Buf> {
+        if let Some(slot) = model.block_slot(at)
+            && let Some(block) = &*slot.load()
+        {
+            prefetch(block);
+            self.counters.count(Event::DataBlockHit);
+            if block.mark() {
+                self.tell_cache(model.handle(at));
+            }
+            return Some(block.clone());
+        }
+        self.find_model_block_in_cache(model, at)
+    }
+
+    /// As [`Self::find_in_cache`], of a file with a learned index.
+    #[inline(never)]
+    fn find_model_block_in_cache(&self, model: &Resident<LiveModel>, at: usize) -> Option<Buf> {
+        let key = self.cache_key(model.handle(at));
+        let Some(CachedBlock(Content::Data(seat))) = self.cache.get(&key) else { return None };
+        let block = seat.block().clone();
+        prefetch(&block);
+        self.counters.count(Event::DataBlockHit);
+        if let Some(slots) = model.slots() {
+            Seat::new(block.clone(), at, Arc::downgrade(slots)).publish(&self.cache, key);
+            return Some(block);
+        }
+        if model.note_reuse() {
+            let housing = Resident::new(model.with_slots(), 0, self.slots_weak());
+            let offset = model.offset();
+            housing.publish(&self.cache, CacheKey { file: self.cache_file, offset });
         }
         Some(block)
     }

@@ -1,8 +1,9 @@
 //! Many lookups at once: every round takes each lookup as far as memory goes and reads all that
 //! is missing in one batch. A cold lookup takes two rounds: filter with index, then data.
 
+use crate::block::BlockRef;
 use crate::block::{DataBlock, Located};
-use crate::cached::{LiveIndex, Resident};
+use crate::cached::{LiveIndex, LiveModel, Resident};
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;
 use crate::reader::{Entry, FilterMemory, Lookup, SstReader};
@@ -35,6 +36,8 @@ impl<'a> BatchLookup<'a> {
 #[derive(Clone, Copy)]
 enum Stage {
     Filter,
+    /// In data block `.1` of the file, of which `.2` were looked at, by the learned index.
+    Model(Handle, usize, usize),
     /// In index partition `.0`.
     Index(usize),
     /// In data block `.1` of index partition `.0`.
@@ -88,6 +91,20 @@ fn advance<'a>(
         let next = match *stage {
             Stage::Done => return Ok(()),
             Stage::Filter => ask_filter(batch, loaded, wants),
+            Stage::Model(handle, block, tries) => {
+                let Some(model) = reader.resident_model() else {
+                    *stage = by_index(reader, &lookup);
+                    continue;
+                };
+                let kept = loaded.data.get(&(reader.cache_file, handle.offset)).cloned();
+                let found = kept
+                    .or_else(|| reader.resident_model_block(&model, block).map(DataBlock::checked));
+                let Some(found) = found else {
+                    wants.push((reader, Want::Data(handle)));
+                    return Ok(());
+                };
+                Some(after_model_block(batch, &model, &found, (block, tries)))
+            }
             Stage::Index(at) => ask_index(reader, &lookup, at, loaded, wants),
             Stage::Data(index_at, block, handle) => {
                 let Some(found) = find_block(reader, (index_at, block), handle, loaded) else {
@@ -127,8 +144,7 @@ fn ask_filter<'a>(
 ) -> Option<Stage> {
     let (reader, lookup) = (batch.reader, batch.lookup);
     let index_at = reader.top.index_at(lookup.user_key);
-    let past = index_at == reader.top.index().len();
-    let passed = if past { Stage::Done } else { Stage::Index(index_at) };
+    let passed = first_stage(reader, &lookup);
     let at = reader.top.filter_at(lookup.user_key);
     let Some(slot) = reader.slots.filters.get(at) else {
         if reader.top.filters().is_empty() {
@@ -154,7 +170,7 @@ fn ask_filter<'a>(
     };
     let Some(may_contain) = may_contain else {
         wants.push((reader, Want::Filter(at)));
-        if reader.index_is_missing(index_at) {
+        if matches!(passed, Stage::Index(_)) && reader.index_is_missing(index_at) {
             wants.push((reader, Want::Index(index_at)));
         }
         return None;
@@ -168,6 +184,47 @@ fn ask_filter<'a>(
     Some(passed)
 }
 
+/// Where the search of the data begins.
+fn first_stage(reader: &SstReader, lookup: &Lookup<'_>) -> Stage {
+    let Some(model) = reader.model_or_load() else { return by_index(reader, lookup) };
+    match model.locate(lookup.user_key) {
+        Some(guess) => Stage::Model(model.handle(guess.block as usize), guess.block as usize, 0),
+        None => by_index(reader, lookup),
+    }
+}
+
+fn by_index(reader: &SstReader, lookup: &Lookup<'_>) -> Stage {
+    let at = reader.top.index_at(lookup.user_key);
+    if at == reader.top.index().len() { Stage::Done } else { Stage::Index(at) }
+}
+
+/// Where a lookup goes on after data block `block` of the file, by the learned index; as
+/// [`SstReader::get`] does.
+fn after_model_block(
+    batch: &mut BatchLookup<'_>,
+    model: &Resident<LiveModel>,
+    found: &DataBlock,
+    (block, tries): (usize, usize),
+) -> Stage {
+    let (reader, lookup) = (batch.reader, batch.lookup);
+    match BlockRef::checked(found.buf()).find_at(lookup.user_key, lookup.trailer) {
+        (0, Located::Found { .. }) if model.is_continued(block) => by_index(reader, &lookup),
+        (_, Located::Found { trailer, value }) => {
+            reader.counters.count(Event::LookupByModel);
+            batch.found = Some(Entry { trailer, value: found.value(value) });
+            Stage::Done
+        }
+        (0, Located::Absent) if block > 0 && tries == 0 => {
+            Stage::Model(model.handle(block - 1), block - 1, tries + 1)
+        }
+        (0, Located::Absent) if block > 0 => by_index(reader, &lookup),
+        (_, Located::Absent | Located::PastEnd) => {
+            reader.counters.count(Event::LookupByModel);
+            Stage::Done
+        }
+    }
+}
+
 fn ask_index<'a>(
     reader: &'a SstReader,
     lookup: &Lookup<'_>,
@@ -179,6 +236,7 @@ fn ask_index<'a>(
         return Some(Stage::Done);
     }
     let ask = |index: &Resident<LiveIndex>| {
+        reader.counters.count(Event::LookupByIndex);
         let block = index.lower_bound(lookup.user_key);
         match block < index.count() {
             true => Stage::Data(at, block, index.handle(block)),

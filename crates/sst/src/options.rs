@@ -33,6 +33,8 @@ pub struct SstOptions {
     /// `false`: one index partition and one filter partition whatever their size, as engines
     /// without partitions have; for comparison.
     pub partitioned: bool,
+    /// Train a learned index while writing, and keep it if it pays.
+    pub learning: bool,
     /// Write past the page cache.
     pub direct_write: bool,
     /// Wall-clock time of creation in Unix milliseconds, recorded in the properties.
@@ -48,6 +50,7 @@ impl Default for SstOptions {
             filter: FilterPolicy::BlockedBloom { bits_per_unit: 10.0, units: 1 },
             prefix_len: 0,
             partitioned: true,
+            learning: true,
             direct_write: false,
             created_ms: 0,
         }

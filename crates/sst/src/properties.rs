@@ -34,6 +34,8 @@ pub struct Properties {
     pub filter_bytes: u64,
     /// Stored bytes of the index partitions.
     pub index_bytes: u64,
+    /// Stored bytes of the learned index; 0 if there is none.
+    pub model_bytes: u64,
     /// How data blocks were to be compressed.
     pub compression: Compression,
     /// The filter policy as text (`terrace_filter::FilterPolicy`).
@@ -70,6 +72,7 @@ impl Default for Properties {
             data_bytes: 0,
             filter_bytes: 0,
             index_bytes: 0,
+            model_bytes: 0,
             compression: Compression::None,
             filter: "none".to_string(),
             smallest_seqno: 0,
@@ -86,7 +89,7 @@ impl Default for Properties {
 }
 
 /// Tags of the numbers, in the order of [`Properties::numbers`].
-const NUMBER_TAGS: [u64; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17];
+const NUMBER_TAGS: [u64; 13] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 21, 12, 13, 17];
 const TAG_COMPRESSION: u64 = 10;
 const TAG_FILTER: u64 = 11;
 const TAG_SMALLEST: u64 = 14;
@@ -108,6 +111,7 @@ impl Properties {
             &mut self.data_bytes,
             &mut self.filter_bytes,
             &mut self.index_bytes,
+            &mut self.model_bytes,
             &mut self.smallest_seqno,
             &mut self.largest_seqno,
             &mut self.created_ms,

@@ -11,6 +11,7 @@ use crate::counters::{Event, ReadCounters};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::top_level::TopLevel;
 use crate::iter::{ScanOptions, SstIter};
+use crate::learned::{ByModel, ModelUse};
 use crate::multi_get::{BatchLookup, multi_get};
 use crate::presence::{Plan, Presence};
 use crate::properties::{COMPARATOR, Properties};
@@ -49,6 +50,8 @@ pub struct ReaderOptions {
     pub cache: Arc<BlockCache>,
     /// Who decides which filter units are in memory.
     pub filter_memory: FilterMemory,
+    /// Use learned indexes where files have them.
+    pub models: bool,
     /// Read past the page cache.
     pub direct: bool,
     /// Where reads are counted.
@@ -103,6 +106,7 @@ pub struct SstReader {
     pub(crate) top: TopLevel,
     pub(crate) slots: Arc<Slots>,
     pub(crate) footer: Footer,
+    pub(crate) model: ModelUse,
     presence: Presence,
     properties: Properties,
     range_tombstones: RangeTombstones,
@@ -150,6 +154,7 @@ impl SstReader {
             vfs: vfs.clone(),
             footer: tail.footer,
             presence: Presence::default(),
+            model: ModelUse::new(options.models, &top, &properties),
             file,
             file_number,
             cache_file: options.cache.next_file_id(),
@@ -187,6 +192,11 @@ impl SstReader {
     /// The newest visible version of the key, without asking a filter.
     #[inline]
     pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        if self.model.is_active()
+            && let ByModel::Done(found) = self.get_by_model(lookup)?
+        {
+            return Ok(found);
+        }
         self.find(self.top.index_at(lookup.user_key), lookup)
     }
 
@@ -273,7 +283,7 @@ impl SstReader {
         let index_at = self.top.index_at(lookup.user_key);
         let unfiltered = || {
             self.counters.count(Event::FilterAbsent);
-            let found = self.find(index_at, lookup)?;
+            let found = self.get(lookup)?;
             self.note_outcome(slot, found.is_some(), false);
             Ok(found)
         };
@@ -282,7 +292,7 @@ impl SstReader {
         }
         let found = match self.presence.plan() {
             Plan::SkipFilter => unfiltered()?,
-            Plan::Together if self.index_is_missing(index_at) => {
+            Plan::Together if !self.model.is_active() && self.index_is_missing(index_at) => {
                 self.get_together(filter_at, index_at, lookup)?
             }
             _ => {
@@ -319,7 +329,8 @@ impl SstReader {
 
     /// The newest visible version of the key in index partition `at` or a later one.
     #[inline]
-    fn find(&self, mut at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+    pub(crate) fn find(&self, mut at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.counters.count(Event::LookupByIndex);
         while at < self.top.index().len() {
             match self.with_index(at, |index| self.find_in(index, lookup))?? {
                 Step::Done(found) => return Ok(found),
@@ -408,8 +419,14 @@ impl SstReader {
     }
 
     /// About how many bytes of the file's data precede `user_key`. Reads nothing: exact to a
-    /// block if the index partition is resident, else to half a partition.
+    /// block if the learned index or the index partition is resident, else to half a partition.
     pub fn approximate_offset(&self, user_key: &[u8]) -> u64 {
+        if let Some(model) = self.resident_model()
+            && let Some(guess) = model.locate(user_key)
+            && user_key <= self.properties.largest.as_slice()
+        {
+            return model.handle(guess.block as usize).offset;
+        }
         let at = self.top.index_at(user_key);
         let Some(place) = self.top.index().get(at) else { return self.properties.data_bytes };
         if let Some(index) = &*self.slots.index[at].load() {
@@ -469,6 +486,7 @@ impl Drop for SstReader {
     /// Nobody can reach this reader's partitions and blocks any more. Blocks without a slot age
     /// out of the cache, everything else leaves now.
     fn drop(&mut self) {
+        self.remove_model();
         for (place, slot) in self.top.index().iter().zip(&*self.slots.index) {
             if let Some(index) = slot.load_full() {
                 let slots = index.blocks().into_iter().flat_map(|blocks| blocks.iter());

@@ -1,10 +1,12 @@
 //! Checks a whole SST: every checksum, every structure, and that they agree with each other.
 
 use crate::filter_partition::hash_prefix;
+use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
+use crate::index::top_level::TAG_LEARNED;
 use crate::iter::{ScanOptions, SstIter};
 use crate::reader::SstReader;
-use crate::stored::Handle;
+use crate::stored::{self, Handle};
 use crate::value_refs::ValueTally;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -39,6 +41,7 @@ struct Walk<'a> {
     last: Option<(Vec<u8>, u64)>,
     last_separator: Option<Vec<u8>>,
     filter: FilterCheck,
+    learned: Option<LearnedIndex>,
 }
 
 /// The filter partition the walk is in.
@@ -63,6 +66,7 @@ pub(crate) fn verify(reader: &Arc<SstReader>) -> Result<VerifyReport> {
         last: None,
         last_separator: None,
         filter: FilterCheck::default(),
+        learned: others(reader)?,
     };
     let mut iter = SstIter::new(reader.clone(), ScanOptions::compaction());
     for index_at in 0..reader.top.index().len() {
@@ -91,9 +95,10 @@ fn check_regions(reader: &SstReader) -> Result<()> {
     let filters = reader.top.filters().iter().map(|place| place.whole());
     let index = reader.top.index().iter().map(|place| place.handle);
     let footer = &reader.footer;
+    let others = reader.top.others().iter().map(|(_, handle)| *handle);
     let tail = footer.range_tombstones.into_iter().chain([footer.top_level, footer.properties]);
     let mut expected = properties.data_bytes;
-    for handle in filters.chain(index).chain(tail) {
+    for handle in filters.chain(index).chain(others).chain(tail) {
         if handle.offset != expected {
             let detail = format!("the block before ends at {expected}, this one starts elsewhere");
             return Err(reader.place(handle).corrupt(detail));
@@ -108,6 +113,20 @@ fn check_regions(reader: &SstReader) -> Result<()> {
     Ok(())
 }
 
+/// Checks the blocks that are neither data nor partitions; returns the learned index.
+fn others(reader: &SstReader) -> Result<Option<LearnedIndex>> {
+    let mut learned = None;
+    for (tag, handle) in reader.top.others() {
+        let place = reader.place(*handle);
+        let payload = stored::unpack(reader.read(*handle)?, &place)?;
+        if *tag == TAG_LEARNED {
+            let decoded = reader.decode_model(&payload);
+            learned = Some(decoded.map_err(|detail| place.corrupt(detail))?);
+        }
+    }
+    Ok(learned)
+}
+
 impl Walk<'_> {
     fn block(
         &mut self,
@@ -120,6 +139,17 @@ impl Walk<'_> {
         let block = iter.visit_block(index_at, block_at)?;
         let separator = index.separator(block_at);
         let mut key = Vec::new();
+        if let Some(learned) = &self.learned {
+            let ordinal = self.report.data_blocks as usize;
+            block.read_key(0, &mut key);
+            let continued = self.last.as_ref().is_some_and(|(last, _)| *last == key);
+            if learned.handle(ordinal) != index.handle(block_at)
+                || learned.is_continued(ordinal) != continued
+                || !learned.blocks().admits_first_key(ordinal as u32, &key)
+            {
+                return Err(place.corrupt("the learned index says other than the block"));
+            }
+        }
         for at in 0..block.count() {
             block.read_key(at, &mut key);
             let entry = block.entry(at);

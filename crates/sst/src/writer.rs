@@ -10,8 +10,9 @@ use crate::block::writer::BlockWriter;
 use crate::expiry::ExpiryHistogram;
 use crate::filter_partition::{FilterWriter, FinishedFilter};
 use crate::footer::{FOOTER_BYTES, Footer};
+use crate::index::learned::{LearnedWriter, Training};
 use crate::index::partition::PartitionWriter;
-use crate::index::top_level::{FilterPlace, IndexPlace, TopLevel};
+use crate::index::top_level::{FilterPlace, IndexPlace, TAG_LEARNED, TopLevel};
 use crate::options::SstOptions;
 use crate::properties::Properties;
 use crate::stored::{Handle, Packer, TRAILER_BYTES};
@@ -72,6 +73,8 @@ pub struct SstSummary {
     pub index_bytes: u64,
     /// Stored bytes of the data blocks.
     pub data_bytes: u64,
+    /// What came of training, if the options asked for it.
+    pub training: Option<Training>,
 }
 
 /// Writes one SST. If a call fails, the file is useless and the caller removes it.
@@ -87,6 +90,7 @@ pub struct SstWriter {
     finished_index: Vec<FinishedIndex>,
     index_bytes: Vec<u8>,
     filter: FilterWriter,
+    learned: Option<LearnedWriter>,
     range_tombstones: RangeTombstones,
     /// User key and trailer of the last entry.
     last: (Vec<u8>, u64),
@@ -133,6 +137,7 @@ impl SstWriter {
             finished_index: Vec::new(),
             index_bytes: Vec::new(),
             filter: FilterWriter::new(options.filter, options.prefix_len, metadata_target),
+            learned: options.learning.then(LearnedWriter::default),
             range_tombstones: RangeTombstones::default(),
             last: (Vec::new(), 0),
             smallest: Vec::new(),
@@ -168,6 +173,11 @@ impl SstWriter {
             self.finish_block()?;
         }
         self.separate(user_key)?;
+        if self.block.is_empty()
+            && let Some(learned) = &mut self.learned
+        {
+            learned.start_block(&self.last.0, user_key);
+        }
         if first {
             self.smallest.extend_from_slice(user_key);
         }
@@ -238,7 +248,8 @@ impl SstWriter {
         self.finish_index_partition();
         let filters = self.write_filters()?;
         let index = self.write_index()?;
-        let top_level = TopLevel::new(index, self.options.prefix_len, filters);
+        let (training, others) = self.write_learned()?;
+        let top_level = TopLevel::new(index, self.options.prefix_len, filters, others);
         self.complete_properties();
         let footer = Footer {
             range_tombstones: match self.range_tombstones.is_empty() {
@@ -268,6 +279,7 @@ impl SstWriter {
             filter_bytes: properties.filter_bytes,
             index_bytes: properties.index_bytes,
             data_bytes: properties.data_bytes,
+            training,
         })
     }
 
@@ -275,6 +287,9 @@ impl SstWriter {
         let block = &mut self.block;
         let handle = self.output.write(self.options.compression, |out| block.finish(out))?;
         self.unseparated = Some(handle);
+        if let Some(learned) = &mut self.learned {
+            learned.finish_block(handle.stored_len);
+        }
         self.properties.data_block_count += 1;
         Ok(())
     }
@@ -340,10 +355,25 @@ impl SstWriter {
             let handle =
                 self.output.write(Compression::None, |out| out.extend_from_slice(bytes))?;
             let FinishedIndex { separator, data_offset, block_count, .. } = finished;
-            places.push((separator, IndexPlace { handle, data_offset, block_count }));
+            places
+                .push((separator, IndexPlace { handle, data_offset, block_count, first_block: 0 }));
         }
         self.properties.index_bytes = self.output.offset() - start;
         Ok(places)
+    }
+
+    /// Trains, and writes what came of it. After the index partitions, with which it is compared.
+    fn write_learned(&mut self) -> Result<(Option<Training>, Vec<(u64, Handle)>)> {
+        let Some(learned) = self.learned.take() else { return Ok((None, Vec::new())) };
+        let (payload, training) = learned.finish(self.properties.index_bytes);
+        let mut others = Vec::new();
+        if let Some(payload) = payload {
+            let handle =
+                self.output.write(Compression::None, |out| out.extend_from_slice(&payload))?;
+            self.properties.model_bytes = u64::from(handle.stored_len);
+            others.push((TAG_LEARNED, handle));
+        }
+        Ok((Some(training), others))
     }
 
     /// What only the end shows: bounds, sequence numbers, expiry.

@@ -573,6 +573,7 @@ impl FamilyOptions {
             filter: self.filter[level.min(LEVEL_COUNT - 1)],
             prefix_len: self.prefix_len,
             partitioned: self.partitioned_metadata,
+            learning: self.learning == Learning::Build,
             direct_write: self.direct_write,
             created_ms,
         }

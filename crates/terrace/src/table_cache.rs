@@ -60,6 +60,7 @@ impl TableCache {
             options: ReaderOptions {
                 cache,
                 filter_memory: filters.filter_memory(),
+                models: true,
                 direct,
                 counters,
             },

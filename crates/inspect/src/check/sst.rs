@@ -32,6 +32,7 @@ impl<'a> SstChecker<'a> {
         let options = ReaderOptions {
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),
             filter_memory: FilterMemory::Cached,
+            models: true,
             direct: false,
             counters: Arc::new(ReadCounters::new()),
         };

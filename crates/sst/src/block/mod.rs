@@ -23,6 +23,11 @@ const WALK_MAX: usize = 4;
 /// some 40 entries.
 const PREFETCH_BYTES: usize = 256;
 
+/// Bytes that are fetched before and after the place where an entry should be: that place is right
+/// to a few entries.
+const PREFETCH_BEFORE_BYTES: usize = 128;
+const PREFETCH_AFTER_BYTES: usize = 256;
+
 /// A checked block and the memory it lies in: one pointer, so that a slot can hold it.
 #[derive(Clone)]
 pub(crate) struct DataBlock {
@@ -73,6 +78,15 @@ impl DataBlock {
 #[inline]
 pub(crate) fn prefetch(block: &Buf) {
     for line in (0..PREFETCH_BYTES).step_by(64) {
+        terrace_filter::prefetch_read(block, line);
+    }
+}
+
+/// Asks for the lines of a block around `offset`, where an entry should be.
+#[inline]
+pub(crate) fn prefetch_around(block: &Buf, offset: usize) {
+    let from = offset.saturating_sub(PREFETCH_BEFORE_BYTES);
+    for line in (from..offset + PREFETCH_AFTER_BYTES).step_by(64) {
         terrace_filter::prefetch_read(block, line);
     }
 }
@@ -201,10 +215,16 @@ impl<'a> BlockRef<'a> {
     /// The newest version of `user_key` at or after `trailer`.
     #[inline]
     pub fn find(&self, user_key: &[u8], trailer: u64) -> Located {
+        self.find_at(user_key, trailer).1
+    }
+
+    /// As [`Self::find`], with the index of the entry found, or where it would be.
+    #[inline]
+    pub fn find_at(&self, user_key: &[u8], trailer: u64) -> (usize, Located) {
         match self.position(user_key, trailer) {
-            (_, Some(RawEntry { trailer, value, .. })) => Located::Found { trailer, value },
-            (at, None) if at == self.count() => Located::PastEnd,
-            (_, None) => Located::Absent,
+            (at, Some(RawEntry { trailer, value, .. })) => (at, Located::Found { trailer, value }),
+            (at, None) if at == self.count() => (at, Located::PastEnd),
+            (at, None) => (at, Located::Absent),
         }
     }
 

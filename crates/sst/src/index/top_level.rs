@@ -9,11 +9,13 @@
 //! varint partition count, then per filter partition:
 //!     separator, offset of its first unit varint, kind u8, seed u8, units u8,
 //!     bytes of the first unit varint, bytes of each other unit varint, keys varint
+//! varint count of other blocks, then per block: tag varint, handle
 //! handle: offset varint, stored length varint
 //! ```
 //! The separator of an index partition is that of its last data block; the separator of a filter
 //! partition is at or above its keys and below those of the next. The units of a filter partition
-//! are stored blocks that follow each other. Searches compare 8-byte heads in one contiguous array
+//! are stored blocks that follow each other. *Other blocks* are advisory and named by tag, so that
+//! later versions can add some: 1 is the learned index. Searches compare 8-byte heads in one contiguous array
 //! first.
 
 use crate::options::MAX_BLOCK_BYTES;
@@ -23,6 +25,9 @@ use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::{common_prefix, head};
 use terrace_filter::{FilterKind, FilterShape};
 
+/// The tag of the learned index ([`crate::index::learned`]) among the other blocks.
+pub(crate) const TAG_LEARNED: u64 = 1;
+
 /// An index partition as the top level lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexPlace {
@@ -30,6 +35,8 @@ pub(crate) struct IndexPlace {
     /// Where its first data block starts.
     pub data_offset: u64,
     pub block_count: u64,
+    /// Data blocks of the partitions before; not stored.
+    pub first_block: u64,
 }
 
 /// A filter partition as the top level lists it.
@@ -72,6 +79,8 @@ pub(crate) struct TopLevel {
     prefix_len: usize,
     filter_separators: Separators,
     filters: Vec<FilterPlace>,
+    /// By tag.
+    others: Vec<(u64, Handle)>,
 }
 
 impl TopLevel {
@@ -80,15 +89,22 @@ impl TopLevel {
         index: Vec<(Vec<u8>, IndexPlace)>,
         prefix_len: usize,
         filters: Vec<(Vec<u8>, FilterPlace)>,
+        others: Vec<(u64, Handle)>,
     ) -> Self {
-        let (index_keys, index) = index.into_iter().unzip::<_, _, Vec<_>, _>();
+        let (index_keys, mut index) = index.into_iter().unzip::<_, IndexPlace, Vec<_>, Vec<_>>();
         let (filter_keys, filters) = filters.into_iter().unzip::<_, _, Vec<_>, _>();
+        let mut first_block = 0u64;
+        for place in &mut index {
+            place.first_block = first_block;
+            first_block = first_block.saturating_add(place.block_count);
+        }
         Self {
             index_separators: Separators::new(&index_keys),
             index,
             prefix_len,
             filter_separators: Separators::new(&filter_keys),
             filters,
+            others,
         }
     }
 
@@ -117,6 +133,11 @@ impl TopLevel {
             put_varint(out, u64::from(place.shape.first_unit_bytes));
             put_varint(out, u64::from(place.shape.unit_bytes));
             put_varint(out, place.key_count);
+        }
+        put_varint(out, self.others.len() as u64);
+        for (tag, handle) in &self.others {
+            put_varint(out, *tag);
+            put_handle(out, *handle);
         }
     }
 
@@ -156,7 +177,7 @@ impl TopLevel {
             let data_offset = decoder.varint().filter(|offset| *offset <= handle.offset)?;
             index.push((
                 separator,
-                IndexPlace { handle, data_offset, block_count: decoder.varint()? },
+                IndexPlace { handle, data_offset, block_count: decoder.varint()?, first_block: 0 },
             ));
         }
         let prefix_len = usize::try_from(decoder.varint()?).ok()?;
@@ -172,7 +193,12 @@ impl TopLevel {
         if !all_known {
             filters.clear();
         }
-        Some(Self::new(index, prefix_len, filters))
+        let count = decoder.varint()?;
+        let mut others = Vec::new();
+        for _ in 0..count {
+            others.push((decoder.varint()?, handle(decoder)?));
+        }
+        Some(Self::new(index, prefix_len, filters, others))
     }
 
     /// The place of one filter partition; `Some(None)` for a kind that this version does not know.
@@ -198,6 +224,24 @@ impl TopLevel {
 
     pub fn index_separator(&self, at: usize) -> &[u8] {
         self.index_separators.get(at)
+    }
+
+    /// Blocks that are neither data nor partitions, by tag.
+    pub fn others(&self) -> &[(u64, Handle)] {
+        &self.others
+    }
+
+    /// The other block with this tag.
+    pub fn other(&self, tag: u64) -> Option<Handle> {
+        self.others.iter().find(|(known, _)| *known == tag).map(|(_, handle)| *handle)
+    }
+
+    /// The index partition that lists data block `ordinal`, and the block's number there.
+    pub fn partition_of_block(&self, ordinal: u64) -> Option<(usize, usize)> {
+        let after = self.index.partition_point(|place| place.first_block <= ordinal);
+        let at = after.checked_sub(1)?;
+        let block = ordinal - self.index[at].first_block;
+        (block < self.index[at].block_count).then_some((at, block as usize))
     }
 
     pub fn filters(&self) -> &[FilterPlace] {
@@ -230,6 +274,7 @@ impl TopLevel {
             + self.filter_separators.memory_bytes()
             + size_of_val(self.index.as_slice())
             + size_of_val(self.filters.as_slice())
+            + size_of_val(self.others.as_slice())
     }
 }
 
@@ -321,7 +366,7 @@ mod tests {
         let handle = |at: usize| Handle { offset: 1000 + at as u64, stored_len: 50 + at as u32 };
         let index = |(at, key)| {
             let data_offset = at as u64;
-            (key, IndexPlace { handle: handle(at), data_offset, block_count: 9 })
+            (key, IndexPlace { handle: handle(at), data_offset, block_count: 9, first_block: 0 })
         };
         let shape = FilterShape {
             kind: FilterKind::BlockedBloom,
@@ -336,6 +381,7 @@ mod tests {
             keys.into_iter().enumerate().map(index).collect(),
             7,
             filter_keys.into_iter().enumerate().map(filter).collect(),
+            vec![(TAG_LEARNED, handle(7)), (99, handle(8))],
         )
     }
 
@@ -348,7 +394,8 @@ mod tests {
             let mut bytes = Vec::new();
             top.encode(&mut bytes);
             prop_assert_eq!(&TopLevel::decode(&bytes, 5000).unwrap(), &top);
-            prop_assert!(TopLevel::decode(&bytes, 1000).is_err() || top.index.is_empty() && top.filters.is_empty());
+            prop_assert!(TopLevel::decode(&bytes, 1000).is_err());
+            prop_assert_eq!((top.other(99), top.other(2)), (Some(Handle { offset: 1008, stored_len: 58 }), None));
             let mut sorted = keys;
             sorted.sort();
             for probe in probes.iter().chain(&sorted) {

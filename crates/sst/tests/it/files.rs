@@ -40,6 +40,7 @@ pub fn reader_options(cache_bytes: usize) -> ReaderOptions {
     ReaderOptions {
         cache: Arc::new(BlockCache::new(cache_bytes)),
         filter_memory: FilterMemory::Cached,
+        models: true,
         direct: false,
         counters: Arc::new(ReadCounters::new()),
     }

@@ -7,6 +7,7 @@ mod concurrency;
 mod damage;
 mod files;
 mod golden;
+mod learned;
 mod model;
 mod units;
 mod values;

@@ -20,6 +20,7 @@ fn random_options(rng: &mut SplitMix64) -> SstOptions {
         filter: POLICIES[rng.below(POLICIES.len() as u64) as usize].parse().unwrap(),
         prefix_len: pick(rng, &[0, 1, 4]),
         partitioned: !rng.one_in(4),
+        learning: !rng.one_in(4),
         direct_write: rng.one_in(2),
         created_ms: 7,
     }

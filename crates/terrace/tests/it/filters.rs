@@ -256,6 +256,7 @@ fn damage_filters(vfs: &Arc<SimVfs>) {
     let options = ReaderOptions {
         cache: Arc::new(BlockCache::new(1 << 20)),
         filter_memory: Default::default(),
+        models: true,
         direct: false,
         counters: Arc::new(ReadCounters::new()),
     };

@@ -1,0 +1,383 @@
+//! Point lookups through the learned index, and its life in memory.
+//!
+//! A lookup goes key → block → entry: the model says the block, the block's slot is reached without
+//! an index partition, and the part of the block where the entry should be is asked for together
+//! with its header. The block itself proves the answer. Where the model cannot say (keys that tie,
+//! a key before the block's first, versions that began in the block before), the block before or
+//! the index partitions do.
+//!
+//! The learned index is one entry of the block cache, with high priority, like an index partition.
+//! It is read at the first lookup that wants it; if it is evicted, it is read again only after so
+//! many lookups that reading it adds little to theirs. A damaged one is counted and not used again.
+
+use crate::block::{BlockRef, Located};
+use crate::cached::{LiveModel, Resident};
+use crate::counters::Event;
+use crate::index::learned::{LearnedIndex, LearnedWriter, Training};
+use crate::index::top_level::{TAG_LEARNED, TopLevel};
+use crate::iter::{ScanOptions, SstIter};
+use crate::properties::Properties;
+use crate::reader::{Entry, Lookup, SstReader};
+use crate::stored::{self, Handle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use terrace_base::Result;
+use terrace_cache::CacheKey;
+use terrace_vfs::Buf;
+
+/// Where the cache keeps a model that was trained in memory: no block lies there.
+const TRAINED_OFFSET: u64 = u64::MAX;
+
+/// After an eviction the model is read again when so many lookups went by per 512 bytes of it: each
+/// of them may have read a block of 4 KiB.
+const BYTES_PER_LOOKUP: u32 = 512;
+
+/// Blocks that one lookup looks at because its key is in the cell of their first keys.
+const MOST_TRIES: usize = 2;
+
+/// Bytes of a block before its entries, besides heads and offsets: header, and a common prefix.
+const TYPICAL_FRONT_BYTES: u64 = 20;
+
+/// Bytes per entry for head and offset.
+const ENTRY_FRONT_BYTES: u64 = 6;
+
+/// Whether and how a reader uses models.
+#[derive(Debug, Default)]
+pub(crate) struct ModelUse {
+    /// The options allow it.
+    allowed: bool,
+    /// The one in the file.
+    stored: Option<Handle>,
+    /// Lookups ask for it.
+    active: AtomicBool,
+    /// Lookups since it was evicted.
+    waited: AtomicU32,
+    /// Where entries lie in a typical block: from, to.
+    span: (u32, u32),
+}
+
+impl ModelUse {
+    pub fn new(allowed: bool, top: &TopLevel, properties: &Properties) -> Self {
+        let stored = top.other(TAG_LEARNED);
+        Self {
+            allowed,
+            stored,
+            active: AtomicBool::new(allowed && stored.is_some()),
+            waited: AtomicU32::new(u32::MAX >> 1),
+            span: typical_span(properties),
+        }
+    }
+
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    fn set_active(&self, active: bool) {
+        self.active.store(active, Ordering::Relaxed);
+    }
+}
+
+/// From where to where the entries of an average block lie.
+fn typical_span(properties: &Properties) -> (u32, u32) {
+    let blocks = properties.data_block_count.max(1);
+    let entries = properties.entry_count / blocks;
+    let raw = (properties.raw_key_bytes + properties.raw_value_bytes) / blocks;
+    let from = TYPICAL_FRONT_BYTES + entries.saturating_mul(ENTRY_FRONT_BYTES);
+    // Where blocks are compressed, keys and values say more than what is stored.
+    let to = (properties.data_bytes / blocks).max(raw);
+    (from.min(u64::from(u32::MAX)) as u32, to.min(u64::from(u32::MAX)) as u32)
+}
+
+/// What the learned index knows of a lookup.
+pub(crate) enum ByModel {
+    Done(Option<Entry>),
+    /// The index partitions know.
+    AskIndex,
+}
+
+/// What one block says of a key.
+enum InBlock {
+    Found(Entry),
+    /// Found, as the block's first entry.
+    FoundFirst(Entry),
+    /// The key sorts before the block's first.
+    Before,
+    /// The block has no visible version, nor has one after it.
+    Absent,
+    /// All of the block sorts before it.
+    PastEnd,
+}
+
+fn find_in_block(buf: &Buf, lookup: &Lookup<'_>) -> InBlock {
+    let block = BlockRef::checked(buf);
+    match block.find_at(lookup.user_key, lookup.trailer) {
+        (at, Located::Found { trailer, value }) => {
+            let entry = Entry { trailer, value: value.pinned(buf) };
+            if at == 0 { InBlock::FoundFirst(entry) } else { InBlock::Found(entry) }
+        }
+        (0, Located::Absent) => InBlock::Before,
+        (_, Located::Absent) => InBlock::Absent,
+        (_, Located::PastEnd) => InBlock::PastEnd,
+    }
+}
+
+/// The answer of [`SstReader::get_in_block`].
+#[derive(Debug, Clone)]
+pub enum BlockAnswer {
+    /// The newest visible version in the file.
+    Found(Entry),
+    /// The file has no visible version.
+    Absent,
+    /// The key sorts before the block's first: a block before may have it.
+    Before,
+    /// The key sorts after the block's last: if it is in the file, then in a later block.
+    After,
+}
+
+impl SstReader {
+    /// The newest visible version of the key as the learned index finds it.
+    #[inline]
+    pub(crate) fn get_by_model(&self, lookup: &Lookup<'_>) -> Result<ByModel> {
+        if let Some(model) = &*self.slots.model.load() {
+            model.touch();
+            return self.find_by_model(model, lookup);
+        }
+        match self.load_model() {
+            Some(model) => self.find_by_model(&model, lookup),
+            None => Ok(ByModel::AskIndex),
+        }
+    }
+
+    #[inline]
+    fn find_by_model(&self, model: &Resident<LiveModel>, lookup: &Lookup<'_>) -> Result<ByModel> {
+        let Some(guess) = model.locate(lookup.user_key) else { return Ok(ByModel::AskIndex) };
+        let (mut block, mut within) = (guess.block as usize, guess.within);
+        for _ in 0..MOST_TRIES {
+            let find = |buf: &Buf| find_in_block(buf, lookup);
+            let found = match self.with_model_block(model, block, within, lookup.fill_cache, find) {
+                Ok(found) => found,
+                // The block, or what the model says of its place: the index partition will tell.
+                Err(error) if error.is_corruption() => return Ok(ByModel::AskIndex),
+                Err(error) => return Err(error),
+            };
+            match found {
+                InBlock::FoundFirst(_) if model.is_continued(block) => break,
+                InBlock::Found(entry) | InBlock::FoundFirst(entry) => {
+                    self.counters.count(Event::LookupByModel);
+                    return Ok(ByModel::Done(Some(entry)));
+                }
+                InBlock::Before if block > 0 => (block, within) = (block - 1, u8::MAX),
+                InBlock::Absent | InBlock::PastEnd | InBlock::Before => {
+                    self.counters.count(Event::LookupByModel);
+                    return Ok(ByModel::Done(None));
+                }
+            }
+        }
+        Ok(ByModel::AskIndex)
+    }
+
+    /// The learned index if it is in memory and used.
+    pub(crate) fn resident_model(&self) -> Option<Arc<Resident<LiveModel>>> {
+        if self.model.is_active() { self.slots.model.load_full() } else { None }
+    }
+
+    /// The learned index, read if that is allowed now.
+    pub(crate) fn model_or_load(&self) -> Option<Arc<Resident<LiveModel>>> {
+        if !self.model.is_active() {
+            return None;
+        }
+        self.slots.model.load_full().or_else(|| self.load_model())
+    }
+
+    #[cold]
+    fn load_model(&self) -> Option<Arc<Resident<LiveModel>>> {
+        let handle = self.model.stored?;
+        let waited = self.model.waited.fetch_add(1, Ordering::Relaxed);
+        if waited < handle.stored_len / BYTES_PER_LOOKUP {
+            return None;
+        }
+        self.model.waited.store(0, Ordering::Relaxed);
+        // Without the model the file is as readable as with it.
+        let stored = self.read(handle).ok()?;
+        let place = self.place(handle);
+        let decoded = stored::unpack(stored, &place).and_then(|payload| {
+            self.decode_model(&payload).map_err(|detail| place.corrupt(detail))
+        });
+        match decoded {
+            Ok(index) => Some(self.attach_model(index, handle.offset)),
+            Err(_) => {
+                self.counters.count(Event::ModelDamage);
+                self.model.set_active(false);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn decode_model(&self, payload: &[u8]) -> stored::Checked<LearnedIndex> {
+        let properties = self.properties();
+        LearnedIndex::decode(payload, properties.data_block_count, properties.data_bytes)
+    }
+
+    fn attach_model(&self, index: LearnedIndex, offset: u64) -> Arc<Resident<LiveModel>> {
+        self.counters.count(Event::ModelLoad);
+        let slots = Arc::downgrade(&self.slots);
+        let resident = Resident::new(LiveModel::new(index, offset, self.model.span), 0, slots);
+        resident.publish(&self.cache, CacheKey { file: self.cache_file, offset });
+        resident
+    }
+
+    /// Whether lookups go through a learned index: that of the file, or one that
+    /// [`SstReader::train`] made and the cache has kept.
+    pub fn has_model(&self) -> bool {
+        let stored = self.model.stored.is_some() || self.slots.model.load().is_some();
+        self.model.is_active() && stored
+    }
+
+    /// Bytes of memory that the learned index takes now, slots of data blocks left out; 0 if it is
+    /// not in memory. They are charged to the block cache.
+    pub fn model_memory_bytes(&self) -> usize {
+        self.slots.model.load().as_ref().map_or(0, |model| model.index_bytes())
+    }
+
+    /// Bytes of memory that the resident index partitions take now, slots of data blocks left out.
+    pub fn index_memory_bytes(&self) -> usize {
+        let bytes = |slot: &crate::cached::Slot<crate::cached::LiveIndex>| {
+            slot.load().as_ref().map_or(0, |index| index.charge_bytes())
+        };
+        self.slots.index.iter().map(bytes).sum()
+    }
+
+    /// Makes lookups go through a learned index: the one in the file if it has one, else one that
+    /// is trained now, over all data blocks, read past the cache (about 40 ms for 64 MB that are in
+    /// the page cache). It lives in the block cache; if that evicts it, the file has none again.
+    /// `None` if the options of the reader forbid models. A model that does not pay is not used:
+    /// see [`Training::model`].
+    pub fn train(self: &Arc<Self>) -> Result<Option<Training>> {
+        if !self.model.allowed {
+            return Ok(None);
+        }
+        if let Some(handle) = self.model.stored {
+            self.model.set_active(true);
+            let model = Ok(u64::from(handle.stored_len));
+            let stats = self.model_or_load().map(|model| *model.blocks_model().stats());
+            return Ok(Some(Training { model, stats: stats.unwrap_or_default(), training_ns: 0 }));
+        }
+        let mut writer = LearnedWriter::default();
+        self.for_each_block(|_, last_before, first, handle| {
+            writer.start_block(last_before, first);
+            writer.finish_block(handle.stored_len);
+        })?;
+        let (payload, training) = writer.finish(self.properties().index_bytes);
+        self.counters.add(Event::TrainingNs, training.training_ns);
+        if let Some(payload) = payload {
+            let place = self.place(Handle::default());
+            let index = self.decode_model(&payload).map_err(|detail| place.corrupt(detail))?;
+            self.attach_model(index, TRAINED_OFFSET);
+            self.model.set_active(true);
+        }
+        Ok(Some(training))
+    }
+
+    /// Makes lookups go through the index partitions, until [`SstReader::train`] is called.
+    pub fn drop_model(&self) {
+        self.model.set_active(false);
+        self.remove_model();
+    }
+
+    pub(crate) fn remove_model(&self) {
+        if let Some(model) = self.slots.model.load_full() {
+            for (at, slot) in model.slots().into_iter().flat_map(|slots| slots.iter()).enumerate() {
+                if slot.load().is_some() {
+                    self.cache.remove(&self.cache_key(model.handle(at)));
+                }
+            }
+            self.cache.remove(&CacheKey { file: self.cache_file, offset: model.offset() });
+        }
+    }
+
+    /// Calls `visit` with every data block in order: its ordinal, the last key of the block before
+    /// (empty for the first), and its first key; what a model over several files learns from.
+    /// Reads the data past the cache in large pieces.
+    pub fn for_each_first_key(
+        self: &Arc<Self>,
+        mut visit: impl FnMut(u32, &[u8], &[u8]),
+    ) -> Result<()> {
+        self.for_each_block(|block, last_before, first, _| visit(block, last_before, first))
+    }
+
+    fn for_each_block(
+        self: &Arc<Self>,
+        mut visit: impl FnMut(u32, &[u8], &[u8], Handle),
+    ) -> Result<()> {
+        let mut iter = SstIter::new(self.clone(), ScanOptions::compaction());
+        let (mut last, mut first) = (Vec::new(), Vec::new());
+        let mut ordinal = 0;
+        for index_at in 0..self.top.index().len() {
+            let index = self.index_partition(index_at, false)?;
+            for block_at in 0..index.count() {
+                let block = iter.visit_block(index_at, block_at)?;
+                block.read_key(0, &mut first);
+                visit(ordinal, &last, &first, index.handle(block_at));
+                block.read_key(block.count() - 1, &mut last);
+                ordinal += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Data blocks of the file.
+    pub fn block_count(&self) -> u64 {
+        self.properties().data_block_count
+    }
+
+    /// Looks into data block `ordinal` alone, for a caller that knows by a model of its own that
+    /// the key is there if anywhere; through the learned index if it is in memory, else through an
+    /// index partition. [`BlockAnswer::Before`] if there is no such block.
+    pub fn get_in_block(&self, ordinal: u32, lookup: &Lookup<'_>) -> Result<BlockAnswer> {
+        let block = ordinal as usize;
+        if let Some(model) = &*self.slots.model.load()
+            && self.model.is_active()
+            && block < model.block_count()
+        {
+            let find = |buf: &Buf| find_in_block(buf, lookup);
+            let found = self.with_model_block(model, block, 0, lookup.fill_cache, find)?;
+            return self.block_answer(found, lookup, || Ok(model.is_continued(block)));
+        }
+        let Some((index_at, block_at)) = self.top.partition_of_block(u64::from(ordinal)) else {
+            return Ok(BlockAnswer::Before);
+        };
+        let index = self.index_partition(index_at, true)?;
+        if block_at >= index.count() {
+            return Ok(BlockAnswer::Before);
+        }
+        let find = |buf: &Buf| find_in_block(buf, lookup);
+        let found = self.with_block(&index, block_at, lookup.fill_cache, find)?;
+        self.block_answer(found, lookup, || match block_at.checked_sub(1) {
+            Some(before) => Ok(index.separator_is(before, lookup.user_key)),
+            None => Ok(index_at > 0 && self.top.index_separator(index_at - 1) == lookup.user_key),
+        })
+    }
+
+    fn block_answer(
+        &self,
+        found: InBlock,
+        lookup: &Lookup<'_>,
+        continued: impl FnOnce() -> Result<bool>,
+    ) -> Result<BlockAnswer> {
+        Ok(match found {
+            InBlock::FoundFirst(entry) => match continued()? {
+                false => BlockAnswer::Found(entry),
+                // A newer version may stand at the end of the block before.
+                true => match self.find(self.top.index_at(lookup.user_key), lookup)? {
+                    Some(entry) => BlockAnswer::Found(entry),
+                    None => BlockAnswer::Absent,
+                },
+            },
+            InBlock::Found(entry) => BlockAnswer::Found(entry),
+            InBlock::Before => BlockAnswer::Before,
+            InBlock::Absent => BlockAnswer::Absent,
+            InBlock::PastEnd => BlockAnswer::After,
+        })
+    }
+}
