@@ -93,7 +93,7 @@ fn fetch(
     mut handle: ValueHandle,
 ) -> Result<Option<Slice>> {
     for _ in 0..MOST_TRIES {
-        if let Some(value) = inner.value_log.get(key, handle)? {
+        if let Some(value) = inner.value_log.get(key, handle, reading.fill_cache)? {
             return Ok(Some(value));
         }
         if family.is_dropped() {

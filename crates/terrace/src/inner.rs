@@ -135,7 +135,7 @@ impl Inner {
         m.filter_unit_damages = reads.filter_unit_damages;
         m.wasted_lookups = reads.wasted_lookups;
         self.filters.fill(&mut m);
-        (m.value_reads, m.value_read_bytes) = self.value_log.reads();
+        (m.value_reads, m.value_read_bytes, m.value_cache_hits) = self.value_log.reads();
         for book in self.value_log.books() {
             m.value_segments += 1;
             m.value_segment_bytes += book.size_bytes;

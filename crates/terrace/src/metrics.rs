@@ -236,6 +236,8 @@ pub struct Metrics {
     pub value_reads: u64,
     /// Their stored bytes.
     pub value_read_bytes: u64,
+    /// Values found in the block cache instead.
+    pub value_cache_hits: u64,
     /// Files of the log that only SSTs need.
     pub value_segments: u64,
     /// Their length.

@@ -21,15 +21,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_base::{Error, Result, ValueHandle};
+use terrace_cache::CacheKey;
 use terrace_log::value::{self, ValueRead};
 use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
+use terrace_sst::{BlockCache, CachedBlock};
 use terrace_vfs::{OpenMode, RandomFile, Slice, Vfs};
 
 /// A file of the log that values lie in, opened when one is first read.
 pub(crate) struct Segment {
     pub number: u32,
     path: PathBuf,
+    /// Its number in the block cache.
+    cache_file: u64,
     file: ArcSwapOption<OpenSegment>,
+    /// The file as values are moved out of it.
+    moved_from: ArcSwapOption<OpenSegment>,
     touched: AtomicBool,
     /// Length of the file once it is sealed; 0 before.
     sealed_bytes: AtomicU64,
@@ -64,6 +70,8 @@ pub(crate) struct ValueLog {
     dir: PathBuf,
     /// Read sealed segments past the page cache.
     direct: bool,
+    /// Keeps values that point reads fetched.
+    cache: Arc<BlockCache>,
     map: ArcSwap<SegmentMap>,
     /// Held while the map changes.
     change: Mutex<()>,
@@ -74,7 +82,7 @@ pub(crate) struct ValueLog {
     leaving: Mutex<Vec<Leaving>>,
     open: AtomicUsize,
     max_open: usize,
-    counters: Arc<ValueCounters>,
+    counters: ValueCounters,
 }
 
 /// What was read.
@@ -82,16 +90,24 @@ pub(crate) struct ValueLog {
 pub(crate) struct ValueCounters {
     pub reads: AtomicU64,
     pub read_bytes: AtomicU64,
+    pub cache_hits: AtomicU64,
 }
 
 impl ValueLog {
     /// The value log of the store in `dir`, without segments. At most `max_open` files are kept
     /// open.
-    pub fn new(vfs: Arc<dyn Vfs>, dir: &Path, direct: bool, max_open: usize) -> Self {
+    pub fn new(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        direct: bool,
+        cache: Arc<BlockCache>,
+        max_open: usize,
+    ) -> Self {
         Self {
             vfs,
             dir: dir.to_path_buf(),
             direct,
+            cache,
             map: ArcSwap::default(),
             change: Mutex::new(()),
             live: Mutex::default(),
@@ -100,7 +116,7 @@ impl ValueLog {
             leaving: Mutex::default(),
             open: AtomicUsize::new(0),
             max_open: max_open.max(4),
-            counters: Arc::default(),
+            counters: ValueCounters::default(),
         }
     }
 
@@ -114,10 +130,11 @@ impl ValueLog {
         self.map.load_full()
     }
 
-    /// Values read, and their stored bytes.
-    pub fn reads(&self) -> (u64, u64) {
+    /// Values read, their stored bytes, and values found in the cache.
+    pub fn reads(&self) -> (u64, u64, u64) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;
-        (c.reads.load(Ordering::Relaxed), c.read_bytes.load(Ordering::Relaxed))
+        (get(&c.reads), get(&c.read_bytes), get(&c.cache_hits))
     }
 
     // Which segments there are.
@@ -126,7 +143,7 @@ impl ValueLog {
     pub fn begin(&self, number: u32) {
         let path = names::log_path(&self.dir, u64::from(number));
         self.change(|map| {
-            map.entry(number).or_insert_with(|| Segment::new(number, path, 0));
+            map.entry(number).or_insert_with(|| self.segment(number, path, 0));
         });
     }
 
@@ -139,7 +156,7 @@ impl ValueLog {
         self.change(|map| {
             for meta in segments {
                 let segment = map.entry(meta.number).or_insert_with(|| {
-                    Segment::new(meta.number, segment_path(&self.dir, meta), meta.size_bytes)
+                    self.segment(meta.number, segment_path(&self.dir, meta), meta.size_bytes)
                 });
                 // Whoever reads next opens it as it is to be read from now on.
                 segment.sealed_bytes.store(meta.size_bytes, Ordering::Relaxed);
@@ -244,14 +261,23 @@ impl ValueLog {
 
     // Reading.
 
-    /// The value at `handle`, by one device read, checked against `key`; `None` if the segment has
-    /// left the store: the key is to be looked up again.
-    pub fn get(&self, key: &[u8], handle: ValueHandle) -> Result<Option<Slice>> {
+    /// The value at `handle`, from the cache or by one device read, checked against `key`; `None` if
+    /// the segment has left the store: the key is to be looked up again.
+    pub fn get(&self, key: &[u8], handle: ValueHandle, fill_cache: bool) -> Result<Option<Slice>> {
         let map = self.map.load();
         let Some(segment) = map.get(&handle.segment) else { return Ok(None) };
+        let place = CacheKey { file: segment.cache_file, offset: handle.offset };
+        if let Some(value) = self.cache.get(&place).and_then(CachedBlock::into_value) {
+            self.counters.cache_hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(Some(value));
+        }
         let file = self.file(segment)?;
         self.note_read(1, u64::from(handle.len));
-        value::read_value(&ValueRead { file: &*file, key, handle }).map(Some)
+        let value = value::read_value(&ValueRead { file: &*file, key, handle })?;
+        if fill_cache {
+            self.cache.insert(place, CachedBlock::of_value(value.clone()));
+        }
+        Ok(Some(value))
     }
 
     /// The values at the handles, in the order asked, by one batch of device reads.
@@ -260,8 +286,17 @@ impl ValueLog {
         held: &SegmentMap,
         wanted: &[(&[u8], ValueHandle)],
     ) -> Vec<Result<Slice>> {
+        self.read_from(held, wanted, |segment| self.file(segment))
+    }
+
+    fn read_from(
+        &self,
+        held: &SegmentMap,
+        wanted: &[(&[u8], ValueHandle)],
+        file_of: impl Fn(&Segment) -> Result<Arc<dyn RandomFile>>,
+    ) -> Vec<Result<Slice>> {
         let open = |handle: &ValueHandle| match held.get(&handle.segment) {
-            Some(segment) => self.file(segment),
+            Some(segment) => file_of(segment),
             None => Err(self.missing(handle)),
         };
         let mut files: BTreeMap<u32, Option<Arc<dyn RandomFile>>> = BTreeMap::new();
@@ -290,7 +325,9 @@ impl ValueLog {
             .collect()
     }
 
-    /// As [`ValueLog::read_held`], the values as they are stored.
+    /// As [`ValueLog::read_held`], the values as they are stored, for whoever moves them: about half
+    /// of a doomed segment is wanted, in the order of keys, so it is read ahead as a whole into the
+    /// page cache, where it often is already.
     pub fn read_stored_held(
         &self,
         held: &SegmentMap,
@@ -300,7 +337,17 @@ impl ValueLog {
         let raw =
             |(key, handle): &(_, ValueHandle)| (*key, ValueHandle { compression: 0, ..*handle });
         let raw: Vec<(&[u8], ValueHandle)> = wanted.iter().map(raw).collect();
-        self.read_held(held, &raw)
+        self.read_from(held, &raw, |segment| self.file_to_move_from(segment))
+    }
+
+    fn file_to_move_from(&self, segment: &Segment) -> Result<Arc<dyn RandomFile>> {
+        if let Some(open) = &*segment.moved_from.load() {
+            return Ok(open.file.clone());
+        }
+        let file = self.vfs.open(&segment.path, OpenMode { direct: false, random: true })?;
+        file.advise_willneed(0, file.len());
+        segment.moved_from.store(Some(Arc::new(OpenSegment { file: file.clone() })));
+        Ok(file)
     }
 
     fn note_read(&self, values: u64, bytes: u64) {
@@ -313,6 +360,18 @@ impl ValueLog {
         let path = names::log_path(&self.dir, u64::from(handle.segment));
         let detail = "an SST refers to a value in this segment, and the store has no such segment";
         Error::corruption(&path, handle.offset, detail)
+    }
+
+    fn segment(&self, number: u32, path: PathBuf, sealed_bytes: u64) -> Arc<Segment> {
+        Arc::new(Segment {
+            number,
+            path,
+            cache_file: self.cache.next_file_id(),
+            file: ArcSwapOption::empty(),
+            moved_from: ArcSwapOption::empty(),
+            touched: AtomicBool::new(false),
+            sealed_bytes: AtomicU64::new(sealed_bytes),
+        })
     }
 
     /// The open file of a segment.
@@ -364,18 +423,6 @@ pub(crate) struct HeldValues {
 impl ValueSource for HeldValues {
     fn read(&self, wanted: &[(&[u8], ValueHandle)]) -> Vec<Result<Slice>> {
         self.log.read_held(&self.held, wanted)
-    }
-}
-
-impl Segment {
-    fn new(number: u32, path: PathBuf, sealed_bytes: u64) -> Arc<Self> {
-        Arc::new(Self {
-            number,
-            path,
-            file: ArcSwapOption::empty(),
-            touched: AtomicBool::new(false),
-            sealed_bytes: AtomicU64::new(sealed_bytes),
-        })
     }
 }
 

@@ -263,6 +263,7 @@ impl Metrics {
             ("separated_bytes", "Bytes of values left in the log", self.separated_bytes),
             ("value_reads", "Values read from the log", self.value_reads),
             ("value_read_bytes", "Bytes of values read from the log", self.value_read_bytes),
+            ("value_cache_hits", "Values found in the block cache", self.value_cache_hits),
             ("gc_moved_values", "Values that garbage collection moved", self.gc_moved_values),
             ("gc_moved_bytes", "Bytes that garbage collection wrote", self.gc_moved_bytes),
             ("gc_freed_bytes", "Bytes of value segments given back", self.gc_freed_bytes),
