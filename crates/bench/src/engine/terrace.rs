@@ -196,6 +196,7 @@ impl Store for TerraceStore {
         let options = ReaderOptions {
             cache: Arc::new(BlockCache::new(PROPERTIES_CACHE_BYTES)),
             filter_memory: terrace_sst::FilterMemory::Cached,
+            models: false,
             direct: false,
             counters: Arc::new(ReadCounters::default()),
         };
@@ -228,14 +229,25 @@ impl Store for TerraceStore {
 
     fn value_counts(&self) -> Result<ValueCounts> {
         let m = self.db.metrics();
+        let tables = m.flush_bytes + m.compaction_written_bytes;
         Ok(ValueCounts {
-            written_bytes: Some(m.log_bytes + m.flush_bytes + m.compaction_written_bytes),
-            ..ValueCounts::default()
+            written_bytes: Some(m.log_bytes + tables + m.gc_moved_bytes),
+            value_reads: Some(m.value_reads),
+            value_file_bytes: Some(m.value_segment_bytes),
+            value_live_bytes: Some(m.value_live_bytes),
+            moved_bytes: Some(m.gc_moved_bytes),
         })
     }
 
+    /// Values are put into order by collecting the segments that they are in, whatever is garbage
+    /// there; without any, merging everything is all there is to do.
     fn sort_values(&self) -> Result<()> {
-        self.db.compact_range::<&[u8]>(..)?;
+        self.flush()?;
+        if self.db.metrics().value_segments > 0 {
+            self.db.collect_garbage(0.0)?;
+        } else {
+            self.db.compact_range::<&[u8]>(..)?;
+        }
         self.settle()
     }
 

@@ -11,7 +11,7 @@ use plotters::prelude::*;
 
 /// Height of one chart.
 pub const HEIGHT: u32 = 420;
-const COLORS: [RGBColor; 8] = [
+const COLORS: [RGBColor; 10] = [
     RGBColor(46, 125, 80),
     RGBColor(84, 112, 168),
     RGBColor(134, 96, 158),
@@ -20,7 +20,12 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(60, 150, 160),
     RGBColor(120, 120, 120),
     RGBColor(190, 90, 130),
+    RGBColor(90, 60, 40),
+    RGBColor(140, 170, 60),
 ];
+
+/// An axis this short has labels that are not whole.
+const SHORT_SPAN: f64 = 10.0;
 
 /// Where a line goes.
 type Points = Vec<(f64, f64)>;
@@ -101,6 +106,7 @@ where
     let highest = all().map(|point| point.1).fold(1e-3, f64::max) * 1.1;
     let style = |size: i32| ("sans-serif", size).into_font().color(&TEXT);
     let decimals = shown.y_decimals;
+    let x_decimals = usize::from(most - least < SHORT_SPAN);
     let mut chart = ChartBuilder::on(area)
         .margin(24)
         .caption(shown.caption, style(15))
@@ -112,7 +118,7 @@ where
         .light_line_style(TRANSPARENT)
         .label_style(style(11))
         .x_desc(shown.x_title)
-        .x_label_formatter(&|value| format!("{value:.0}"))
+        .x_label_formatter(&|value| format!("{value:.x_decimals$}"))
         .y_label_formatter(&|value| format!("{value:.decimals$}"))
         .draw()?;
     if let Some(mark) = shown.mark {
