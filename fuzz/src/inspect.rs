@@ -3,10 +3,12 @@
 use crate::log::{SEGMENT, resealed};
 use crate::manifest::{DIR, NUMBER};
 use crate::store;
+use crate::value::{with_right_batch, with_right_values};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_inspect as inspect;
+use terrace_inspect::batch::PayloadPlace;
 use terrace_log::dump::Detail;
 use terrace_manifest::{current, names};
 use terrace_sst::DumpDetail;
@@ -22,7 +24,7 @@ pub fn log(data: &[u8]) -> bool {
         let _ = inspect::log(&vfs, path, BYTES, &mut io::sink());
         inspect::log(&vfs, path, Detail::Records, &mut io::sink()).is_ok_and(|damaged| damaged == 0)
     };
-    print(data) | print(&resealed(data, SEGMENT))
+    print(data) | print(&resealed(&with_right_values(data), SEGMENT))
 }
 
 /// Prints the bytes as an SST.
@@ -47,8 +49,13 @@ pub fn manifest(data: &[u8]) -> bool {
 
 /// Decodes and describes the bytes as a batch.
 pub fn batch(data: &[u8]) -> bool {
-    let _ = inspect::batch::describe(data);
-    inspect::batch::decode(data).is_some()
+    let place = PayloadPlace { segment: SEGMENT, offset: 53 };
+    let data = with_right_batch(data, place);
+    let (_, faults) = inspect::batch::describe(&data, place);
+    let sound = inspect::batch::decode(&data, place)
+        .is_some_and(|batch| batch.fault.is_none() && batch.unsound_values().count() == 0);
+    assert_eq!(sound, faults == 0);
+    sound
 }
 
 /// Prints and checks a store whose manifest the bytes are.

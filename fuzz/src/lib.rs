@@ -22,6 +22,7 @@ pub mod smoke;
 pub mod sst;
 pub mod sst_parts;
 pub mod store;
+pub mod value;
 
 /// Says whether the bytes were taken for sound.
 pub type Target = fn(&[u8]) -> bool;
@@ -30,6 +31,8 @@ pub type Target = fn(&[u8]) -> bool;
 pub const TARGETS: &[(&str, Target)] = &[
     ("log_segment", log::segment),
     ("log_recovery", log::recovery),
+    ("value_segment", value::segment),
+    ("value_read", value::read),
     ("sst_file", sst::file),
     ("sst_block", sst::block),
     ("index_partition", sst::index_partition),

@@ -49,7 +49,7 @@ fn summary(state: &terrace_manifest::ManifestState) -> String {
         "{} {} {} {}\n",
         state.next_file_number, state.last_seqno, state.next_family_id, state.store_id
     );
-    numbers + &families.collect::<String>()
+    numbers + &families.collect::<String>() + &format!("{:?}", state.segments)
 }
 
 /// Decodes the bytes as one record; then applies them to a small state.

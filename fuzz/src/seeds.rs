@@ -6,13 +6,20 @@
 use crate::log::SEGMENT;
 use crate::manifest::{DIR, NUMBER, first_record, write_manifest};
 use crate::sst_parts::{FILE_NUMBER, Parts};
+use crate::value::{VALUE_SEGMENT, with_right_batch};
 use crate::{inspect, store};
 use std::path::Path;
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, RangeTombstones, Rng, SplitMix64, ValueKind};
+use terrace_base::{
+    RangeTombstone, RangeTombstones, Rng, SplitMix64, ValueHandle, ValueKind, ValueRef,
+};
+use terrace_inspect::batch::PayloadPlace;
+use terrace_log::value::ValueWriter;
 use terrace_log::{LogOptions, LogWriter, SyncedThrough};
 use terrace_manifest::codec::{decode_record, encode_edit};
-use terrace_manifest::{FamilyEdit, FileMeta, VersionEdit, current, names};
+use terrace_manifest::{
+    FamilyEdit, FileMeta, SegmentKind, SegmentMeta, VersionEdit, current, names,
+};
 use terrace_sst::{Compression, FilterPolicy, SstOptions, SstWriter};
 use terrace_vfs::SimVfs;
 
@@ -26,6 +33,8 @@ pub fn of(name: &str) -> Vec<Vec<u8>> {
         "log_segment" => segments(),
         "inspect_log" => vec![batch_segment()],
         "log_recovery" => two_segments(),
+        "value_segment" => vec![value_segment().0],
+        "value_read" => value_reads(),
         "sst_file" | "inspect_sst" => [small_ssts(), large_ssts()].concat(),
         "sst_block" => parts(|parts| Some([&[parts.block.0], &parts.block.1[..]].concat())),
         "index_partition" => parts(|parts| Some(parts.index)),
@@ -62,6 +71,13 @@ pub fn file_meta(rng: &mut impl Rng, number: u64, smallest: &[u8], largest: &[u8
         raw_bytes: 10_000,
         created_ms: 1_700_000_000_000,
         ttl_due_ms: rng.one_in(2).then_some(1_800_000_000_000),
+        value_refs: match rng.one_in(2) {
+            true => vec![
+                ValueRef { segment: 2, bytes: rng.below(1 << 20) },
+                ValueRef { segment: 12, bytes: 4096 },
+            ],
+            false => Vec::new(),
+        },
     }
 }
 
@@ -75,7 +91,9 @@ fn segment(number: u64, payloads: &[&[u8]], synced: bool, preallocate_bytes: u64
                 let offset = writer.len_bytes();
                 writer.note_synced(SyncedThrough { segment: number, offset });
             }
-            writer.append(&[payload])?;
+            // A payload that is no batch stays as it is.
+            let place = PayloadPlace { segment: number, offset: writer.next_payload_offset() };
+            writer.append(&[&with_right_batch(payload, place)])?;
         }
         writer.sync()
     });
@@ -100,6 +118,38 @@ fn batch_segment() -> Vec<u8> {
     segment(SEGMENT, &last, true, 0)
 }
 
+/// A segment of values in every compression, their keys and their handles.
+fn value_segment() -> (Vec<u8>, Vec<(Vec<u8>, ValueHandle)>) {
+    let vfs = SimVfs::new(0);
+    let path = Path::new("values");
+    let mut handles = Vec::new();
+    let written = ValueWriter::create(&vfs, path, VALUE_SEGMENT, 0).and_then(|mut writer| {
+        for (at, compression) in
+            [Compression::None, Compression::Lz4, Compression::Zstd].into_iter().enumerate()
+        {
+            for len in [0, 1, 300] {
+                let (key, mut stored) = (format!("key{at}").into_bytes(), Vec::new());
+                let stored_as =
+                    terrace_compression::compress(&vec![at as u8; len], compression, &mut stored);
+                let handle = writer.add(&key, &stored, stored_as as u8)?;
+                handles.push((key, handle));
+            }
+        }
+        writer.finish()
+    });
+    assert!(written.is_ok(), "{written:?}");
+    (vfs.read_file(path).unwrap_or_default(), handles)
+}
+
+/// Handle, key length, key, file: what `value::read` takes.
+fn value_reads() -> Vec<Vec<u8>> {
+    let (file, handles) = value_segment();
+    let seed = |(key, handle): &(Vec<u8>, ValueHandle)| {
+        [&handle.encode()[..], &[key.len() as u8], key, &file].concat()
+    };
+    handles.iter().map(seed).collect()
+}
+
 /// Cut, previous end, first segment, second segment: what `log::recovery` takes.
 fn two_segments() -> Vec<Vec<u8>> {
     let first = segment(SEGMENT, &[b"one", b"two", b"three"], true, 0);
@@ -113,7 +163,7 @@ pub fn small_ssts() -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let options = SstOptions { compression, ..SstOptions::default() };
-        files.push(sst(&options, 40, 60, true));
+        files.push(sst(&options, 40, 30, true));
     }
     let no_filter = SstOptions { filter: FilterPolicy::None, ..plain() };
     files.push(sst(&no_filter, 12, 7, false));
@@ -157,6 +207,15 @@ fn sst(options: &SstOptions, keys: usize, value_bytes: usize, tombstones: bool) 
             if at % 4 == 2 {
                 let expiring = [&1_900_000_000_000u64.to_le_bytes()[..], &value].concat();
                 writer.add(key.as_bytes(), pack_trailer(800, ValueKind::PutTtl), &expiring)?;
+            }
+            let handle =
+                ValueHandle { segment: at as u32 / 7, offset: 44, len: 99, compression: 1 };
+            let handle = handle.encode();
+            if at % 4 == 3 {
+                let expiring = [&1_900_000_000_000u64.to_le_bytes()[..], &handle].concat();
+                let trailer = pack_trailer(850, ValueKind::PutTtlHandle);
+                writer.add(key.as_bytes(), trailer, &expiring)?;
+                writer.add(key.as_bytes(), pack_trailer(840, ValueKind::PutHandle), &handle)?;
             }
             writer.add(key.as_bytes(), pack_trailer(at as u64, ValueKind::Put), &value)?;
         }
@@ -227,6 +286,12 @@ fn edits() -> Vec<Vec<u8>> {
             last_seqno: Some(2000),
             families: vec![default],
             filter_heat: Some(vec![1, 0, 1, 9, 2, 200, 100].into()),
+            segments_added: vec![segment_meta(2, SegmentKind::CommitLog)],
+            ..VersionEdit::default()
+        },
+        VersionEdit {
+            segments_added: vec![segment_meta(12, SegmentKind::Values)],
+            ..VersionEdit::default()
         },
         VersionEdit { families: vec![dropped, created], ..VersionEdit::default() },
     ];
@@ -236,6 +301,10 @@ fn edits() -> Vec<Vec<u8>> {
         payload
     };
     edits.iter().map(encode).collect()
+}
+
+fn segment_meta(number: u32, kind: SegmentKind) -> SegmentMeta {
+    SegmentMeta { number, kind, size_bytes: 64 << 20 }
 }
 
 fn manifest() -> Vec<u8> {

@@ -1,10 +1,12 @@
 //! The target for batches: the bytes are a record of the commit log that recovery applies.
 
 use crate::manifest::DIR;
+use crate::value::with_right_batch;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use terrace::{AdvancedOptions, CfOptions, Db, Options, WriteBatch};
+use terrace_inspect::batch::PayloadPlace;
 use terrace_log::{LogOptions, LogReader, LogWriter, Step};
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::SimVfs;
@@ -24,7 +26,8 @@ pub fn batch(data: &[u8]) -> bool {
     let path = names::log_path(dir, segment);
     let writer = LogWriter::create(&vfs, &path, segment, &LogOptions::default());
     let written = writer.and_then(|mut writer| {
-        writer.append(&[data])?;
+        let place = PayloadPlace { segment, offset: writer.next_payload_offset() };
+        writer.append(&[&with_right_batch(data, place)])?;
         writer.sync()
     });
     assert!(written.is_ok(), "{written:?}");
@@ -93,6 +96,10 @@ fn make_template() -> terrace::Result<Template> {
     batch.put_cf(&other, b"elsewhere", [7; 300]);
     db.write(batch)?;
     db.put(b"", b"")?;
+    let mut large = WriteBatch::new();
+    large.put(b"large", [b'l'; 2000]);
+    large.put_with_ttl(b"large session", [b's'; 1500], Duration::from_secs(3600));
+    db.write(large)?;
     other.delete(b"elsewhere")?;
     db.sync()?;
     // Before the close, which may leave no log behind.
@@ -105,7 +112,7 @@ fn make_template() -> terrace::Result<Template> {
     let files: Vec<_> = image.files().into_iter().map(|(path, _)| read(path)).collect();
     let kinds = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).map(names::parse);
     let number = |path: &PathBuf| match kinds(path) {
-        Some(FileName::Sst(number) | FileName::Log(number)) => number,
+        Some(FileName::Sst(number) | FileName::Log(number) | FileName::ValueLog(number)) => number,
         _ => 0,
     };
     let mut batches = Vec::new();
