@@ -88,6 +88,7 @@ fn make_template() -> terrace::Result<Template> {
         db.put(format!("key{at:05}"), [at as u8; 20])?;
     }
     db.flush()?;
+    large_values(&db)?;
     let mut batch = WriteBatch::new();
     batch.put(b"key00003", b"newer");
     batch.put_with_ttl(b"session", b"soon gone", Duration::from_secs(3600));
@@ -123,6 +124,21 @@ fn make_template() -> terrace::Result<Template> {
     }
     let next_number = 1 + files.iter().map(|(path, _)| number(path)).max().unwrap_or(0);
     Ok(Template { files, batches, next_number })
+}
+
+/// Leaves values in every kind of segment: one that garbage collection wrote, and one of the log
+/// that an SST refers to.
+fn large_values(db: &Db) -> terrace::Result<()> {
+    for round in 0..3u8 {
+        for at in (0..8).filter(|at| round == 0 || at % 2 == 0) {
+            db.put(format!("value{at}"), [round + at; 1200])?;
+        }
+        db.flush()?;
+        if round == 1 {
+            db.collect_garbage(0.0)?;
+        }
+    }
+    Ok(())
 }
 
 /// The payloads of a segment.

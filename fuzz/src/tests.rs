@@ -29,6 +29,22 @@ fn every_seed_is_sound_for_its_target() {
     }
 }
 
+/// What the targets start from has values wherever values can be, and the inspector finds all of
+/// them sound.
+#[test]
+fn the_template_store_has_separated_values_of_every_origin() {
+    let vfs = store::template_image();
+    let files = vfs.files();
+    let has = |ending: &str| files.iter().any(|(path, _)| path.to_string_lossy().ends_with(ending));
+    assert!(has(".vlog") && has(".log") && has(".sst"), "{files:?}");
+    let vfs: std::sync::Arc<dyn terrace_vfs::Vfs> = std::sync::Arc::new(vfs);
+    let report = terrace_inspect::check_store(&vfs, Path::new(manifest::DIR)).unwrap();
+    assert!(report.is_sound(), "{report}");
+    let counts = report.counts;
+    assert!(counts.values >= 8 && counts.value_segments >= 1, "{report}");
+    assert!(counts.value_bytes > counts.value_segment_bytes / 3, "{report}");
+}
+
 #[test]
 fn nothing_and_noise_do_no_harm() {
     let _watching = watching();
