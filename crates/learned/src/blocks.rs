@@ -159,10 +159,15 @@ impl BlockModel {
         let own = self.any_cell(block);
         let after = if block + 1 < next { self.any_cell(block + 1) + place } else { own + place };
         let along = (above + u64::from(back) * place).saturating_sub(own);
-        let length = after.saturating_sub(own).max(1);
-        // Both below 2^40, but for keys far beyond the segment.
-        let share = along.min(length) as f32 / length as f32;
-        (share * 255.0) as u8
+        let length = after.saturating_sub(own);
+        // Blocks are about one place long, so no division: from whichever end is nearer.
+        let share = if along < length / 2 {
+            (along << u8::BITS >> self.bits).min(127)
+        } else {
+            let left = length.saturating_sub(along) << u8::BITS >> self.bits;
+            u64::from(u8::MAX) - left.min(127)
+        };
+        share as u8
     }
 
     /// Where the line of block `block` is at `x`, its first key's number: the cell; `None` if the

@@ -6,8 +6,8 @@
 //!
 //! Keys of 16 bytes, values of 64. `linear`, `segmented` (a gap after 100 and after 10 keys in a
 //! row) and `normal` are the synthetic data sets of Bourbon (OSDI 2020), as decimals; `names` are
-//! package names from `data/packages.tsv.zst`. Nanoseconds are processor time of this thread,
-//! the least of several repeats.
+//! package names from `data/packages.tsv.zst`. Times are medians
+//! of short turns, so that other work on the machine matters little.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,6 +15,7 @@ use std::hint::black_box;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 use terrace_base::key::pack_trailer;
 use terrace_base::{MAX_SEQNO, Result, Rng, SplitMix64, ValueKind};
 use terrace_sst::{
@@ -25,7 +26,9 @@ use terrace_vfs::{PosixVfs, Vfs};
 
 const NAMES: &str = "data/packages.tsv.zst";
 const VALUE_BYTES: usize = 64;
-const REPEATS: usize = 5;
+const REPEATS: usize = 3;
+/// Lookups on one side before it is the other's turn.
+const TURN_LOOKUPS: usize = 1000;
 const SETS: [&str; 8] =
     ["linear", "segmented-1", "segmented-10", "normal", "ycsb", "uuid", "random", "names"];
 
@@ -100,17 +103,10 @@ fn read_names() -> std::io::Result<Keys> {
     reader.split(b'\n').map(|line| line.map(name)).collect()
 }
 
-/// Processor time of this thread, where the system tells; other work on the machine disturbs it
-/// less than the time that passes.
-fn cpu_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(0)
-}
-
 fn ns_per(count: usize, run: impl FnOnce() -> Result<()>) -> Result<f64> {
-    let start = cpu_ns();
+    let start = Instant::now();
     run()?;
-    Ok((cpu_ns() - start) as f64 / count as f64)
+    Ok(start.elapsed().as_nanos() as f64 / count as f64)
 }
 
 fn main() -> Result<()> {
@@ -206,7 +202,7 @@ fn times(readers: &[Arc<SstReader>; 2], keys: &Keys, lookups: usize) -> Result<[
         probes.extend_from_slice(&keys[rng.below(keys.len() as u64) as usize]);
         ends.push(probes.len());
     }
-    let run = |reader: &SstReader, filtered: bool, absent: bool| {
+    let run = |reader: &SstReader, ends: &[usize], filtered: bool, absent: bool| {
         let mut key = Vec::new();
         for range in ends.windows(2) {
             key.clear();
@@ -222,16 +218,19 @@ fn times(readers: &[Arc<SstReader>; 2], keys: &Keys, lookups: usize) -> Result<[
         }
         Ok(())
     };
-    let mut least = [[f64::INFINITY; 2]; 4];
-    for _ in 0..REPEATS {
-        for (at, (filtered, absent)) in
-            [(false, false), (true, false), (false, true), (true, true)].into_iter().enumerate()
-        {
-            for (side, reader) in readers.iter().enumerate() {
-                let ns = ns_per(lookups, || run(reader, filtered, absent))?;
-                least[at][side] = least[at][side].min(ns);
+    let kinds = [(false, false), (true, false), (false, true), (true, true)];
+    let mut medians = [[0.0; 2]; 4];
+    for ((filtered, absent), medians) in kinds.into_iter().zip(&mut medians) {
+        let mut samples = [Vec::new(), Vec::new()];
+        for turn in ends.chunks(TURN_LOOKUPS) {
+            for (reader, samples) in readers.iter().zip(&mut samples) {
+                samples.push(ns_per(turn.len(), || run(reader, turn, filtered, absent))?);
             }
         }
+        for (samples, median) in samples.iter_mut().zip(medians) {
+            samples.sort_by(f64::total_cmp);
+            *median = samples[samples.len() / 2];
+        }
     }
-    Ok(least)
+    Ok(medians)
 }

@@ -31,6 +31,7 @@ pub(crate) enum Event {
     WastedLookup,
     LookupByModel,
     LookupByIndex,
+    LookupByLevelModel,
     ModelLoad,
     ModelDamage,
     TrainingNs,
@@ -85,6 +86,8 @@ pub struct ReadCounts {
     pub lookups_by_model: u64,
     /// Lookups in a file's data that index partitions answered.
     pub lookups_by_index: u64,
+    /// Lookups in a file's data that a model of the level answered.
+    pub lookups_by_level_model: u64,
     /// Learned indexes read, or trained, and attached.
     pub model_loads: u64,
     /// Learned indexes that were damaged and are ignored.
@@ -131,6 +134,7 @@ impl ReadCounters {
             wasted_lookups: sum(Event::WastedLookup),
             lookups_by_model: sum(Event::LookupByModel),
             lookups_by_index: sum(Event::LookupByIndex),
+            lookups_by_level_model: sum(Event::LookupByLevelModel),
             model_loads: sum(Event::ModelLoad),
             model_damages: sum(Event::ModelDamage),
             training_ns: sum(Event::TrainingNs),

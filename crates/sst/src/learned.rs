@@ -97,7 +97,7 @@ pub(crate) enum ByModel {
 }
 
 /// What one block says of a key.
-enum InBlock {
+pub(crate) enum InBlock {
     Found(Entry),
     /// Found, as the block's first entry.
     FoundFirst(Entry),
@@ -109,7 +109,7 @@ enum InBlock {
     PastEnd,
 }
 
-fn find_in_block(buf: &Buf, lookup: &Lookup<'_>) -> InBlock {
+pub(crate) fn find_in_block(buf: &Buf, lookup: &Lookup<'_>) -> InBlock {
     let block = BlockRef::checked(buf);
     match block.find_at(lookup.user_key, lookup.trailer) {
         (at, Located::Found { trailer, value }) => {

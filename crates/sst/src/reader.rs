@@ -82,7 +82,7 @@ impl<'a> Lookup<'a> {
 
 /// Which filter partition of a file covers a key ([`SstReader::prefetch_filter`]).
 #[derive(Debug, Clone, Copy)]
-pub struct FilterAt(usize);
+pub struct FilterAt(pub(crate) usize);
 
 /// A version found by a lookup.
 #[derive(Debug, Clone)]

@@ -77,17 +77,21 @@ impl DataBlock {
 /// Asks for the lines of a block that a lookup reads first.
 #[inline]
 pub(crate) fn prefetch(block: &Buf) {
-    for line in (0..PREFETCH_BYTES).step_by(64) {
-        terrace_filter::prefetch_read(block, line);
-    }
+    prefetch_range(block, 0, PREFETCH_BYTES);
 }
 
 /// Asks for the lines of a block around `offset`, where an entry should be.
 #[inline]
 pub(crate) fn prefetch_around(block: &Buf, offset: usize) {
     let from = offset.saturating_sub(PREFETCH_BEFORE_BYTES);
-    for line in (from..offset + PREFETCH_AFTER_BYTES).step_by(64) {
-        terrace_filter::prefetch_read(block, line);
+    prefetch_range(block, from, offset + PREFETCH_AFTER_BYTES);
+}
+
+#[inline]
+fn prefetch_range(block: &[u8], from: usize, to: usize) {
+    let bytes = block.get(from..to.min(block.len())).unwrap_or_default();
+    for line in bytes.chunks(64) {
+        terrace_filter::prefetch_read(line, 0);
     }
 }
 
