@@ -1,0 +1,187 @@
+//! Lookups for callers that know more than a reader, or want to know more: in the data block that
+//! a model of a whole level names, and with the way and the time that a lookup took.
+
+use crate::counters::Event;
+use crate::learned::{InBlock, find_in_block};
+use crate::reader::{Entry, FilterAt, FilterMemory, Lookup, SstReader};
+use std::time::Instant;
+use terrace_base::Result;
+use terrace_vfs::Buf;
+
+/// What a lookup in one data block says of a level whose files are disjoint. Which file and block
+/// to look into was a guess.
+#[derive(Debug, Clone)]
+pub enum InLevel {
+    /// The newest visible version in the level, which proves the guess.
+    Found(Entry),
+    /// The block has keys on both sides of the key, so it is nowhere else in the level.
+    Absent,
+    /// The file's filter denies the key. If the file's bounds enclose it, it is absent.
+    Stopped,
+    /// Nothing is proven: search the level.
+    Unknown,
+}
+
+/// Which way a lookup went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// A filter ended it.
+    Filter,
+    /// Through index partitions.
+    Index,
+    /// Through the file's learned index.
+    Model,
+}
+
+/// A lookup and what it took.
+#[derive(Debug, Clone)]
+pub struct Traced {
+    /// What [`SstReader::get_at`] returns.
+    pub found: Option<Entry>,
+    /// Which way it went.
+    pub way: Way,
+    /// Nanoseconds that passed.
+    pub ns: u64,
+}
+
+impl SstReader {
+    /// Which filter partition covers the key.
+    #[inline]
+    pub fn filter_at(&self, lookup: &Lookup<'_>) -> FilterAt {
+        FilterAt(self.top.filter_at(lookup.user_key))
+    }
+
+    /// Asks the filter at `at` and then looks into data block `ordinal` alone, about `within` / 256
+    /// of the way through it.
+    #[inline]
+    pub fn get_at_block(
+        &self,
+        at: FilterAt,
+        (ordinal, within): (u32, u8),
+        lookup: &Lookup<'_>,
+    ) -> Result<InLevel> {
+        let Some(slot) = self.slots.filters.get(at.0) else {
+            return match self.top.filters().is_empty() {
+                true => self.look_into(ordinal, within, lookup),
+                // Past all filter partitions of this file, there may be another.
+                false => Ok(InLevel::Unknown),
+            };
+        };
+        let filtered = match &*slot.resident.load() {
+            Some(filter) => {
+                filter.touch();
+                self.counters.count(Event::FilterHit);
+                let may_contain = filter.may_contain(lookup.hash);
+                self.count_filter(may_contain);
+                if !may_contain {
+                    self.note_stopped(slot);
+                    return Ok(InLevel::Stopped);
+                }
+                true
+            }
+            None if self.filter_memory == FilterMemory::Elastic => {
+                self.counters.count(Event::FilterAbsent);
+                false
+            }
+            None => return Ok(InLevel::Unknown),
+        };
+        let answer = self.look_into(ordinal, within, lookup)?;
+        match answer {
+            InLevel::Found(_) => self.note_outcome(slot, true, filtered),
+            InLevel::Absent => self.note_outcome(slot, false, filtered),
+            InLevel::Stopped | InLevel::Unknown => {}
+        }
+        Ok(answer)
+    }
+
+    #[inline]
+    fn look_into(&self, ordinal: u32, within: u8, lookup: &Lookup<'_>) -> Result<InLevel> {
+        let block = ordinal as usize;
+        let find = |buf: &Buf| find_in_block(buf, lookup);
+        let answer = if self.model.is_active()
+            && let Some(model) = &*self.slots.model.load()
+            && block < model.block_count()
+        {
+            model.touch();
+            let found = self.with_model_block(model, block, within, lookup.fill_cache, find);
+            found.map(|found| match found {
+                // A newer version may stand at the end of the block before.
+                InBlock::FoundFirst(_) if model.is_continued(block) => InLevel::Unknown,
+                found => in_level(found),
+            })
+        } else {
+            self.look_into_by_index(ordinal, lookup)
+        };
+        match answer {
+            Ok(answer) => {
+                if !matches!(answer, InLevel::Unknown) {
+                    self.counters.count(Event::LookupByLevelModel);
+                }
+                Ok(answer)
+            }
+            // Whoever goes the usual way meets the damage too, if the key is there.
+            Err(error) if error.is_corruption() => Ok(InLevel::Unknown),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Self::look_into`], where the file has no learned index in memory.
+    fn look_into_by_index(&self, ordinal: u32, lookup: &Lookup<'_>) -> Result<InLevel> {
+        let place = self.top.partition_of_block(u64::from(ordinal));
+        let Some((index_at, block_at)) = place else { return Ok(InLevel::Unknown) };
+        let find = |buf: &Buf| find_in_block(buf, lookup);
+        self.with_index(index_at, |index| {
+            if block_at >= index.count() {
+                return Ok(InLevel::Unknown);
+            }
+            let found = self.with_block(index, block_at, lookup.fill_cache, find)?;
+            let first = matches!(found, InBlock::FoundFirst(_));
+            let continued = match block_at.checked_sub(1) {
+                Some(before) => first && index.separator_is(before, lookup.user_key),
+                None => {
+                    first
+                        && index_at > 0
+                        && self.top.index_separator(index_at - 1) == lookup.user_key
+                }
+            };
+            Ok(if continued { InLevel::Unknown } else { in_level(found) })
+        })?
+    }
+
+    /// As [`SstReader::get_at`], with the way and the time; for samples, since a clock costs as much
+    /// as a part of the lookup.
+    pub fn get_traced(&self, at: FilterAt, lookup: &Lookup<'_>) -> Result<Traced> {
+        let start = Instant::now();
+        let by_model = self.model.is_active() && self.slots.model.load().is_some();
+        let mut way = if by_model { Way::Model } else { Way::Index };
+        let slot = self.slots.filters.get(at.0);
+        let resident = slot.map(|slot| (slot, slot.resident.load()));
+        let found = match resident.as_ref().and_then(|(slot, held)| Some((slot, held.as_ref()?))) {
+            None => self.get_at(at, lookup)?,
+            Some((slot, filter)) => {
+                filter.touch();
+                self.counters.count(Event::FilterHit);
+                let may_contain = filter.may_contain(lookup.hash);
+                self.count_filter(may_contain);
+                if may_contain {
+                    let found = self.get(lookup)?;
+                    self.note_outcome(slot, found.is_some(), true);
+                    found
+                } else {
+                    self.note_stopped(slot);
+                    way = Way::Filter;
+                    None
+                }
+            }
+        };
+        Ok(Traced { found, way, ns: start.elapsed().as_nanos() as u64 })
+    }
+}
+
+fn in_level(found: InBlock) -> InLevel {
+    match found {
+        InBlock::Found(entry) | InBlock::FoundFirst(entry) => InLevel::Found(entry),
+        InBlock::Absent => InLevel::Absent,
+        InBlock::Before | InBlock::PastEnd => InLevel::Unknown,
+    }
+}
