@@ -12,7 +12,7 @@ use crate::family::Family;
 use crate::inner::Inner;
 use crate::install;
 use crate::memtable::MemTable;
-use crate::metrics::{add, sample};
+use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
 use crate::stall;
 use crate::write_queue::{Entered, Lead, LogState, Pending};
@@ -51,7 +51,7 @@ pub(crate) fn write(inner: &Inner, mut batch: WriteBatch, options: &WriteOptions
     if batch.is_empty() {
         return Ok(());
     }
-    let start = sample().then(Instant::now);
+    let start = (sample() == Sampled::Timed).then(Instant::now);
     let sync = options.sync.unwrap_or(inner.options.sync);
     let result = match queue.enter(Pending { batch, sync }) {
         Entered::Done(result) => result,

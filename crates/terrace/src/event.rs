@@ -2,6 +2,7 @@
 //! event are named in one place.
 
 use crate::error::Error;
+use std::fmt::Display;
 use std::path::Path;
 
 /// The target under which every event of the engine is logged.
@@ -37,6 +38,40 @@ pub(crate) fn filter_unit_lost(file: u64, error: &terrace_base::Error) {
 
 pub(crate) fn filter_heat_not_saved(error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, %error, "the heat of filters was not saved: after the next open they are loaded as lookups come");
+}
+
+pub(crate) fn decided_on_model(family: &str, level: usize, file: u64, decision: &dyn Display) {
+    tracing::debug!(target: TARGET, family, level, file, %decision, "a model of a file was decided on");
+}
+
+pub(crate) fn decided_on_level_model(family: &str, level: usize, decision: &dyn Display) {
+    tracing::debug!(target: TARGET, family, level, %decision, "a model of a level was decided on");
+}
+
+pub(crate) fn model_trained(family: &str, level: usize, file: u64, bytes: u64, micros: u64) {
+    tracing::info!(target: TARGET, family, level, file, model_bytes = bytes, took_us = micros, "a model of a file was trained");
+}
+
+pub(crate) fn model_refused(family: &str, level: usize, file: u64, why: &dyn Display) {
+    tracing::info!(target: TARGET, family, level, file, %why, "a file gets no model");
+}
+
+pub(crate) fn level_model_built(
+    family: &str,
+    level: usize,
+    files: usize,
+    bytes: usize,
+    micros: u64,
+) {
+    tracing::info!(target: TARGET, family, level, files, model_bytes = bytes, took_us = micros, "a level has one model");
+}
+
+pub(crate) fn level_model_refused(family: &str, level: usize, why: &dyn Display) {
+    tracing::info!(target: TARGET, family, level, %why, "a level gets no model");
+}
+
+pub(crate) fn level_model_dropped(family: &str, level: usize) {
+    tracing::info!(target: TARGET, family, level, "the files of a level changed: its model goes, those of the files serve");
 }
 
 pub(crate) fn disk_full(error: &terrace_base::Error) {

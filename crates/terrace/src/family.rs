@@ -1,8 +1,10 @@
 //! A column family: its options and the read state that its readers and its verbs share.
 
 use crate::batch::Separation;
+use crate::learn::level_model::LevelModel;
+use crate::learn::samples::Samples;
 use crate::memtable::MemTable;
-use crate::options::FamilyOptions;
+use crate::options::{FamilyOptions, Learning};
 use crate::read_state::ReadState;
 use crate::table_cache::TableCache;
 use crate::value_log::{SegmentMap, ValueLog};
@@ -20,6 +22,8 @@ pub(crate) struct Family {
     pub name: String,
     pub options: FamilyOptions,
     state: ArcSwap<ReadState>,
+    /// What lookups in the family's SSTs take.
+    pub samples: Samples,
     /// Values of at least this many bytes stay in the log.
     value_separation_threshold: AtomicUsize,
     /// Serialises changes of `state`; readers never take it.
@@ -41,12 +45,14 @@ impl Family {
         table_cache: &TableCache,
     ) -> io::Result<Self> {
         let memtable = Arc::new(MemTable::with_capacity(0, options.memtable_bytes)?);
+        settle_models(&options, &version, table_cache);
         let state = ReadState::of_version(memtable, Vec::new(), version, table_cache);
         let value_separation_threshold = AtomicUsize::new(options.value_separation_threshold);
         Ok(Self {
             id,
             name,
             options,
+            samples: Samples::default(),
             value_separation_threshold,
             state: ArcSwap::from_pointee(state),
             change: Mutex::new(()),
@@ -112,13 +118,30 @@ impl Family {
 
     /// Makes `version` the one that reads see and lets go of the flushed memtables.
     pub fn install(&self, version: Arc<Version>, flushed: &[u64], table_cache: &TableCache) {
+        settle_models(&self.options, &version, table_cache);
         let _change = self.change.lock();
         let old = self.state.load();
         let waits = |m: &&Arc<MemTable>| !flushed.contains(&m.id);
         let immutables = old.immutables.iter().filter(waits).cloned().collect();
         let memtable = old.memtable.clone();
         let state = ReadState::of_version(memtable, immutables, version, table_cache);
+        let state = state.with_level_models(&old.level_models);
         self.state.store(Arc::new(state));
+    }
+
+    /// Lets reads of `level` go through `model`; false if it is not of the level's files any more.
+    pub fn add_level_model(&self, level: usize, model: Arc<LevelModel>) -> bool {
+        let _change = self.change.lock();
+        let old = self.state.load();
+        let Some(files) = old.version.levels().get(level).filter(|files| model.is_of(files)) else {
+            return false;
+        };
+        debug_assert!(!files.is_empty(), "a model of no files");
+        let mut models = old.level_models.clone();
+        models[level] = Some(model);
+        let state = old.with_immutables(old.immutables.clone()).with_level_models(&models);
+        self.state.store(Arc::new(state));
+        true
     }
 
     /// Takes over memtables that were replayed from the log (oldest first) as immutable ones.
@@ -151,5 +174,12 @@ impl Family {
     pub fn memtable_bytes(&self) -> usize {
         let state = self.state.load();
         state.memtable.size_bytes() + state.immutables.iter().map(|m| m.size_bytes()).sum::<usize>()
+    }
+}
+
+/// Says how the readers of the files are to be opened, before anybody opens them.
+fn settle_models(options: &FamilyOptions, version: &Version, table_cache: &TableCache) {
+    if options.learning == Learning::Off {
+        version.files().for_each(|(_, file)| table_cache.forgo_models(file.number));
     }
 }

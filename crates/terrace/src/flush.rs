@@ -8,6 +8,7 @@ use crate::inner::Inner;
 use crate::install::{self, Change};
 use crate::iter::RunIter;
 use crate::iter::merge::MergingIter;
+use crate::learn::tally::TrainingTally;
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::output::{Output, OutputContext};
@@ -38,6 +39,7 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
         clock: &*inner.clock,
         limiter: &inner.limiter,
         next_file_number: &|| inner.next_file_number(),
+        trainings: inner.table_cache.trainings(),
     };
     let files = write_l0(&parts, family, &state.immutables, &snapshots);
     let files = files.map_err(|error| inner.health.fail("flush", error))?;
@@ -81,6 +83,7 @@ pub(crate) struct Parts<'a> {
     pub clock: &'a dyn Clock,
     pub limiter: &'a Arc<RateLimiter>,
     pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    pub trainings: &'a TrainingTally,
 }
 
 /// Merges `memtables` (newest first) into one L0 file, synced; none if nothing survives. The
@@ -105,6 +108,7 @@ pub(crate) fn write_l0(
         sst_options: family.options.sst(0, now_ms),
         target_file_bytes: u64::MAX,
         limiter: parts.limiter,
+        trainings: parts.trainings,
     };
     let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());
     let mut output = Output::new(context, survivors);

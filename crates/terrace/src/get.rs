@@ -10,15 +10,17 @@
 use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
+use crate::learn::samples::Sample;
 use crate::memtable::MemTable;
-use crate::metrics::sample;
+use crate::metrics::{Sampled, sample};
 use crate::read_state::ReadState;
 use crate::table_cache::ReaderGuard;
 use std::time::Instant;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
+use terrace_learned::BlockGuess;
 use terrace_manifest::FileMeta;
-use terrace_sst::{Entry, FilterAt, Lookup, SstReader};
+use terrace_sst::{Entry, FilterAt, InLevel, Lookup, SstReader, Way};
 use terrace_vfs::Slice;
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
@@ -60,8 +62,10 @@ pub(crate) fn get(
     reading: Reading,
 ) -> Result<Option<Slice>> {
     inner.health.check_open()?;
-    let start = sample().then(Instant::now);
-    let found = match look_up(inner, family, key, reading)? {
+    let sampled = sample();
+    let start = (sampled == Sampled::Timed).then(Instant::now);
+    let followed = sampled == Sampled::Followed;
+    let found = match look_up(inner, family, key, reading, followed)? {
         Answer::Absent => None,
         Answer::Value(value) => Some(value),
         Answer::Separated(handle) => fetch(inner, family, key, reading, handle)?,
@@ -77,11 +81,18 @@ pub(crate) fn get(
 }
 
 #[inline]
-fn look_up(inner: &Inner, family: &Family, key: &[u8], reading: Reading) -> Result<Answer> {
+fn look_up(
+    inner: &Inner,
+    family: &Family,
+    key: &[u8],
+    reading: Reading,
+    followed: bool,
+) -> Result<Answer> {
     let state = family.state();
     let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
     let lookup = Lookup { fill_cache: reading.fill_cache, ..Lookup::new(key, seqno) };
-    search(inner, &state, &lookup, seqno)
+    let search = Search { inner, state: &state, lookup: &lookup, seqno, covered: 0 };
+    search.run(followed.then_some(family))
 }
 
 /// The value at `handle`, or where it is now.
@@ -99,7 +110,7 @@ fn fetch(
         if family.is_dropped() {
             return Err(Error::NoSuchFamily(family.name.clone()));
         }
-        handle = match look_up(inner, family, key, reading)? {
+        handle = match look_up(inner, family, key, reading, false)? {
             Answer::Absent => return Ok(None),
             Answer::Value(value) => return Ok(Some(value)),
             Answer::Separated(handle) => handle,
@@ -126,90 +137,166 @@ pub(crate) fn multi_get(
     Ok(found)
 }
 
-fn search(inner: &Inner, state: &ReadState, lookup: &Lookup<'_>, seqno: SeqNo) -> Result<Answer> {
-    // The newest range tombstone met so far that covers the key.
-    let mut covered: SeqNo = 0;
-    for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
-        if let Some((trailer, value)) = in_memtable(memtable, lookup, seqno, &mut covered) {
-            inner.counters.gets_in_memtable.add(1);
-            return Ok(from_memtable(inner, trailer, value, covered));
-        }
-    }
-    let mut runs = Candidates::new(state, lookup.user_key);
-    loop {
-        let mut group: [Option<Run<'_>>; TOGETHER] = [None; TOGETHER];
-        let mut len = 0;
-        while len < TOGETHER
-            && let Some(run) = runs.next()
-        {
-            group[len] = Some(run);
-            len += 1;
-        }
-        let found = match group.first().copied().flatten() {
-            None => return Ok(Answer::Absent),
-            // Nothing to overlap the wait for its filter with.
-            Some(run) if len == 1 => search_run(inner, state, run, lookup, seqno, &mut covered)?,
-            Some(_) => search_group(inner, state, &group, lookup, seqno, &mut covered)?,
-        };
-        if let Some(entry) = found {
-            return Ok(pinned(inner, entry, covered));
-        }
-    }
+/// One lookup on its way down through memtables and runs.
+struct Search<'a> {
+    inner: &'a Inner,
+    state: &'a ReadState,
+    lookup: &'a Lookup<'a>,
+    seqno: SeqNo,
+    /// The newest range tombstone met so far that covers the key.
+    covered: SeqNo,
 }
 
-/// The newest version of the key in one run.
-#[inline]
-fn search_run(
-    inner: &Inner,
-    state: &ReadState,
-    run: Run<'_>,
-    lookup: &Lookup<'_>,
-    seqno: SeqNo,
-    covered: &mut SeqNo,
-) -> Result<Option<Entry>> {
-    let guard = inner.table_cache.enter(state.slots.at(run.level, run.index), run.file)?;
-    let Some(reader) = guard.as_ref() else { return Ok(None) };
-    note_range_tombstones(reader, run.file, lookup, seqno, covered);
-    Ok(reader.get_with_filter(lookup)?)
-}
-
-/// The newest version of the key in several runs, newest first; asks for all their filters at once.
-#[inline]
-fn search_group(
-    inner: &Inner,
-    state: &ReadState,
-    runs: &[Option<Run<'_>>; TOGETHER],
-    lookup: &Lookup<'_>,
-    seqno: SeqNo,
-    covered: &mut SeqNo,
-) -> Result<Option<Entry>> {
-    let mut group: [Option<(&FileMeta, ReaderGuard, FilterAt)>; TOGETHER] = Default::default();
-    for (place, run) in group.iter_mut().zip(runs.iter().flatten()) {
-        let guard = inner.table_cache.enter(state.slots.at(run.level, run.index), run.file)?;
-        let at = guard.as_ref().map(|reader| reader.prefetch_filter(lookup));
-        *place = at.map(|at| (run.file, guard, at));
-    }
-    for (file, guard, at) in group.iter().flatten() {
-        let Some(reader) = guard.as_ref() else { continue };
-        note_range_tombstones(reader, file, lookup, seqno, covered);
-        if let Some(entry) = reader.get_at(*at, lookup)? {
-            return Ok(Some(entry));
+impl<'a> Search<'a> {
+    /// The answer; if the lookup is to be followed, of what family it is.
+    #[inline]
+    fn run(mut self, followed: Option<&Family>) -> Result<Answer> {
+        let Self { inner, state, lookup, seqno, .. } = self;
+        for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+            if let Some((trailer, value)) = in_memtable(memtable, lookup, seqno, &mut self.covered)
+            {
+                inner.counters.gets_in_memtable.add(1);
+                return Ok(from_memtable(inner, trailer, value, self.covered));
+            }
+        }
+        let mut runs = Candidates::new(state, lookup.user_key);
+        if let Some(family) = followed {
+            return self.follow(runs, family);
+        }
+        loop {
+            let mut group: [Option<Run<'_>>; TOGETHER] = [None; TOGETHER];
+            let mut len = 0;
+            while len < TOGETHER
+                && let Some(run) = runs.next()
+            {
+                group[len] = Some(run);
+                len += 1;
+            }
+            let found = match group.first().copied().flatten() {
+                None => return Ok(Answer::Absent),
+                // Nothing to overlap the wait for its filter with.
+                Some(run) if len == 1 => self.ask_run(&run)?,
+                Some(_) => self.ask_group(&group)?,
+            };
+            if let Some(entry) = found {
+                return Ok(pinned(inner, entry, self.covered));
+            }
         }
     }
-    Ok(None)
-}
 
-#[inline]
-fn note_range_tombstones(
-    reader: &SstReader,
-    file: &FileMeta,
-    lookup: &Lookup<'_>,
-    seqno: SeqNo,
-    covered: &mut SeqNo,
-) {
-    if file.range_tombstone_count > 0 {
-        let newest = reader.range_tombstones().covering_seqno(lookup.user_key, seqno);
-        *covered = (*covered).max(newest.unwrap_or(0));
+    /// The newest version of the key in one run.
+    #[inline]
+    fn ask_run(&mut self, run: &Run<'_>) -> Result<Option<Entry>> {
+        let slot = self.state.slots.at(run.level, run.index);
+        let guard = self.inner.table_cache.enter(slot, run.file)?;
+        let Some(reader) = guard.as_ref() else { return Ok(None) };
+        self.ask(run, reader, reader.filter_at(self.lookup))
+    }
+
+    /// The newest version of the key in several runs, newest first; asks for all their filters at
+    /// once.
+    #[inline]
+    fn ask_group(&mut self, runs: &[Option<Run<'_>>; TOGETHER]) -> Result<Option<Entry>> {
+        let mut group: [Option<(&Run<'_>, ReaderGuard, FilterAt)>; TOGETHER] = Default::default();
+        for (place, run) in group.iter_mut().zip(runs.iter().flatten()) {
+            let slot = self.state.slots.at(run.level, run.index);
+            let guard = self.inner.table_cache.enter(slot, run.file)?;
+            let at = guard.as_ref().map(|reader| reader.prefetch_filter(self.lookup));
+            *place = at.map(|at| (run, guard, at));
+        }
+        for (run, guard, at) in group.iter().flatten() {
+            let Some(reader) = guard.as_ref() else { continue };
+            if let Some(entry) = self.ask(run, reader, *at)? {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest version of the key in the file of `run`, or in its level if a model of the level
+    /// chose the file.
+    #[inline]
+    fn ask(&mut self, run: &Run<'_>, reader: &SstReader, at: FilterAt) -> Result<Option<Entry>> {
+        match run.block {
+            Some(block) => self.ask_block(run, block, reader, at),
+            None => {
+                self.note_range_tombstones(reader, run.file);
+                Ok(reader.get_at(at, self.lookup)?)
+            }
+        }
+    }
+
+    /// What a model of a level chose is believed only where the block or the file's bounds prove
+    /// it.
+    #[inline]
+    fn ask_block(
+        &mut self,
+        run: &Run<'_>,
+        block: BlockGuess,
+        reader: &SstReader,
+        at: FilterAt,
+    ) -> Result<Option<Entry>> {
+        // Range tombstones of the right file count even where it does not have the key.
+        if run.file.range_tombstone_count == 0 {
+            match reader.get_at_block(at, (block.block, block.within), self.lookup)? {
+                InLevel::Found(entry) => return Ok(Some(entry)),
+                InLevel::Absent => return Ok(None),
+                InLevel::Stopped if run.file.contains(self.lookup.user_key) => return Ok(None),
+                InLevel::Stopped | InLevel::Unknown => {}
+            }
+        }
+        self.ask_level(run.level)
+    }
+
+    /// The newest version of the key in one level below L0, without a model of the level.
+    #[cold]
+    fn ask_level(&mut self, level: usize) -> Result<Option<Entry>> {
+        let files = self.state.version.level(level);
+        let Some(index) = files.find(self.lookup.user_key) else { return Ok(None) };
+        self.ask_run(&Run { level, index, file: &files.files()[index], block: None })
+    }
+
+    /// The rest of a lookup, one run after the other, each with its way and its time.
+    #[cold]
+    fn follow(mut self, mut runs: Candidates<'_>, family: &Family) -> Result<Answer> {
+        loop {
+            let start = Instant::now();
+            let Some(run) = runs.next() else { return Ok(Answer::Absent) };
+            let find_ns = start.elapsed().as_nanos() as u64;
+            let slot = self.state.slots.at(run.level, run.index);
+            let found = if run.block.is_some() {
+                let found = self.ask_run(&run)?;
+                if found.is_some() {
+                    family.samples.note_by_level(run.level, start.elapsed().as_nanos() as u64);
+                    slot.note(true);
+                }
+                found
+            } else {
+                let guard = self.inner.table_cache.enter(slot, run.file)?;
+                let Some(reader) = guard.as_ref() else { continue };
+                self.note_range_tombstones(reader, run.file);
+                let traced = reader.get_traced(reader.filter_at(self.lookup), self.lookup)?;
+                let found = traced.found.is_some();
+                if traced.way != Way::Filter {
+                    slot.note(found);
+                }
+                let sample = Sample { way: traced.way, found, find_ns, ns: traced.ns };
+                family.samples.note(run.level, &sample);
+                traced.found
+            };
+            if let Some(entry) = found {
+                return Ok(pinned(self.inner, entry, self.covered));
+            }
+        }
+    }
+
+    #[inline]
+    fn note_range_tombstones(&mut self, reader: &SstReader, file: &FileMeta) {
+        if file.range_tombstone_count > 0 {
+            let tombstones = reader.range_tombstones();
+            let newest = tombstones.covering_seqno(self.lookup.user_key, self.seqno);
+            self.covered = self.covered.max(newest.unwrap_or(0));
+        }
     }
 }
 
@@ -288,6 +375,8 @@ struct Run<'a> {
     level: usize,
     index: usize,
     file: &'a FileMeta,
+    /// The block, if a model of the level chose the file.
+    block: Option<BlockGuess>,
 }
 
 /// The files of a version that may hold a key, newest run first.
@@ -315,7 +404,7 @@ impl<'a> Iterator for Candidates<'a> {
                 let index = self.index;
                 self.index += 1;
                 if file.contains(self.key) {
-                    return Some(Run { level: 0, index, file });
+                    return Some(Run { level: 0, index, file, block: None });
                 }
             }
             self.level = 1;
@@ -323,8 +412,16 @@ impl<'a> Iterator for Candidates<'a> {
         while let Some(level) = levels.get(self.level) {
             let number = self.level;
             self.level += 1;
+            if let Some(model) = &self.state.level_models[number]
+                && let Some(place) = model.locate(self.key)
+                && let Some(file) = level.files().get(place.file)
+            {
+                let block = Some(place.guess);
+                return Some(Run { level: number, index: place.file, file, block });
+            }
             if let Some(index) = level.find(self.key) {
-                return Some(Run { level: number, index, file: level.files().get(index)? });
+                let file = level.files().get(index)?;
+                return Some(Run { level: number, index, file, block: None });
             }
         }
         None

@@ -20,6 +20,7 @@ use crate::health::Health;
 use crate::metrics::{Counters, Metrics};
 use crate::options::Options;
 use crate::rate_limit::RateLimiter;
+use crate::read_state::ReadState;
 use crate::scheduler::Scheduler;
 use crate::snapshots::Snapshots;
 use crate::table_cache::TableCache;
@@ -135,6 +136,11 @@ impl Inner {
         m.filter_unit_damages = reads.filter_unit_damages;
         m.wasted_lookups = reads.wasted_lookups;
         self.filters.fill(&mut m);
+        self.table_cache.trainings().fill(&mut m);
+        m.lookups_by_model = reads.lookups_by_model;
+        m.lookups_by_index = reads.lookups_by_index;
+        m.lookups_by_level_model = reads.lookups_by_level_model;
+        m.models_damaged = reads.model_damages;
         (m.value_reads, m.value_read_bytes, m.value_cache_hits) = self.value_log.reads();
         for book in self.value_log.books() {
             m.value_segments += 1;
@@ -154,6 +160,7 @@ impl Inner {
         m.live_log_bytes = self.write_queue.as_ref().and_then(|q| q.try_log_bytes()).unwrap_or(0);
         for family in self.families.load().iter() {
             m.memtable_bytes += family.memtable_bytes() as u64;
+            fill_models(&mut m, &family.state());
             for (row, level) in m.levels.iter_mut().zip(family.state().version.levels()) {
                 row.file_count += level.files().len() as u64;
                 for file in level.files() {
@@ -165,5 +172,22 @@ impl Inner {
             }
         }
         m
+    }
+}
+
+/// Enters the models that lookups in `state` use.
+fn fill_models(m: &mut Metrics, state: &ReadState) {
+    for (number, level) in state.version.levels().iter().enumerate() {
+        for index in 0..level.len() {
+            if let Some(reader) = &*state.slots.at(number, index).open_reader() {
+                m.levels[number].model_files += u64::from(reader.has_model());
+                m.model_bytes += reader.model_memory_bytes() as u64;
+            }
+        }
+        if let Some(model) = &state.level_models[number] {
+            m.level_models += 1;
+            m.levels[number].level_models += 1;
+            m.model_bytes += model.memory_bytes() as u64;
+        }
     }
 }

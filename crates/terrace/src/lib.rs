@@ -32,6 +32,7 @@ mod filter_budget;
 mod garbage;
 mod health;
 mod iter;
+mod learn;
 mod memtable;
 mod rate_limit;
 mod read_state;
@@ -69,7 +70,7 @@ pub use compact::Progress;
 pub use db::{ColumnFamily, Db};
 pub use error::{Error, Result};
 pub use gc::GcProgress;
-pub use metrics::{LatencySummary, LevelMetrics, Metrics};
+pub use metrics::{LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics};
 pub use options::{
     AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER,
     DEFAULT_FILTER_SHARE, DEFAULT_GC_GARBAGE_RATIO, DEFAULT_LEVEL_BASE_BYTES,

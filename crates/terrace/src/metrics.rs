@@ -15,8 +15,18 @@ const SHARDS: usize = 16;
 /// Longer durations are recorded as this one (an hour).
 const LONGEST_NS: u64 = 3600 * 1_000_000_000;
 
-/// One of so many point reads and commits is timed.
-const SAMPLE_EVERY: u32 = 64;
+/// One of so many point reads and commits is timed, on average, and one of so many point reads is
+/// followed through the files.
+pub(crate) const SAMPLE_EVERY: u32 = 64;
+/// Operations between two that are timed: from this many, so many more at random, since kinds of
+/// operations may take turns.
+const LEAST_GAP: u32 = 48;
+const GAP_BITS: u32 = 5;
+/// Where between two that are timed one is followed.
+const FOLLOWED: u32 = 24;
+
+/// Slots of [`Metrics::model_errors`].
+pub const MODEL_ERROR_SLOTS: usize = terrace_learned::ERROR_SLOTS;
 
 #[repr(align(128))]
 #[derive(Debug, Default)]
@@ -32,6 +42,7 @@ thread_local! {
         NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
     };
     static COUNTDOWN: Cell<u32> = const { Cell::new(SAMPLE_EVERY) };
+    static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Sharded {
@@ -82,13 +93,37 @@ impl Latency {
     }
 }
 
-/// Whether the operation that starts now is one of those that are timed.
+/// What becomes of the operation that starts now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sampled {
+    /// Most of them.
+    No,
+    /// It is timed.
+    Timed,
+    /// If it is a point read, it is followed through the files.
+    Followed,
+}
+
+/// What becomes of the operation that starts now.
 #[inline]
-pub(crate) fn sample() -> bool {
+pub(crate) fn sample() -> Sampled {
     COUNTDOWN.with(|left| {
         let now = left.get() - 1;
-        left.set(if now == 0 { SAMPLE_EVERY } else { now });
-        now == 0
+        left.set(if now == 0 { next_gap() } else { now });
+        match now {
+            0 => Sampled::Timed,
+            FOLLOWED => Sampled::Followed,
+            _ => Sampled::No,
+        }
+    })
+}
+
+#[cold]
+fn next_gap() -> u32 {
+    DRAWN.with(|drawn| {
+        // Knuth's multiplier for 64 bits; the upper bits are as good as random.
+        drawn.set(drawn.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        LEAST_GAP + (drawn.get() >> (64 - GAP_BITS)) as u32
     })
 }
 
@@ -134,7 +169,7 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 }
 
 /// Latencies of one kind of operation, in microseconds. Point reads and commits are sampled
-/// (one in 64).
+/// (one in about 64).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LatencySummary {
     /// Operations timed.
@@ -180,6 +215,10 @@ pub struct LevelMetrics {
     pub filter_units_dropped: u64,
     /// Bytes of filter units in memory.
     pub filter_memory_bytes: u64,
+    /// SSTs that are open and have a learned index.
+    pub model_files: u64,
+    /// Families whose files of this level have one model together.
+    pub level_models: u64,
 }
 
 impl LevelMetrics {
@@ -295,6 +334,38 @@ pub struct Metrics {
     /// Wasted lookups to be expected per lookup, from the heat of all filter partitions and the
     /// units that they have.
     pub filter_expected_waste: f64,
+    /// Lookups in the data of an SST that went through its learned index.
+    pub lookups_by_model: u64,
+    /// Those that went through index partitions.
+    pub lookups_by_index: u64,
+    /// Those that went through a model of a whole level.
+    pub lookups_by_level_model: u64,
+    /// Bytes of learned indexes and level models in memory.
+    pub model_bytes: u64,
+    /// Time spent training, in nanoseconds.
+    pub model_training_ns: u64,
+    /// SSTs that got a learned index, when they were written or later.
+    pub models_built: u64,
+    /// SSTs and levels whose keys could not be learned, or not for what it costs.
+    pub models_refused: u64,
+    /// Of these: too many keys tie.
+    pub models_refused_ties: u64,
+    /// Of these: the keys are too hard to predict.
+    pub models_refused_segments: u64,
+    /// Of these: the model would take too much memory beside the index.
+    pub models_refused_bytes: u64,
+    /// Learned indexes that were found damaged; reads go on without them.
+    pub models_damaged: u64,
+    /// Models of whole levels, of all column families, now.
+    pub level_models: u64,
+    /// Those made since the open.
+    pub level_models_built: u64,
+    /// How far models were off over the keys that they were trained on, in data blocks: the mean.
+    pub model_error_mean: f64,
+    /// The most.
+    pub model_error_max: u64,
+    /// Keys by how far off the model is: exact, then by eighths of the model's error bound.
+    pub model_errors: [u64; MODEL_ERROR_SLOTS],
     /// Reads of SSTs, whatever for.
     pub device_reads: u64,
     /// Bytes of these reads.
@@ -305,7 +376,7 @@ pub struct Metrics {
     pub cache_capacity_bytes: u64,
     /// Bytes of memtables.
     pub memtable_bytes: u64,
-    /// Bytes that open SST readers pin outside the cache.
+    /// Bytes that open SST readers and level models pin outside the cache.
     pub pinned_bytes: u64,
     /// Open SST readers.
     pub open_files: u64,
@@ -407,5 +478,25 @@ mod tests {
         assert_eq!(summary.samples, 3);
         assert!((summary.p50_us - 40.0).abs() < 1.0, "{summary:?}");
         assert!((summary.max_us - 3e6).abs() < 3e4, "{summary:?}");
+    }
+
+    #[test]
+    fn samples_are_evenly_many_and_do_not_follow_a_rhythm() {
+        std::thread::spawn(|| {
+            // Two kinds of operations that take turns.
+            let mut counts = [[0u32; 2]; 2];
+            for n in 0..64_000 {
+                match sample() {
+                    Sampled::No => {}
+                    Sampled::Timed => counts[0][n % 2] += 1,
+                    Sampled::Followed => counts[1][n % 2] += 1,
+                }
+            }
+            for count in counts.iter().flatten() {
+                assert!((400..600).contains(count), "{counts:?}");
+            }
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -65,6 +65,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
         clock: &*options.advanced.clock,
         limiter: &parts.limiter,
         next_file_number: &|| numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+        trainings: parts.table_cache.trainings(),
     };
     let segments = recover::live_segments(dir, &listing, &state);
     let limit = options.memtables_bytes();

@@ -17,6 +17,7 @@
 //! Whatever goes wrong, dropping the [`Output`] removes every file it started. Called by `flush`
 //! and `compaction/job`.
 
+use crate::learn::tally::TrainingTally;
 use crate::rate_limit::RateLimiter;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub(crate) struct OutputContext<'a> {
     /// `u64::MAX`: one file.
     pub target_file_bytes: u64,
     pub limiter: &'a RateLimiter,
+    /// Where trainings are counted.
+    pub trainings: &'a TrainingTally,
 }
 
 /// A request that nobody cancels.
@@ -159,6 +162,9 @@ impl<'a> Output<'a> {
             open.writer.set_range_tombstones(self.tombstones.clip(self.cut.as_deref(), next));
         }
         let end = open.writer.finish()?;
+        if let Some(training) = &end.training {
+            self.context.trainings.note(training);
+        }
         self.context
             .limiter
             .request(end.size_bytes.saturating_sub(open.charged_bytes), self.cancel);

@@ -1,9 +1,10 @@
 //! What a read sees: the memtables and the version of a family, swapped as one (get, step 1 of 6).
 
+use crate::learn::level_model::LevelModel;
 use crate::memtable::MemTable;
 use crate::table_cache::{ReaderSlot, TableCache};
 use std::sync::Arc;
-use terrace_manifest::{FileMeta, Version};
+use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
 
 /// The memtables, the version, and the slots of the version's readers.
 pub(crate) struct ReadState {
@@ -15,6 +16,8 @@ pub(crate) struct ReadState {
     pub version: Arc<Version>,
     /// The slots of the version's files, level by level in the version's order.
     pub slots: Arc<Slots>,
+    /// Models of levels of the version, where there are any.
+    pub level_models: [Option<Arc<LevelModel>>; LEVEL_COUNT],
     /// Whether any SST holds a range tombstone.
     pub has_range_tombstones: bool,
 }
@@ -50,7 +53,17 @@ impl ReadState {
         let slots = Arc::new(Slots::of(&version, table_cache));
         let ranged = |f: &Arc<FileMeta>| f.range_tombstone_count > 0;
         let has_range_tombstones = version.levels().iter().any(|l| l.files().iter().any(ranged));
-        Self { memtable, immutables, version, slots, has_range_tombstones }
+        let level_models = Default::default();
+        Self { memtable, immutables, version, slots, level_models, has_range_tombstones }
+    }
+
+    /// Takes over `models`, as far as they are of these very levels.
+    pub fn with_level_models(mut self, models: &[Option<Arc<LevelModel>>; LEVEL_COUNT]) -> Self {
+        let levels = self.version.levels().iter().zip(models);
+        for (own, (level, model)) in self.level_models.iter_mut().zip(levels) {
+            *own = model.as_ref().filter(|model| model.is_of(level)).cloned();
+        }
+        self
     }
 
     /// The state after `fresh` has taken the place of the mutable memtable.
@@ -68,6 +81,7 @@ impl ReadState {
             immutables,
             version: self.version.clone(),
             slots: self.slots.clone(),
+            level_models: self.level_models.clone(),
             has_range_tombstones: self.has_range_tombstones,
         }
     }

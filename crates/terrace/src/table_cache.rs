@@ -4,13 +4,17 @@
 //! A read state keeps the slots of its files, so a read reaches an open reader without a lock.
 
 use crate::filter_budget::FilterBudget;
+use crate::learn::books::Counted;
+use crate::learn::tally::TrainingTally;
+use crate::metrics::SAMPLE_EVERY;
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use terrace_base::Result;
+use terrace_learned::analyzer::Lookups;
 use terrace_manifest::{FileMeta, names};
 use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
 use terrace_vfs::Vfs;
@@ -19,6 +23,55 @@ use terrace_vfs::Vfs;
 pub(crate) struct ReaderSlot {
     reader: ArcSwapOption<SstReader>,
     touched: AtomicBool,
+    /// Whether the reader may use learned indexes.
+    models: bool,
+    /// Sampled lookups that found their key in the file, and that searched it in vain.
+    found: AtomicU32,
+    vain: AtomicU32,
+}
+
+impl ReaderSlot {
+    fn new(models: bool) -> Arc<Self> {
+        Arc::new(Self {
+            reader: ArcSwapOption::empty(),
+            touched: AtomicBool::new(false),
+            models,
+            found: AtomicU32::new(0),
+            vain: AtomicU32::new(0),
+        })
+    }
+
+    /// Counts a sampled lookup that the filter let pass.
+    pub fn note(&self, found: bool) {
+        let count = if found { &self.found } else { &self.vain };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The reader if it is open.
+    pub fn open_reader(&self) -> ReaderGuard {
+        self.reader.load()
+    }
+}
+
+impl Counted for Arc<ReaderSlot> {
+    fn lookups(&self) -> Lookups {
+        let sum =
+            |count: &AtomicU32| f64::from(count.load(Ordering::Relaxed)) * f64::from(SAMPLE_EVERY);
+        Lookups { positive: sum(&self.found), negative: sum(&self.vain) }
+    }
+}
+
+/// Memory outside the block cache that is charged to it until this is dropped.
+pub(crate) struct Pinned {
+    table_cache: Arc<TableCache>,
+    bytes: usize,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.table_cache.pinned_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.table_cache.charge();
+    }
 }
 
 /// A reader held for the length of one read; no shared counter is touched.
@@ -35,6 +88,7 @@ pub(crate) struct TableCache {
     pinned_bytes: AtomicUsize,
     slots: Mutex<HashMap<u64, Arc<ReaderSlot>>>,
     filters: Arc<FilterBudget>,
+    trainings: TrainingTally,
     /// Bytes that the block cache has besides its share, from filters that do not need them.
     loan_bytes: AtomicUsize,
     /// Held while a reader enters or leaves its slot, so that the filter budget hears of both in
@@ -70,6 +124,7 @@ impl TableCache {
             pinned_bytes: AtomicUsize::new(0),
             slots: Mutex::new(HashMap::new()),
             filters,
+            trainings: TrainingTally::default(),
             loan_bytes: AtomicUsize::new(0),
             turn: Mutex::new(()),
         }
@@ -77,10 +132,13 @@ impl TableCache {
 
     /// The slot of file `number`, made if there is none.
     pub fn slot(&self, number: u64) -> Arc<ReaderSlot> {
-        let fresh = || {
-            Arc::new(ReaderSlot { reader: ArcSwapOption::empty(), touched: AtomicBool::new(false) })
-        };
-        self.slots.lock().entry(number).or_insert_with(fresh).clone()
+        self.slots.lock().entry(number).or_insert_with(|| ReaderSlot::new(true)).clone()
+    }
+
+    /// Readers of file `number` are not to use learned indexes; to be called before others see the
+    /// file.
+    pub fn forgo_models(&self, number: u64) {
+        self.slots.lock().entry(number).or_insert_with(|| ReaderSlot::new(false));
     }
 
     /// The reader of `file` for one read through its slot.
@@ -113,8 +171,8 @@ impl TableCache {
 
     fn open(&self, slot: &ReaderSlot, file: &FileMeta) -> Result<Arc<SstReader>> {
         let path = names::sst_path(&self.dir, file.number);
-        let reader =
-            SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &self.options)?;
+        let options = ReaderOptions { models: slot.models, ..self.options.clone() };
+        let reader = SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &options)?;
         slot.touched.store(true, Ordering::Relaxed);
         // Counted before others can see and close it, so that the counts never fall below zero.
         self.pinned_bytes.fetch_add(reader.pinned_bytes(), Ordering::Relaxed);
@@ -182,6 +240,23 @@ impl TableCache {
         self.open.load(Ordering::Relaxed) < self.max_open - (self.max_open / 8).max(1)
     }
 
+    /// Takes so many bytes from the block cache's share until the result is dropped.
+    pub fn pin(this: &Arc<Self>, bytes: usize) -> Pinned {
+        this.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        this.charge();
+        Pinned { table_cache: this.clone(), bytes }
+    }
+
+    /// Bytes that the block cache may hold while nothing is pinned.
+    pub fn cache_share_bytes(&self) -> usize {
+        self.cache_bytes
+    }
+
+    /// What came of training.
+    pub fn trainings(&self) -> &TrainingTally {
+        &self.trainings
+    }
+
     /// Lends the block cache so many bytes besides its share.
     pub fn lend(&self, bytes: usize) {
         let before = self.loan_bytes.swap(bytes, Ordering::Relaxed);
@@ -214,7 +289,7 @@ impl TableCache {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Bytes of top-level indexes and range tombstones that open readers pin.
+    /// Bytes of top-level indexes and range tombstones that open readers pin, and of level models.
     pub fn pinned_bytes(&self) -> usize {
         self.pinned_bytes.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The background threads: one flushes, one keeps house, one looks after filters, the others compact. Each is a loop of
+//! The background threads: one flushes, one keeps house, one looks after filters, one after models, the others compact. Each is a loop of
 //! "find a job, run it, tell whoever waits".
 //!
 //! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
@@ -14,6 +14,7 @@ use crate::flush;
 use crate::gc;
 use crate::inner::Inner;
 use crate::install;
+use crate::learn::Learner;
 use crate::metrics::add;
 use crate::options::SyncMode;
 use crate::reserve;
@@ -34,6 +35,13 @@ const FILTER_TICK: Duration = Duration::from_millis(50);
 const FILTER_RESTS: u32 = 20;
 const LONGEST_FILTER_REST: Duration = Duration::from_millis(800);
 
+/// How often files and levels are looked at for models while there are lookups, and how long that
+/// thread sleeps at most without.
+const LEARN_TICK: Duration = Duration::from_millis(50);
+/// It rests so many times as long as it was busy, if that is longer.
+const LEARN_RESTS: u32 = 4;
+const LONGEST_LEARN_REST: Duration = Duration::from_millis(800);
+
 /// How often the heat of filters is saved.
 const SAVE_HEAT_EVERY: Duration = Duration::from_secs(300);
 
@@ -53,7 +61,8 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts the threads; for a read-only store only the one that looks after filters.
+    /// Starts the threads; for a read-only store only those that look after filters and
+    /// models.
     pub fn start(inner: &Arc<Inner>) -> Self {
         let mut threads = Vec::new();
         let mut spawn = |name: String, run: fn(&Inner)| {
@@ -70,6 +79,8 @@ impl Workers {
         if inner.filters.is_elastic() {
             spawn("terrace-filters".into(), filter_loop);
         }
+        // Families with models may be created later.
+        spawn("terrace-learn".into(), learn_loop);
         if inner.read_only {
             return Self { threads };
         }
@@ -226,6 +237,28 @@ fn filter_loop(inner: &Inner) {
         }
     }
     install::save_filter_heat(inner);
+}
+
+/// Lets the learner take a step while there are lookups or something waits to be trained.
+fn learn_loop(inner: &Inner) {
+    let mut learner = Learner::default();
+    let (mut seen, mut rest) = (0, LEARN_TICK);
+    while !inner.scheduler.is_stopping() {
+        let lookups = inner.counters.gets.get();
+        let asked = std::mem::replace(&mut seen, lookups) != lookups;
+        let start = Instant::now();
+        let busy = learner.step(inner);
+        rest = match asked || busy {
+            true => LEARN_TICK.max(start.elapsed() * LEARN_RESTS),
+            false => (rest * 2).min(LONGEST_LEARN_REST),
+        };
+        let wake = Instant::now() + rest;
+        let mut jobs = inner.scheduler.lock();
+        // Jobs that end are no reason to look earlier.
+        while !inner.scheduler.is_stopping() && Instant::now() < wake {
+            inner.scheduler.wait_for_end(&mut jobs, wake.saturating_duration_since(Instant::now()));
+        }
+    }
 }
 
 /// Whether no file is being written, and none is about to be as far as one can see.

@@ -320,6 +320,7 @@ fn output_context<'p>(plan: &'p Plan<'_>) -> OutputContext<'p> {
         sst_options: ctx.options.sst(level, plan.now_ms),
         target_file_bytes: if level == 0 { u64::MAX } else { ctx.options.target_file_bytes },
         limiter: ctx.limiter,
+        trainings: ctx.table_cache.trainings(),
     }
 }
 

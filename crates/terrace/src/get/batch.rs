@@ -5,6 +5,7 @@ use super::{Answer, Reading, from_memtable, in_memtable, pinned};
 use crate::error::Result;
 use crate::family::Family;
 use crate::inner::Inner;
+use crate::metrics::{Sampled, sample};
 use crate::read_state::ReadState;
 use std::sync::Arc;
 use terrace_base::{SeqNo, ValueHandle};
@@ -99,6 +100,7 @@ fn run<'v>(
     seqno: SeqNo,
     file_of: impl Fn(&[u8]) -> Option<&'v Arc<terrace_manifest::FileMeta>>,
 ) -> Result<()> {
+    let followed = sample() == Sampled::Followed;
     let mut readers: Vec<(usize, Arc<SstReader>)> = Vec::with_capacity(open.len());
     for (slot, entry) in open.iter_mut().enumerate() {
         let Some(file) = file_of(entry.lookup.user_key) else { continue };
@@ -114,7 +116,10 @@ fn run<'v>(
     terrace_sst::multi_get(&mut lookups)?;
     let answers: Vec<_> = lookups.into_iter().map(|lookup| lookup.found).collect();
     let mut closed = vec![false; open.len()];
-    for ((slot, _), answer) in readers.iter().zip(answers) {
+    for ((slot, reader), answer) in readers.iter().zip(answers) {
+        if followed && answer.is_some() {
+            inner.table_cache.slot(reader.file_number()).note(true);
+        }
         if let Some(entry) = answer {
             let Open { at, covered, .. } = open[*slot];
             found[at] = pinned(inner, entry, covered);

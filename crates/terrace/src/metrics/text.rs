@@ -31,6 +31,55 @@ impl Display for Bytes {
 }
 
 impl Metrics {
+    /// What models do, if there are any.
+    fn learning(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lookups = self.lookups_by_model + self.lookups_by_level_model;
+        if lookups + self.models_built + self.models_refused + self.level_models == 0 {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "models      {} lookups by model, {} by level model, {} by index; {} in memory, {} damaged",
+            self.lookups_by_model,
+            self.lookups_by_level_model,
+            self.lookups_by_index,
+            Bytes(self.model_bytes),
+            self.models_damaged,
+        )?;
+        writeln!(
+            f,
+            "            {} built and {} of levels in {:.1} ms; {} refused ({} ties, {} segments, {} bytes)",
+            self.models_built,
+            self.level_models_built,
+            self.model_training_ns as f64 / 1e6,
+            self.models_refused,
+            self.models_refused_ties,
+            self.models_refused_segments,
+            self.models_refused_bytes,
+        )?;
+        write!(
+            f,
+            "            off by {:.2} blocks, at most {}; exact, then by eighths of the bound:",
+            self.model_error_mean, self.model_error_max,
+        )?;
+        let total = self.model_errors.iter().sum();
+        for count in self.model_errors {
+            write!(f, " {:.1} %", percent(count, total))?;
+        }
+        writeln!(f)?;
+        for (number, level) in self.levels.iter().enumerate() {
+            if level.model_files + level.level_models > 0 {
+                let whole = if level.level_models > 0 { ", and one of the level" } else { "" };
+                writeln!(
+                    f,
+                    "L{number:<4}        {} of {} files have a model{whole}",
+                    level.model_files, level.file_count,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
     /// What the filter budget does, if it does anything: as a whole and by level.
     fn filter_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.levels.iter().all(|level| level.filter_lookups() + level.filter_units_loaded == 0) {
@@ -157,6 +206,7 @@ impl Display for Metrics {
             self.filters_absent,
         )?;
         self.filter_memory(f)?;
+        self.learning(f)?;
         let hit = |hits: u64, misses: u64| percent(hits, hits + misses);
         writeln!(
             f,
@@ -192,6 +242,16 @@ impl Display for Metrics {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct LevelLabel {
     level: u32,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ErrorLabel {
+    eighths: u32,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -287,6 +347,17 @@ impl Metrics {
             ("index_misses", "Index partitions read from the device", self.index_misses),
             ("filter_hits", "Filter partitions found in memory", self.filter_hits),
             ("filter_misses", "Filter partitions read from the device", self.filter_misses),
+            ("lookups_by_model", "Lookups through learned indexes", self.lookups_by_model),
+            ("lookups_by_index", "Lookups through index partitions", self.lookups_by_index),
+            (
+                "lookups_by_level_model",
+                "Lookups through models of levels",
+                self.lookups_by_level_model,
+            ),
+            ("model_training_nanoseconds", "Time spent training", self.model_training_ns),
+            ("models_built", "SSTs that got a learned index", self.models_built),
+            ("models_damaged", "Learned indexes found damaged", self.models_damaged),
+            ("level_models_built", "Models of levels made", self.level_models_built),
             ("device_reads", "Reads of SSTs", self.device_reads),
             ("device_read_bytes", "Bytes of SST reads", self.device_read_bytes),
         ];
@@ -309,6 +380,9 @@ impl Metrics {
             ("filter_memory_bytes", "Bytes of filter units in memory", self.filter_memory_bytes),
             ("filter_budget_bytes", "Bytes that they may take", self.filter_budget_bytes),
             ("filter_lent_bytes", "Filter bytes that the cache has", self.filter_lent_bytes),
+            ("model_bytes", "Bytes of models in memory", self.model_bytes),
+            ("level_models", "Levels that have one model", self.level_models),
+            ("model_error_max_blocks", "The most that a model was off", self.model_error_max),
             ("memtable_bytes", "Bytes of memtables", self.memtable_bytes),
             ("pinned_bytes", "Bytes open SST readers pin", self.pinned_bytes),
             ("open_files", "Open SST readers", self.open_files),
@@ -332,6 +406,7 @@ impl Metrics {
                 "Wasted lookups expected per lookup",
                 self.filter_expected_waste,
             ),
+            ("model_error_mean_blocks", "How far models are off on average", self.model_error_mean),
             ("write_amplification", "Bytes written per user byte", self.write_amplification()),
             (
                 "space_amplification",
@@ -365,6 +440,37 @@ impl Metrics {
         }
     }
 
+    fn register_models(&self, registry: &mut Registry) {
+        let refused = Family::<ReasonLabel, Counter<u64, AtomicU64>>::default();
+        let known = [
+            ("ties", self.models_refused_ties),
+            ("segments", self.models_refused_segments),
+            ("bytes", self.models_refused_bytes),
+        ];
+        let others = self.models_refused - known.iter().map(|(_, count)| count).sum::<u64>();
+        for (reason, count) in known.into_iter().chain([("other", others)]) {
+            refused.get_or_create(&ReasonLabel { reason: reason.into() }).inc_by(count);
+        }
+        registry.register("models_refused", "Files and levels without a model", refused);
+        let errors = Family::<ErrorLabel, Counter<u64, AtomicU64>>::default();
+        for (eighths, count) in (0u32..).zip(self.model_errors) {
+            errors.get_or_create(&ErrorLabel { eighths }).inc_by(count);
+        }
+        registry.register(
+            "model_errors",
+            "Keys by how far off their model is, in eighths of its error bound",
+            errors,
+        );
+        let files = Family::<LevelLabel, IntGauge>::default();
+        let levels = Family::<LevelLabel, IntGauge>::default();
+        for (level, row) in (0u32..).zip(&self.levels) {
+            files.get_or_create(&LevelLabel { level }).set(row.model_files);
+            levels.get_or_create(&LevelLabel { level }).set(row.level_models);
+        }
+        registry.register("level_model_files", "Open SSTs with a learned index", files);
+        registry.register("level_has_model", "Families with a model of the level", levels);
+    }
+
     fn register_levels(&self, registry: &mut Registry) {
         let files = Family::<LevelLabel, IntGauge>::default();
         let size = Family::<LevelLabel, IntGauge>::default();
@@ -375,6 +481,7 @@ impl Metrics {
             written.get_or_create(&LevelLabel { level }).set(row.written_bytes);
         }
         self.register_filter_levels(registry);
+        self.register_models(registry);
         registry.register("level_files", "SSTs by level", files);
         registry.register("level_size_bytes", "Bytes of SSTs by level", size);
         registry.register(
@@ -398,11 +505,28 @@ mod tests {
         metrics.levels[6].filter_stopped = 40;
         metrics.levels[6].filter_vain = 2;
         metrics.filter_lambda = 1.5e-9;
+        (metrics.models_refused, metrics.models_refused_ties) = (3, 2);
+        (metrics.lookups_by_model, metrics.levels[6].model_files) = (11, 2);
+        metrics.model_errors[8] = 5;
         let text = metrics.to_string();
         assert!(text.contains("7 gets") && text.contains("amplification 2.50"), "{text}");
         assert!(text.contains("L6") && text.contains("3.0 MiB"), "{text}");
         assert!(text.contains("lambda 1.50e-9") && text.contains("L6            42"), "{text}");
+        assert!(
+            text.contains("11 lookups by model") && text.contains("3 refused (2 ties"),
+            "{text}"
+        );
+        assert!(text.contains("2 of 3 files have a model"), "{text}");
         let prometheus = metrics.to_prometheus();
+        for line in [
+            "terrace_models_refused_total{reason=\"ties\"} 2",
+            "terrace_models_refused_total{reason=\"other\"} 1",
+            "terrace_model_errors_total{eighths=\"8\"} 5",
+            "terrace_level_model_files{level=\"6\"} 2",
+            "terrace_lookups_by_model_total 11",
+        ] {
+            assert!(prometheus.contains(line), "{line} is not in {prometheus}");
+        }
         assert!(
             prometheus.contains("terrace_level_filter_stopped{level=\"6\"} 40"),
             "{prometheus}"

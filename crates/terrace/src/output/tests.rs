@@ -1,6 +1,7 @@
 //! Cuts, clipped tombstones, alignment and the removal of unfinished files, on a simulated disk.
 
 use super::*;
+use crate::learn::tally::TrainingTally;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, ValueKind};
@@ -42,6 +43,7 @@ impl Disk {
             },
             target_file_bytes,
             limiter: &self.limiter,
+            trainings: &TrainingTally::default(),
         };
         let set = RangeTombstones::new(tombstones.iter().map(|(start, end)| RangeTombstone {
             start: start.as_bytes().to_vec(),

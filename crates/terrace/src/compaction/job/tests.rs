@@ -90,6 +90,7 @@ impl Store {
             sst_options: self.options.sst(usize::from(level), NOW_MS),
             target_file_bytes: if level == 0 { u64::MAX } else { 4 << 10 },
             limiter: &self.limiter,
+            trainings: self.table_cache.trainings(),
         };
         let mut output = Output::new(context, RangeTombstones::new(tombstones.clone()));
         for (key, trailer, value) in &entries {
@@ -385,6 +386,7 @@ fn speed() {
             sst_options: options.sst(0, NOW_MS),
             target_file_bytes: u64::MAX,
             limiter: &limiter,
+            trainings: table_cache.trainings(),
         };
         let mut output = Output::new(context, RangeTombstones::default());
         for (n, key) in keys.iter().enumerate() {
