@@ -127,11 +127,24 @@ pub(crate) fn multi_get(
     reading: Reading,
 ) -> Result<Vec<Option<Slice>>> {
     inner.health.check_open()?;
-    let state = family.state();
-    let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
-    let answers = batch::search(inner, &state, keys, seqno, reading.fill_cache)?;
-    let reading = Reading { snapshot: Some(seqno), ..reading };
-    let found = batch::fetch(inner, family, keys, reading, answers)?;
+    let mut tries = 0;
+    let found = loop {
+        let state = family.state();
+        let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
+        let answers = batch::search(inner, &state, keys, seqno, reading.fill_cache)?;
+        // If a value was collected meanwhile, all keys are looked up again, at a moment of their
+        // own: no snapshot keeps what the last moment showed.
+        match batch::fetch(inner, keys, answers)? {
+            Ok(found) => break found,
+            Err(_) if family.is_dropped() => {
+                return Err(Error::NoSuchFamily(family.name.clone()));
+            }
+            Err(handle) if tries == MOST_TRIES => {
+                return Err(inner.value_log.missing(&handle).into());
+            }
+            Err(_) => tries += 1,
+        }
+    };
     inner.counters.gets.add(keys.len() as u64);
     inner.counters.gets_found.add(found.iter().flatten().count() as u64);
     Ok(found)

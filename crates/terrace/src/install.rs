@@ -144,10 +144,11 @@ pub(crate) fn drop_log_segments(inner: &Inner, numbers: &[u64]) -> Result<()> {
         match u32::try_from(*number) {
             Ok(number) if sealed.contains(&number) => {}
             Ok(segment) if inner.value_log.has(*number) => inner.value_log.remove(&[segment]),
-            _ => {
-                inner.vfs.remove(&names::log_path(&inner.dir, *number))?;
-                unlinked = true;
-            }
+            // A sealed segment may have died since the manifest was told, and be gone already.
+            _ => match inner.vfs.remove(&names::log_path(&inner.dir, *number)) {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => unlinked = true,
+            },
         }
     }
     if unlinked {

@@ -41,8 +41,17 @@ pub(crate) struct Segment {
     sealed_bytes: AtomicU64,
 }
 
+/// Counts itself among the open files for as long as it lives: also that of a segment which leaves
+/// the map while it is open.
 struct OpenSegment {
     file: Arc<dyn RandomFile>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Drop for OpenSegment {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The segments by number.
@@ -80,7 +89,7 @@ pub(crate) struct ValueLog {
     live_bytes: AtomicU64,
     doomed: ArcSwap<HashSet<u32>>,
     leaving: Mutex<Vec<Leaving>>,
-    open: AtomicUsize,
+    open: Arc<AtomicUsize>,
     max_open: usize,
     counters: ValueCounters,
 }
@@ -114,7 +123,7 @@ impl ValueLog {
             live_bytes: AtomicU64::new(0),
             doomed: ArcSwap::default(),
             leaving: Mutex::default(),
-            open: AtomicUsize::new(0),
+            open: Arc::default(),
             max_open: max_open.max(4),
             counters: ValueCounters::default(),
         }
@@ -160,7 +169,7 @@ impl ValueLog {
                 });
                 // Whoever reads next opens it as it is to be read from now on.
                 segment.sealed_bytes.store(meta.size_bytes, Ordering::Relaxed);
-                self.close(segment);
+                segment.file.store(None);
             }
         });
     }
@@ -346,7 +355,7 @@ impl ValueLog {
         }
         let file = self.vfs.open(&segment.path, OpenMode { direct: false, random: true })?;
         file.advise_willneed(0, file.len());
-        segment.moved_from.store(Some(Arc::new(OpenSegment { file: file.clone() })));
+        segment.moved_from.store(Some(self.opened(&file)));
         Ok(file)
     }
 
@@ -387,13 +396,16 @@ impl ValueLog {
         let mode = OpenMode { direct: self.direct && sealed, random: true };
         let file = self.vfs.open(&segment.path, mode)?;
         segment.touched.store(true, Ordering::Relaxed);
-        let fresh = Arc::new(OpenSegment { file: file.clone() });
-        if segment.file.swap(Some(fresh)).is_none()
-            && self.open.fetch_add(1, Ordering::Relaxed) + 1 > self.max_open
-        {
+        segment.file.store(Some(self.opened(&file)));
+        if self.open.load(Ordering::Relaxed) > self.max_open {
             self.close_some();
         }
         Ok(file)
+    }
+
+    fn opened(&self, file: &Arc<dyn RandomFile>) -> Arc<OpenSegment> {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Arc::new(OpenSegment { file: file.clone(), open: self.open.clone() })
     }
 
     /// Closes files that were not read since the last time.
@@ -402,14 +414,8 @@ impl ValueLog {
         let map = self.map.load();
         for segment in map.values() {
             if !segment.touched.swap(false, Ordering::Relaxed) {
-                self.close(segment);
+                segment.file.store(None);
             }
-        }
-    }
-
-    fn close(&self, segment: &Segment) {
-        if segment.file.swap(None).is_some() {
-            self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

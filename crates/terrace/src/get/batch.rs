@@ -1,9 +1,8 @@
 //! Many point reads at once: the keys that the memtables do not answer go down run by run, and
 //! what one run must read from the device for all of them is read in one batch.
 
-use super::{Answer, Reading, from_memtable, in_memtable, pinned};
+use super::{Answer, from_memtable, in_memtable, pinned};
 use crate::error::Result;
-use crate::family::Family;
 use crate::inner::Inner;
 use crate::metrics::{Sampled, sample};
 use crate::read_state::ReadState;
@@ -18,14 +17,13 @@ struct Open<'a> {
     covered: SeqNo,
 }
 
-/// The answers' values; those in the log are read in one batch.
+/// The answers' values; those in the log are read in one batch. An answer whose segment has left
+/// the store ends it.
 pub(super) fn fetch(
     inner: &Inner,
-    family: &Family,
     keys: &[&[u8]],
-    reading: Reading,
     answers: Vec<Answer>,
-) -> Result<Vec<Option<Slice>>> {
+) -> Result<std::result::Result<Vec<Option<Slice>>, ValueHandle>> {
     let wanted: Vec<(&[u8], ValueHandle)> = keys
         .iter()
         .zip(&answers)
@@ -35,21 +33,23 @@ pub(super) fn fetch(
         })
         .collect();
     let held = inner.value_log.hold();
+    if let Some((_, gone)) = wanted.iter().find(|(_, h)| !held.contains_key(&h.segment)) {
+        return Ok(Err(*gone));
+    }
     let mut values = match wanted.is_empty() {
         true => Vec::new(),
         false => inner.value_log.read_held(&held, &wanted),
     }
     .into_iter();
-    let value = |(key, answer): (&&[u8], Answer)| match answer {
+    let value = |answer| match answer {
         Answer::Absent => Ok(None),
         Answer::Value(value) => Ok(Some(value)),
-        Answer::Separated(handle) => match values.next() {
-            Some(value) if held.contains_key(&handle.segment) => Ok(Some(value?)),
-            // Moved meanwhile.
-            _ => super::fetch(inner, family, key, reading, handle),
-        },
+        Answer::Separated(handle) => {
+            let missing = || Err(inner.value_log.missing(&handle));
+            Ok(values.next().unwrap_or_else(missing).map(Some)?)
+        }
     };
-    keys.iter().zip(answers).map(value).collect()
+    answers.into_iter().map(value).collect::<Result<_>>().map(Ok)
 }
 
 /// What is known of `keys` in `state` as of `seqno`.
