@@ -130,6 +130,9 @@ impl Scene {
                 store.families[*family].compact_range(range).map(|()| self.all_durable())
             }
             Action::Checkpoint(path) => db.checkpoint(path),
+            Action::CollectGarbage(min_share) => {
+                db.collect_garbage(*min_share).map(|()| self.all_durable())
+            }
             _ => Ok(()),
         };
         match result {

@@ -285,8 +285,14 @@ pub enum Action {
     Write(Batch, Option<SyncMode>),
     Sync,
     Flush,
-    Compact { family: usize, start: Vec<u8>, end: Vec<u8> },
+    Compact {
+        family: usize,
+        start: Vec<u8>,
+        end: Vec<u8>,
+    },
     Checkpoint(PathBuf),
+    /// Of segments with at least this share of garbage.
+    CollectGarbage(f64),
     TakeSnapshot,
     DropSnapshot,
     Advance(u64),
@@ -363,7 +369,8 @@ impl Generator {
     }
 
     fn maintenance(&mut self) -> Action {
-        match self.rng.below(7) {
+        match self.rng.below(8) {
+            7 => Action::CollectGarbage([0.0, 0.3, 0.9][self.rng.below(3) as usize]),
             0..=2 => Action::Flush,
             3 => Action::Sync,
             4 | 5 => {
@@ -494,6 +501,10 @@ impl Run {
                 self.store.db.checkpoint(path).unwrap();
                 self.promise(count(), true);
                 self.marks.checkpoints.lock().unwrap().push((path.clone(), count()));
+            }
+            Action::CollectGarbage(min_share) => {
+                self.store.db.collect_garbage(*min_share).unwrap();
+                self.promise(count(), true);
             }
             Action::TakeSnapshot => {
                 self.snapshots.push((self.store.db.snapshot(), self.state.clone()));

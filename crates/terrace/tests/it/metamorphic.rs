@@ -85,7 +85,7 @@ fn r8_options_never_change_an_answer() {
     let wanted = effort(80);
     let mut reads = 0;
     let mut steps = 0;
-    let mut separated = 0;
+    let (mut separated, mut moved) = (0, 0);
     let runs = over_seeds("R8", wanted, |seed, _| {
         let mut rng = SplitMix64::new(seed ^ 0x8888);
         let mix = Mix {
@@ -119,7 +119,9 @@ fn r8_options_never_change_an_answer() {
                 run.step();
             }
             steps += length;
-            separated += run.store.db.metrics().values_separated;
+            let metrics = run.store.db.metrics();
+            separated += metrics.values_separated;
+            moved += metrics.gc_moved_values;
             for _ in 0..4 {
                 run.read();
                 reads += 1;
@@ -151,9 +153,10 @@ fn r8_options_never_change_an_answer() {
     });
     println!(
         "R8: {runs} runs of {steps} steps in all under random options, identical answers ({reads} extra reads, \
-         {separated} separated values)"
+         {separated} separated values, {moved} of them moved)"
     );
     assert!(separated > steps / 8, "{separated} separated values in {steps} steps");
+    assert!(moved > steps / 100, "{moved} values moved in {steps} steps");
 }
 
 /// Prints a text if the test fails while this lives.
