@@ -112,9 +112,8 @@ pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Res
     let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
     // The map has every segment that the state refers to, and keeps their files: garbage collection
     // may take them out of the store, and the scan goes on.
-    let (state, seqno, held) = family.hold_with_values(&inner.value_log, || {
-        snapshot.unwrap_or_else(|| inner.visible_seqno())
-    });
+    let (state, seqno, held) = family
+        .hold_with_values(&inner.value_log, || snapshot.unwrap_or_else(|| inner.visible_seqno()));
     // The values of a dropped family may be gone.
     if family.is_dropped() {
         return Err(Error::NoSuchFamily(family.name.clone()));
@@ -123,7 +122,10 @@ pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Res
         true => Reading::KeysOnly,
         false => {
             let window_bytes = (inner.options.memory_budget / WINDOW_SHARE).min(MAX_WINDOW_BYTES);
-            Reading::Values(Box::new(HeldValues { log: inner.value_log.clone(), held }), window_bytes)
+            Reading::Values(
+                Box::new(HeldValues { log: inner.value_log.clone(), held }),
+                window_bytes,
+            )
         }
     };
     open(state, inner.table_cache.clone(), seqno, inner.clock.as_ref(), options, reading)
