@@ -33,7 +33,9 @@ use terrace_vfs::Vfs;
 const GROUP_BYTES: usize = 1 << 20;
 
 /// A memtable is full when it refers to one part in so many of the live bytes of the value log.
-const UNFLUSHED_SHARE: u64 = 16;
+const UNFLUSHED_SHARE: u64 = 64;
+/// Bytes of separated values that a memtable may always refer to, or two segments if that is less.
+const LEAST_UNFLUSHED_BYTES: u64 = 4 << 20;
 
 /// Memory an entry takes in a memtable beyond its batch encoding, at most.
 const ENTRY_OVERHEAD_BYTES: usize = Skiplist::entry_upper_bound(0, 0);
@@ -294,8 +296,8 @@ fn make_room(
 /// Bytes of separated values at which a memtable is full, however small their handles are: what is
 /// overwritten in memtables is garbage that nobody knows of yet, and recovery reads all of it.
 fn most_separated_bytes(inner: &Inner) -> u64 {
-    let segments = 2 * inner.options.advanced.segment_bytes;
-    segments.max(inner.value_log.live_bytes() / UNFLUSHED_SHARE)
+    let least = LEAST_UNFLUSHED_BYTES.min(2 * inner.options.advanced.segment_bytes);
+    least.max(inner.value_log.live_bytes() / UNFLUSHED_SHARE)
 }
 
 /// Keeps the mutable memtables of many families together within half of their share of the

@@ -259,6 +259,8 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
         progress: &progress,
         moving: moving(inner),
     };
+    let moves = context.moving.as_ref().is_some_and(|moving| moving.moves(merge));
+    let moving_job = moves.then(|| inner.gc.enter_job());
     let output =
         job::run(&context, merge).map_err(|error| match inner.scheduler.is_stopping() {
             true => Error::Closed,
@@ -273,6 +275,7 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
         // What is empty now goes at once: it has been there twice for long enough.
         install::drop_dead_segments(inner)?;
     }
+    drop(moving_job);
     let c = &inner.counters;
     let (read, written) = (stats.read_bytes, stats.written_bytes);
     add(&c.compactions, 1);

@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Doomed segments of which none went for this long are emptied by force. Merges of L0 come to most
 /// of them sooner while there are writes.
 const FORCE_AFTER_US: u64 = 20_000_000;
-/// Garbage beyond the allowed ratio, as a share of the log, at which writers are slowed, and at
-/// which they are slowed most.
-const SLOW_ABOVE: f64 = 0.03;
-const SLOWEST_ABOVE: f64 = 0.10;
+/// From this much garbage over the allowed ratio on, as a share of the log, writers are slowed most.
+const SLOWEST_ABOVE: f64 = 0.04;
 
 /// What garbage collection remembers.
 #[derive(Debug, Default)]
@@ -37,8 +35,10 @@ pub(crate) struct Garbage {
 /// How much garbage there is, for writers: the last step's figures and how they grow since.
 #[derive(Debug, Default)]
 struct Load {
-    /// Whether collection has something to do.
-    working: AtomicBool,
+    /// Whether a merge is due that would reveal or move garbage.
+    due: AtomicBool,
+    /// Merges that are moving values.
+    jobs: AtomicU64,
     /// Bytes of the log at the last step.
     log_bytes: AtomicU64,
     /// Of these, garbage.
@@ -68,11 +68,13 @@ impl Garbage {
     }
 
     /// How far collection is behind: 0 if it is not, 1 and above if writers must be slowed most.
+    /// While it has nothing to do but wait for more writes, it is not behind.
     /// Costs a few loads.
     #[inline]
     pub fn pressure(&self, counted_bytes: u64, ratio: f64) -> f64 {
-        match self.load.working.load(Ordering::Relaxed) {
-            true => self.load.pressure(counted_bytes, ratio),
+        let load = &self.load;
+        match load.due.load(Ordering::Relaxed) || load.jobs.load(Ordering::Relaxed) > 0 {
+            true => load.pressure(counted_bytes, ratio),
             false => 0.0,
         }
     }
@@ -102,9 +104,15 @@ impl Garbage {
         set(&self.load.growth_permille, (growth * 1e3) as u64);
     }
 
-    /// Says whether there are doomed segments.
-    pub fn set_working(&self, working: bool) {
-        self.load.working.store(working, Ordering::Relaxed);
+    /// Says whether a merge is due.
+    pub fn set_due(&self, due: bool) {
+        self.load.due.store(due, Ordering::Relaxed);
+    }
+
+    /// Counts a merge that moves values, until the result is dropped.
+    pub fn enter_job(&self) -> MovingJob<'_> {
+        self.load.jobs.fetch_add(1, Ordering::Relaxed);
+        MovingJob(self)
     }
 
     /// Takes over the estimates of a step; `collecting` if looking for more garbage pays.
@@ -127,6 +135,15 @@ impl Garbage {
     }
 }
 
+/// A merge that moves values.
+pub(crate) struct MovingJob<'a>(&'a Garbage);
+
+impl Drop for MovingJob<'_> {
+    fn drop(&mut self) {
+        self.0.load.jobs.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Load {
     #[cold]
     fn pressure(&self, counted_bytes: u64, ratio: f64) -> f64 {
@@ -134,7 +151,7 @@ impl Load {
         let fresh = (counted_bytes as f64 - get(&self.counted_bytes)).max(0.0);
         let garbage = get(&self.garbage_bytes) + fresh * get(&self.growth_permille) / 1e3;
         let share = garbage / (get(&self.log_bytes) + fresh).max(1.0);
-        ((share - ratio - SLOW_ABOVE) / (SLOWEST_ABOVE - SLOW_ABOVE)).max(0.0)
+        ((share - ratio) / SLOWEST_ABOVE).max(0.0)
     }
 }
 
@@ -145,14 +162,18 @@ mod tests {
     #[test]
     fn pressure_grows_with_what_is_written_and_only_while_there_is_work() {
         let garbage = Garbage::default();
-        garbage.note_load(1000, 320, 5000, 1.0);
+        garbage.note_load(1000, 290, 5000, 1.0);
+        assert_eq!(garbage.pressure(5500, 0.3), 0.0);
+        let job = garbage.enter_job();
         assert_eq!(garbage.pressure(5000, 0.3), 0.0);
-        garbage.set_working(true);
-        assert_eq!(garbage.pressure(5000, 0.3), 0.0);
-        let some = garbage.pressure(5050, 0.3);
+        let some = garbage.pressure(5030, 0.3);
         let more = garbage.pressure(5150, 0.3);
         assert!(0.0 < some && some < more && more >= 1.0, "{some} {more}");
         assert_eq!(garbage.pressure(5150, 0.5), 0.0);
+        drop(job);
+        assert_eq!(garbage.pressure(5150, 0.3), 0.0);
+        garbage.set_due(true);
+        assert_eq!(garbage.pressure(5150, 0.3), more);
     }
 
     #[test]

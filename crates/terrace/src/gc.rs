@@ -18,9 +18,12 @@
 
 pub(crate) mod doom;
 mod hidden;
+#[cfg(test)]
+mod simulation;
 
 use crate::commit;
 use crate::compact::{self, ManualTurn};
+use crate::compaction::pick::LEAST_HIDDEN_PART;
 use crate::compaction::pick_values;
 use crate::error::{Error, Result};
 use crate::flush;
@@ -32,6 +35,12 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Collection begins this much below the allowed ratio, as a share of the log: what it moves exists
+/// twice for a while, and writers go on.
+pub(crate) const HEADROOM: f64 = 0.0125;
+/// Hidden garbage is looked for from this part of the ratio on, so that enough is known when
+/// collection has to begin.
+pub(crate) const REVEAL_FROM: f64 = 0.6;
 /// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(50);
 
@@ -52,7 +61,8 @@ pub struct GcProgress {
 /// Cheap: files whose hidden garbage is not known yet are sampled, each once. Returns at once if
 /// another thread is at it.
 pub(crate) fn step(inner: &Inner) {
-    let ratio = inner.options.advanced.gc_garbage_ratio;
+    let allowed = inner.options.advanced.gc_garbage_ratio;
+    let ratio = allowed - HEADROOM;
     if !inner.value_log.is_used() || inner.read_only {
         return;
     }
@@ -73,18 +83,19 @@ pub(crate) fn step(inner: &Inner) {
         tree_bytes: tree_bytes(inner),
         ratio,
     };
-    let mut doomed = match ratio < 1.0 {
+    let mut doomed = match allowed < 1.0 {
         true => doom::choose(&books),
         false => HashSet::new(),
     };
     let there = |number: &&u32| segments.iter().any(|book| book.number == **number);
     doomed.extend(gc.asked.lock().iter().filter(there));
-    // Hidden garbage is looked for while there would be too much of it.
-    let collecting = ratio < 1.0 && (books.garbage_share(false) > ratio || !doomed.is_empty());
+    let share = books.garbage_share(false);
+    let collecting = allowed < 1.0 && (share > ratio * REVEAL_FROM || !doomed.is_empty());
     let garbage: u64 = segments.iter().map(SegmentBook::garbage_bytes).sum();
     let (log_bytes, garbage_bytes) = (sealed_bytes + open_bytes, garbage + books.unknown_bytes);
     gc.note_load(log_bytes, garbage_bytes, counted_bytes, estimate.newest_share);
-    gc.set_working(!doomed.is_empty());
+    let hidden: u64 = estimate.files.values().sum();
+    gc.set_due(share > ratio && hidden >= inner.value_log.live_bytes() / LEAST_HIDDEN_PART);
     gc.note_waiting(&doomed, inner.clock.monotonic_us());
     gc.set_hidden(estimate.files, collecting);
     if doomed != *before {

@@ -22,7 +22,7 @@ const MOST_PENDING_PRESSURE: f64 = 0.9;
 /// behind. Between the two the rate falls by the same factor for every step, so that it finds the
 /// rate at which collection keeps up, whatever the device.
 const GC_RATE_START: f64 = 256e6;
-const GC_RATE_END: f64 = 4e6;
+const GC_RATE_END: f64 = 1e6;
 /// Waits for garbage collection are gathered until they are worth a sleep.
 const LEAST_SLEEP_US: u64 = 1000;
 /// How long a stopped writer waits before it looks again; a finished job wakes it earlier.

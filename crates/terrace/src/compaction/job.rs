@@ -10,7 +10,7 @@
 //! refer to what the inputs did, less what was dropped or moved away. Otherwise the job fails and
 //! changes nothing. A job that fails or is cancelled leaves no file behind.
 
-use super::pick::{Compaction, File, Reason, Span};
+use super::pick::{Compaction, File, Span};
 use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
 use crate::iter::RunIter;
 use crate::iter::level::LevelIter;
@@ -150,8 +150,6 @@ impl<'a> Plan<'a> {
             .map(|(level, files)| if *level == 0 { files.len() } else { 1 })
             .sum();
         let readahead_bytes = READAHEAD_BYTES / runs.max(1);
-        let forced = compaction.reason == Reason::Values;
-        let moves = |moving: &&Moving<'_>| forced || moving.is_worth_it(compaction.files());
         Ok(Self {
             ctx,
             compaction,
@@ -160,7 +158,7 @@ impl<'a> Plan<'a> {
             cuts: piece_cuts(ctx, compaction)?,
             now_ms: ctx.clock.wall_ms(),
             readahead_bytes: readahead_bytes.clamp(LEAST_READAHEAD_BYTES, MOST_READAHEAD_BYTES),
-            moving: ctx.moving.as_ref().filter(moves),
+            moving: ctx.moving.as_ref().filter(|moving| moving.moves(compaction)),
         })
     }
 }

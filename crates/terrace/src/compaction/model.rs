@@ -2,19 +2,23 @@
 //! concurrent compactions of both styles; whatever is picked, every reader must see what a list of
 //! all writes says.
 
-use super::pick::{Choice, Compaction, Manual, ManualStep, PickInput, Values};
-use super::{job, pick, pick_idle, pick_manual, simulation};
+use super::pick::{Choice, Compaction, Manual, ManualStep, PickInput, Reason, Values};
+use super::{job, pick, pick_idle, pick_manual, pick_values, simulation};
 use crate::options::{CompactionStyle, FamilyOptions};
 use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
 use crate::scheduler::Running;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use terrace_base::key::{EXPIRY_BYTES, MAX_SEQNO, pack_trailer, trailer_kind, trailer_seqno};
-use terrace_base::{RangeTombstone, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind};
+use terrace_base::{RangeTombstone, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind, ValueRef};
 use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
 
-/// Key, trailer, value; a value is its expiry (or 0) and the sequence number of its write.
+/// Key, trailer, value; a value is its expiry (or 0), the sequence number of its write, and the
+/// segment it lies in, which changes when it moves.
 type Entry = (Vec<u8>, u64, Vec<u8>);
+
+/// Bytes of a value before its segment.
+const SHOWN_BYTES: usize = 16;
 
 #[derive(Clone, Default)]
 struct Content {
@@ -46,10 +50,20 @@ struct Store {
     next_job: u64,
     merges: u64,
     moves: u64,
+    doomed: HashSet<u32>,
+    hidden: HashMap<u64, u64>,
+    /// Whether picking is told to empty doomed segments now.
+    force: bool,
+    rewrites: u64,
 }
 
 fn expiry(value: &[u8]) -> u64 {
     u64::from_le_bytes(value[..EXPIRY_BYTES].try_into().unwrap())
+}
+
+/// The segment of a value; tombstones have none.
+fn segment(value: &[u8]) -> Option<u32> {
+    value.get(SHOWN_BYTES..).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()))
 }
 
 fn is_shown(trailer: u64, value: &[u8], now_ms: u64) -> bool {
@@ -89,6 +103,10 @@ impl Store {
             next_job: 1,
             merges: 0,
             moves: 0,
+            doomed: HashSet::new(),
+            hidden: HashMap::new(),
+            force: false,
+            rewrites: 0,
         }
     }
 
@@ -126,6 +144,7 @@ impl Store {
                 _ => ValueKind::Put,
             };
             value.extend_from_slice(&self.seqno.to_le_bytes());
+            value.extend_from_slice(&((self.seqno / 40) as u32).to_le_bytes());
             if kind == ValueKind::Delete {
                 value.clear();
             }
@@ -202,6 +221,10 @@ impl Store {
         };
         let number = self.next_file;
         self.next_file += 1;
+        let mut refs: BTreeMap<u32, u64> = BTreeMap::new();
+        for segment in content.entries.iter().filter_map(|e| segment(&e.2)) {
+            *refs.entry(segment).or_default() += 100;
+        }
         let file = FileMeta {
             number,
             size_bytes: 100 * (content.entries.len() + fragments.len()) as u64,
@@ -216,7 +239,10 @@ impl Store {
             raw_bytes: 0,
             created_ms: if self.rng.one_in(2) { self.now_ms } else { 0 },
             ttl_due_ms: kind(ValueKind::PutTtl).map(|e| expiry(&e.2)).max(),
-            value_refs: Vec::new(),
+            value_refs: refs
+                .into_iter()
+                .map(|(segment, bytes)| ValueRef { segment, bytes })
+                .collect(),
         };
         self.contents.insert(number, content);
         Some(file)
@@ -243,7 +269,13 @@ impl Store {
             running: &running,
             snapshots_oldest: self.snapshots.first().copied(),
             now_ms: self.now_ms,
-            values: Values::none(),
+            values: Values {
+                doomed: &self.doomed,
+                force: self.force,
+                hidden: &self.hidden,
+                live_bytes: 10_000,
+                segment_bytes: 2000,
+            },
         })
     }
 
@@ -287,6 +319,15 @@ impl Store {
             files.iter().flat_map(|content| content.entries.clone()).collect();
         entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         let level = job.compaction.output_level;
+        self.rewrites += u64::from(job.compaction.start_level == level && level > 0);
+        if job.compaction.reason == Reason::Values || self.rng.one_in(2) {
+            let fresh = (1_000_000 + self.next_file) as u32;
+            for entry in entries.iter_mut() {
+                if segment(&entry.2).is_some_and(|segment| self.doomed.contains(&segment)) {
+                    entry.2[SHOWN_BYTES..].copy_from_slice(&fresh.to_le_bytes());
+                }
+            }
+        }
         let added = self.merge(entries, &tombstones, &job.snapshots, below, level, level > 0);
         let removed = job
             .compaction
@@ -307,7 +348,7 @@ impl Store {
                 && t.seqno <= at
                 && t.seqno > trailer_seqno(*trailer)
         });
-        (!deleted && is_shown(*trailer, value, self.now_ms)).then(|| value.clone())
+        (!deleted && is_shown(*trailer, value, self.now_ms)).then(|| value[..SHOWN_BYTES].to_vec())
     }
 
     /// What a get finds: the first version met from the newest run down.
@@ -322,7 +363,8 @@ impl Store {
             let visible = |e: &&Entry| e.0 == key && trailer_seqno(e.1) <= at;
             if let Some((_, trailer, value)) = content.entries.iter().find(visible) {
                 let alive = trailer_seqno(*trailer) >= cover;
-                return (alive && is_shown(*trailer, value, self.now_ms)).then(|| value.clone());
+                return (alive && is_shown(*trailer, value, self.now_ms))
+                    .then(|| value[..SHOWN_BYTES].to_vec());
             }
         }
         None
@@ -343,7 +385,7 @@ impl Store {
     }
 
     fn step(&mut self) {
-        match self.rng.below(14) {
+        match self.rng.below(16) {
             0..5 => self.flush(),
             5..8 if self.jobs.len() < 3 => {
                 let choice = self.with_input(pick);
@@ -372,11 +414,55 @@ impl Store {
                 self.snapshots.remove(&seqno);
             }
             12 => self.now_ms += self.rng.below(200),
+            13 => self.doom(),
+            14 if self.jobs.len() < 3 => {
+                self.force = true;
+                let choice = self.with_input(pick_values);
+                self.force = self.rng.one_in(2);
+                self.begin(choice.unwrap_or(Choice::Nothing));
+            }
             _ => self.end(),
         }
     }
 
+    /// Dooms some of the segments that files refer to, and lets some files hide garbage.
+    fn doom(&mut self) {
+        let files: Vec<FileMeta> = self.version.files().map(|(_, f)| FileMeta::clone(f)).collect();
+        for reference in files.iter().flat_map(|file| &file.value_refs) {
+            if self.rng.one_in(8) {
+                self.doomed.insert(reference.segment);
+            }
+        }
+        self.hidden.clear();
+        for file in &files {
+            if self.rng.one_in(4) {
+                self.hidden.insert(file.number, self.rng.below(4000));
+            }
+        }
+    }
+
+    /// Rewrites until no file refers to a doomed segment.
+    fn empty_doomed(&mut self) {
+        self.force = true;
+        for round in 0.. {
+            assert!(round < 2000, "doomed segments are never empty\n{}", self.version);
+            while !self.jobs.is_empty() {
+                self.end();
+            }
+            match self.with_input(pick_values) {
+                Some(choice) => self.begin(choice),
+                None => break,
+            };
+        }
+        let refers = |file: &FileMeta| {
+            file.value_refs.iter().any(|reference| self.doomed.contains(&reference.segment))
+        };
+        assert!(!self.version.files().any(|(_, file)| refers(file)), "{}", self.version);
+        self.doomed.clear();
+    }
+
     fn settle(&mut self) {
+        self.hidden.clear();
         for round in 0.. {
             assert!(round < 2000, "idle work has no end\n{}", self.version);
             while !self.jobs.is_empty() {
@@ -413,7 +499,7 @@ impl Store {
 }
 
 fn model(style: CompactionStyle) {
-    let (mut merges, mut moves, mut deepest) = (0, 0, 0);
+    let (mut merges, mut moves, mut deepest, mut rewrites) = (0, 0, 0, 0);
     for seed in 0..150 {
         let mut store = Store::new(seed, style);
         for _ in 0..120 + seed {
@@ -422,8 +508,12 @@ fn model(style: CompactionStyle) {
         }
         store.settle();
         store.check(60);
-        assert!(store.runs() <= store.options.l0_compaction_trigger + LEVEL_COUNT);
         deepest = deepest.max(store.runs());
+        store.doom();
+        store.empty_doomed();
+        store.check(60);
+        store.settle();
+        assert!(store.runs() <= store.options.l0_compaction_trigger + LEVEL_COUNT);
         store.snapshots.clear();
         store.now_ms += 10_000;
         store.compact_all();
@@ -435,8 +525,10 @@ fn model(style: CompactionStyle) {
         }
         merges += store.merges;
         moves += store.moves;
+        rewrites += store.rewrites;
     }
     assert!(merges > 2000 && moves > 30 && deepest > 2, "{merges} {moves} {deepest}");
+    assert!(rewrites > 100, "{rewrites}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(crate) struct Values<'a> {
 }
 
 /// Garbage is worth a merge that reveals it from one part in so many of the live bytes on …
-const LEAST_HIDDEN_PART: u64 = 25;
+pub(crate) const LEAST_HIDDEN_PART: u64 = 40;
 /// … and from so many bytes per byte of SSTs that the merge reads.
 const LEAST_HIDDEN_PER_BYTE: u64 = 3;
 /// As [`LEAST_HIDDEN_PER_BYTE`], when it must be now.

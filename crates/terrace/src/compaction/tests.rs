@@ -1,15 +1,15 @@
 //! Picking from LSMs drawn as text, in `testdata/pick`.
 
 use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
-use super::{leveled, pending_bytes, pick, pick_idle, pick_manual, simulation};
+use super::{leveled, pending_bytes, pick, pick_idle, pick_manual, pick_values, simulation};
 use crate::options::{CompactionStyle, FamilyOptions};
 use crate::retain::script;
 use crate::scheduler::Running;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::Bound;
 use std::path::Path;
-use terrace_base::SeqNo;
+use terrace_base::{SeqNo, ValueRef};
 use terrace_manifest::{FamilyEdit, FileMeta, Version};
 use terrace_sst::Compression;
 
@@ -59,6 +59,12 @@ fn parse_file(words: &[&str]) -> FileMeta {
             "ranges" => file.range_tombstone_count = number(),
             "ttl" => file.ttl_due_ms = Some(number()),
             "created" => file.created_ms = number(),
+            "refs" => {
+                let segments = value.split(',').map(|one| one.split_once(':').unwrap());
+                file.value_refs = segments
+                    .map(|(n, size)| ValueRef { segment: n.parse().unwrap(), bytes: bytes(size) })
+                    .collect();
+            }
             "seqno" => (file.smallest_seqno, file.largest_seqno) = (number(), number()),
             other => panic!("unknown word {other}"),
         }
@@ -73,6 +79,9 @@ struct Drawn {
     running: Vec<Running>,
     snapshot: Option<SeqNo>,
     now_ms: u64,
+    doomed: HashSet<u32>,
+    hidden: HashMap<u64, u64>,
+    force: bool,
 }
 
 impl Drawn {
@@ -85,7 +94,13 @@ impl Drawn {
             running: &self.running,
             snapshots_oldest: self.snapshot,
             now_ms: self.now_ms,
-            values: Values::none(),
+            values: Values {
+                doomed: &self.doomed,
+                force: self.force,
+                hidden: &self.hidden,
+                live_bytes: 2 << 30,
+                segment_bytes: 64 << 20,
+            },
         }
     }
 
@@ -159,6 +174,9 @@ fn run_script(text: &str) -> String {
         running: Vec::new(),
         snapshot: None,
         now_ms: 1_000_000,
+        doomed: HashSet::new(),
+        hidden: HashMap::new(),
+        force: false,
     };
     let mut out = String::new();
     for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
@@ -183,6 +201,16 @@ fn run_script(text: &str) -> String {
             }
             "snapshot" => drawn.snapshot = Some(words[1].parse().unwrap()),
             "now" => drawn.now_ms = words[1].parse().unwrap(),
+            "doomed" => drawn.doomed = words[1..].iter().map(|w| w.parse().unwrap()).collect(),
+            "hidden" => {
+                let pairs = words[1..].iter().map(|w| w.split_once('=').unwrap());
+                drawn.hidden = pairs.map(|(n, size)| (n.parse().unwrap(), bytes(size))).collect();
+            }
+            "force" => drawn.force = true,
+            "values" => {
+                let choice = pick_values(&drawn.input()).unwrap_or(Choice::Nothing);
+                writeln!(out, "{}", show(&choice)).unwrap();
+            }
             "pick" => writeln!(out, "{}", show(&pick(&drawn.input()))).unwrap(),
             "idle" => writeln!(out, "{}", show(&pick_idle(&drawn.input()))).unwrap(),
             "manual" => out += &show_manual(&drawn, words[1]),

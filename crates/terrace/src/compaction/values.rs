@@ -9,6 +9,7 @@
 //! Nothing of this is in force before the job's edit is: it names the new segments and the SSTs
 //! that refer to them together. Dropping the stage removes every file it started. Called by `job`.
 
+use super::pick::{Compaction, Reason};
 use crate::output::Output;
 use crate::rate_limit::RateLimiter;
 use crate::value_log::{SegmentMap, ValueLog};
@@ -47,11 +48,12 @@ pub(crate) struct Moving<'a> {
 }
 
 impl Moving<'_> {
-    /// Whether a job that reads `inputs` is to move their values: not for a file of next to
-    /// nothing, unless that is all there is left.
-    pub fn is_worth_it<'f>(&self, inputs: impl Iterator<Item = &'f Arc<FileMeta>>) -> bool {
-        let held: u64 = inputs.map(|file| doomed_bytes(file, &self.doomed)).sum();
-        held > 0 && held >= (self.segment_bytes / LEAST_PART).min(self.doomed_live_bytes)
+    /// Whether a job moves values: not for a file of next to nothing, unless that is all there is
+    /// left, or what it is done for.
+    pub fn moves(&self, compaction: &Compaction) -> bool {
+        let held: u64 = compaction.files().map(|file| doomed_bytes(file, &self.doomed)).sum();
+        let worth_it = held >= (self.segment_bytes / LEAST_PART).min(self.doomed_live_bytes);
+        held > 0 && (worth_it || compaction.reason == Reason::Values)
     }
 
     /// Refuses inputs that refer to a segment that is not there.

@@ -22,7 +22,7 @@ use std::collections::HashSet;
 /// Bytes freed at once, in bytes of the key tree.
 pub(crate) const LEAST_GAIN: f64 = 3.0;
 /// Live bytes of doomed segments, as a share of all live bytes; one segment is always allowed.
-pub(crate) const MOST_MOVING: f64 = 0.15;
+pub(crate) const MOST_MOVING: f64 = 0.09;
 /// A segment with a smaller share of garbage is not worth its move.
 const LEAST_SHARE: f64 = 0.1;
 

@@ -1,10 +1,13 @@
 //! Whole jobs on a simulated disk: against a merge in memory, with faults at every operation, with
 //! inputs that lost an entry, and cancelled.
 
+mod values;
+
 use super::*;
 use crate::compaction::pick::Reason;
 use crate::compaction::simulation;
 use crate::filter_budget::FilterBudget;
+use crate::value_log::ValueLog;
 use std::collections::BTreeSet;
 use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, Rng, SplitMix64, ValueKind};
@@ -41,6 +44,8 @@ struct Store {
     tombstones: Vec<RangeTombstone>,
     inputs: Vec<(u8, Vec<File>)>,
     snapshots: Vec<SeqNo>,
+    log: ValueLog,
+    doomed: HashSet<u32>,
 }
 
 impl Store {
@@ -51,6 +56,7 @@ impl Store {
         vfs.create_dir_all(dir).unwrap();
         let cache = Arc::new(BlockCache::new(1 << 20));
         let counters = Arc::new(ReadCounters::default());
+        let log = ValueLog::new(vfs.clone(), dir, false, cache.clone(), 100);
         let table_cache =
             TableCache::new(vfs.clone(), dir, cache, counters, FilterBudget::cached(), false, 100);
         Self {
@@ -69,6 +75,8 @@ impl Store {
             tombstones: Vec::new(),
             inputs: Vec::new(),
             snapshots: Vec::new(),
+            log,
+            doomed: HashSet::new(),
         }
     }
 
@@ -175,7 +183,13 @@ impl Store {
                 cancel,
                 version: &self.version,
                 progress: &AtomicU64::new(0),
-                moving: None,
+                moving: Some(Moving {
+                    log: &self.log,
+                    held: self.log.hold(),
+                    doomed: Arc::new(self.doomed.clone()),
+                    doomed_live_bytes: 0,
+                    segment_bytes: 4 << 10,
+                }),
             },
             compaction,
         )
