@@ -6,12 +6,13 @@ use super::{Finding, Tree};
 
 /// Every crate of the workspace with its floor, as in `docs/ARCHITECTURE.md`. A crate of floor 5
 /// stands beside the engine or above it, see [`BESIDE_THE_ENGINE`].
-pub const FLOORS: [(&str, u32); 16] = [
+pub const FLOORS: [(&str, u32); 17] = [
     ("terrace-base", 0),
     ("terrace-vfs", 1),
     ("terrace-compression", 1),
     ("terrace-filter", 1),
     ("terrace-learned", 1),
+    ("terrace-resp", 1),
     ("terrace-skiplist", 1),
     ("terrace-cache", 1),
     ("terrace-log", 2),
