@@ -23,7 +23,7 @@ mod codec;
 use crate::line::Line;
 use crate::model::Model;
 
-pub use builder::{BlockModelBuilder, BlockTraining};
+pub use builder::{BlockModelBuilder, BlockTraining, SAMPLED_KEYS};
 
 /// Error bounds that are tried, in blocks; powers of two.
 pub(crate) const DELTAS: [u32; 4] = [1, 2, 4, 8];

@@ -44,7 +44,9 @@ pub mod regression;
 mod stats;
 mod trainer;
 
-pub use blocks::{BlockGuess, BlockModel, BlockModelBuilder, BlockTraining, DrawnSegment};
+pub use blocks::{
+    BlockGuess, BlockModel, BlockModelBuilder, BlockTraining, DrawnSegment, SAMPLED_KEYS,
+};
 pub use builder::{
     BlockHead, DEFAULT_DELTA, DEFAULT_MAX_BUFFER_BYTES, DEFAULT_MAX_RUN_PERCENT,
     DEFAULT_MAX_SEGMENTS_PER_1000_KEYS, ModelBuilder, ModelOptions, NoModel, Training,

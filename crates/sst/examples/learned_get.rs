@@ -194,38 +194,33 @@ fn times(readers: &[Arc<SstReader>; 2], keys: &Keys, lookups: usize) -> Result<[
             }
         }
     }
-    // Probes lie one after another in memory, so that only the lookups miss the caches.
     let mut rng = SplitMix64::new(2);
-    let mut probes = Vec::new();
-    let mut ends = vec![0];
-    for _ in 0..lookups {
-        probes.extend_from_slice(&keys[rng.below(keys.len() as u64) as usize]);
-        ends.push(probes.len());
-    }
-    let run = |reader: &SstReader, ends: &[usize], filtered: bool, absent: bool| {
-        let mut key = Vec::new();
-        for range in ends.windows(2) {
-            key.clear();
-            key.extend_from_slice(&probes[range[0]..range[1]]);
-            if absent {
-                key.push(b'!');
-            }
-            let lookup = Lookup::new(&key, MAX_SEQNO);
-            black_box(match filtered {
-                true => reader.get_with_filter(&lookup)?,
-                false => reader.get(&lookup)?,
-            });
-        }
-        Ok(())
-    };
+    let (mut probes, mut ends) = (Vec::new(), Vec::new());
     let kinds = [(false, false), (true, false), (false, true), (true, true)];
     let mut medians = [[0.0; 2]; 4];
     for ((filtered, absent), medians) in kinds.into_iter().zip(&mut medians) {
         let mut samples = [Vec::new(), Vec::new()];
-        for turn in ends.chunks(TURN_LOOKUPS) {
-            for (reader, samples) in readers.iter().zip(&mut samples) {
-                samples.push(ns_per(turn.len(), || run(reader, turn, filtered, absent))?);
+        for turn in 0..lookups / TURN_LOOKUPS {
+            probes.clear();
+            ends.clear();
+            for _ in 0..TURN_LOOKUPS {
+                probes.extend_from_slice(&keys[rng.below(keys.len() as u64) as usize]);
+                probes.extend_from_slice(if absent { b"!" } else { b"" });
+                ends.push(probes.len());
             }
+            let side = turn % 2;
+            samples[side].push(ns_per(TURN_LOOKUPS, || {
+                let mut start = 0;
+                for end in &ends {
+                    let lookup = Lookup::new(&probes[start..*end], MAX_SEQNO);
+                    black_box(match filtered {
+                        true => readers[side].get_with_filter(&lookup)?,
+                        false => readers[side].get(&lookup)?,
+                    });
+                    start = *end;
+                }
+                Ok(())
+            })?);
         }
         for (samples, median) in samples.iter_mut().zip(medians) {
             samples.sort_by(f64::total_cmp);

@@ -264,8 +264,13 @@ impl SstReader {
             return Ok(Some(Training { model, stats: stats.unwrap_or_default(), training_ns: 0 }));
         }
         let mut writer = LearnedWriter::default();
-        self.for_each_block(|_, last_before, first, handle| {
+        let mut key = Vec::new();
+        self.for_each_block(|_, last_before, first, block, handle| {
             writer.start_block(last_before, first);
+            for at in 0..block.count() {
+                block.read_key(at, &mut key);
+                writer.add(&key);
+            }
             writer.finish_block(handle.stored_len);
         })?;
         let (payload, training) = writer.finish(self.properties().index_bytes);
@@ -303,12 +308,12 @@ impl SstReader {
         self: &Arc<Self>,
         mut visit: impl FnMut(u32, &[u8], &[u8]),
     ) -> Result<()> {
-        self.for_each_block(|block, last_before, first, _| visit(block, last_before, first))
+        self.for_each_block(|block, last_before, first, _, _| visit(block, last_before, first))
     }
 
     fn for_each_block(
         self: &Arc<Self>,
-        mut visit: impl FnMut(u32, &[u8], &[u8], Handle),
+        mut visit: impl FnMut(u32, &[u8], &[u8], BlockRef<'_>, Handle),
     ) -> Result<()> {
         let mut iter = SstIter::new(self.clone(), ScanOptions::compaction());
         let (mut last, mut first) = (Vec::new(), Vec::new());
@@ -318,7 +323,7 @@ impl SstReader {
             for block_at in 0..index.count() {
                 let block = iter.visit_block(index_at, block_at)?;
                 block.read_key(0, &mut first);
-                visit(ordinal, &last, &first, index.handle(block_at));
+                visit(ordinal, &last, &first, block, index.handle(block_at));
                 block.read_key(block.count() - 1, &mut last);
                 ordinal += 1;
             }

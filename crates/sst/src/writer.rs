@@ -173,10 +173,11 @@ impl SstWriter {
             self.finish_block()?;
         }
         self.separate(user_key)?;
-        if self.block.is_empty()
-            && let Some(learned) = &mut self.learned
-        {
-            learned.start_block(&self.last.0, user_key);
+        if let Some(learned) = &mut self.learned {
+            if self.block.is_empty() {
+                learned.start_block(&self.last.0, user_key);
+            }
+            learned.add(user_key);
         }
         if first {
             self.smallest.extend_from_slice(user_key);

@@ -19,14 +19,17 @@ use terrace_vfs::{Buf, Slice};
 /// Runs of equal heads up to this length are walked, longer ones halved.
 const WALK_MAX: usize = 4;
 
+/// Runs of equal heads up to this length are fetched before they are halved.
+const PREFETCHED_RUN: usize = 16;
+
 /// Bytes at the front of a block that are fetched together: header, prefix, heads and offsets of
-/// some 40 entries.
-const PREFETCH_BYTES: usize = 256;
+/// some 45 entries.
+const PREFETCH_BYTES: usize = 320;
 
 /// Bytes that are fetched before and after the place where an entry should be: that place is right
 /// to a few entries.
-const PREFETCH_BEFORE_BYTES: usize = 128;
-const PREFETCH_AFTER_BYTES: usize = 256;
+const PREFETCH_BEFORE_BYTES: usize = 64;
+const PREFETCH_AFTER_BYTES: usize = 192;
 
 /// A checked block and the memory it lies in: one pointer, so that a slot can hold it.
 #[derive(Clone)]
@@ -276,6 +279,12 @@ impl<'a> BlockRef<'a> {
             Some(next) => search::lower_bound(self.heads(), next).max(from),
             None => self.count(),
         };
+        if high - low <= PREFETCHED_RUN {
+            // Halving would wait for one line after another.
+            for at in low..high {
+                terrace_filter::prefetch_read(self.bytes, self.entry_range(at).start);
+            }
+        }
         while low < high {
             let middle = low.midpoint(high);
             let entry = self.entry(middle);

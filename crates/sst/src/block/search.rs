@@ -40,7 +40,7 @@ pub(crate) fn lower_bound(heads: &[Head], target: u32) -> usize {
         let half = len / 2;
         // Everything up to there is below the target if that one is.
         let below = heads.get(base + half - 1).is_some_and(|head| number(*head) < target);
-        base += if below { half } else { 0 };
+        base += std::hint::select_unpredictable(below, half, 0);
         len -= half;
     }
     lower_bound_in_group(heads, base, target)

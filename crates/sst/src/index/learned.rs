@@ -19,7 +19,9 @@ use crate::stored::{Checked, Handle, MAX_STORED_BYTES, TRAILER_BYTES};
 use std::time::Instant;
 use terrace_base::Decoder;
 use terrace_base::codec::{put_bytes, put_varint};
-use terrace_learned::{BlockGuess, BlockModel, BlockModelBuilder, ModelStats, NoModel};
+use terrace_learned::{
+    BlockGuess, BlockModel, BlockModelBuilder, ModelStats, NoModel, SAMPLED_KEYS,
+};
 
 const TAG_BLOCKS: u64 = 1;
 const TAG_CONTINUED: u64 = 2;
@@ -272,6 +274,7 @@ pub(crate) struct LearnedWriter {
     builder: BlockModelBuilder,
     continued: Vec<u32>,
     lens: Vec<u32>,
+    key_count: u64,
     /// Time spent so far.
     spent_ns: u64,
 }
@@ -286,6 +289,15 @@ impl LearnedWriter {
         let start = Instant::now();
         self.builder.push(last_before, first);
         self.spent_ns += start.elapsed().as_nanos() as u64;
+    }
+
+    /// An entry of the block that was started last.
+    #[inline]
+    pub fn add(&mut self, user_key: &[u8]) {
+        if self.key_count.is_multiple_of(SAMPLED_KEYS) {
+            self.builder.sample(user_key);
+        }
+        self.key_count += 1;
     }
 
     /// The block that was started last takes so many stored bytes.
