@@ -1,6 +1,8 @@
 //! Lookups for callers that know more than a reader, or want to know more: in the data block that
 //! a model of a whole level names, and with the way and the time that a lookup took.
 
+use crate::block::{prefetch, prefetch_around};
+use crate::cached::FilterSlot;
 use crate::counters::Event;
 use crate::learned::{InBlock, find_in_block};
 use crate::reader::{Entry, FilterAt, FilterMemory, Lookup, SstReader};
@@ -20,6 +22,24 @@ pub enum InLevel {
     Stopped,
     /// Nothing is proven: search the level.
     Unknown,
+}
+
+/// Where a model of the level takes a key to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// The data block of the file.
+    pub ordinal: u32,
+    /// How far into the block, in 1/256.
+    pub within: u8,
+    /// Whether most lookups find their key in this level.
+    pub likely: bool,
+}
+
+/// Whether a lookup passes a filter.
+enum Passage<'a> {
+    /// It does: the partition, unless the file has no filters, and whether it was asked.
+    To(Option<(&'a FilterSlot, bool)>),
+    Ended(InLevel),
 }
 
 /// Which way a lookup went.
@@ -51,23 +71,45 @@ impl SstReader {
         FilterAt(self.top.filter_at(lookup.user_key))
     }
 
-    /// Asks the filter at `at` and then looks into data block `ordinal` alone, about `within` / 256
-    /// of the way through it.
+    /// Asks the filter at `at` and then looks into data block `guess.ordinal` alone. If the key is
+    /// most likely there, the block's lines are asked for first, so that one wait for memory hides
+    /// the other.
     #[inline]
     pub fn get_at_block(
         &self,
         at: FilterAt,
-        (ordinal, within): (u32, u8),
+        guess: BlockPlace,
         lookup: &Lookup<'_>,
     ) -> Result<InLevel> {
+        if guess.likely
+            && self.model.is_active()
+            && let Some(model) = &*self.slots.model.load()
+            && let Some(slot) = model.block_slot(guess.ordinal as usize)
+            && let Some(block) = &*slot.load()
+        {
+            prefetch(block);
+            prefetch_around(block, model.place_within(guess.within));
+        }
+        match self.ask_filter(at, lookup) {
+            Passage::To(slot) => {
+                let answer = self.look_into(guess, lookup)?;
+                Ok(self.noted(slot, answer))
+            }
+            Passage::Ended(answer) => Ok(answer),
+        }
+    }
+
+    /// What the filter partition at `at` says, as far as it is in memory.
+    #[inline]
+    fn ask_filter(&self, at: FilterAt, lookup: &Lookup<'_>) -> Passage<'_> {
         let Some(slot) = self.slots.filters.get(at.0) else {
             return match self.top.filters().is_empty() {
-                true => self.look_into(ordinal, within, lookup),
+                true => Passage::To(None),
                 // Past all filter partitions of this file, there may be another.
-                false => Ok(InLevel::Unknown),
+                false => Passage::Ended(InLevel::Unknown),
             };
         };
-        let filtered = match &*slot.resident.load() {
+        match &*slot.resident.load() {
             Some(filter) => {
                 filter.touch();
                 self.counters.count(Event::FilterHit);
@@ -75,27 +117,34 @@ impl SstReader {
                 self.count_filter(may_contain);
                 if !may_contain {
                     self.note_stopped(slot);
-                    return Ok(InLevel::Stopped);
+                    return Passage::Ended(InLevel::Stopped);
                 }
-                true
+                Passage::To(Some((slot, true)))
             }
             None if self.filter_memory == FilterMemory::Elastic => {
                 self.counters.count(Event::FilterAbsent);
-                false
+                Passage::To(Some((slot, false)))
             }
-            None => return Ok(InLevel::Unknown),
-        };
-        let answer = self.look_into(ordinal, within, lookup)?;
-        match answer {
-            InLevel::Found(_) => self.note_outcome(slot, true, filtered),
-            InLevel::Absent => self.note_outcome(slot, false, filtered),
-            InLevel::Stopped | InLevel::Unknown => {}
+            None => Passage::Ended(InLevel::Unknown),
         }
-        Ok(answer)
+    }
+
+    /// `answer`, counted for the filter that let it pass.
+    #[inline]
+    fn noted(&self, filter: Option<(&FilterSlot, bool)>, answer: InLevel) -> InLevel {
+        if let Some((slot, filtered)) = filter {
+            match answer {
+                InLevel::Found(_) => self.note_outcome(slot, true, filtered),
+                InLevel::Absent => self.note_outcome(slot, false, filtered),
+                InLevel::Stopped | InLevel::Unknown => {}
+            }
+        }
+        answer
     }
 
     #[inline]
-    fn look_into(&self, ordinal: u32, within: u8, lookup: &Lookup<'_>) -> Result<InLevel> {
+    fn look_into(&self, guess: BlockPlace, lookup: &Lookup<'_>) -> Result<InLevel> {
+        let BlockPlace { ordinal, within, .. } = guess;
         let block = ordinal as usize;
         let find = |buf: &Buf| find_in_block(buf, lookup);
         let answer = if self.model.is_active()

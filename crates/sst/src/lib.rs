@@ -43,7 +43,7 @@ pub use footer::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
 pub use index::learned::Training;
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
 pub use learned::BlockAnswer;
-pub use level_lookup::{InLevel, Traced, Way};
+pub use level_lookup::{BlockPlace, InLevel, Traced, Way};
 pub use multi_get::{BatchLookup, multi_get};
 pub use options::{DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, SstOptions};
 pub use properties::{COMPARATOR, Properties};

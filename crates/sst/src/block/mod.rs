@@ -19,8 +19,8 @@ use terrace_vfs::{Buf, Slice};
 /// Runs of equal heads up to this length are walked, longer ones halved.
 const WALK_MAX: usize = 4;
 
-/// Runs of equal heads up to this length are fetched before they are halved.
-const PREFETCHED_RUN: usize = 16;
+/// Entries of a run of equal heads that are fetched together.
+const PREFETCHED_ENTRIES: usize = 16;
 
 /// Bytes at the front of a block that are fetched together: header, prefix, heads and offsets of
 /// some 45 entries.
@@ -279,20 +279,27 @@ impl<'a> BlockRef<'a> {
             Some(next) => search::lower_bound(self.heads(), next).max(from),
             None => self.count(),
         };
-        if high - low <= PREFETCHED_RUN {
-            // Halving would wait for one line after another.
-            for at in low..high {
-                terrace_filter::prefetch_read(self.bytes, self.entry_range(at).start);
-            }
-        }
         while low < high {
-            let middle = low.midpoint(high);
-            let entry = self.entry(middle);
-            let key_order = compare_rest(entry.rest_len, entry.tail, rest);
-            match key_order.then_with(|| trailer.cmp(&entry.trailer)) {
-                Ordering::Less => low = middle + 1,
-                _ => high = middle,
+            // Entries lie on lines of their own: those that may be compared next are asked for
+            // together, where halving would wait for one after another.
+            let (base, step) = (low, (high - low).div_ceil(PREFETCHED_ENTRIES));
+            let probe = |number: usize| base + step * (number + 1) - 1;
+            let probes = (high - low) / step;
+            for number in 0..probes {
+                terrace_filter::prefetch_read(self.bytes, self.entry_range(probe(number)).start);
             }
+            let (mut from, mut to) = (0, probes);
+            while from < to {
+                let middle = from.midpoint(to);
+                let entry = self.entry(probe(middle));
+                let key_order = compare_rest(entry.rest_len, entry.tail, rest);
+                match key_order.then_with(|| trailer.cmp(&entry.trailer)) {
+                    Ordering::Less => from = middle + 1,
+                    _ => to = middle,
+                }
+            }
+            low = base + step * from;
+            high = if from < probes { probe(from) } else { high };
         }
         low
     }

@@ -32,7 +32,9 @@ fn has_model(summary: &SstSummary) -> bool {
 /// Near the keys, between them, and far away.
 fn near(rng: &mut SplitMix64, model: &Model) -> Vec<Vec<u8>> {
     let mut keys = probes(rng, model);
-    for (key, _) in model.keys().take(500) {
+    let part = 1 + model.len() / 500;
+    keys.retain(|_| rng.one_in(part as u64));
+    for (key, _) in model.keys().step_by(part) {
         keys.push([&key[..], &[0]].concat());
         keys.push([&key[..], &[255]].concat());
         let mut changed = key.clone();
@@ -50,15 +52,15 @@ fn check(seed: u64, model: &Model, options: SstOptions) -> SstSummary {
     let mut rng = SplitMix64::new(seed);
     let vfs = SimVfs::new(seed);
     let summary = write(&vfs, 1, options, model, RangeTombstones::default()).unwrap();
-    for cache_bytes in [0, 40_000, 64 << 20] {
+    for cache_bytes in [[0, 40_000][seed as usize % 2], 64 << 20] {
         let shared = reader_options(cache_bytes);
         let reader = open(&vfs, 1, &shared).unwrap();
         assert_eq!(reader.has_model(), has_model(&summary));
-        for round in 0..4 {
+        for round in 0..3 {
             check_keys(&mut rng, &reader, model);
             match round {
-                1 => reader.drop_model(),
-                2 => drop(reader.train().unwrap()),
+                0 => reader.drop_model(),
+                1 => drop(reader.train().unwrap()),
                 _ => {}
             }
         }
@@ -97,23 +99,22 @@ fn integers_of_every_distribution_get_a_model() {
     let clusters = |run: u64| {
         let mut base = 0;
         let mut rng = SplitMix64::new(run);
-        single((0..3000u64).map(move |at| {
+        single((0..1500u64).map(move |at| {
             base += if at.is_multiple_of(run) { 1 + rng.below(1 << 20) } else { 1 };
             decimal(base)
         }))
     };
     let sets = [
-        single((0..3000).map(decimal)),
+        single((0..1500).map(decimal)),
         clusters(100),
         clusters(10),
-        single((0..3000).map(|_| decimal(rng.below(10_000_000_000_000_000)))),
-        single((0..3000).map(|_| rng.next_u64().to_be_bytes().to_vec())),
-        single((0..3000).map(|_| format!("user{:012}", rng.below(1 << 39)).into_bytes())),
+        single((0..1500).map(|_| decimal(rng.below(10_000_000_000_000_000)))),
+        single((0..1500).map(|_| rng.next_u64().to_be_bytes().to_vec())),
+        single((0..1500).map(|_| format!("user{:012}", rng.below(1 << 39)).into_bytes())),
     ];
     for (at, model) in sets.iter().enumerate() {
         let summary = check(at as u64, model, options(200));
         assert!(has_model(&summary), "set {at}: {:?}", summary.training);
-        check(at as u64, model, SstOptions { learning: false, ..options(200) });
         check(at as u64, model, SstOptions { compression: Compression::Lz4, ..options(700) });
     }
 }
@@ -123,7 +124,7 @@ fn keys_that_are_hard_to_tell_apart_are_found() {
     let equal_prefixes =
         single((0..600u32).map(|at| [vec![b'p'; 40], at.to_be_bytes().to_vec()].concat()));
     let ties = single(
-        (0..1500u32).map(|at| [vec![(at / 9 % 256) as u8; 9], at.to_be_bytes().to_vec()].concat()),
+        (0..700u32).map(|at| [vec![(at / 9 % 256) as u8; 9], at.to_be_bytes().to_vec()].concat()),
     );
     let mut extremes: BTreeSet<u64> = (0..300).map(|at| u64::MAX - at).collect();
     extremes.extend(0..300);
@@ -141,9 +142,8 @@ fn keys_that_are_hard_to_tell_apart_are_found() {
             .iter()
             .enumerate()
     {
-        for block_size in [90, 300, 4096] {
-            check(at as u64, model, options(block_size));
-        }
+        check(at as u64, model, options([90, 300, 4096][at % 3]));
+        check(at as u64 + 1, model, options([90, 300, 4096][(at + 1) % 3]));
     }
 }
 
@@ -163,7 +163,7 @@ fn versions_that_span_blocks_are_seen_from_every_snapshot() {
     let mut rng = SplitMix64::new(4);
     for versions in [2, 40, 150] {
         let mut model = Model::new();
-        for at in 0..2000u64 {
+        for at in 0..900u64 {
             let many = at % 97 == 0;
             for seqno in 0..if many { versions } else { 1 } {
                 let trailer = pack_trailer(1 + seqno + rng.below(2) * 200, ValueKind::Put);
@@ -180,7 +180,7 @@ fn versions_that_span_blocks_are_seen_from_every_snapshot() {
 fn random_entries_are_found() {
     for seed in 0..12 {
         let mut rng = SplitMix64::new(seed);
-        let model = random_model(&mut rng, 2500);
+        let model = random_model(&mut rng, 900);
         check(seed, &model, options([64, 200, 700][seed as usize % 3]));
     }
 }
@@ -192,7 +192,7 @@ fn decimals(count: u64) -> Model {
 #[test]
 fn a_damaged_model_costs_only_time() {
     let vfs = SimVfs::new(1);
-    let model = decimals(1200);
+    let model = decimals(700);
     let summary = write(&vfs, 1, options(200), &model, RangeTombstones::default()).unwrap();
     assert!(has_model(&summary));
     let size = summary.size_bytes;
