@@ -554,6 +554,46 @@ fn r7_a_block_in_the_wrong_place_is_always_detected() {
     );
 }
 
+/// A value of the same key and length at the same offset of another segment, sound in itself.
+#[test]
+fn r7_a_value_of_another_segment_is_always_detected() {
+    let clock = FakeClock::new();
+    let sim = SimVfs::new(1);
+    let mut options = small_options(Arc::new(sim.clone()), &clock);
+    options.column_families.iter_mut().for_each(|(_, f)| f.value_separation_threshold = 16);
+    let store = Store::open(options.clone()).unwrap();
+    let value = |family: usize, n: u64| [family as u8; 500 + 3].map(|b| b ^ n as u8);
+    for family in [1, 2] {
+        for n in 0..4 {
+            store.families[family].put(key(n), value(family, n)).unwrap();
+        }
+        store.db.flush().unwrap();
+    }
+    store.db.close().unwrap();
+    let sealed: Vec<PathBuf> = sealed_segments(&sim).into_iter().collect();
+    let [a, b] = &sealed[..] else { panic!("{sealed:?}") };
+    let starts = |path: &PathBuf, family: usize| {
+        let bytes = sim.read_file(path).unwrap();
+        let start = |n| bytes.windows(503).position(|w| w == value(family, n)).unwrap();
+        (0..4).map(start).collect::<Vec<_>>()
+    };
+    let (of_a, of_b) = if a < b { (1, 2) } else { (2, 1) };
+    assert_eq!(starts(a, of_a), starts(b, of_b), "they lie at the same offsets");
+    let image = sim.kill_image();
+    assert!(image.write_file(a, sim.read_file(b).unwrap()));
+    assert!(image.write_file(b, sim.read_file(a).unwrap()));
+    let mut swapped = options;
+    swapped.advanced.vfs = Arc::new(image);
+    let store = Store::open(swapped).unwrap();
+    for family in &store.families[1..] {
+        for n in 0..4 {
+            let found = family.get(key(n));
+            assert!(matches!(found, Err(Error::Corruption(_))), "{found:?}");
+        }
+    }
+    assert!(matches!(store.db.verify(), Err(Error::Corruption(_))));
+}
+
 #[test]
 fn r7_log_segments_and_manifests_in_the_wrong_place_are_detected() {
     let specimen = specimen(60);
