@@ -155,12 +155,17 @@ impl BlockModel {
     /// segment ends before block `next`.
     #[inline]
     fn within(&self, block: u32, next: u32, above: u64, back: u32) -> u8 {
-        let place = 1 << self.bits;
+        let place = 1u64 << self.bits;
         let own = self.any_cell(block);
         let after = if block + 1 < next { self.any_cell(block + 1) + place } else { own + place };
         let along = (above + u64::from(back) * place).saturating_sub(own);
         let length = after.saturating_sub(own);
-        // Blocks are about one place long, so no division: from whichever end is nearer.
+        if length < place / 2 {
+            // Inside a cluster.
+            let share = (along.min(length) << u8::BITS) / (length + 1);
+            return share as u8;
+        }
+        // Most blocks are about one place long, so no division: from whichever end is nearer.
         let share = if along < length / 2 {
             (along << u8::BITS >> self.bits).min(127)
         } else {
