@@ -126,11 +126,13 @@ pub struct ModelCounts {
     pub by_model: Option<u64>,
     /// Searches of a file that an index guided.
     pub by_index: Option<u64>,
+    /// Searches of a file that a model of its whole level guided.
+    pub by_level: Option<u64>,
     /// Bytes of models in memory now, with what they need beside them.
     pub model_bytes: Option<u64>,
     /// Nanoseconds of training.
     pub training_ns: Option<u64>,
-    /// Keys that were trained on, each time it was.
+    /// Keys of the models that came of it, each time one was made.
     pub trained_keys: Option<u64>,
     /// Models made.
     pub built: Option<u64>,

@@ -45,8 +45,9 @@ pub const SPEEDB: Lookup = Lookup {
 /// The table option that has an index block searched by interpolation; its name is in every library
 /// that has it (RocksDB 11.0 and later).
 pub const INTERPOLATION: &str = "index_block_search_type";
-/// `BottommostLevelCompaction::kForce`: a manual compaction rewrites the last level, too.
-const FORCE_BOTTOMMOST: c_uchar = 2;
+/// `BottommostLevelCompaction::kForceOptimized`: a manual compaction rewrites the last level, too, but
+/// not the files that it has just made.
+const FORCE_BOTTOMMOST: c_uchar = 3;
 /// Options of the garbage collection of blob files: the share of files, the oldest first, that is
 /// considered, and the share of garbage in them that has them collected.
 const BLOB_COLLECTION: [&CStr; 2] =
@@ -155,6 +156,17 @@ impl RocksdbStore {
             (self.api.set_options)(self.db, count, names.as_ptr(), values.as_ptr(), &raw mut error);
         }
         c_library::check(error, self.api.free)
+    }
+
+    /// Merges everything into the last level, which is rewritten even if it is all there is.
+    fn compact_all(&self) {
+        // SAFETY: the options object is made, used and destroyed here; null bounds mean all keys.
+        unsafe {
+            let options = (self.api.compactoptions_create)();
+            (self.api.compactoptions_set_bottommost_level_compaction)(options, FORCE_BOTTOMMOST);
+            (self.api.compact_range_opt)(self.db, options, ptr::null(), 0, ptr::null(), 0);
+            (self.api.compactoptions_destroy)(options);
+        }
     }
 
     fn property(&self, name: &str) -> Option<String> {
@@ -296,19 +308,14 @@ impl Store for RocksdbStore {
         Ok(counts::value_counts(self))
     }
 
+    /// Blobs are rewritten by a compaction of the last level alone, which has all of them once
+    /// everything is merged.
     fn sort_values(&self) -> Result<()> {
         self.flush()?;
-        if self.blob_collection.is_some() {
-            self.set_blob_collection(REWRITE_ALL)?;
-        }
-        // SAFETY: the options object is made, used and destroyed here; null bounds mean all keys.
-        unsafe {
-            let options = (self.api.compactoptions_create)();
-            (self.api.compactoptions_set_bottommost_level_compaction)(options, FORCE_BOTTOMMOST);
-            (self.api.compact_range_opt)(self.db, options, ptr::null(), 0, ptr::null(), 0);
-            (self.api.compactoptions_destroy)(options);
-        }
+        self.compact_all();
         if let Some([cutoff, threshold]) = &self.blob_collection {
+            self.set_blob_collection(REWRITE_ALL)?;
+            self.compact_all();
             self.set_blob_collection([cutoff, threshold])?;
         }
         self.settle()

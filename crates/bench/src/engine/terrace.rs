@@ -7,7 +7,7 @@
 
 use crate::store::{
     Compression, Cursor, Durability, EngineConfig, FilterCounts, FilterMemory, MetadataBytes,
-    MetadataPlace, Store, ValueCounts,
+    MetadataPlace, ModelCounts, Store, ValueCounts,
 };
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -236,6 +236,21 @@ impl Store for TerraceStore {
             value_file_bytes: Some(m.value_segment_bytes),
             value_live_bytes: Some(m.value_live_bytes),
             moved_bytes: Some(m.gc_moved_bytes),
+        })
+    }
+
+    fn model_counts(&self) -> Result<ModelCounts> {
+        let m = self.db.metrics();
+        Ok(ModelCounts {
+            by_model: Some(m.lookups_by_model),
+            by_index: Some(m.lookups_by_index),
+            by_level: Some(m.lookups_by_level_model),
+            model_bytes: Some(m.model_bytes),
+            training_ns: Some(m.model_training_ns),
+            trained_keys: Some(m.model_errors.iter().sum()),
+            built: Some(m.models_built),
+            refused: Some(m.models_refused),
+            level_models: Some(m.level_models),
         })
     }
 

@@ -13,6 +13,7 @@ pub fn learned(summaries: &[Summary]) -> Option<String> {
             "speedup",
             "median speedup",
             "by model",
+            "by level",
             "models",
             "indexes",
             "built",
@@ -51,17 +52,19 @@ fn baseline(summaries: &[Summary], of: &Summary) -> Option<f64> {
     summaries.iter().find(same).filter(|_| !is_baseline(of)).map(|s| s.median.ops_per_s)
 }
 
-fn line(summary: &Summary, f: &LearnedFigures, baseline: Option<f64>) -> [String; 11] {
+fn line(summary: &Summary, f: &LearnedFigures, baseline: Option<f64>) -> [String; 12] {
     let row = &summary.median;
     let or_dash = |text: Option<String>| text.unwrap_or("-".to_owned());
     let times = |value: Option<f64>| or_dash(value.map(|v| format!("{v:.3}x")));
+    let percent = |share: Option<f64>| or_dash(share.map(|s| format!("{:.1} %", s * 100.0)));
     let number = |value: Option<u64>| or_dash(value.map(|n| n.to_string()));
     [
         title(&row.workload, &row.variant),
         row.engine.to_string(),
         times(baseline.filter(|rate| *rate > 0.0).map(|rate| row.ops_per_s / rate)),
         times(f.speedup),
-        or_dash(f.model_share.map(|share| format!("{:.1} %", share * 100.0))),
+        percent(f.model_share),
+        percent(f.level_share),
         or_dash(f.model_bytes.map(bytes)),
         or_dash(row.index_bytes.map(bytes)),
         number(f.models_built),

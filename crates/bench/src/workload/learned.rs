@@ -22,11 +22,12 @@
 //!   each time, so that what changes on the machine meanwhile hits all alike. Each of these
 //!   measurements is a repeat of its own in the report. `speedup` is the rate over that of the same
 //!   round without a model (of RocksDB: by binary search).
-//! - The keys to look up are drawn and spelled out beforehand, 2^20 of them, so that neither is part
+//! - The keys to look up are drawn and spelled out beforehand, 2^20 of them or 16 for each key, so that neither is part
 //!   of a lookup.
 //!
 //! `level` is left out if no level has a model after 20 seconds of lookups (`--set level_wait=`).
-//! `model_share` says how many of the searches of a file a model guided.
+//! `model_share` and `level_share` say how many of the searches of a file were guided by a model of
+//! the file, or of its level.
 
 mod key_set;
 mod lookups;
@@ -240,13 +241,16 @@ impl Learned<'_> {
         };
         let model = since(after.by_model, before.by_model);
         let index = since(after.by_index, before.by_index);
+        let level = since(after.by_level, before.by_level);
+        let all = model.zip(index).map(|(m, i)| m + i + level.unwrap_or(0.0));
         let training = since(after.training_ns, before.training_ns);
         let trained = since(after.trained_keys, before.trained_keys);
         let share = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
         LearnedFigures {
             key_set: self.set.to_string(),
             speedup: None,
-            model_share: model.zip(index).and_then(|(m, i)| share(m, m + i)),
+            model_share: model.zip(all).and_then(|(part, all)| share(part, all)),
+            level_share: level.zip(all).and_then(|(part, all)| share(part, all)),
             model_bytes: after.model_bytes,
             models_built: after.built,
             models_refused: after.refused,

@@ -52,7 +52,11 @@ fn job(engine: Engine, store: StoreKind, workloads: &[Workload], dir: &Path) -> 
     }
 }
 
+/// The kernel counts reads of the whole process: one workload at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn rows_of(job: &Job) -> Vec<Row> {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = events.clone();
     run(job, &Observer::new(move |event| sink.lock().unwrap().push(event))).unwrap();
@@ -210,6 +214,7 @@ fn large_values_are_loaded_read_scanned_sorted_and_overwritten() {
         let mut job = job(engine, store, &[Workload::LargeValues], dir.path());
         job.shape.value_size = 4096;
         job.settings.sample_ms = 5;
+        job.settings.passes = 1.5;
         job.limit.ops = Some(400);
         large_values::configure(&mut job.config, engine, store_variant, job.shape);
         let rows = rows_of(&job);
@@ -238,7 +243,7 @@ fn large_values_are_loaded_read_scanned_sorted_and_overwritten() {
         }
         let last = &rows[rows.len() - 2];
         let figures = last.large_values.as_ref().unwrap();
-        assert_eq!((last.ops, last.user_bytes), (9000, 9000 * 4112));
+        assert_eq!((last.ops, last.user_bytes), (4500, 4500 * 4112));
         assert!(figures.space_amp_max.unwrap() >= last.space_amp.unwrap() * 0.99, "{last:?}");
         assert!(figures.space_amp_max.unwrap() >= 1.0 && figures.space_series.len() > 2);
         assert_eq!(figures.series_seconds.len(), figures.rate_series.len());

@@ -12,8 +12,10 @@ pub struct LearnedFigures {
     /// The rate over that of the same store in the same round without models, or of a peer with
     /// binary search.
     pub speedup: Option<f64>,
-    /// Of the searches of a file, the share that a model guided.
+    /// Of the searches of a file, the share that a model of the file guided.
     pub model_share: Option<f64>,
+    /// The share that a model of its whole level guided.
+    pub level_share: Option<f64>,
     /// Bytes of models in memory, with what they need beside them.
     pub model_bytes: Option<u64>,
     /// Models made since the store was opened.
@@ -24,7 +26,8 @@ pub struct LearnedFigures {
     pub level_models: Option<u64>,
     /// Seconds of training.
     pub training_s: Option<f64>,
-    /// Nanoseconds of training for each key of each file written.
+    /// Nanoseconds of training for each key that a model was made of, each time one was; what was
+    /// spent on files that got none is in it.
     pub training_ns_per_key: Option<f64>,
 }
 
@@ -37,6 +40,7 @@ impl LearnedFigures {
             key_set: first.key_set.clone(),
             speedup: known(&all, |f| f.speedup),
             model_share: known(&all, |f| f.model_share),
+            level_share: known(&all, |f| f.level_share),
             model_bytes: known_count(&all, |f| f.model_bytes),
             models_built: known_count(&all, |f| f.models_built),
             models_refused: known_count(&all, |f| f.models_refused),
