@@ -107,6 +107,17 @@ impl LogWriter {
     /// writer is buffered. With no payload only a pending sync marker is written.
     #[inline]
     pub fn append(&mut self, payloads: &[&[u8]]) -> Result<u64> {
+        let start = self.len_bytes();
+        let outcome = self.append_all(payloads);
+        if outcome.is_err() {
+            // Records of this call that the kernel took before the failure are no part of the log.
+            self.handed_bytes = self.handed_bytes.min(start);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn append_all(&mut self, payloads: &[&[u8]]) -> Result<u64> {
         self.check_usable("append")?;
         if payloads.iter().any(|payload| payload.len() > MAX_PAYLOAD_BYTES) {
             return Err(Error::InvalidArgument(format!(

@@ -1,10 +1,10 @@
 //! The store as its user sees it: [`Db`] and [`ColumnFamily`], thin over the verbs.
 
 use crate::batch::WriteBatch;
+use crate::collect::{self, GcProgress};
 use crate::compact::{self, Progress};
 use crate::error::{Error, Result};
 use crate::family::Family;
-use crate::gc::{self, GcProgress};
 use crate::get::Reading;
 use crate::inner::Inner;
 use crate::metrics::Metrics;
@@ -70,6 +70,7 @@ impl Store {
         workers.join();
         let purged = install::purge(inner);
         inner.health.close();
+        install::wait_for_last(inner);
         *inner.lock.lock() = None;
         flushed.and(purged)
     }
@@ -242,7 +243,7 @@ impl Db {
         min_share: f64,
         progress: &mut dyn FnMut(GcProgress),
     ) -> Result<()> {
-        gc::collect(self.inner(), min_share, progress)
+        collect::run(self.inner(), min_share, progress)
     }
 
     /// Waits until no flush or compaction is running or wanted, idle compaction included, and the

@@ -94,6 +94,11 @@ impl Health {
         self.state.load(Ordering::Relaxed) == POISONED
     }
 
+    /// Whether the store was closed.
+    pub fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == CLOSED
+    }
+
     /// There is room on the disk again.
     pub fn resume(&self) {
         let mut held = self.cause.lock();

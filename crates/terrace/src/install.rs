@@ -7,17 +7,21 @@ use crate::family::Family;
 use crate::filter_budget::FilterBudget;
 use crate::inner::{Inner, ManifestLog, Obsolete};
 use crate::metrics::add;
-use crate::value_log::{SegmentBook, ValueLog};
+use crate::value_log::{SegmentBook, ValueLog, segment_path};
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use terrace_manifest::{
     FamilyEdit, FileMeta, SegmentKind, SegmentMeta, Version, VersionEdit, names,
 };
 
 /// Files of one run from which new files inherit heat at most: more are too many to look at.
 const MOST_FORBEARS: usize = 512;
+
+/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(50);
 
 /// A change of one family: its edit, the memtables that the edit's files replace, and the value
 /// segments that were written for them.
@@ -31,12 +35,21 @@ pub(crate) struct Change {
 /// Makes the changes durable and then visible. On an error nothing is visible; files that the
 /// edits name must be left alone, since the manifest may or may not hold them (the next open
 /// removes what it does not).
-pub(crate) fn install(inner: &Inner, changes: Vec<Change>) -> Result<()> {
+///
+/// The changes of a family that was dropped meanwhile are left out, and their files removed.
+pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     if changes.iter().any(|change| !change.edit.added.is_empty()) {
         let synced = inner.vfs.sync_dir(&inner.dir);
         synced.map_err(|error| inner.health.fail("sync the directory", error))?;
     }
     let mut log = inner.manifest.lock();
+    // A family is dropped under this lock.
+    for change in changes.extract_if(.., |change| change.family.is_dropped()) {
+        discard(inner, &change);
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
     let edit = VersionEdit {
         next_file_number: Some(inner.next_file_number.load(Ordering::Relaxed)),
         last_seqno: Some(inner.visible_seqno()),
@@ -67,6 +80,30 @@ pub(crate) fn install(inner: &Inner, changes: Vec<Change>) -> Result<()> {
     Ok(())
 }
 
+/// Removes the files that were written for a change that nobody wants any more, as far as that
+/// works: what stays is removed at the next open.
+fn discard(inner: &Inner, change: &Change) {
+    let removed: HashSet<u64> = change.edit.removed.iter().map(|(_, number)| *number).collect();
+    let fresh = change.edit.added.iter().filter(|(_, file)| !removed.contains(&file.number));
+    let ssts = fresh.map(|(_, file)| names::sst_path(&inner.dir, file.number));
+    let segments = change.segments.iter().map(|meta| segment_path(&inner.dir, meta));
+    for path in ssts.chain(segments) {
+        let _ = inner.vfs.remove(&path);
+    }
+}
+
+/// Waits, after the store was closed, until nobody writes to its directory any more: jobs of callers
+/// have ended, and so have changes of the manifest and deletions that had begun.
+pub(crate) fn wait_for_last(inner: &Inner) {
+    let mut jobs = inner.scheduler.lock();
+    while !jobs.running.is_empty() {
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+    }
+    drop(jobs);
+    drop(inner.manifest.lock());
+    drop(inner.purging.lock());
+}
+
 /// Enters the references of the files that an edit adds and removes into the books.
 fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
     let removed: HashSet<u64> = edit.removed.iter().map(|(_, number)| *number).collect();
@@ -81,6 +118,8 @@ fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
 /// Appends an edit; after a failure of an earlier one, first starts a new manifest from the state
 /// that is in force, so that a full disk can pass.
 pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -> Result<()> {
+    // Whoever closes the store waits for this lock before another process may open it.
+    inner.health.check_open()?;
     let ManifestLog { manifest, state, torn } = log;
     let Some(manifest) = manifest.as_mut() else {
         return Err(crate::error::Error::ReadOnly(inner.dir.clone()));
@@ -94,6 +133,10 @@ pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -
         false => manifest.append(state, edit),
     };
     written.map_err(|error| {
+        if matches!(error, terrace_base::Error::InvalidArgument(_)) {
+            // It does not fit the state, and nothing of it was written.
+            return error.into();
+        }
         *torn = true;
         inner.health.fail("write the manifest", error)
     })
@@ -142,7 +185,7 @@ pub(crate) fn drop_log_segments(inner: &Inner, numbers: &[u64]) -> Result<()> {
     let mut unlinked = false;
     for number in numbers {
         match u32::try_from(*number) {
-            Ok(number) if sealed.contains(&number) => {}
+            Ok(number) if sealed.contains(&number) || inner.value_log.is_leaving(number) => {}
             Ok(segment) if inner.value_log.has(*number) => inner.value_log.remove(&[segment]),
             // A sealed segment may have died since the manifest was told, and be gone already.
             _ => match inner.vfs.remove(&names::log_path(&inner.dir, *number)) {
@@ -264,23 +307,27 @@ pub(crate) fn purge(inner: &Inner) -> Result<()> {
         return Ok(());
     }
     let _alone = inner.purging.lock();
-    let free: Vec<u64> = {
-        let mut obsolete = inner.obsolete.lock();
-        let (free, held) = obsolete.drain(..).partition(|o| o.file.strong_count() == 0);
-        *obsolete = held;
-        let free: Vec<Obsolete> = free;
-        free.into_iter().map(|o| o.number).collect()
-    };
-    free.iter().for_each(|number| inner.table_cache.forget(*number));
-    let ssts = free.iter().map(|number| names::sst_path(&inner.dir, *number));
-    let paths: Vec<PathBuf> = ssts.chain(inner.value_log.take_unheld()).collect();
-    for path in &paths {
-        match inner.vfs.remove(path) {
-            Err(error) if !error.is_not_found() => return Err(error.into()),
-            _ => {}
-        }
+    let unheld = |o: &&Obsolete| o.file.strong_count() == 0;
+    let ssts: Vec<u64> = inner.obsolete.lock().iter().filter(unheld).map(|o| o.number).collect();
+    let segments = inner.value_log.unheld();
+    // A checkpoint that begins from here on does not see these files: they are obsolete already.
+    if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_closed() {
+        return Ok(());
     }
-    if !paths.is_empty() {
+    let remove = |path: &Path| match inner.vfs.remove(path) {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    };
+    for number in &ssts {
+        inner.table_cache.forget(*number);
+        remove(&names::sst_path(&inner.dir, *number))?;
+        inner.obsolete.lock().retain(|o| o.number != *number);
+    }
+    for path in &segments {
+        remove(path)?;
+        inner.value_log.forget(path);
+    }
+    if !ssts.is_empty() || !segments.is_empty() {
         inner.vfs.sync_dir(&inner.dir)?;
     }
     Ok(())

@@ -69,6 +69,7 @@ pub(crate) struct SegmentBook {
 
 /// A segment that left the map; its file goes when nobody holds it.
 struct Leaving {
+    number: u32,
     path: PathBuf,
     segment: Weak<Segment>,
 }
@@ -179,6 +180,7 @@ impl ValueLog {
         let mut gone = Vec::new();
         self.change(|map| gone.extend(numbers.iter().filter_map(|number| map.remove(number))));
         let leaving = gone.iter().map(|segment| Leaving {
+            number: segment.number,
             path: segment.path.clone(),
             segment: Arc::downgrade(segment),
         });
@@ -203,14 +205,22 @@ impl ValueLog {
         self.map.store(Arc::new(map));
     }
 
-    /// The files of segments that left the map and that nobody holds any more; they are the
-    /// caller's to delete.
-    pub fn take_unheld(&self) -> Vec<PathBuf> {
-        let mut leaving = self.leaving.lock();
-        let (free, held) = leaving.drain(..).partition(|l| l.segment.strong_count() == 0);
-        *leaving = held;
-        let free: Vec<Leaving> = free;
-        free.into_iter().map(|leaving| leaving.path).collect()
+    /// Whether segment `number` has left the map and its file is still there.
+    pub fn is_leaving(&self, number: u32) -> bool {
+        self.leaving.lock().iter().any(|leaving| leaving.number == number)
+    }
+
+    /// The files of segments that left the map and that nobody holds any more. The caller deletes
+    /// them and says so ([`ValueLog::forget`]).
+    pub fn unheld(&self) -> Vec<PathBuf> {
+        let leaving = self.leaving.lock();
+        let unheld = leaving.iter().filter(|leaving| leaving.segment.strong_count() == 0);
+        unheld.map(|leaving| leaving.path.clone()).collect()
+    }
+
+    /// A file of [`ValueLog::unheld`] is gone.
+    pub fn forget(&self, path: &Path) {
+        self.leaving.lock().retain(|leaving| leaving.path != path);
     }
 
     // The books.
@@ -355,6 +365,9 @@ impl ValueLog {
         }
         let file = self.vfs.open(&segment.path, OpenMode { direct: false, random: true })?;
         file.advise_willneed(0, file.len());
+        if self.open.load(Ordering::Relaxed) > self.max_open {
+            self.close_some();
+        }
         segment.moved_from.store(Some(self.opened(&file)));
         Ok(file)
     }
@@ -416,6 +429,7 @@ impl ValueLog {
             if !segment.touched.swap(false, Ordering::Relaxed) {
                 segment.file.store(None);
             }
+            segment.moved_from.store(None);
         }
     }
 }

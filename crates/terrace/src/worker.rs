@@ -284,6 +284,9 @@ fn pass_loan_on(inner: &Inner) -> bool {
 /// Gives the reserve back, and lets writes resume when the disk has room for a memtable again.
 fn look_for_room(inner: &Inner) -> Result<()> {
     reserve::release(&*inner.vfs, &inner.dir)?;
+    // Costs one small edit and may be what makes room.
+    install::drop_dead_segments(inner)?;
+    install::purge(inner)?;
     let need = ROOM_BYTES.min(inner.options.memtable_bytes() as u64 * 2);
     let reserve_bytes = inner.options.advanced.reserve_bytes;
     let free = inner.vfs.free_space_bytes(&inner.dir)?;

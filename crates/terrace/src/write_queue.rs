@@ -98,11 +98,17 @@ impl WriteQueue {
     pub fn sync_full_segments(&self) -> terrace_base::Result<()> {
         let _turn = self.syncing.lock();
         let mut segments = std::mem::take(&mut *self.unsynced.lock());
-        for segment in &mut segments {
-            // Also one left after a failed append: what it holds up to its end counts.
-            segment.sync_to_end()?;
-        }
-        Ok(())
+        let mut synced = 0;
+        // Also one left after a failed append: what it holds up to its end counts.
+        let failed = segments.iter_mut().find_map(|segment| {
+            let outcome = segment.sync_to_end();
+            synced += usize::from(outcome.is_ok());
+            outcome.err()
+        });
+        let Some(error) = failed else { return Ok(()) };
+        // What is left refuses for ever: nobody may take it for durable.
+        self.unsynced.lock().splice(0..0, segments.drain(synced..));
+        Err(error)
     }
 
     /// Steps up with a batch: leads at once if nobody does, else waits.
@@ -226,5 +232,48 @@ impl Drop for Lead<'_> {
             Some(next) => next.tell(Turn::Lead),
             None => queue.leading = false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::Arc;
+    use terrace_log::LogOptions;
+    use terrace_vfs::{Fault, FaultKind, SimVfs, Vfs};
+
+    fn segment(vfs: &SimVfs, number: u64) -> LogWriter {
+        let path = format!("/log/{number}");
+        let mut writer =
+            LogWriter::create(vfs, Path::new(&path), number, &LogOptions::default()).unwrap();
+        writer.append(&[b"record"]).unwrap();
+        writer
+    }
+
+    #[test]
+    fn a_segment_whose_sync_failed_is_never_taken_for_durable() {
+        let vfs = Arc::new(SimVfs::new(1));
+        vfs.create_dir_all(Path::new("/log")).unwrap();
+        let current = segment(&vfs, 9);
+        let queue = WriteQueue::new(LogState {
+            writer: current,
+            has_values: false,
+            segments: VecDeque::new(),
+            last_seqno: 0,
+            dirty: false,
+            broken: false,
+            hint: Hint::default(),
+            hint_of: (0, 0),
+        });
+        (1..4).for_each(|number| queue.push_unsynced(segment(&vfs, number)));
+        let at_op = vfs.op_count() + 1;
+        let kind = FaultKind::SyncFails;
+        vfs.set_fault(Some(Fault { at_op, kind, forever: false, filter: None }));
+        queue.sync_full_segments().unwrap_err();
+        // Whoever comes later hears of it as well, though no fault strikes any more.
+        queue.sync_full_segments().unwrap_err();
+        let left: Vec<u64> = queue.unsynced.lock().iter().map(LogWriter::segment).collect();
+        assert_eq!(left, [2, 3]);
     }
 }

@@ -277,3 +277,21 @@ proptest! {
         prop_assert!(crate::recover(&vfs, &segments, &mut |_, _, _| Ok(())).is_ok());
     }
 }
+
+#[test]
+fn a_failed_call_leaves_none_of_its_records_in_the_log() {
+    // Two payloads that take two appends: the kernel has the first when the second fails.
+    let vfs = SimVfs::new(3);
+    vfs.create_dir_all(Path::new("/w")).unwrap();
+    let path = Path::new("/w/1");
+    let mut writer = LogWriter::create(&vfs, path, 1, &LogOptions::default()).unwrap();
+    writer.append(&[b"before"]).unwrap();
+    let end = writer.end();
+    let half = vec![7; STREAM_BYTES / 2 + 1];
+    let at_op = vfs.op_count() + 1;
+    let kind = terrace_vfs::FaultKind::Enospc;
+    vfs.set_fault(Some(terrace_vfs::Fault { at_op, kind, forever: false, filter: None }));
+    writer.append(&[&half, &half]).unwrap_err();
+    assert!(vfs.len(path).unwrap() > end.1 + STREAM_BYTES as u64 / 2, "the first was taken");
+    assert_eq!(writer.end(), end);
+}

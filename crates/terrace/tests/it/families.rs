@@ -58,3 +58,38 @@ fn a_family_that_is_seldom_written_does_not_keep_the_log_for_ever() {
     }
     assert_eq!(rare.get(b"once").unwrap().as_deref(), Some(&b"value"[..]));
 }
+
+#[test]
+fn a_family_dropped_while_it_is_flushed_and_compacted_takes_nothing_else_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options { memory_budget: 8 << 20, ..Options::default() };
+    options.advanced.memtable_bytes = 32 << 10;
+    options.advanced.segment_bytes = 64 << 10;
+    let db = Db::open(dir.path(), options).unwrap();
+    for round in 0..40u64 {
+        let name = format!("family {round}");
+        let family = db.create_column_family(&name, CfOptions::default()).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 0..400u64 {
+                    let value = vec![n as u8; 100 + (n % 4) as usize * 800];
+                    if family.put(n.to_be_bytes(), value).is_err() {
+                        break;
+                    }
+                }
+                let _ = family.compact_range::<&[u8]>(..);
+            });
+            std::thread::sleep(std::time::Duration::from_micros(500 * round));
+            db.drop_column_family(&name).unwrap();
+            writer.join().unwrap();
+        });
+        db.put(round.to_be_bytes(), vec![1; 2000]).unwrap();
+    }
+    db.wait_idle().unwrap();
+    let m = db.metrics();
+    assert!(!m.poisoned, "{m}");
+    for round in 0..40u64 {
+        assert_eq!(db.get(round.to_be_bytes()).unwrap().as_deref(), Some(&[1; 2000][..]));
+    }
+    db.verify().unwrap();
+}
