@@ -32,7 +32,7 @@ pub use log::log;
 pub use lsm::lsm;
 pub use manifest::manifest;
 pub use problem::Problem;
-pub use sst::sst;
+pub use sst::{plot_sst, sst};
 pub use terrace_log::dump::Detail as LogDetail;
 pub use terrace_sst::DumpDetail as SstDetail;
 pub use text::{Abridged, Escaped, SizeBytes};

@@ -4,9 +4,15 @@ use crate::directory::number_of;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use terrace_base::{Error, Result};
-use terrace_sst::{DumpDetail, dump};
+use terrace_sst::{
+    BlockCache, DumpDetail, FilterMemory, ReadCounters, ReaderOptions, SstReader, dump,
+};
 use terrace_vfs::{OpenMode, Vfs};
+
+/// Of the cache that a picture is drawn through.
+const PLOT_CACHE_BYTES: usize = 1 << 20;
 
 /// What the lines of a dump start with that state damage.
 const DAMAGE_MARK: &str = "! ";
@@ -26,6 +32,22 @@ pub fn sst(vfs: &dyn Vfs, path: &Path, detail: DumpDetail, out: &mut dyn io::Wri
         (Err(_), Some(source)) => Err(Error::io("print", path, source)),
         (Err(_), None) => Err(Error::io("print", path, io::Error::other("formatting failed"))),
     }
+}
+
+/// A picture of the learned index of the SST at `path`, as SVG; `None` if the file has none.
+///
+/// # Errors
+/// I/O, and corruption.
+pub fn plot_sst(vfs: &Arc<dyn Vfs>, path: &Path) -> Result<Option<String>> {
+    let options = ReaderOptions {
+        cache: Arc::new(BlockCache::new(PLOT_CACHE_BYTES)),
+        filter_memory: FilterMemory::Cached,
+        models: true,
+        direct: false,
+        counters: Arc::new(ReadCounters::new()),
+    };
+    let size_bytes = vfs.len(path)?;
+    SstReader::open(vfs, path, number_of(path), size_bytes, &options)?.plot_model()
 }
 
 /// Problems that a dump of the SST at `path` finds.

@@ -209,6 +209,12 @@ pub struct DrawnSegment {
 }
 
 impl Model {
+    /// The position on the line of `x`; `None` below the first head, and in a run.
+    pub fn predict(&self, x: u64) -> Option<f64> {
+        let (line, along, next) = self.line_at(x)?;
+        (!line.is_run()).then(|| line_position(&line, along, next, self.delta()))
+    }
+
     /// The segments as lines from head to head, for drawing.
     pub fn segments(&self) -> impl Iterator<Item = DrawnSegment> {
         let greatest = self.projection().greatest();

@@ -22,6 +22,7 @@ mod level_lookup;
 mod load;
 mod multi_get;
 mod options;
+mod plot;
 mod presence;
 mod properties;
 mod reader;

@@ -2,10 +2,11 @@
 
 use crate::outcome::{Outcome, tell};
 use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::io::{BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
-use terrace::vfs::PosixVfs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace::vfs::{PosixVfs, Vfs};
 use terrace_inspect::{LogDetail, SstDetail};
 
 /// Arguments of `inspect`.
@@ -31,6 +32,10 @@ enum What {
         /// Every entry, too
         #[arg(long)]
         keys: bool,
+
+        /// Draw the learned index into this SVG: keys against positions, segments, errors
+        #[arg(long, value_name = "FILE.svg")]
+        plot: Option<PathBuf>,
     },
     /// The writes in the commit log, and what a recovery would make of it
     Log {
@@ -68,13 +73,23 @@ impl Bytes {
     }
 }
 
+/// Draws the learned index of an SST into `plot`.
+fn draw(vfs: &Arc<dyn Vfs>, file: &Path, plot: &Path) -> Result<()> {
+    let svg = terrace_inspect::plot_sst(vfs, file)?;
+    let svg = svg.with_context(|| format!("{} has no learned index to draw", file.display()))?;
+    std::fs::write(plot, svg).with_context(|| format!("cannot write {}", plot.display()))
+}
+
 /// Prints what it can, then says how much is damaged.
 pub fn run(args: &InspectArgs) -> Result<Outcome> {
     let vfs = PosixVfs::shared();
     let mut out = BufWriter::new(std::io::stdout().lock());
     let printed = match &args.what {
         What::Lsm { dir } => terrace_inspect::lsm(&*vfs, dir, &mut out),
-        What::Sst { file, keys } => {
+        What::Sst { file, keys, plot } => {
+            if let Some(plot) = plot {
+                draw(&vfs, file, plot)?;
+            }
             let detail = if *keys { SstDetail::Entries } else { SstDetail::Blocks };
             terrace_inspect::sst(&*vfs, file, detail, &mut out)
         }

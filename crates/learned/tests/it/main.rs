@@ -1,4 +1,4 @@
-//! Models through the public interface: the promise of the range, damage, and a published oracle.
+//! Models through the public interface: the promise of the range, damage, and brute force.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -1,35 +1,38 @@
-//! The regressions against the published `plr` crate, which takes less into a segment than it
-//! might: a point must itself lie between the extreme lines, where its window would do. So each
-//! bounds the other, segment by segment:
+//! The regressions against brute force over data sets of several kinds: no segment of [`Optimal`]
+//! could be longer, none of [`Greedy`] is, and every point is near its line.
 //!
-//! - points near one line of `plr`, within the bound, are one segment of [`Optimal`];
-//! - points near one line of [`Optimal`] are one segment of `plr` for twice the bound: that line
-//!   moved up or down by the bound is near all points so far, and passes above or below the next.
-//!
-//! `plr` calculates in `f64`, so numbers stay below 2^40. That no segment could be longer is tested
-//! by brute force beside the regressions themselves.
+//! Whether one line can be near some points is decided pair by pair: a slope works for two points
+//! if it lies between those of the steepest and the flattest line through their windows, and one
+//! slope works for all points if the intervals of all pairs have one in common (Helly's theorem in
+//! one dimension: two by two is enough). In exact arithmetic over `i128` fractions.
 
-use plr::{GreedyPLR, OptimalPLR};
+use std::cmp::Ordering;
 use terrace_base::{Rng, SplitMix64};
 use terrace_learned::regression::{Greedy, Optimal, Point, Regression, Segment};
 
 const DELTA: u32 = 8;
 
-/// The bound that lines here keep before they are rounded: 4/256 position less.
-const INNER_BOUND: f64 = 8.0 - 4.0 / 256.0;
+/// Points per data set: brute force looks at all pairs of a segment.
+const POINTS: u64 = 3000;
 
-/// Twice the bound, and room for `plr`'s comparisons, which are strict.
-const DOUBLE_BOUND: f64 = 16.0 + 1e-6;
+/// Heights in 1/256 position: the bound, and what lines keep inside it for rounding.
+const UNITS: i128 = 256;
+const INNER_BELOW: i128 = DELTA as i128 * UNITS - 4;
+const INNER_ABOVE: i128 = DELTA as i128 * UNITS - 1;
+
+/// Further points that a segment must not be able to take, with the room that rounding in floating
+/// point may cost.
+const SLACK: i128 = 1;
 
 fn data_sets() -> Vec<(&'static str, Vec<u64>)> {
     let mut rng = SplitMix64::new(11);
-    let uniform: Vec<u64> = (0..10_000).map(|_| rng.below(1 << 40)).collect();
+    let uniform: Vec<u64> = (0..POINTS).map(|_| rng.below(1 << 40)).collect();
     let sums: Vec<u64> =
-        (0..10_000).map(|_| (0..12).map(|_| rng.below(1 << 36)).sum::<u64>()).collect();
-    let linear: Vec<u64> = (0..10_000).collect();
+        (0..POINTS).map(|_| (0..12).map(|_| rng.below(1 << 36)).sum::<u64>()).collect();
+    let linear: Vec<u64> = (0..300).collect();
     let segmented: Vec<u64> =
-        (0..10_000).map(|at| at + (at / 10) * (1 + rng.below(1000))).collect();
-    let squares: Vec<u64> = (0..10_000).map(|at| at * at).collect();
+        (0..POINTS).map(|at| at + (at / 10) * (1 + rng.below(1000))).collect();
+    let squares: Vec<u64> = (0..POINTS).map(|at| at * at).collect();
     let sets = [
         ("uniform", uniform),
         ("normal", sums),
@@ -45,6 +48,32 @@ fn data_sets() -> Vec<(&'static str, Vec<u64>)> {
     .into()
 }
 
+/// A fraction with a positive denominator.
+#[derive(Clone, Copy)]
+struct Slope(i128, i128);
+
+impl Slope {
+    fn cmp(self, other: Self) -> Ordering {
+        (self.0 * other.1).cmp(&(other.0 * self.1))
+    }
+}
+
+/// Whether one line that does not fall passes within the inner bound, less `slack`, of all points.
+fn one_line_is_near(points: &[Point], slack: i128) -> bool {
+    let (mut flattest, mut steepest) = (Slope(0, 1), Slope(i128::from(u64::MAX), 1));
+    for (at, left) in points.iter().enumerate() {
+        for right in &points[at + 1..] {
+            let run = i128::from(right.x - left.x);
+            let rise = (i128::from(right.first) - i128::from(left.first)) * UNITS;
+            let room = INNER_BELOW + INNER_ABOVE - 2 * slack;
+            let (low, high) = (Slope(rise - room, run), Slope(rise + room, run));
+            flattest = if flattest.cmp(low) == Ordering::Less { low } else { flattest };
+            steepest = if steepest.cmp(high) == Ordering::Greater { high } else { steepest };
+        }
+    }
+    flattest.cmp(steepest) != Ordering::Greater
+}
+
 fn segments(regression: &mut dyn Regression, points: &[Point]) -> Vec<Segment> {
     let mut segments: Vec<Segment> =
         points.iter().filter_map(|point| regression.push(*point)).collect();
@@ -52,40 +81,32 @@ fn segments(regression: &mut dyn Regression, points: &[Point]) -> Vec<Segment> {
     segments
 }
 
-/// The points of each piece that begins at one of `starts`.
-fn pieces<'a>(points: &'a [Point], starts: &[u64]) -> Vec<&'a [Point]> {
-    let place = |start: &u64| points.partition_point(|point| point.x < *start);
-    let ends = starts[1..].iter().map(place).chain([points.len()]);
-    starts.iter().map(place).zip(ends).map(|(from, to)| &points[from..to]).collect()
-}
-
-fn coordinates(points: &[Point]) -> impl Iterator<Item = (f64, f64)> {
-    points.iter().map(|point| (point.x as f64, f64::from(point.first)))
-}
-
 #[test]
-fn each_segment_of_one_is_a_segment_of_the_other() {
+fn no_segment_could_be_longer() {
     for (name, numbers) in data_sets() {
         let points: Vec<Point> =
             (0..).zip(&numbers).map(|(at, x)| Point { x: *x, first: at, last: at }).collect();
-        let mut plr = GreedyPLR::new(INNER_BOUND);
-        let mut starts: Vec<u64> = coordinates(&points)
-            .filter_map(|(x, y)| plr.process(x, y))
-            .map(|segment| segment.start as u64)
-            .collect();
-        starts.extend(plr.finish().map(|segment| segment.start as u64));
-        for piece in pieces(&points, &starts) {
-            let near: Vec<Segment> = segments(&mut Optimal::new(DELTA), piece);
-            assert_eq!(near.len(), 1, "{name}: {:?}", piece[0]);
-        }
         let optimal = segments(&mut Optimal::new(DELTA), &points);
-        let own: Vec<u64> = optimal.iter().map(|segment| segment.first_x).collect();
-        for piece in pieces(&points, &own).iter().filter(|piece| piece.len() > 1) {
-            let mut plr = OptimalPLR::new(DOUBLE_BOUND);
-            let closed = coordinates(piece).filter_map(|(x, y)| plr.process(x, y)).count();
-            assert_eq!(closed, 0, "{name}: {:?}", piece[0]);
-        }
         let greedy = segments(&mut Greedy::new(DELTA), &points);
-        assert!(optimal.len() <= greedy.len() && greedy.len() <= starts.len(), "{name}");
+        assert!(optimal.len() <= greedy.len(), "{name}");
+        for (segments, longest) in [(&optimal, true), (&greedy, false)] {
+            let mut at = 0;
+            for segment in segments {
+                let own = points[at..].iter().take_while(|point| point.x <= segment.last_x).count();
+                assert_eq!(points[at].x, segment.first_x, "{name}");
+                let taken = &points[at..at + own];
+                for point in taken {
+                    let off = segment.at(point.x) - f64::from(point.first);
+                    assert!(off.abs() <= f64::from(DELTA), "{name}: {point:?} is {off} off");
+                }
+                assert!(one_line_is_near(taken, 0), "{name}: {segment:?}");
+                at += own;
+                if longest && at < points.len() {
+                    let more = &points[at - own..=at];
+                    assert!(!one_line_is_near(more, SLACK), "{name}: {segment:?} could go on");
+                }
+            }
+            assert_eq!(at, points.len(), "{name}");
+        }
     }
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer};
 use terrace_base::{MAX_SEQNO, RangeTombstones, Rng, SplitMix64, ValueKind};
 use terrace_sst::{
-    BlockAnswer, Compression, Lookup, NoModel, ReaderOptions, SstOptions, SstReader, SstSummary,
+    BlockAnswer, Compression, DumpDetail, Lookup, NoModel, ReaderOptions, SstOptions, SstReader,
+    SstSummary, dump,
 };
-use terrace_vfs::SimVfs;
+use terrace_vfs::{OpenMode, SimVfs, Vfs};
 
 /// One version of each key.
 fn single(keys: impl IntoIterator<Item = Vec<u8>>) -> Model {
@@ -302,4 +303,28 @@ fn every_block_answers_for_its_own_keys() {
             }
         }
     }
+}
+
+#[test]
+fn a_model_can_be_looked_at() {
+    let vfs = SimVfs::new(1);
+    let none = RangeTombstones::default();
+    write(&vfs, 1, options(200), &decimals(700), none.clone()).unwrap();
+    let without = SstOptions { learning: false, ..options(200) };
+    write(&vfs, 2, without, &decimals(700), none).unwrap();
+    let reader = open(&vfs, 1, &reader_options(1 << 20)).unwrap();
+    let svg = reader.plot_model().unwrap().unwrap();
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+    assert_eq!(svg.matches("<circle").count() as u64, 2 * reader.block_count());
+    let other = open(&vfs, 2, &reader_options(1 << 20)).unwrap();
+    assert_eq!(other.plot_model().unwrap(), None);
+    let file = vfs.open(&path(1), OpenMode::default()).unwrap();
+    let mut text = String::new();
+    dump(&*file, Some(1), DumpDetail::Blocks, &mut text).unwrap();
+    for words in
+        ["learned index: ", "bytes a block tell blocks apart", "segment 0: 0 to", "errors: mean"]
+    {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(!text.contains('!'), "{text}");
 }
