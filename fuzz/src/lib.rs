@@ -1,4 +1,4 @@
-//! Fuzz targets: one function per parser of bytes from disk, in one list.
+//! Fuzz targets: one function per parser of bytes from disk or from the network, in one list.
 //!
 //! A target takes arbitrary bytes, hands them to the parser, uses everything the parser gives out,
 //! and says whether the parser took them for sound. It must not panic, in any thread, and must not
@@ -17,6 +17,7 @@ pub mod inspect;
 pub mod log;
 pub mod manifest;
 pub mod mutate;
+pub mod resp;
 pub mod seeds;
 pub mod smoke;
 pub mod sst;
@@ -45,6 +46,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("version_edit", manifest::edit),
     ("current_file", manifest::current),
     ("batch", store::batch),
+    ("resp_request", resp::request),
+    ("resp_reply", resp::reply),
     ("inspect_log", inspect::log),
     ("inspect_sst", inspect::sst),
     ("inspect_manifest", inspect::manifest),

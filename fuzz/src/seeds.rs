@@ -7,7 +7,7 @@ use crate::log::SEGMENT;
 use crate::manifest::{DIR, NUMBER, first_record, write_manifest};
 use crate::sst_parts::{FILE_NUMBER, Parts};
 use crate::value::{VALUE_SEGMENT, with_right_batch};
-use crate::{inspect, store};
+use crate::{inspect, resp, store};
 use std::path::Path;
 use terrace_base::key::pack_trailer;
 use terrace_base::{
@@ -49,6 +49,8 @@ pub fn of(name: &str) -> Vec<Vec<u8>> {
         // The newest ones: the others are alike.
         "batch" | "inspect_batch" => store::batches().into_iter().rev().take(6).collect(),
         "inspect_store" => vec![template_manifest()],
+        "resp_request" => resp::request_seeds(),
+        "resp_reply" => resp::reply_seeds(),
         "canary" => vec![b"TERRACE\n".to_vec()],
         _ => Vec::new(),
     }

@@ -149,7 +149,7 @@ impl<'a> Command<'a> {
 
 /// Finds commands in the bytes of one connection.
 ///
-/// Costs some 7 to 11 ns an argument, whatever its length (`examples/parse_cost.rs`). Memory: one
+/// Costs some 7 ns an argument, whatever its length (`examples/parse_cost.rs`). Memory: one
 /// allocation, 8 bytes an argument, that grows as arguments arrive, not as they are announced.
 ///
 /// Stricter than Redis: the `\r\n` behind lengths and arguments is looked at; what cannot become a
