@@ -351,3 +351,57 @@ fn a_handle_of_a_wrong_length_is_damage() {
     scan.seek(b"00002").expect("sound");
     assert_eq!(scan.value(), [2; 10]);
 }
+
+/// What the layer costs where all values are inline: steps and seeks with and without it, in turns.
+#[test]
+#[ignore = "measures; asserts nothing about time"]
+fn speed() {
+    const ENTRIES: u32 = 200_000;
+    let mut case = Case::default();
+    for n in 0..ENTRIES {
+        case.add(format!("key-{n:09}").as_bytes(), &[n as u8; 100], false);
+    }
+    let entries = || MergingIter::new(vec![VecIter::new(case.run.clone())]);
+    let mut below = Visible::new(entries(), Case::view(None, None));
+    let mut above = case.scan(MAX_WINDOW_BYTES);
+    let mut best = [[f64::MAX; 2]; 2];
+    let mut sum = 0usize;
+    for _ in 0..15 {
+        let start = std::time::Instant::now();
+        below.seek_to_first().expect("sound");
+        while below.valid() {
+            sum += below.key().len() + below.value().len();
+            below.next().expect("sound");
+        }
+        let steps_below = start.elapsed();
+        let start = std::time::Instant::now();
+        above.seek_to_first().expect("sound");
+        while above.valid() {
+            sum += above.key().len() + above.value().len();
+            above.next().expect("sound");
+        }
+        let steps_above = start.elapsed();
+        let keys = || (0..ENTRIES).step_by(7).map(|n| format!("key-{:09}", n * 31 % ENTRIES));
+        let start = std::time::Instant::now();
+        for key in keys() {
+            below.seek(key.as_bytes()).expect("sound");
+            sum += below.value().len();
+        }
+        let seeks_below = start.elapsed();
+        let start = std::time::Instant::now();
+        for key in keys() {
+            above.seek(key.as_bytes()).expect("sound");
+            sum += above.value().len();
+        }
+        let seeks_above = start.elapsed();
+        let figures = [[steps_below, steps_above], [seeks_below, seeks_above]];
+        for (best, times) in best.iter_mut().flatten().zip(figures.iter().flatten()) {
+            *best = best.min(times.as_nanos() as f64);
+        }
+    }
+    let per = [f64::from(ENTRIES), f64::from(ENTRIES.div_ceil(7))];
+    for ((name, [without, with]), count) in ["step", "seek"].iter().zip(best).zip(per) {
+        println!("{name}: {:.2} ns without, {:.2} ns with", without / count, with / count);
+    }
+    assert!(sum > 0 && case.batches().is_empty());
+}
