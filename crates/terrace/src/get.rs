@@ -18,9 +18,8 @@ use crate::table_cache::ReaderGuard;
 use std::time::Instant;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
-use terrace_learned::BlockGuess;
 use terrace_manifest::FileMeta;
-use terrace_sst::{Entry, FilterAt, InLevel, Lookup, SstReader, Way};
+use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, SstReader, Way};
 use terrace_vfs::Slice;
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
@@ -245,13 +244,13 @@ impl<'a> Search<'a> {
     fn ask_block(
         &mut self,
         run: &Run<'_>,
-        block: BlockGuess,
+        block: BlockPlace,
         reader: &SstReader,
         at: FilterAt,
     ) -> Result<Option<Entry>> {
         // Range tombstones of the right file count even where it does not have the key.
         if run.file.range_tombstone_count == 0 {
-            match reader.get_at_block(at, (block.block, block.within), self.lookup)? {
+            match reader.get_at_block(at, block, self.lookup)? {
                 InLevel::Found(entry) => return Ok(Some(entry)),
                 InLevel::Absent => return Ok(None),
                 InLevel::Stopped if run.file.contains(self.lookup.user_key) => return Ok(None),
@@ -279,6 +278,9 @@ impl<'a> Search<'a> {
             let slot = self.state.slots.at(run.level, run.index);
             let found = if run.block.is_some() {
                 let found = self.ask_run(&run)?;
+                if let Some(model) = &self.state.level_models[run.level] {
+                    model.note(found.is_some());
+                }
                 if found.is_some() {
                     family.samples.note_by_level(run.level, start.elapsed().as_nanos() as u64);
                     slot.note(true);
@@ -389,7 +391,7 @@ struct Run<'a> {
     index: usize,
     file: &'a FileMeta,
     /// The block, if a model of the level chose the file.
-    block: Option<BlockGuess>,
+    block: Option<BlockPlace>,
 }
 
 /// The files of a version that may hold a key, newest run first.

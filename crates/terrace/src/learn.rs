@@ -283,3 +283,6 @@ fn learn_level(inner: &Inner, family: &Family, level: usize, files: &Level) -> R
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

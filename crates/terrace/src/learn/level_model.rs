@@ -11,10 +11,11 @@
 
 use crate::table_cache::{Pinned, TableCache};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_base::Result;
-use terrace_learned::{BlockGuess, BlockModel, BlockModelBuilder, ModelStats};
+use terrace_learned::{BlockModel, BlockModelBuilder, ModelStats};
 use terrace_manifest::{FileMeta, Level};
-use terrace_sst::{NoModel, SstReader};
+use terrace_sst::{BlockPlace, NoModel, SstReader};
 
 /// A model over the data blocks of all files of a level.
 pub(crate) struct LevelModel {
@@ -23,8 +24,15 @@ pub(crate) struct LevelModel {
     starts: Box<[u32]>,
     /// The files, in the level's order.
     numbers: Box<[u64]>,
+    /// The moving share of sampled lookups that found their key here, of [`ALL`].
+    found_share: AtomicU32,
     _pinned: Pinned,
 }
+
+/// The share 1 of found lookups.
+const ALL: u32 = 1 << 16;
+/// A new sample weighs one part in so many.
+const MEMORY: u32 = 16;
 
 /// Where in a level a key is, if it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,14 +40,23 @@ pub(crate) struct Place {
     /// Index of the file in the level.
     pub file: usize,
     /// The block, counted from the file's first.
-    pub guess: BlockGuess,
+    pub guess: BlockPlace,
 }
 
 impl LevelModel {
     /// Where `key` is, if it is in the level; `None` if the model cannot tell. Takes some 50 ns.
     #[inline]
     pub fn locate(&self, key: &[u8]) -> Option<Place> {
-        place(&self.starts, self.blocks.locate(key)?)
+        let guess = self.blocks.locate(key)?;
+        let likely = self.found_share.load(Ordering::Relaxed) > ALL / 2;
+        place(&self.starts, BlockPlace { ordinal: guess.block, within: guess.within, likely })
+    }
+
+    /// Notes whether a sampled lookup found its key here. Racing updates may lose one of two.
+    pub fn note(&self, found: bool) {
+        let share = self.found_share.load(Ordering::Relaxed);
+        let target = if found { ALL } else { 0 };
+        self.found_share.store(share - share / MEMORY + target / MEMORY, Ordering::Relaxed);
     }
 
     /// Whether it was made for these files.
@@ -56,10 +73,10 @@ impl LevelModel {
 /// Files without blocks have the same start as the next one: the last file that starts at or before
 /// a block has it.
 #[inline]
-fn place(starts: &[u32], guess: BlockGuess) -> Option<Place> {
-    let file = starts.partition_point(|start| *start <= guess.block).checked_sub(1)?;
-    let block = guess.block - starts[file];
-    Some(Place { file, guess: BlockGuess { block, ..guess } })
+fn place(starts: &[u32], guess: BlockPlace) -> Option<Place> {
+    let file = starts.partition_point(|start| *start <= guess.ordinal).checked_sub(1)?;
+    let ordinal = guess.ordinal - starts[file];
+    Some(Place { file, guess: BlockPlace { ordinal, ..guess } })
 }
 
 fn memory_bytes(blocks: &BlockModel, starts: &[u32], numbers: &[u64]) -> usize {
@@ -105,7 +122,8 @@ impl LevelModelBuilder {
         let model = training.model.and_then(|bytes| {
             let blocks = BlockModel::decode(&bytes).map_err(|_| NoModel::Unproven)?;
             let pinned = TableCache::pin(table_cache, memory_bytes(&blocks, &starts, &numbers));
-            Ok(Arc::new(LevelModel { blocks, starts, numbers, _pinned: pinned }))
+            let found_share = AtomicU32::new(ALL / 2);
+            Ok(Arc::new(LevelModel { blocks, starts, numbers, found_share, _pinned: pinned }))
         });
         LevelTraining { model, stats: training.stats }
     }
@@ -119,13 +137,15 @@ mod tests {
     fn blocks_of_the_level_become_blocks_of_files() {
         let starts = [0, 3, 3, 10];
         let at = |block| {
-            let place = place(&starts, BlockGuess { block, within: 7 }).unwrap();
+            let guess = BlockPlace { ordinal: block, within: 7, likely: false };
+            let place = place(&starts, guess).unwrap();
             assert_eq!(place.guess.within, 7);
-            (place.file, place.guess.block)
+            (place.file, place.guess.ordinal)
         };
         assert_eq!([at(0), at(2)], [(0, 0), (0, 2)]);
         assert_eq!([at(3), at(9)], [(2, 0), (2, 6)], "file 1 has no blocks");
         assert_eq!([at(10), at(400)], [(3, 0), (3, 390)]);
-        assert_eq!(place(&[], BlockGuess { block: 0, within: 0 }), None);
+        let guess = BlockPlace { ordinal: 0, within: 0, likely: true };
+        assert_eq!(place(&[], guess), None);
     }
 }
