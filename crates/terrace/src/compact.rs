@@ -197,9 +197,9 @@ pub(crate) fn run_next(inner: &Inner) -> Result<bool> {
     result.map(|_| true)
 }
 
-/// Runs and installs one compaction that `choose` wants, on the caller's thread, with the
-/// background kept out by a [`ManualTurn`]; `None` if there is nothing that it wants, or something
-/// running is in the way. Gives the bytes read and written, values included.
+/// Runs and installs one compaction that `choose` wants, on the caller's thread, beside those of the
+/// background; `None` if there is nothing that it wants, or something running is in the way. Gives
+/// the bytes read and written, values included.
 pub(crate) fn run_for_values(
     inner: &Inner,
     choose: fn(&PickInput<'_>) -> Option<Choice>,
@@ -353,6 +353,13 @@ fn wait_until_settled(inner: &Inner) -> Result<()> {
         let flushes = inner.families.load().iter().any(waiting);
         if !flushes && jobs.is_quiet() && choose(inner, &jobs, true).is_none() {
             drop(jobs);
+            // What the last of them revealed may be worth collecting.
+            gc::step(inner);
+            jobs = inner.scheduler.lock();
+            if choose(inner, &jobs, true).is_some() {
+                continue;
+            }
+            drop(jobs);
             install::purge(inner)?;
             wait_for_filters(inner);
             return Ok(());
@@ -376,11 +383,10 @@ fn wait_for_filters(inner: &Inner) {
 }
 
 /// Keeps background compactions from starting while it lives.
-pub(crate) struct ManualTurn<'a>(&'a Inner);
+struct ManualTurn<'a>(&'a Inner);
 
 impl<'a> ManualTurn<'a> {
-    /// Until the result is dropped.
-    pub fn new(inner: &'a Inner) -> Self {
+    fn new(inner: &'a Inner) -> Self {
         inner.scheduler.lock().manual += 1;
         Self(inner)
     }

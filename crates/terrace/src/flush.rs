@@ -4,6 +4,7 @@ use crate::commit;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::family::Family;
+use crate::gc;
 use crate::inner::Inner;
 use crate::install::{self, Change};
 use crate::iter::RunIter;
@@ -71,6 +72,7 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
     add(&c.level_written_bytes[0], written);
     let before: usize = state.immutables.iter().map(|m| m.entry_count()).sum();
     add(&c.entries_dropped, (before as u64).saturating_sub(entries));
+    gc::step(inner);
     c.flush_latency.record_ns(start.elapsed().as_nanos() as u64);
     event::flushed(&family.name, count, entries, written, start.elapsed().as_micros() as u64);
     Ok(true)

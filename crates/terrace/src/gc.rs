@@ -21,41 +21,21 @@ mod hidden;
 #[cfg(test)]
 mod simulation;
 
-use crate::commit;
-use crate::compact::{self, ManualTurn};
 use crate::compaction::pick::LEAST_HIDDEN_PART;
-use crate::compaction::pick_values;
-use crate::error::{Error, Result};
-use crate::flush;
 use crate::inner::Inner;
-use crate::install;
 use crate::value_log::SegmentBook;
 use doom::Books;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Collection begins this much below the allowed ratio, as a share of the log: what it moves exists
 /// twice for a while, and writers go on.
 pub(crate) const HEADROOM: f64 = 0.0125;
+/// What a value's record takes beside what its handle counts for: header and lengths.
+const RECORD_BYTES: f64 = 16.0;
 /// Hidden garbage is looked for from this part of the ratio on, so that enough is known when
 /// collection has to begin.
 pub(crate) const REVEAL_FROM: f64 = 0.6;
-/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
-const RECHECK: Duration = Duration::from_millis(50);
-
-/// How far a `collect_garbage` is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GcProgress {
-    /// Compactions done so far.
-    pub steps: u64,
-    /// Bytes of SSTs and of values read so far.
-    pub read_bytes: u64,
-    /// Bytes of SSTs and of values written so far.
-    pub written_bytes: u64,
-    /// Segments that still have to go.
-    pub segments_left: usize,
-}
 
 /// Looks at the books, decides what is doomed, and wakes the compaction threads if that changed.
 /// Cheap: files whose hidden garbage is not known yet are sampled, each once. Returns at once if
@@ -69,7 +49,7 @@ pub(crate) fn step(inner: &Inner) {
     let gc = &inner.gc;
     let Some(_turn) = gc.turn.try_lock() else { return };
     let estimate = hidden::estimate(inner, &gc.known());
-    let segments = inner.value_log.books();
+    let segments = books(inner);
     let sealed_bytes: u64 = segments.iter().map(|book| book.size_bytes).sum();
     let open_bytes = open_bytes(inner, sealed_bytes);
     let counted_bytes = inner.counters.log_bytes.load(Ordering::Relaxed);
@@ -104,6 +84,25 @@ pub(crate) fn step(inner: &Inner) {
     }
 }
 
+/// The books of the sealed segments, with what its record takes beside a value counted as live: a
+/// move would not free it.
+pub(crate) fn books(inner: &Inner) -> Vec<SegmentBook> {
+    let (mut referred, mut entries) = (0, 0);
+    for family in inner.families.load().iter() {
+        for (_, file) in family.state().version.files().filter(|(_, f)| !f.value_refs.is_empty()) {
+            referred += file.value_refs.iter().map(|reference| reference.bytes).sum::<u64>();
+            entries += file.entry_count;
+        }
+    }
+    let record = 1.0 + RECORD_BYTES * entries as f64 / referred.max(1) as f64;
+    let mut books = inner.value_log.books();
+    for book in &mut books {
+        let bytes = (book.live_bytes as f64 * record) as u64;
+        book.live_bytes = bytes.min(book.size_bytes);
+    }
+    books
+}
+
 /// Bytes of log segments that are not sealed yet.
 fn open_bytes(inner: &Inner, sealed_bytes: u64) -> u64 {
     // If the queue is busy: what there was, and what came since.
@@ -114,78 +113,4 @@ fn open_bytes(inner: &Inner, sealed_bytes: u64) -> u64 {
 
 fn tree_bytes(inner: &Inner) -> u64 {
     inner.families.load().iter().map(|family| family.state().version.size_bytes()).sum()
-}
-
-/// Dooms every segment with a garbage share of at least `min_share`, whatever the ratio, and waits
-/// until they are gone; 0.0 takes all, and so puts all values into the order of their keys.
-pub(crate) fn collect(
-    inner: &Inner,
-    min_share: f64,
-    progress: &mut dyn FnMut(GcProgress),
-) -> Result<()> {
-    if !(0.0..=1.0).contains(&min_share) {
-        return Err(Error::InvalidArgument(format!(
-            "a garbage share of {min_share}; it must be from 0 to 1"
-        )));
-    }
-    flush::all(inner)?;
-    commit::retire_segments(inner)?;
-    let books = inner.value_log.books();
-    let enough = |book: &&SegmentBook| book.garbage_share() >= min_share;
-    let wanted: HashSet<u32> = books.iter().filter(enough).map(|book| book.number).collect();
-    let _asked = Asked::new(inner, &wanted);
-    let result = empty(inner, &wanted, progress);
-    install::drop_dead_segments(inner)?;
-    install::purge(inner)?;
-    result
-}
-
-/// Segments asked for, until this is dropped.
-struct Asked<'a> {
-    inner: &'a Inner,
-    wanted: &'a HashSet<u32>,
-}
-
-impl<'a> Asked<'a> {
-    fn new(inner: &'a Inner, wanted: &'a HashSet<u32>) -> Self {
-        inner.gc.asked.lock().extend(wanted);
-        Self { inner, wanted }
-    }
-}
-
-impl Drop for Asked<'_> {
-    fn drop(&mut self) {
-        self.inner.gc.asked.lock().retain(|number| !self.wanted.contains(number));
-    }
-}
-
-/// Rewrites files on the caller's thread until none refers to the segments.
-fn empty(inner: &Inner, wanted: &HashSet<u32>, progress: &mut dyn FnMut(GcProgress)) -> Result<()> {
-    let _turn = ManualTurn::new(inner);
-    let mut told = GcProgress { steps: 0, read_bytes: 0, written_bytes: 0, segments_left: 0 };
-    loop {
-        inner.health.check_writable()?;
-        let left = wanted.iter().filter(|number| inner.value_log.live_bytes_of(**number) > 0);
-        told.segments_left = left.count();
-        if told.segments_left == 0 {
-            return Ok(());
-        }
-        if !wanted.is_subset(&inner.value_log.doomed()) {
-            step(inner);
-        }
-        match compact::run_for_values(inner, pick_values)? {
-            Some((read, written)) => {
-                told.steps += 1;
-                told.read_bytes += read;
-                told.written_bytes += written;
-                progress(told);
-                install::drop_dead_segments(inner)?;
-                install::purge(inner)?;
-            }
-            None => {
-                let mut jobs = inner.scheduler.lock();
-                inner.scheduler.wait_for_end(&mut jobs, RECHECK);
-            }
-        }
-    }
 }

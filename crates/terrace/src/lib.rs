@@ -46,6 +46,7 @@ mod write_queue;
 mod inner;
 // Verbs.
 mod checkpoint;
+mod collect;
 mod commit;
 mod compact;
 mod compaction;
@@ -66,10 +67,10 @@ mod open;
 mod worker;
 
 pub use batch::{MAX_BATCH_BYTES, WriteBatch};
+pub use collect::GcProgress;
 pub use compact::Progress;
 pub use db::{ColumnFamily, Db};
 pub use error::{Error, Result};
-pub use gc::GcProgress;
 pub use metrics::{LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics};
 pub use options::{
     AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER,

@@ -301,7 +301,9 @@ impl Store {
         let hidden = self.overwrites * self.hidden_values() * self.weight();
         let cost = 3.0 * (self.in_tree + self.hidden_values()) * TREE_ENTRY_BYTES;
         let pays = hidden >= cost.max(self.live_bytes() / LEAST_HIDDEN_PART as f64);
-        self.l0.len() >= MOST_L0 || (much && pays)
+        // Updates need no merge to know what lives.
+        let early = self.setup.way == Way::Compaction && much && pays;
+        self.l0.len() >= MOST_L0 || early
     }
 
     /// Merges L0 into the tree and moves what is in doomed segments.
@@ -488,9 +490,13 @@ fn less_space_costs_more_writes() {
 #[test]
 fn conditional_updates_ask_the_tree_for_every_value_they_scan() {
     let compaction = run(Setup::of(Draw::Uniform, 4096.0));
-    let updates = run(Setup { way: Way::Updates, ..Setup::of(Draw::Uniform, 4096.0) });
+    // With the ratio at which it takes the same space.
+    let updates = run(Setup { way: Way::Updates, ratio: 0.34, ..Setup::of(Draw::Uniform, 4096.0) });
     assert_eq!(compaction.lookups, 0.0);
     assert!(updates.lookups > 1.0, "{:.2} lookups per write", updates.lookups);
     assert!(updates.log > compaction.log);
-    assert!((updates.amplification - compaction.amplification).abs() < 0.4);
+    assert!((updates.peak - compaction.peak).abs() < 0.03, "{:.3}", updates.peak);
+    // It writes less, as docs/decisions/0007 says; what it costs instead is above.
+    assert!(updates.amplification < compaction.amplification);
+    assert!(updates.amplification > compaction.amplification - 0.35);
 }
