@@ -37,6 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("sst_file", sst::file),
     ("sst_block", sst::block),
     ("index_partition", sst::index_partition),
+    ("learned_index", sst::learned_index),
     ("filter_partition", sst::filter_partition),
     ("range_tombstones", sst::range_tombstones),
     ("top_level", sst::top_level),

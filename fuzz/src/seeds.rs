@@ -5,7 +5,7 @@
 
 use crate::log::SEGMENT;
 use crate::manifest::{DIR, NUMBER, first_record, write_manifest};
-use crate::sst_parts::{FILE_NUMBER, Parts};
+use crate::sst_parts::{FILE_NUMBER, Parts, learned_index, one_block_model};
 use crate::value::{VALUE_SEGMENT, with_right_batch};
 use crate::{inspect, resp, store};
 use std::path::Path;
@@ -38,6 +38,14 @@ pub fn of(name: &str) -> Vec<Vec<u8>> {
         "sst_file" | "inspect_sst" => [small_ssts(), large_ssts()].concat(),
         "sst_block" => parts(|parts| Some([&[parts.block.0], &parts.block.1[..]].concat())),
         "index_partition" => parts(|parts| Some(parts.index)),
+        "learned_index" => parts(|parts: Parts| {
+            let model = one_block_model();
+            let whole = learned_index(&model, parts.stored_block_bytes());
+            Some([&[0], &whole[..]].concat())
+        })
+        .into_iter()
+        .chain([[&[1], &one_block_model()[..]].concat()])
+        .collect(),
         "filter_partition" => parts(|parts| parts.filter),
         "range_tombstones" => parts(|parts| parts.tombstones),
         "top_level" => parts(|parts| Some(parts.top_level)),

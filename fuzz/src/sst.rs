@@ -1,7 +1,7 @@
 //! Targets for SSTs: a whole file, and each of its parts inside an otherwise sound file.
 
 use crate::seeds::small_ssts;
-use crate::sst_parts::{AsIs, FILE_NUMBER, Parts};
+use crate::sst_parts::{self, AsIs, FILE_NUMBER, Parts};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use terrace_base::{InternalIter, MAX_SEQNO};
@@ -42,6 +42,18 @@ pub fn block(data: &[u8]) -> bool {
 /// The bytes are the index partition.
 pub fn index_partition(data: &[u8]) -> bool {
     with_part(AsIs::Index, |parts| parts.index = data.to_vec())
+}
+
+/// After an even byte the bytes are the learned index; after an odd one its model of blocks, with
+/// places that are right.
+pub fn learned_index(data: &[u8]) -> bool {
+    let Some((kind, bytes)) = data.split_first() else { return false };
+    with_part(AsIs::Nothing, |parts| {
+        parts.learned = Some(match kind % 2 {
+            0 => bytes.to_vec(),
+            _ => sst_parts::learned_index(bytes, parts.stored_block_bytes()),
+        });
+    })
 }
 
 /// The bytes are the filter partition.

@@ -1,7 +1,8 @@
 //! Takes a small SST apart and puts it together again around a part that is not its own, with
 //! every place and checksum right, so that a target reaches the decoder of that part.
 //!
-//! Small means: one data block, one index partition, at most one filter partition. The layout is
+//! Small means: one data block, one index partition, at most one filter partition, at most a learned
+//! index. The layout is
 //! that of `docs/format/sst.md`; a test joins what was split and expects the same file.
 
 use terrace_base::Decoder;
@@ -21,6 +22,9 @@ const FOOTER_FIELDS_BYTES: usize = FOOTER_BYTES - 12;
 /// What the footer's checksum counts as the way it is stored.
 const FOOTER_KIND: u8 = 0xff;
 
+/// The tag of the learned index among the other blocks of the top-level index.
+const TAG_LEARNED: u64 = 1;
+
 /// Tags of the properties that name sizes: data, filters, index.
 const SIZE_TAGS: [u64; 3] = [7, 8, 9];
 
@@ -33,6 +37,8 @@ pub struct Parts {
     pub filter: Option<Vec<u8>>,
     /// The index partition.
     pub index: Vec<u8>,
+    /// The learned index.
+    pub learned: Option<Vec<u8>>,
     /// The range tombstones.
     pub tombstones: Option<Vec<u8>>,
     /// The top-level index as it was split off; joining makes its places anew.
@@ -69,6 +75,7 @@ struct TopLevel {
     block_count: u64,
     prefix_len: u64,
     filter: Option<ListedFilter>,
+    learned: Option<Handle>,
 }
 
 /// A filter partition of one unit as the top-level index lists it.
@@ -127,6 +134,7 @@ impl Parts {
             block: content(file, (0, u32::try_from(block_end).ok()?))?,
             filter: filter.and_then(|handle| Some(content(file, handle)?.1)),
             index: content(file, index)?.1,
+            learned: top.learned.and_then(|handle| Some(content(file, handle)?.1)),
             tombstones: tombstones.and_then(|handle| Some(content(file, handle)?.1)),
             top_level,
             properties: content(file, properties)?.1,
@@ -146,12 +154,14 @@ impl Parts {
             place_block(&mut index, block.1);
         }
         let index = put_block(&mut file, 0, &index);
+        let learned = self.learned.as_ref().map(|bytes| put_block(&mut file, 0, bytes));
         let tombstones = self.tombstones.as_ref().map(|bytes| put_block(&mut file, 0, bytes));
         let mut top_level = self.top_level.clone();
         if as_is != AsIs::TopLevel
             && let Some(mut top) = TopLevel::decode(&top_level)
         {
             top.index = index;
+            top.learned = learned;
             if let (Some(listed), Some(handle)) = (&mut top.filter, filter) {
                 listed.set_handle(handle);
             }
@@ -182,6 +192,40 @@ impl Parts {
     }
 }
 
+/// The learned index of a file with one data block of `stored_len` bytes, of which `blocks` is the
+/// model.
+pub fn learned_index(blocks: &[u8], stored_len: usize) -> Vec<u8> {
+    let mut places = Vec::new();
+    put_varint(&mut places, stored_len as u64);
+    places.push(0);
+    let mut out = vec![3];
+    for (tag, section) in [(1, blocks), (2, &[0][..]), (3, &places)] {
+        put_varint(&mut out, tag);
+        put_bytes(&mut out, section);
+    }
+    out
+}
+
+/// The model of one block: its line is level, and the block begins on it.
+pub fn one_block_model() -> Vec<u8> {
+    let mut model = vec![1, 1, 0];
+    model.push(1);
+    model.extend([0; 15]);
+    // One position and one segment: start, zeros, head, shift, slope, offset 256.
+    model.extend([1, 1, 0, 0, 0, 8, 0, 0x80, 2]);
+    let mut blocks = vec![1, 1];
+    put_bytes(&mut blocks, &model);
+    blocks.push(0x80);
+    blocks
+}
+
+impl Parts {
+    /// Bytes of the stored data block.
+    pub fn stored_block_bytes(&self) -> usize {
+        self.block.1.len() + TRAILER_BYTES
+    }
+}
+
 impl TopLevel {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut decoder = Decoder::new(bytes);
@@ -197,8 +241,12 @@ impl TopLevel {
             1 => Some(ListedFilter::decode(&mut decoder)?),
             _ => return None,
         };
-        let others = decoder.varint()?;
-        let small = decoder.is_empty() && data_offset == 0 && block_count == 1 && others == 0;
+        let learned = match decoder.varint()? {
+            0 => None,
+            1 if decoder.varint()? == TAG_LEARNED => Some(decode_handle(&mut decoder)?),
+            _ => return None,
+        };
+        let small = decoder.is_empty() && data_offset == 0 && block_count == 1;
         small.then_some(Self {
             index_separator,
             index,
@@ -206,6 +254,7 @@ impl TopLevel {
             block_count,
             prefix_len,
             filter,
+            learned,
         })
     }
 
@@ -220,7 +269,11 @@ impl TopLevel {
         if let Some(filter) = &self.filter {
             filter.encode(&mut out);
         }
-        put_varint(&mut out, 0);
+        put_varint(&mut out, u64::from(self.learned.is_some()));
+        if let Some(handle) = self.learned {
+            put_varint(&mut out, TAG_LEARNED);
+            encode_handle(&mut out, handle);
+        }
         out
     }
 }
