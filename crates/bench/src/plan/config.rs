@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::job::Shape;
 use crate::store::{Compression, Durability, EngineConfig, FilterMemory, MetadataPlace};
 use crate::usage;
-use crate::workload::{StoreKind, TinyCache, elastic, large_values, tiny_cache_defaults};
+use crate::workload::{StoreKind, TinyCache, elastic, large_values, learned, tiny_cache_defaults};
 use anyhow::Result;
 
 const DEFAULT_FILTER: &str = "blocked:10";
@@ -58,8 +58,8 @@ impl Request {
                 large_values::configure(&mut config, engine, variant, shape);
                 config.cache_bytes = self.memory_bytes.unwrap_or(config.cache_bytes);
             }
-            // Its variants open one store with different settings.
-            StoreKind::Learned(_) => {}
+            // Its variants open one store with more settings.
+            StoreKind::Learned(set) => learned::configure(&mut config, engine, set, shape),
             StoreKind::Basic | StoreKind::Ycsb | StoreKind::Packages => {}
         }
         for (name, value) in &self.sets {

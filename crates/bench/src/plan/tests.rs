@@ -242,4 +242,12 @@ fn learned_has_a_store_for_each_kind_of_keys_and_variants_take_turns_on_it() {
     assert_eq!((some.jobs[1].variants.len(), some.jobs[1].settings.rounds), (1, 5));
     let config = &plan("learned --repeat 1").unwrap().jobs[0].config;
     assert!(config.cache_bytes > 400_000_000 || usage::memory_bytes() < 8 << 30, "{config:?}");
+    let set = |name: &str| {
+        let found = config.extra.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.parse::<u64>().unwrap())
+    };
+    assert_eq!(set("target_file_bytes"), Some(5_000_000 * 80 / 6));
+    assert_eq!(set("level_base_bytes"), set("target_file_bytes").map(|bytes| 4 * bytes));
+    let small = &whole.jobs[0].config;
+    assert_eq!(small.memtable_bytes, 1 << 20);
 }

@@ -1,5 +1,6 @@
 //! The table of what models gain and cost.
 
+use crate::report::Row;
 use crate::report::figures::LearnedFigures;
 use crate::report::median::Summary;
 use crate::report::table::{align, bytes, title};
@@ -12,6 +13,7 @@ pub fn learned(summaries: &[Summary]) -> Option<String> {
             "engine",
             "speedup",
             "median speedup",
+            "by p50",
             "by model",
             "by level",
             "models",
@@ -33,7 +35,8 @@ pub fn learned(summaries: &[Summary]) -> Option<String> {
     let mut text = align(&lines);
     text.push_str(
         "speedup: median rate over the engine's without models (of peers: with binary search; of \
-         fills: of the store without); median speedup: of those within rounds\n",
+         fills: of the store without); median speedup: of those within rounds; by p50: the ratio of \
+         median latencies, which other work on the machine disturbs least\n",
     );
     Some(text)
 }
@@ -46,14 +49,15 @@ fn is_baseline(summary: &Summary) -> bool {
     }
 }
 
-/// The median rate of the same engine without models.
-fn baseline(summaries: &[Summary], of: &Summary) -> Option<f64> {
+/// The same engine without models.
+fn baseline<'a>(summaries: &'a [Summary], of: &Summary) -> Option<&'a Row> {
     let same = |s: &&Summary| s.workload == of.workload && s.engine == of.engine && is_baseline(s);
-    summaries.iter().find(same).filter(|_| !is_baseline(of)).map(|s| s.median.ops_per_s)
+    summaries.iter().find(same).filter(|_| !is_baseline(of)).map(|s| &s.median)
 }
 
-fn line(summary: &Summary, f: &LearnedFigures, baseline: Option<f64>) -> [String; 12] {
+fn line(summary: &Summary, f: &LearnedFigures, baseline: Option<&Row>) -> [String; 13] {
     let row = &summary.median;
+    let over = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     let or_dash = |text: Option<String>| text.unwrap_or("-".to_owned());
     let times = |value: Option<f64>| or_dash(value.map(|v| format!("{v:.3}x")));
     let percent = |share: Option<f64>| or_dash(share.map(|s| format!("{:.1} %", s * 100.0)));
@@ -61,8 +65,9 @@ fn line(summary: &Summary, f: &LearnedFigures, baseline: Option<f64>) -> [String
     [
         title(&row.workload, &row.variant),
         row.engine.to_string(),
-        times(baseline.filter(|rate| *rate > 0.0).map(|rate| row.ops_per_s / rate)),
+        times(baseline.and_then(|base| over(row.ops_per_s, base.ops_per_s))),
         times(f.speedup),
+        times(baseline.and_then(|base| over(base.p50_us, row.p50_us))),
         percent(f.model_share),
         percent(f.level_share),
         or_dash(f.model_bytes.map(bytes)),

@@ -2,8 +2,8 @@
 //!
 //! The setting of Bourbon (Dai et al., "From WiscKey to Bourbon: A Learned Index for Log-Structured
 //! Merge Trees", OSDI 2020, section 5): 5 million keys of 16 bytes with values of 64, loaded in
-//! random order, all of it cached; uniform lookups of stored keys on one thread. The kinds of keys
-//! are in [`KeySet`] (`--set keysets=linear,normal` for some of them).
+//! random order, all of it cached; uniform lookups of stored keys on one thread. Files are of 64 MiB,
+//! smaller in a smaller store, so that it has as many. The kinds of keys are in [`KeySet`] (`--set keysets=linear,normal` for some of them).
 //!
 //! | variant | what it is |
 //! |---|---|
@@ -46,7 +46,7 @@ use key_set::Keys;
 use lookups::{Filler, Queries, Reader, Rewriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-pub use variant::Variant;
+pub use variant::{Variant, configure};
 
 /// Keys and value bytes.
 pub const DEFAULT_SIZE: (u64, usize) = (5_000_000, 64);

@@ -1,8 +1,37 @@
 //! The variants of `learned`: what guides lookups in a file.
 
+use super::KeySet;
 use crate::engine::Engine;
+use crate::job::Shape;
 use crate::store::EngineConfig;
 use serde::{Deserialize, Serialize};
+
+/// Files of the whole store: what 5 million keys make of the engines' default of 64 MiB. Smaller
+/// stores have smaller files, so that there is a file to be searched for at every size.
+const FILES: u64 = 6;
+const MIN_FILE_BYTES: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// The first level, in files; the engines' default.
+const LEVEL_FILES: u64 = 4;
+/// About as many names there are.
+const NAMES: u64 = 230_000;
+
+/// Sets the sizes of files for a store of `shape` with keys of kind `set`. Names of settings are the
+/// engine's own.
+pub fn configure(config: &mut EngineConfig, engine: Engine, set: KeySet, shape: Shape) {
+    let most = if set == KeySet::Packages { NAMES } else { u64::MAX };
+    let shape = Shape { keys: shape.keys.min(most), ..shape };
+    let file = (shape.raw_bytes() / FILES).clamp(MIN_FILE_BYTES, MAX_FILE_BYTES);
+    config.memtable_bytes = config.memtable_bytes.min(file as usize);
+    let (file_name, level_name) = match engine {
+        Engine::Terrace => ("target_file_bytes", "level_base_bytes"),
+        Engine::Rocksdb | Engine::Speedb => ("target_file_size_base", "max_bytes_for_level_base"),
+        Engine::Leveldb | Engine::Fjall => return,
+    };
+    for (name, bytes) in [(file_name, file), (level_name, LEVEL_FILES * file)] {
+        config.extra.push((name.to_owned(), bytes.to_string()));
+    }
+}
 
 /// What guides lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
