@@ -26,7 +26,8 @@
 //!   of a lookup.
 //!
 //! `level` is left out if no level has a model after 20 seconds of lookups (`--set level_wait=`).
-//! `model_share` and `level_share` say how many of the searches of a file were guided by a model of
+//! The engine makes models of levels by itself, and sooner in a small store: the variant without a
+//! name may get them during its turn, too. `model_share` and `level_share` say how many of the searches of a file were guided by a model of
 //! the file, or of its level.
 
 mod key_set;
