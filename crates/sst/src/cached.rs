@@ -380,7 +380,7 @@ impl LiveModel {
     pub fn place_within(&self, within: u8) -> usize {
         let (from, to) = self.span;
         let length = u64::from(to.saturating_sub(from));
-        from as usize + (length * u64::from(within) >> 8) as usize
+        from as usize + ((length * u64::from(within)) >> 8) as usize
     }
 
     /// Notes that a block was found in the cache; whether slots pay from now on: when as many

@@ -21,6 +21,7 @@ use crate::reader::{Entry, Lookup, SstReader};
 use crate::stored::{self, Handle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
 use terrace_base::Result;
 use terrace_cache::CacheKey;
 use terrace_vfs::Buf;
@@ -263,6 +264,7 @@ impl SstReader {
             let stats = self.model_or_load().map(|model| *model.blocks_model().stats());
             return Ok(Some(Training { model, stats: stats.unwrap_or_default(), training_ns: 0 }));
         }
+        let start = Instant::now();
         let mut writer = LearnedWriter::default();
         let mut key = Vec::new();
         self.for_each_block(|_, last_before, first, block, handle| {
@@ -273,7 +275,8 @@ impl SstReader {
             }
             writer.finish_block(handle.stored_len);
         })?;
-        let (payload, training) = writer.finish(self.properties().index_bytes);
+        let (payload, mut training) = writer.finish(self.properties().index_bytes);
+        training.training_ns = start.elapsed().as_nanos() as u64;
         self.counters.add(Event::TrainingNs, training.training_ns);
         if let Some(payload) = payload {
             let place = self.place(Handle::default());

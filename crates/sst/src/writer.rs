@@ -249,7 +249,8 @@ impl SstWriter {
         self.finish_index_partition();
         let filters = self.write_filters()?;
         let index = self.write_index()?;
-        let (training, others) = self.write_learned()?;
+        let (training, learned) = self.write_learned()?;
+        let others = learned.map(|handle| (TAG_LEARNED, handle)).into_iter().collect();
         let top_level = TopLevel::new(index, self.options.prefix_len, filters, others);
         self.complete_properties();
         let footer = Footer {
@@ -364,17 +365,17 @@ impl SstWriter {
     }
 
     /// Trains, and writes what came of it. After the index partitions, with which it is compared.
-    fn write_learned(&mut self) -> Result<(Option<Training>, Vec<(u64, Handle)>)> {
-        let Some(learned) = self.learned.take() else { return Ok((None, Vec::new())) };
+    fn write_learned(&mut self) -> Result<(Option<Training>, Option<Handle>)> {
+        let Some(learned) = self.learned.take() else { return Ok((None, None)) };
         let (payload, training) = learned.finish(self.properties.index_bytes);
-        let mut others = Vec::new();
+        let mut written = None;
         if let Some(payload) = payload {
             let handle =
                 self.output.write(Compression::None, |out| out.extend_from_slice(&payload))?;
             self.properties.model_bytes = u64::from(handle.stored_len);
-            others.push((TAG_LEARNED, handle));
+            written = Some(handle);
         }
-        Ok((Some(training), others))
+        Ok((Some(training), written))
     }
 
     /// What only the end shows: bounds, sequence numbers, expiry.

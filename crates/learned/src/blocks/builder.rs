@@ -33,7 +33,7 @@ const MAX_SHARED_PERCENT: usize = 30;
 
 /// Of so many keys one is to be shown to [`BlockModelBuilder::sample`]. Not a number that anybody
 /// counts in.
-pub const SAMPLED_KEYS: u64 = 7;
+pub const SAMPLED_KEYS: u64 = 31;
 
 /// What a builder has made.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -264,7 +264,8 @@ pub struct Training {
     pub model: Result<u64, NoModel>,
     /// What was counted over the first keys of blocks, as far as it came.
     pub stats: ModelStats,
-    /// Time it took, in nanoseconds.
+    /// Nanoseconds that it took: while a file is written, from its last key on; afterwards, with
+    /// reading the file.
     pub training_ns: u64,
 }
 
@@ -275,8 +276,6 @@ pub(crate) struct LearnedWriter {
     continued: Vec<u32>,
     lens: Vec<u32>,
     key_count: u64,
-    /// Time spent so far.
-    spent_ns: u64,
 }
 
 impl LearnedWriter {
@@ -286,9 +285,7 @@ impl LearnedWriter {
         if block > 0 && last_before == first {
             self.continued.push(block);
         }
-        let start = Instant::now();
         self.builder.push(last_before, first);
-        self.spent_ns += start.elapsed().as_nanos() as u64;
     }
 
     /// An entry of the block that was started last.
@@ -322,7 +319,7 @@ impl LearnedWriter {
             payload = Some(bytes);
             Ok(len)
         });
-        let training_ns = self.spent_ns + start.elapsed().as_nanos() as u64;
+        let training_ns = start.elapsed().as_nanos() as u64;
         (payload, Training { model, stats: blocks.stats, training_ns })
     }
 }
