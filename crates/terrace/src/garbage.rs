@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// of them sooner while there are writes.
 const FORCE_AFTER_US: u64 = 20_000_000;
 /// From this much garbage over the allowed ratio on, as a share of the log, writers are slowed most.
-const SLOWEST_ABOVE: f64 = 0.04;
+const SLOWEST_ABOVE: f64 = 0.02;
 /// What the ratio may be passed by while no merge is due: the next flush makes one due.
 const BETWEEN_MERGES: f64 = 0.02;
 

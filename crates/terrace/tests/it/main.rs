@@ -9,6 +9,7 @@ mod durability;
 mod families;
 mod faults;
 mod filters;
+mod gc;
 mod harness;
 mod limits;
 mod metamorphic;
