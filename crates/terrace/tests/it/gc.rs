@@ -173,22 +173,25 @@ fn small_options(vfs: Arc<dyn Vfs>, clock: &FakeClock, rng: &mut SplitMix64) -> 
     options
 }
 
+/// What a scan shows.
+type Shown = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// What a reader must see: value and expiry by key.
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
-fn visible(model: &Model, now_ms: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn visible(model: &Model, now_ms: u64) -> Shown {
     let alive = |expiry: &Option<u64>| expiry.is_none_or(|expiry| expiry > now_ms);
     let shown = model.iter().filter(|(_, (_, expiry))| alive(expiry));
     shown.map(|(key, (value, _))| (key.clone(), value.clone())).collect()
 }
 
-fn scan(db: &Db, snapshot: Option<Snapshot>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn scan(db: &Db, snapshot: Option<Snapshot>) -> Shown {
     let mut iter = db.iter_with(&ReadOptions { snapshot, ..ReadOptions::default() }).unwrap();
     iter.seek_to_first().unwrap();
     rest(&mut iter)
 }
 
-fn rest(iter: &mut Iter) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn rest(iter: &mut Iter) -> Shown {
     let mut seen = Vec::new();
     while iter.valid() {
         seen.push((iter.key().to_vec(), iter.value().to_vec()));
@@ -207,7 +210,7 @@ struct Run {
     model: Model,
     snapshots: Vec<(Snapshot, Model)>,
     /// Iterators, what they still have to show.
-    iters: Vec<(Iter, Vec<(Vec<u8>, Vec<u8>)>)>,
+    iters: Vec<(Iter, Shown)>,
     checkpoints: u64,
     keys: u64,
 }
