@@ -291,11 +291,12 @@ impl<'a> Search<'a> {
                 let Some(reader) = guard.as_ref() else { continue };
                 self.note_range_tombstones(reader, run.file);
                 let traced = reader.get_traced(reader.filter_at(self.lookup), self.lookup)?;
+                let total_ns = start.elapsed().as_nanos() as u64;
                 let found = traced.found.is_some();
                 if traced.way != Way::Filter {
                     slot.note(found);
                 }
-                let sample = Sample { way: traced.way, found, find_ns, ns: traced.ns };
+                let sample = Sample { way: traced.way, found, find_ns, ns: traced.ns, total_ns };
                 family.samples.note(run.level, &sample);
                 traced.found
             };

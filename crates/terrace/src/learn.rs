@@ -121,6 +121,7 @@ impl FamilyBooks {
         for (level, model) in state.level_models.iter().enumerate() {
             if std::mem::replace(&mut self.has_model[level], model.is_some()) && model.is_none() {
                 event::level_model_dropped(&family.name, level);
+                family.samples.forget_level(level);
             }
         }
         if std::ptr::eq(self.seen.as_ptr(), Arc::as_ptr(&state.version)) {

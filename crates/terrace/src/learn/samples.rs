@@ -34,8 +34,10 @@ pub(crate) struct Sample {
     pub found: bool,
     /// What finding the file took.
     pub find_ns: u64,
-    /// What the lookup took from there on.
+    /// What the lookup in the file took.
     pub ns: u64,
+    /// Both, with what lies between.
+    pub total_ns: u64,
 }
 
 /// A mean, once there are enough samples.
@@ -73,7 +75,7 @@ impl ByOutcome {
 struct Means {
     index: ByOutcome,
     model: ByOutcome,
-    /// Any of both, and finding the file, of keys that were found.
+    /// By index or model, with the search for the file, of keys that were found.
     file: Mean,
     find: Mean,
     /// Through a model of the level, of keys that were found.
@@ -97,7 +99,7 @@ pub(crate) struct LevelCosts {
 impl Samples {
     /// Notes a lookup at `level`; skipped while another thread is at it.
     pub fn note(&self, level: usize, sample: &Sample) {
-        if sample.find_ns + sample.ns > LONGEST_NS {
+        if sample.total_ns > LONGEST_NS {
             return;
         }
         let Some(mut means) = self.levels.get(level).and_then(Mutex::try_lock) else { return };
@@ -107,23 +109,32 @@ impl Samples {
             Way::Model => means.model.add(sample),
         }
         if sample.found {
-            means.file.add(sample.ns);
+            // The clock was read at either end of the lookup, and after the search.
+            means.file.add(sample.total_ns.saturating_sub(3 * clock_ns()));
             means.find.add(sample.find_ns.saturating_sub(clock_ns()));
         }
     }
 
-    /// Notes a lookup through a model of `level` that found its key.
+    /// Notes a lookup through a model of `level` that found its key, and took `ns` in all.
     pub fn note_by_level(&self, level: usize, ns: u64) {
         if ns <= LONGEST_NS
             && let Some(mut means) = self.levels.get(level).and_then(Mutex::try_lock)
         {
-            means.level.add(ns);
+            means.level.add(ns.saturating_sub(clock_ns()));
         }
     }
 
     /// Notes a training over so many keys.
     pub fn note_training(&self, ns: u64, keys: u64) {
         self.training.lock().add(ns as f64, keys as f64);
+    }
+
+    /// A model of `level` has gone. What it was worth says little of the next one, and if that is
+    /// never made, would never be measured again.
+    pub fn forget_level(&self, level: usize) {
+        if let Some(means) = self.levels.get(level) {
+            means.lock().level = Mean::default();
+        }
     }
 
     /// What training and lookups in files of `level` take.
@@ -144,8 +155,8 @@ impl Samples {
     pub fn level_costs(&self, level: usize) -> Option<LevelCosts> {
         let means = *self.levels.get(level)?.lock();
         let (file, find) = (means.file.get()?, means.find.get()?);
-        let level_path_ns = means.level.get().unwrap_or(file);
-        Some(LevelCosts { file_path_ns: file + find, level_path_ns })
+        let level_path_ns = means.level.get().unwrap_or(file - find);
+        Some(LevelCosts { file_path_ns: file, level_path_ns })
     }
 }
 
@@ -174,7 +185,8 @@ mod tests {
     use super::*;
 
     fn note(samples: &Samples, count: u64, way: Way, found: bool, ns: u64) {
-        let sample = Sample { way, found, find_ns: 20 + clock_ns(), ns };
+        let total_ns = ns + 20 + 3 * clock_ns();
+        let sample = Sample { way, found, find_ns: 20 + clock_ns(), ns, total_ns };
         (0..count).for_each(|_| samples.note(2, &sample));
     }
 
@@ -208,7 +220,9 @@ mod tests {
         note(&samples, ENOUGH_SAMPLES, Way::Filter, false, 10);
         let costs = samples.level_costs(2).unwrap();
         assert_eq!(costs, LevelCosts { file_path_ns: 420.0, level_path_ns: 400.0 });
-        (0..ENOUGH_SAMPLES).for_each(|_| samples.note_by_level(2, 450));
+        (0..ENOUGH_SAMPLES).for_each(|_| samples.note_by_level(2, 450 + clock_ns()));
         assert_eq!(samples.level_costs(2).unwrap().level_path_ns, 450.0);
+        samples.forget_level(2);
+        assert_eq!(samples.level_costs(2), Some(costs));
     }
 }

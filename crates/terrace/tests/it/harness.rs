@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace::vfs::Vfs;
 use terrace::{
-    CfOptions, Clock, ColumnFamily, Compression, Db, Options, ReadOptions, Result, Snapshot,
-    SyncMode, WriteBatch, WriteOptions,
+    CfOptions, Clock, ColumnFamily, Compression, Db, Learning, Options, ReadOptions, Result,
+    Snapshot, SyncMode, WriteBatch, WriteOptions,
 };
 use terrace_base::rng::{Rng, SplitMix64};
 
@@ -129,13 +129,17 @@ pub fn drawn_options(vfs: Arc<dyn Vfs>, clock: &FakeClock, rng: &mut SplitMix64)
     options
 }
 
-/// Draws which values stay in the log, how they are compressed, and how soon garbage is collected.
+/// Draws which values stay in the log, how they are compressed, and how soon garbage is collected;
+/// and when files get models.
 pub fn draw_separation(options: &mut Options, rng: &mut SplitMix64) {
+    let mut other = rng.clone();
+    let learning = [Learning::Build, Learning::Analyze, Learning::Off];
     let families = options.column_families.iter_mut().map(|(_, family)| family);
     for family in std::iter::once(&mut options.default_family).chain(families) {
         family.value_separation_threshold = [0, 16, 64, 1024, usize::MAX][rng.below(5) as usize];
         let all = [Compression::None, Compression::None, Compression::Lz4, Compression::Zstd];
         family.value_compression = all[rng.below(4) as usize];
+        family.learning = learning[other.below(3) as usize];
     }
     options.advanced.segment_bytes = (4 << 10) << rng.below(5);
     options.advanced.gc_garbage_ratio = [0.05, 0.3, 1.0][rng.below(3) as usize];

@@ -11,6 +11,7 @@ mod faults;
 mod filters;
 mod gc;
 mod harness;
+mod learning;
 mod limits;
 mod metamorphic;
 mod model;
