@@ -25,6 +25,9 @@ const GC_RATE_START: f64 = 256e6;
 const GC_RATE_END: f64 = 1e6;
 /// Waits for garbage collection are gathered until they are worth a sleep.
 const LEAST_SLEEP_US: u64 = 1000;
+/// Small memtables that may wait for their flush: a flush takes all that wait, so that a slow one does
+/// not stop writers.
+const MOST_SMALL: usize = 4;
 /// How long a stopped writer waits before it looks again; a finished job wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(100);
 
@@ -77,7 +80,15 @@ pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Re
 
 /// Waits until `family` may have one more immutable memtable.
 pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
-    let full = || family.state().immutables.len() >= inner.max_immutables();
+    let most = inner.max_immutables();
+    let full = || {
+        let state = family.state();
+        let waiting = &state.immutables;
+        let bytes: usize = waiting.iter().map(|memtable| memtable.size_bytes()).sum();
+        // Memtables that ended early, for the values they refer to, take little memory.
+        let small = bytes < most * family.options.memtable_bytes / 2;
+        waiting.len() >= if small { most.max(MOST_SMALL) } else { most }
+    };
     if full() { wait_while(inner, family, Stop::Memtables, full) } else { Ok(()) }
 }
 
