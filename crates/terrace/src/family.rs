@@ -1,9 +1,9 @@
 //! A column family: its options and the read state that its readers and its verbs share.
 
 use crate::batch::Separation;
-use crate::learn::level_model::LevelModel;
-use crate::learn::samples::Samples;
+use crate::level_model::LevelModel;
 use crate::memtable::MemTable;
+use crate::models::samples::Samples;
 use crate::options::{FamilyOptions, Learning};
 use crate::read_state::ReadState;
 use crate::table_cache::TableCache;

@@ -10,9 +10,9 @@
 use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
-use crate::learn::samples::Sample;
 use crate::memtable::MemTable;
 use crate::metrics::{Sampled, sample};
+use crate::models::samples::Sample;
 use crate::read_state::ReadState;
 use crate::table_cache::ReaderGuard;
 use std::time::Instant;

@@ -7,31 +7,19 @@
 //! | `Off` | neither trained nor used | none |
 //!
 //! One thread of `worker` calls [`Learner::step`]: it looks at the versions and at what point reads
-//! left behind (one in some dozens is followed through the files, `samples`), keeps the books of
-//! files and levels (`books`, pure), and trains at most one file and one level at a time, while
+//! left behind (one in some dozens is followed through the files, `models/samples`), keeps the books
+//! of files and levels (`models/books`, pure), and trains at most one file and one level at a time, while
 //! neither flush nor compaction runs, or has run for long without a pause. Reads never wait for any of
 //! this, and nothing here can change what they find.
-//!
-//! | module | |
-//! |---|---|
-//! | `samples` | what lookups take, by level and way |
-//! | `books` | the lives of files; decisions |
-//! | `level_model` | one model over a level |
-//! | `tally` | what came of training |
-
-pub(crate) mod books;
-pub(crate) mod level_model;
-pub(crate) mod samples;
-pub(crate) mod tally;
 
 use crate::error::Result;
 use crate::event;
 use crate::family::Family;
 use crate::inner::Inner;
+use crate::level_model::LevelModelBuilder;
+use crate::models::books::{Books, FileVerdict, LiveFile};
 use crate::options::Learning;
 use crate::table_cache::ReaderSlot;
-use books::{Books, FileVerdict, LiveFile};
-use level_model::LevelModelBuilder;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

@@ -329,7 +329,8 @@ impl Nouns {
         let max_open = usize::try_from(max_open).unwrap_or(usize::MAX);
         let value_files = max_open / VALUE_FILES_SHARE;
         let direct = options.direct_io.reads;
-        let value_log = ValueLog::new(options.advanced.vfs.clone(), dir, direct, cache.clone(), value_files);
+        let value_log =
+            ValueLog::new(options.advanced.vfs.clone(), dir, direct, cache.clone(), value_files);
         let table_cache = Arc::new(TableCache::new(
             options.advanced.vfs.clone(),
             dir,

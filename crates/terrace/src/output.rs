@@ -17,7 +17,7 @@
 //! Whatever goes wrong, dropping the [`Output`] removes every file it started. Called by `flush`
 //! and `compaction/job`.
 
-use crate::learn::tally::TrainingTally;
+use crate::models::tally::TrainingTally;
 use crate::rate_limit::RateLimiter;
 use std::path::Path;
 use std::sync::Arc;

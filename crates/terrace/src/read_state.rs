@@ -1,6 +1,6 @@
 //! What a read sees: the memtables and the version of a family, swapped as one (get, step 1 of 6).
 
-use crate::learn::level_model::LevelModel;
+use crate::level_model::LevelModel;
 use crate::memtable::MemTable;
 use crate::table_cache::{ReaderSlot, TableCache};
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! A read state keeps the slots of its files, so a read reaches an open reader without a lock.
 
 use crate::filter_budget::FilterBudget;
-use crate::learn::books::Counted;
-use crate::learn::tally::TrainingTally;
 use crate::metrics::SAMPLE_EVERY;
+use crate::models::books::Counted;
+use crate::models::tally::TrainingTally;
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use std::collections::HashMap;

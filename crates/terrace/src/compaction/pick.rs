@@ -20,7 +20,6 @@
 //!   numbers stay as they are where something is. Nothing new can come to lie below the inputs
 //!   meanwhile: it would have to pass through them.
 
-use super::values;
 use crate::options::FamilyOptions;
 use crate::scheduler::Running;
 use std::cmp::{Ordering, Reverse};
@@ -94,7 +93,7 @@ impl Values<'static> {
 impl Values<'_> {
     /// Bytes that `file` refers to in doomed segments.
     pub fn doomed_bytes(&self, file: &FileMeta) -> u64 {
-        values::doomed_bytes(file, self.doomed)
+        doomed_bytes(file, self.doomed)
     }
 
     /// Whether a merge of `bytes` that brings `files` down reveals garbage that is worth it.
@@ -285,6 +284,15 @@ pub(crate) enum ManualStep {
     Wait,
     /// Nothing more.
     Done,
+}
+
+/// Bytes that `file` refers to in doomed segments.
+pub(crate) fn doomed_bytes(file: &FileMeta, doomed: &HashSet<u32>) -> u64 {
+    if doomed.is_empty() {
+        return 0;
+    }
+    let doomed = file.value_refs.iter().filter(|r| doomed.contains(&r.segment));
+    doomed.map(|r| r.bytes).sum()
 }
 
 /// Sum of lengths.

@@ -9,7 +9,7 @@
 //! Nothing of this is in force before the job's edit is: it names the new segments and the SSTs
 //! that refer to them together. Dropping the stage removes every file it started. Called by `job`.
 
-use super::pick::{Compaction, Reason};
+use super::pick::{Compaction, Reason, doomed_bytes};
 use crate::output::Output;
 use crate::rate_limit::RateLimiter;
 use crate::value_log::{SegmentMap, ValueLog};
@@ -67,15 +67,6 @@ impl Moving<'_> {
         }
         Ok(())
     }
-}
-
-/// Bytes that `file` refers to in doomed segments.
-pub(crate) fn doomed_bytes(file: &FileMeta, doomed: &HashSet<u32>) -> u64 {
-    if doomed.is_empty() {
-        return 0;
-    }
-    let doomed = file.value_refs.iter().filter(|r| doomed.contains(&r.segment));
-    doomed.map(|r| r.bytes).sum()
 }
 
 /// What became of the references of a job's inputs, by segment, in
@@ -173,7 +164,7 @@ struct Waiting {
 pub(crate) struct Stage<'a> {
     moving: Option<&'a Moving<'a>>,
     output: Output<'a>,
-    segments: NewSegments<'a>,
+    segments: OpenSegments<'a>,
     window: Vec<Waiting>,
     arena: Vec<u8>,
     window_values: usize,
@@ -182,7 +173,7 @@ pub(crate) struct Stage<'a> {
 }
 
 /// Segments being written.
-struct NewSegments<'a> {
+struct OpenSegments<'a> {
     context: StageContext<'a>,
     writer: Option<ValueWriter>,
     moved: Moved,
@@ -201,7 +192,7 @@ impl<'a> Stage<'a> {
         Self {
             moving,
             output,
-            segments: NewSegments { context, writer: None, moved, started: Vec::new() },
+            segments: OpenSegments { context, writer: None, moved, started: Vec::new() },
             window: Vec::new(),
             arena: Vec::new(),
             window_values: 0,
@@ -299,7 +290,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl NewSegments<'_> {
+impl OpenSegments<'_> {
     /// Appends a value; a segment that has `segment_bytes` ends.
     fn add(
         &mut self,
@@ -352,7 +343,7 @@ impl NewSegments<'_> {
     }
 }
 
-impl Drop for NewSegments<'_> {
+impl Drop for OpenSegments<'_> {
     fn drop(&mut self) {
         self.writer = None;
         remove_segments(self.context.vfs, self.context.dir, self.started.iter().copied());

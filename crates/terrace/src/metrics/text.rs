@@ -80,6 +80,26 @@ impl Metrics {
         Ok(())
     }
 
+    /// What the value log holds, if it holds anything.
+    fn value_log(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.values_separated + self.value_segments == 0 {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "value log   {} values ({}) separated, {} segments of {} ({} referred to), {} read, {} moved, {} freed, {} doomed",
+            self.values_separated,
+            Bytes(self.separated_bytes),
+            self.value_segments,
+            Bytes(self.value_segment_bytes),
+            Bytes(self.value_live_bytes),
+            self.value_reads,
+            Bytes(self.gc_moved_bytes),
+            Bytes(self.gc_freed_bytes),
+            self.gc_doomed_segments,
+        )
+    }
+
     /// What the filter budget does, if it does anything: as a whole and by level.
     fn filter_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.levels.iter().all(|level| level.filter_lookups() + level.filter_units_loaded == 0) {
@@ -163,22 +183,7 @@ impl Display for Metrics {
             Bytes(self.compaction_read_bytes),
             self.trivial_moves,
         )?;
-
-        if self.values_separated + self.value_segments > 0 {
-            writeln!(
-                f,
-                "value log   {} values ({}) separated, {} segments of {} ({} referred to), {} read, {} moved, {} freed, {} doomed",
-                self.values_separated,
-                Bytes(self.separated_bytes),
-                self.value_segments,
-                Bytes(self.value_segment_bytes),
-                Bytes(self.value_live_bytes),
-                self.value_reads,
-                Bytes(self.gc_moved_bytes),
-                Bytes(self.gc_freed_bytes),
-                self.gc_doomed_segments,
-            )?;
-        }
+        self.value_log(f)?;
         writeln!(
             f,
             "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}",

@@ -1,7 +1,7 @@
 //! Cuts, clipped tombstones, alignment and the removal of unfinished files, on a simulated disk.
 
 use super::*;
-use crate::learn::tally::TrainingTally;
+use crate::models::tally::TrainingTally;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, ValueKind};

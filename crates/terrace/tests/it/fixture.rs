@@ -49,6 +49,8 @@ fn options() -> Options {
     options.advanced.reserve_bytes = 0;
     options.advanced.segment_bytes = 16 << 10;
     options.advanced.target_file_bytes = 32 << 10;
+    // Many blocks, so that models pay.
+    options.advanced.block_size = 256;
     options.advanced.compact_when_idle = false;
     options
 }
@@ -78,7 +80,11 @@ fn check(db: &Db) {
     for (name, ..) in FAMILIES {
         let family = db.column_family(name).unwrap();
         for n in 0..KEYS {
-            assert_eq!(family.get(key(n)).unwrap().as_deref(), expected(n).as_deref(), "{name} {n}");
+            assert_eq!(
+                family.get(key(n)).unwrap().as_deref(),
+                expected(n).as_deref(),
+                "{name} {n}"
+            );
             assert!(family.get(format!("key/{:07}", n * 37 + 1)).unwrap().is_none());
         }
         let want = (0..KEYS).filter_map(|n| expected(n).map(|value| (key(n), value)));
@@ -126,8 +132,14 @@ fn the_fixture_has_every_kind_of_file() {
     assert!(names.iter().any(|name| name.starts_with("MANIFEST-")), "{names:?}");
     let db = Db::open_read_only(&copy().keep(), options()).unwrap();
     let m = db.metrics();
-    assert!(m.value_segments >= 2 && m.levels[0].file_count > 0 && m.levels[6].file_count > 0, "{m}");
+    assert!(
+        m.value_segments >= 2 && m.levels[0].file_count > 0 && m.levels[6].file_count > 0,
+        "{m}"
+    );
     assert!(m.memtable_bytes > 0, "there are writes in the log: {m}");
+    check(&db);
+    let m = db.metrics();
+    assert!(m.lookups_by_model > 0, "there are models: {m}");
 }
 
 /// Makes the fixture anew: only together with a new format version.

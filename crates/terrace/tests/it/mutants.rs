@@ -1,5 +1,4 @@
-//! R6 and R7: damaged bytes. Any byte of any file flipped, any file cut, any block in the wrong
-//! place: the store says which file is damaged, or every answer is right. Of the families one has
+//! R6: damaged bytes. Any byte of any file flipped, any file cut: the store says which file is damaged, or every answer is right. Of the families one has
 //! large values in the log, one all of them, and one none.
 //!
 //! Every write of the store is synced, and all but the last are followed by the log record that
@@ -13,23 +12,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Compression, Error, Options, ReadOptions, SyncMode};
-use terrace_base::checksum::block_checksum;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_manifest::{Manifest, SegmentKind, names};
 
 /// A small store with every kind of file in it, as a killed process leaves it.
-struct Specimen {
-    sim: SimVfs,
-    options: Options,
-    history: History,
+pub struct Specimen {
+    pub sim: SimVfs,
+    pub options: Options,
+    pub history: History,
     /// What it holds after all writes but the last few, the newest state first.
-    states: Vec<Contents>,
-    keys: Vec<Vec<u8>>,
+    pub states: Vec<Contents>,
+    pub keys: Vec<Vec<u8>>,
     /// Segments that the log has no more use for, but SSTs refer to values in them.
-    sealed: HashSet<PathBuf>,
+    pub sealed: HashSet<PathBuf>,
 }
 
-fn specimen(value_bytes: usize) -> Specimen {
+pub fn specimen(value_bytes: usize) -> Specimen {
     let clock = FakeClock::new();
     let sim = SimVfs::new(1);
     let mut options = small_options(Arc::new(sim.clone()), &clock);
@@ -96,7 +94,7 @@ fn specimen(value_bytes: usize) -> Specimen {
     Specimen { sim, options, history, states, keys, sealed }
 }
 
-fn sealed_segments(sim: &SimVfs) -> HashSet<PathBuf> {
+pub fn sealed_segments(sim: &SimVfs) -> HashSet<PathBuf> {
     let dir = Path::new(DIR);
     let segments = Manifest::read(sim, dir).unwrap().segments.into_values();
     segments
@@ -117,7 +115,7 @@ fn is_typed(error: &Error) -> bool {
 }
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-enum Outcome {
+pub enum Outcome {
     Refused,
     ReadError,
     Harmless,
@@ -125,18 +123,23 @@ enum Outcome {
 }
 
 impl Specimen {
-    fn kind_of(&self, path: &Path) -> &'static str {
+    pub fn kind_of(&self, path: &Path) -> &'static str {
         if self.sealed.contains(path) { "values" } else { kind_of(path) }
     }
 
-    fn open(&self, image: &SimVfs, read_only: bool) -> Result<Store, Error> {
+    pub fn open(&self, image: &SimVfs, read_only: bool) -> Result<Store, Error> {
         let mut options = self.options.clone();
         options.advanced.vfs = Arc::new(image.clone());
         if read_only { Store::open_read_only(options) } else { Store::open(options) }
     }
 
     /// Opens and reads everything; `may_lose` is how many of the last writes may be missing.
-    fn examine(&self, image: &SimVfs, read_only: bool, may_lose: usize) -> Result<Outcome, String> {
+    pub fn examine(
+        &self,
+        image: &SimVfs,
+        read_only: bool,
+        may_lose: usize,
+    ) -> Result<Outcome, String> {
         let typed = |error: Error| match is_typed(&error) {
             true => Ok(()),
             false => Err(format!("an error of the wrong kind or without a file: {error:?}")),
@@ -232,7 +235,7 @@ fn is_begin_of(
         }
 }
 
-fn kind_of(path: &Path) -> &'static str {
+pub fn kind_of(path: &Path) -> &'static str {
     let name = path.file_name().unwrap().to_str().unwrap();
     match name {
         "CURRENT" => "CURRENT",
@@ -243,7 +246,7 @@ fn kind_of(path: &Path) -> &'static str {
     }
 }
 
-fn file_number(path: &Path) -> u64 {
+pub fn file_number(path: &Path) -> u64 {
     path.file_stem().unwrap().to_str().unwrap().parse().unwrap()
 }
 
@@ -447,174 +450,4 @@ fn r6_a_flipped_byte_in_a_log_that_is_written_is_never_served() {
     }
     // Each value and its checksum.
     assert_eq!(errors, 20 * 54);
-}
-
-/// Where the stored blocks of an SST lie: each ends in a type and a checksum over its content,
-/// its file's number and its offset.
-fn stored_blocks(bytes: &[u8], number: u64) -> Vec<(usize, usize)> {
-    let mut blocks = Vec::new();
-    let mut start = 0;
-    'next: while start < bytes.len() {
-        for end in start + 6..=bytes.len() {
-            let (content, trailer) = bytes[start..end].split_at(end - start - 5);
-            let sum = block_checksum(content, trailer[0], number, start as u64);
-            if trailer[1..] == sum.to_le_bytes() {
-                blocks.push((start, end));
-                start = end;
-                continue 'next;
-            }
-        }
-        break;
-    }
-    blocks
-}
-
-#[test]
-fn r7_a_block_in_the_wrong_place_is_always_detected() {
-    let mut specimen = specimen(60);
-    // Blocks of equal length are easiest to take for one another: no compression.
-    let clock = FakeClock::new();
-    let sim = SimVfs::new(2);
-    specimen.options = small_options(Arc::new(sim.clone()), &clock);
-    specimen.options.default_family.compression = vec![Compression::None];
-    specimen.options.advanced.compact_when_idle = false;
-    specimen.options.advanced.l0_compaction_trigger = 20;
-    specimen.options.advanced.block_size = 256;
-    let store = Store::open(specimen.options.clone()).unwrap();
-    let mut history = History::default();
-    for round in 0..4u64 {
-        for number in 0..40 {
-            let value = format!("{round}.{number:03}:{}", "v".repeat(60)).into_bytes();
-            let put = Op::Put { family: 0, key: key(number), value, expiry_ms: None };
-            store.write(&vec![put.clone()], None, clock.now_ms()).unwrap();
-            history.batches.push(vec![put]);
-        }
-        store.db.flush().unwrap();
-    }
-    store.db.close().unwrap();
-    specimen.states = vec![history.state(history.batches.len()).contents(clock.now_ms())];
-    specimen.sim = sim.kill_image();
-    let ssts: Vec<PathBuf> =
-        sim.files().into_iter().map(|(path, _)| path).filter(|p| kind_of(p) == "sst").collect();
-    assert!(ssts.len() >= 4, "{ssts:?}");
-    let blocks: Vec<(PathBuf, usize, Vec<u8>)> = ssts
-        .iter()
-        .flat_map(|path| {
-            let bytes = sim.read_file(path).unwrap();
-            let found = stored_blocks(&bytes, file_number(path));
-            assert!(found.len() >= 10, "{} blocks in {}", found.len(), path.display());
-            let stored = found.into_iter().map(|(start, end)| (start, bytes[start..end].to_vec()));
-            stored.map(|(start, bytes)| (path.clone(), start, bytes)).collect::<Vec<_>>()
-        })
-        .collect();
-    let (mut moved, mut stale) = (0, 0);
-    let limit = effort(1500);
-    'all: for (from_path, from, bytes) in &blocks {
-        for (to_path, to, old) in &blocks {
-            if (from_path == to_path && from == to) || bytes.len() != old.len() {
-                continue;
-            }
-            let image = specimen.sim.kill_image();
-            let mut file = image.read_file(to_path).unwrap();
-            file[*to..to + bytes.len()].copy_from_slice(bytes);
-            assert!(image.write_file(to_path, file));
-            let what = format!("{}@{from} at {}@{to}", from_path.display(), to_path.display());
-            specimen.examine(&image, true, 0).unwrap_or_else(|why| panic!("R7: {what}: {why}"));
-            let found = specimen.open(&image, true).and_then(|store| store.db.verify());
-            let error = found.err().unwrap_or_else(|| panic!("R7: not detected: {what}"));
-            assert!(matches!(error, Error::Corruption(_)), "{error:?}");
-            let name = to_path.file_name().unwrap().to_str().unwrap();
-            assert!(error.to_string().contains(name), "{error} does not name {name}");
-            if from_path == to_path {
-                moved += 1
-            } else {
-                stale += 1
-            }
-            if moved + stale >= limit {
-                break 'all;
-            }
-        }
-    }
-    assert!(stale > limit / 4 && moved > limit / 10, "{moved} moved, {stale} of other files");
-    let mut swapped = 0;
-    for from in &ssts {
-        for to in ssts.iter().filter(|to| *to != from) {
-            let image = specimen.sim.kill_image();
-            assert!(image.write_file(to, sim.read_file(from).unwrap()));
-            specimen
-                .examine(&image, true, 0)
-                .unwrap_or_else(|why| panic!("R7: a swapped file: {why}"));
-            let found = specimen.open(&image, true).and_then(|store| store.db.verify());
-            assert!(matches!(found, Err(Error::Corruption(_))), "a swapped file: {found:?}");
-            swapped += 1;
-        }
-    }
-    println!(
-        "R7: {moved} blocks moved, {stale} blocks of other files, {swapped} files swapped: all detected"
-    );
-}
-
-/// A value of the same key and length at the same offset of another segment, sound in itself.
-#[test]
-fn r7_a_value_of_another_segment_is_always_detected() {
-    let clock = FakeClock::new();
-    let sim = SimVfs::new(1);
-    let mut options = small_options(Arc::new(sim.clone()), &clock);
-    options.column_families.iter_mut().for_each(|(_, f)| f.value_separation_threshold = 16);
-    let store = Store::open(options.clone()).unwrap();
-    let value = |family: usize, n: u64| [family as u8; 500 + 3].map(|b| b ^ n as u8);
-    for family in [1, 2] {
-        for n in 0..4 {
-            store.families[family].put(key(n), value(family, n)).unwrap();
-        }
-        store.db.flush().unwrap();
-    }
-    store.db.close().unwrap();
-    let sealed: Vec<PathBuf> = sealed_segments(&sim).into_iter().collect();
-    let [a, b] = &sealed[..] else { panic!("{sealed:?}") };
-    let starts = |path: &PathBuf, family: usize| {
-        let bytes = sim.read_file(path).unwrap();
-        let start = |n| bytes.windows(503).position(|w| w == value(family, n)).unwrap();
-        (0..4).map(start).collect::<Vec<_>>()
-    };
-    let (of_a, of_b) = if a < b { (1, 2) } else { (2, 1) };
-    assert_eq!(starts(a, of_a), starts(b, of_b), "they lie at the same offsets");
-    let image = sim.kill_image();
-    assert!(image.write_file(a, sim.read_file(b).unwrap()));
-    assert!(image.write_file(b, sim.read_file(a).unwrap()));
-    let mut swapped = options;
-    swapped.advanced.vfs = Arc::new(image);
-    let store = Store::open(swapped).unwrap();
-    for family in &store.families[1..] {
-        for n in 0..4 {
-            let found = family.get(key(n));
-            assert!(matches!(found, Err(Error::Corruption(_))), "{found:?}");
-        }
-    }
-    assert!(matches!(store.db.verify(), Err(Error::Corruption(_))));
-}
-
-#[test]
-fn r7_log_segments_and_manifests_in_the_wrong_place_are_detected() {
-    let specimen = specimen(60);
-    let files = specimen.sim.files();
-    let mut checked = 0;
-    for (from, _) in &files {
-        for (to, _) in &files {
-            let other = |path| specimen.kind_of(path) == "other";
-            if from == to || other(from) || other(to) {
-                continue;
-            }
-            let image = specimen.sim.kill_image();
-            assert!(image.write_file(to, specimen.sim.read_file(from).unwrap()));
-            let what = format!("{} as {}", from.display(), to.display());
-            // A foreign last segment proves nothing about what it replaced.
-            let may_lose = if specimen.kind_of(to) == "log" { usize::MAX } else { 0 };
-            let outcome = specimen.examine(&image, true, may_lose);
-            let outcome = outcome.unwrap_or_else(|why| panic!("R7: {what}: {why}"));
-            assert!(outcome != Outcome::Harmless, "R7: not detected: {what}");
-            checked += 1;
-        }
-    }
-    println!("R7: {checked} files under the name of another: all detected");
 }

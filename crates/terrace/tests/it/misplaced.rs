@@ -1,0 +1,180 @@
+//! R7: blocks, values, segments and manifests in the wrong place are always detected.
+
+use crate::harness::{FakeClock, Store, effort, key, small_options};
+use crate::model::{History, Op};
+use crate::mutants::{Outcome, file_number, kind_of, sealed_segments, specimen};
+use std::path::PathBuf;
+use std::sync::Arc;
+use terrace::vfs::SimVfs;
+use terrace::{Compression, Error};
+use terrace_base::checksum::block_checksum;
+
+/// Where the stored blocks of an SST lie: each ends in a type and a checksum over its content,
+/// its file's number and its offset.
+fn stored_blocks(bytes: &[u8], number: u64) -> Vec<(usize, usize)> {
+    let mut blocks = Vec::new();
+    let mut start = 0;
+    'next: while start < bytes.len() {
+        for end in start + 6..=bytes.len() {
+            let (content, trailer) = bytes[start..end].split_at(end - start - 5);
+            let sum = block_checksum(content, trailer[0], number, start as u64);
+            if trailer[1..] == sum.to_le_bytes() {
+                blocks.push((start, end));
+                start = end;
+                continue 'next;
+            }
+        }
+        break;
+    }
+    blocks
+}
+
+#[test]
+fn r7_a_block_in_the_wrong_place_is_always_detected() {
+    let mut specimen = specimen(60);
+    // Blocks of equal length are easiest to take for one another: no compression.
+    let clock = FakeClock::new();
+    let sim = SimVfs::new(2);
+    specimen.options = small_options(Arc::new(sim.clone()), &clock);
+    specimen.options.default_family.compression = vec![Compression::None];
+    specimen.options.advanced.compact_when_idle = false;
+    specimen.options.advanced.l0_compaction_trigger = 20;
+    specimen.options.advanced.block_size = 256;
+    let store = Store::open(specimen.options.clone()).unwrap();
+    let mut history = History::default();
+    for round in 0..4u64 {
+        for number in 0..40 {
+            let value = format!("{round}.{number:03}:{}", "v".repeat(60)).into_bytes();
+            let put = Op::Put { family: 0, key: key(number), value, expiry_ms: None };
+            store.write(&vec![put.clone()], None, clock.now_ms()).unwrap();
+            history.batches.push(vec![put]);
+        }
+        store.db.flush().unwrap();
+    }
+    store.db.close().unwrap();
+    specimen.states = vec![history.state(history.batches.len()).contents(clock.now_ms())];
+    specimen.sim = sim.kill_image();
+    let ssts: Vec<PathBuf> =
+        sim.files().into_iter().map(|(path, _)| path).filter(|p| kind_of(p) == "sst").collect();
+    assert!(ssts.len() >= 4, "{ssts:?}");
+    let blocks: Vec<(PathBuf, usize, Vec<u8>)> = ssts
+        .iter()
+        .flat_map(|path| {
+            let bytes = sim.read_file(path).unwrap();
+            let found = stored_blocks(&bytes, file_number(path));
+            assert!(found.len() >= 10, "{} blocks in {}", found.len(), path.display());
+            let stored = found.into_iter().map(|(start, end)| (start, bytes[start..end].to_vec()));
+            stored.map(|(start, bytes)| (path.clone(), start, bytes)).collect::<Vec<_>>()
+        })
+        .collect();
+    let (mut moved, mut stale) = (0, 0);
+    let limit = effort(1500);
+    'all: for (from_path, from, bytes) in &blocks {
+        for (to_path, to, old) in &blocks {
+            if (from_path == to_path && from == to) || bytes.len() != old.len() {
+                continue;
+            }
+            let image = specimen.sim.kill_image();
+            let mut file = image.read_file(to_path).unwrap();
+            file[*to..to + bytes.len()].copy_from_slice(bytes);
+            assert!(image.write_file(to_path, file));
+            let what = format!("{}@{from} at {}@{to}", from_path.display(), to_path.display());
+            specimen.examine(&image, true, 0).unwrap_or_else(|why| panic!("R7: {what}: {why}"));
+            let found = specimen.open(&image, true).and_then(|store| store.db.verify());
+            let error = found.err().unwrap_or_else(|| panic!("R7: not detected: {what}"));
+            assert!(matches!(error, Error::Corruption(_)), "{error:?}");
+            let name = to_path.file_name().unwrap().to_str().unwrap();
+            assert!(error.to_string().contains(name), "{error} does not name {name}");
+            if from_path == to_path {
+                moved += 1
+            } else {
+                stale += 1
+            }
+            if moved + stale >= limit {
+                break 'all;
+            }
+        }
+    }
+    assert!(stale > limit / 4 && moved > limit / 10, "{moved} moved, {stale} of other files");
+    let mut swapped = 0;
+    for from in &ssts {
+        for to in ssts.iter().filter(|to| *to != from) {
+            let image = specimen.sim.kill_image();
+            assert!(image.write_file(to, sim.read_file(from).unwrap()));
+            specimen
+                .examine(&image, true, 0)
+                .unwrap_or_else(|why| panic!("R7: a swapped file: {why}"));
+            let found = specimen.open(&image, true).and_then(|store| store.db.verify());
+            assert!(matches!(found, Err(Error::Corruption(_))), "a swapped file: {found:?}");
+            swapped += 1;
+        }
+    }
+    println!(
+        "R7: {moved} blocks moved, {stale} blocks of other files, {swapped} files swapped: all detected"
+    );
+}
+
+/// A value of the same key and length at the same offset of another segment, sound in itself.
+#[test]
+fn r7_a_value_of_another_segment_is_always_detected() {
+    let clock = FakeClock::new();
+    let sim = SimVfs::new(1);
+    let mut options = small_options(Arc::new(sim.clone()), &clock);
+    options.column_families.iter_mut().for_each(|(_, f)| f.value_separation_threshold = 16);
+    let store = Store::open(options.clone()).unwrap();
+    let value = |family: usize, n: u64| [family as u8; 500 + 3].map(|b| b ^ n as u8);
+    for family in [1, 2] {
+        for n in 0..4 {
+            store.families[family].put(key(n), value(family, n)).unwrap();
+        }
+        store.db.flush().unwrap();
+    }
+    store.db.close().unwrap();
+    let sealed: Vec<PathBuf> = sealed_segments(&sim).into_iter().collect();
+    let [a, b] = &sealed[..] else { panic!("{sealed:?}") };
+    let starts = |path: &PathBuf, family: usize| {
+        let bytes = sim.read_file(path).unwrap();
+        let start = |n| bytes.windows(503).position(|w| w == value(family, n)).unwrap();
+        (0..4).map(start).collect::<Vec<_>>()
+    };
+    let (of_a, of_b) = if a < b { (1, 2) } else { (2, 1) };
+    assert_eq!(starts(a, of_a), starts(b, of_b), "they lie at the same offsets");
+    let image = sim.kill_image();
+    assert!(image.write_file(a, sim.read_file(b).unwrap()));
+    assert!(image.write_file(b, sim.read_file(a).unwrap()));
+    let mut swapped = options;
+    swapped.advanced.vfs = Arc::new(image);
+    let store = Store::open(swapped).unwrap();
+    for family in &store.families[1..] {
+        for n in 0..4 {
+            let found = family.get(key(n));
+            assert!(matches!(found, Err(Error::Corruption(_))), "{found:?}");
+        }
+    }
+    assert!(matches!(store.db.verify(), Err(Error::Corruption(_))));
+}
+
+#[test]
+fn r7_log_segments_and_manifests_in_the_wrong_place_are_detected() {
+    let specimen = specimen(60);
+    let files = specimen.sim.files();
+    let mut checked = 0;
+    for (from, _) in &files {
+        for (to, _) in &files {
+            let other = |path| specimen.kind_of(path) == "other";
+            if from == to || other(from) || other(to) {
+                continue;
+            }
+            let image = specimen.sim.kill_image();
+            assert!(image.write_file(to, specimen.sim.read_file(from).unwrap()));
+            let what = format!("{} as {}", from.display(), to.display());
+            // A foreign last segment proves nothing about what it replaced.
+            let may_lose = if specimen.kind_of(to) == "log" { usize::MAX } else { 0 };
+            let outcome = specimen.examine(&image, true, may_lose);
+            let outcome = outcome.unwrap_or_else(|why| panic!("R7: {what}: {why}"));
+            assert!(outcome != Outcome::Harmless, "R7: not detected: {what}");
+            checked += 1;
+        }
+    }
+    println!("R7: {checked} files under the name of another: all detected");
+}
