@@ -174,7 +174,10 @@ mod tests {
             };
             assert!(!target(bytes), "{line}");
             for seed in 0..30 {
-                let input = mutant(&mut SplitMix64::new(at as u64 * 100 + seed), &[bytes.clone()]);
+                let input = mutant(
+                    &mut SplitMix64::new(at as u64 * 100 + seed),
+                    std::slice::from_ref(bytes),
+                );
                 target(&input);
             }
         }

@@ -124,10 +124,13 @@ impl ScanCursor for VecIter {
     }
 }
 
+/// Pairs of a key and its value.
+pub(crate) type KeysAndValues = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Separated values with their keys; a handle has the index of its value as offset.
 #[derive(Clone, Default)]
 pub(crate) struct FakeValues {
-    pub values: Arc<Mutex<Vec<(Vec<u8>, Vec<u8>)>>>,
+    pub values: Arc<Mutex<KeysAndValues>>,
     /// Of which of them the read fails.
     pub damaged: Arc<Mutex<BTreeSet<usize>>>,
     /// What was asked for, batch by batch.

@@ -172,12 +172,12 @@ impl Scene {
     fn scan(
         &self,
         family: &terrace::ColumnFamily,
-        from: &Vec<u8>,
+        from: &[u8],
         contents: &std::collections::BTreeMap<Vec<u8>, Vec<u8>>,
     ) -> terrace::Result<Result<(), String>> {
         let mut iter = family.iter()?;
         iter.seek(from)?;
-        for (key, value) in contents.range(from.clone()..).take(10) {
+        for (key, value) in contents.range(from.to_vec()..).take(10) {
             if !iter.valid() || iter.key() != key || iter.value() != value {
                 return Ok(Err("a scan is wrong".into()));
             }

@@ -130,7 +130,7 @@ fn the_fixture_has_every_kind_of_file() {
         assert!(names.iter().any(|name| name.ends_with(end)), "{end}: {names:?}");
     }
     assert!(names.iter().any(|name| name.starts_with("MANIFEST-")), "{names:?}");
-    let db = Db::open_read_only(&copy().keep(), options()).unwrap();
+    let db = Db::open_read_only(copy().keep(), options()).unwrap();
     let m = db.metrics();
     assert!(
         m.value_segments >= 2 && m.levels[0].file_count > 0 && m.levels[6].file_count > 0,

@@ -192,7 +192,7 @@ fn read(db: &Db, rng: &mut SplitMix64, lookups: u64) {
         let n = rng.below(KEYS + 10);
         let want = (n < KEYS).then(|| value(n));
         assert_eq!(db.get(key(n)).unwrap().as_deref(), want.as_deref());
-        if n % 4 == 0 {
+        if n.is_multiple_of(4) {
             assert_eq!(db.get([key(n).as_slice(), b"+"].concat()).unwrap(), None);
         }
     }
