@@ -29,7 +29,7 @@
 //!
 //! Reads and scans run for as many operations as there are keys, at most 15 seconds, or as `--ops`
 //! and `--duration` say; loading and overwriting are not shortened. `longest_gap_us` is the longest
-//! time in which no thread finished a write ([`super::watch`]). `engine_written_bytes` is the
+//! time in which no thread finished a write (`watch`). `engine_written_bytes` is the
 //! engine's own count beside the kernel's. An engine without direct I/O is not read from: that
 //! would measure the page cache.
 
