@@ -83,8 +83,11 @@ fn empty(inner: &Inner, wanted: &HashSet<u32>, progress: &mut dyn FnMut(GcProgre
             gc::step(inner);
         }
         let step = compact::run_for_values(inner, pick_values)?;
-        let left = wanted.iter().filter(|number| inner.value_log.live_bytes_of(**number) > 0);
-        let left = left.count();
+        let waits = |number: &&u32| {
+            let values = &inner.value_log;
+            values.live_bytes_of(**number) > 0 && values.why_spared(**number).is_none()
+        };
+        let left = wanted.iter().filter(waits).count();
         if let Some((read, written)) = step {
             told.steps += 1;
             told.read_bytes += read;
@@ -97,7 +100,9 @@ fn empty(inner: &Inner, wanted: &HashSet<u32>, progress: &mut dyn FnMut(GcProgre
             install::purge(inner)?;
         }
         if left == 0 {
-            return Ok(());
+            // All that can be read has been moved.
+            let spared = wanted.iter().find_map(|number| inner.value_log.why_spared(*number));
+            return spared.map_or(Ok(()), |why| Err(why.into()));
         }
         if step.is_none() {
             let mut jobs = inner.scheduler.lock();

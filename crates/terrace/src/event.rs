@@ -36,6 +36,10 @@ pub(crate) fn filter_unit_lost(file: u64, error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, file, %error, "a filter unit cannot be read: lookups go on without it");
 }
 
+pub(crate) fn value_not_moved(segment: u32, error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, segment, %error, "a value cannot be read: its segment is not collected until the next open");
+}
+
 pub(crate) fn filter_heat_not_saved(error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, %error, "the heat of filters was not saved: after the next open they are loaded as lookups come");
 }

@@ -96,6 +96,7 @@ pub(crate) fn books(inner: &Inner) -> Vec<SegmentBook> {
     }
     let record = 1.0 + RECORD_BYTES * entries as f64 / referred.max(1) as f64;
     let mut books = inner.value_log.books();
+    books.retain(|book| inner.value_log.why_spared(book.number).is_none());
     for book in &mut books {
         let bytes = (book.live_bytes as f64 * record) as u64;
         book.live_bytes = bytes.min(book.size_bytes);

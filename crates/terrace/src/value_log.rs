@@ -13,6 +13,7 @@
 //! Live bytes are counted from the SSTs of the current versions only
 //! ([`FileMeta::value_refs`]), so that a file or family that goes takes its references with it.
 
+use crate::event;
 use crate::iter::values::ValueSource;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use parking_lot::Mutex;
@@ -89,6 +90,8 @@ pub(crate) struct ValueLog {
     live: Mutex<BTreeMap<u32, u64>>,
     live_bytes: AtomicU64,
     doomed: ArcSwap<HashSet<u32>>,
+    /// Segments with a value that cannot be read, and why: they are not collected.
+    spared: Mutex<BTreeMap<u32, String>>,
     leaving: Mutex<Vec<Leaving>>,
     open: Arc<AtomicUsize>,
     max_open: usize,
@@ -123,6 +126,7 @@ impl ValueLog {
             live: Mutex::default(),
             live_bytes: AtomicU64::new(0),
             doomed: ArcSwap::default(),
+            spared: Mutex::default(),
             leaving: Mutex::default(),
             open: Arc::default(),
             max_open: max_open.max(4),
@@ -276,6 +280,22 @@ impl ValueLog {
     /// Decides which segments are doomed.
     pub fn set_doomed(&self, doomed: HashSet<u32>) {
         self.doomed.store(Arc::new(doomed));
+    }
+
+    /// A value in `segment` cannot be read, so that it cannot be moved: the segment stays.
+    pub fn spare(&self, segment: u32, error: &Error) {
+        if self.spared.lock().insert(segment, error.to_string()).is_none() {
+            event::value_not_moved(segment, error);
+        }
+        let doomed = self.doomed.load();
+        let rest = doomed.iter().filter(|number| **number != segment).copied();
+        self.doomed.store(Arc::new(rest.collect()));
+    }
+
+    /// Why `segment` is not collected.
+    pub fn why_spared(&self, segment: u32) -> Option<Error> {
+        let why = self.spared.lock().get(&segment).cloned()?;
+        Some(Error::corruption(&names::log_path(&self.dir, u64::from(segment)), 0, why))
     }
 
     // Reading.

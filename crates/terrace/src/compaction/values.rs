@@ -259,8 +259,18 @@ impl<'a> Stage<'a> {
                 self.output.add(key, entry.trailer, value)?;
                 continue;
             };
-            let Some(bytes) = stored.next() else { return Err(moving.log.missing(&from)) };
-            let to = self.segments.add(moving.segment_bytes, key, &bytes?, from.compression)?;
+            let bytes = match stored.next() {
+                Some(Ok(bytes)) => bytes,
+                // The entry stays as it is: whoever reads the key hears of the damage, and the merge
+                // goes on.
+                Some(Err(error)) => {
+                    moving.log.spare(from.segment, &error);
+                    self.output.add(key, entry.trailer, value)?;
+                    continue;
+                }
+                None => return Err(moving.log.missing(&from)),
+            };
+            let to = self.segments.add(moving.segment_bytes, key, &bytes, from.compression)?;
             self.references.note_moved(key, &from, &to);
             self.segments.moved.values += 1;
             // The handle is the end of the value; an expiry before it stays.

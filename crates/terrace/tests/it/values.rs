@@ -185,3 +185,43 @@ fn the_threshold_changes_while_the_store_is_open() {
     let lens = db.iter().unwrap().entries().map(|entry| entry.unwrap().1.len());
     assert_eq!(lens.collect::<Vec<_>>(), [SMALL; 8]);
 }
+
+#[test]
+fn a_value_that_cannot_be_read_stops_neither_compaction_nor_the_collection_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), options()).unwrap();
+    let count = 300;
+    for n in 0..count {
+        db.put(key(n), value(n, 0)).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    // One byte of one value, found by its content, is changed on the device.
+    let victim = value(100, 0);
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        // Files come and go in the background.
+        let Ok(mut bytes) = std::fs::read(&path) else { continue };
+        let found = bytes.windows(victim.len()).position(|part| part == victim);
+        if let Some(at) = found.filter(|_| path.extension().is_some_and(|e| e == "log")) {
+            bytes[at + 7] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            damaged += 1;
+        }
+    }
+    assert_eq!(damaged, 1);
+    let is_damage = |error: terrace::Error| matches!(error, terrace::Error::Corruption(_));
+    assert!(is_damage(db.collect_garbage(0.0).unwrap_err()));
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.put(key(0), value(0, 0)).unwrap();
+    for n in 0..count {
+        match db.get(key(n)) {
+            Err(error) => assert!(n == 100 && is_damage(error)),
+            Ok(found) => assert!(n != 100 && found.as_deref() == Some(&value(n, 0)[..])),
+        }
+    }
+    db.put(key(100), value(100, 1)).unwrap();
+    assert_eq!(db.get(key(100)).unwrap().as_deref(), Some(&value(100, 1)[..]));
+    assert!(!db.metrics().poisoned);
+}
