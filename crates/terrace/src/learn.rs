@@ -74,7 +74,7 @@ impl Learner {
                 Learning::Analyze => own.next_file(inner, family, now_ms),
                 Learning::Build | Learning::Off => None,
             };
-            let level = own.next_level(family, now_ms);
+            let level = own.next_level(inner, family, now_ms);
             if file.is_none() && level.is_none() {
                 continue;
             }
@@ -145,10 +145,12 @@ impl FamilyBooks {
         )
     }
 
-    fn next_level(&mut self, family: &Family, now_ms: u64) -> Option<usize> {
+    fn next_level(&mut self, inner: &Inner, family: &Family, now_ms: u64) -> Option<usize> {
         let state = family.state();
+        let least_files = inner.options.advanced.level_model_files;
         let paths = |level: usize| {
-            if state.level_models[level].is_some() {
+            let few = state.version.level(level).len() < least_files;
+            if few || state.level_models[level].is_some() {
                 return None;
             }
             let costs = family.samples.level_costs(level)?;

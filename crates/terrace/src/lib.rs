@@ -77,9 +77,10 @@ pub use metrics::{LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics};
 pub use options::{
     AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER,
     DEFAULT_FILTER_SHARE, DEFAULT_GC_GARBAGE_RATIO, DEFAULT_LEVEL_BASE_BYTES,
-    DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES, DEFAULT_MEMTABLE_SHARE, DEFAULT_SEGMENT_BYTES,
-    DEFAULT_TARGET_FILE_BYTES, DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator,
-    Learning, MIN_MEMORY_BUDGET, MemoryShares, Options, SyncMode, WriteOptions,
+    DEFAULT_LEVEL_MODEL_FILES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
+    DEFAULT_MEMTABLE_SHARE, DEFAULT_SEGMENT_BYTES, DEFAULT_TARGET_FILE_BYTES,
+    DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, Learning, MIN_MEMORY_BUDGET,
+    MemoryShares, Options, SyncMode, WriteOptions,
 };
 pub use scan::{Iter, ReadOptions};
 pub use snapshots::Snapshot;

@@ -43,6 +43,9 @@ pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
 /// Default of [`AdvancedOptions::gc_garbage_ratio`].
 pub const DEFAULT_GC_GARBAGE_RATIO: f64 = 0.3;
 
+/// Default of [`AdvancedOptions::level_model_files`].
+pub const DEFAULT_LEVEL_MODEL_FILES: usize = 32;
+
 /// When a write is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
@@ -305,6 +308,10 @@ pub struct AdvancedOptions {
     /// ([`DEFAULT_GC_GARBAGE_RATIO`]): above it the worst segments are collected. 1 turns
     /// collection off.
     pub gc_garbage_ratio: f64,
+    /// A level of at least so many files may get one learned model over all of them
+    /// ([`DEFAULT_LEVEL_MODEL_FILES`]). With few files, finding the right one costs less than the
+    /// model does.
+    pub level_model_files: usize,
 }
 
 impl Default for AdvancedOptions {
@@ -331,6 +338,7 @@ impl Default for AdvancedOptions {
             reserve_bytes: 1 << 20,
             segment_bytes: DEFAULT_SEGMENT_BYTES,
             gc_garbage_ratio: DEFAULT_GC_GARBAGE_RATIO,
+            level_model_files: DEFAULT_LEVEL_MODEL_FILES,
         }
     }
 }
@@ -357,6 +365,7 @@ impl fmt::Debug for AdvancedOptions {
             .field("reserve_bytes", &self.reserve_bytes)
             .field("segment_bytes", &self.segment_bytes)
             .field("gc_garbage_ratio", &self.gc_garbage_ratio)
+            .field("level_model_files", &self.level_model_files)
             .finish_non_exhaustive()
     }
 }

@@ -132,6 +132,7 @@ fn set(
         "max_subcompactions" => advanced.max_subcompactions = value.parse()?,
         "rate_limit_bytes_per_s" => advanced.rate_limit_bytes_per_s = value.parse()?,
         "compact_when_idle" => advanced.compact_when_idle = value.parse()?,
+        "level_model_files" => advanced.level_model_files = value.parse()?,
         "segment_bytes" => advanced.segment_bytes = value.parse()?,
         "gc_garbage_ratio" => advanced.gc_garbage_ratio = value.parse()?,
         "value_separation_threshold" => {

@@ -40,6 +40,7 @@ fn options(vfs: Arc<dyn Vfs>, learning: Learning) -> Options {
     };
     options.advanced.vfs = vfs;
     options.advanced.target_file_bytes = 1 << 20;
+    options.advanced.level_model_files = 2;
     options
 }
 

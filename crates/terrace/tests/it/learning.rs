@@ -32,6 +32,7 @@ fn options(vfs: &Arc<SimVfs>, learning: Learning) -> Options {
         ..CfOptions::default()
     };
     options.advanced.target_file_bytes = 64 << 10;
+    options.advanced.level_model_files = 2;
     options.advanced.level_base_bytes = 256 << 10;
     options.advanced.memtable_bytes = 128 << 10;
     options

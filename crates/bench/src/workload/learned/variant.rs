@@ -107,6 +107,10 @@ impl Variant {
             Self::Binary => return,
         };
         config.extra.insert(0, (name.to_owned(), value.to_owned()));
+        if self == Self::Level {
+            // These stores have fewer files than levels must have by default.
+            config.extra.insert(0, ("level_model_files".to_owned(), "2".to_owned()));
+        }
     }
 }
 
