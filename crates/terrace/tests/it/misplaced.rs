@@ -130,6 +130,8 @@ fn r7_a_value_of_another_segment_is_always_detected() {
         store.db.flush().unwrap();
     }
     store.db.close().unwrap();
+    // What the background did not come to, opening does.
+    Store::open(options.clone()).unwrap().db.close().unwrap();
     let sealed: Vec<PathBuf> = sealed_segments(&sim).into_iter().collect();
     let [a, b] = &sealed[..] else { panic!("{sealed:?}") };
     let starts = |path: &PathBuf, family: usize| {
