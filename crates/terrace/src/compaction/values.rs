@@ -261,13 +261,14 @@ impl<'a> Stage<'a> {
             };
             let bytes = match stored.next() {
                 Some(Ok(bytes)) => bytes,
-                // The entry stays as it is: whoever reads the key hears of the damage, and the merge
-                // goes on.
-                Some(Err(error)) => {
+                // A damaged value's entry stays as it is: whoever reads the key hears of the damage, and
+                // the merge goes on.
+                Some(Err(error)) if error.is_corruption() => {
                     moving.log.spare(from.segment, &error);
                     self.output.add(key, entry.trailer, value)?;
                     continue;
                 }
+                Some(Err(error)) => return Err(error),
                 None => return Err(moving.log.missing(&from)),
             };
             let to = self.segments.add(moving.segment_bytes, key, &bytes, from.compression)?;
