@@ -332,7 +332,7 @@ impl Run {
         self.snapshots.clear();
         self.iters.clear();
         self.db.collect_garbage(0.0).unwrap();
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(120);
         loop {
             self.db.wait_idle().unwrap();
             let names = self.vfs.list(Path::new(DIR)).unwrap();

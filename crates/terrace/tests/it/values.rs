@@ -154,7 +154,7 @@ fn segments_that_nothing_refers_to_are_deleted_but_not_under_a_snapshot_or_an_it
     db.compact_range::<&[u8]>(..).unwrap();
     db.wait_idle().unwrap();
     let mut left = u64::MAX;
-    for _ in 0..100 {
+    for _ in 0..2000 {
         left = db.metrics().value_segment_bytes;
         if left < with_both * 3 / 4 {
             break;
