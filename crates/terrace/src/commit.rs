@@ -174,14 +174,9 @@ fn append(
     if group.iter().any(|p| p.sync == SyncMode::Batch) {
         sync_log(inner, log)?;
     } else if inner.options.sync == SyncMode::Buffered
-        && group.iter().any(|p| p.sync != SyncMode::Buffered)
+        && group.iter().any(|p| p.sync != SyncMode::Buffered || p.batch.separated().0 > 0)
     {
-        let flushed = log.writer.flush();
-        flushed.map_err(|error| lost_append(inner, "write the log", error))?;
-    } else if inner.options.sync == SyncMode::Buffered
-        && group.iter().any(|p| p.batch.separated().0 > 0)
-    {
-        // Values are read from the file.
+        // Separated values are read from the file.
         let flushed = log.writer.flush();
         flushed.map_err(|error| lost_append(inner, "write the log", error))?;
     }

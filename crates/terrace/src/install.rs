@@ -212,6 +212,10 @@ pub(crate) fn drop_dead_segments(inner: &Inner) -> Result<()> {
     let dead = inner.value_log.books().into_iter().filter(is_dead);
     let dead: Vec<SegmentBook> =
         dead.filter(|book| log.state.segments.contains_key(&book.number)).collect();
+    if dead.is_empty() {
+        // Another thread came first.
+        return Ok(());
+    }
     let numbers: Vec<u32> = dead.iter().map(|book| book.number).collect();
     let edit = VersionEdit { segments_removed: numbers.clone(), ..VersionEdit::default() };
     append(inner, &mut log, &edit)?;

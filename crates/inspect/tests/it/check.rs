@@ -8,12 +8,12 @@ use terrace_log::{LogOptions, LogWriter};
 use terrace_manifest::{FamilyEdit, Manifest, VersionEdit};
 use terrace_vfs::{SimVfs, Vfs};
 
-fn check(store: &Store) -> Report {
+pub fn check(store: &Store) -> Report {
     check_store(&store.shared(), Path::new(DIR)).unwrap()
 }
 
 /// The only problem, which must be of the file `name`.
-fn problem(store: &Store, name: &str) -> String {
+pub fn problem(store: &Store, name: &str) -> String {
     let report = check(store);
     assert_eq!(report.problems.len(), 1, "{report}");
     let problem = report.problems[0].to_string();

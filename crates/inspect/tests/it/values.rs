@@ -1,12 +1,13 @@
 //! A store whose values lie in a sealed segment, in the log, and in a segment of garbage
 //! collection: shown, checked, and damaged in every way.
 
+use crate::check::{check, problem};
 use crate::store::{DIR, Store, file_meta};
 use std::path::{Path, PathBuf};
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::pack_trailer;
 use terrace_base::{ValueHandle, ValueKind, ValueRef};
-use terrace_inspect::{Report, check_store, log, lsm, manifest};
+use terrace_inspect::{log, lsm, manifest};
 use terrace_log::value::{ValueWriter, checksum, pack_length, place_mask};
 use terrace_log::{LogOptions, LogWriter};
 use terrace_manifest::{
@@ -111,19 +112,6 @@ fn store_with(change: impl FnOnce(&mut VersionEdit)) -> (Store, Handles) {
     change(&mut edit);
     manifest.append(&mut state, &edit).unwrap();
     (store, handles)
-}
-
-fn check(store: &Store) -> Report {
-    check_store(&store.shared(), Path::new(DIR)).unwrap()
-}
-
-/// The only problem, which must be of the file `name`.
-fn problem(store: &Store, name: &str) -> String {
-    let report = check(store);
-    assert_eq!(report.problems.len(), 1, "{report}");
-    let problem = report.problems[0].to_string();
-    assert!(problem.contains(name), "{problem}");
-    problem
 }
 
 fn name_of(handle: &ValueHandle) -> &'static str {

@@ -44,7 +44,8 @@ fn options(vfs: Arc<dyn Vfs>, learning: Learning) -> Options {
     options
 }
 
-/// A store of one level.
+/// A store of one level of several files: written by two flushes that meet everywhere, so that they
+/// are merged and never just moved down.
 fn fill(dir: &str, options: &Options, keys: u64) {
     let db = Db::open(dir, options.clone()).unwrap();
     let mut rng = SplitMix64::new(1);
@@ -52,8 +53,11 @@ fn fill(dir: &str, options: &Options, keys: u64) {
     for at in (1..keys).rev() {
         order.swap(at as usize, rng.below(at + 1) as usize);
     }
-    for n in order {
-        db.put(key(n), [n as u8; 64]).unwrap();
+    for half in order.chunks(keys.div_ceil(2) as usize) {
+        for n in half {
+            db.put(key(*n), [*n as u8; 64]).unwrap();
+        }
+        db.flush().unwrap();
     }
     db.compact_range::<&[u8]>(..).unwrap();
     db.wait_idle().unwrap();

@@ -1,5 +1,6 @@
 //! What every embedder does first: write, read, scan, reopen, on the real file system.
 
+use std::path::Path;
 use std::time::Duration;
 use terrace::{Db, Options, ReadOptions, WriteBatch};
 
@@ -59,6 +60,18 @@ fn what_is_written_is_read_before_and_after_flush_compaction_and_reopen() {
     check(&db);
 }
 
+/// A copy of a store whose handle was forgotten, and with it still holds this process's lock.
+pub fn copy_without_lock(dir: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "LOCK" {
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
 #[test]
 fn writes_survive_a_drop_without_close_and_come_back_from_the_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -68,14 +81,7 @@ fn writes_survive_a_drop_without_close_and_come_back_from_the_log() {
         db.delete(b"b").unwrap();
         std::mem::forget(db);
     }
-    // The forgotten handle still holds the lock of this process; a copy of the files does not.
-    let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(dir.path()).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_name() != "LOCK" {
-            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-        }
-    }
+    let copy = copy_without_lock(dir.path());
     let db = Db::open(copy.path(), Options::default()).unwrap();
     assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }

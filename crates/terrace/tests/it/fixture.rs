@@ -5,6 +5,7 @@
 //! both origins, a log that was never flushed, several column families, a deleted family. A build
 //! that has to change it has to change the format version first.
 
+use crate::basics::copy_without_lock;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terrace::{CfOptions, Compression, Db, Options};
@@ -96,12 +97,7 @@ fn check(db: &Db) {
 }
 
 fn copy() -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(directory()).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-    }
-    copy
+    copy_without_lock(&directory())
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Values in the log: written once, read back, moved between states of the store.
 
+use crate::basics::copy_without_lock;
 use std::time::Duration;
 use terrace::{Compression, Db, Options, ReadOptions, WriteBatch};
 
@@ -103,13 +104,7 @@ fn values_of_a_log_that_was_not_flushed_come_back_from_it() {
         db.write(batch).unwrap();
         std::mem::forget(db);
     }
-    let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(dir.path()).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_name() != "LOCK" {
-            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-        }
-    }
+    let copy = copy_without_lock(dir.path());
     let read_only = Db::open_read_only(copy.path(), Options::default()).unwrap();
     assert_eq!(read_only.get(b"expiring").unwrap().as_deref(), Some(&[7; 2000][..]));
     drop(read_only);

@@ -165,27 +165,7 @@ fn values_move_in_the_order_of_their_keys() {
 
 #[test]
 fn a_fault_anywhere_leaves_no_segment_behind() {
-    let mut failed = 0;
-    let operations = {
-        let store = Store::random_with_values(7);
-        let before = store.sim.op_count();
-        store.run(&store.compaction(5), &AtomicBool::new(false)).unwrap();
-        store.sim.op_count() - before
-    };
-    for at in 0..operations {
-        let store = Store::random_with_values(7);
-        let compaction = store.compaction(5);
-        let before = store.file_names();
-        let at_op = store.sim.op_count() + at;
-        let fault = Fault { at_op, kind: FaultKind::Eio, forever: false, filter: None };
-        store.sim.set_fault(Some(fault));
-        let result = store.run(&compaction, &AtomicBool::new(false));
-        store.sim.set_fault(None);
-        if result.is_err() {
-            failed += 1;
-            assert_eq!(store.file_names(), before, "fault at operation {at} of {operations}");
-        }
-    }
+    let (failed, operations) = fail_every_operation(|| Store::random_with_values(7));
     assert!(failed > 30, "{failed} of {operations}");
     let store = Store::random_with_values(7);
     let before = store.file_names();
