@@ -6,13 +6,14 @@ use super::{Finding, Tree};
 
 /// Every crate of the workspace with its floor, as in `docs/ARCHITECTURE.md`. A crate of floor 5
 /// stands beside the engine or above it, see [`BESIDE_THE_ENGINE`].
-pub const FLOORS: [(&str, u32); 17] = [
+pub const FLOORS: [(&str, u32); 20] = [
     ("terrace-base", 0),
     ("terrace-vfs", 1),
     ("terrace-compression", 1),
     ("terrace-filter", 1),
     ("terrace-learned", 1),
     ("terrace-resp", 1),
+    ("terrace-sketch", 1),
     ("terrace-skiplist", 1),
     ("terrace-cache", 1),
     ("terrace-log", 2),
@@ -21,7 +22,9 @@ pub const FLOORS: [(&str, u32); 17] = [
     ("terrace", 4),
     ("terrace-inspect", 5),
     ("terrace-bench", 5),
+    ("terrace-keyspace", 5),
     ("terrace-fuzz", 6),
+    ("terrace-server", 6),
     ("terrace-cli", 7),
     ("xtask", 7),
 ];
