@@ -1,0 +1,372 @@
+// The HTTP API under /api/v1 as types: the contract between the server and this page.
+//
+// JSON, snake_case. Every field is always there; what is unknown is `null`, never left out, unless it
+// is marked with `?`. Numbers are JSON numbers: bytes, milliseconds of the wall clock (`_ms`, since
+// 1970), microseconds (`_us`), nanoseconds (`ns`). Ids and file numbers are below 2^53 in practice and
+// are plain numbers, too. Counters count since the store was opened and never fall while it is open;
+// `started_ms` tells a restart. NaN and infinities are never sent (`null` instead).
+//
+// Errors: the HTTP status says what went wrong and the body is `ApiError`. 401: log in (HTTP Basic);
+// 403: the user may not see this; 404: no such endpoint, family or file; 400: a parameter is wrong.
+
+/** Body of every answer whose status is not 200. */
+export interface ApiError {
+  error: string;
+}
+
+/** Bytes that may be anything: `text` is for people, `hex` is exact (lower case, two digits a byte). */
+export interface Key {
+  /** UTF-8 as it is where printable, else `\xNN`; `\\` for a backslash. */
+  text: string;
+  /** The bytes; at most the first 256 of them. */
+  hex: string;
+  /** Length of the whole key in bytes: more than `hex` shows if the key was cut. */
+  len: number;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/summary
+
+export interface Percentiles {
+  /** Operations timed in the window. */
+  samples: number;
+  /** `null` while nothing was timed. */
+  p50: number | null;
+  p99: number | null;
+  p999: number | null;
+}
+
+export interface Stall {
+  /** What held writers back at some time within the last second, in words
+   *  ("too many L0 files", "memtables wait for their flush", "pending compaction",
+   *  "garbage collection is behind"); `null`: nothing did. */
+  cause: string | null;
+  /** Writes are not only slowed but stopped. */
+  is_stopped: boolean;
+  /** Time that writers spent held back, since the open. */
+  seconds_total: number;
+  /** How often, since the open. */
+  count: number;
+}
+
+/** Rates are over the last second; percentiles over the last 10 seconds or so. */
+export interface Summary {
+  version: string;
+  /** Wall clock of this sample. */
+  now_ms: number;
+  /** Wall clock of the start of the server: changes when it was restarted. */
+  started_ms: number;
+  uptime_s: number;
+  connected_clients: number;
+  /** Commands of all kinds. */
+  ops_per_s: number;
+  /** Commands that only read keys. */
+  reads_per_s: number;
+  /** Commands that may change keys. */
+  writes_per_s: number;
+  /** Commands since the start (INFO: total_commands_processed). */
+  commands_total: number;
+  /** Lookups of keys that were there, and that were not (INFO: keyspace_hits, keyspace_misses). */
+  hits: number;
+  misses: number;
+  /** Data blocks found in the cache, and read from the device, since the open. */
+  block_hits: number;
+  block_misses: number;
+  latency_us: { read: Percentiles; write: Percentiles };
+  /** Bytes written to the device per byte that users wrote, since the open; `null`: nothing written. */
+  write_amplification: number | null;
+  /** Bytes on the device per live byte; `null`: nothing stored. An estimate. */
+  space_amplification: number | null;
+  stall: Stall;
+  /** Device reads per point read over the last second; `null`: no reads. */
+  device_reads_per_get: number | null;
+  memory: {
+    /** Resident set of the process; `null` where the system does not say. */
+    rss_bytes: number | null;
+    budget_bytes: number;
+    /** What the pools of GET /memory use together. */
+    used_bytes: number;
+  };
+  /** Keys, all databases: an estimate, as DBSIZE. */
+  dbsize_estimate: number;
+  /** Bytes of all files of the store. */
+  disk_bytes: number;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/shape
+
+export interface Shape {
+  /** Changes whenever any file comes or goes; the same for the same set of files. */
+  epoch: number;
+  families: FamilyShape[];
+  log_segments: number;
+  value_segments: number;
+  value_bytes: number;
+  garbage_bytes: number;
+}
+
+export interface FamilyShape {
+  name: string;
+  memtable_bytes: number;
+  /** Size at which a memtable is flushed. */
+  memtable_limit_bytes: number;
+  immutable_memtables: number;
+  /** Index = level; trailing empty levels may be left out. */
+  levels: LevelShape[];
+}
+
+export interface LevelShape {
+  file_count: number;
+  size_bytes: number;
+  /** Size at which the level is compacted; `null`: by number of files (L0), or no limit. */
+  target_bytes: number | null;
+  entry_count: number;
+  /** By smallest key; L0: newest first. `null` only inside `live` events, when the store has more
+   *  than 1,000 files (`STREAM_FILES_MAX`): then GET /shape has them. */
+  files: FileShape[] | null;
+}
+
+export const STREAM_FILES_MAX = 1000;
+
+export interface FileShape {
+  number: number;
+  size_bytes: number;
+  entry_count: number;
+  smallest: Key;
+  largest: Key;
+  /** Lookups that reached the file recently (a decaying count, any unit, comparable among files). */
+  heat: number;
+  /** Bytes of all its filter units on the device, and how many there are, over all partitions. */
+  filter_bytes: number;
+  filter_units: number;
+  filter_units_in_memory: number;
+  /** `null`: not known before the file is opened. */
+  has_model: boolean | null;
+  is_compacting: boolean;
+  created_ms: number;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/jobs
+
+export type JobKind = "flush" | "compaction" | "garbage_collection";
+
+/** A job that runs now. GET /jobs answers `Job[]`. */
+export interface Job {
+  id: number;
+  kind: JobKind;
+  family: string;
+  /** Level and file number of each input; empty for a flush and for garbage collection. */
+  inputs: { level: number; file: number }[];
+  /** Level of the output; 0 for a flush; `null` for garbage collection. */
+  output_level: number | null;
+  started_ms: number;
+  /** Sum of the input files (flush: of the memtables); 0 if unknown. */
+  input_bytes: number;
+  read_bytes: number;
+  written_bytes: number;
+}
+
+/** A job that is over. Inside `live` events: those that ended since the event before. */
+export interface FinishedJob extends Job {
+  ended_ms: number;
+  /** File numbers it wrote. */
+  outputs: number[];
+}
+
+// ---------------------------------------------------------------- GET /api/v1/memory
+
+export interface Memory {
+  budget_bytes: number;
+  used_bytes: number;
+  rss_bytes: number | null;
+  pools: Pool[];
+}
+
+export interface Pool {
+  /** "memtables", "blocks", "filters", "models", "tables", … */
+  name: string;
+  used_bytes: number;
+  /** `null`: no limit of its own. */
+  limit_bytes: number | null;
+  /** Device reads (or their worth) per second that one more MiB would save; `null`: not known. */
+  saved_reads_per_mib_s: number | null;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/stream (SSE)
+// `event: live` with `data: Live` at once and then every second; a comment line every 15 s at least.
+
+export interface Live {
+  summary: Summary;
+  shape: Shape;
+  memory: Memory;
+  jobs: Job[];
+  /** Those that ended since the last event of this stream, at most 64. */
+  finished: FinishedJob[];
+}
+
+/** GET /api/v1/live answers one `Live` (`finished` empty). */
+
+// ---------------------------------------------------------------- GET /api/v1/history?seconds=600
+// What the page would have seen: one value a second, at most the last 600 s, oldest first. All arrays
+// have the length of `t_ms`. May be as short as the server is old.
+
+export interface History {
+  t_ms: number[];
+  reads_per_s: number[];
+  writes_per_s: number[];
+  read_p50_us: (number | null)[];
+  read_p99_us: (number | null)[];
+  read_p999_us: (number | null)[];
+  write_p50_us: (number | null)[];
+  write_p99_us: (number | null)[];
+  write_p999_us: (number | null)[];
+  write_amplification: (number | null)[];
+  space_amplification: (number | null)[];
+  device_reads_per_get: (number | null)[];
+  stall_cause: (string | null)[];
+  /** Seconds of that second that writers were held back (may be over 1 with several writers). */
+  stall_seconds: number[];
+}
+
+// ---------------------------------------------------------------- GET /api/v1/filters?family=NAME[&file=N]
+
+export interface Filters {
+  family: string;
+  files: FileFilters[];
+}
+
+export interface FileFilters {
+  file: number;
+  level: number;
+  /** In key order: `[units, units_in_memory, heat]`, heat in the unit of `FileShape.heat`. */
+  partitions: [number, number, number][];
+}
+
+// ---------------------------------------------------------------- GET /api/v1/model?family=NAME&file=N
+// `null` if the file has no model now (it is too small, was refused, or is not open).
+
+export interface Model {
+  file: number;
+  keys: number;
+  blocks: number;
+  model_bytes: number;
+  /** Bytes of the index partitions that the model stands for. */
+  index_bytes: number;
+  segments: ModelSegment[];
+  /** Predictions by error. Slot 0: exact; slot i: over i-1 and at most i eighths of the error bound. */
+  error_counts: number[];
+}
+
+export interface ModelSegment {
+  /** Where the segment begins in the file's numbers, 0 = smallest key, 1 = largest key. */
+  start: number;
+  /** Block of its first key. */
+  first_block: number;
+  keys: number;
+  /** Blocks per unit of the file's numbers, as stored; for reading, not for drawing. */
+  slope: number;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/explain?db=N&key=… | &hex=…
+// `key`: the key as percent-encoded UTF-8; or `hex`: its bytes. One of the two.
+
+export interface Explanation {
+  db: number;
+  key: Key;
+  /** As TYPE says: "string", "hash", …; `null`: not there. */
+  type: string | null;
+  found: Found | null;
+  steps: ExplainStep[];
+  total_ns: number;
+  device_reads: number;
+}
+
+export interface Found {
+  /** The value, or what stands for a collection; `text` and `hex` cut at 256 bytes, `len` exact. */
+  value: Key;
+  expires_at_ms: number | null;
+}
+
+export interface ExplainStep {
+  family: string;
+  /** "memtable", "immutable memtable 1", "log segment 000007", or for files
+   *  "L<level> <number>.sst" and, after a blank, the part: "L3 000123.sst filter". Parts: "keys" (the key
+   *  range), "range tombstones", "filter", "model", "index", "block". */
+  place: string;
+  asked: string;
+  answer: string;
+  /** How the answer decides: `no`: not here, go on; `maybe`: look closer; `found`: here it is;
+   *  `deleted`: a tombstone or an expired value; `skip`: not asked. */
+  outcome: "no" | "maybe" | "found" | "deleted" | "skip";
+  ns: number;
+  device_reads: number;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/hotkeys
+
+export interface HotKeys {
+  /** One of so many operations is counted; counts are scaled up. */
+  sampled_one_in: number;
+  /** About how far back the counts reach, in seconds. */
+  window_s: number;
+  /** Most first, at most 32. */
+  read: HotKey[];
+  write: HotKey[];
+}
+
+export interface HotKey {
+  db: number;
+  key: Key;
+  per_s: number;
+  /** `per_s` may be too high by this much (Space-Saving). */
+  error_per_s: number;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/slowlog
+
+export interface SlowLog {
+  /** Commands that took this long or longer are kept; `null`: none are. */
+  threshold_us: number | null;
+  /** Newest first, at most 128. */
+  entries: SlowEntry[];
+}
+
+export interface SlowEntry {
+  id: number;
+  at_ms: number;
+  duration_us: number;
+  /** Command and arguments, escaped as `Key.text`, cut as SLOWLOG GET does. */
+  args: string[];
+  client: string;
+  client_name: string;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/latency
+
+export interface CommandLatencies {
+  /** Most calls first. */
+  commands: CommandLatency[];
+}
+
+export interface CommandLatency {
+  /** Lower case: "get". */
+  name: string;
+  calls: number;
+  failed: number;
+  p50_us: number | null;
+  p99_us: number | null;
+  p999_us: number | null;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/config (category admin)
+
+export interface Config {
+  options: ConfigOption[];
+}
+
+export interface ConfigOption {
+  name: string;
+  /** As CONFIG GET gives it. Passwords and the like are not listed. */
+  value: string;
+  /** CONFIG SET changes it while the server runs. */
+  is_live: boolean;
+}
