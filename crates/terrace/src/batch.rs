@@ -15,6 +15,9 @@
 //! that guessed otherwise when the value was added is encoded again when it is sealed.
 
 mod ops;
+mod save_point;
+
+pub use save_point::SavePoint;
 
 pub(crate) use ops::{Op, Ops, StoredHandle, decode};
 
@@ -89,6 +92,7 @@ pub struct WriteBatch {
     longest_inline: usize,
     shortest_separated: usize,
     refused: Option<String>,
+    history: save_point::History,
 }
 
 impl Default for WriteBatch {
@@ -116,6 +120,7 @@ impl WriteBatch {
             longest_inline: 0,
             shortest_separated: usize::MAX,
             refused: None,
+            history: save_point::History::default(),
         }
     }
 
@@ -164,6 +169,7 @@ impl WriteBatch {
 
     /// Removes all operations and keeps the memory.
     pub fn clear(&mut self) {
+        self.history.note_cut(0);
         self.bytes.truncate(HEADER_BYTES);
         self.count = 0;
         self.ttl_offsets.clear();

@@ -68,7 +68,7 @@ mod db;
 mod open;
 mod worker;
 
-pub use batch::{MAX_BATCH_BYTES, WriteBatch};
+pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
 pub use collect::GcProgress;
 pub use compact::Progress;
 pub use db::{ColumnFamily, Db};
