@@ -1,0 +1,236 @@
+//! How data types lie in ordered keys.
+//!
+//! ```text
+//! family        key                                          value
+//! default       db · key                                     the string (expiry: the engine's)
+//! collections   db · key                                     Meta
+//!               FE · expiry u64 · db · key                   id: collections that will expire
+//!               FF · "ids"                                   the first id that was never reserved
+//! elements      db · id · hash(field) · field                value           hash
+//!               db · id · hash(member) · member              -               set
+//!               db · id · 00 · hash(member) · member         score           sorted set
+//!               db · id · 01 · score · member                -               sorted set, in order
+//!               db · id · index                              value           list
+//! ```
+//! `db` is one byte, `id` eight, big-endian, and never used twice, so what is left of a deleted
+//! collection is never seen again. `hash` is XXH3 of 64 bits: a random place is a random member,
+//! and a hash is a cursor that needs no memory. A score is eight bytes that sort as the numbers do,
+//! an index eight bytes that sort as signed integers.
+//!
+//! A key is in one of `default` and `collections`, never in both.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Databases: 0 to this, exclusive. Higher first bytes are reserved.
+pub const MAX_DATABASES: usize = 128;
+
+/// First byte of the keys of `collections` that say which collections will expire.
+pub(crate) const EXPIRIES: u8 = 0xFE;
+/// The key of `collections` that says which ids are reserved.
+pub(crate) const IDS: &[u8] = b"\xFFids";
+
+/// Bytes in front of a member in the key of an element.
+pub(crate) const ELEMENT_PREFIX_BYTES: usize = 9;
+
+/// Name of the family of [`Meta`].
+pub const COLLECTIONS: &str = "collections";
+/// Name of the family of elements.
+pub const ELEMENTS: &str = "elements";
+
+/// What a collection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Fields with values.
+    Hash = 1,
+    /// Members.
+    Set = 2,
+    /// Members with scores.
+    SortedSet = 3,
+    /// Values in a row.
+    List = 4,
+}
+
+/// What is known of a collection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// What it is.
+    pub kind: Kind,
+    /// Where its elements are.
+    pub id: u64,
+    /// How many there are: never 0 in a stored one.
+    pub count: u64,
+    /// When it expires, in ms since 1970; 0 never.
+    pub expires_at_ms: u64,
+    /// Of a list, the index of the first element; the last is at `first + count - 1`.
+    pub first: i64,
+}
+
+impl Meta {
+    /// Encoded length.
+    pub const BYTES: usize = 33;
+
+    pub(crate) fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[0] = self.kind as u8;
+        bytes[1..9].copy_from_slice(&self.id.to_le_bytes());
+        bytes[9..17].copy_from_slice(&self.count.to_le_bytes());
+        bytes[17..25].copy_from_slice(&self.expires_at_ms.to_le_bytes());
+        bytes[25..33].copy_from_slice(&self.first.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
+        let kind = match bytes[0] {
+            1 => Kind::Hash,
+            2 => Kind::Set,
+            3 => Kind::SortedSet,
+            4 => Kind::List,
+            _ => return None,
+        };
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        let (id, count, expires_at_ms) = (word(1), word(9), word(17));
+        Some(Self { kind, id, count, expires_at_ms, first: word(25) as i64 })
+    }
+
+    /// Whether it has expired.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_at_ms != 0 && self.expires_at_ms <= now_ms
+    }
+}
+
+/// The engine's key of a user's key, in `default` and `collections`.
+pub(crate) fn user_key(db: u8, key: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(1 + key.len());
+    bytes.push(db);
+    bytes.extend_from_slice(key);
+    bytes
+}
+
+/// What the keys of all elements of a collection start with.
+pub(crate) fn elements_of(db: u8, id: u64) -> [u8; ELEMENT_PREFIX_BYTES] {
+    let mut bytes = [0; ELEMENT_PREFIX_BYTES];
+    bytes[0] = db;
+    bytes[1..].copy_from_slice(&id.to_be_bytes());
+    bytes
+}
+
+/// The place of a member among others: also what cursors are made of.
+pub(crate) fn place_of(member: &[u8]) -> u64 {
+    xxh3_64(member)
+}
+
+/// Key of a hash's field or a set's member.
+pub(crate) fn member_key(db: u8, id: u64, member: &[u8]) -> Vec<u8> {
+    joined(&elements_of(db, id), &[], &place_of(member).to_be_bytes(), member)
+}
+
+/// Key that has the score of a sorted set's member.
+pub(crate) fn scored_member_key(db: u8, id: u64, member: &[u8]) -> Vec<u8> {
+    joined(&elements_of(db, id), &[0], &place_of(member).to_be_bytes(), member)
+}
+
+/// Key of a sorted set's member in the order of scores.
+pub(crate) fn score_key(db: u8, id: u64, score: f64, member: &[u8]) -> Vec<u8> {
+    joined(&elements_of(db, id), &[1], &ordered_score(score), member)
+}
+
+/// Key of a list's element.
+pub(crate) fn index_key(db: u8, id: u64, index: i64) -> Vec<u8> {
+    joined(&elements_of(db, id), &[], &ordered_index(index), &[])
+}
+
+/// Key of the note that a collection will expire.
+pub(crate) fn expiry_key(expires_at_ms: u64, user_key: &[u8]) -> Vec<u8> {
+    joined(&[EXPIRIES], &[], &expires_at_ms.to_be_bytes(), user_key)
+}
+
+fn joined(a: &[u8], b: &[u8], c: &[u8], d: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(a.len() + b.len() + c.len() + d.len());
+    for part in [a, b, c, d] {
+        bytes.extend_from_slice(part);
+    }
+    bytes
+}
+
+/// Eight bytes that sort as scores do; -0 is 0.
+pub(crate) fn ordered_score(score: f64) -> [u8; 8] {
+    let bits = (score + 0.0).to_bits();
+    let flipped = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+    flipped.to_be_bytes()
+}
+
+/// The score of [`ordered_score`].
+pub(crate) fn score_of(bytes: [u8; 8]) -> f64 {
+    let flipped = u64::from_be_bytes(bytes);
+    f64::from_bits(if flipped >> 63 == 1 { flipped & !(1 << 63) } else { !flipped })
+}
+
+/// Eight bytes that sort as indices do.
+pub(crate) fn ordered_index(index: i64) -> [u8; 8] {
+    (index as u64 ^ 1 << 63).to_be_bytes()
+}
+
+/// The first key behind all that start with `prefix`; `None` if there is none.
+pub(crate) fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xFF)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn metas_round_trip(id: u64, count: u64, expires_at_ms: u64, first: i64, kind in 1_u8..5) {
+            let kind = [Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List][kind as usize - 1];
+            let meta = Meta { kind, id, count, expires_at_ms, first };
+            prop_assert_eq!(Meta::decode(&meta.encode()), Some(meta));
+        }
+
+        #[test]
+        fn scores_sort_as_numbers(a: f64, b: f64) {
+            prop_assume!(!a.is_nan() && !b.is_nan());
+            let order = ordered_score(a).cmp(&ordered_score(b));
+            prop_assert_eq!(Some(order), a.partial_cmp(&b));
+            prop_assert_eq!(score_of(ordered_score(a)), a);
+        }
+
+        #[test]
+        fn indices_sort_as_numbers(a: i64, b: i64) {
+            prop_assert_eq!(ordered_index(a).cmp(&ordered_index(b)), a.cmp(&b));
+        }
+
+        #[test]
+        fn an_end_is_behind_its_prefix_and_no_further(prefix: Vec<u8>, rest: Vec<u8>) {
+            let key = [&prefix[..], &rest].concat();
+            match end_of(&prefix) {
+                Some(end) => prop_assert!(key < end && !end.starts_with(&prefix)),
+                None => prop_assert!(prefix.iter().all(|byte| *byte == 0xFF)),
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_of_both_signs_are_one_score() {
+        assert_eq!(ordered_score(-0.0), ordered_score(0.0));
+        assert!(ordered_score(f64::NEG_INFINITY) < ordered_score(f64::MIN));
+        assert!(ordered_score(f64::INFINITY) > ordered_score(f64::MAX));
+    }
+
+    #[test]
+    fn damaged_metas_are_refused() {
+        assert_eq!(Meta::decode(&[]), None);
+        assert_eq!(Meta::decode(&[9; Meta::BYTES]), None);
+        assert_eq!(Meta::decode(&[1; Meta::BYTES + 1]), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! The keyspace: one engine with three families, ids for collections, and the locks of writers.
+
+use crate::encode::{COLLECTIONS, ELEMENTS, IDS};
+use crate::error::{Error, Result};
+use crate::locks::Locks;
+use crate::turn::{Mode, Turn};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrace::{Clock, ColumnFamily, Db, Options};
+
+/// Ids that are reserved by one write.
+const RESERVED_IDS: u64 = 1 << 20;
+
+/// Redis's databases in one store.
+pub struct Keyspace {
+    pub(crate) db: Db,
+    pub(crate) strings: ColumnFamily,
+    pub(crate) collections: ColumnFamily,
+    pub(crate) elements: ColumnFamily,
+    pub(crate) locks: Locks,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Whether there may be any collection: as long as not, strings need not look for one.
+    pub(crate) has_collections: AtomicBool,
+    next_id: AtomicU64,
+    /// Ids from this one on are not reserved.
+    reserved: Mutex<u64>,
+}
+
+impl Keyspace {
+    /// Opens the store at `path`, or creates it if the options say so.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Arc<Self>> {
+        let clock = options.advanced.clock.clone();
+        let db = Db::open(path, options)?;
+        let family = |name: &str| match db.column_family(name) {
+            Some(family) => Ok(family),
+            None => db.create_column_family(name, db.options().default_family.clone()),
+        };
+        let (collections, elements) = (family(COLLECTIONS)?, family(ELEMENTS)?);
+        let has_collections = {
+            let mut iter = collections.iter()?;
+            iter.seek_to_first()?;
+            iter.valid() && iter.key() != IDS
+        };
+        let first = match collections.get(IDS)? {
+            None => 1,
+            Some(bytes) => match (*bytes).try_into() {
+                Ok(bytes) => u64::from_le_bytes(bytes),
+                Err(_) => {
+                    let what = "the note of reserved ids has not 8 bytes".into();
+                    return Err(Error::Engine(terrace::Error::InvalidArgument(what)));
+                }
+            },
+        };
+        let space = Self {
+            strings: db.default_family(),
+            collections,
+            elements,
+            locks: Locks::new(),
+            clock,
+            has_collections: AtomicBool::new(has_collections),
+            next_id: AtomicU64::new(first),
+            // The first collection reserves: a store of strings has no such note.
+            reserved: Mutex::new(first),
+            db,
+        };
+        Ok(Arc::new(space))
+    }
+
+    /// The engine.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// The family of strings.
+    pub fn strings(&self) -> &ColumnFamily {
+        &self.strings
+    }
+
+    /// The family of what is known of collections.
+    pub fn collections(&self) -> &ColumnFamily {
+        &self.collections
+    }
+
+    /// The family of the elements of collections.
+    pub fn elements(&self) -> &ColumnFamily {
+        &self.elements
+    }
+
+    /// The wall clock, in ms since 1970.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.wall_ms()
+    }
+
+    /// A turn without any command yet.
+    pub fn turn(self: &Arc<Self>, mode: Mode) -> Turn {
+        Turn::begin(self.clone(), mode)
+    }
+
+    /// An id that no collection ever had.
+    pub(crate) fn fresh_id(&self) -> Result<u64> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut reserved = self.reserved.lock();
+        if id >= *reserved {
+            // In the log before anything that uses one of them.
+            let end = id + RESERVED_IDS;
+            self.collections.put(IDS, end.to_le_bytes())?;
+            *reserved = end;
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn has_collections(&self) -> bool {
+        self.has_collections.load(Ordering::Relaxed)
+    }
+}

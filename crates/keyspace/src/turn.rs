@@ -1,0 +1,635 @@
+//! A turn: the writes of many commands, of many clients, that are committed together.
+//!
+//! Every read of a command sees what earlier commands of its turn wrote. Nobody else sees it before
+//! [`Turn::commit`], and no reply may be sent before. The locks of the keys that a command writes
+//! are taken before it runs ([`Turn::lock`]) and held until the commit.
+//!
+//! A command reads first and writes last, so one that fails has written nothing; those that cannot
+//! are run inside [`Turn::attempt`]. In [`Mode::Memory`] no read touches the device and no lock is
+//! waited for: [`Error::Elsewhere`] says that the command must be run again in [`Mode::Device`], by
+//! a thread that may wait.
+
+use crate::encode::{self, Kind, Meta};
+use crate::error::{Error, Result, Wait};
+use crate::locks::{Locks, STRIPES};
+use crate::space::Keyspace;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use terrace::{ReadOptions, Slice, Snapshot, WriteBatch, WriteOptions};
+
+/// Whether a turn's commands may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// No: only what is in memory is read.
+    Memory,
+    /// Yes.
+    Device,
+}
+
+/// Bytes that a command read.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// In a block of the engine.
+    Stored(Slice),
+    /// Written in this turn.
+    Written(Arc<[u8]>),
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Stored(slice) => slice,
+            Self::Written(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// A string and when it expires.
+#[derive(Debug, Clone)]
+pub struct Text {
+    /// The bytes.
+    pub value: Value,
+    /// In ms since 1970.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// What a turn wrote under a key: `None` deleted it.
+type Written<T> = Option<T>;
+
+/// What was written before under a key in this turn, if anything.
+enum Undo {
+    Text(Vec<u8>, Option<Written<Text>>),
+    Meta(Vec<u8>, Option<Written<Meta>>),
+    Element(Vec<u8>, Option<Written<Arc<[u8]>>>),
+}
+
+/// See the module.
+pub struct Turn {
+    pub(crate) space: Arc<Keyspace>,
+    mode: Mode,
+    batch: WriteBatch,
+    texts: HashMap<Vec<u8>, Written<Text>>,
+    /// Written into the batch at the commit, once for all changes.
+    metas: HashMap<Vec<u8>, Written<Meta>>,
+    elements: BTreeMap<Vec<u8>, Written<Arc<[u8]>>>,
+    held: Held,
+    undo: Vec<Undo>,
+    /// How many [`Self::attempt`] are around the current command.
+    attempts: u32,
+    /// The moment that a command reads which does not hold the lock of its key.
+    view: Option<Snapshot>,
+    reading: ReadOptions,
+    now_ms: u64,
+    scratch: Vec<u8>,
+}
+
+impl Turn {
+    pub(crate) fn begin(space: Arc<Keyspace>, mode: Mode) -> Self {
+        let now_ms = space.now_ms();
+        let reading = ReadOptions { in_memory: mode == Mode::Memory, ..ReadOptions::default() };
+        Self {
+            space,
+            mode,
+            batch: WriteBatch::new(),
+            texts: HashMap::new(),
+            metas: HashMap::new(),
+            elements: BTreeMap::new(),
+            held: Held::default(),
+            undo: Vec::new(),
+            attempts: 0,
+            view: None,
+            reading,
+            now_ms,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// A command begins: it sees the present, unless this is inside a transaction that has begun
+    /// to read.
+    pub fn next_command(&mut self) {
+        if self.attempts == 0 {
+            self.end_view();
+        }
+        self.now_ms = self.space.now_ms();
+    }
+
+    /// The time of the current command, in ms since 1970.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The keyspace.
+    pub fn space(&self) -> &Arc<Keyspace> {
+        &self.space
+    }
+
+    /// Whether nothing has been written.
+    pub fn is_clean(&self) -> bool {
+        self.batch.is_empty() && self.metas.is_empty()
+    }
+
+    /// Bytes written so far.
+    pub fn size_bytes(&self) -> usize {
+        self.batch.size_bytes() + self.metas.len() * Meta::BYTES
+    }
+
+    /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per turn
+    /// and for all its keys.
+    pub fn lock<'k>(&mut self, db: u8, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        match self.mode {
+            Mode::Memory => {
+                let before = self.held.list.len();
+                for key in keys {
+                    let stripe = Locks::stripe(db, key);
+                    if self.held.has(stripe) {
+                        continue;
+                    }
+                    if !self.space.locks.try_take(stripe) {
+                        for stripe in self.held.list.split_off(before) {
+                            self.held.forget(stripe);
+                            self.space.locks.give_back(stripe);
+                        }
+                        return Err(Error::Elsewhere(Wait::Key));
+                    }
+                    self.held.add(stripe);
+                }
+            }
+            Mode::Device => {
+                let mut stripes: Vec<u16> = keys.map(|key| Locks::stripe(db, key)).collect();
+                self.take_in_order(&mut stripes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all locks: for what changes a whole database. Only in [`Mode::Device`].
+    pub fn lock_everything(&mut self) {
+        let mut stripes: Vec<u16> = (0..STRIPES as u16).collect();
+        self.take_in_order(&mut stripes);
+    }
+
+    fn take_in_order(&mut self, stripes: &mut Vec<u16>) {
+        assert!(self.mode == Mode::Device && self.held.list.is_empty(), "a turn locks once");
+        stripes.sort_unstable();
+        stripes.dedup();
+        for stripe in stripes {
+            self.space.locks.take(*stripe);
+            self.held.add(*stripe);
+        }
+    }
+
+    /// Runs something that writes before it has read everything: if it fails, what it wrote is
+    /// taken back.
+    pub fn attempt<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let save_point = self.batch.save_point();
+        let mark = self.undo.len();
+        self.attempts += 1;
+        let outcome = run(self);
+        self.attempts -= 1;
+        if outcome.is_err() {
+            self.batch.roll_back_to(save_point);
+            for undo in self.undo.drain(mark..).rev() {
+                match undo {
+                    Undo::Text(key, before) => put_back(&mut self.texts, key, before),
+                    Undo::Meta(key, before) => put_back(&mut self.metas, key, before),
+                    Undo::Element(key, Some(before)) => {
+                        self.elements.insert(key, before);
+                    }
+                    Undo::Element(key, None) => {
+                        self.elements.remove(&key);
+                    }
+                }
+            }
+        }
+        if self.attempts == 0 {
+            self.undo.clear();
+        }
+        outcome
+    }
+
+    /// Makes everything written visible at once, and gives the locks back. On an error nothing of
+    /// the turn was written.
+    pub fn commit(&mut self) -> Result<()> {
+        self.commit_with(&WriteOptions::default())
+    }
+
+    /// As [`Self::commit`], with a durability of its own.
+    pub fn commit_with(&mut self, options: &WriteOptions) -> Result<()> {
+        debug_assert_eq!(self.attempts, 0, "a turn is not committed from within an attempt");
+        self.end_view();
+        for (key, meta) in self.metas.drain() {
+            match meta {
+                Some(meta) => self.batch.put_cf(&self.space.collections, key, meta.encode()),
+                None => self.batch.delete_cf(&self.space.collections, key),
+            }
+        }
+        let batch = std::mem::take(&mut self.batch);
+        let outcome = match batch.is_empty() {
+            true => Ok(()),
+            false => self.space.db.write_with(batch, options),
+        };
+        self.forget();
+        Ok(outcome?)
+    }
+
+    /// Forgets everything written, and gives the locks back.
+    pub fn abandon(&mut self) {
+        self.end_view();
+        self.batch.clear();
+        self.metas.clear();
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.texts.clear();
+        self.elements.clear();
+        for stripe in self.held.list.drain(..) {
+            self.held.bits[usize::from(stripe) / 64] &= !(1 << (stripe % 64));
+            self.space.locks.give_back(stripe);
+        }
+    }
+
+    /// From here to the end of the command all reads see one moment, unless the key cannot change
+    /// because this turn holds its lock.
+    pub(crate) fn pin_view(&mut self, db: u8, key: &[u8]) {
+        if self.view.is_none() && !self.held.has(Locks::stripe(db, key)) {
+            let snapshot = self.space.db.snapshot();
+            self.reading.snapshot = Some(snapshot.clone());
+            self.view = Some(snapshot);
+        }
+    }
+
+    fn end_view(&mut self) {
+        if self.view.take().is_some() {
+            self.reading.snapshot = None;
+        }
+    }
+
+    /// The string under `key`; `None` if there is none, whatever else there is.
+    pub(crate) fn text(&mut self, db: u8, key: &[u8]) -> Result<Option<Text>> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.push(db);
+        scratch.extend_from_slice(key);
+        let found = self.text_at(&scratch);
+        self.scratch = scratch;
+        found
+    }
+
+    fn text_at(&self, user_key: &[u8]) -> Result<Option<Text>> {
+        if !self.texts.is_empty()
+            && let Some(written) = self.texts.get(user_key)
+        {
+            let live = |text: &&Text| text.expires_at_ms.is_none_or(|at| at > self.now_ms);
+            return Ok(written.as_ref().filter(live).cloned());
+        }
+        let found = self.space.strings.get_entry(user_key, &self.reading)?;
+        Ok(found.map(|found| Text {
+            value: Value::Stored(found.value),
+            expires_at_ms: found.expires_at_ms,
+        }))
+    }
+
+    /// Writes a string. The lock is held, and there is no collection under the key.
+    pub(crate) fn put_text(&mut self, db: u8, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) {
+        self.expect_lock(db, key);
+        let user_key = encode::user_key(db, key);
+        let strings = &self.space.strings;
+        match expires_at_ms {
+            None => self.batch.put_cf(strings, &user_key, value),
+            Some(at) => self.batch.put_until_cf(strings, &user_key, value, at),
+        }
+        let text = Text { value: Value::Written(value.into()), expires_at_ms };
+        self.note_text(user_key, Some(text));
+    }
+
+    /// Removes a string. The lock is held.
+    pub(crate) fn delete_text(&mut self, db: u8, key: &[u8]) {
+        self.expect_lock(db, key);
+        let user_key = encode::user_key(db, key);
+        self.batch.delete_cf(&self.space.strings, &user_key);
+        self.note_text(user_key, None);
+    }
+
+    fn note_text(&mut self, user_key: Vec<u8>, text: Written<Text>) {
+        if self.attempts > 0 {
+            let before = self.texts.get(&user_key).cloned();
+            self.undo.push(Undo::Text(user_key.clone(), before));
+        }
+        self.texts.insert(user_key, text);
+    }
+
+    /// What is stored of the collection under `key`, also of one that has expired.
+    pub(crate) fn stored_meta(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
+        if !self.space.has_collections() {
+            return Ok(None);
+        }
+        let user_key = encode::user_key(db, key);
+        if let Some(written) = self.metas.get(&user_key) {
+            return Ok(*written);
+        }
+        let Some(bytes) = self.space.collections.get_with(&user_key, &self.reading)? else {
+            return Ok(None);
+        };
+        let meta = Meta::decode(&bytes).ok_or_else(|| {
+            let what = "a collection's record is not one of this build's".into();
+            Error::Engine(terrace::Error::InvalidArgument(what))
+        })?;
+        Ok(Some(meta))
+    }
+
+    /// What is known of the collection under `key`; `None` if there is none.
+    pub(crate) fn meta(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
+        let now_ms = self.now_ms;
+        Ok(self.stored_meta(db, key)?.filter(|meta| !meta.is_expired(now_ms)))
+    }
+
+    /// The collection of `kind` under `key`, to be read: all further reads of the command see the
+    /// same moment.
+    pub(crate) fn read_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Option<Meta>> {
+        self.pin_view(db, key);
+        match self.meta(db, key)? {
+            Some(meta) if meta.kind == kind => Ok(Some(meta)),
+            Some(_) => Err(Error::WrongType),
+            None if self.text(db, key)?.is_some() => Err(Error::WrongType),
+            None => Ok(None),
+        }
+    }
+
+    /// The collection of `kind` under `key`, to be written; what is left of an expired one goes.
+    /// The lock is held.
+    pub(crate) fn write_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Option<Meta>> {
+        self.expect_lock(db, key);
+        match self.stored_meta(db, key)? {
+            Some(meta) if meta.is_expired(self.now_ms) => {
+                self.drop_collection(db, key, &meta)?;
+                Ok(None)
+            }
+            Some(meta) if meta.kind == kind => Ok(Some(meta)),
+            Some(_) => Err(Error::WrongType),
+            None if self.text(db, key)?.is_some() => Err(Error::WrongType),
+            None => Ok(None),
+        }
+    }
+
+    /// A collection that is not stored before [`Self::put_meta`].
+    pub(crate) fn fresh_collection(&mut self, kind: Kind) -> Result<Meta> {
+        let id = self.space.fresh_id()?;
+        Ok(Meta { kind, id, count: 0, expires_at_ms: 0, first: 0 })
+    }
+
+    /// Stores what is known of a collection; one without elements goes. To be called by every
+    /// command that changes any element, so that whoever watches the key hears of it.
+    pub(crate) fn put_meta(&mut self, db: u8, key: &[u8], meta: &Meta) {
+        self.expect_lock(db, key);
+        let user_key = encode::user_key(db, key);
+        if meta.count == 0 {
+            self.forget_expiry(&user_key, meta);
+            self.note_meta(user_key, None);
+            return;
+        }
+        // Before it can be read by anybody.
+        self.space.has_collections.store(true, Ordering::Relaxed);
+        self.note_meta(user_key, Some(*meta));
+    }
+
+    fn note_meta(&mut self, user_key: Vec<u8>, meta: Written<Meta>) {
+        if self.attempts > 0 {
+            let before = self.metas.get(&user_key).copied();
+            self.undo.push(Undo::Meta(user_key.clone(), before));
+        }
+        self.metas.insert(user_key, meta);
+    }
+
+    /// Removes a collection and everything in it. The lock is held.
+    pub(crate) fn drop_collection(&mut self, db: u8, key: &[u8], meta: &Meta) -> Result<()> {
+        /// Up to so many elements are deleted one by one: a range tombstone costs every later read
+        /// of its neighbourhood a look.
+        const FEW: u64 = 32;
+        self.expect_lock(db, key);
+        let prefix = encode::elements_of(db, meta.id);
+        if meta.count <= FEW {
+            let mut keys = Vec::new();
+            self.visit(&prefix, None, Direction::Up, |key, _| {
+                keys.push(key.to_vec());
+                Ok(true)
+            })?;
+            for key in keys {
+                self.delete_element(key);
+            }
+        } else if let Some(end) = encode::end_of(&prefix) {
+            // What this turn wrote of it is not looked for any more: the id is never used again.
+            self.batch.delete_range_cf(&self.space.elements, prefix, end);
+        }
+        let user_key = encode::user_key(db, key);
+        self.forget_expiry(&user_key, meta);
+        self.note_meta(user_key, None);
+        Ok(())
+    }
+
+    /// Changes when a collection expires; 0 never. The caller stores the meta.
+    pub(crate) fn set_expiry(&mut self, db: u8, key: &[u8], meta: &mut Meta, expires_at_ms: u64) {
+        let user_key = encode::user_key(db, key);
+        self.forget_expiry(&user_key, meta);
+        meta.expires_at_ms = expires_at_ms;
+        if expires_at_ms != 0 {
+            let note = encode::expiry_key(expires_at_ms, &user_key);
+            self.batch.put_cf(&self.space.collections, note, meta.id.to_le_bytes());
+        }
+    }
+
+    fn forget_expiry(&mut self, user_key: &[u8], meta: &Meta) {
+        if meta.expires_at_ms != 0 {
+            let note = encode::expiry_key(meta.expires_at_ms, user_key);
+            self.batch.delete_cf(&self.space.collections, note);
+        }
+    }
+
+    /// The value of an element by its engine key.
+    pub(crate) fn element(&self, element_key: &[u8]) -> Result<Option<Value>> {
+        if let Some(written) = self.elements.get(element_key) {
+            return Ok(written.clone().map(Value::Written));
+        }
+        let found = self.space.elements.get_with(element_key, &self.reading)?;
+        Ok(found.map(Value::Stored))
+    }
+
+    /// Writes an element. The lock of its collection is held.
+    pub(crate) fn put_element(&mut self, element_key: Vec<u8>, value: &[u8]) {
+        self.batch.put_cf(&self.space.elements, &element_key, value);
+        self.note_element(element_key, Some(value.into()));
+    }
+
+    /// Removes an element. The lock of its collection is held.
+    pub(crate) fn delete_element(&mut self, element_key: Vec<u8>) {
+        self.batch.delete_cf(&self.space.elements, &element_key);
+        self.note_element(element_key, None);
+    }
+
+    fn note_element(&mut self, element_key: Vec<u8>, value: Written<Arc<[u8]>>) {
+        if self.attempts > 0 {
+            let before = self.elements.get(&element_key).cloned();
+            self.undo.push(Undo::Element(element_key.clone(), before));
+        }
+        self.elements.insert(element_key, value);
+    }
+
+    /// Shows the elements whose engine keys begin with `prefix`, in order, from `from` on
+    /// (inclusive; going down: from the last one not above it), until `seen` says no more.
+    pub(crate) fn visit(
+        &self,
+        prefix: &[u8],
+        from: Option<&[u8]>,
+        direction: Direction,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let reading = ReadOptions { prefix: Some(prefix.to_vec()), ..self.reading.clone() };
+        let mut stored = self.space.elements.iter_with(&reading)?;
+        match (direction, from) {
+            (Direction::Up, None) => stored.seek_to_first()?,
+            (Direction::Up, Some(from)) => stored.seek(from)?,
+            (Direction::Down, None) => stored.seek_to_last()?,
+            (Direction::Down, Some(from)) => stored.seek_for_prev(from)?,
+        }
+        let mut written = Overlay::of(&self.elements, prefix, from, direction).peekable();
+        loop {
+            let stored_key = stored.valid().then(|| stored.key());
+            let first = match (written.peek(), stored_key) {
+                (None, None) => return Ok(()),
+                (Some((key, _)), Some(stored_key)) => direction.order(key, stored_key),
+                (Some(_), None) => std::cmp::Ordering::Less,
+                (None, Some(_)) => std::cmp::Ordering::Greater,
+            };
+            if first.is_gt() {
+                if !seen(stored.key(), stored.value())? {
+                    return Ok(());
+                }
+            } else if let Some((key, Some(value))) = written.next()
+                && !seen(key, value)?
+            {
+                return Ok(());
+            }
+            if first.is_ge() {
+                match direction {
+                    Direction::Up => stored.next()?,
+                    Direction::Down => stored.prev()?,
+                }
+            }
+        }
+    }
+
+    fn expect_lock(&self, db: u8, key: &[u8]) {
+        debug_assert!(self.held.has(Locks::stripe(db, key)), "a key is written without its lock");
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+fn put_back<T>(
+    map: &mut HashMap<Vec<u8>, Written<T>>,
+    key: Vec<u8>,
+    before: Option<Written<T>>,
+) {
+    match before {
+        Some(before) => {
+            map.insert(key, before);
+        }
+        None => {
+            map.remove(&key);
+        }
+    }
+}
+
+/// Which way [`Turn::visit`] goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Up,
+    Down,
+}
+
+impl Direction {
+    fn order(self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        match self {
+            Self::Up => a.cmp(b),
+            Self::Down => b.cmp(a),
+        }
+    }
+}
+
+/// What a turn wrote of one collection, in order.
+struct Overlay;
+
+impl Overlay {
+    fn of<'t>(
+        elements: &'t BTreeMap<Vec<u8>, Written<Arc<[u8]>>>,
+        prefix: &[u8],
+        from: Option<&[u8]>,
+        direction: Direction,
+    ) -> Box<dyn Iterator<Item = (&'t [u8], &'t Written<Arc<[u8]>>)> + 't> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        if elements.is_empty() {
+            return Box::new(std::iter::empty());
+        }
+        let end = encode::end_of(prefix);
+        let whole_end = end.as_deref().map_or(Unbounded, Excluded);
+        let entry = |(key, value): (&'t Vec<u8>, &'t Written<Arc<[u8]>>)| (&key[..], value);
+        match direction {
+            Direction::Up => {
+                let start = from.filter(|from| *from > prefix).unwrap_or(prefix);
+                if end.as_deref().is_some_and(|end| start >= end) {
+                    return Box::new(std::iter::empty());
+                }
+                Box::new(elements.range::<[u8], _>((Included(start), whole_end)).map(entry))
+            }
+            Direction::Down => {
+                let last = match from {
+                    Some(from) if from < prefix => return Box::new(std::iter::empty()),
+                    Some(from) if end.as_deref().is_none_or(|end| from < end) => Included(from),
+                    _ => whole_end,
+                };
+                Box::new(elements.range::<[u8], _>((Included(prefix), last)).rev().map(entry))
+            }
+        }
+    }
+}
+
+/// The locks that a turn holds.
+struct Held {
+    bits: [u64; STRIPES / 64],
+    list: Vec<u16>,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self { bits: [0; STRIPES / 64], list: Vec::new() }
+    }
+}
+
+impl Held {
+    fn has(&self, stripe: u16) -> bool {
+        self.bits[usize::from(stripe) / 64] >> (stripe % 64) & 1 == 1
+    }
+
+    fn add(&mut self, stripe: u16) {
+        self.bits[usize::from(stripe) / 64] |= 1 << (stripe % 64);
+        self.list.push(stripe);
+    }
+
+    fn forget(&mut self, stripe: u16) {
+        self.bits[usize::from(stripe) / 64] &= !(1 << (stripe % 64));
+    }
+}
