@@ -3,3 +3,7 @@
 //! Floor 6: the only place that knows JSON and the network.
 
 #![forbid(unsafe_code)]
+
+pub mod command;
+pub mod server;
+pub mod session;

@@ -12,5 +12,6 @@ mod bounds;
 mod feed;
 mod malformed;
 mod oracle;
+mod owned;
 mod replies;
 mod requests;

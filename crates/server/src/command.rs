@@ -1,0 +1,59 @@
+//! The commands: one table, from which dispatch, `COMMAND`, the categories of access control and
+//! `docs/server.md` are made.
+//!
+//! Each file below is one group: its functions, and a `COMMANDS` with a row for each. A function
+//! reads its arguments, calls the keyspace and writes one reply; the locks of the keys that its row
+//! names are taken before it runs. One that gives a [`Failure`] has written nothing: what it
+//! appended to the output is taken away.
+
+mod failure;
+mod spec;
+
+pub use failure::{Failure, Outcome};
+pub use spec::{CommandSpec, Flags, Group, Keys};
+
+use crate::server::Server;
+use crate::session::Session;
+use terrace_keyspace::Turn;
+use terrace_resp::{Command, ReplyWriter};
+
+/// One command that is executed.
+pub struct Call<'a> {
+    /// The arguments, the name first.
+    pub args: Command<'a>,
+    /// What the command writes goes here; see [`Turn`].
+    pub turn: &'a mut Turn,
+    /// Who asks.
+    pub session: &'a mut Session,
+    /// Everything else.
+    pub server: &'a Server,
+    /// Where the one reply goes.
+    pub reply: ReplyWriter<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// Argument number `at`, the name being number 0; empty if there are fewer.
+    pub fn arg(&self, at: usize) -> &'a [u8] {
+        self.args.get(at).unwrap_or_default()
+    }
+
+    /// The arguments from number `at` on.
+    pub fn args_from(&self, at: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        self.args.iter().skip(at)
+    }
+
+    /// How many arguments there are with the name.
+    pub fn count(&self) -> usize {
+        self.args.count()
+    }
+
+    /// The database that the client has selected.
+    pub fn db(&self) -> u8 {
+        self.session.db
+    }
+
+    /// Argument number `at` as an integer.
+    pub fn integer(&self, at: usize) -> Result<i64, Failure> {
+        terrace_resp::parse_integer(self.arg(at)).ok_or(Failure::NOT_AN_INTEGER)
+    }
+}

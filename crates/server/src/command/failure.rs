@@ -1,0 +1,61 @@
+//! Errors as clients see them: a code in capitals, a blank, a text.
+
+use std::borrow::Cow;
+use terrace_keyspace::{Error, Wait};
+
+/// What a command's function gives.
+pub type Outcome = Result<(), Failure>;
+
+/// Why a command was not executed.
+#[derive(Debug, Clone)]
+pub enum Failure {
+    /// It is to be executed by a thread that may wait.
+    Elsewhere(Wait),
+    /// The error reply, with its code.
+    Reply(Cow<'static, str>),
+}
+
+impl Failure {
+    /// Redis's words for arguments that make no sense.
+    pub const SYNTAX: Self = Self::Reply(Cow::Borrowed("ERR syntax error"));
+    /// For an argument that should be an integer.
+    pub const NOT_AN_INTEGER: Self =
+        Self::Reply(Cow::Borrowed("ERR value is not an integer or out of range"));
+    /// For an argument that should be a number.
+    pub const NOT_A_FLOAT: Self = Self::Reply(Cow::Borrowed("ERR value is not a valid float"));
+
+    /// An error with the code `ERR`.
+    pub fn err(text: impl std::fmt::Display) -> Self {
+        Self::Reply(format!("ERR {text}").into())
+    }
+
+    /// An error whose text has its code.
+    pub const fn line(text: &'static str) -> Self {
+        Self::Reply(Cow::Borrowed(text))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Elsewhere(wait) => Self::Elsewhere(wait),
+            Error::WrongType => Self::Reply(format!("WRONGTYPE {error}").into()),
+            Error::Engine(error) => error.into(),
+            other => Self::err(other),
+        }
+    }
+}
+
+impl From<terrace::Error> for Failure {
+    fn from(error: terrace::Error) -> Self {
+        use terrace::Error as E;
+        let code = match &error {
+            E::NotInMemory => return Self::Elsewhere(Wait::Device),
+            // Redis refuses writes with this code when it cannot persist them.
+            E::DiskFull(_) | E::Poisoned(_) | E::Io(_) => "MISCONF",
+            E::ReadOnly(_) => "READONLY",
+            _ => "ERR",
+        };
+        Self::Reply(format!("{code} {error}").into())
+    }
+}

@@ -1,0 +1,147 @@
+//! What is known of a command beside its function.
+
+use super::{Call, Outcome};
+use std::ops::BitOr;
+use terrace_resp::Command;
+
+/// Properties of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Changes data; the locks of its keys are taken.
+    pub const WRITE: Self = Self(1);
+    /// Reads data.
+    pub const READ: Self = Self(1 << 1);
+    /// Constant or logarithmic time.
+    pub const FAST: Self = Self(1 << 2);
+    /// For administrators.
+    pub const ADMIN: Self = Self(1 << 3);
+    /// Can take long, lose data or show what others do.
+    pub const DANGEROUS: Self = Self(1 << 4);
+    /// Allowed before authentication.
+    pub const NO_AUTH: Self = Self(1 << 5);
+    /// Writes before it has read everything: what it wrote is taken back if it fails.
+    pub const READS_LATE: Self = Self(1 << 6);
+    /// Always executed by a thread that may wait.
+    pub const WAITS: Self = Self(1 << 7);
+    /// Takes the locks of all keys there are; executed by a thread that may wait.
+    pub const LOCKS_ALL: Self = Self(1 << 8);
+    /// Not queued by `MULTI`, but executed at once.
+    pub const NOT_QUEUED: Self = Self(1 << 9);
+    /// Not allowed within `MULTI`.
+    pub const NOT_IN_MULTI: Self = Self(1 << 10);
+    /// Sees what was committed before: the turn is committed first.
+    pub const COMMITS_FIRST: Self = Self(1 << 11);
+
+    /// Whether all of `other` are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These and `other`.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.with(other)
+    }
+}
+
+/// Which arguments are keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// None.
+    None,
+    /// The first argument.
+    First,
+    /// All arguments.
+    All,
+    /// The first argument and every second one after it (`MSET`).
+    EverySecond,
+}
+
+impl Keys {
+    /// The keys among the arguments of a command.
+    pub fn of<'a>(self, args: &Command<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
+        let (take, step) = match self {
+            Self::None => (0, 1),
+            Self::First => (1, 1),
+            Self::All => (usize::MAX, 1),
+            Self::EverySecond => (usize::MAX, 2),
+        };
+        args.iter().skip(1).step_by(step).take(take)
+    }
+
+    /// As `COMMAND` shows them: first, last (negative from the end), step.
+    pub const fn positions(self) -> (i64, i64, i64) {
+        match self {
+            Self::None => (0, 0, 0),
+            Self::First => (1, 1, 1),
+            Self::All => (1, -1, 1),
+            Self::EverySecond => (1, -1, 2),
+        }
+    }
+}
+
+/// What a command belongs to: also a category of access control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Keys of any type.
+    Generic,
+    /// Strings.
+    String,
+    /// Hashes.
+    Hash,
+    /// Lists.
+    List,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
+    /// `MULTI` and what goes with it.
+    Transactions,
+    /// The connection.
+    Connection,
+    /// The server.
+    Server,
+}
+
+/// One row of the table.
+pub struct CommandSpec {
+    /// In lower case.
+    pub name: &'static str,
+    /// Arguments with the name: exactly so many, or at least so many if negative.
+    pub arity: i32,
+    /// Properties.
+    pub flags: Flags,
+    /// Which arguments are keys.
+    pub keys: Keys,
+    /// What it belongs to.
+    pub group: Group,
+    /// The arguments, as documentation shows them.
+    pub arguments: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// The version of Redis that had it first, or `terrace`.
+    pub since: &'static str,
+    /// What is executed.
+    pub run: fn(&mut Call<'_>) -> Outcome,
+}
+
+impl CommandSpec {
+    /// Whether so many arguments, the name included, are right.
+    pub fn takes(&self, count: usize) -> bool {
+        let most = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { count >= most } else { count == most }
+    }
+}
