@@ -123,6 +123,11 @@ impl Turn {
         self.now_ms = self.space.now_ms();
     }
 
+    /// Whether its commands may wait.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// The time of the current command, in ms since 1970.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
@@ -146,10 +151,15 @@ impl Turn {
     /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per turn
     /// and for all its keys.
     pub fn lock<'k>(&mut self, db: u8, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        self.lock_in(keys.map(|key| (db, key)))
+    }
+
+    /// As [`Self::lock`], for keys of several databases.
+    pub fn lock_in<'k>(&mut self, keys: impl Iterator<Item = (u8, &'k [u8])>) -> Result<()> {
         match self.mode {
             Mode::Memory => {
                 let before = self.held.list.len();
-                for key in keys {
+                for (db, key) in keys {
                     let stripe = Locks::stripe(db, key);
                     if self.held.has(stripe) {
                         continue;
@@ -165,7 +175,7 @@ impl Turn {
                 }
             }
             Mode::Device => {
-                let mut stripes: Vec<u16> = keys.map(|key| Locks::stripe(db, key)).collect();
+                let mut stripes: Vec<u16> = keys.map(|(db, key)| Locks::stripe(db, key)).collect();
                 self.take_in_order(&mut stripes);
             }
         }
@@ -190,7 +200,10 @@ impl Turn {
 
     /// Runs something that writes before it has read everything: if it fails, what it wrote is
     /// taken back.
-    pub fn attempt<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub fn attempt<T, E>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
         let save_point = self.batch.save_point();
         let mark = self.undo.len();
         self.attempts += 1;
