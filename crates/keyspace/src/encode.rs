@@ -9,7 +9,7 @@
 //! elements      db · id · hash(field) · field                value           hash
 //!               db · id · hash(member) · member              -               set
 //!               db · id · 00 · hash(member) · member         score           sorted set
-//!               db · id · 01 · score · member                -               sorted set, in order
+//!               db · id · 01 · score · member                - (or -0)       sorted set, in order
 //!               db · id · index                              value           list
 //! ```
 //! `db` is one byte, `id` eight, big-endian, and never used twice, so what is left of a deleted
@@ -19,6 +19,7 @@
 //!
 //! A key is in one of `default` and `collections`, never in both.
 
+use crate::error::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Databases: 0 to this, exclusive. Higher first bytes are reserved.
@@ -31,6 +32,11 @@ pub(crate) const IDS: &[u8] = b"\xFFids";
 
 /// Bytes in front of a member in the key of an element.
 pub(crate) const ELEMENT_PREFIX_BYTES: usize = 9;
+
+/// The longest key, in bytes: the note that it expires has ten bytes in front of it.
+pub const MAX_KEY_BYTES: usize = terrace::MAX_KEY_BYTES - 10;
+/// The longest member of a set or sorted set, or field of a hash, in bytes.
+pub const MAX_MEMBER_BYTES: usize = terrace::MAX_KEY_BYTES - ELEMENT_PREFIX_BYTES - 9;
 
 /// Name of the family of [`Meta`].
 pub const COLLECTIONS: &str = "collections";
@@ -102,6 +108,24 @@ impl Meta {
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.expires_at_ms != 0 && self.expires_at_ms <= now_ms
     }
+}
+
+/// Refuses a key that is too long to be written.
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
+    check(key, "key", MAX_KEY_BYTES)
+}
+
+/// Refuses a member or field that is too long to be written.
+pub(crate) fn check_member(member: &[u8]) -> Result<()> {
+    check(member, "member or field", MAX_MEMBER_BYTES)
+}
+
+fn check(bytes: &[u8], what: &str, limit: usize) -> Result<()> {
+    let len = bytes.len();
+    if len <= limit {
+        return Ok(());
+    }
+    Err(Error::TooLong(format!("a {what} of {len} bytes is over the limit of {limit} bytes")))
 }
 
 /// The engine's key of a user's key, in `default` and `collections`.

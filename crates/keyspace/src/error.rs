@@ -58,6 +58,8 @@ pub enum Wait {
     Device,
     /// Another turn that is writing the same key.
     Key,
+    /// So many elements that others should not wait until they have been looked at.
+    Walk,
 }
 
 impl From<terrace::Error> for Error {

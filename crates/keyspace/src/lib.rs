@@ -14,7 +14,9 @@ mod locks;
 mod space;
 mod turn;
 
-pub use encode::{COLLECTIONS, ELEMENTS, Kind, MAX_DATABASES, Meta};
+pub use encode::{
+    COLLECTIONS, ELEMENTS, Kind, MAX_DATABASES, MAX_KEY_BYTES, MAX_MEMBER_BYTES, Meta,
+};
 pub use error::{Error, Result, Wait};
 pub use space::Keyspace;
 pub use turn::{Mode, Text, Turn, Value};

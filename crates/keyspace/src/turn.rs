@@ -383,6 +383,7 @@ impl Turn {
     /// The lock is held.
     pub(crate) fn write_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Option<Meta>> {
         self.expect_lock(db, key);
+        encode::check_key(key)?;
         match self.stored_meta(db, key)? {
             Some(meta) if meta.is_expired(self.now_ms) => {
                 self.drop_collection(db, key, &meta)?;
@@ -465,6 +466,17 @@ impl Turn {
         if meta.expires_at_ms != 0 {
             let note = encode::expiry_key(meta.expires_at_ms, user_key);
             self.batch.delete_cf(&self.space.collections, note);
+        }
+    }
+
+    /// Refuses to look at so many elements one after the other in [`Mode::Memory`], where others
+    /// wait meanwhile.
+    pub(crate) fn allow_walk(&self, elements: u64) -> Result<()> {
+        /// About a millisecond.
+        const LONG: u64 = 4096;
+        match self.mode == Mode::Memory && elements > LONG {
+            true => Err(Error::Elsewhere(Wait::Walk)),
+            false => Ok(()),
         }
     }
 
