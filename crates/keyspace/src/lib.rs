@@ -11,6 +11,7 @@
 mod encode;
 mod error;
 mod locks;
+mod long_double;
 mod space;
 mod turn;
 
@@ -18,5 +19,6 @@ pub use encode::{
     COLLECTIONS, ELEMENTS, Kind, MAX_DATABASES, MAX_KEY_BYTES, MAX_MEMBER_BYTES, Meta,
 };
 pub use error::{Error, Result, Wait};
+pub use long_double::LongDouble;
 pub use space::Keyspace;
 pub use turn::{Mode, Text, Turn, Value};

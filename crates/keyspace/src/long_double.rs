@@ -1,0 +1,443 @@
+//! C's `long double` of x86: what Redis reads, adds and writes in INCRBYFLOAT and HINCRBYFLOAT.
+//!
+//! ```text
+//! value = ± mantissa · 2^exponent        mantissa: 64 bits, the highest set, or zero
+//! ```
+//! 64 bits, not 53, so that 0.1 + 0.2 is 0.3: a double would show another sum than Redis does.
+//! Rounding is to the nearest, ties to even. Smaller than a normal number is zero: of such a number
+//! the 17 decimals that are written show nothing.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// Longer texts are no numbers.
+const MAX_TEXT_BYTES: usize = 255;
+/// Of the value as a whole: 2^16384 and above are infinite, below 2^-16382 is not normal.
+const MAX_POWER: i64 = 16384;
+const MIN_POWER: i64 = -16382;
+/// Decimal exponents beyond this are beyond [`MAX_POWER`] for any mantissa of a text.
+const MAX_DECIMAL: i64 = 6000;
+const DECIMALS: usize = 17;
+
+/// A number, or infinity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongDouble {
+    negative: bool,
+    size: Size,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Zero,
+    Finite { mantissa: u64, exponent: i64 },
+    Infinite,
+}
+
+impl LongDouble {
+    /// The number that `text` is: decimal, with or without a fraction and an exponent, or `inf`.
+    /// `None` for anything else, too large or too small numbers, and what is no number (`nan`).
+    /// Redis takes hexadecimal numbers too.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        if text.len() > MAX_TEXT_BYTES {
+            return None;
+        }
+        let (negative, unsigned) = match text {
+            [b'-', rest @ ..] => (true, rest),
+            [b'+', rest @ ..] => (false, rest),
+            rest => (false, rest),
+        };
+        if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
+            return Some(Self { negative, size: Size::Infinite });
+        }
+        let Decimal { digits, power } = Decimal::parse(unsigned)?;
+        if digits.is_zero() {
+            return Some(Self { negative, size: Size::Zero });
+        }
+        if power.abs() > MAX_DECIMAL {
+            return None;
+        }
+        let size = match power >= 0 {
+            true => rounded(&digits.times_ten_to(power as u32), 0, false),
+            false => quotient(digits, Natural(vec![1]).times_ten_to(power.unsigned_abs() as u32)),
+        };
+        matches!(size, Size::Finite { .. }).then_some(Self { negative, size })
+    }
+
+    /// Whether it is not infinite.
+    pub fn is_finite(self) -> bool {
+        self.size != Size::Infinite
+    }
+
+    /// The sum; `None` if it is no number (infinities of both signs).
+    pub fn plus(self, other: Self) -> Option<Self> {
+        let (a, b) = (self, other);
+        match (a.size, b.size) {
+            (Size::Infinite, Size::Infinite) => (a.negative == b.negative).then_some(a),
+            (Size::Infinite, _) => Some(a),
+            (_, Size::Infinite) => Some(b),
+            (Size::Zero, Size::Zero) => {
+                Some(Self { negative: a.negative && b.negative, size: Size::Zero })
+            }
+            (_, Size::Zero) => Some(a),
+            (Size::Zero, _) => Some(b),
+            (
+                Size::Finite { mantissa: am, exponent: ae },
+                Size::Finite { mantissa: bm, exponent: be },
+            ) => Some(match (ae, am) >= (be, bm) {
+                true => sum_of((a.negative, am, ae), (b.negative, bm, be)),
+                false => sum_of((b.negative, bm, be), (a.negative, am, ae)),
+            }),
+        }
+    }
+}
+
+/// The sum of two finite numbers, the larger first.
+fn sum_of(large: (bool, u64, i64), small: (bool, u64, i64)) -> LongDouble {
+    /// Bits behind the mantissa: the last one stands for everything further behind.
+    const GUARD: u32 = 62;
+    let (negative, mantissa, exponent) = large;
+    let a = u128::from(mantissa) << GUARD;
+    let b = u128::from(small.1) << GUARD;
+    let shift = (exponent - small.2).unsigned_abs();
+    let b = match shift {
+        0 => b,
+        1..=127 => b >> shift | u128::from(b << (128 - shift) != 0),
+        _ => 1,
+    };
+    let sum = if negative == small.0 { a + b } else { a - b };
+    if sum == 0 {
+        return LongDouble { negative: false, size: Size::Zero };
+    }
+    let size = rounded(&Natural::from(sum), exponent - i64::from(GUARD), false);
+    LongDouble { negative, size }
+}
+
+/// Digits, and the power of ten that they are to be multiplied with.
+struct Decimal {
+    digits: Natural,
+    power: i64,
+}
+
+impl Decimal {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let at = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
+        let (mantissa, exponent) = match at {
+            None => (text, 0),
+            Some(at) => (&text[..at], exponent(&text[at + 1..])?),
+        };
+        let mut digits = Natural::ZERO;
+        let (mut count, mut fraction, mut in_fraction) = (0, 0, false);
+        for byte in mantissa {
+            match byte {
+                b'0'..=b'9' => {
+                    digits.multiply_add(10, u32::from(byte - b'0'));
+                    count += 1;
+                    fraction += i64::from(in_fraction);
+                }
+                b'.' if !in_fraction => in_fraction = true,
+                _ => return None,
+            }
+        }
+        (count > 0).then_some(Self { digits, power: exponent - fraction })
+    }
+}
+
+/// A power of ten with an optional sign; far too large ones all become the same.
+fn exponent(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let size =
+        digits.iter().fold(0_i64, |size, digit| (size * 10 + i64::from(digit - b'0')).min(100_000));
+    Some(if negative { -size } else { size })
+}
+
+/// `number` · 2^`exponent` in 64 bits; `rest` says that it is a little more than that.
+fn rounded(number: &Natural, exponent: i64, rest: bool) -> Size {
+    let bits = number.bits();
+    let shift = i64::from(bits) - 64;
+    let (mut mantissa, mut exponent) = (number.bits_from(shift), exponent + shift);
+    if shift > 0 {
+        let half = number.bit(shift as u32 - 1);
+        let more = rest || number.any_below(shift as u32 - 1);
+        if half && (more || mantissa & 1 == 1) {
+            match mantissa.checked_add(1) {
+                Some(next) => mantissa = next,
+                None => (mantissa, exponent) = (1 << 63, exponent + 1),
+            }
+        }
+    }
+    match exponent + 64 {
+        power if power > MAX_POWER => Size::Infinite,
+        power if power <= MIN_POWER => Size::Zero,
+        _ => Size::Finite { mantissa, exponent },
+    }
+}
+
+/// `a` / `b` in 64 bits; neither is zero.
+fn quotient(mut a: Natural, b: Natural) -> Size {
+    /// Of the quotient: more than the 64 and the one that decides about rounding.
+    const BITS: i64 = 67;
+    let shift = BITS + i64::from(b.bits()) - i64::from(a.bits());
+    let shift = shift.max(0);
+    a = a.shifted_left(shift as u32);
+    let (whole, rest) = a.divided_by(&b);
+    rounded(&whole, -shift, rest)
+}
+
+impl fmt::Display for LongDouble {
+    /// With at most 17 decimals, none of them a zero at the end, and no exponent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.negative { "-" } else { "" };
+        let (mantissa, exponent) = match self.size {
+            Size::Infinite => return write!(f, "{sign}inf"),
+            Size::Zero => return f.write_str("0"),
+            Size::Finite { mantissa, exponent } => (mantissa, exponent),
+        };
+        if exponent >= 0 {
+            let whole = Natural::from(u128::from(mantissa)).shifted_left(exponent as u32);
+            return write!(f, "{sign}{}", whole.decimal());
+        }
+        // Below 2^64 · 10^17, which is less than 2^121.
+        let scaled = u128::from(mantissa) * 10_u128.pow(DECIMALS as u32);
+        let shift = exponent.unsigned_abs();
+        let scaled = match shift {
+            0..128 => {
+                let (whole, rest) = (scaled >> shift, scaled << (128 - shift));
+                let up = match rest.cmp(&(1 << 127)) {
+                    Ordering::Less => 0,
+                    Ordering::Equal => whole & 1,
+                    Ordering::Greater => 1,
+                };
+                whole + up
+            }
+            _ => 0,
+        };
+        if scaled == 0 {
+            return f.write_str("0");
+        }
+        let digits = format!("{scaled:0>width$}", width = DECIMALS + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - DECIMALS);
+        match fraction.trim_end_matches('0') {
+            "" => write!(f, "{sign}{whole}"),
+            fraction => write!(f, "{sign}{whole}.{fraction}"),
+        }
+    }
+}
+
+/// A natural number of any size: 32 bits each, the lowest first, the last one not zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Natural(Vec<u32>);
+
+impl From<u128> for Natural {
+    fn from(value: u128) -> Self {
+        Self((0..4).map(|word| (value >> (32 * word)) as u32).collect()).trimmed()
+    }
+}
+
+impl Natural {
+    const ZERO: Self = Self(Vec::new());
+
+    fn trimmed(mut self) -> Self {
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+        self
+    }
+
+    fn is_zero(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn bits(&self) -> u32 {
+        let last = self.0.last().map_or(0, |last| 32 - last.leading_zeros());
+        (self.0.len() as u32).saturating_sub(1) * 32 + last
+    }
+
+    fn bit(&self, at: u32) -> bool {
+        self.0.get(at as usize / 32).is_some_and(|word| word >> (at % 32) & 1 == 1)
+    }
+
+    fn any_below(&self, at: u32) -> bool {
+        let whole = (at as usize / 32).min(self.0.len());
+        self.0[..whole].iter().any(|word| *word != 0)
+            || (whole as u32 * 32..at).any(|bit| self.bit(bit))
+    }
+
+    /// 64 bits from bit number `from` on; below bit 0 there are zeros.
+    fn bits_from(&self, from: i64) -> u64 {
+        (0..64).fold(0, |bits, at| {
+            let bit = u32::try_from(from + at).is_ok_and(|bit| self.bit(bit));
+            bits | u64::from(bit) << at
+        })
+    }
+
+    fn multiply_add(&mut self, factor: u32, addend: u32) {
+        let mut carry = u64::from(addend);
+        for word in &mut self.0 {
+            let product = u64::from(*word) * u64::from(factor) + carry;
+            *word = product as u32;
+            carry = product >> 32;
+        }
+        if carry > 0 {
+            self.0.push(carry as u32);
+        }
+    }
+
+    fn times_ten_to(mut self, power: u32) -> Self {
+        for _ in 0..power / 9 {
+            self.multiply_add(1_000_000_000, 0);
+        }
+        self.multiply_add(10_u32.pow(power % 9), 0);
+        self
+    }
+
+    fn shifted_left(&self, by: u32) -> Self {
+        let mut words = vec![0; by as usize / 32];
+        let mut carry = 0;
+        for word in &self.0 {
+            let wide = u64::from(*word) << (by % 32) | carry;
+            words.push(wide as u32);
+            carry = wide >> 32;
+        }
+        words.push(carry as u32);
+        Self(words).trimmed()
+    }
+
+    /// The quotient, and whether there is a rest. Costs the bits of the quotient times the length.
+    fn divided_by(self, divisor: &Self) -> (Self, bool) {
+        let steps = self.bits().saturating_sub(divisor.bits());
+        let mut rest = self;
+        let mut whole = Self::ZERO;
+        for step in (0..=steps).rev() {
+            let part = divisor.shifted_left(step);
+            let fits = rest.at_least(&part);
+            if fits {
+                rest.subtract(&part);
+            }
+            whole.multiply_add(2, u32::from(fits));
+        }
+        (whole, !rest.is_zero())
+    }
+
+    fn at_least(&self, other: &Self) -> bool {
+        let by_length = self.0.len().cmp(&other.0.len());
+        by_length.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev())).is_ge()
+    }
+
+    /// Takes away a number that is not larger.
+    fn subtract(&mut self, other: &Self) {
+        let mut borrow = false;
+        for (at, word) in self.0.iter_mut().enumerate() {
+            let (once, under) = word.overflowing_sub(other.0.get(at).copied().unwrap_or(0));
+            let (twice, again) = once.overflowing_sub(u32::from(borrow));
+            (*word, borrow) = (twice, under || again);
+        }
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+    }
+
+    fn decimal(mut self) -> String {
+        let mut groups = Vec::new();
+        while !self.is_zero() {
+            let mut rest = 0;
+            for word in self.0.iter_mut().rev() {
+                let wide = rest << 32 | u64::from(*word);
+                *word = (wide / 1_000_000_000) as u32;
+                rest = wide % 1_000_000_000;
+            }
+            groups.push(rest);
+            self = self.trimmed();
+        }
+        let mut text = groups.pop().unwrap_or(0).to_string();
+        for group in groups.iter().rev() {
+            text.push_str(&format!("{group:09}"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(a: &str, b: &str) -> String {
+        let [a, b] = [a, b].map(|text| LongDouble::parse(text.as_bytes()).unwrap());
+        a.plus(b).unwrap().to_string()
+    }
+
+    /// Replies of Redis 7.0 on x86-64.
+    #[test]
+    fn sums_are_those_of_redis() {
+        for (a, b, expected) in [
+            ("0.1", "0.2", "0.3"),
+            ("10.50", "0.1", "10.6"),
+            ("5.0e3", "2.0e2", "5200"),
+            ("3", "1.1", "4.1"),
+            ("1", "-1", "0"),
+            ("0", "-0.0", "0"),
+            ("3000", "0.1", "3000.10000000000000009"),
+            ("1e20", "1", "100000000000000000000"),
+            ("123456789.123", "0.001", "123456789.12399999999615829"),
+            ("1e-10", "1e-12", "0.000000000101"),
+            ("0.1", "1e18", "1000000000000000000.125"),
+            ("-5.5", "5.25", "-0.25"),
+            ("99999999999999999999", "0.5", "100000000000000000000"),
+            ("1", "1e-17", "1.00000000000000001"),
+            ("1", "4e-18", "1"),
+            ("1", "5e-18", "1"),
+            ("0.7", "-0.1", "0.6"),
+            ("-1e-30", "0", "0"),
+            ("1e17", "0.3", "100000000000000000.296875"),
+            ("7.123456789012345678", "2.2", "9.32345678901234568"),
+        ] {
+            assert_eq!(sum(a, b), expected, "{a} + {b}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_no_numbers_are_refused() {
+        for text in
+            ["", " 1", "1 ", "1x", ".", "e5", "1e", "nan", "1e5000", "1e-5000", "--1", "1.2.3"]
+        {
+            assert_eq!(LongDouble::parse(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(LongDouble::parse(&[b'1'; MAX_TEXT_BYTES + 1]), None);
+        for (text, same) in [("+5", "5"), (".5", "0.5"), ("5.", "5"), ("-0", "0"), ("1E3", "1000")]
+        {
+            assert_eq!(LongDouble::parse(text.as_bytes()).unwrap().to_string(), same);
+        }
+    }
+
+    #[test]
+    fn infinities_add_up_to_no_number() {
+        let [up, down] =
+            ["inf", "-Infinity"].map(|text| LongDouble::parse(text.as_bytes()).unwrap());
+        assert!(!up.is_finite());
+        assert_eq!(up.plus(down), None);
+        assert_eq!(up.plus(up), Some(up));
+        let most = LongDouble::parse(b"1e4932").unwrap();
+        assert!(most.is_finite());
+        assert!(!most.plus(most).unwrap().is_finite());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn integers_add_up_exactly(a in -(1_i64 << 61)..1 << 61, b in -(1_i64 << 61)..1 << 61) {
+            proptest::prop_assert_eq!(sum(&a.to_string(), &b.to_string()), (a + b).to_string());
+        }
+
+        #[test]
+        fn any_text_is_parsed_or_refused(text: Vec<u8>) {
+            if let Some(number) = LongDouble::parse(&text) {
+                let _ = number.plus(number).map(|sum| sum.to_string());
+            }
+        }
+    }
+}
