@@ -9,6 +9,7 @@ mod inspect;
 mod load;
 mod put;
 mod scan;
+mod serve;
 mod stats;
 mod verify;
 
@@ -43,6 +44,8 @@ pub enum Command {
     Verify(verify::VerifyArgs),
     /// Show what is in the files of a store, damaged or not; nothing is written
     Inspect(inspect::InspectArgs),
+    /// Serve the store to Redis clients, with metrics and a dashboard
+    Serve(serve::ServeArgs),
     /// Measure Terrace and its peers, side by side
     Bench(bench::BenchArgs),
 }
@@ -62,6 +65,7 @@ impl Command {
             Self::Checkpoint(args) => checkpoint::run(&args),
             Self::Verify(args) => verify::run(&args),
             Self::Inspect(args) => inspect::run(&args),
+            Self::Serve(args) => serve::run(args),
             Self::Bench(args) => bench::run(args),
         }
     }

@@ -73,6 +73,21 @@ impl<'a> ReplyWriter<'a> {
         Self { out, protocol }
     }
 
+    /// Another writer to the same output.
+    pub fn reborrow(&mut self) -> ReplyWriter<'_> {
+        ReplyWriter { out: self.out, protocol: self.protocol }
+    }
+
+    /// Takes away what was written after the output had `len_bytes`.
+    pub fn truncate(&mut self, len_bytes: usize) {
+        self.out.truncate(len_bytes);
+    }
+
+    /// Replies are written in another protocol from here on.
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
     /// The protocol that replies are written in.
     pub fn protocol(&self) -> Protocol {
         self.protocol

@@ -6,16 +6,28 @@
 //! names are taken before it runs. One that gives a [`Failure`] has written nothing: what it
 //! appended to the output is taken away.
 
+mod connection;
 mod failure;
 mod spec;
+mod table;
+mod transactions;
 
 pub use failure::{Failure, Outcome};
 pub use spec::{CommandSpec, Flags, Group, Keys};
+pub use table::{Table, table};
+
+/// The rows of the table, group by group.
+const GROUPS: &[&[CommandSpec]] = &[connection::COMMANDS, transactions::COMMANDS];
 
 use crate::server::Server;
 use crate::session::Session;
 use terrace_keyspace::Turn;
 use terrace_resp::{Command, ReplyWriter};
+
+/// What is answered to a command with too many or too few arguments.
+pub(crate) fn wrong_count(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
 
 /// One command that is executed.
 pub struct Call<'a> {

@@ -1,19 +1,227 @@
-//! What a server knows of one client.
+//! What a server knows of one client, and of all of them.
 
+use crate::acl::User;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use terrace::ReadSet;
 use terrace_resp::{OwnedCommand, Protocol};
 
 /// One client's state. It goes with a command that is executed on another thread, and comes back
 /// with the reply.
-#[derive(Default)]
 pub struct Session {
     /// Unique and growing.
     pub id: u64,
+    /// What others may see of it.
+    pub info: Arc<ClientInfo>,
     /// The selected database.
     pub db: u8,
     /// What replies are written in.
     pub protocol: Protocol,
+    /// Who it is; `None` until it has authenticated.
+    pub user: Option<Arc<User>>,
+    /// The parser is to be told that the full limits hold from now on.
+    pub was_admitted: bool,
+    /// Queued since `MULTI`.
+    pub queued: Option<Queued>,
+    /// The keys it watches, as they were.
+    pub watched: Option<Watched>,
+    /// `CLIENT REPLY`.
+    pub replies: Replies,
+    /// Whether the connection ends after this reply.
+    pub closes: bool,
+}
+
+/// What `WATCH` was told.
+pub struct Watched {
+    /// The keys as the engine knows them, at the moment of the first of them.
+    pub read_set: ReadSet,
+    /// The keys, with their databases.
+    pub keys: Vec<(u8, Vec<u8>)>,
+}
+
+/// Commands between `MULTI` and `EXEC`.
+#[derive(Default)]
+pub struct Queued {
+    /// In the order of arrival.
+    pub commands: Vec<OwnedCommand>,
+    /// Bytes they take.
+    pub bytes: usize,
+    /// Whether one of them could not be queued, so that none is to be executed.
+    pub is_spoilt: bool,
+}
+
+/// Whether a client wants replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Replies {
+    /// Yes.
+    #[default]
+    On,
+    /// Not to this command, but to later ones.
+    Skip,
+    /// Not to the next command.
+    SkipNext,
+    /// No.
+    Off,
+}
+
+impl Session {
+    /// A client that has just connected.
+    ///
+    /// `user` is who it is without authentication, if that is allowed.
+    pub fn of(info: Arc<ClientInfo>, user: Option<Arc<User>>) -> Self {
+        if let Some(user) = &user {
+            *info.user.lock() = user.name().into();
+        }
+        Self {
+            id: info.id,
+            info,
+            db: 0,
+            protocol: Protocol::Resp2,
+            user,
+            was_admitted: false,
+            queued: None,
+            watched: None,
+            replies: Replies::On,
+            closes: false,
+        }
+    }
+
+    /// Back to how it was when it connected (`RESET`).
+    pub fn reset(&mut self, user: Option<Arc<User>>) {
+        self.info.user.lock().clear();
+        *self = Self::of(self.info.clone(), user);
+        self.info.name.lock().clear();
+        self.info.db.store(0, Ordering::Relaxed);
+    }
+
+    /// Selects a database.
+    pub fn select(&mut self, db: u8) {
+        self.db = db;
+        self.info.db.store(db, Ordering::Relaxed);
+    }
+
+    /// The client is this user from now on.
+    pub fn log_in(&mut self, user: Arc<User>) {
+        *self.info.user.lock() = user.name().into();
+        self.was_admitted |= self.user.is_none();
+        self.user = Some(user);
+    }
+}
+
+/// Where a connection comes from and who serves it.
+pub struct Origin {
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// Ours.
+    pub local: SocketAddr,
+    /// Whether it is encrypted.
+    pub is_tls: bool,
+    /// Who serves it.
+    pub home: Arc<dyn Home>,
+    /// Its place there.
+    pub token: usize,
+}
+
+/// Who serves connections.
+pub trait Home: Send + Sync {
+    /// Ends the connection at this place, if it is still this client's.
+    fn end(&self, token: usize, id: u64);
+}
+
+/// What others may see of a client (`CLIENT LIST`).
+pub struct ClientInfo {
+    /// Unique and growing.
+    pub id: u64,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// When it connected, in ms since 1970.
+    pub connected_ms: u64,
     /// `CLIENT SETNAME`.
-    pub name: String,
-    /// Queued by `MULTI`.
-    pub queued: Option<Vec<OwnedCommand>>,
+    pub name: Mutex<String>,
+    /// Who it is; empty until it has authenticated.
+    pub user: Mutex<String>,
+    /// `CLIENT SETINFO`: library and its version.
+    pub library: Mutex<(String, String)>,
+    /// The selected database.
+    pub db: AtomicU8,
+    /// RESP's version.
+    pub protocol: AtomicU8,
+    /// The command it sent last, by its place in the table, or `u16::MAX`.
+    pub last_command: AtomicU16,
+    /// When, in ms since 1970.
+    pub last_used_ms: AtomicU64,
+    /// Commands executed.
+    pub commands: AtomicU64,
+}
+
+impl ClientInfo {
+    /// When the client sent something last, in ms since 1970.
+    pub fn last_used_ms(&self) -> u64 {
+        self.last_used_ms.load(Ordering::Relaxed)
+    }
+
+    /// Ends its connection.
+    pub fn kill(&self) {
+        self.origin.home.end(self.origin.token, self.id);
+    }
+}
+
+/// All clients that are connected.
+#[derive(Default)]
+pub struct Clients {
+    next_id: AtomicU64,
+    connected: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
+    total: AtomicU64,
+}
+
+impl Clients {
+    /// A client connects.
+    pub fn join(&self, origin: Origin, now_ms: u64) -> Arc<ClientInfo> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let info = Arc::new(ClientInfo {
+            id,
+            origin,
+            connected_ms: now_ms,
+            name: Mutex::default(),
+            user: Mutex::default(),
+            library: Mutex::default(),
+            db: AtomicU8::new(0),
+            protocol: AtomicU8::new(2),
+            last_command: AtomicU16::new(u16::MAX),
+            last_used_ms: AtomicU64::new(now_ms),
+            commands: AtomicU64::new(0),
+        });
+        let mut connected = self.connected.lock();
+        connected.insert(id, info.clone());
+        self.total.fetch_add(1, Ordering::Relaxed);
+        info
+    }
+
+    /// A client has gone.
+    pub fn leave(&self, id: u64) {
+        self.connected.lock().remove(&id);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.connected.lock().len()
+    }
+
+    /// How many there ever were.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// All of them, by id.
+    pub fn list(&self) -> Vec<Arc<ClientInfo>> {
+        self.connected.lock().values().cloned().collect()
+    }
+
+    /// One of them.
+    pub fn find(&self, id: u64) -> Option<Arc<ClientInfo>> {
+        self.connected.lock().get(&id).cloned()
+    }
 }

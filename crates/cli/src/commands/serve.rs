@@ -1,0 +1,153 @@
+//! `terrace serve`: the store behind the Redis protocol, HTTP and the dashboard.
+
+use crate::outcome::Outcome;
+use anyhow::{Context, Result};
+use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use terrace_server::config::{Config, LogLevel, OPTIONS};
+use terrace_server::{Running, Server};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{fmt, reload};
+
+/// The configuration that is read if none is named and there is one.
+const DEFAULT_FILE: &str = "terrace.toml";
+
+/// Arguments of `serve`: a file, and a flag for every option of the server.
+#[derive(Debug)]
+pub struct ServeArgs {
+    file: Option<PathBuf>,
+    flags: Vec<(String, String)>,
+}
+
+impl clap::Args for ServeArgs {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config")
+            .value_parser(value_parser!(PathBuf))
+            .help("File with options (terrace.toml here, if there is one)");
+        OPTIONS.iter().fold(command.arg(file), |command, option| {
+            let default = match option.default {
+                "" => String::new(),
+                default => format!(" [default: {default}]"),
+            };
+            command.arg(
+                Arg::new(option.name)
+                    .long(option.name)
+                    .aliases(option.also)
+                    .value_name("VALUE")
+                    .allow_hyphen_values(true)
+                    .help_heading(option.group)
+                    .help(format!("{}{default}", option.doc.trim_end_matches('.'))),
+            )
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ServeArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value = |name: &'static str| matches.get_one::<String>(name).cloned();
+        let flags = OPTIONS
+            .iter()
+            .filter_map(|option| Some((option.name.to_string(), value(option.name)?)))
+            .collect();
+        Ok(Self { file: matches.get_one::<PathBuf>("config").cloned(), flags })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Serves until it is told to stop.
+pub fn run(args: ServeArgs) -> Result<Outcome> {
+    let default = PathBuf::from(DEFAULT_FILE);
+    let file = args.file.or_else(|| default.is_file().then_some(default));
+    // Options are text; a variable that is not is none of them.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let config = Config::load(file.as_deref(), environment, args.flags)?;
+    let set_log_level = log(config.settings().loglevel);
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let running = Running::start(config)?;
+    running.server().on_log_level(set_log_level);
+    hear_signals(running.server())?;
+    welcome(&running)?;
+    running.wait()?;
+    writeln!(std::io::stdout(), "stopped; everything acknowledged is in the log")?;
+    Ok(Outcome::Done)
+}
+
+/// Logs to standard error from now on; gives what changes how much.
+fn log(level: LogLevel) -> impl Fn(LogLevel) + Send + Sync + 'static {
+    let (filter, handle) = reload::Layer::new(targets(level));
+    let lines =
+        fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    // With --verbose somebody logs already.
+    let _first = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    move |level| {
+        let _still_there = handle.reload(targets(level));
+    }
+}
+
+/// What is logged: of the engine one step less than of the server.
+fn targets(level: LogLevel) -> Targets {
+    let (server, engine) = match level {
+        LogLevel::Nothing => (LevelFilter::OFF, LevelFilter::OFF),
+        LogLevel::Warning => (LevelFilter::WARN, LevelFilter::ERROR),
+        LogLevel::Notice => (LevelFilter::INFO, LevelFilter::WARN),
+        LogLevel::Verbose => (LevelFilter::DEBUG, LevelFilter::INFO),
+        LogLevel::Debug => (LevelFilter::TRACE, LevelFilter::DEBUG),
+    };
+    Targets::new().with_target("terrace_server", server).with_default(engine)
+}
+
+/// Stops on SIGINT and SIGTERM, reads the configuration again on SIGHUP.
+fn hear_signals(server: &Arc<Server>) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot hear signals")?;
+    let server = Arc::downgrade(server);
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            let Some(server) = server.upgrade() else { return };
+            match signal {
+                SIGHUP => server.reload(),
+                _ => {
+                    tracing::info!(signal, "told to stop");
+                    server.stop.request();
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn welcome(running: &Running) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let settings = running.server().config.settings();
+    writeln!(out, "Terrace {} serves {}", env!("CARGO_PKG_VERSION"), settings.dir)?;
+    for address in running.addresses() {
+        writeln!(out, "  Redis protocol   {address}")?;
+    }
+    for address in running.tls_addresses() {
+        writeln!(out, "  with TLS         {address}")?;
+    }
+    for address in running.http_addresses() {
+        writeln!(out, "  dashboard        http://{address}/")?;
+    }
+    if let Some(address) = running.addresses().first() {
+        writeln!(out, "try: redis-cli -p {} set hello world", address.port())?;
+    }
+    out.flush()?;
+    Ok(())
+}

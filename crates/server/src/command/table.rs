@@ -1,0 +1,81 @@
+//! All commands, found by name in any case.
+
+use super::CommandSpec;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Names are no longer.
+const MOST_NAME_BYTES: usize = 24;
+
+/// All rows of all groups.
+pub struct Table {
+    specs: Vec<&'static CommandSpec>,
+    by_name: HashMap<&'static [u8], u16>,
+}
+
+/// The table.
+pub fn table() -> &'static Table {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    TABLE.get_or_init(|| Table::of(super::GROUPS))
+}
+
+impl Table {
+    fn of(groups: &[&'static [CommandSpec]]) -> Self {
+        let specs: Vec<&CommandSpec> = groups.iter().flat_map(|group| group.iter()).collect();
+        let by_name =
+            specs.iter().enumerate().map(|(at, spec)| (spec.name.as_bytes(), at as u16)).collect();
+        Self { specs, by_name }
+    }
+
+    /// The command of this name, and its number.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<(u16, &'static CommandSpec)> {
+        let mut lower = [0; MOST_NAME_BYTES];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        let number = *self.by_name.get(&*lower)?;
+        Some((number, self.specs[number as usize]))
+    }
+
+    /// All commands; a command's number is its place.
+    pub fn all(&self) -> &[&'static CommandSpec] {
+        &self.specs
+    }
+
+    /// The command of this number.
+    pub fn at(&self, number: u16) -> Option<&'static CommandSpec> {
+        self.specs.get(number as usize).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Flags, Keys};
+
+    #[test]
+    fn every_command_is_found_by_its_name_alone() {
+        let table = table();
+        for (number, spec) in table.all().iter().enumerate() {
+            assert!(spec.name.len() <= MOST_NAME_BYTES, "{}", spec.name);
+            assert_eq!(spec.name, spec.name.to_ascii_lowercase());
+            let found = table.find(spec.name.to_ascii_uppercase().as_bytes());
+            assert_eq!(found.map(|(at, _)| at as usize), Some(number), "{} twice", spec.name);
+        }
+        assert!(table.find(b"").is_none());
+        assert!(table.find(&[b'x'; 500]).is_none());
+    }
+
+    #[test]
+    fn rows_are_whole() {
+        for spec in table().all() {
+            assert!(spec.arity != 0, "{}", spec.name);
+            assert!(spec.summary.ends_with('.'), "{}", spec.name);
+            assert!(!spec.complexity.is_empty() && !spec.since.is_empty(), "{}", spec.name);
+            let (read, write) = (spec.flags.has(Flags::READ), spec.flags.has(Flags::WRITE));
+            assert!(!(read && write), "{} reads or writes", spec.name);
+            assert!(spec.keys == Keys::None || read || write, "{} has keys", spec.name);
+        }
+    }
+}

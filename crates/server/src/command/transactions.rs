@@ -1,0 +1,201 @@
+//! `MULTI` and what goes with it: the engine's optimistic transactions.
+//!
+//! `EXEC` takes the locks of all keys that its commands write or that the client watches, asks the
+//! engine whether the watched ones are as they were, and executes everything into one turn: all of
+//! it is committed, or nothing.
+
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
+use crate::dispatch;
+use crate::session::{Queued, Watched};
+use terrace_keyspace::{Mode, Wait};
+
+const CONTROL: Flags = Flags::FAST.with(Flags::NOT_QUEUED);
+
+/// The rows of this group.
+pub const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "multi",
+        arity: 1,
+        flags: CONTROL,
+        keys: Keys::None,
+        group: Group::Transactions,
+        arguments: "",
+        summary: "Queues what follows, to be executed as a whole by EXEC.",
+        complexity: "O(1)",
+        since: "1.2.0",
+        run: multi,
+    },
+    CommandSpec {
+        name: "exec",
+        arity: 1,
+        flags: Flags::NOT_QUEUED,
+        keys: Keys::None,
+        group: Group::Transactions,
+        arguments: "",
+        summary: "Executes what was queued, all at once, unless a watched key has changed.",
+        complexity: "that of the commands; one commit",
+        since: "1.2.0",
+        run: exec,
+    },
+    CommandSpec {
+        name: "discard",
+        arity: 1,
+        flags: CONTROL,
+        keys: Keys::None,
+        group: Group::Transactions,
+        arguments: "",
+        summary: "Forgets what was queued, and what is watched.",
+        complexity: "O(N) for N queued commands",
+        since: "2.0.0",
+        run: discard,
+    },
+    CommandSpec {
+        name: "watch",
+        arity: -2,
+        // What earlier commands wrote is no change: it is committed before.
+        flags: Flags::FAST.with(Flags::READ).with(Flags::WAITS).with(Flags::NOT_IN_MULTI),
+        keys: Keys::All,
+        group: Group::Transactions,
+        arguments: "key [key ...]",
+        summary: "Makes the next EXEC fail if one of the keys is written by then.",
+        complexity: "O(N) for N keys",
+        since: "2.2.0",
+        run: watch,
+    },
+    CommandSpec {
+        name: "unwatch",
+        arity: 1,
+        flags: Flags::FAST,
+        keys: Keys::None,
+        group: Group::Transactions,
+        arguments: "",
+        summary: "Forgets what is watched.",
+        complexity: "O(1)",
+        since: "2.2.0",
+        run: unwatch,
+    },
+];
+
+fn multi(call: &mut Call<'_>) -> Outcome {
+    if call.session.queued.is_some() {
+        return Err(Failure::line("ERR MULTI calls can not be nested"));
+    }
+    call.session.queued = Some(Queued::default());
+    call.reply.ok();
+    Ok(())
+}
+
+fn discard(call: &mut Call<'_>) -> Outcome {
+    if call.session.queued.take().is_none() {
+        return Err(Failure::line("ERR DISCARD without MULTI"));
+    }
+    call.session.watched = None;
+    call.reply.ok();
+    Ok(())
+}
+
+fn watch(call: &mut Call<'_>) -> Outcome {
+    let space = call.server.space.clone();
+    let db = call.db();
+    let watched = call.session.watched.get_or_insert_with(|| Watched {
+        read_set: space.db().read_set(),
+        keys: Vec::new(),
+    });
+    for key in call.args.iter().skip(1) {
+        space.watch(&mut watched.read_set, db, key);
+        watched.keys.push((db, key.to_vec()));
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+fn unwatch(call: &mut Call<'_>) -> Outcome {
+    call.session.watched = None;
+    call.reply.ok();
+    Ok(())
+}
+
+fn exec(call: &mut Call<'_>) -> Outcome {
+    let Some(queued) = call.session.queued.take() else {
+        return Err(Failure::line("ERR EXEC without MULTI"));
+    };
+    if queued.is_spoilt {
+        call.session.watched = None;
+        let text = "EXECABORT Transaction discarded because of previous errors.";
+        return Err(Failure::line(text));
+    }
+    let db = call.session.db;
+    let outcome = exec_queued(call, &queued);
+    match &outcome {
+        Err(Failure::Elsewhere(_)) => {
+            call.session.select(db);
+            call.session.queued = Some(queued);
+        }
+        _ => call.session.watched = None,
+    }
+    outcome
+}
+
+fn exec_queued(call: &mut Call<'_>, queued: &Queued) -> Outcome {
+    if call.turn.mode() == Mode::Memory && call.session.watched.is_some() {
+        // What others wrote in this turn may be a change: it is committed before.
+        return Err(Failure::Elsewhere(Wait::Key));
+    }
+    lock(call, queued)?;
+    if let Some(watched) = &call.session.watched
+        && !call.server.space.db().is_unchanged(&watched.read_set)?
+    {
+        call.reply.null_array();
+        return Ok(());
+    }
+    let Call { turn, session, server, reply, .. } = call;
+    turn.attempt(|turn| {
+        reply.array(queued.commands.len());
+        for command in &queued.commands {
+            let args = command.as_command();
+            let Some((_, spec)) = table().find(args.name()) else { continue };
+            let mark = reply.len_bytes();
+            let mut inner = Call { args, turn, session, server, reply: reply.reborrow() };
+            match dispatch::run_locked(&mut inner, spec) {
+                Ok(()) => {}
+                Err(Failure::Reply(text)) => {
+                    reply.truncate(mark);
+                    reply.error(&*text);
+                }
+                Err(elsewhere) => return Err(elsewhere),
+            }
+            reply.set_protocol(session.protocol);
+        }
+        Ok(())
+    })
+}
+
+/// Takes the locks of all keys that are watched or will be written.
+fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
+    let mut db = call.session.db;
+    let mut keys: Vec<(u8, &[u8])> = Vec::new();
+    let mut needs_all = false;
+    for command in &queued.commands {
+        let args = command.as_command();
+        let Some((_, spec)) = table().find(args.name()) else { continue };
+        needs_all |= spec.flags.has(Flags::LOCKS_ALL);
+        let waits = spec.flags.has(Flags::WAITS) || spec.flags.has(Flags::LOCKS_ALL);
+        if waits && call.turn.mode() == Mode::Memory {
+            return Err(Failure::Elsewhere(Wait::Device));
+        }
+        if spec.name == "select" {
+            let selected = args.get(1).and_then(terrace_resp::parse_integer);
+            db = selected.and_then(|db| u8::try_from(db).ok()).unwrap_or(db);
+        }
+        if spec.flags.has(Flags::WRITE) {
+            keys.extend(spec.keys.of(&args).map(|key| (db, key)));
+        }
+    }
+    if needs_all {
+        call.turn.lock_everything();
+        return Ok(());
+    }
+    let watched = call.session.watched.iter().flat_map(|watched| &watched.keys);
+    keys.extend(watched.map(|(db, key)| (*db, &key[..])));
+    Ok(call.turn.lock_in(keys.into_iter())?)
+}

@@ -1,0 +1,189 @@
+//! From a request to its reply: who may, what it needs, and what it cost.
+
+use crate::command::{self, Call, CommandSpec, Failure, Flags, Outcome, table};
+use crate::server::Server;
+use crate::session::{Queued, Replies, Session};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use terrace_keyspace::{Mode, Turn, Wait};
+use terrace_resp::{Command, ReplyWriter};
+
+/// Most that one client may queue in `MULTI`, in bytes.
+const MOST_QUEUED_BYTES: usize = 64 << 20;
+
+/// What became of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Executed {
+    /// Its reply stands in the output.
+    Replied,
+    /// It has to be executed by a thread that may wait. Nothing has happened yet.
+    Elsewhere,
+    /// Its reply stands in the output, and the connection ends.
+    Close,
+}
+
+/// Executes one command. Its reply may be sent once `turn` is committed.
+pub fn execute(
+    args: Command<'_>,
+    turn: &mut Turn,
+    session: &mut Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+) -> Executed {
+    let mark = output.len();
+    let started = Instant::now();
+    let Some((number, spec)) = table().find(args.name()) else {
+        refuse(session, output, &unknown(&args));
+        server.stats.unknown_commands.add(1);
+        return Executed::Replied;
+    };
+    if let Err(refusal) = check(spec, number, &args, session, server) {
+        server.latency.note_rejected(number);
+        refuse(session, output, &refusal);
+        return Executed::Replied;
+    }
+    if let Some(queued) = &mut session.queued
+        && !spec.flags.has(Flags::NOT_QUEUED)
+    {
+        let reply = queue(queued, &args, spec);
+        let mut writer = ReplyWriter::new(output, session.protocol);
+        match reply {
+            Ok(()) => writer.simple("QUEUED"),
+            Err(refusal) => writer.error(refusal),
+        }
+        return Executed::Replied;
+    }
+    let reply = ReplyWriter::new(output, session.protocol);
+    let mut call = Call { args, turn, session, server, reply };
+    let outcome = run(&mut call, spec);
+    let failed = match outcome {
+        Ok(()) => false,
+        Err(Failure::Elsewhere(_)) => {
+            output.truncate(mark);
+            return Executed::Elsewhere;
+        }
+        Err(Failure::Reply(text)) => {
+            output.truncate(mark);
+            ReplyWriter::new(output, session.protocol).error(&*text);
+            true
+        }
+    };
+    let took = started.elapsed();
+    server.note(number, &args, session, took, failed);
+    let info = &session.info;
+    info.last_command.store(number, Ordering::Relaxed);
+    info.last_used_ms.store(turn.now_ms(), Ordering::Relaxed);
+    info.commands.store(info.commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    hush(session, output, mark);
+    if session.closes { Executed::Close } else { Executed::Replied }
+}
+
+/// Runs a command's function with the locks that it needs. What it wrote is gone if it fails.
+pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
+    let flags = spec.flags;
+    if call.turn.mode() == Mode::Memory && (flags.has(Flags::WAITS) || flags.has(Flags::LOCKS_ALL)) {
+        return Err(Failure::Elsewhere(Wait::Device));
+    }
+    call.turn.next_command();
+    if flags.has(Flags::LOCKS_ALL) {
+        call.turn.lock_everything();
+    } else if flags.has(Flags::WRITE) {
+        call.turn.lock(call.session.db, spec.keys.of(&call.args))?;
+    }
+    run_locked(call, spec)
+}
+
+/// Runs a command's function; the locks are held.
+pub(crate) fn run_locked(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
+    if !spec.flags.has(Flags::READS_LATE) {
+        return (spec.run)(call);
+    }
+    let Call { args, turn, session, server, reply } = call;
+    turn.attempt(|turn| {
+        let reply = reply.reborrow();
+        (spec.run)(&mut Call { args: *args, turn, session, server, reply })
+    })
+}
+
+/// Whether the client may send this now; else the error.
+fn check(
+    spec: &CommandSpec,
+    number: u16,
+    args: &Command<'_>,
+    session: &Session,
+    server: &Server,
+) -> Result<(), String> {
+    let Some(user) = &session.user else {
+        return match spec.flags.has(Flags::NO_AUTH) && spec.takes(args.count()) {
+            true => Ok(()),
+            false => Err("NOAUTH Authentication required.".into()),
+        };
+    };
+    if !spec.takes(args.count()) {
+        return Err(command::wrong_count(spec.name));
+    }
+    if session.queued.is_some() && spec.flags.has(Flags::NOT_IN_MULTI) {
+        return Err(format!("ERR {} inside MULTI is not allowed", spec.name.to_uppercase()));
+    }
+    if !user.may_do_everything() && !spec.flags.has(Flags::NO_AUTH) {
+        server.permit(user, spec, number, args, session)?;
+    }
+    Ok(())
+}
+
+fn queue(queued: &mut Queued, args: &Command<'_>, spec: &CommandSpec) -> Result<(), String> {
+    let command = args.to_owned();
+    if queued.bytes + command.held_bytes() > MOST_QUEUED_BYTES {
+        queued.is_spoilt = true;
+        return Err(format!("ERR {} does not fit into the transaction any more", spec.name));
+    }
+    queued.bytes += command.held_bytes();
+    queued.commands.push(command);
+    Ok(())
+}
+
+/// Answers a command that is not executed.
+fn refuse(session: &mut Session, output: &mut Vec<u8>, error: &str) {
+    if let Some(queued) = &mut session.queued {
+        queued.is_spoilt = true;
+    }
+    let mark = output.len();
+    ReplyWriter::new(output, session.protocol).error(error);
+    hush(session, output, mark);
+}
+
+/// Takes a reply away that the client does not want.
+fn hush(session: &mut Session, output: &mut Vec<u8>, mark: usize) {
+    match session.replies {
+        Replies::On => {}
+        Replies::SkipNext => session.replies = Replies::Skip,
+        Replies::Skip => {
+            output.truncate(mark);
+            session.replies = Replies::On;
+        }
+        Replies::Off => output.truncate(mark),
+    }
+}
+
+fn unknown(args: &Command<'_>) -> String {
+    /// As much of the arguments as Redis shows.
+    const SHOWN: usize = 128;
+    let name = String::from_utf8_lossy(&args.name()[..args.name().len().min(SHOWN)]).into_owned();
+    let mut shown = String::new();
+    for arg in args.iter().skip(1) {
+        if shown.len() >= SHOWN {
+            break;
+        }
+        let part = &arg[..arg.len().min(SHOWN - shown.len())];
+        shown.push_str(&format!("'{}' ", String::from_utf8_lossy(part)));
+    }
+    format!("ERR unknown command '{name}', with args beginning with: {shown}")
+}
+
+/// What clients are told whose turn was not committed.
+pub(crate) fn commit_error(error: terrace_keyspace::Error) -> String {
+    match Failure::from(error) {
+        Failure::Reply(text) => text.into_owned(),
+        Failure::Elsewhere(_) => "ERR the commit had to wait".into(),
+    }
+}

@@ -1,0 +1,25 @@
+//! RESP over TCP and TLS: sockets, connections, the loops that serve them and the threads that wait
+//! for the device.
+//!
+//! ```text
+//!  listeners ──► event loop ─┬─ reads requests, executes what is in memory, all into one turn
+//!                            ├─ commits the turn: one write to the log for all its connections
+//!                            ├─ writes replies
+//!                            └─► pool: a connection whose next command must wait goes there as a
+//!                                whole, executes what it has asked for, and comes back
+//! ```
+//! A loop never waits for the device to read, nor for another loop: one slow read stalls nobody but
+//! its own client.
+
+mod connection;
+mod event_loop;
+mod listen;
+mod pool;
+mod tls;
+mod transport;
+
+pub use event_loop::{LoopHandle, Loops};
+pub use listen::{Bound, Endpoint, addresses};
+pub use pool::Pool;
+pub use tls::configured as tls;
+pub use transport::Tls;

@@ -1,0 +1,291 @@
+//! One client: its socket, and what it has said so far.
+
+use super::transport::{Received, Transport};
+use crate::dispatch::{self, Executed};
+use crate::server::Server;
+use crate::session::{ClientInfo, Session};
+use std::io;
+use std::sync::Arc;
+use terrace_keyspace::Turn;
+use terrace_resp::{Command, OwnedCommand, ReplyWriter, RequestParser, Step};
+
+/// A client whose replies of so many bytes are not sent yet is not served: it has to read first.
+const MOST_UNSENT_BYTES: usize = 1 << 20;
+
+/// Commands of one client that are executed before others have their turn.
+const MOST_COMMANDS: usize = 512;
+
+/// Buffers of more bytes than this are given back when they are empty.
+const KEPT_BYTES: usize = 16 << 10;
+
+/// The part of a client that executes commands: goes to the pool as a whole.
+pub(crate) struct Talk {
+    pub session: Session,
+    parser: RequestParser,
+    /// What has arrived and was not executed.
+    input: Vec<u8>,
+    /// Parsed, and to be executed by a thread that may wait.
+    pending: Option<OwnedCommand>,
+    /// Replies that were not given to the connection.
+    pub output: Vec<u8>,
+    /// Where in `output` the replies of the current turn begin, and how many there are.
+    turn_mark: usize,
+    turn_replies: usize,
+}
+
+/// How far a client was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Everything it said was executed.
+    Idle,
+    /// There is more, when others had their turn.
+    More,
+    /// The next command has to wait.
+    Elsewhere,
+    /// Nothing more is to be executed: the connection ends when its replies are sent.
+    Close,
+}
+
+impl Talk {
+    pub fn new(session: Session, parser: RequestParser) -> Self {
+        Self {
+            session,
+            parser,
+            input: Vec::new(),
+            pending: None,
+            output: Vec::new(),
+            turn_mark: 0,
+            turn_replies: 0,
+        }
+    }
+
+    /// Whether something that was read waits to be executed.
+    pub fn has_input(&self) -> bool {
+        !self.input.is_empty() || self.pending.is_some()
+    }
+
+    /// Bytes held for this client.
+    pub fn held_bytes(&self) -> usize {
+        let pending = self.pending.as_ref().map_or(0, OwnedCommand::held_bytes);
+        self.input.capacity() + self.output.capacity() + pending + self.parser.held_bytes()
+    }
+
+    /// Executes what is in `fresh`, which has just been read.
+    pub fn feed(&mut self, fresh: &mut [u8], turn: &mut Turn, server: &Server) -> Progress {
+        if self.has_input() {
+            self.input.extend_from_slice(fresh);
+            return self.go_on(turn, server, MOST_COMMANDS);
+        }
+        let (used, progress) = self.execute(fresh, turn, server, MOST_COMMANDS);
+        self.input.extend_from_slice(&fresh[used..]);
+        progress
+    }
+
+    /// Executes at most `most` of the commands that were read before.
+    pub fn go_on(&mut self, turn: &mut Turn, server: &Server, most: usize) -> Progress {
+        let mut most = most;
+        if let Some(pending) = self.pending.take() {
+            let Self { session, output, turn_replies, .. } = self;
+            let call = (session, output, turn_replies);
+            match run(pending.as_command(), turn, server, call) {
+                Executed::Replied => {}
+                Executed::Elsewhere => {
+                    self.pending = Some(pending);
+                    return Progress::Elsewhere;
+                }
+                Executed::Close => return Progress::Close,
+            }
+            most -= 1;
+        }
+        if self.input.is_empty() {
+            return Progress::Idle;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let (used, progress) = self.execute(&mut input, turn, server, most);
+        input.drain(..used);
+        if input.is_empty() && input.capacity() > KEPT_BYTES {
+            input = Vec::new();
+        }
+        self.input = input;
+        progress
+    }
+
+    /// How many bytes of `buf` were executed, and why not more.
+    fn execute(
+        &mut self,
+        buf: &mut [u8],
+        turn: &mut Turn,
+        server: &Server,
+        most: usize,
+    ) -> (usize, Progress) {
+        let Self { session, parser, pending, output, turn_replies, .. } = self;
+        let mut at = 0;
+        for _ in 0..most {
+            if output.len() > MOST_UNSENT_BYTES {
+                return (at, Progress::More);
+            }
+            match parser.next(&mut buf[at..]) {
+                Ok(Step::Command(command)) => {
+                    at += command.bytes();
+                    let call = (&mut *session, &mut *output, &mut *turn_replies);
+                    match run(command, turn, server, call) {
+                        Executed::Replied => {}
+                        Executed::Elsewhere => {
+                            *pending = Some(command.to_owned());
+                            return (at, Progress::Elsewhere);
+                        }
+                        Executed::Close => return (at, Progress::Close),
+                    }
+                    if std::mem::take(&mut session.was_admitted) {
+                        parser.admit();
+                    }
+                }
+                Ok(Step::Blank { bytes }) => at += bytes,
+                Ok(Step::Incomplete { .. }) => return (at, Progress::Idle),
+                Err(malformed) => {
+                    ReplyWriter::new(output, session.protocol).error(format!("ERR {malformed}"));
+                    *turn_replies += 1;
+                    server.stats.protocol_errors.add(1);
+                    tracing::debug!(client = session.id, %malformed, "not a request");
+                    return (at, Progress::Close);
+                }
+            }
+        }
+        (at, if at < buf.len() { Progress::More } else { Progress::Idle })
+    }
+
+    /// A turn begins: its replies stand behind what is in the output now.
+    pub fn begin_turn(&mut self) {
+        self.turn_mark = self.output.len();
+        self.turn_replies = 0;
+    }
+
+    /// The turn was not committed: every reply of it becomes this error.
+    pub fn fail_turn(&mut self, error: &str) {
+        self.output.truncate(self.turn_mark);
+        let mut reply = ReplyWriter::new(&mut self.output, self.session.protocol);
+        for _ in 0..self.turn_replies {
+            reply.error(error);
+        }
+    }
+
+    /// Gives back memory that an idle client does not need.
+    pub fn release(&mut self) {
+        self.parser.release();
+        self.input.shrink_to_fit();
+        self.output.shrink_to_fit();
+    }
+}
+
+/// Executes one command and counts its reply.
+fn run(
+    command: Command<'_>,
+    turn: &mut Turn,
+    server: &Server,
+    (session, output, replies): (&mut Session, &mut Vec<u8>, &mut usize),
+) -> Executed {
+    let before = output.len();
+    let done = dispatch::execute(command, turn, session, server, output);
+    *replies += usize::from(output.len() > before);
+    done
+}
+
+/// A client as its loop sees it.
+pub(crate) struct Connection {
+    pub transport: Transport,
+    /// `None` while it is in the pool.
+    pub talk: Option<Box<Talk>>,
+    pub id: u64,
+    pub info: Arc<ClientInfo>,
+    /// Replies that the socket has not taken, from `sent` on.
+    unsent: Vec<u8>,
+    sent: usize,
+    /// There may be something to read.
+    pub is_readable: bool,
+    /// It takes part in the current turn.
+    pub in_turn: bool,
+    /// It stands in the queue of those with more to do.
+    pub is_queued: bool,
+    /// It ends when everything is sent.
+    pub closes: bool,
+}
+
+impl Connection {
+    pub fn new(transport: Transport, talk: Box<Talk>) -> Self {
+        Self {
+            id: talk.session.id,
+            info: talk.session.info.clone(),
+            transport,
+            talk: Some(talk),
+            unsent: Vec::new(),
+            sent: 0,
+            is_readable: false,
+            in_turn: false,
+            is_queued: false,
+            closes: false,
+        }
+    }
+
+    pub fn unsent_bytes(&self) -> usize {
+        self.unsent.len() - self.sent
+    }
+
+    /// Bytes of replies that have not left.
+    pub fn held_output_bytes(&self) -> usize {
+        self.unsent_bytes() + self.talk.as_ref().map_or(0, |talk| talk.output.len())
+    }
+
+    /// Whether it is to be served: it is here, and takes its replies.
+    pub fn can_be_served(&self) -> bool {
+        self.talk.is_some() && !self.closes && self.unsent_bytes() <= MOST_UNSENT_BYTES
+    }
+
+    /// Whether all replies have left.
+    pub fn is_flushed(&self) -> bool {
+        self.unsent_bytes() == 0
+            && self.transport.is_flushed()
+            && self.talk.as_ref().is_some_and(|talk| talk.output.is_empty())
+    }
+
+    pub fn receive(&mut self, buf: &mut [u8]) -> io::Result<Received> {
+        let received = self.transport.receive(buf)?;
+        self.is_readable = !matches!(received, Received::All(_));
+        Ok(received)
+    }
+
+    /// Sends what there is to send, as far as the socket takes it. How many bytes went out.
+    pub fn flush(&mut self) -> io::Result<usize> {
+        let mut out = 0;
+        if self.unsent_bytes() > 0 || !self.transport.is_flushed() {
+            let sent = self.transport.send(&self.unsent[self.sent..])?;
+            out += sent;
+            self.sent += sent;
+            if self.sent == self.unsent.len() {
+                self.unsent.clear();
+                self.unsent.shrink_to(KEPT_BYTES);
+                self.sent = 0;
+            }
+        }
+        let Some(talk) = self.talk.as_mut().filter(|talk| !talk.output.is_empty()) else {
+            return Ok(out);
+        };
+        let sent = match self.unsent.is_empty() {
+            true => self.transport.send(&talk.output)?,
+            false => 0,
+        };
+        self.unsent.extend_from_slice(&talk.output[sent..]);
+        talk.output.clear();
+        talk.output.shrink_to(KEPT_BYTES);
+        Ok(out + sent)
+    }
+
+    /// Gives back memory that an idle client does not need.
+    pub fn release(&mut self) {
+        if self.unsent.is_empty() {
+            self.unsent = Vec::new();
+        }
+        if let Some(talk) = &mut self.talk {
+            talk.release();
+        }
+    }
+}

@@ -1,0 +1,515 @@
+//! One thread that serves many clients: reads what they send, executes what needs no waiting into
+//! one turn, commits it, and sends the replies.
+
+use super::connection::{Connection, Progress, Talk};
+use super::listen::Bound;
+use super::pool::{Pool, Visit};
+use super::transport::{Received, Tls, Transport};
+use crate::dispatch;
+use crate::server::Server;
+use crate::session::{Home, Origin, Session};
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token, Waker};
+use parking_lot::Mutex;
+use slab::Slab;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use terrace_keyspace::{Mode, Turn};
+use terrace_resp::RequestParser;
+
+/// What one read takes at most. Also how much of one client is read before others have their turn.
+const READ_BYTES: usize = 64 << 10;
+
+/// A turn of so many bytes is committed before more is executed.
+const MOST_TURN_BYTES: usize = 1 << 20;
+
+/// How often idle clients are looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long replies may take to leave when the server ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How long no connection is accepted after the process has run out of files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+const WAKE: Token = Token(usize::MAX);
+const FIRST_LISTENER: usize = usize::MAX / 2;
+
+/// What a loop is told from outside.
+enum Message {
+    Client { socket: TcpStream, peer: SocketAddr, local: SocketAddr, is_tls: bool },
+    Back { token: usize, talk: Box<Talk>, progress: Progress },
+    Kill { token: usize, id: u64 },
+    Stop,
+}
+
+/// The way to tell a loop something.
+pub struct LoopHandle {
+    messages: Mutex<Vec<Message>>,
+    waker: Waker,
+    /// Whether the loop has been woken and has not looked yet.
+    is_woken: AtomicBool,
+}
+
+impl LoopHandle {
+    fn send(&self, message: Message) {
+        self.messages.lock().push(message);
+        if !self.is_woken.swap(true, Ordering::AcqRel)
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::error!(%error, "cannot wake an event loop");
+        }
+    }
+
+    /// A client's visit to the pool ends.
+    pub(crate) fn come_back(&self, token: usize, talk: Box<Talk>, progress: Progress) {
+        self.send(Message::Back { token, talk, progress });
+    }
+}
+
+impl Home for LoopHandle {
+    fn end(&self, token: usize, id: u64) {
+        self.send(Message::Kill { token, id });
+    }
+}
+
+/// All loops of a server.
+pub struct Loops {
+    handles: Vec<Arc<LoopHandle>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Loops {
+    /// Starts `count` loops; the first one accepts what comes to `listeners`.
+    ///
+    /// # Errors
+    /// The machine has no room for more threads or files.
+    pub fn start(
+        server: &Arc<Server>,
+        pool: &Arc<Pool>,
+        listeners: Vec<Bound>,
+        tls: Option<Tls>,
+        count: usize,
+    ) -> io::Result<Self> {
+        let mut polls = Vec::new();
+        let mut handles = Vec::new();
+        for _ in 0..count.max(1) {
+            let poll = Poll::new()?;
+            let waker = Waker::new(poll.registry(), WAKE)?;
+            let (messages, is_woken) = (Mutex::default(), AtomicBool::new(false));
+            handles.push(Arc::new(LoopHandle { messages, waker, is_woken }));
+            polls.push(poll);
+        }
+        let mut threads = Vec::new();
+        let mut listeners = Some(listeners);
+        for (number, poll) in polls.into_iter().enumerate() {
+            let event_loop = EventLoop {
+                server: server.clone(),
+                pool: pool.clone(),
+                handle: handles[number].clone(),
+                all: handles.clone(),
+                next: 0,
+                listeners: listeners.take().unwrap_or_default(),
+                tls: tls.clone(),
+                poll,
+                clients: Slab::new(),
+                turn: server.space.turn(Mode::Memory),
+                served: Vec::new(),
+                leaving: Vec::new(),
+                ready: VecDeque::new(),
+                scratch: vec![0; READ_BYTES],
+                last_tick: Instant::now(),
+                accepts_again: None,
+                stops_by: None,
+            };
+            let name = format!("loop-{number}");
+            threads.push(std::thread::Builder::new().name(name).spawn(move || event_loop.run())?);
+        }
+        Ok(Self { handles, threads })
+    }
+
+    /// Accepts nobody any more, sends what was answered, and ends.
+    pub fn stop(self) {
+        for handle in &self.handles {
+            handle.send(Message::Stop);
+        }
+        for thread in self.threads {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+struct EventLoop {
+    server: Arc<Server>,
+    pool: Arc<Pool>,
+    handle: Arc<LoopHandle>,
+    all: Vec<Arc<LoopHandle>>,
+    /// Which loop takes the next client.
+    next: usize,
+    listeners: Vec<Bound>,
+    tls: Option<Tls>,
+    poll: Poll,
+    clients: Slab<Connection>,
+    turn: Turn,
+    /// Clients that take part in the turn.
+    served: Vec<usize>,
+    /// Those of them that go to the pool once it is committed: what they wrote has to be seen there.
+    leaving: Vec<usize>,
+    /// Clients with more to do.
+    ready: VecDeque<usize>,
+    scratch: Vec<u8>,
+    last_tick: Instant,
+    accepts_again: Option<Instant>,
+    stops_by: Option<Instant>,
+}
+
+impl EventLoop {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        if let Err(error) = self.register_listeners() {
+            tracing::error!(%error, "cannot listen");
+            return;
+        }
+        loop {
+            let timeout = match self.ready.is_empty() {
+                true => Some(if self.stops_by.is_some() { ACCEPT_PAUSE } else { TICK }),
+                false => Some(Duration::ZERO),
+            };
+            let timeout = if self.accepts_again.is_some() { Some(ACCEPT_PAUSE) } else { timeout };
+            match self.poll.poll(&mut events, timeout) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    tracing::error!(%error, "cannot wait for clients");
+                    return;
+                }
+            }
+            for event in &events {
+                self.take_event(event);
+            }
+            for _ in 0..self.ready.len() {
+                if let Some(token) = self.ready.pop_front() {
+                    if let Some(client) = self.clients.get_mut(token) {
+                        client.is_queued = false;
+                    }
+                    self.serve(token);
+                }
+            }
+            self.end_turn();
+            self.tick();
+            if self.has_ended() {
+                return;
+            }
+        }
+    }
+
+    fn register_listeners(&mut self) -> io::Result<()> {
+        for (number, bound) in self.listeners.iter_mut().enumerate() {
+            let token = Token(FIRST_LISTENER + number);
+            self.poll.registry().register(&mut bound.listener, token, Interest::READABLE)?;
+        }
+        Ok(())
+    }
+
+    fn take_event(&mut self, event: &Event) {
+        match event.token() {
+            WAKE => self.take_messages(),
+            Token(at) if at >= FIRST_LISTENER => self.accept(at - FIRST_LISTENER),
+            Token(at) => {
+                let Some(client) = self.clients.get_mut(at) else { return };
+                if event.is_writable() && client.unsent_bytes() > 0 {
+                    self.flush(at);
+                }
+                if let Some(client) = self.clients.get_mut(at)
+                    && (event.is_readable() || event.is_read_closed() || event.is_error())
+                {
+                    client.is_readable = true;
+                    self.serve(at);
+                }
+            }
+        }
+    }
+
+    fn take_messages(&mut self) {
+        // Before the look: whoever sends after it wakes the loop again.
+        self.handle.is_woken.store(false, Ordering::Release);
+        let messages = std::mem::take(&mut *self.handle.messages.lock());
+        for message in messages {
+            match message {
+                Message::Client { socket, peer, local, is_tls } => {
+                    self.welcome(socket, peer, local, is_tls);
+                }
+                Message::Back { token, talk, progress } => {
+                    // The place may have another client now.
+                    let is_back = |client: &&mut Connection| client.id == talk.session.id;
+                    let Some(client) = self.clients.get_mut(token).filter(is_back) else {
+                        continue;
+                    };
+                    client.talk = Some(talk);
+                    client.closes |= progress == Progress::Close;
+                    self.flush(token);
+                    self.serve(token);
+                }
+                Message::Kill { token, id } => {
+                    if self.clients.get(token).is_some_and(|client| client.id == id) {
+                        self.remove(token);
+                    }
+                }
+                Message::Stop => self.stop(),
+            }
+        }
+    }
+
+    /// Reads and executes what the client has sent, as far as it goes without waiting.
+    fn serve(&mut self, token: usize) {
+        let Some(client) = self.clients.get_mut(token) else { return };
+        if !client.can_be_served() || self.stops_by.is_some() {
+            return;
+        }
+        let Connection { talk: Some(talk), .. } = client else { return };
+        if !client.in_turn {
+            client.in_turn = true;
+            talk.begin_turn();
+            self.served.push(token);
+        }
+        let mut progress = match talk.has_input() {
+            true => talk.go_on(&mut self.turn, &self.server, usize::MAX),
+            false => Progress::Idle,
+        };
+        if progress == Progress::Idle && client.is_readable {
+            match client.receive(&mut self.scratch) {
+                Ok(Received::All(0)) => {}
+                Ok(Received::All(n) | Received::More(n)) => {
+                    self.server.stats.received_bytes.add(n as u64);
+                    if let Some(talk) = &mut client.talk {
+                        progress = talk.feed(&mut self.scratch[..n], &mut self.turn, &self.server);
+                    }
+                }
+                Ok(Received::Closed) | Err(_) => return self.remove(token),
+            }
+        }
+        let is_over = self.server.is_over_output_limit(client.held_output_bytes());
+        match progress {
+            _ if is_over => {
+                tracing::warn!(client = client.id, "replies over the output limit");
+                self.server.stats.output_limit_closed.add(1);
+                return self.remove(token);
+            }
+            Progress::Elsewhere => self.leaving.push(token),
+            Progress::Close => client.closes = true,
+            Progress::More => self.queue(token),
+            Progress::Idle if client.is_readable => self.queue(token),
+            Progress::Idle => {}
+        }
+        if self.turn.size_bytes() > MOST_TURN_BYTES {
+            self.end_turn();
+        }
+    }
+
+    fn queue(&mut self, token: usize) {
+        if let Some(client) = self.clients.get_mut(token)
+            && !client.is_queued
+        {
+            client.is_queued = true;
+            self.ready.push_back(token);
+        }
+    }
+
+    /// Commits what was written, then sends the replies, then lets go those who have to wait.
+    fn end_turn(&mut self) {
+        if self.served.is_empty() {
+            return;
+        }
+        let committed = self.turn.commit();
+        let error = committed.err().map(|error| {
+            self.server.stats.failed_turns.add(1);
+            dispatch::commit_error(error)
+        });
+        let served = std::mem::take(&mut self.served);
+        for token in &served {
+            let Some(client) = self.clients.get_mut(*token) else { continue };
+            client.in_turn = false;
+            if let (Some(error), Some(talk)) = (&error, &mut client.talk) {
+                talk.fail_turn(error);
+            }
+            self.flush(*token);
+        }
+        self.served = served;
+        self.served.clear();
+        if self.leaving.is_empty() {
+            return;
+        }
+        let (clients, home) = (&mut self.clients, &self.handle);
+        let visits = self.leaving.drain(..).filter_map(|token| {
+            let talk = clients.get_mut(token)?.talk.take()?;
+            Some(Visit { talk, home: home.clone(), token })
+        });
+        self.pool.send(&self.server, visits);
+    }
+
+    /// Sends what there is to send; ends the connection if that was all it waited for.
+    fn flush(&mut self, token: usize) {
+        let Some(client) = self.clients.get_mut(token) else { return };
+        let was_full = !client.can_be_served();
+        match client.flush() {
+            Ok(sent) => self.server.stats.sent_bytes.add(sent as u64),
+            Err(_) => return self.remove(token),
+        }
+        if client.closes && client.is_flushed() {
+            return self.remove(token);
+        }
+        let has_more = client.is_readable || client.talk.as_ref().is_some_and(|t| t.has_input());
+        if was_full && client.can_be_served() && has_more {
+            self.queue(token);
+        }
+    }
+
+    fn accept(&mut self, number: usize) {
+        loop {
+            let Some(bound) = self.listeners.get(number) else { return };
+            match bound.listener.accept() {
+                Ok((socket, peer)) => {
+                    let (local, is_tls) = (bound.address, bound.is_tls);
+                    let message = Message::Client { socket, peer, local, is_tls };
+                    self.next = (self.next + 1) % self.all.len();
+                    let home = &self.all[self.next];
+                    if Arc::ptr_eq(home, &self.handle) {
+                        let Message::Client { socket, peer, local, is_tls } = message else { return };
+                        self.welcome(socket, peer, local, is_tls);
+                    } else {
+                        home.send(message);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Out of files, most likely: those who wait are asked again soon.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    self.accepts_again = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, mut socket: TcpStream, peer: SocketAddr, local: SocketAddr, is_tls: bool) {
+        if self.stops_by.is_some() {
+            return;
+        }
+        if let Some(refusal) = self.server.refusal(&peer, &local) {
+            self.server.stats.rejected_connections.add(1);
+            // Who does not read it at once does not hear it; nor does one who expects TLS.
+            if !is_tls {
+                let _unheard = io::Write::write(&mut socket, refusal.as_bytes());
+            }
+            return;
+        }
+        let _best_effort = socket.set_nodelay(true);
+        if let Some(seconds) = self.server.keepalive() {
+            set_keepalive(&socket, seconds);
+        }
+        let tls = self.tls.as_ref().filter(|_| is_tls);
+        let transport = match Transport::new(socket, tls) {
+            Ok(transport) => transport,
+            Err(error) => return tracing::warn!(%error, "cannot begin TLS"),
+        };
+        let entry = self.clients.vacant_entry();
+        let token = entry.key();
+        let origin = Origin { peer, local, is_tls, home: self.handle.clone(), token };
+        let info = self.server.clients.join(origin, self.server.space.now_ms());
+        let session = Session::of(info, self.server.acl.default_login());
+        let limits = self.server.limits();
+        let parser = match session.user.is_some() {
+            true => RequestParser::new(limits),
+            false => RequestParser::for_guest(limits),
+        };
+        let client = entry.insert(Connection::new(transport, Box::new(Talk::new(session, parser))));
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let socket = client.transport.socket();
+        if let Err(error) = self.poll.registry().register(socket, Token(token), both) {
+            tracing::warn!(%error, "cannot watch a connection");
+            self.remove(token);
+        }
+    }
+
+    fn remove(&mut self, token: usize) {
+        let Some(mut client) = self.clients.try_remove(token) else { return };
+        let _gone = self.poll.registry().deregister(client.transport.socket());
+        client.transport.close();
+        self.leaving.retain(|leaving| *leaving != token);
+        self.server.clients.leave(client.id);
+    }
+
+    /// Once a second: ends connections that were idle for too long, gives back memory.
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.accepts_again.is_some_and(|at| at <= now) {
+            self.accepts_again = None;
+            (0..self.listeners.len()).for_each(|number| self.accept(number));
+        }
+        if now.duration_since(self.last_tick) < TICK {
+            return;
+        }
+        self.last_tick = now;
+        let now_ms = self.server.space.now_ms();
+        let timeout_ms = self.server.idle_timeout_ms();
+        let mut overdue = Vec::new();
+        for (token, client) in &mut self.clients {
+            let idle_ms = now_ms.saturating_sub(client.info.last_used_ms());
+            if client.talk.is_some() && timeout_ms.is_some_and(|most| idle_ms >= most) {
+                overdue.push(token);
+            } else if idle_ms >= 1000 {
+                client.release();
+            }
+        }
+        for token in overdue {
+            self.server.stats.timed_out.add(1);
+            self.remove(token);
+        }
+    }
+
+    fn stop(&mut self) {
+        for bound in &mut self.listeners {
+            let _gone = self.poll.registry().deregister(&mut bound.listener);
+        }
+        self.listeners.clear();
+        self.stops_by = Some(Instant::now() + FAREWELL);
+    }
+
+    /// Whether the loop was stopped, everybody is back from the pool, and all replies are sent.
+    fn has_ended(&mut self) -> bool {
+        let Some(by) = self.stops_by else { return false };
+        if Instant::now() < by {
+            let done = |client: &Connection| client.talk.is_some() && client.is_flushed();
+            let done: Vec<usize> =
+                self.clients.iter().filter(|(_, client)| done(client)).map(|(at, _)| at).collect();
+            done.into_iter().for_each(|token| self.remove(token));
+            if !self.clients.is_empty() {
+                return false;
+            }
+        }
+        let left: Vec<usize> = self.clients.iter().map(|(at, _)| at).collect();
+        left.into_iter().for_each(|token| self.remove(token));
+        true
+    }
+}
+
+fn set_keepalive(socket: &TcpStream, seconds: u32) {
+    use rustix::net::sockopt;
+    let idle = Duration::from_secs(u64::from(seconds));
+    let interval = Duration::from_secs(u64::from((seconds / 3).max(1)));
+    let set = sockopt::set_socket_keepalive(socket, true)
+        .and_then(|()| sockopt::set_tcp_keepidle(socket, idle))
+        .and_then(|()| sockopt::set_tcp_keepintvl(socket, interval))
+        .and_then(|()| sockopt::set_tcp_keepcnt(socket, 3));
+    if let Err(error) = set {
+        tracing::debug!(%error, "no keepalive");
+    }
+}

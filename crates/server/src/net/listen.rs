@@ -1,0 +1,96 @@
+//! Sockets that clients connect to.
+
+use mio::net::TcpListener;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// What a list of addresses means, as in Redis: `localhost`, `*` for all of IPv4, and a `-` in front of
+/// one that is left out if the machine does not have it.
+///
+/// # Errors
+/// One of them is no address.
+pub fn addresses(words: &[String]) -> io::Result<Vec<(IpAddr, bool)>> {
+    let address = |word: &String| {
+        let (name, is_optional) = match word.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (&**word, false),
+        };
+        let ip = match name {
+            "*" => IpAddr::from([0, 0, 0, 0]),
+            "localhost" => IpAddr::from([127, 0, 0, 1]),
+            other => other.parse().map_err(|_| {
+                let what = format!("`{other}` is no address to listen on");
+                io::Error::new(io::ErrorKind::InvalidInput, what)
+            })?,
+        };
+        Ok((ip, is_optional))
+    };
+    words.iter().map(address).collect()
+}
+
+/// Where to listen.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// The address.
+    pub ip: IpAddr,
+    /// The first port to try; 0 takes any.
+    pub port: u16,
+    /// How many further ports may be tried if that one is taken.
+    pub further_ports: u16,
+    /// Connections that the kernel keeps until they are accepted.
+    pub backlog: i32,
+}
+
+/// A socket that listens.
+pub struct Bound {
+    /// It.
+    pub listener: TcpListener,
+    /// Where.
+    pub address: SocketAddr,
+    /// Whether what comes through it is encrypted.
+    pub is_tls: bool,
+}
+
+impl Endpoint {
+    /// Listens there.
+    ///
+    /// # Errors
+    /// No port was free, or the machine has no such address.
+    pub fn bind(&self, is_tls: bool) -> io::Result<Bound> {
+        let mut port = self.port;
+        loop {
+            let address = SocketAddr::new(self.ip, port);
+            match listen(address, self.backlog) {
+                Ok(listener) => {
+                    let address = listener.local_addr()?;
+                    return Ok(Bound { listener, address, is_tls });
+                }
+                Err(error)
+                    if error.kind() == io::ErrorKind::AddrInUse
+                        && port < self.port.saturating_add(self.further_ports) =>
+                {
+                    port += 1;
+                }
+                Err(error) => {
+                    let what = format!("cannot listen on {address}: {error}");
+                    return Err(io::Error::new(error.kind(), what));
+                }
+            }
+        }
+    }
+}
+
+/// `std` and `mio` listen with a backlog of their own choice.
+fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, backlog)?;
+    Ok(TcpListener::from_std(std::net::TcpListener::from(socket)))
+}

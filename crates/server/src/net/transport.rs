@@ -1,0 +1,179 @@
+//! The bytes of one client, with or without TLS, never waiting.
+
+use mio::net::TcpStream;
+use rustls::{ServerConfig, ServerConnection};
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+
+/// How connections are encrypted.
+pub type Tls = Arc<ServerConfig>;
+
+/// Most plaintext that waits to be encrypted and sent.
+const TLS_BUFFER_BYTES: usize = 256 << 10;
+
+/// A client's socket.
+pub(crate) enum Transport {
+    Plain(TcpStream),
+    Tls(Box<Encrypted>),
+}
+
+/// A socket with TLS on it.
+pub(crate) struct Encrypted {
+    socket: TcpStream,
+    session: ServerConnection,
+}
+
+/// What one read gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// So many bytes, and there may be more.
+    More(usize),
+    /// So many bytes, which were all there were.
+    All(usize),
+    /// The client has gone.
+    Closed,
+}
+
+impl Transport {
+    pub fn new(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
+        let Some(config) = tls else { return Ok(Self::Plain(socket)) };
+        let mut session = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+        session.set_buffer_limit(Some(TLS_BUFFER_BYTES));
+        Ok(Self::Tls(Box::new(Encrypted { socket, session })))
+    }
+
+    pub fn socket(&mut self) -> &mut TcpStream {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(encrypted) => &mut encrypted.socket,
+        }
+    }
+
+    /// Reads once into `buf`.
+    pub fn receive(&mut self, buf: &mut [u8]) -> io::Result<Received> {
+        match self {
+            // A stream that gives less than was asked for has no more (epoll(7)).
+            Self::Plain(socket) => match retry(|| socket.read(buf)) {
+                Ok(0) => Ok(Received::Closed),
+                Ok(n) if n < buf.len() => Ok(Received::All(n)),
+                Ok(n) => Ok(Received::More(n)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Received::All(0)),
+                Err(error) => Err(error),
+            },
+            Self::Tls(encrypted) => encrypted.receive(buf),
+        }
+    }
+
+    /// Writes what the socket takes of `bytes`: how many of them are off our hands.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => {
+                let mut sent = 0;
+                while sent < bytes.len() {
+                    match retry(|| socket.write(&bytes[sent..])) {
+                        Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                        Ok(n) => sent += n,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(sent)
+            }
+            Self::Tls(encrypted) => encrypted.send(bytes),
+        }
+    }
+
+    /// Whether encrypted bytes wait for the socket.
+    pub fn is_flushed(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Tls(encrypted) => !encrypted.session.wants_write(),
+        }
+    }
+
+    /// Tells the client that nothing more comes.
+    pub fn close(&mut self) {
+        if let Self::Tls(encrypted) = self {
+            encrypted.session.send_close_notify();
+            let _gone = encrypted.push();
+        }
+        let _gone = self.socket().shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Whether the client has shown a certificate of its own.
+    pub fn has_client_certificate(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(encrypted) => {
+                encrypted.session.peer_certificates().is_some_and(|chain| !chain.is_empty())
+            }
+        }
+    }
+}
+
+impl Encrypted {
+    fn receive(&mut self, buf: &mut [u8]) -> io::Result<Received> {
+        let mut got = 0;
+        loop {
+            match self.session.reader().read(&mut buf[got..]) {
+                // The client has said that nothing more comes.
+                Ok(0) if got < buf.len() => {
+                    return Ok(if got == 0 { Received::Closed } else { Received::More(got) });
+                }
+                Ok(n) => got += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            if got == buf.len() {
+                return Ok(Received::More(got));
+            }
+            match retry(|| self.session.read_tls(&mut self.socket)) {
+                Ok(0) if got == 0 => return Ok(Received::Closed),
+                Ok(0) => return Ok(Received::More(got)),
+                Ok(_) => {
+                    let processed = self.session.process_new_packets();
+                    // An alert that says why goes out before the connection ends.
+                    self.push()?;
+                    processed.map_err(io::Error::other)?;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Ok(Received::All(got));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        loop {
+            let taken = self.session.writer().write(&bytes[sent..])?;
+            sent += taken;
+            self.push()?;
+            if sent == bytes.len() || taken == 0 || self.session.wants_write() {
+                return Ok(sent);
+            }
+        }
+    }
+
+    /// Gives encrypted bytes to the socket, as many as it takes.
+    fn push(&mut self) -> io::Result<()> {
+        while self.session.wants_write() {
+            match retry(|| self.session.write_tls(&mut self.socket)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn retry<T>(mut run: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match run() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}

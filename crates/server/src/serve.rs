@@ -1,0 +1,182 @@
+//! A server from its start to its end: the one place where everything is put together.
+
+use crate::config::{Config, Settings, Source};
+use crate::http::{self, HttpOptions};
+use crate::net::{self, Bound, Endpoint, Loops, Pool};
+use crate::server::Server;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use terrace_keyspace::Keyspace;
+
+/// Ports after the default one that are tried if it is taken.
+const FURTHER_PORTS: u16 = 100;
+
+/// Why a server did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The store could not be opened, or closed.
+    #[error("the store in {dir}: {error}")]
+    Store {
+        /// Its folder.
+        dir: String,
+        /// What was wrong.
+        error: terrace_keyspace::Error,
+    },
+    /// No socket, no thread, or no certificate.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// A server that runs.
+pub struct Running {
+    server: Arc<Server>,
+    loops: Loops,
+    pool: Arc<Pool>,
+    http: Option<http::Handle>,
+    addresses: Vec<SocketAddr>,
+    tls_addresses: Vec<SocketAddr>,
+}
+
+impl Running {
+    /// Opens the store and begins to serve.
+    ///
+    /// # Errors
+    /// The store is damaged or open elsewhere, an address cannot be listened on, a certificate does
+    /// not fit. Nothing is left running.
+    pub fn start(config: Config) -> Result<Self, ServeError> {
+        let settings = config.settings();
+        let tls = net::tls(&settings)?;
+        let plain = listen(&settings, settings.port, false, searches(&config, "port"))?;
+        let encrypted = listen(&settings, settings.tls_port, true, false)?;
+        let http_listeners = listen_http(&settings, searches(&config, "http-port"))?;
+        let space = Keyspace::open(&settings.dir, settings.engine_options())
+            .map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
+        let server = Arc::new(Server::new(space, config));
+        let of = |bound: &[Bound]| bound.iter().map(|bound| bound.address).collect::<Vec<_>>();
+        let (addresses, tls_addresses) = (of(&plain), of(&encrypted));
+        server.note_addresses(&addresses, &tls_addresses);
+        let pool = Pool::start(&server, settings.reader_threads)?;
+        let listeners = plain.into_iter().chain(encrypted).collect();
+        let loops = Loops::start(&server, &pool, listeners, tls, settings.server_threads)?;
+        let http = match http_listeners.is_empty() {
+            true => None,
+            false => {
+                let options = HttpOptions {
+                    names: settings.http_host_names.clone(),
+                    ..HttpOptions::default()
+                };
+                Some(http::start(http_listeners, server.clone(), options)?)
+            }
+        };
+        Ok(Self { server, loops, pool, http, addresses, tls_addresses })
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Where the Redis protocol is spoken.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Where it is spoken over TLS.
+    pub fn tls_addresses(&self) -> &[SocketAddr] {
+        &self.tls_addresses
+    }
+
+    /// Where the dashboard is.
+    pub fn http_addresses(&self) -> &[SocketAddr] {
+        self.http.as_ref().map_or(&[], |http| http.addresses())
+    }
+
+    /// Waits until somebody asks the server to stop, and ends it: no connection is accepted any
+    /// more, what was begun is answered, and the store is closed.
+    ///
+    /// # Errors
+    /// The store could not be closed cleanly; what was acknowledged is in its log.
+    pub fn wait(self) -> Result<(), ServeError> {
+        self.server.stop.wait();
+        self.end()
+    }
+
+    /// Ends the server now.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub fn end(self) -> Result<(), ServeError> {
+        self.server.stop.request();
+        self.loops.stop();
+        self.pool.close();
+        if let Some(http) = self.http {
+            http.stop();
+        }
+        let dir = self.server.config.settings().dir.clone();
+        self.server.space.close().map_err(|error| ServeError::Store { dir, error })
+    }
+}
+
+/// Whether another port may be taken than that of an option: if nobody asked for this one.
+fn searches(config: &Config, name: &str) -> bool {
+    config.settings().port_search && config.source(name) == Some(Source::Default)
+}
+
+/// Listens on all configured addresses, all at the same port.
+fn listen(settings: &Settings, port: u16, is_tls: bool, search: bool) -> io::Result<Vec<Bound>> {
+    let mut bound: Vec<Bound> = Vec::new();
+    if port == 0 {
+        return Ok(bound);
+    }
+    for (ip, is_optional) in net::addresses(&settings.bind)? {
+        let first = bound.first().map(|first| first.address.port());
+        let endpoint = Endpoint {
+            ip,
+            port: first.unwrap_or(port),
+            further_ports: if search && first.is_none() { FURTHER_PORTS } else { 0 },
+            backlog: i32::try_from(settings.tcp_backlog).unwrap_or(i32::MAX),
+        };
+        match endpoint.bind(is_tls) {
+            Ok(one) => bound.push(one),
+            Err(error) if is_optional => tracing::debug!(%error, "an address is left out"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bound)
+}
+
+/// As [`listen`], for HTTP.
+fn listen_http(settings: &Settings, search: bool) -> io::Result<Vec<TcpListener>> {
+    let mut bound: Vec<TcpListener> = Vec::new();
+    if settings.http_port == 0 {
+        return Ok(bound);
+    }
+    for (ip, is_optional) in net::addresses(&settings.http_bind)? {
+        let mut port = match bound.first() {
+            Some(first) => first.local_addr()?.port(),
+            None => settings.http_port,
+        };
+        let last = if search && bound.is_empty() { port.saturating_add(FURTHER_PORTS) } else { port };
+        loop {
+            let address = SocketAddr::new(ip, port);
+            match TcpListener::bind(address) {
+                Ok(listener) => {
+                    bound.push(listener);
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && port < last => port += 1,
+                Err(error) if is_optional => {
+                    tracing::debug!(%error, %address, "an address is left out");
+                    break;
+                }
+                Err(error) => {
+                    let what = format!("cannot listen on {address}: {error}");
+                    return Err(io::Error::new(error.kind(), what));
+                }
+            }
+        }
+    }
+    Ok(bound)
+}

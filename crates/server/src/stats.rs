@@ -1,0 +1,72 @@
+//! What the server counts beside the engine.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only grows, until it is reset.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The sum.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of the server. `CONFIG RESETSTAT` sets all but `waiting` to 0.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Bytes read from clients.
+    pub received_bytes: Counter,
+    /// Bytes sent to clients.
+    pub sent_bytes: Counter,
+    /// Requests that were none.
+    pub protocol_errors: Counter,
+    /// Commands that do not exist.
+    pub unknown_commands: Counter,
+    /// Connections that were refused.
+    pub rejected_connections: Counter,
+    /// Turns that could not be committed.
+    pub failed_turns: Counter,
+    /// Clients that were idle for too long.
+    pub timed_out: Counter,
+    /// Clients that had too many unread replies.
+    pub output_limit_closed: Counter,
+    /// Failed logins.
+    pub auth_failures: Counter,
+    /// Reads that found their key.
+    pub keyspace_hits: Counter,
+    /// Reads that did not.
+    pub keyspace_misses: Counter,
+    /// Commands that had to wait for the device or for a key.
+    pub pool_visits: Counter,
+    /// Clients that wait so now.
+    pub waiting: AtomicU64,
+}
+
+impl Stats {
+    /// Sets the counters to 0.
+    pub fn reset(&self) {
+        for counter in [
+            &self.received_bytes,
+            &self.sent_bytes,
+            &self.protocol_errors,
+            &self.unknown_commands,
+            &self.rejected_connections,
+            &self.failed_turns,
+            &self.timed_out,
+            &self.output_limit_closed,
+            &self.auth_failures,
+            &self.keyspace_hits,
+            &self.keyspace_misses,
+            &self.pool_visits,
+        ] {
+            counter.0.store(0, Ordering::Relaxed);
+        }
+    }
+}
