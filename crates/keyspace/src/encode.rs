@@ -4,7 +4,7 @@
 //! family        key                                          value
 //! default       db · key                                     the string (expiry: the engine's)
 //! collections   db · key                                     Meta
-//!               FE · expiry u64 · db · key                   id: collections that will expire
+//!               FE · db · expiry u64 · key                   id: collections that will expire
 //!               FF · "ids"                                   the first id that was never reserved
 //! elements      db · id · hash(field) · field                value           hash
 //!               db · id · hash(member) · member              -               set
@@ -104,6 +104,14 @@ impl Meta {
         Some(Self { kind, id, count, expires_at_ms, first: word(25) as i64 })
     }
 
+    /// As [`Self::decode`], from the store.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
+        Self::decode(bytes).ok_or_else(|| {
+            let what = "a collection's record is not one of this build's".into();
+            Error::Engine(terrace::Error::InvalidArgument(what))
+        })
+    }
+
     /// Whether it has expired.
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.expires_at_ms != 0 && self.expires_at_ms <= now_ms
@@ -171,7 +179,16 @@ pub(crate) fn index_key(db: u8, id: u64, index: i64) -> Vec<u8> {
 
 /// Key of the note that a collection will expire.
 pub(crate) fn expiry_key(expires_at_ms: u64, user_key: &[u8]) -> Vec<u8> {
-    joined(&[EXPIRIES], &[], &expires_at_ms.to_be_bytes(), user_key)
+    let (db, key) = user_key.split_at(1);
+    joined(&[EXPIRIES], db, &expires_at_ms.to_be_bytes(), key)
+}
+
+/// The user's key and the expiry of a note; `None` if it is none.
+pub(crate) fn expiry_of(note: &[u8]) -> Option<(u8, u64, &[u8])> {
+    let (&EXPIRIES, rest) = note.split_first()? else { return None };
+    let (&db, rest) = rest.split_first()?;
+    let (expiry, key) = rest.split_first_chunk()?;
+    Some((db, u64::from_be_bytes(*expiry), key))
 }
 
 fn joined(a: &[u8], b: &[u8], c: &[u8], d: &[u8]) -> Vec<u8> {

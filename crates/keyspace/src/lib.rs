@@ -12,6 +12,8 @@ mod encode;
 mod error;
 mod locks;
 mod long_double;
+mod written;
+
 mod space;
 mod turn;
 

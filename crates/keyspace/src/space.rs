@@ -1,14 +1,15 @@
 //! The keyspace: one engine with three families, ids for collections, and the locks of writers.
 
-use crate::encode::{COLLECTIONS, ELEMENTS, IDS};
+use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS};
 use crate::error::{Error, Result};
 use crate::locks::Locks;
 use crate::turn::{Mode, Turn};
 use parking_lot::Mutex;
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use terrace::{Clock, ColumnFamily, Db, Options};
+use terrace::{Clock, ColumnFamily, Db, Options, ReadSet};
 
 /// Ids that are reserved by one write.
 const RESERVED_IDS: u64 = 1 << 20;
@@ -23,6 +24,8 @@ pub struct Keyspace {
     pub(crate) clock: Arc<dyn Clock>,
     /// Whether there may be any collection: as long as not, strings need not look for one.
     pub(crate) has_collections: AtomicBool,
+    /// Of hashes of keys that are in memory only.
+    pub(crate) seed: u64,
     next_id: AtomicU64,
     /// Ids from this one on are not reserved.
     reserved: Mutex<u64>,
@@ -60,6 +63,7 @@ impl Keyspace {
             locks: Locks::new(),
             clock,
             has_collections: AtomicBool::new(has_collections),
+            seed: RandomState::new().hash_one(0),
             next_id: AtomicU64::new(first),
             // The first collection reserves: a store of strings has no such note.
             reserved: Mutex::new(first),
@@ -96,6 +100,13 @@ impl Keyspace {
     /// A turn without any command yet.
     pub fn turn(self: &Arc<Self>, mode: Mode) -> Turn {
         Turn::begin(self.clone(), mode)
+    }
+
+    /// Makes a set of watched keys notice every write to this key from now on.
+    pub fn watch(&self, watched: &mut ReadSet, db: u8, key: &[u8]) {
+        let user_key = encode::user_key(db, key);
+        watched.watch(&self.strings, &user_key);
+        watched.watch(&self.collections, &user_key);
     }
 
     /// An id that no collection ever had.

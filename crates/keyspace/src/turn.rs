@@ -13,7 +13,8 @@ use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result, Wait};
 use crate::locks::{Locks, STRIPES};
 use crate::space::Keyspace;
-use std::collections::{BTreeMap, HashMap};
+use crate::written::Written;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,25 +64,40 @@ pub struct Text {
     pub expires_at_ms: Option<u64>,
 }
 
-/// What a turn wrote under a key: `None` deleted it.
-type Written<T> = Option<T>;
-
-/// What was written before under a key in this turn, if anything.
-enum Undo {
-    Text(Vec<u8>, Option<Written<Text>>),
-    Meta(Vec<u8>, Option<Written<Meta>>),
-    Element(Vec<u8>, Option<Written<Arc<[u8]>>>),
+/// What a turn wrote under the key of a string; the bytes are beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WrittenText {
+    Deleted,
+    /// With when it expires, in ms since 1970.
+    Put(Option<u64>),
 }
+
+impl WrittenText {
+    fn is_live(self, now_ms: u64) -> bool {
+        match self {
+            Self::Deleted => false,
+            Self::Put(expires_at_ms) => expires_at_ms.is_none_or(|at| at > now_ms),
+        }
+    }
+}
+
+/// What a turn wrote of an element: `None` deleted it.
+type WrittenElement = Option<Arc<[u8]>>;
+
+/// What was written before of an element in this turn, if anything.
+struct Undo(Vec<u8>, Option<WrittenElement>);
 
 /// See the module.
 pub struct Turn {
     pub(crate) space: Arc<Keyspace>,
     mode: Mode,
     batch: WriteBatch,
-    texts: HashMap<Vec<u8>, Written<Text>>,
+    texts: Written<WrittenText>,
     /// Written into the batch at the commit, once for all changes.
-    metas: HashMap<Vec<u8>, Written<Meta>>,
-    elements: BTreeMap<Vec<u8>, Written<Arc<[u8]>>>,
+    metas: Written<Option<Meta>>,
+    elements: BTreeMap<Vec<u8>, WrittenElement>,
+    /// Databases, as bits, of which nothing stored is left.
+    flushed: u128,
     held: Held,
     undo: Vec<Undo>,
     /// How many [`Self::attempt`] are around the current command.
@@ -98,12 +114,13 @@ impl Turn {
         let now_ms = space.now_ms();
         let reading = ReadOptions { in_memory: mode == Mode::Memory, ..ReadOptions::default() };
         Self {
-            space,
             mode,
             batch: WriteBatch::new(),
-            texts: HashMap::new(),
-            metas: HashMap::new(),
+            texts: Written::new(space.seed),
+            metas: Written::new(space.seed),
             elements: BTreeMap::new(),
+            flushed: 0,
+            space,
             held: Held::default(),
             undo: Vec::new(),
             attempts: 0,
@@ -206,22 +223,20 @@ impl Turn {
     ) -> std::result::Result<T, E> {
         let save_point = self.batch.save_point();
         let mark = self.undo.len();
+        let (texts, metas, flushed) = (self.texts.len(), self.metas.len(), self.flushed);
         self.attempts += 1;
         let outcome = run(self);
         self.attempts -= 1;
         if outcome.is_err() {
             self.batch.roll_back_to(save_point);
-            for undo in self.undo.drain(mark..).rev() {
-                match undo {
-                    Undo::Text(key, before) => put_back(&mut self.texts, key, before),
-                    Undo::Meta(key, before) => put_back(&mut self.metas, key, before),
-                    Undo::Element(key, Some(before)) => {
-                        self.elements.insert(key, before);
-                    }
-                    Undo::Element(key, None) => {
-                        self.elements.remove(&key);
-                    }
-                }
+            self.texts.cut(texts);
+            self.metas.cut(metas);
+            self.flushed = flushed;
+            for Undo(key, before) in self.undo.drain(mark..).rev() {
+                match before {
+                    Some(before) => self.elements.insert(key, before),
+                    None => self.elements.remove(&key),
+                };
             }
         }
         if self.attempts == 0 {
@@ -240,7 +255,7 @@ impl Turn {
     pub fn commit_with(&mut self, options: &WriteOptions) -> Result<()> {
         debug_assert_eq!(self.attempts, 0, "a turn is not committed from within an attempt");
         self.end_view();
-        for (key, meta) in self.metas.drain() {
+        for (key, meta) in self.metas.latest() {
             match meta {
                 Some(meta) => self.batch.put_cf(&self.space.collections, key, meta.encode()),
                 None => self.batch.delete_cf(&self.space.collections, key),
@@ -259,13 +274,14 @@ impl Turn {
     pub fn abandon(&mut self) {
         self.end_view();
         self.batch.clear();
-        self.metas.clear();
         self.forget();
     }
 
     fn forget(&mut self) {
         self.texts.clear();
+        self.metas.clear();
         self.elements.clear();
+        self.flushed = 0;
         for stripe in self.held.list.drain(..) {
             self.held.bits[usize::from(stripe) / 64] &= !(1 << (stripe % 64));
             self.space.locks.give_back(stripe);
@@ -288,23 +304,41 @@ impl Turn {
         }
     }
 
+    /// The engine's key of a user's key, in the memory of the last one; to be given back.
+    fn take_user_key(&mut self, db: u8, key: &[u8]) -> Vec<u8> {
+        let mut user_key = std::mem::take(&mut self.scratch);
+        user_key.clear();
+        user_key.push(db);
+        user_key.extend_from_slice(key);
+        user_key
+    }
+
+    /// Whether nothing stored is left of a database.
+    pub(crate) fn is_flushed(&self, db: u8) -> bool {
+        self.flushed >> db & 1 == 1
+    }
+
     /// The string under `key`; `None` if there is none, whatever else there is.
+    #[inline]
     pub(crate) fn text(&mut self, db: u8, key: &[u8]) -> Result<Option<Text>> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        scratch.push(db);
-        scratch.extend_from_slice(key);
-        let found = self.text_at(&scratch);
-        self.scratch = scratch;
+        let user_key = self.take_user_key(db, key);
+        let found = self.text_at(&user_key);
+        self.scratch = user_key;
         found
     }
 
+    #[inline]
     fn text_at(&self, user_key: &[u8]) -> Result<Option<Text>> {
-        if !self.texts.is_empty()
-            && let Some(written) = self.texts.get(user_key)
-        {
-            let live = |text: &&Text| text.expires_at_ms.is_none_or(|at| at > self.now_ms);
-            return Ok(written.as_ref().filter(live).cloned());
+        if let Some((written, bytes)) = self.texts.get(user_key) {
+            return Ok(match *written {
+                WrittenText::Put(expires_at_ms) if written.is_live(self.now_ms) => {
+                    Some(Text { value: Value::Written(bytes.into()), expires_at_ms })
+                }
+                _ => None,
+            });
+        }
+        if self.flushed != 0 && self.is_flushed(user_key[0]) {
+            return Ok(None);
         }
         let found = self.space.strings.get_entry(user_key, &self.reading)?;
         Ok(found.map(|found| Text {
@@ -313,33 +347,36 @@ impl Turn {
         }))
     }
 
-    /// Writes a string. The lock is held, and there is no collection under the key.
-    pub(crate) fn put_text(&mut self, db: u8, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) {
+    /// Writes a string; one that has expired already deletes what is there. The lock is held, there
+    /// is no collection under the key, and the key is not too long.
+    pub(crate) fn put_text(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        value: &[u8],
+        expires_at_ms: Option<u64>,
+    ) {
         self.expect_lock(db, key);
-        let user_key = encode::user_key(db, key);
+        if expires_at_ms.is_some_and(|at| at <= self.now_ms) {
+            return self.delete_text(db, key);
+        }
+        let user_key = self.take_user_key(db, key);
         let strings = &self.space.strings;
         match expires_at_ms {
             None => self.batch.put_cf(strings, &user_key, value),
             Some(at) => self.batch.put_until_cf(strings, &user_key, value, at),
         }
-        let text = Text { value: Value::Written(value.into()), expires_at_ms };
-        self.note_text(user_key, Some(text));
+        self.texts.put(&user_key, value, WrittenText::Put(expires_at_ms), self.attempts > 0);
+        self.scratch = user_key;
     }
 
     /// Removes a string. The lock is held.
     pub(crate) fn delete_text(&mut self, db: u8, key: &[u8]) {
         self.expect_lock(db, key);
-        let user_key = encode::user_key(db, key);
+        let user_key = self.take_user_key(db, key);
         self.batch.delete_cf(&self.space.strings, &user_key);
-        self.note_text(user_key, None);
-    }
-
-    fn note_text(&mut self, user_key: Vec<u8>, text: Written<Text>) {
-        if self.attempts > 0 {
-            let before = self.texts.get(&user_key).cloned();
-            self.undo.push(Undo::Text(user_key.clone(), before));
-        }
-        self.texts.insert(user_key, text);
+        self.texts.put(&user_key, &[], WrittenText::Deleted, self.attempts > 0);
+        self.scratch = user_key;
     }
 
     /// What is stored of the collection under `key`, also of one that has expired.
@@ -347,18 +384,21 @@ impl Turn {
         if !self.space.has_collections() {
             return Ok(None);
         }
-        let user_key = encode::user_key(db, key);
-        if let Some(written) = self.metas.get(&user_key) {
+        let user_key = self.take_user_key(db, key);
+        let found = self.stored_meta_at(&user_key);
+        self.scratch = user_key;
+        found
+    }
+
+    fn stored_meta_at(&self, user_key: &[u8]) -> Result<Option<Meta>> {
+        if let Some((written, _)) = self.metas.get(user_key) {
             return Ok(*written);
         }
-        let Some(bytes) = self.space.collections.get_with(&user_key, &self.reading)? else {
+        if self.is_flushed(user_key[0]) {
             return Ok(None);
-        };
-        let meta = Meta::decode(&bytes).ok_or_else(|| {
-            let what = "a collection's record is not one of this build's".into();
-            Error::Engine(terrace::Error::InvalidArgument(what))
-        })?;
-        Ok(Some(meta))
+        }
+        let found = self.space.collections.get_with(user_key, &self.reading)?;
+        found.map(|bytes| Meta::read(&bytes)).transpose()
     }
 
     /// What is known of the collection under `key`; `None` if there is none.
@@ -369,7 +409,12 @@ impl Turn {
 
     /// The collection of `kind` under `key`, to be read: all further reads of the command see the
     /// same moment.
-    pub(crate) fn read_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Option<Meta>> {
+    pub(crate) fn read_collection(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        kind: Kind,
+    ) -> Result<Option<Meta>> {
         self.pin_view(db, key);
         match self.meta(db, key)? {
             Some(meta) if meta.kind == kind => Ok(Some(meta)),
@@ -381,7 +426,12 @@ impl Turn {
 
     /// The collection of `kind` under `key`, to be written; what is left of an expired one goes.
     /// The lock is held.
-    pub(crate) fn write_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Option<Meta>> {
+    pub(crate) fn write_collection(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        kind: Kind,
+    ) -> Result<Option<Meta>> {
         self.expect_lock(db, key);
         encode::check_key(key)?;
         match self.stored_meta(db, key)? {
@@ -409,20 +459,16 @@ impl Turn {
         let user_key = encode::user_key(db, key);
         if meta.count == 0 {
             self.forget_expiry(&user_key, meta);
-            self.note_meta(user_key, None);
+            self.note_meta(&user_key, None);
             return;
         }
         // Before it can be read by anybody.
         self.space.has_collections.store(true, Ordering::Relaxed);
-        self.note_meta(user_key, Some(*meta));
+        self.note_meta(&user_key, Some(*meta));
     }
 
-    fn note_meta(&mut self, user_key: Vec<u8>, meta: Written<Meta>) {
-        if self.attempts > 0 {
-            let before = self.metas.get(&user_key).copied();
-            self.undo.push(Undo::Meta(user_key.clone(), before));
-        }
-        self.metas.insert(user_key, meta);
+    fn note_meta(&mut self, user_key: &[u8], meta: Option<Meta>) {
+        self.metas.put(user_key, &[], meta, self.attempts > 0);
     }
 
     /// Removes a collection and everything in it. The lock is held.
@@ -447,7 +493,7 @@ impl Turn {
         }
         let user_key = encode::user_key(db, key);
         self.forget_expiry(&user_key, meta);
-        self.note_meta(user_key, None);
+        self.note_meta(&user_key, None);
         Ok(())
     }
 
@@ -501,10 +547,10 @@ impl Turn {
         self.note_element(element_key, None);
     }
 
-    fn note_element(&mut self, element_key: Vec<u8>, value: Written<Arc<[u8]>>) {
+    fn note_element(&mut self, element_key: Vec<u8>, value: WrittenElement) {
         if self.attempts > 0 {
             let before = self.elements.get(&element_key).cloned();
-            self.undo.push(Undo::Element(element_key.clone(), before));
+            self.undo.push(Undo(element_key.clone(), before));
         }
         self.elements.insert(element_key, value);
     }
@@ -564,21 +610,6 @@ impl Drop for Turn {
     }
 }
 
-fn put_back<T>(
-    map: &mut HashMap<Vec<u8>, Written<T>>,
-    key: Vec<u8>,
-    before: Option<Written<T>>,
-) {
-    match before {
-        Some(before) => {
-            map.insert(key, before);
-        }
-        None => {
-            map.remove(&key);
-        }
-    }
-}
-
 /// Which way [`Turn::visit`] goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -600,18 +631,18 @@ struct Overlay;
 
 impl Overlay {
     fn of<'t>(
-        elements: &'t BTreeMap<Vec<u8>, Written<Arc<[u8]>>>,
+        elements: &'t BTreeMap<Vec<u8>, WrittenElement>,
         prefix: &[u8],
         from: Option<&[u8]>,
         direction: Direction,
-    ) -> Box<dyn Iterator<Item = (&'t [u8], &'t Written<Arc<[u8]>>)> + 't> {
+    ) -> Box<dyn Iterator<Item = (&'t [u8], &'t WrittenElement)> + 't> {
         use std::ops::Bound::{Excluded, Included, Unbounded};
         if elements.is_empty() {
             return Box::new(std::iter::empty());
         }
         let end = encode::end_of(prefix);
         let whole_end = end.as_deref().map_or(Unbounded, Excluded);
-        let entry = |(key, value): (&'t Vec<u8>, &'t Written<Arc<[u8]>>)| (&key[..], value);
+        let entry = |(key, value): (&'t Vec<u8>, &'t WrittenElement)| (&key[..], value);
         match direction {
             Direction::Up => {
                 let start = from.filter(|from| *from > prefix).unwrap_or(prefix);
