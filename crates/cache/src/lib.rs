@@ -13,11 +13,13 @@
 //!
 //! | module | |
 //! |---|---|
+//! | `ghost` | what left lately: what a larger cache would have kept |
 //! | `key` | what a value is found by, and its hash |
 //! | `sweep` | who is evicted: charges, second chances, the hand-over of those that left |
 //! | `tally` | hits and misses, counted per thread |
 #![forbid(unsafe_code)]
 
+mod ghost;
 mod key;
 mod sweep;
 mod tally;
@@ -26,6 +28,7 @@ mod tests;
 
 pub use key::CacheKey;
 
+use ghost::Ghosts;
 use key::{BuildKeyHasher, Stored};
 use quick_cache::OptionsBuilder;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -97,12 +100,19 @@ pub struct CacheStats {
     pub capacity_bytes: usize,
     /// Values held now.
     pub entries: usize,
+    /// Insertions that a cache larger by `ghost_bytes` would have spared; an estimate from a
+    /// sample.
+    pub ghost_hits: u64,
+    /// Bytes of the values that left last and whose keys are remembered: up to an eighth of the
+    /// capacity.
+    pub ghost_bytes: u64,
 }
 
 /// A concurrent cache bounded by the bytes its values charge.
 pub struct Cache<V: Cached> {
     inner: quick_cache::sync::Cache<Stored, V, Weigh, BuildKeyHasher, Sweep<V>>,
     books: Arc<[Books]>,
+    ghosts: Arc<Ghosts>,
     tally: Tally,
     /// As asked for; the shards may have less for a while.
     capacity_bytes: AtomicUsize,
@@ -124,6 +134,8 @@ impl<V: Cached> Cache<V> {
     fn with_shards(capacity_bytes: usize, shards: usize) -> Self {
         let shard_bytes = capacity_bytes / shards;
         let books: Arc<[Books]> = (0..shards).map(|_| Books::new(shard_bytes)).collect();
+        let ghosts = Arc::new(Ghosts::default());
+        ghosts.set_capacity_bytes(capacity_bytes);
         let mut options = OptionsBuilder::new();
         options
             .shards(shards)
@@ -134,12 +146,13 @@ impl<V: Cached> Cache<V> {
             options,
             Weigh::new(Arc::clone(&books)),
             BuildKeyHasher,
-            Sweep::new(Arc::clone(&books)),
+            Sweep::new(Arc::clone(&books), Arc::clone(&ghosts)),
         );
         debug_assert_eq!(inner.num_shards(), shards);
         Self {
             inner,
             books,
+            ghosts,
             tally: Tally::default(),
             capacity_bytes: AtomicUsize::new(capacity_bytes),
             shard_bytes: Mutex::new(shard_bytes),
@@ -174,6 +187,7 @@ impl<V: Cached> Cache<V> {
             value.on_evicted();
             return;
         }
+        self.ghosts.note_inserted(&key);
         let mut departed = Departed::default();
         self.inner.insert_with_lifecycle(entry, value, &mut departed);
         if high {
@@ -195,6 +209,7 @@ impl<V: Cached> Cache<V> {
     pub fn set_capacity_bytes(&self, capacity_bytes: usize) {
         let mut shard_bytes = self.shard_bytes.lock().unwrap_or_else(PoisonError::into_inner);
         self.capacity_bytes.store(capacity_bytes, Relaxed);
+        self.ghosts.set_capacity_bytes(capacity_bytes);
         let wanted = capacity_bytes / self.books.len();
         let growth = wanted.saturating_sub(*shard_bytes);
         if growth == 0 || growth >= *shard_bytes / LEAST_GROWTH_PART {
@@ -237,6 +252,8 @@ impl<V: Cached> Cache<V> {
             high_used_bytes: sum(Books::high_used) as usize,
             capacity_bytes: self.capacity_bytes(),
             entries: self.inner.len(),
+            ghost_hits: self.ghosts.hits(),
+            ghost_bytes: self.ghosts.bytes(),
         }
     }
 

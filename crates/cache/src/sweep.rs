@@ -11,6 +11,7 @@
 //!   the next one must not.
 
 use crate::Cached;
+use crate::ghost::Ghosts;
 use crate::key::Stored;
 use quick_cache::{Lifecycle, Weighter};
 use std::marker::PhantomData;
@@ -126,12 +127,13 @@ impl<V> Weighter<Stored, V> for Weigh {
 /// Says who is spared, and collects who left.
 pub(crate) struct Sweep<V> {
     books: Arc<[Books]>,
+    ghosts: Arc<Ghosts>,
     values: PhantomData<fn() -> V>,
 }
 
 impl<V> Sweep<V> {
-    pub(crate) fn new(books: Arc<[Books]>) -> Self {
-        Self { books, values: PhantomData }
+    pub(crate) fn new(books: Arc<[Books]>, ghosts: Arc<Ghosts>) -> Self {
+        Self { books, ghosts, values: PhantomData }
     }
 
     #[inline]
@@ -142,7 +144,7 @@ impl<V> Sweep<V> {
 
 impl<V> Clone for Sweep<V> {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.books))
+        Self::new(Arc::clone(&self.books), Arc::clone(&self.ghosts))
     }
 }
 
@@ -171,6 +173,7 @@ impl<V: Cached> Lifecycle<Stored, V> for Sweep<V> {
         let books = self.books_of(entry);
         books.spared.store(0, Relaxed);
         books.evictions.fetch_add(1, Relaxed);
+        self.ghosts.note_evicted(&entry.key, entry.charge);
     }
 
     fn on_evict(&self, departed: &mut Departed<V>, entry: Stored, value: V) {

@@ -215,6 +215,11 @@ impl SstReader {
         }
     }
 
+    /// Where the file has its learned index, if it has one and models are allowed.
+    pub(crate) fn stored_model(&self) -> Option<Handle> {
+        self.model.stored.filter(|_| self.model.allowed)
+    }
+
     pub(crate) fn decode_model(&self, payload: &[u8]) -> stored::Checked<LearnedIndex> {
         let properties = self.properties();
         LearnedIndex::decode(payload, properties.data_block_count, properties.data_bytes)

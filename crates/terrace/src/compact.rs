@@ -3,7 +3,7 @@
 
 use crate::compaction::job::{self, JobContext};
 use crate::compaction::pick::{
-    Choice, Compaction, Manual, ManualStep, Move, PickInput, Span, Values,
+    Choice, Compaction, File, Manual, ManualStep, Move, PickInput, Span, Values,
 };
 use crate::compaction::values::Moving;
 use crate::compaction::{pending_bytes, pick, pick_idle, pick_manual};
@@ -14,12 +14,13 @@ use crate::flush;
 use crate::gc;
 use crate::inner::Inner;
 use crate::install::{self, Change};
+use crate::job_list::{JobKind, JobStart};
 use crate::metrics::add;
 use crate::scheduler::{Jobs, Running};
 use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_manifest::{FamilyEdit, SegmentMeta, Version};
 
@@ -244,7 +245,9 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
     // What is doomed by now is emptied by this merge if it comes to it.
     gc::step(inner);
     let state = family.hold_state();
-    let progress = AtomicU64::new(0);
+    let moving = moving(inner);
+    let moves = moving.as_ref().is_some_and(|moving| moving.moves(merge));
+    let entered = inner.jobs.enter(&*inner.clock, job_start(family, merge, moves));
     let context = JobContext {
         vfs: &inner.vfs,
         dir: &inner.dir,
@@ -256,10 +259,9 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
         limiter: &inner.limiter,
         cancel: &inner.scheduler.cancel,
         version: &state.version,
-        progress: &progress,
-        moving: moving(inner),
+        progress: entered.progress(),
+        moving,
     };
-    let moves = context.moving.as_ref().is_some_and(|moving| moving.moves(merge));
     let moving_job = moves.then(|| inner.gc.enter_job());
     let output =
         job::run(&context, merge).map_err(|error| match inner.scheduler.is_stopping() {
@@ -292,6 +294,22 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
     event::compacted(&family.name, &merge.to_string(), read, written, took);
     gc::step(inner);
     Ok((read + stats.moved_bytes, written + stats.moved_bytes))
+}
+
+/// What is known of a merge when it starts.
+fn job_start(family: &Family, merge: &Compaction, moves: bool) -> JobStart {
+    let numbered = |(level, files): &(u8, Vec<File>)| {
+        let level = *level;
+        files.iter().map(move |file| (level, file.number)).collect::<Vec<_>>()
+    };
+    JobStart {
+        kind: if moves { JobKind::GarbageCollection } else { JobKind::Compaction },
+        family: family.name.clone(),
+        inputs: merge.inputs.iter().flat_map(numbered).collect(),
+        output_level: merge.output_level,
+        input_bytes: merge.input_bytes(),
+        to_read: merge.files().map(|file| file.raw_bytes).sum(),
+    }
 }
 
 /// Which values a merge that starts now moves.

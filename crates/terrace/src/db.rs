@@ -1,5 +1,7 @@
 //! The store as its user sees it: [`Db`] and [`ColumnFamily`], thin over the verbs.
 
+mod introspect;
+
 use crate::batch::WriteBatch;
 use crate::collect::{self, GcProgress};
 use crate::compact::{self, Progress};

@@ -9,6 +9,7 @@ use crate::inner::Inner;
 use crate::install::{self, Change};
 use crate::iter::RunIter;
 use crate::iter::merge::MergingIter;
+use crate::job_list::{JobKind, JobProgress, JobStart};
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::models::tally::TrainingTally;
@@ -17,6 +18,7 @@ use crate::rate_limit::RateLimiter;
 use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_base::{Clock, InternalIter, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta};
@@ -24,6 +26,9 @@ use terrace_vfs::Vfs;
 
 /// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(100);
+
+/// Entries that are counted together.
+const COUNTED_TOGETHER: u64 = 1024;
 
 /// Flushes what waits; false if nothing did. The caller sees to it that a family is flushed by
 /// one thread at a time, so that L0 files appear in the order of their writes.
@@ -34,6 +39,18 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
     }
     let start = Instant::now();
     let snapshots = inner.snapshots.list();
+    let memtable_bytes = state.immutables.iter().map(|m| m.size_bytes() as u64).sum();
+    let entered = inner.jobs.enter(
+        &*inner.clock,
+        JobStart {
+            kind: JobKind::Flush,
+            family: family.name.clone(),
+            inputs: Vec::new(),
+            output_level: 0,
+            input_bytes: memtable_bytes,
+            to_read: state.immutables.iter().map(|m| m.entry_count() as u64).sum(),
+        },
+    );
     let parts = Parts {
         vfs: &inner.vfs,
         dir: &inner.dir,
@@ -41,6 +58,7 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
         limiter: &inner.limiter,
         next_file_number: &|| inner.next_file_number(),
         trainings: inner.table_cache.trainings(),
+        progress: entered.progress(),
     };
     let files = write_l0(&parts, family, &state.immutables, &snapshots);
     let files = files.map_err(|error| inner.health.fail("flush", error))?;
@@ -86,6 +104,8 @@ pub(crate) struct Parts<'a> {
     pub limiter: &'a Arc<RateLimiter>,
     pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
     pub trainings: &'a TrainingTally,
+    /// Where the job counts the entries that it reads, for want of bytes.
+    pub progress: &'a JobProgress,
 }
 
 /// Merges `memtables` (newest first) into one L0 file, synced; none if nothing survives. The
@@ -111,11 +131,13 @@ pub(crate) fn write_l0(
         target_file_bytes: u64::MAX,
         limiter: parts.limiter,
         trainings: parts.trainings,
+        progress: parts.progress,
     };
     let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());
     let mut output = Output::new(context, survivors);
     let mut merge = MergingIter::new(memtables.iter().map(|m| RunIter::Mem(m.iter())).collect());
     merge.seek_to_first()?;
+    let mut read = 0;
     while merge.valid() {
         let (key, trailer, value) = (merge.user_key(), merge.trailer(), merge.value());
         match retain.next(key, trailer, value) {
@@ -124,7 +146,12 @@ pub(crate) fn write_l0(
             Verdict::Drop => {}
         }
         merge.next()?;
+        read += 1;
+        if read % COUNTED_TOGETHER == 0 {
+            parts.progress.read.fetch_add(COUNTED_TOGETHER, Ordering::Relaxed);
+        }
     }
+    parts.progress.read.fetch_add(read % COUNTED_TOGETHER, Ordering::Relaxed);
     output.finish()
 }
 

@@ -445,3 +445,4 @@ impl<'a> Iterator for Candidates<'a> {
 }
 
 mod batch;
+pub(crate) mod explain;

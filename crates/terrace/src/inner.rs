@@ -17,6 +17,7 @@ use crate::family::Family;
 use crate::filter_budget::FilterBudget;
 use crate::garbage::Garbage;
 use crate::health::Health;
+use crate::job_list::JobList;
 use crate::metrics::{Counters, Metrics};
 use crate::options::Options;
 use crate::rate_limit::RateLimiter;
@@ -24,6 +25,7 @@ use crate::read_state::ReadState;
 use crate::scheduler::Scheduler;
 use crate::snapshots::Snapshots;
 use crate::table_cache::TableCache;
+use crate::trends::Trends;
 use crate::value_log::ValueLog;
 use crate::write_queue::WriteQueue;
 use arc_swap::ArcSwap;
@@ -72,6 +74,10 @@ pub(crate) struct Inner {
     pub write_queue: Option<WriteQueue>,
     pub manifest: Mutex<ManifestLog>,
     pub scheduler: Scheduler,
+    /// What runs, for whoever looks.
+    pub jobs: JobList,
+    /// How counters grew lately, for whoever looks.
+    pub trends: Trends,
     pub limiter: Arc<RateLimiter>,
     pub health: Health,
     pub counters: Counters,

@@ -32,6 +32,7 @@ mod filter_budget;
 mod garbage;
 mod health;
 mod iter;
+mod job_list;
 mod level_model;
 mod memtable;
 mod models;
@@ -41,6 +42,7 @@ mod reserve;
 mod scheduler;
 mod snapshots;
 mod table_cache;
+mod trends;
 mod value_log;
 mod write_queue;
 // The nouns gathered.
@@ -51,16 +53,19 @@ mod collect;
 mod commit;
 mod compact;
 mod compaction;
+mod estimate;
 mod families;
 mod flush;
 mod gc;
 mod get;
 mod install;
 mod learn;
+mod memory;
 mod output;
 mod recover;
 mod retain;
 mod scan;
+mod shape;
 mod stall;
 mod verify;
 // The loop and the top.
@@ -73,6 +78,10 @@ pub use collect::GcProgress;
 pub use compact::Progress;
 pub use db::{ColumnFamily, Db};
 pub use error::{Error, Result};
+pub use estimate::Estimate;
+pub use get::explain::{ExplainPart, ExplainStep, Explanation};
+pub use job_list::{JobKind, JobShape};
+pub use memory::{MemoryShape, PoolShape};
 pub use metrics::{LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics};
 pub use options::{
     AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER,
@@ -83,6 +92,9 @@ pub use options::{
     MemoryShares, Options, SyncMode, WriteOptions,
 };
 pub use scan::{Iter, ReadOptions};
+pub use shape::{
+    FamilyShape, FileShape, FilterHeat, FilterPartitionHeat, ModelSegment, ModelShape, Shape,
+};
 pub use snapshots::Snapshot;
 pub use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use terrace_base::{Clock, SystemClock};

@@ -13,6 +13,7 @@ use crate::flush::Parts;
 use crate::garbage::Garbage;
 use crate::health::Health;
 use crate::inner::{Inner, ManifestLog};
+use crate::job_list::{JobList, JobProgress};
 use crate::metrics::Counters;
 use crate::options::{CfOptions, Options};
 use crate::rate_limit::RateLimiter;
@@ -21,6 +22,7 @@ use crate::reserve;
 use crate::scheduler::Scheduler;
 use crate::snapshots::Snapshots;
 use crate::table_cache::TableCache;
+use crate::trends::Trends;
 use crate::value_log::ValueLog;
 use crate::write_queue::WriteQueue;
 use arc_swap::ArcSwap;
@@ -66,6 +68,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
         limiter: &parts.limiter,
         next_file_number: &|| numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
         trainings: parts.table_cache.trainings(),
+        progress: &JobProgress::default(),
     };
     let segments = recover::live_segments(dir, &listing, &state);
     let limit = options.memtables_bytes();
@@ -374,6 +377,7 @@ impl Nouns {
         }
         let segments: Vec<SegmentMeta> = manifest.state.segments.values().copied().collect();
         self.value_log.seal(&segments);
+        let trends = Trends::new(options.advanced.clock.monotonic_us());
         Inner {
             dir: self.dir,
             vfs: options.advanced.vfs.clone(),
@@ -391,6 +395,8 @@ impl Nouns {
             write_queue: log.map(WriteQueue::new),
             manifest: Mutex::new(manifest),
             scheduler: Scheduler::default(),
+            jobs: JobList::default(),
+            trends,
             limiter: self.limiter,
             health: Health::default(),
             counters: Counters::default(),

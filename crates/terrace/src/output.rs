@@ -17,11 +17,12 @@
 //! Whatever goes wrong, dropping the [`Output`] removes every file it started. Called by `flush`
 //! and `compaction/job`.
 
+use crate::job_list::JobProgress;
 use crate::models::tally::TrainingTally;
 use crate::rate_limit::RateLimiter;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::{RangeTombstones, Result};
 use terrace_manifest::{FileMeta, names};
 use terrace_sst::{SstOptions, SstWriter};
@@ -45,6 +46,8 @@ pub(crate) struct OutputContext<'a> {
     pub limiter: &'a RateLimiter,
     /// Where trainings are counted.
     pub trainings: &'a TrainingTally,
+    /// Where the job counts what it does.
+    pub progress: &'a JobProgress,
 }
 
 /// A request that nobody cancels.
@@ -168,6 +171,8 @@ impl<'a> Output<'a> {
         self.context
             .limiter
             .request(end.size_bytes.saturating_sub(open.charged_bytes), self.cancel);
+        let grown = end.size_bytes.saturating_sub(open.size_bytes);
+        self.context.progress.written_bytes.fetch_add(grown, Ordering::Relaxed);
         self.cut = next.map(<[u8]>::to_vec);
         self.finished.push(FileMeta {
             number: open.number,
@@ -192,7 +197,9 @@ impl<'a> Output<'a> {
     fn look(&mut self, last_key: &[u8]) {
         let Some(open) = &mut self.open else { return };
         open.unlooked_bytes = 0;
-        open.size_bytes = open.writer.estimated_bytes();
+        let before = std::mem::replace(&mut open.size_bytes, open.writer.estimated_bytes());
+        let grown = open.size_bytes.saturating_sub(before);
+        self.context.progress.written_bytes.fetch_add(grown, Ordering::Relaxed);
         let grown = open.size_bytes.saturating_sub(open.charged_bytes);
         if grown >= CHARGE_BYTES {
             open.charged_bytes = open.size_bytes;

@@ -47,6 +47,13 @@ impl ReaderSlot {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Lookups that the filter let pass so far, from the sampled ones.
+    pub fn lookups(&self) -> Lookups {
+        let sum =
+            |count: &AtomicU32| f64::from(count.load(Ordering::Relaxed)) * f64::from(SAMPLE_EVERY);
+        Lookups { positive: sum(&self.found), negative: sum(&self.vain) }
+    }
+
     /// The reader if it is open.
     pub fn open_reader(&self) -> ReaderGuard {
         self.reader.load()
@@ -55,9 +62,7 @@ impl ReaderSlot {
 
 impl Counted for Arc<ReaderSlot> {
     fn lookups(&self) -> Lookups {
-        let sum =
-            |count: &AtomicU32| f64::from(count.load(Ordering::Relaxed)) * f64::from(SAMPLE_EVERY);
-        Lookups { positive: sum(&self.found), negative: sum(&self.vain) }
+        ReaderSlot::lookups(self)
     }
 }
 

@@ -68,6 +68,18 @@ pub(crate) struct SegmentBook {
     pub live_bytes: u64,
 }
 
+impl SegmentBook {
+    /// Bytes that nothing refers to.
+    pub fn garbage_bytes(&self) -> u64 {
+        self.size_bytes.saturating_sub(self.live_bytes)
+    }
+
+    /// Part of the segment that nothing refers to.
+    pub fn garbage_share(&self) -> f64 {
+        self.garbage_bytes() as f64 / self.size_bytes.max(1) as f64
+    }
+}
+
 /// A segment that left the map; its file goes when nobody holds it.
 struct Leaving {
     number: u32,

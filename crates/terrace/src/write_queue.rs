@@ -161,6 +161,11 @@ impl WriteQueue {
         Lead { queue: self }
     }
 
+    /// Live log segments, the one being written included; `None` while a leader is at work.
+    pub fn try_log_segments(&self) -> Option<u64> {
+        Some(self.log.try_lock()?.segments.len() as u64 + 1)
+    }
+
     /// Bytes of live log segments; `None` while a leader is at work.
     pub fn try_log_bytes(&self) -> Option<u64> {
         let log = self.log.try_lock()?;

@@ -15,6 +15,7 @@ use super::values::{Moved, Moving, References, Stage, StageContext, remove_segme
 use crate::iter::RunIter;
 use crate::iter::level::LevelIter;
 use crate::iter::merge::MergingIter;
+use crate::job_list::JobProgress;
 use crate::options::FamilyOptions;
 use crate::output::{Output, OutputContext, remove_files};
 use crate::rate_limit::RateLimiter;
@@ -23,7 +24,7 @@ use crate::table_cache::TableCache;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::{Clock, Error, InternalIter, RangeTombstones, Result, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version, names};
 use terrace_sst::{ScanOptions, SstReader};
@@ -55,8 +56,8 @@ pub(crate) struct JobContext<'a> {
     pub cancel: &'a AtomicBool,
     /// The version the compaction was chosen from.
     pub version: &'a Version,
-    /// Grows by the raw bytes of the entries read.
-    pub progress: &'a AtomicU64,
+    /// Where the job counts what it does.
+    pub progress: &'a JobProgress,
     /// Which values to move; `None` in a store without separated values.
     pub moving: Option<Moving<'a>>,
 }
@@ -283,14 +284,14 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
             Verdict::Drop => stage.note_dropped(user_key, merge.trailer(), value),
         }
         if piece.read.is_multiple_of(LOOK_ENTRIES) {
-            ctx.progress.fetch_add(std::mem::take(&mut raw_bytes), Ordering::Relaxed);
+            ctx.progress.read.fetch_add(std::mem::take(&mut raw_bytes), Ordering::Relaxed);
             if ctx.cancel.load(Ordering::Relaxed) {
                 return Ok(None);
             }
         }
         merge.next()?;
     }
-    ctx.progress.fetch_add(raw_bytes, Ordering::Relaxed);
+    ctx.progress.read.fetch_add(raw_bytes, Ordering::Relaxed);
     if ctx.cancel.load(Ordering::Relaxed) {
         return Ok(None);
     }
@@ -319,6 +320,7 @@ fn output_context<'p>(plan: &'p Plan<'_>) -> OutputContext<'p> {
         target_file_bytes: if level == 0 { u64::MAX } else { ctx.options.target_file_bytes },
         limiter: ctx.limiter,
         trainings: ctx.table_cache.trainings(),
+        progress: ctx.progress,
     }
 }
 

@@ -409,6 +409,13 @@ impl Books {
         Some((reader, file.partitions.iter().map(rate).collect()))
     }
 
+    /// The rates of a file's partitions; 0 where none is known.
+    pub fn rates(&self, number: u64) -> Vec<f64> {
+        let known = |p: &Partition| p.heat.filter(Heat::is_known).map_or(0.0, |heat| heat.rate());
+        let file = self.files.get(&number);
+        file.map_or_else(Vec::new, |file| file.partitions.iter().map(known).collect())
+    }
+
     /// Believes `rates` of a file's partitions where there is no better knowledge.
     pub fn believe(&mut self, number: u64, rates: &[Option<f64>]) {
         let Some(file) = self.files.get_mut(&number) else { return };
@@ -429,10 +436,8 @@ impl Books {
 
     /// The rates of all live files of which something is known.
     pub fn all_rates(&self) -> super::packed::Rates {
-        let known = |p: &Partition| p.heat.filter(Heat::is_known).map_or(0.0, |heat| heat.rate());
-        let rates = |file: &File| file.partitions.iter().map(known).collect::<Vec<f64>>();
         let live = self.files.iter().filter(|(_, file)| !file.leaving);
-        live.map(|(number, file)| (*number, rates(file)))
+        live.map(|(number, _)| (*number, self.rates(*number)))
             .filter(|(_, rates)| rates.iter().any(|rate| *rate > 0.0))
             .collect()
     }

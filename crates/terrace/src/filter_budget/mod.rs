@@ -384,6 +384,18 @@ impl FilterBudget {
                 || ledger.moving)
     }
 
+    /// Wasted lookups per lookup of the store that reach file `number`, as far as is known; `None`
+    /// where the block cache has the filters.
+    pub fn file_rate(&self, number: u64) -> Option<f64> {
+        self.is_elastic().then(|| self.partition_rates(number).iter().sum())
+    }
+
+    /// The same of every filter partition of the file; none if it was never open, or its filters
+    /// are the block cache's.
+    pub fn partition_rates(&self, number: u64) -> Vec<f64> {
+        self.ledger.lock().books.rates(number)
+    }
+
     /// Adds what filters cost and save.
     pub fn fill(&self, m: &mut Metrics) {
         let ledger = self.ledger.lock();

@@ -59,18 +59,6 @@ impl Books<'_> {
     }
 }
 
-impl SegmentBook {
-    /// Bytes that nothing refers to.
-    pub fn garbage_bytes(&self) -> u64 {
-        self.size_bytes.saturating_sub(self.live_bytes)
-    }
-
-    /// Part of the segment that nothing refers to.
-    pub fn garbage_share(&self) -> f64 {
-        self.garbage_bytes() as f64 / self.size_bytes.max(1) as f64
-    }
-}
-
 /// The doomed segments from now on: those there are, and what has to join them. A segment stays
 /// doomed until it is gone.
 pub(crate) fn choose(books: &Books<'_>) -> HashSet<u32> {

@@ -44,6 +44,7 @@ impl Disk {
             target_file_bytes,
             limiter: &self.limiter,
             trainings: &TrainingTally::default(),
+            progress: &JobProgress::default(),
         };
         let set = RangeTombstones::new(tombstones.iter().map(|(start, end)| RangeTombstone {
             start: start.as_bytes().to_vec(),

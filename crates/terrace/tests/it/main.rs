@@ -13,6 +13,7 @@ mod filters;
 mod fixture;
 mod gc;
 mod harness;
+mod introspection;
 mod learning;
 mod limits;
 mod metamorphic;

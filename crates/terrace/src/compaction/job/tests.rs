@@ -9,6 +9,7 @@ use crate::compaction::simulation;
 use crate::filter_budget::FilterBudget;
 use crate::value_log::ValueLog;
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, Rng, SplitMix64, ValueKind};
 use terrace_sst::{BlockCache, ReadCounters};
@@ -99,6 +100,7 @@ impl Store {
             target_file_bytes: if level == 0 { u64::MAX } else { 4 << 10 },
             limiter: &self.limiter,
             trainings: self.table_cache.trainings(),
+            progress: &JobProgress::default(),
         };
         let mut output = Output::new(context, RangeTombstones::new(tombstones.clone()));
         for (key, trailer, value) in &entries {
@@ -182,7 +184,7 @@ impl Store {
                 limiter: &self.limiter,
                 cancel,
                 version: &self.version,
-                progress: &AtomicU64::new(0),
+                progress: &JobProgress::default(),
                 moving: Some(Moving {
                     log: &self.log,
                     held: self.log.hold(),
@@ -408,6 +410,7 @@ fn speed() {
             target_file_bytes: u64::MAX,
             limiter: &limiter,
             trainings: table_cache.trainings(),
+            progress: &JobProgress::default(),
         };
         let mut output = Output::new(context, RangeTombstones::default());
         for (n, key) in keys.iter().enumerate() {
@@ -438,7 +441,7 @@ fn speed() {
             limiter: &limiter,
             cancel: &AtomicBool::new(false),
             version: &version,
-            progress: &AtomicU64::new(0),
+            progress: &JobProgress::default(),
             moving: None,
         };
         let (start, start_cpu_s) = (std::time::Instant::now(), thread_cpu_s());

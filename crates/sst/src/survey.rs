@@ -1,0 +1,69 @@
+//! Files looked at by people and estimators: the learned index laid out (like [`crate::plot`], but
+//! the one that lookups use now, and without reading the data), and where in the data a key lies.
+
+use crate::index::learned::LearnedIndex;
+use crate::reader::SstReader;
+use crate::stored;
+use terrace_base::Result;
+use terrace_learned::{DrawnSegment, ModelStats};
+
+/// A learned index as people look at it.
+#[derive(Debug, Clone)]
+pub struct ModelView {
+    /// What was measured over the keys that it was trained on.
+    pub stats: ModelStats,
+    /// The most blocks that a line may be off.
+    pub error_bound: u32,
+    /// Its lines, by key.
+    pub segments: Vec<DrawnSegment>,
+    /// Bytes in memory, while it is there.
+    pub memory_bytes: usize,
+}
+
+impl SstReader {
+    /// The learned index that lookups go through, or would if it were in memory; `None` if there is
+    /// none. One that is not in memory is read past the cache, and nothing else is.
+    ///
+    /// # Errors
+    /// I/O, and corruption of the learned index.
+    pub fn model_view(&self) -> Result<Option<ModelView>> {
+        if let Some(model) = self.resident_model() {
+            return Ok(Some(view(&model)));
+        }
+        let Some(handle) = self.stored_model().filter(|_| self.has_model()) else {
+            return Ok(None);
+        };
+        let place = self.place(handle);
+        let payload = stored::unpack(self.read(handle)?, &place)?;
+        let index = self.decode_model(&payload).map_err(|detail| place.corrupt(detail))?;
+        Ok(Some(view(&index)))
+    }
+}
+
+impl SstReader {
+    /// How many bytes of the file's data precede `user_key`, to a block. Unlike
+    /// [`SstReader::approximate_offset`] it reads the index partition of the key if it, and the
+    /// learned index, are not in memory.
+    ///
+    /// # Errors
+    /// I/O, and corruption of the index partition.
+    pub fn offset_of(&self, user_key: &[u8]) -> Result<u64> {
+        let at = self.top.index_at(user_key);
+        if at < self.top.index().len() && self.resident_model().is_none() {
+            let index = self.index_partition(at, true)?;
+            let block = index.lower_bound(user_key).min(index.count() - 1);
+            return Ok(index.handle(block).offset);
+        }
+        Ok(self.approximate_offset(user_key))
+    }
+}
+
+fn view(index: &LearnedIndex) -> ModelView {
+    let model = index.blocks().model();
+    ModelView {
+        stats: *model.stats(),
+        error_bound: model.delta(),
+        segments: model.segments().collect(),
+        memory_bytes: index.memory_bytes(),
+    }
+}

@@ -1,0 +1,62 @@
+//! [`Db`] and [`ColumnFamily`] as people and dashboards look at them: thin over `shape`, `memory`,
+//! `estimate` and `get/explain`.
+
+use super::{ColumnFamily, Db, lower, upper};
+use crate::error::Result;
+use crate::estimate::{self, Estimate};
+use crate::get::explain::{self, Explanation};
+use crate::memory::{self, MemoryShape};
+use crate::shape::{self, FilterHeat, ModelShape, Shape};
+use std::ops::RangeBounds;
+
+impl Db {
+    /// What the store looks like now: families, levels, files, and the jobs that run. Reads nothing
+    /// from the device; costs a walk over all files and the filter partitions of open ones.
+    pub fn shape(&self) -> Shape {
+        shape::of(self.inner())
+    }
+
+    /// The filter partitions of at most `most_files` files, those first that most lookups reach in
+    /// vain. Reads nothing from the device.
+    pub fn filter_heat(&self, most_files: usize) -> Vec<FilterHeat> {
+        shape::filter_heat(self.inner(), most_files)
+    }
+
+    /// The learned index of SST `file`; `None` if it has none, or is not a file of this store. Reads
+    /// it from the device if it is not in memory.
+    ///
+    /// # Errors
+    /// I/O, and corruption of the file.
+    pub fn model_shape(&self, file: u64) -> Result<Option<ModelShape>> {
+        shape::model(self.inner(), file)
+    }
+
+    /// Where the memory budget is, and what a little more would save in each pool. The rates behind
+    /// that are of the time since an earlier call, or the open: see [`MemoryShape`].
+    pub fn memory(&self) -> MemoryShape {
+        memory::of(self.inner())
+    }
+}
+
+impl ColumnFamily {
+    /// Looks `key` up as [`ColumnFamily::get`] does, and tells every step: what was asked, what it
+    /// answered, how long that took, and how often it read the device. It is a real lookup: it
+    /// fills the cache, so a second one may go another way. Costs some microseconds more than a
+    /// `get`.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::get`].
+    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        explain::explain(self.inner(), &self.family, key.as_ref())
+    }
+
+    /// About how many keys `range` holds, and bytes on the device and in memtables. Of files
+    /// that an end of the range cuts it may read an index partition, else nothing.
+    ///
+    /// # Errors
+    /// `NoSuchFamily` if the family was dropped; I/O; corruption.
+    pub fn estimate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Estimate> {
+        let (start, end) = (lower(range.start_bound()), upper(range.end_bound()));
+        estimate::of(self.inner(), &self.family, start.as_deref(), end.as_deref())
+    }
+}

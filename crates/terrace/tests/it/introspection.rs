@@ -1,0 +1,160 @@
+//! What the store says of itself: shape, memory, estimates, jobs, and explained lookups.
+
+use terrace::{CfOptions, Db, FilterAllocator, Options};
+
+fn small() -> Options {
+    let mut options = Options { memory_budget: 8 << 20, ..Options::default() };
+    options.advanced.memtable_bytes = 64 << 10;
+    options.advanced.level_base_bytes = 256 << 10;
+    options.advanced.target_file_bytes = 64 << 10;
+    options
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key{n:08}").into_bytes()
+}
+
+fn value(n: u64) -> Vec<u8> {
+    format!("value-{n}-").repeat(4).into_bytes()
+}
+
+fn fill(db: &Db, count: u64) {
+    for n in 0..count {
+        db.put(key(n * 7919 % count), value(n * 7919 % count)).unwrap();
+    }
+}
+
+#[test]
+fn an_empty_store_has_a_shape() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let shape = db.shape();
+    assert_eq!(shape.families.len(), 1);
+    let family = &shape.families[0];
+    assert_eq!((family.name.as_str(), family.levels.len()), ("default", 7));
+    assert!(family.levels.iter().all(Vec::is_empty) && shape.jobs.is_empty());
+    assert_eq!((shape.log_segments, shape.value_segments), (1, 0));
+    assert!(db.filter_heat(10).is_empty());
+    assert_eq!(db.model_shape(1).unwrap(), None);
+    let memory = db.memory();
+    assert_eq!(memory.budget_bytes, 8 << 20);
+    let names: Vec<_> = memory.pools.iter().map(|pool| pool.name).collect();
+    assert_eq!(names, ["memtables", "blocks", "filters", "pinned"]);
+    for pool in &memory.pools {
+        assert!(pool.used_bytes <= pool.limit_bytes, "{pool:?}");
+        assert!(pool.saved_reads_per_mib_s.is_none_or(|gain| gain == 0.0), "{pool:?}");
+    }
+    let family = db.default_family();
+    assert_eq!(family.estimate::<&[u8]>(..).unwrap().keys, 0);
+    assert_eq!(family.explain(b"k").unwrap().found, None);
+}
+
+#[test]
+fn the_shape_shows_every_file_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let other = db.create_column_family("other", CfOptions::default()).unwrap();
+    other.put(b"a", b"b").unwrap();
+    fill(&db, 20_000);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    for n in 0..20_000 {
+        db.get(key(n)).unwrap();
+    }
+    let shape = db.shape();
+    let names: Vec<_> = shape.families.iter().map(|family| family.name.as_str()).collect();
+    assert_eq!(names, ["default", "other"]);
+    let metrics = db.metrics();
+    for level in 0..7 {
+        let files = shape.families.iter().flat_map(|family| &family.levels[level]);
+        let files: Vec<_> = files.collect();
+        assert_eq!(files.len() as u64, metrics.levels[level].file_count);
+        for file in files {
+            let path = dir.path().join(format!("{:06}.sst", file.number));
+            assert_eq!(std::fs::metadata(path).unwrap().len(), file.size_bytes);
+            assert!(file.smallest <= file.largest && file.entry_count > 0);
+            assert!(!file.is_compacting && file.created_ms > 0);
+        }
+    }
+    let files = || shape.families[0].levels.iter().flatten();
+    assert_eq!(files().map(|file| file.entry_count).sum::<u64>(), 20_000);
+    assert!(files().any(|file| file.heat > 0.0), "lookups were followed");
+    assert!(files().all(|file| file.filter_units_in_memory <= file.filter_units));
+    assert!(files().any(|file| file.filter_units_in_memory > 0 && file.filter_bytes > 0));
+    let used: u64 = files().map(|file| file.filter_bytes).sum();
+    assert!(used <= db.metrics().filter_memory_bytes, "{used}");
+}
+
+#[test]
+fn estimates_are_near_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    fill(&db, 20_000);
+    let family = db.default_family();
+    let check = |slack: u64| {
+        let all = family.estimate::<&[u8]>(..).unwrap();
+        assert!(all.keys.abs_diff(20_000) <= slack, "{all:?}");
+        for (from, to) in [(0, 10_000), (5_000, 5_500), (19_000, 30_000), (700, 701)] {
+            let part = family.estimate(key(from)..key(to)).unwrap();
+            let exact = to.min(20_000) - from;
+            assert!(part.keys.abs_diff(exact) <= slack.max(exact / 20), "{from}..{to}: {part:?}");
+            assert!(part.bytes < all.bytes && (part.bytes > 0 || part.keys == 0));
+        }
+        assert_eq!(family.estimate(key(9)..key(9)).unwrap().keys, 0);
+        assert_eq!(family.estimate(key(9)..key(3)).unwrap().keys, 0);
+        assert_eq!(family.estimate(&b"z"[..]..).unwrap().keys, 0);
+    };
+    check(800);
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    check(300);
+    let before = family.estimate::<&[u8]>(..).unwrap();
+    assert!(before.bytes.abs_diff(db.metrics().levels[6].size_bytes) < 1000);
+    for n in 0..5_000 {
+        db.delete(key(n)).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    assert!(family.estimate::<&[u8]>(..).unwrap().keys.abs_diff(15_000) < 10);
+}
+
+#[test]
+fn a_dropped_family_is_not_estimated_nor_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let gone = db.create_column_family("gone", CfOptions::default()).unwrap();
+    gone.put(b"k", b"v").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.shape().families.len(), 2);
+    db.drop_column_family("gone").unwrap();
+    assert_eq!(db.shape().families.len(), 1);
+    assert!(matches!(gone.estimate::<&[u8]>(..), Err(terrace::Error::NoSuchFamily(_))));
+    db.close().unwrap();
+    assert!(matches!(db.default_family().explain(b"k"), Err(terrace::Error::Closed)));
+    db.shape();
+    db.memory();
+}
+
+#[test]
+fn whole_metadata_and_filters_in_the_cache_show_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = small();
+    options.memory_budget = 4 << 20;
+    options.advanced.partitioned_metadata = false;
+    options.advanced.filter_allocator = FilterAllocator::Cached;
+    let db = Db::open(dir.path(), options).unwrap();
+    fill(&db, 20_000);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    for n in 0..20_000 {
+        db.get(key(n)).unwrap();
+    }
+    let shape = db.shape();
+    assert!(shape.families[0].levels.iter().flatten().any(|file| file.heat > 0.0));
+    for file in db.filter_heat(usize::MAX) {
+        assert!(file.partitions.len() <= 1 && file.partitions.iter().all(|p| p.heat == 0.0));
+    }
+    let memory = db.memory();
+    assert_eq!(memory.pools[2].saved_reads_per_mib_s, None);
+    assert_eq!(memory.pools[2].limit_bytes, 0);
+}
