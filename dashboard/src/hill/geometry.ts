@@ -1,0 +1,145 @@
+// Where everything of the hillside is, in CSS pixels: steps, the basin on top, and a block for each SST.
+// Pure. The step of a level reaches from `top` (where the level above stands) down to `tread`.
+import type { KeyAxis } from "../axis.ts";
+import type { FamilyShape, FileShape } from "../api.ts";
+
+export interface Step {
+  level: number;
+  top: number;
+  tread: number;
+  left: number;
+  right: number;
+}
+
+export interface Block {
+  number: number;
+  level: number;
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+export interface Hill {
+  width: number;
+  height: number;
+  key_left: number;
+  key_right: number;
+  /** Rises above the first step; the basin stands on its ground. */
+  sky: number;
+  steps: Step[];
+  /** Room under a label for blocks. */
+  room: number;
+}
+
+/** The part of the key axis that is shown, 0..1. */
+export interface View {
+  from: number;
+  to: number;
+}
+
+export const LABEL = 19;
+const FOOT = 30;
+const LEAST_STEPS = 4;
+
+export function hillOf(family: FamilyShape | null, width: number): Hill {
+  const narrow = width < 560;
+  const deepest = (family?.levels ?? []).reduce((last, level, at) => (level.file_count > 0 ? at : last), 0);
+  const count = Math.max(LEAST_STEPS, deepest + 1);
+  const sky = narrow ? 84 : 96;
+  const pitch = (narrow ? 58 : 66) - Math.max(0, count - 5) * 4;
+  const inset = narrow ? 4 : Math.min(26, width / 50);
+  const steps: Step[] = [];
+  for (let level = 0; level < count; level++) {
+    const side = inset * (count - 1 - level);
+    const top = sky + pitch * level;
+    steps.push({ level, top, tread: top + pitch, left: side, right: width - side });
+  }
+  const pad = inset * (count - 1) + (narrow ? 8 : 14);
+  return {
+    width, height: sky + pitch * count + FOOT, key_left: pad, key_right: width - pad, sky, steps,
+    room: pitch - LABEL - 5,
+  };
+}
+
+export function toX(hill: Hill, view: View, place: number): number {
+  return hill.key_left + ((place - view.from) / (view.to - view.from)) * (hill.key_right - hill.key_left);
+}
+
+export function toPlace(hill: Hill, view: View, x: number): number {
+  return view.from + ((x - hill.key_left) / (hill.key_right - hill.key_left)) * (view.to - view.from);
+}
+
+const LEAST_HEIGHT = 7;
+
+/** Blocks stand on the tread of their level, high by size. In L0, where key ranges overlap, they lie on
+ *  each other, newest on top. */
+export function blocksOf(family: FamilyShape | null, hill: Hill, axis: KeyAxis, view: View): Block[] {
+  const blocks: Block[] = [];
+  const gap = (width: number) => (width > 5 ? 1.5 : width > 2.5 ? 0.75 : 0);
+  for (const [level, { files }] of (family?.levels ?? []).entries()) {
+    const step = hill.steps[level];
+    if (files === null || step === undefined) continue;
+    const lanes = level === 0 ? lanesOf(files) : null;
+    const largest = files.reduce((most, file) => Math.max(most, file.size_bytes), 1);
+    for (const file of files) {
+      const x0 = toX(hill, view, axis.at(file.smallest.hex));
+      const x1 = Math.max(x0 + 1, toX(hill, view, axis.at(file.largest.hex)));
+      const width = Math.max(0.5, x1 - x0 - gap(x1 - x0));
+      let height = Math.max(LEAST_HEIGHT, hill.room * (file.size_bytes / largest));
+      let y = step.tread - height;
+      if (lanes !== null) {
+        const pitch = Math.min(13, hill.room / Math.max(1, lanes.count));
+        height = Math.max(1, pitch - (pitch > 4 ? 1.5 : 0.5));
+        y = step.tread - (lanes.of.get(file.number)! + 1) * pitch;
+      }
+      blocks.push({ number: file.number, level, x: x0, y, width, height });
+    }
+  }
+  return blocks;
+}
+
+/** Oldest file lowest, each as low as those it overlaps allow. */
+function lanesOf(files: FileShape[]): { of: Map<number, number>; count: number } {
+  const of = new Map<number, number>();
+  const lanes: FileShape[][] = [];
+  for (const file of [...files].reverse()) {
+    let lane = 0;
+    for (const [at, others] of lanes.entries()) {
+      if (others.some((other) => other.smallest.hex <= file.largest.hex && file.smallest.hex <= other.largest.hex)) lane = at + 1;
+    }
+    (lanes[lane] ??= []).push(file);
+    of.set(file.number, lane);
+  }
+  return { of, count: lanes.length };
+}
+
+/** The basin on the hilltop that is the memtable, and smaller ones beside it that wait for their flush. */
+export function basinsOf(hill: Hill, immutables: number): { x: number; y: number; width: number; height: number }[] {
+  const narrow = hill.width < 560;
+  const width = narrow ? 116 : 190;
+  const height = narrow ? 40 : 46;
+  const y = hill.sky - height;
+  const first = { x: hill.width / 2 - width / 2, y, width, height };
+  const small = { width: narrow ? 26 : 40, height: narrow ? 22 : 28 };
+  const shown = Math.min(immutables, 4);
+  return [first, ...Array.from({ length: shown }, (_, i) => ({
+    x: first.x + width + 8 + i * (small.width + 6), y: hill.sky - small.height, ...small,
+  }))];
+}
+
+/** The block at a point; the nearest within a few pixels, since thousands of them are thin. */
+export function blockAt(blocks: Block[], x: number, y: number, reach = 4): Block | null {
+  let best: Block | null = null;
+  let least = reach;
+  for (const block of blocks) {
+    const dx = Math.max(block.x - x, 0, x - block.x - block.width);
+    const dy = Math.max(block.y - y, 0, y - block.y - block.height);
+    const distance = Math.max(dx, dy);
+    if (distance < least) {
+      least = distance;
+      best = block;
+    }
+  }
+  return best;
+}

@@ -1,0 +1,106 @@
+// One value a second of everything drawn over time, the last ten minutes. Pure.
+import type { History, Summary } from "./api.ts";
+
+export const KEPT_S = 600;
+
+export const COLUMNS = [
+  "reads_per_s", "writes_per_s", "read_p50_us", "read_p99_us", "read_p999_us", "write_p50_us", "write_p99_us",
+  "write_p999_us", "write_amplification", "space_amplification", "device_reads_per_get",
+] as const;
+export type Column = (typeof COLUMNS)[number];
+
+export interface StallBand {
+  cause: string;
+  /** Seconds since 1970. */
+  from: number;
+  to: number;
+}
+
+type Sample = Record<Column, number | null> & { t: number; cause: string | null; hits: number | null; misses: number | null };
+
+export class SeriesBuffer {
+  private samples: Sample[] = [];
+
+  clear(): void {
+    this.samples = [];
+  }
+
+  get length(): number {
+    return this.samples.length;
+  }
+
+  push(summary: Summary): void {
+    const { read, write } = summary.latency_us;
+    const t = summary.now_ms / 1000;
+    // A stream that began again repeats the second it begins with.
+    if ((this.samples.at(-1)?.t ?? 0) >= t) return;
+    this.samples.push({
+      t, cause: summary.stall.cause,
+      reads_per_s: summary.reads_per_s, writes_per_s: summary.writes_per_s,
+      read_p50_us: read.p50, read_p99_us: read.p99, read_p999_us: read.p999,
+      write_p50_us: write.p50, write_p99_us: write.p99, write_p999_us: write.p999,
+      write_amplification: summary.write_amplification, space_amplification: summary.space_amplification,
+      device_reads_per_get: summary.device_reads_per_get,
+      hits: summary.block_hits, misses: summary.block_misses,
+    });
+    const oldest = t - KEPT_S;
+    while ((this.samples[0]?.t ?? t) < oldest) this.samples.shift();
+  }
+
+  /** Puts what the server remembers before what the page saw itself. */
+  prepend(history: History): void {
+    const first = this.samples[0]?.t ?? Number.POSITIVE_INFINITY;
+    const before: Sample[] = [];
+    history.t_ms.forEach((ms, at) => {
+      const t = ms / 1000;
+      if (t > first - 0.5 || t <= (before.at(-1)?.t ?? 0)) return;
+      const sample = { t, cause: history.stall_cause[at] ?? null, hits: null, misses: null } as Sample;
+      for (const column of COLUMNS) sample[column] = history[column][at] ?? null;
+      before.push(sample);
+    });
+    this.samples = [...before, ...this.samples].slice(-KEPT_S - 1);
+  }
+
+  /** Times and the columns, the last `seconds` of them, with a gap wherever seconds are missing. */
+  window(seconds: number, columns: readonly Column[]): (number | null)[][] {
+    const end = this.samples.at(-1)?.t ?? 0;
+    const times: number[] = [];
+    const values: (number | null)[][] = columns.map(() => []);
+    let before: number | null = null;
+    for (const sample of this.samples) {
+      if (sample.t < end - seconds) continue;
+      if (before !== null && sample.t - before > 3.5) {
+        times.push(before + 1);
+        for (const column of values) column.push(null);
+      }
+      times.push(sample.t);
+      columns.forEach((column, at) => values[at]!.push(sample[column]));
+      before = sample.t;
+    }
+    return [times, ...values];
+  }
+
+  bands(): StallBand[] {
+    const bands: StallBand[] = [];
+    for (const { t, cause } of this.samples) {
+      if (cause === null) continue;
+      const last = bands.at(-1);
+      if (last !== undefined && last.cause === cause && t - last.to < 1.8) last.to = t;
+      else bands.push({ cause, from: t - 1, to: t });
+    }
+    return bands;
+  }
+
+  /** Share of block lookups that found the block in the cache over the last `seconds`; `null`: none. */
+  hitRate(seconds: number): number | null {
+    const last = this.samples.at(-1);
+    if (last === undefined || last.hits === null || last.misses === null) return null;
+    const first = this.samples.find((sample) => sample.hits !== null && sample.t >= last.t - seconds);
+    if (first === undefined || first === last) return rate(last.hits, last.misses);
+    return rate(last.hits - first.hits!, last.misses - first.misses!);
+  }
+}
+
+function rate(hits: number, misses: number): number | null {
+  return hits + misses > 0 ? hits / (hits + misses) : null;
+}

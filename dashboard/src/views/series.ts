@@ -1,0 +1,187 @@
+// What changed over time: small charts with one clock, stalls as bands in all of them.
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { card, h, onWidth, replace, setText, whileVisible } from "../dom.ts";
+import { clock, count, duration, micros, ratio } from "../format.ts";
+import type { Column, StallBand } from "../series-buffer.ts";
+import type { Store } from "../store.ts";
+import { color, onTheme } from "../theme.ts";
+
+interface Line {
+  column: Column;
+  name: string;
+  hue: string;
+  fill?: boolean;
+  dash?: number[];
+}
+
+interface Chart {
+  id: string;
+  title: string;
+  lines: Line[];
+  show: (value: number | null) => string;
+  log?: boolean;
+  /** Least top of the scale, so that noise around zero looks like nothing. */
+  least: number;
+}
+
+const CHARTS: Chart[] = [
+  {
+    id: "throughput", title: "Throughput", show: (v) => `${count(v)}/s`, least: 10,
+    lines: [{ column: "reads_per_s", name: "reads", hue: "reads", fill: true }, { column: "writes_per_s", name: "writes", hue: "writes", fill: true }],
+  },
+  {
+    id: "read-latency", title: "Read latency", show: micros, log: true, least: 10,
+    lines: [{ column: "read_p50_us", name: "p50", hue: "p50" }, { column: "read_p99_us", name: "p99", hue: "p99" }, { column: "read_p999_us", name: "p99.9", hue: "p999" }],
+  },
+  {
+    id: "write-latency", title: "Write latency", show: micros, log: true, least: 10,
+    lines: [{ column: "write_p50_us", name: "p50", hue: "p50" }, { column: "write_p99_us", name: "p99", hue: "p99" }, { column: "write_p999_us", name: "p99.9", hue: "p999" }],
+  },
+  {
+    id: "amplification", title: "Amplification", show: (v) => `${ratio(v)}×`, least: 2,
+    lines: [{ column: "write_amplification", name: "write", hue: "writes" }, { column: "space_amplification", name: "space", hue: "space" }],
+  },
+  {
+    id: "device-reads", title: "Device reads per get", show: ratio, least: 0.02,
+    lines: [{ column: "device_reads_per_get", name: "reads", hue: "reads", fill: true }],
+  },
+];
+
+const WINDOWS: [string, number][] = [["1 min", 60], ["3 min", 180], ["10 min", 600]];
+const HEIGHT = 148;
+
+export function series(store: Store): HTMLElement {
+  let seconds = 180;
+  let visible = false;
+  const picker = h("div", { class: "tabs", role: "group", "aria-label": "Time shown" }, ...WINDOWS.map(([name, length]) => h("button", {
+    type: "button", class: "tab", "aria-pressed": String(length === seconds), onclick: (event: Event) => {
+      seconds = length;
+      for (const tab of picker.children) tab.setAttribute("aria-pressed", String(tab === event.currentTarget));
+      update();
+    },
+  }, name)));
+  const { root, body } = card("series", "Over time", picker);
+  const bands: { list: StallBand[] } = { list: [] };
+  const charts = CHARTS.map((chart) => new ChartView(chart, bands));
+  const stalls = h("p", { class: "stall-causes" });
+  body.append(h("div", { class: "charts" }, ...charts.map((chart) => chart.root)), stalls);
+
+  const update = (): void => {
+    bands.list = store.series.bands();
+    const end = (store.live?.summary.now_ms ?? Date.now()) / 1000;
+    for (const chart of charts) chart.update(store.series.window(seconds, chart.chart.lines.map((line) => line.column)), end - seconds, end);
+    tellStalls(stalls, bands.list.filter((band) => band.to > end - seconds));
+  };
+  store.on("live", () => visible && !document.hidden && update());
+  store.on("history", update);
+  onTheme(() => charts.forEach((chart) => chart.redraw()));
+  whileVisible(root, (is) => {
+    visible = is;
+    if (is) update();
+  });
+  return root;
+}
+
+const CAUSE_HUES = ["stall-a", "stall-b", "stall-c", "stall-d"];
+const causes: string[] = [];
+
+/** Causes keep the colour in which they were first seen. */
+function hueOf(cause: string): string {
+  if (!causes.includes(cause)) causes.push(cause);
+  return CAUSE_HUES[causes.indexOf(cause) % CAUSE_HUES.length]!;
+}
+
+function tellStalls(node: HTMLElement, bands: StallBand[]): void {
+  const sums = new Map<string, number>();
+  for (const band of bands) sums.set(band.cause, (sums.get(band.cause) ?? 0) + band.to - band.from);
+  const state = JSON.stringify([...sums].map(([cause, sum]) => [cause, Math.round(sum)]));
+  if (node.dataset.state === state) return;
+  node.dataset.state = state;
+  if (sums.size === 0) return replace(node, h("span", { class: "muted" }, "Writes were not held back in this time."));
+  replace(node, h("span", { class: "muted" }, "Writes held back: "), ...[...sums].map(([cause, sum]) =>
+    h("span", { class: "cause" }, h("i", { class: `chip ${hueOf(cause)}` }), `${cause}, ${duration(Math.round(sum))}`)));
+}
+
+class ChartView {
+  readonly root: HTMLElement;
+  private plot: uPlot | null = null;
+  private data: (number | null)[][] = [[]];
+  private range: [number, number] = [0, 1];
+  private readonly values: HTMLElement[];
+  private readonly time = h("span", { class: "muted num" });
+  private readonly host = h("div", { class: "plot" });
+
+  constructor(readonly chart: Chart, private readonly bands: { list: StallBand[] }) {
+    this.values = chart.lines.map(() => h("b", { class: "num" }, "–"));
+    this.host.setAttribute("role", "img");
+    this.root = h("figure", { class: "chart", id: `chart-${chart.id}` },
+      h("figcaption", {}, h("span", { class: "chart-title" }, chart.title), this.time,
+        h("span", { class: "keys" }, ...chart.lines.map((line, at) => h("span", { class: "key" }, h("i", { class: `chip hue-${line.hue}` }), line.name, " ", this.values[at]!)))),
+      this.host);
+    onWidth(this.host, (width) => {
+      if (this.plot === null) this.plot = this.make(width);
+      else this.plot.setSize({ width, height: HEIGHT });
+    });
+  }
+
+  update(data: (number | null)[][], from: number, to: number): void {
+    this.data = data;
+    this.range = [from, to];
+    this.plot?.setData(data as uPlot.AlignedData, true);
+    if (this.plot?.cursor.idx == null) this.tell(null);
+  }
+
+  redraw(): void {
+    // Axis and grid colours are read when drawn; nothing to make anew.
+    this.plot?.redraw(false, true);
+  }
+
+  private tell(index: number | null): void {
+    const at = index ?? this.data[0]!.length - 1;
+    setText(this.time, index === null ? "" : clock((this.data[0]![at] ?? 0) * 1000));
+    const texts = this.chart.lines.map((line, i) => {
+      const text = this.chart.show(this.data[i + 1]?.[at] ?? null);
+      setText(this.values[i]!, text);
+      return `${line.name} ${text}`;
+    });
+    if (index === null) this.host.setAttribute("aria-label", `${this.chart.title}: ${texts.join(", ")}`);
+  }
+
+  private make(width: number): uPlot {
+    const { chart } = this;
+    const axis = { stroke: () => color("muted"), font: "11px system-ui, sans-serif", ticks: { show: false } };
+    const bounds = (_: uPlot, min: number | null, max: number | null): [number, number] => {
+      if (chart.log) return [10 ** Math.floor(Math.log10(Math.max(0.1, min ?? 1))), 10 ** Math.ceil(Math.log10(Math.max(chart.least, max ?? 1)))];
+      return [0, Math.max(chart.least, (max ?? 0) * 1.1)];
+    };
+    return new uPlot({
+      width, height: HEIGHT, legend: { show: false }, padding: [8, 6, 0, 0],
+      cursor: { sync: { key: "time" }, points: { size: 6 }, drag: { x: false, y: false }, y: false },
+      scales: { x: { time: true, range: () => this.range }, y: { distr: chart.log ? 3 : 1, range: bounds } },
+      axes: [
+        { ...axis, space: 70, size: 24, grid: { show: false }, values: (_, ticks) => ticks.map((t) => clock(t * 1000).slice(0, t % 60 === 0 ? 5 : 8)) },
+        {
+          ...axis, size: 54, gap: 4, space: 28, grid: { stroke: () => color("line"), width: 1 },
+          values: (_, ticks) => ticks.map((t) => (t === null || (chart.log && Math.log10(t) % 1 !== 0) ? "" : chart.show(t).replace("/s", ""))),
+        },
+      ],
+      series: [{}, ...chart.lines.map((line): uPlot.Series => ({
+        stroke: () => color(line.hue), width: 1.75, points: { show: false }, spanGaps: false,
+        ...(line.fill ? { fill: () => color(`${line.hue}-fill`) } : {}), ...(line.dash ? { dash: line.dash } : {}),
+      }))],
+      hooks: { drawClear: [(plot) => this.paintBands(plot)], setCursor: [(plot) => this.tell(plot.cursor.idx ?? null)] },
+    }, this.data as uPlot.AlignedData, this.host);
+  }
+
+  private paintBands(plot: uPlot): void {
+    const { left, top, width, height } = plot.bbox;
+    for (const band of this.bands.list) {
+      const from = Math.max(left, plot.valToPos(band.from, "x", true));
+      const to = Math.min(left + width, plot.valToPos(band.to, "x", true));
+      if (to <= from) continue;
+      plot.ctx.fillStyle = color(hueOf(band.cause));
+      plot.ctx.fillRect(from, top, Math.max(2, to - from), height);
+    }
+  }
+}
