@@ -4,6 +4,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod command;
+pub mod config;
+pub mod glob;
+pub mod replace_file;
 pub mod server;
 pub mod session;

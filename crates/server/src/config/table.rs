@@ -1,0 +1,311 @@
+//! The table of options. Everything else about configuration is derived from it.
+
+use super::error::{ConfigError, nearest};
+use super::file::UserRules;
+use super::output_limits::OutputLimits;
+use super::value::{
+    AppendFsync, ClientCertificates, DebugCommand, DirectIoUse, Kind, LogLevel, Named, Secret,
+    Value,
+};
+use std::path::PathBuf;
+use terrace::{CompactionStyle, Compression, FilterPolicy, Learning};
+
+/// When an option can change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// While the server runs.
+    Live,
+    /// When it starts.
+    Start,
+}
+
+/// One option.
+pub struct OptionSpec {
+    /// As in the file, after `--`, and in CONFIG.
+    pub name: &'static str,
+    /// Another name that means the same.
+    pub also: Option<&'static str>,
+    /// The heading it is documented under.
+    pub group: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// Its default, as text.
+    pub default: &'static str,
+    /// When it can change.
+    pub when: When,
+    /// What it does, in one sentence.
+    pub doc: &'static str,
+    show: fn(&Settings) -> String,
+    assign: fn(&mut Settings, &str, &Kind) -> Option<()>,
+    copy: fn(&mut Settings, &Settings),
+    same: fn(&Settings, &Settings) -> bool,
+}
+
+impl OptionSpec {
+    /// All names of the option.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.also)
+    }
+
+    /// Whether its value must not be shown.
+    pub fn is_secret(&self) -> bool {
+        self.kind == Kind::Secret
+    }
+
+    /// The name of its environment variable.
+    pub fn variable(&self) -> String {
+        format!("TERRACE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+
+    /// Its value in `settings`, as text that [`Self::assign`] takes back.
+    pub fn show(&self, settings: &Settings) -> String {
+        (self.show)(settings)
+    }
+
+    /// Gives it the value that `text` says, or says what it must be; then nothing has changed.
+    pub fn assign(&'static self, settings: &mut Settings, text: &str) -> Result<(), ConfigError> {
+        (self.assign)(settings, text, &self.kind).ok_or_else(|| ConfigError::Invalid {
+            name: self.name,
+            value: match self.is_secret() {
+                true => "(hidden)".into(),
+                false => text.chars().take(128).collect(),
+            },
+            allowed: self.kind.allowed(),
+        })
+    }
+
+    /// Whether both settings have the same value.
+    pub(super) fn same(&self, a: &Settings, b: &Settings) -> bool {
+        (self.same)(a, b)
+    }
+
+    /// Takes its value over from other settings.
+    pub(super) fn copy(&self, to: &mut Settings, from: &Settings) {
+        (self.copy)(to, from);
+    }
+}
+
+impl std::fmt::Debug for OptionSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OptionSpec").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The option called `name`, in any case; also by its other name.
+pub fn option(name: &str) -> Option<&'static OptionSpec> {
+    OPTIONS.iter().find(|option| option.names().any(|known| known.eq_ignore_ascii_case(name)))
+}
+
+/// As [`option`], or an error with the name that was probably meant.
+pub(super) fn required(name: &str) -> Result<&'static OptionSpec, ConfigError> {
+    option(name).ok_or_else(|| ConfigError::Unknown {
+        name: name.to_string(),
+        nearest: nearest(name, OPTIONS.iter().flat_map(OptionSpec::names)),
+    })
+}
+
+/// What CONFIG GET tells clients that ask a Redis server about its persistence; nobody can set it.
+pub(super) const FACTS: &[(&str, &str)] =
+    &[("appendonly", "yes"), ("maxmemory-policy", "noeviction"), ("save", "")];
+
+macro_rules! options {
+    ($($group:literal { $(
+        $name:literal $(or $also:literal)? => $field:ident: $type:ty = $default:literal,
+        $kind:expr, $when:ident, $doc:literal;
+    )* })*) => {
+        /// The value of every option, checked.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Settings {
+            $($(#[doc = $doc] pub $field: $type,)*)*
+            /// Users of the file, `[[user]]`, in its order.
+            pub users: Vec<UserRules>,
+        }
+
+        impl Settings {
+            /// Every field empty: what defaults are written over.
+            fn blank() -> Self {
+                Self { $($($field: Default::default(),)*)* users: Vec::new() }
+            }
+        }
+
+        /// Every option, in the order of the documentation.
+        pub static OPTIONS: &[OptionSpec] = &[$($(OptionSpec {
+            name: $name,
+            also: options!(@also $($also)?),
+            group: $group,
+            kind: $kind,
+            default: $default,
+            when: When::$when,
+            doc: $doc,
+            show: |settings| Value::show(&settings.$field),
+            assign: |settings, text, kind| Value::assign(&mut settings.$field, text, kind),
+            copy: |to, from| to.$field.clone_from(&from.$field),
+            same: |a, b| a.$field == b.$field,
+        },)*)*];
+    };
+    (@also) => { None };
+    (@also $also:literal) => { Some($also) };
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut settings = Self::blank();
+        for option in OPTIONS {
+            let assigned = (option.assign)(&mut settings, option.default, &option.kind);
+            debug_assert!(assigned.is_some(), "the default of {}", option.name);
+        }
+        settings
+    }
+}
+
+const PORT: Kind = Kind::Whole { min: 0, max: 65_535 };
+const SECONDS: Kind = Kind::Whole { min: 0, max: 100_000_000 };
+const ENTRIES: Kind = Kind::Whole { min: 0, max: 1_000_000 };
+const MIB: u64 = 1 << 20;
+
+options! {
+    "Store" {
+        "dir" => dir: String = "./terrace-data", Kind::Path, Start,
+            "Folder of the store.";
+        "databases" => databases: u32 = "16", Kind::Whole { min: 1, max: 256 }, Start,
+            "Databases that SELECT knows.";
+        "maxmemory" or "memory-budget" => maxmemory: u64 = "512mb",
+            Kind::Bytes { min: terrace_min_budget(), max: u64::MAX >> 1 }, Live,
+            "Memory for caches, filters and memtables together; data may be many times larger.";
+        "appendfsync" => appendfsync: AppendFsync = "everysec",
+            Kind::Choice(AppendFsync::NAMES), Live,
+            "When writes are on the device: before they are acknowledged, within a second, or \
+             when the operating system likes to.";
+        "value-separation-threshold" => value_separation_threshold: Option<u64> = "1kb",
+            Kind::BytesOrOff, Live,
+            "Values of at least so many bytes are written once and never moved by compaction.";
+        "gc-garbage-ratio" => gc_garbage_ratio: f64 = "0.3",
+            Kind::Ratio { min: 0.05, max: 1.0 }, Live,
+            "Share of garbage among separated values that is allowed; 1 collects nothing.";
+        "rate-limit-bytes" => rate_limit_bytes: u64 = "0",
+            Kind::Bytes { min: 0, max: u64::MAX }, Live,
+            "Bytes that flush and compaction may write a second; 0 is no limit.";
+        "background-jobs" => background_jobs: usize = "2", Kind::Whole { min: 1, max: 64 }, Start,
+            "Threads for flush and compaction.";
+        "compression" => compression: Vec<Compression> = "none,none,lz4", Kind::Compressions, Start,
+            "Compression of blocks, by level.";
+        "filter" => filter: Vec<FilterPolicy> = "ribbon:16", Kind::Filters, Start,
+            "Filters of keys, by level.";
+        "learning" => learning: Learning = "build", Kind::Choice(Learning::NAMES), Start,
+            "When SSTs get a model that replaces their index in memory.";
+        "compaction" => compaction: CompactionStyle = "leveled",
+            Kind::Choice(CompactionStyle::NAMES), Start,
+            "How SSTs are merged: few runs to read, or few bytes to write.";
+        "direct-io" => direct_io: DirectIoUse = "no", Kind::Choice(DirectIoUse::NAMES), Start,
+            "What bypasses the page cache of the operating system.";
+    }
+    "Network" {
+        "bind" => bind: Vec<String> = "127.0.0.1 -::1", Kind::Addresses, Start,
+            "Addresses to listen on.";
+        "port" => port: u16 = "6379", PORT, Start,
+            "Port of the Redis protocol; 0 listens to none.";
+        "port-search" => port_search: bool = "yes", Kind::YesNo, Start,
+            "Take the next free port when the default port is busy.";
+        "http-bind" => http_bind: Vec<String> = "127.0.0.1 -::1", Kind::Addresses, Start,
+            "Addresses to serve metrics and the dashboard on.";
+        "http-port" => http_port: u16 = "6380", PORT, Start,
+            "Port of metrics and the dashboard; 0 serves none.";
+        "http-host-names" => http_host_names: Vec<String> = "", Kind::HostNames, Live,
+            "Names that HTTP requests may have in their Host header, besides addresses and \
+             localhost.";
+        "protected-mode" => protected_mode: bool = "yes", Kind::YesNo, Live,
+            "Serve only this machine while the default user needs no password.";
+        "maxclients" => maxclients: u32 = "10000", Kind::Whole { min: 1, max: 1_000_000 }, Live,
+            "Most connections at a time.";
+        "timeout" => timeout: u64 = "0", SECONDS, Live,
+            "Seconds without a command after which a connection is closed; 0 is never.";
+        "tcp-keepalive" => tcp_keepalive: u64 = "300", SECONDS, Live,
+            "Seconds between probes of silent connections; 0 sends none.";
+        "tcp-backlog" => tcp_backlog: u32 = "511", Kind::Whole { min: 1, max: 65_535 }, Start,
+            "Connections that may wait to be accepted.";
+        "client-output-buffer-limit" => client_output_buffer_limit: OutputLimits =
+            "normal 512mb 128mb 60 pubsub 32mb 8mb 60", Kind::OutputLimits, Live,
+            "Bytes that may wait for a client that does not read, at once and for some seconds.";
+        "client-query-buffer-limit" => client_query_buffer_limit: u64 = "1gb",
+            Kind::Bytes { min: MIB, max: 4 << 30 }, Live,
+            "Bytes of one request.";
+        "proto-max-bulk-len" => proto_max_bulk_len: u64 = "512mb",
+            Kind::Bytes { min: MIB, max: 1 << 30 }, Live,
+            "Bytes of one argument.";
+    }
+    "Threads" {
+        "server-threads" => server_threads: usize = "1", Kind::Whole { min: 1, max: 128 }, Start,
+            "Threads that serve connections.";
+        "reader-threads" => reader_threads: usize = "8", Kind::Whole { min: 1, max: 256 }, Start,
+            "Threads that run commands which must read the device.";
+    }
+    "Security" {
+        "requirepass" => requirepass: Secret = "", Kind::Secret, Live,
+            "Password of the default user; empty asks for none.";
+        "acllog-max-len" => acllog_max_len: usize = "128", ENTRIES, Live,
+            "Entries of ACL LOG.";
+        "enable-debug-command" => enable_debug_command: DebugCommand = "no",
+            Kind::Choice(DebugCommand::NAMES), Start,
+            "Who may use DEBUG.";
+    }
+    "TLS" {
+        "tls-port" => tls_port: u16 = "0", PORT, Start,
+            "Port of the Redis protocol over TLS; 0 listens to none.";
+        "tls-cert-file" => tls_cert_file: Option<PathBuf> = "", Kind::Path, Start,
+            "Certificate of the server, with its chain (PEM).";
+        "tls-key-file" => tls_key_file: Option<PathBuf> = "", Kind::Path, Start,
+            "Private key of the certificate (PEM).";
+        "tls-ca-cert-file" => tls_ca_cert_file: Option<PathBuf> = "", Kind::Path, Start,
+            "Certificates that sign those of clients (PEM).";
+        "tls-auth-clients" => tls_auth_clients: ClientCertificates = "no",
+            Kind::Choice(ClientCertificates::NAMES), Start,
+            "Whether clients must show a certificate.";
+    }
+    "Observation" {
+        "loglevel" => loglevel: LogLevel = "notice", Kind::Choice(LogLevel::NAMES), Live,
+            "How much is logged.";
+        "slowlog-log-slower-than" => slowlog_log_slower_than: i64 = "10000",
+            Kind::Whole { min: -1, max: i64::MAX }, Live,
+            "Microseconds at which a command gets into SLOWLOG; -1 logs none, 0 logs all.";
+        "slowlog-max-len" => slowlog_max_len: usize = "128", ENTRIES, Live,
+            "Entries of SLOWLOG.";
+        "latency-monitor-threshold" => latency_monitor_threshold: u64 = "0",
+            Kind::Whole { min: 0, max: i64::MAX }, Live,
+            "Milliseconds at which an event gets into LATENCY; 0 watches none.";
+    }
+}
+
+const fn terrace_min_budget() -> u64 {
+    terrace::MIN_MEMORY_BUDGET as u64
+}
+
+impl Settings {
+    /// Refuses options that do not go together.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let conflict = |name, why: &str| Err(ConfigError::Conflict { name, why: why.to_string() });
+        let ports =
+            [("port", self.port), ("http-port", self.http_port), ("tls-port", self.tls_port)];
+        for (at, (name, port)) in ports.iter().enumerate() {
+            if let Some((other, _)) = ports[..at].iter().find(|(_, p)| p == port && *p != 0) {
+                return conflict(name, &format!("{port} is the port of {other} already"));
+            }
+        }
+        if self.tls_port != 0 && (self.tls_cert_file.is_none() || self.tls_key_file.is_none()) {
+            return conflict("tls-port", "TLS needs tls-cert-file and tls-key-file");
+        }
+        if self.tls_auth_clients != ClientCertificates::No && self.tls_ca_cert_file.is_none() {
+            return conflict("tls-auth-clients", "certificates are checked with tls-ca-cert-file");
+        }
+        if self.bind.is_empty() && (self.port != 0 || self.tls_port != 0) {
+            return conflict("bind", "there must be an address to listen on");
+        }
+        if self.http_bind.is_empty() && self.http_port != 0 {
+            return conflict("http-bind", "there must be an address to listen on");
+        }
+        if self.proto_max_bulk_len > self.client_query_buffer_limit {
+            let why = "an argument cannot be longer than client-query-buffer-limit";
+            return conflict("proto-max-bulk-len", why);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,434 @@
+//! Kinds of values: what text each takes, how it is shown, what else it must be.
+
+use super::output_limits::OutputLimits;
+use std::fmt;
+use terrace::{CompactionStyle, Compression, FilterPolicy, Learning};
+
+/// What text an option takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// `yes` or `no` (`true` and `false` are understood).
+    YesNo,
+    /// A whole number.
+    Whole {
+        /// The smallest.
+        min: i64,
+        /// The largest.
+        max: i64,
+    },
+    /// A number of bytes as Redis writes it: `100`, `1k` (1000), `1kb` (1024), `64mb`, `2g`.
+    Bytes {
+        /// The smallest.
+        min: u64,
+        /// The largest.
+        max: u64,
+    },
+    /// As [`Kind::Bytes`], or `off`.
+    BytesOrOff,
+    /// A fraction.
+    Ratio {
+        /// The smallest.
+        min: f64,
+        /// The largest.
+        max: f64,
+    },
+    /// Any text without control characters.
+    Text,
+    /// A text that is never shown in logs and pages.
+    Secret,
+    /// A file or folder of the server.
+    Path,
+    /// Addresses to listen on, separated by spaces.
+    Addresses,
+    /// Names of hosts, separated by spaces.
+    HostNames,
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// `class hard soft seconds`, for one or more classes.
+    OutputLimits,
+    /// Compression by level, separated by commas; the last serves all deeper levels.
+    Compressions,
+    /// Filters by level, separated by commas; the last serves all deeper levels.
+    Filters,
+}
+
+impl Kind {
+    /// What a value may be, for errors and documentation.
+    pub fn allowed(&self) -> String {
+        match self {
+            Self::YesNo => "yes or no".into(),
+            Self::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Bytes { min, max: u64::MAX } => {
+                format!("a memory value of at least {}", Size(*min))
+            }
+            Self::Bytes { min, max } => {
+                format!("a memory value from {} to {}", Size(*min), Size(*max))
+            }
+            Self::BytesOrOff => "a memory value, or off".into(),
+            Self::Ratio { min, max } => format!("a number from {min} to {max}"),
+            Self::Text | Self::Secret => "a text without control characters".into(),
+            Self::Path => "a path".into(),
+            Self::Addresses => "IP addresses, localhost or *, separated by spaces; - before one \
+                                makes it optional"
+                .into(),
+            Self::HostNames => "names of hosts, separated by spaces".into(),
+            Self::Choice(names) => match names {
+                [only] => (*only).into(),
+                [first @ .., last] => format!("{} or {last}", first.join(", ")),
+                [] => "nothing".into(),
+            },
+            Self::OutputLimits => "<class> <hard limit> <soft limit> <soft seconds>, for the \
+                                   classes normal and pubsub (replica only with 0 0 0)"
+                .into(),
+            Self::Compressions => "none, lz4 or zstd by level, separated by commas".into(),
+            Self::Filters => "filters such as ribbon:16, bloom:10 or none by level, separated by \
+                              commas"
+                .into(),
+        }
+    }
+}
+
+/// Bytes in the largest unit that divides them.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")];
+        match units.iter().find(|(size, _)| self.0 > 0 && self.0 % size == 0) {
+            Some((size, name)) => write!(f, "{}{name}", self.0 / size),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Reads bytes as Redis does: a whole number and `b`, `k`, `kb`, `m`, `mb`, `g`, `gb` in any case,
+/// where those with `b` are powers of 1024.
+pub(super) fn bytes(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// What a field of [`super::Settings`] can be.
+pub(super) trait Value: Clone + PartialEq {
+    /// Takes over what `text` says; `None` if it is not of this kind, then nothing has changed.
+    fn assign(&mut self, text: &str, kind: &Kind) -> Option<()>;
+
+    /// The value as CONFIG GET gives it; [`Self::assign`] takes it back.
+    fn show(&self) -> String;
+}
+
+impl Value for bool {
+    fn assign(&mut self, text: &str, _: &Kind) -> Option<()> {
+        *self = match text.to_ascii_lowercase().as_str() {
+            "yes" | "true" => true,
+            "no" | "false" => false,
+            _ => return None,
+        };
+        Some(())
+    }
+
+    fn show(&self) -> String {
+        if *self { "yes" } else { "no" }.into()
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($number:ty),*) => {$(
+        impl Value for $number {
+            fn assign(&mut self, text: &str, kind: &Kind) -> Option<()> {
+                *self = match *kind {
+                    Kind::Whole { min, max } => {
+                        let number = text.parse::<i64>().ok()?;
+                        <$number>::try_from((min..=max).contains(&number).then_some(number)?).ok()?
+                    }
+                    Kind::Bytes { min, max } => {
+                        let number = bytes(text)?;
+                        <$number>::try_from((min..=max).contains(&number).then_some(number)?).ok()?
+                    }
+                    _ => return None,
+                };
+                Some(())
+            }
+
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+
+whole_numbers!(u16, u32, u64, i64, usize);
+
+impl Value for Option<u64> {
+    fn assign(&mut self, text: &str, _: &Kind) -> Option<()> {
+        *self = if text.eq_ignore_ascii_case("off") { None } else { Some(bytes(text)?) };
+        Some(())
+    }
+
+    fn show(&self) -> String {
+        self.map_or("off".into(), |bytes| bytes.to_string())
+    }
+}
+
+impl Value for f64 {
+    fn assign(&mut self, text: &str, kind: &Kind) -> Option<()> {
+        let Kind::Ratio { min, max } = *kind else { return None };
+        let number = text.parse::<f64>().ok()?;
+        *self = (min..=max).contains(&number).then_some(number)?;
+        Some(())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for String {
+    fn assign(&mut self, text: &str, kind: &Kind) -> Option<()> {
+        let empty_path = *kind == Kind::Path && text.is_empty();
+        (!empty_path && !text.contains(char::is_control)).then(|| *self = text.into())
+    }
+
+    fn show(&self) -> String {
+        self.clone()
+    }
+}
+
+/// A file that need not be given; the empty text is none.
+impl Value for Option<std::path::PathBuf> {
+    fn assign(&mut self, text: &str, _: &Kind) -> Option<()> {
+        (!text.contains(char::is_control)).then(|| *self = (!text.is_empty()).then(|| text.into()))
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+    }
+}
+
+impl Value for Vec<String> {
+    fn assign(&mut self, text: &str, kind: &Kind) -> Option<()> {
+        let words = text.split([' ', ',']).filter(|word| !word.is_empty());
+        let valid = |word: &&str| match kind {
+            Kind::Addresses => is_address(word.strip_prefix('-').unwrap_or(word)),
+            _ => word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte)),
+        };
+        let words: Vec<_> =
+            words.map(|w| valid(&w).then(|| w.to_string())).collect::<Option<_>>()?;
+        *self = words;
+        Some(())
+    }
+
+    fn show(&self) -> String {
+        self.join(" ")
+    }
+}
+
+fn is_address(word: &str) -> bool {
+    matches!(word, "*" | "localhost") || word.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// A text that shows itself only to those who ask for it.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "" } else { "(hidden)" })
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+impl Value for Secret {
+    fn assign(&mut self, text: &str, kind: &Kind) -> Option<()> {
+        self.0.assign(text, kind)
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+}
+
+macro_rules! choices {
+    ($($(#[$meta:meta])* $choice:ident = $default:ident { $($(#[doc = $doc:literal])* $variant:ident $name:literal),* })*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $choice { $($(#[doc = $doc])* $variant),* }
+
+        impl Default for $choice {
+            fn default() -> Self {
+                Self::$default
+            }
+        }
+
+        named!($choice { $($variant $name),* });
+    )*};
+}
+
+macro_rules! named {
+    ($choice:ident { $($variant:ident $name:literal),* }) => {
+        impl Named for $choice {
+            const NAMES: &'static [&'static str] = &[$($name),*];
+        }
+
+        impl Value for $choice {
+            fn assign(&mut self, text: &str, _: &Kind) -> Option<()> {
+                *self = match text.to_ascii_lowercase().as_str() {
+                    $($name => Self::$variant,)*
+                    _ => return None,
+                };
+                Some(())
+            }
+
+            fn show(&self) -> String {
+                match self { $(Self::$variant => $name),* }.into()
+            }
+        }
+    };
+}
+
+/// The names of a choice, for [`Kind::Choice`].
+pub(super) trait Named {
+    /// In the order of the variants.
+    const NAMES: &'static [&'static str];
+}
+
+choices! {
+    /// How much is logged.
+    LogLevel = Notice {
+        /// Everything.
+        Debug "debug",
+        /// Much.
+        Verbose "verbose",
+        /// What an operator wants to know.
+        Notice "notice",
+        /// Only what needs attention.
+        Warning "warning",
+        /// Nothing.
+        Nothing "nothing"
+    }
+    /// When writes are on the device.
+    AppendFsync = EverySecond {
+        /// Before they are acknowledged.
+        Always "always",
+        /// Within a second.
+        EverySecond "everysec",
+        /// When the operating system likes to.
+        No "no"
+    }
+    /// Whether clients of TLS show a certificate.
+    ClientCertificates = No {
+        /// Nobody is asked.
+        No "no",
+        /// Who shows one must show a good one.
+        Optional "optional",
+        /// Everybody must.
+        Yes "yes"
+    }
+    /// Who may use DEBUG.
+    DebugCommand = No {
+        /// Nobody.
+        No "no",
+        /// Connections from this machine.
+        Local "local",
+        /// Whoever may run it.
+        Yes "yes"
+    }
+    /// What bypasses the page cache.
+    DirectIoUse = No {
+        /// Nothing.
+        No "no",
+        /// Reads of SSTs.
+        Reads "reads",
+        /// Flush and compaction output.
+        Writes "writes",
+        /// Both.
+        Yes "yes"
+    }
+}
+
+named!(Learning { Build "build", Analyze "analyze", Off "off" });
+named!(CompactionStyle { Leveled "leveled", Tiered "tiered" });
+
+impl Value for Vec<Compression> {
+    fn assign(&mut self, text: &str, _: &Kind) -> Option<()> {
+        *self = by_level(text, |word| match word {
+            "none" => Some(Compression::None),
+            "lz4" => Some(Compression::Lz4),
+            "zstd" => Some(Compression::Zstd),
+            _ => None,
+        })?;
+        Some(())
+    }
+
+    fn show(&self) -> String {
+        let name = |compression: &Compression| match compression {
+            Compression::None => "none",
+            Compression::Lz4 => "lz4",
+            Compression::Zstd => "zstd",
+        };
+        self.iter().map(name).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl Value for Vec<FilterPolicy> {
+    fn assign(&mut self, text: &str, _: &Kind) -> Option<()> {
+        *self = by_level(text, |word| word.parse().ok())?;
+        Some(())
+    }
+
+    fn show(&self) -> String {
+        self.iter().map(FilterPolicy::to_string).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// At least one and at most 16 words separated by commas.
+fn by_level<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    let words = text.split(',').map(str::trim);
+    let all: Vec<T> = words.take(17).map(parse).collect::<Option<_>>()?;
+    (all.len() <= 16).then_some(all)
+}
+
+impl Value for OutputLimits {
+    fn assign(&mut self, text: &str, _: &Kind) -> Option<()> {
+        *self = self.changed_by(text)?;
+        Some(())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}

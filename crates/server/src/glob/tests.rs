@@ -1,0 +1,145 @@
+//! Patterns beside a plain recursive reading of the same rules, and patterns made to be slow.
+
+use super::*;
+use proptest::prelude::*;
+use std::time::{Duration, Instant};
+
+/// The rules as a recursive definition: obviously right, exponential.
+fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern {
+        [] => text.is_empty(),
+        [b'*', rest @ ..] => (0..=text.len()).any(|skipped| by_definition(rest, &text[skipped..])),
+        [b'[', rest @ ..] => {
+            let mut members = std::collections::BTreeSet::new();
+            let mut at = 0;
+            let negated = rest.first() == Some(&b'^');
+            at += usize::from(negated);
+            while at < rest.len() && rest[at] != b']' {
+                let (mut low, mut high, mut len) = (rest[at], rest[at], 1);
+                if rest[at] == b'\\' && at + 1 < rest.len() {
+                    (low, high, len) = (rest[at + 1], rest[at + 1], 2);
+                } else if at + 2 < rest.len() && rest[at + 1] == b'-' {
+                    (high, len) = (rest[at + 2], 3);
+                }
+                members.extend(low.min(high)..=low.max(high));
+                at += len;
+            }
+            let after = &rest[(at + 1).min(rest.len())..];
+            let [byte, text @ ..] = text else { return false };
+            members.contains(byte) != negated && by_definition(after, text)
+        }
+        [b'?', rest @ ..] => !text.is_empty() && by_definition(rest, &text[1..]),
+        [b'\\', escaped, rest @ ..] => {
+            text.first() == Some(escaped) && by_definition(rest, &text[1..])
+        }
+        [byte, rest @ ..] => text.first() == Some(byte) && by_definition(rest, &text[1..]),
+    }
+}
+
+#[test]
+fn patterns_match_as_in_redis() {
+    let yes: &[(&str, &str)] = &[
+        ("", ""),
+        ("*", ""),
+        ("*", "anything"),
+        ("h?llo", "hello"),
+        ("h*llo", "hllo"),
+        ("h*llo", "heeeello"),
+        ("h[ae]llo", "hallo"),
+        ("h[^e]llo", "hallo"),
+        ("h[a-b]llo", "hbllo"),
+        ("h[b-a]llo", "hallo"),
+        ("\\*", "*"),
+        ("a\\", "a\\"),
+        ("[\\]]", "]"),
+        ("[a-]", "a"),
+        ("[a-]", "_"),
+        ("[abc", "c"),
+        ("[^]", "x"),
+        ("a**", "a"),
+        ("*?*", "x"),
+        ("a*b*c", "a-b-b-c"),
+        ("user:*:name", "user:1:2:name"),
+        ("*.log", "x.log.log"),
+    ];
+    for (pattern, text) in yes {
+        assert!(matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+    }
+    let no: &[(&str, &str)] = &[
+        ("", "a"),
+        ("?", ""),
+        ("a", ""),
+        ("h[^e]llo", "hello"),
+        ("h[a-b]llo", "hcllo"),
+        ("[]", "x"),
+        ("[", "["),
+        ("a*b", "ab "),
+        ("\\*", "a"),
+        ("*a", "ab"),
+        ("a?", "a"),
+        ("A", "a"),
+    ];
+    for (pattern, text) in no {
+        assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+    }
+}
+
+#[test]
+fn bytes_need_not_be_text() {
+    assert!(matches(b"\xff*\0", b"\xff\xfe\0"));
+    assert!(matches(b"[\x80-\xff]?", b"\x90\0"));
+}
+
+#[test]
+fn hostile_patterns_take_no_exponential_time() {
+    let text = vec![b'a'; 4096];
+    let started = Instant::now();
+    for unit in ["a*", "*a", "*?", "[a-z]*", "*[^b]", "\\a*", "*a*a"] {
+        let mut pattern = unit.repeat(500);
+        pattern.push_str("*b");
+        assert!(!matches(pattern.as_bytes(), &text), "{unit}");
+    }
+    assert!(matches(&b"*".repeat(1 << 20), &text));
+    let class = [b"*[".as_slice(), &b"a-".repeat(1 << 12), b"]b"].concat();
+    assert!(!matches(&class, &text));
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[test]
+fn the_literal_start_bounds_a_scan() {
+    assert_eq!(literal_prefix(b"user:*"), b"user:");
+    assert_eq!(literal_prefix(b"a\\*b?c"), b"a*b");
+    assert_eq!(literal_prefix(b"[a]b"), b"");
+    assert_eq!(literal_prefix(b"x\\"), b"x\\");
+    assert_eq!(literal(b"a\\[b"), Some(b"a[b".to_vec()));
+    assert_eq!(literal(b"a*"), None);
+    assert_eq!(literal(b""), Some(vec![]));
+}
+
+/// Few letters, so that patterns match now and then.
+fn pattern() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(prop::sample::select(b"*?[]^-\\abc".to_vec()), 0..10)
+}
+
+fn text() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(prop::sample::select(b"abc]-\\*".to_vec()), 0..9)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #[test]
+    fn any_pattern_matches_what_its_definition_says(pattern in pattern(), text in text()) {
+        prop_assert_eq!(matches(&pattern, &text), by_definition(&pattern, &text));
+    }
+
+    #[test]
+    fn every_match_starts_with_the_literal_prefix(pattern in pattern(), text in text()) {
+        if matches(&pattern, &text) {
+            prop_assert!(text.starts_with(&literal_prefix(&pattern)));
+        }
+        if let Some(only) = literal(&pattern) {
+            prop_assert!(matches(&pattern, &only));
+            prop_assert_eq!(matches(&pattern, &text), text == only);
+        }
+    }
+}
