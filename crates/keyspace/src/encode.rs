@@ -9,7 +9,7 @@
 //! elements      db · id · hash(field) · field                value           hash
 //!               db · id · hash(member) · member              -               set
 //!               db · id · 00 · hash(member) · member         score           sorted set
-//!               db · id · 01 · score · member                - (or -0)       sorted set, in order
+//!               db · id · 01 · score · member                -               sorted set, in order
 //!               db · id · index                              value           list
 //! ```
 //! `db` is one byte, `id` eight, big-endian, and never used twice, so what is left of a deleted
@@ -86,7 +86,8 @@ impl Meta {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// The stored bytes understood; `None` if they are none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         let kind = match bytes[0] {
             1 => Kind::Hash,

@@ -1,0 +1,306 @@
+//! HTTP for people and monitoring: `/metrics`, `/healthz`, `/readyz`, the JSON API of the dashboard
+//! under `/api/v1`, and the dashboard itself.
+//!
+//! ```text
+//! accept ──> wire ──> guard ──> api ──> look ──> engine        one thread; what may take long runs
+//!            limits,  method,   JSON    shape,   ^             on at most BLOCKING_THREADS others
+//!            timeouts Host,             memory   |
+//!                     login     stream <── sampler: every second the counters, and as long as
+//!                                          somebody listens one event for all listeners
+//! ```
+//! Reads only: no request changes anything. Everything comes from [`Facts`], which the server gives,
+//! and from the engine behind it. Types of `json.rs` are those of `dashboard/src/api.ts`.
+
+mod api;
+mod assets;
+mod escape;
+mod explain;
+mod guard;
+mod json;
+mod look;
+mod metrics;
+mod past;
+mod sampler;
+mod stall_cause;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use explain::explain;
+pub use metrics::document as metrics_document;
+
+use hdrhistogram::Histogram;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Connections at a time; more are answered 503 and closed.
+pub const MOST_CONNECTIONS: usize = 64;
+/// Listeners to the stream at a time; more are answered 503.
+pub const MOST_LISTENERS: usize = 16;
+/// Bytes of a request's line and headers together.
+pub const MOST_HEAD_BYTES: usize = 16 << 10;
+/// Explanations and models that are made at the same time; more wait.
+pub const MOST_EXPENSIVE: usize = 2;
+/// Those, the shape, the sample of this second, and metrics.
+const BLOCKING_THREADS: usize = MOST_EXPENSIVE + 3;
+
+/// What a server is told about its HTTP side.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// Names that a `Host` header may have, beside `localhost` and addresses: a page of another
+    /// site, whose name was made to point here, has none of them.
+    pub names: Vec<String>,
+    /// A request must have come this long after the connection was opened or the last answer.
+    pub read_timeout: Duration,
+    /// A connection that takes nothing for this long is closed.
+    pub write_timeout: Duration,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        let (read_timeout, write_timeout) = (Duration::from_secs(10), Duration::from_secs(10));
+        Self { names: Vec::new(), read_timeout, write_timeout }
+    }
+}
+
+/// What HTTP needs of a server. All functions are cheap or say so, none waits for the device, and
+/// all may be called from any thread.
+pub trait Facts: Send + Sync + 'static {
+    /// The engine.
+    fn engine(&self) -> &terrace::Db;
+
+    /// Counters and states of this moment. Called every second.
+    fn figures(&self) -> Figures;
+
+    /// How long commands took since the start. Called every second.
+    fn timings(&self) -> Timings;
+
+    /// What is counted by command: those that were called.
+    fn commands(&self) -> Vec<CommandFigures>;
+
+    /// Keys of all databases, as `DBSIZE` estimates them. Called every second.
+    fn key_count_estimate(&self) -> u64;
+
+    /// The slow log.
+    fn slow_log(&self) -> SlowLog;
+
+    /// Keys that are read and written most.
+    fn hot_keys(&self) -> HotKeys;
+
+    /// The options, as `CONFIG GET` gives them, without passwords and other secrets.
+    fn config(&self) -> Vec<ConfigEntry>;
+
+    /// Whether anybody has to log in.
+    fn needs_login(&self) -> bool;
+
+    /// What a user may see; `None` if there is no such user, or this is not the password.
+    fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights>;
+
+    /// Whether the server is stopping: it is not ready for clients any more.
+    fn is_stopping(&self) -> bool;
+}
+
+/// Counters since the start, and states.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Wall clock of the start, in ms since 1970.
+    pub started_ms: u64,
+    /// Time since the start in seconds, of a clock that nobody sets.
+    pub uptime_s: u64,
+    /// Clients of the Redis protocol now.
+    pub connected_clients: u64,
+    /// Connections of the Redis protocol that were accepted.
+    pub connections: u64,
+    /// Those that were turned away: too many, or from where nobody may come.
+    pub rejected_connections: u64,
+    /// Commands executed.
+    pub commands: u64,
+    /// Of these, those that read keys and change none.
+    pub reads: u64,
+    /// Of these, those that may change keys.
+    pub writes: u64,
+    /// Lookups of keys that were there.
+    pub hits: u64,
+    /// Lookups of keys that were not.
+    pub misses: u64,
+    /// Bytes received from clients.
+    pub net_input_bytes: u64,
+    /// Bytes sent to clients.
+    pub net_output_bytes: u64,
+    /// Entries of the slow log.
+    pub slow_log_entries: u64,
+    /// Commands that wait for a thread that may wait for the device.
+    pub pool_queue: u64,
+    /// Commands that such threads executed.
+    pub pool_commands: u64,
+}
+
+/// Latencies since the start, in nanoseconds; histograms of any range and precision.
+#[derive(Debug, Clone)]
+pub struct Timings {
+    /// Of commands that read keys and change none.
+    pub reads: Histogram<u64>,
+    /// Of commands that may change keys.
+    pub writes: Histogram<u64>,
+}
+
+/// What is counted of one command.
+#[derive(Debug, Clone)]
+pub struct CommandFigures {
+    /// In lower case.
+    pub name: &'static str,
+    /// How often it was executed.
+    pub calls: u64,
+    /// How often it gave an error.
+    pub failed: u64,
+    /// Durations in nanoseconds of those that were timed.
+    pub latency: Histogram<u64>,
+}
+
+/// The slow log, newest entry first.
+#[derive(Debug, Clone, Default)]
+pub struct SlowLog {
+    /// Commands that took this many microseconds or more are kept; `None`: none are.
+    pub threshold_us: Option<u64>,
+    /// At most as many as were asked to be kept.
+    pub entries: Vec<SlowCommand>,
+}
+
+/// A command that was slow.
+#[derive(Debug, Clone, Default)]
+pub struct SlowCommand {
+    /// Unique and growing.
+    pub id: u64,
+    /// When it ended, in ms since 1970.
+    pub at_ms: u64,
+    /// How long it took.
+    pub duration_us: u64,
+    /// Its name and arguments, cut as `SLOWLOG GET` gives them.
+    pub args: Vec<Vec<u8>>,
+    /// Address of the client.
+    pub client: String,
+    /// `CLIENT SETNAME`.
+    pub client_name: String,
+}
+
+/// Keys that are read and written most, each list from most to least.
+#[derive(Debug, Clone, Default)]
+pub struct HotKeys {
+    /// One of so many operations is counted; the rates below are scaled up.
+    pub sampled_one_in: u32,
+    /// How far back the counts reach, about, in seconds.
+    pub window_s: f64,
+    /// By reads.
+    pub read: Vec<HotKey>,
+    /// By writes.
+    pub write: Vec<HotKey>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Default)]
+pub struct HotKey {
+    /// Its database.
+    pub db: u8,
+    /// Its name.
+    pub key: Vec<u8>,
+    /// Operations per second.
+    pub per_s: f64,
+    /// `per_s` may be too high by this much.
+    pub error_per_s: f64,
+}
+
+/// One option.
+#[derive(Debug, Clone, Default)]
+pub struct ConfigEntry {
+    /// Its name.
+    pub name: String,
+    /// Its value, as `CONFIG GET` gives it.
+    pub value: String,
+    /// Whether `CONFIG SET` changes it while the server runs.
+    pub is_live: bool,
+}
+
+/// What somebody may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rights {
+    /// Everything but the options: for users who may read all keys with all commands of `@read`.
+    /// Hot keys, the slow log and the edges of files name keys of anybody.
+    pub read: bool,
+    /// The options: for users with all commands of `@admin`.
+    pub admin: bool,
+}
+
+impl Rights {
+    /// What everybody may see where nobody has to log in.
+    pub const ALL: Self = Self { read: true, admin: true };
+}
+
+/// A running HTTP server; dropping it stops it.
+#[derive(Debug)]
+pub struct Handle {
+    addresses: Vec<SocketAddr>,
+    stop: watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Serves what `facts` say at all `listeners` until it is stopped, on a thread of its own.
+///
+/// # Errors
+/// Those of listeners, the thread and its timers.
+pub fn start(
+    listeners: Vec<TcpListener>,
+    facts: Arc<dyn Facts>,
+    options: HttpOptions,
+) -> io::Result<Handle> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("terrace-http-work")
+        .build()?;
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+    let registered = {
+        let _inside = runtime.enter();
+        let register = |listener: TcpListener| {
+            listener.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(listener)
+        };
+        listeners.into_iter().map(register).collect::<io::Result<Vec<_>>>()?
+    };
+    let (stop, stopped) = watch::channel(false);
+    let thread = std::thread::Builder::new().name("terrace-http".into()).spawn(move || {
+        runtime.block_on(wire::serve(registered, facts, options, stopped));
+        // Explanations of the moment may wait for the device: nobody waits for them.
+        runtime.shutdown_timeout(Duration::from_secs(1));
+    })?;
+    Ok(Handle { addresses, stop, thread: Some(thread) })
+}
+
+impl Handle {
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Stops listening, lets answers that are under way end within a second, and waits for that.
+    pub fn stop(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.join();
+    }
+}

@@ -1,0 +1,410 @@
+//! The routes, and what each of them answers.
+
+use super::json::{self, Key};
+use super::look::rss_bytes;
+use super::metrics::{self, Scrape};
+use super::sampler::{Sampler, blocking};
+use super::{Facts, HttpOptions, MOST_EXPENSIVE, assets, escape, explain, guard, past};
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use terrace::MAX_KEY_BYTES;
+use terrace_keyspace::MAX_DATABASES;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// The one route that needs `@admin`.
+pub(super) const CONFIG: &str = "/api/v1/config";
+
+/// How long an explanation or a model waits for those before it.
+const TURN_WAIT: Duration = Duration::from_secs(5);
+/// Files whose filters are listed at once.
+const MOST_FILTER_FILES: usize = 1000;
+/// Entries of the slow log that are shown.
+const MOST_SLOW: usize = 128;
+/// Hot keys of each list.
+const MOST_HOT: usize = 32;
+
+/// What all requests share.
+pub(super) struct Shared {
+    pub facts: Arc<dyn Facts>,
+    pub names: Vec<String>,
+    pub sampler: Arc<Sampler>,
+    expensive: Arc<Semaphore>,
+    connections: AtomicU64,
+    refused: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Shared {
+    pub fn new(facts: Arc<dyn Facts>, options: &HttpOptions) -> Self {
+        Self {
+            sampler: Arc::new(Sampler::new(facts.clone())),
+            facts,
+            names: options.names.clone(),
+            expensive: Arc::new(Semaphore::new(MOST_EXPENSIVE)),
+            connections: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    pub fn count_connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Runs `work`, which may wait for the device, when one of [`MOST_EXPENSIVE`] turns is free.
+    async fn expensive<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Facts) -> terrace::Result<T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = timeout(TURN_WAIT, self.expensive.clone().acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            let why = "others are asking this, too: try again";
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why));
+        };
+        let facts = self.facts.clone();
+        let done = blocking(move || {
+            // Kept until the work is done, also if nobody waits for it any more.
+            let _turn = turn;
+            work(&*facts)
+        });
+        done.await?.map_err(ApiError::of_engine)
+    }
+}
+
+/// An answer that is not 200.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    error: String,
+}
+
+impl ApiError {
+    pub fn new(status: StatusCode, error: impl ToString) -> Self {
+        Self { status, error: error.to_string() }
+    }
+
+    fn bad(error: impl ToString) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    fn missing(error: impl ToString) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    fn of_engine(error: terrace::Error) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.status, Json(json::Error { error: self.error })).into_response()
+    }
+}
+
+type Answer<T> = Result<Json<T>, ApiError>;
+type Server = State<Arc<Shared>>;
+
+/// All routes behind the guard.
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics_text))
+        .route("/healthz", get(|| async { "alive\n" }))
+        .route("/readyz", get(ready))
+        .route("/api/v1/summary", get(summary))
+        .route("/api/v1/shape", get(shape))
+        .route("/api/v1/memory", get(memory))
+        .route("/api/v1/jobs", get(jobs))
+        .route("/api/v1/live", get(live))
+        .route("/api/v1/stream", get(stream))
+        .route("/api/v1/history", get(history))
+        .route("/api/v1/filters", get(filters))
+        .route("/api/v1/model", get(model))
+        .route("/api/v1/explain", get(explanation))
+        .route("/api/v1/hotkeys", get(hot_keys))
+        .route("/api/v1/slowlog", get(slow_log))
+        .route("/api/v1/latency", get(latency))
+        .route(CONFIG, get(config))
+        .fallback(page)
+        .layer(axum::middleware::from_fn_with_state(shared.clone(), guard::guard))
+        .with_state(shared)
+}
+
+/// The parameters of a request; an error says what is wrong with them.
+fn parameters<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiError> {
+    Query::try_from_uri(uri).map(|Query(parameters)| parameters).map_err(ApiError::bad)
+}
+
+fn typed(kind: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+async fn page(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+    assets::file(uri.path(), &headers).ok_or_else(|| ApiError::missing("there is nothing here"))
+}
+
+async fn metrics_text(State(shared): Server) -> Result<Response, ApiError> {
+    let text = blocking(move || {
+        let scrape = Scrape {
+            figures: shared.facts.figures(),
+            commands: shared.facts.commands(),
+            rss_bytes: rss_bytes(),
+            http_connections: shared.connections.load(Ordering::Relaxed),
+            http_refused_connections: shared.refused.load(Ordering::Relaxed),
+            http_requests: shared.requests.load(Ordering::Relaxed),
+            http_listeners: shared.sampler.listeners() as u64,
+        };
+        metrics::text(&shared.facts.engine().metrics(), &scrape)
+    });
+    Ok(typed(metrics::CONTENT_TYPE, text.await?))
+}
+
+/// Ready is who may write.
+async fn ready(State(shared): Server) -> Result<&'static str, ApiError> {
+    let why_not = blocking(move || {
+        let engine = shared.facts.engine().metrics();
+        let reasons = [
+            (shared.facts.is_stopping(), "the server is stopping"),
+            (
+                engine.poisoned,
+                "writes are refused until the store is opened again: an earlier one failed",
+            ),
+            (engine.disk_full, "writes are refused until there is room on the disk"),
+        ];
+        reasons.into_iter().find(|(holds, _)| *holds).map(|(_, reason)| reason)
+    });
+    match why_not.await? {
+        None => Ok("ready\n"),
+        Some(reason) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, reason)),
+    }
+}
+
+async fn summary(State(shared): Server) -> Answer<json::Summary> {
+    Ok(Json(shared.sampler.summary().await?))
+}
+
+async fn shape(State(shared): Server) -> Result<Response, ApiError> {
+    Ok(Json(&shared.sampler.look().await?.shape).into_response())
+}
+
+async fn memory(State(shared): Server) -> Result<Response, ApiError> {
+    Ok(Json(&shared.sampler.look().await?.memory).into_response())
+}
+
+async fn jobs(State(shared): Server) -> Result<Response, ApiError> {
+    Ok(Json(&shared.sampler.look().await?.jobs).into_response())
+}
+
+async fn live(State(shared): Server) -> Result<Response, ApiError> {
+    Ok(typed("application/json", shared.sampler.live().await?))
+}
+
+async fn stream(State(shared): Server) -> Result<Response, ApiError> {
+    Ok(typed("text/event-stream", Body::new(shared.sampler.listen().await?)))
+}
+
+#[derive(Deserialize)]
+struct HistoryQuery {
+    seconds: Option<usize>,
+}
+
+async fn history(State(shared): Server, uri: Uri) -> Answer<json::History> {
+    let query: HistoryQuery = parameters(&uri)?;
+    Ok(Json(shared.sampler.history(query.seconds.unwrap_or(past::KEPT_SECONDS))))
+}
+
+#[derive(Deserialize)]
+struct FiltersQuery {
+    family: String,
+    file: Option<u64>,
+}
+
+async fn filters(State(shared): Server, uri: Uri) -> Answer<json::Filters> {
+    let FiltersQuery { family, file } = parameters(&uri)?;
+    let name = family.clone();
+    let all = shared.expensive(move |facts| {
+        let engine = facts.engine();
+        let Some(_) = engine.column_family(&name) else { return Ok(None) };
+        Ok(Some(engine.filter_heat(usize::MAX)))
+    });
+    let all = all.await?.ok_or_else(|| ApiError::missing("there is no such family"))?;
+    let of_it = |heat: &terrace::FilterHeat| {
+        heat.family == family && file.is_none_or(|file| file == heat.file)
+    };
+    let files: Vec<_> = all
+        .into_iter()
+        .filter(of_it)
+        .take(MOST_FILTER_FILES)
+        .map(|heat| json::FileFilters {
+            file: heat.file,
+            level: heat.level,
+            partitions: heat
+                .partitions
+                .iter()
+                .map(|partition| (partition.units, partition.units_in_memory, partition.heat))
+                .collect(),
+        })
+        .collect();
+    if files.is_empty() && file.is_some() {
+        return Err(ApiError::missing("there is no such file in this family"));
+    }
+    Ok(Json(json::Filters { family, files }))
+}
+
+#[derive(Deserialize)]
+struct ModelQuery {
+    family: String,
+    file: u64,
+}
+
+async fn model(State(shared): Server, uri: Uri) -> Answer<Option<json::Model>> {
+    let ModelQuery { family, file } = parameters(&uri)?;
+    let of_file = shared.expensive(move |facts| {
+        let engine = facts.engine();
+        let families = engine.shape().families;
+        let files = families.iter().filter(|known| known.name == family).flat_map(|f| &f.levels);
+        if !files.flatten().any(|known| known.number == file) {
+            return Ok(None);
+        }
+        engine.model_shape(file).map(Some)
+    });
+    let found = of_file.await?.ok_or_else(|| ApiError::missing("there is no such file"))?;
+    Ok(Json(found.as_ref().map(drawn)))
+}
+
+/// A model with its segments as shares of the file's numbers.
+fn drawn(model: &terrace::ModelShape) -> json::Model {
+    let (mut first, mut last) = (0.0, 0.0);
+    if let (Some(head), Some(tail)) = (model.segments.first(), model.segments.last()) {
+        first = head.first_key as f64;
+        // The last line goes on to the greatest number there is; the file ends with its blocks.
+        let blocks = model.blocks.saturating_sub(tail.first_block) as f64;
+        let reach = if tail.slope > 0.0 { blocks / tail.slope } else { f64::INFINITY };
+        last = (tail.first_key as f64 + reach).min(tail.last_key as f64);
+    }
+    let per_block = model.keys as f64 / model.blocks.max(1) as f64;
+    let segment = |segment: &terrace::ModelSegment| {
+        let blocks = segment.last_block.min(model.blocks).saturating_sub(segment.first_block);
+        json::ModelSegment {
+            start: ((segment.first_key as f64 - first) / (last - first).max(1.0)).clamp(0.0, 1.0),
+            first_block: segment.first_block,
+            // Blocks are about equally full.
+            keys: (blocks as f64 * per_block).round() as u64,
+            slope: segment.slope,
+        }
+    };
+    json::Model {
+        file: model.file,
+        keys: model.keys,
+        blocks: model.blocks,
+        model_bytes: model.model_bytes,
+        index_bytes: model.index_bytes,
+        segments: model.segments.iter().map(segment).collect(),
+        error_counts: model.error_counts.clone(),
+    }
+}
+
+#[derive(Deserialize)]
+struct ExplainQuery {
+    db: Option<u8>,
+    key: Option<String>,
+    hex: Option<String>,
+}
+
+async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanation> {
+    let query: ExplainQuery = parameters(&uri)?;
+    let key = match (query.key, query.hex) {
+        (Some(key), None) => key.into_bytes(),
+        (None, Some(hex)) => escape::unhex(&hex)
+            .ok_or_else(|| ApiError::bad("hex has no two digits for every byte"))?,
+        _ => return Err(ApiError::bad("either key or hex is needed")),
+    };
+    let number = query.db.unwrap_or(0);
+    if usize::from(number) >= MAX_DATABASES {
+        return Err(ApiError::bad("there is no such database"));
+    }
+    if key.len() >= MAX_KEY_BYTES {
+        return Err(ApiError::bad("no key is so long"));
+    }
+    Ok(Json(shared.expensive(move |facts| explain(facts.engine(), number, &key)).await?))
+}
+
+async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {
+    let hot = blocking(move || shared.facts.hot_keys()).await?;
+    let list = |keys: Vec<super::HotKey>| {
+        let key = |hot: super::HotKey| json::HotKey {
+            db: hot.db,
+            key: Key::of(&hot.key),
+            per_s: hot.per_s,
+            error_per_s: hot.error_per_s,
+        };
+        keys.into_iter().take(MOST_HOT).map(key).collect()
+    };
+    Ok(Json(json::HotKeys {
+        sampled_one_in: hot.sampled_one_in,
+        window_s: hot.window_s,
+        read: list(hot.read),
+        write: list(hot.write),
+    }))
+}
+
+async fn slow_log(State(shared): Server) -> Answer<json::SlowLog> {
+    let log = blocking(move || shared.facts.slow_log()).await?;
+    let entry = |slow: super::SlowCommand| json::SlowEntry {
+        id: slow.id,
+        at_ms: slow.at_ms,
+        duration_us: slow.duration_us,
+        args: slow.args.iter().map(|arg| escape::text(arg)).collect(),
+        client: slow.client,
+        client_name: slow.client_name,
+    };
+    let entries = log.entries.into_iter().take(MOST_SLOW).map(entry).collect();
+    Ok(Json(json::SlowLog { threshold_us: log.threshold_us, entries }))
+}
+
+async fn latency(State(shared): Server) -> Answer<json::CommandLatencies> {
+    let mut commands = blocking(move || shared.facts.commands()).await?;
+    commands.sort_by(|a, b| b.calls.cmp(&a.calls).then(a.name.cmp(b.name)));
+    let row = |command: &super::CommandFigures| {
+        let percentiles = past::percentiles(&command.latency);
+        json::CommandLatency {
+            name: command.name,
+            calls: command.calls,
+            failed: command.failed,
+            p50_us: percentiles.p50,
+            p99_us: percentiles.p99,
+            p999_us: percentiles.p999,
+        }
+    };
+    Ok(Json(json::CommandLatencies { commands: commands.iter().map(row).collect() }))
+}
+
+async fn config(State(shared): Server) -> Answer<json::Config> {
+    let entry = |entry: super::ConfigEntry| json::ConfigOption {
+        name: entry.name,
+        value: entry.value,
+        is_live: entry.is_live,
+    };
+    Ok(Json(json::Config { options: shared.facts.config().into_iter().map(entry).collect() }))
+}

@@ -1,0 +1,135 @@
+//! Bytes that may be anything, as text that is for people and as hexadecimal digits that are exact.
+
+use std::fmt::Write as _;
+
+/// `bytes` as UTF-8 where that is printable, else as `\xNN`; a backslash is doubled.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => out.push_str("\\\\"),
+                c if is_printable(c) => out.push(c),
+                c => escape(&mut out, c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        escape(&mut out, chunk.invalid());
+    }
+    out
+}
+
+fn escape(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        let _ = write!(out, "\\x{byte:02x}");
+    }
+}
+
+/// Neither a control character nor one that only changes how others look.
+fn is_printable(c: char) -> bool {
+    let format = matches!(c,
+        '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}');
+    !c.is_control() && !format
+}
+
+/// Two lower-case digits for every byte.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(out, "{byte:02x}");
+    }
+    out
+}
+
+/// The bytes of [`hex`], capitals allowed; `None` if that is none.
+pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: &u8| char::from(*c).to_digit(16).map(|digit| digit as u8);
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(high)? << 4 | digit(low)?),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(pair).collect()
+}
+
+/// The bytes of Base64 (RFC 4648, section 4) with its padding; `None` if that is none.
+pub(super) fn base64(text: &str) -> Option<Vec<u8>> {
+    let value = |c: u8| match c {
+        b'A'..=b'Z' => Some(c - b'A'),
+        b'a'..=b'z' => Some(c - b'a' + 26),
+        b'0'..=b'9' => Some(c - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let text = text.as_bytes();
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let digits = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    for group in digits.chunks(4) {
+        let mut word = 0u32;
+        for at in 0..4 {
+            let value = group.get(at).map_or(Some(0), |c| value(*c))?;
+            word = word << 6 | u32::from(value);
+        }
+        let [_, bytes @ ..] = word.to_be_bytes();
+        out.extend_from_slice(&bytes[..group.len().saturating_sub(1)]);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_printable_stays() {
+        assert_eq!(text(b"user:42"), "user:42");
+        assert_eq!(text("größe 火".as_bytes()), "größe 火");
+        assert_eq!(text(b"a\\b"), "a\\\\b");
+        assert_eq!(text(b"\x00a\n\x7f"), "\\x00a\\x0a\\x7f");
+        assert_eq!(text(b"ok\xff\xc3"), "ok\\xff\\xc3");
+        // Would turn around what follows.
+        assert_eq!(text("a\u{202E}b".as_bytes()), "a\\xe2\\x80\\xaeb");
+    }
+
+    #[test]
+    fn base64_of_the_rfc() {
+        for (encoded, plain) in [
+            ("", ""),
+            ("Zg==", "f"),
+            ("Zm8=", "fo"),
+            ("Zm9v", "foo"),
+            ("Zm9vYmFy", "foobar"),
+            ("QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Aladdin:open sesame"),
+        ] {
+            assert_eq!(base64(encoded).as_deref(), Some(plain.as_bytes()), "{encoded}");
+        }
+        for wrong in ["Zg", "Zg=", "Z===", "Zm9v!", "Z g=", "====", "Zm=v"] {
+            assert_eq!(base64(wrong).filter(|bytes| !bytes.is_empty()), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hexadecimal_digits_are_exact(bytes: Vec<u8>) {
+            prop_assert_eq!(unhex(&hex(&bytes)), Some(bytes));
+        }
+
+        #[test]
+        fn no_text_panics(any in ".*") {
+            let _ = (unhex(&any), base64(&any));
+            prop_assert!(text(any.as_bytes()).chars().all(is_printable));
+        }
+    }
+
+    #[test]
+    fn half_a_byte_is_none() {
+        assert_eq!(unhex("abc"), None);
+        assert_eq!(unhex("0g"), None);
+        assert_eq!(unhex("+f"), None);
+        assert_eq!(unhex("AbcD"), Some(vec![0xab, 0xcd]));
+    }
+}

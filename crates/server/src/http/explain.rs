@@ -1,0 +1,98 @@
+//! A user's key looked up step by step, in the families where it may be. For `/api/v1/explain`, and
+//! for the command of the same name.
+
+use super::json::{Explanation, ExplanationStep, Found, Key, Outcome};
+use terrace::{Db, ExplainStep};
+use terrace_keyspace::{COLLECTIONS, Kind, Meta};
+
+/// Looks `key` of database `number` up as commands do: among strings, then among collections. A real
+/// lookup, which may wait for the device.
+///
+/// # Errors
+/// Those of the engine's reads.
+pub fn explain(db: &Db, number: u8, key: &[u8]) -> terrace::Result<Explanation> {
+    let user_key = [&[number], key].concat();
+    let mut told = Explanation {
+        db: number,
+        key: Key::of(key),
+        kind: None,
+        found: None,
+        steps: Vec::new(),
+        total_ns: 0,
+        device_reads: 0,
+    };
+    for family in [Some(db.default_family()), db.column_family(COLLECTIONS)].into_iter().flatten() {
+        let explained = family.explain(&user_key)?;
+        let found = explained.found.as_deref();
+        let last = explained.steps.len().saturating_sub(1);
+        for (at, step) in explained.steps.iter().enumerate() {
+            let outcome = outcome(step, at == last && found.is_some());
+            told.enter(family.name(), step, outcome);
+        }
+        let Some(value) = found else { continue };
+        let meta = (family.name() == COLLECTIONS).then(|| Meta::decode(value)).flatten();
+        let expires_at_ms = match meta {
+            Some(meta) => Some(meta.expires_at_ms).filter(|at| *at != 0),
+            None => explained.expires_at_ms,
+        };
+        let has_expired =
+            expires_at_ms.is_some_and(|at| at <= db.options().advanced.clock.wall_ms());
+        if has_expired {
+            if let Some(step) = told.steps.last_mut() {
+                step.outcome = Outcome::Deleted;
+            }
+            continue;
+        }
+        told.kind = Some(meta.map_or("string", |meta| kind(meta.kind)));
+        told.found = Some(Found { value: Key::of(value), expires_at_ms });
+        break;
+    }
+    Ok(told)
+}
+
+impl Explanation {
+    fn enter(&mut self, family: &str, step: &ExplainStep, outcome: Outcome) {
+        self.total_ns += step.ns;
+        self.device_reads += u64::from(step.device_reads);
+        self.steps.push(ExplanationStep {
+            family: family.to_string(),
+            place: step.place.clone(),
+            asked: step.asked.clone(),
+            answer: step.answer.clone(),
+            outcome,
+            ns: step.ns,
+            device_reads: step.device_reads,
+        });
+    }
+}
+
+/// As `TYPE` calls it.
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Hash => "hash",
+        Kind::Set => "set",
+        Kind::SortedSet => "zset",
+        Kind::List => "list",
+    }
+}
+
+/// How the answer of a step decides. The engine says it in words, which this reads; what it does not
+/// know is a reason to look closer.
+fn outcome(step: &ExplainStep, is_end_of_found: bool) -> Outcome {
+    let starts = |words: &[&str]| words.iter().any(|word| step.answer.starts_with(word));
+    if is_end_of_found || starts(&["it is the value"]) {
+        Outcome::Found
+    } else if starts(&["absent"]) {
+        Outcome::Deleted
+    } else if step.answer.ends_with("goes on without") || starts(&["the file has none"]) {
+        Outcome::Skip
+    } else if starts(&[
+        "no version", "no:", "no (", "none of", "the key is not", "the key is before",
+        "the key is after", "the block proves",
+    ]) || step.answer == "the filter says no"
+    {
+        Outcome::No
+    } else {
+        Outcome::Maybe
+    }
+}

@@ -1,0 +1,266 @@
+//! A look at the store: its shape, its memory and its jobs, as JSON has them. Costs a walk over all
+//! files, so it is taken when somebody asks, and shared by all who ask within [`FRESH`].
+
+use super::Facts;
+use super::json::{
+    FamilyShape, FileShape, FinishedJob, Job, JobInput, JobKind, Key, LevelShape, Memory, Pool,
+    STREAM_FILES_MAX, Shape,
+};
+use std::time::{Duration, Instant};
+use terrace::{JobShape, Options};
+use xxhash_rust::xxh3::Xxh3;
+
+/// How old a look may be.
+pub(super) const FRESH: Duration = Duration::from_millis(500);
+/// Numbers of JavaScript are exact below 2^53.
+const EXACT_BITS: u64 = (1 << 53) - 1;
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub at: Instant,
+    pub shape: Shape,
+    pub memory: Memory,
+    /// Jobs that run.
+    pub jobs: Vec<Job>,
+    /// Jobs that ended within the last seconds.
+    pub ended: Vec<FinishedJob>,
+}
+
+impl Look {
+    /// Looks now.
+    pub fn take(facts: &dyn Facts) -> Self {
+        let at = Instant::now();
+        let engine = facts.engine();
+        let seen = engine.shape();
+        let memory = memory(&engine.memory());
+        let running = seen.jobs.iter().filter(|job| job.finished_ms.is_none());
+        let jobs = running.map(job).collect();
+        let ended = seen.jobs.iter().filter_map(|job| finished(job, &seen)).collect();
+        Self { at, shape: shape(&seen, engine.options()), memory, jobs, ended }
+    }
+
+    /// The shape for events: without the files of a store that has many.
+    pub fn brief(&self) -> Shape {
+        let files: u64 =
+            self.shape.families.iter().flat_map(|f| &f.levels).map(|level| level.file_count).sum();
+        if files <= STREAM_FILES_MAX as u64 {
+            return self.shape.clone();
+        }
+        let level = |level: &LevelShape| LevelShape { files: None, ..*level };
+        let family = |family: &FamilyShape| FamilyShape {
+            name: family.name.clone(),
+            levels: family.levels.iter().map(level).collect(),
+            ..*family
+        };
+        Shape { families: self.shape.families.iter().map(family).collect(), ..self.shape }
+    }
+}
+
+fn shape(seen: &terrace::Shape, options: &Options) -> Shape {
+    Shape {
+        epoch: epoch(seen),
+        families: seen.families.iter().map(|seen| family(seen, options)).collect(),
+        log_segments: seen.log_segments,
+        value_segments: seen.value_segments,
+        value_bytes: seen.value_bytes,
+        garbage_bytes: seen.garbage_bytes,
+    }
+}
+
+/// The same for the same files in the same places.
+fn epoch(seen: &terrace::Shape) -> u64 {
+    let mut hash = Xxh3::new();
+    for family in &seen.families {
+        hash.update(&(family.name.len() as u64).to_le_bytes());
+        hash.update(family.name.as_bytes());
+        for level in &family.levels {
+            hash.update(&(level.len() as u64).to_le_bytes());
+            for file in level {
+                hash.update(&file.number.to_le_bytes());
+            }
+        }
+    }
+    hash.digest() & EXACT_BITS
+}
+
+fn family(seen: &terrace::FamilyShape, options: &Options) -> FamilyShape {
+    let used = seen.levels.iter().rposition(|files| !files.is_empty()).map_or(0, |last| last + 1);
+    FamilyShape {
+        name: seen.name.clone(),
+        memtable_bytes: seen.memtable_bytes,
+        memtable_limit_bytes: memtable_limit(options),
+        immutable_memtables: seen.immutable_memtables,
+        levels: seen.levels[..used].iter().map(|files| level(files)).collect(),
+    }
+}
+
+/// As `AdvancedOptions::memtable_bytes` documents it.
+fn memtable_limit(options: &Options) -> u64 {
+    const LEAST: u64 = 256 << 10;
+    let share = options.memory_budget as f64 * options.advanced.memory_shares.memtables;
+    match options.advanced.memtable_bytes {
+        0 => (share as u64 / 4).clamp(LEAST, terrace::DEFAULT_MEMTABLE_BYTES as u64),
+        bytes => bytes as u64,
+    }
+}
+
+fn level(files: &[terrace::FileShape]) -> LevelShape {
+    LevelShape {
+        file_count: files.len() as u64,
+        size_bytes: files.iter().map(|file| file.size_bytes).sum(),
+        // The engine's targets follow the data and are not stated.
+        target_bytes: None,
+        entry_count: files.iter().map(|file| file.entry_count).sum(),
+        files: Some(files.iter().map(file).collect()),
+    }
+}
+
+fn file(seen: &terrace::FileShape) -> FileShape {
+    FileShape {
+        number: seen.number,
+        size_bytes: seen.size_bytes,
+        entry_count: seen.entry_count,
+        smallest: Key::of(&seen.smallest),
+        largest: Key::of(&seen.largest),
+        heat: seen.heat,
+        filter_bytes: seen.filter_bytes,
+        filter_units: seen.filter_units,
+        filter_units_in_memory: seen.filter_units_in_memory,
+        has_model: seen.has_model,
+        is_compacting: seen.is_compacting,
+        created_ms: seen.created_ms,
+    }
+}
+
+fn memory(seen: &terrace::MemoryShape) -> Memory {
+    let pool = |pool: &terrace::PoolShape| Pool {
+        name: pool.name.to_string(),
+        used_bytes: pool.used_bytes,
+        limit_bytes: Some(pool.limit_bytes),
+        saved_reads_per_mib_s: pool.saved_reads_per_mib_s,
+    };
+    Memory {
+        budget_bytes: seen.budget_bytes,
+        used_bytes: seen.pools.iter().map(|pool| pool.used_bytes).sum(),
+        rss_bytes: rss_bytes(),
+        pools: seen.pools.iter().map(pool).collect(),
+    }
+}
+
+fn job(seen: &JobShape) -> Job {
+    let kind = match seen.kind {
+        terrace::JobKind::Flush => JobKind::Flush,
+        terrace::JobKind::Compaction => JobKind::Compaction,
+        terrace::JobKind::GarbageCollection => JobKind::GarbageCollection,
+    };
+    let inputs = seen.inputs.iter().map(|(level, file)| JobInput { level: *level, file: *file });
+    Job {
+        id: seen.id,
+        kind,
+        family: seen.family.clone(),
+        inputs: inputs.collect(),
+        output_level: (kind != JobKind::GarbageCollection).then_some(seen.output_level),
+        started_ms: seen.started_ms,
+        input_bytes: seen.input_bytes,
+        read_bytes: seen.read_bytes,
+        written_bytes: seen.written_bytes,
+    }
+}
+
+/// A job that is over. Its outputs are the files of its family and level that were made meanwhile or
+/// were moved there: those of a job beside it in the same level may be among them, and those that
+/// another job has already consumed are not.
+fn finished(seen: &JobShape, shape: &terrace::Shape) -> Option<FinishedJob> {
+    let ended_ms = seen.finished_ms?;
+    let families = shape.families.iter().filter(|family| family.name == seen.family);
+    let level = families.flat_map(|family| family.levels.get(usize::from(seen.output_level)));
+    let of_it = |file: &&terrace::FileShape| {
+        let moved =
+            |(level, number): &(u8, u64)| *number == file.number && *level != seen.output_level;
+        (seen.started_ms..=ended_ms).contains(&file.created_ms) || seen.inputs.iter().any(moved)
+    };
+    let outputs = level.flatten().filter(of_it).map(|file| file.number).collect();
+    Some(FinishedJob { job: job(seen), ended_ms, outputs })
+}
+
+/// The resident set of this process, where the system says it.
+pub(super) fn rss_bytes() -> Option<u64> {
+    // Second field: pages (proc(5)).
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = pages.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(number: u64, created_ms: u64) -> terrace::FileShape {
+        terrace::FileShape { number, created_ms, ..terrace::FileShape::default() }
+    }
+
+    fn store(files: Vec<terrace::FileShape>) -> terrace::Shape {
+        let levels = vec![Vec::new(), Vec::new(), files, Vec::new()];
+        let name = "f".to_string();
+        let family = terrace::FamilyShape { name, levels, ..terrace::FamilyShape::default() };
+        terrace::Shape { families: vec![family], ..terrace::Shape::default() }
+    }
+
+    #[test]
+    fn a_finished_job_names_the_files_that_it_made_or_moved() {
+        let shape = store(vec![file(3, 50), file(7, 150), file(8, 200), file(4, 90), file(9, 201)]);
+        let seen = JobShape {
+            id: 1,
+            kind: terrace::JobKind::Compaction,
+            family: "f".into(),
+            inputs: vec![(1, 4), (2, 3)],
+            output_level: 2,
+            started_ms: 100,
+            finished_ms: Some(200),
+            input_bytes: 1,
+            read_bytes: 1,
+            written_bytes: 1,
+        };
+        let finished_job = finished(&seen, &shape).unwrap();
+        assert_eq!(finished_job.outputs, [7, 8, 4]);
+        assert_eq!(finished(&JobShape { finished_ms: None, ..seen.clone() }, &shape), None);
+        let elsewhere = JobShape { family: "g".into(), ..seen };
+        assert!(finished(&elsewhere, &shape).unwrap().outputs.is_empty());
+    }
+
+    #[test]
+    fn the_epoch_is_that_of_the_set_of_files() {
+        let one = store(vec![file(3, 1), file(4, 1)]);
+        assert_eq!(epoch(&one), epoch(&store(vec![file(3, 9), file(4, 9)])));
+        assert_ne!(epoch(&one), epoch(&store(vec![file(3, 1)])));
+        assert!(epoch(&one) < 1 << 53);
+        let shape = shape(&one, &Options::default());
+        assert_eq!(shape.families[0].levels.len(), 3, "empty levels at the end are left out");
+        assert_eq!(shape.families[0].memtable_limit_bytes, 32 << 20);
+    }
+
+    #[test]
+    fn events_of_large_stores_list_no_files() {
+        let mut look = Look {
+            at: Instant::now(),
+            shape: shape(&store((0..1000).map(|n| file(n, 0)).collect()), &Options::default()),
+            memory: memory(&terrace::MemoryShape::default()),
+            jobs: Vec::new(),
+            ended: Vec::new(),
+        };
+        assert!(look.brief().families[0].levels[2].files.is_some());
+        look.shape = shape(&store((0..1001).map(|n| file(n, 0)).collect()), &Options::default());
+        let brief = look.brief();
+        assert!(brief.families[0].levels[2].files.is_none());
+        assert_eq!(brief.families[0].levels[2].file_count, 1001);
+        assert_eq!(brief.epoch, look.shape.epoch);
+    }
+
+    #[test]
+    fn a_process_takes_some_memory() {
+        if cfg!(target_os = "linux") {
+            assert!(rss_bytes().unwrap() > 1 << 20);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! One sampler for all pages. Every second it reads the counters, so that a page that is just opened
+//! sees the last ten minutes; as long as somebody listens to the stream it also looks at the store
+//! and makes one event for all listeners. `wire.rs` runs it, `api.rs` asks it.
+
+use super::api::ApiError;
+use super::json::{FinishedJob, History, Live, Summary};
+use super::look::{FRESH, Look, rss_bytes};
+use super::past::{Past, Reading};
+use super::stream::{self, Listener, Listeners};
+use super::{Facts, MOST_LISTENERS, stall_cause};
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Between two samples.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Finished jobs of one event.
+const MOST_FINISHED: usize = 64;
+
+/// Samples of a store.
+pub(super) struct Sampler {
+    facts: Arc<dyn Facts>,
+    began: Instant,
+    past: Mutex<Past>,
+    look: tokio::sync::Mutex<Option<Arc<Look>>>,
+    listeners: Listeners,
+    /// Ids of finished jobs that an event has told, as long as the engine lists them.
+    told: Mutex<HashSet<u64>>,
+}
+
+impl Sampler {
+    /// A sampler that has not seen anything.
+    pub fn new(facts: Arc<dyn Facts>) -> Self {
+        Self {
+            facts,
+            began: Instant::now(),
+            past: Mutex::default(),
+            look: tokio::sync::Mutex::default(),
+            listeners: Listeners::default(),
+            told: Mutex::default(),
+        }
+    }
+
+    /// Samples until it is aborted.
+    pub async fn run(self: Arc<Self>) {
+        let mut ticks = interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let sampler = self.clone();
+            let sampled = blocking(move || sampler.sample()).await;
+            if self.listeners.count() == 0 {
+                continue;
+            }
+            let event = match sampled {
+                Ok(()) => self.event().await,
+                Err(error) => Err(error),
+            };
+            self.listeners.send(&event.unwrap_or(stream::COMMENT));
+        }
+    }
+
+    /// Enters a second. Costs what [`terrace::Db::metrics`] does, and in seconds in which writers
+    /// were held back a look at the store.
+    fn sample(&self) {
+        let engine = self.facts.engine();
+        let figures = self.facts.figures();
+        let metrics = engine.metrics();
+        // Not under the lock: a look takes its time.
+        let before = self.past.lock().last().map(|last| last.engine.clone());
+        let stall = before
+            .filter(|before| stall_cause::has_stalled(before, &metrics))
+            .map(|before| stall_cause::cause(&before, &metrics, &engine.shape(), engine.options()));
+        let reading = Reading {
+            now_ms: engine.options().advanced.clock.wall_ms(),
+            at_us: self.began.elapsed().as_micros() as u64,
+            figures,
+            timings: self.facts.timings(),
+            key_count: self.facts.key_count_estimate(),
+            rss_bytes: rss_bytes(),
+            budget_bytes: engine.options().memory_budget as u64,
+            used_bytes: metrics.memtable_bytes
+                + metrics.cache_used_bytes
+                + metrics.filter_memory_bytes
+                + metrics.pinned_bytes,
+            stall,
+            engine: metrics,
+        };
+        self.past.lock().enter(reading);
+    }
+
+    /// The last second.
+    pub async fn summary(self: &Arc<Self>) -> Result<Summary, ApiError> {
+        if let Some(summary) = self.past.lock().summary() {
+            return Ok(summary);
+        }
+        let sampler = self.clone();
+        blocking(move || sampler.sample()).await?;
+        let summary = self.past.lock().summary();
+        summary.ok_or_else(|| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no sample yet"))
+    }
+
+    /// The last `seconds` seconds, as far as they are kept.
+    pub fn history(&self, seconds: usize) -> History {
+        self.past.lock().history(seconds)
+    }
+
+    /// The store as it was at most [`FRESH`] ago. Who asks meanwhile waits for the same look.
+    pub async fn look(&self) -> Result<Arc<Look>, ApiError> {
+        let mut held = self.look.lock().await;
+        if let Some(look) = &*held
+            && look.at.elapsed() < FRESH
+        {
+            return Ok(look.clone());
+        }
+        let facts = self.facts.clone();
+        let look = Arc::new(blocking(move || Look::take(&*facts)).await?);
+        *held = Some(look.clone());
+        Ok(look)
+    }
+
+    /// `Live` without finished jobs, as JSON.
+    pub async fn live(self: &Arc<Self>) -> Result<String, ApiError> {
+        let (summary, look) = (self.summary().await?, self.look().await?);
+        blocking(move || live(&summary, &look, &[])).await?
+    }
+
+    /// The event of this second, with the jobs that ended since the last one.
+    async fn event(self: &Arc<Self>) -> Result<Bytes, ApiError> {
+        let (summary, look) = (self.summary().await?, self.look().await?);
+        let finished = self.untold(&look.ended);
+        let json = blocking(move || live(&summary, &look, &finished)).await??;
+        Ok(stream::event(&json))
+    }
+
+    fn untold(&self, ended: &[FinishedJob]) -> Vec<FinishedJob> {
+        let mut told = self.told.lock();
+        let is_untold = |ended: &&FinishedJob| !told.contains(&ended.job.id);
+        let untold = ended.iter().filter(is_untold).take(MOST_FINISHED).cloned().collect();
+        *told = ended.iter().map(|ended| ended.job.id).collect();
+        untold
+    }
+
+    /// A listener, which begins with what is now; an error if there are enough.
+    pub async fn listen(self: &Arc<Self>) -> Result<Listener, ApiError> {
+        let enough =
+            || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "enough pages are listening");
+        let listener = self.listeners.add(MOST_LISTENERS).ok_or_else(enough)?;
+        let now = self.live().await?;
+        Ok(listener.beginning_with(stream::event(&now)))
+    }
+
+    /// How many listen.
+    pub fn listeners(&self) -> usize {
+        self.listeners.count()
+    }
+
+    /// Ends all streams.
+    pub fn hang_up(&self) {
+        self.listeners.hang_up();
+    }
+}
+
+fn live(summary: &Summary, look: &Look, finished: &[FinishedJob]) -> Result<String, ApiError> {
+    let (shape, memory, jobs) = (&look.brief(), &look.memory, &look.jobs[..]);
+    serde_json::to_string(&Live { summary, shape, memory, jobs, finished })
+        .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error))
+}
+
+/// Runs `work`, which may take long, elsewhere. A panic in it is an error of this request only.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the server has failed here"))
+}

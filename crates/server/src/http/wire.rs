@@ -1,0 +1,195 @@
+//! Connections: how many, how long, and how large a request may be. `http.rs` calls this.
+//!
+//! Nobody who is slow holds a connection: a request must have come within the read timeout, which
+//! also ends connections that stay idle, and a peer must take what is sent within the write timeout.
+
+use super::api::{self, Shared};
+use super::{Facts, HttpOptions, MOST_CONNECTIONS, MOST_HEAD_BYTES};
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+/// Headers of a request.
+const MOST_HEADERS: usize = 64;
+/// After an error of `accept` that lies with us (no file descriptor is left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// For answers that are under way when the server stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// What a connection too many is told, as far as it listens.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// Serves at all listeners until `stopped` says so.
+pub(super) async fn serve(
+    listeners: Vec<TcpListener>,
+    facts: Arc<dyn Facts>,
+    options: HttpOptions,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let shared = Arc::new(Shared::new(facts, &options));
+    let door = Arc::new(Door {
+        slots: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+        router: api::router(shared.clone()),
+        shared: shared.clone(),
+        options,
+        stopped: stopped.clone(),
+    });
+    let sampling = tokio::spawn(shared.sampler.clone().run());
+    let mut accepting: JoinSet<()> =
+        listeners.into_iter().map(|listener| door.clone().accept(listener)).collect();
+    drop(door);
+    let _ = stopped.wait_for(|stop| *stop).await;
+    sampling.abort();
+    shared.sampler.hang_up();
+    let ends = async { while accepting.join_next().await.is_some() {} };
+    let _ = timeout(LAST_ANSWERS, ends).await;
+}
+
+/// What the listeners share.
+struct Door {
+    slots: Arc<Semaphore>,
+    router: Router,
+    shared: Arc<Shared>,
+    options: HttpOptions,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Door {
+    /// Accepts connections until the server stops, and waits for their ends.
+    async fn accept(self: Arc<Self>, listener: TcpListener) {
+        let mut connections = JoinSet::new();
+        let mut stopped = self.stopped.clone();
+        loop {
+            tokio::select! {
+                _ = stopped.wait_for(|stop| *stop) => break,
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => self.admit(stream, &mut connections),
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    fn admit(&self, stream: TcpStream, connections: &mut JoinSet<()>) {
+        let Ok(slot) = self.slots.clone().try_acquire_owned() else {
+            self.shared.count_refused();
+            let _ = stream.try_write(TOO_MANY);
+            return;
+        };
+        self.shared.count_connection();
+        let (router, stopped) = (self.router.clone(), self.stopped.clone());
+        connections.spawn(connection(stream, slot, router, self.options.clone(), stopped));
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    _slot: OwnedSemaphorePermit,
+    router: Router,
+    options: HttpOptions,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    let io = TokioIo::new(Impatient::new(stream, options.write_timeout));
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(options.read_timeout)
+        .max_buf_size(MOST_HEAD_BYTES)
+        .max_headers(MOST_HEADERS);
+    let mut serving = std::pin::pin!(http.serve_connection(io, TowerToHyperService::new(router)));
+    // Errors are the client's: it was too slow, sent no HTTP, or went away.
+    tokio::select! {
+        _ = serving.as_mut() => return,
+        _ = stopped.wait_for(|stop| *stop) => {}
+    }
+    serving.as_mut().graceful_shutdown();
+    let _ = serving.await;
+}
+
+/// A stream whose writes fail when the peer takes nothing for too long.
+struct Impatient {
+    stream: TcpStream,
+    patience: Duration,
+    /// Runs while a write waits.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Impatient {
+    fn new(stream: TcpStream, patience: Duration) -> Self {
+        Self { stream, patience, deadline: None }
+    }
+
+    /// What a write gave, or an error if it waits and has waited for too long.
+    fn judge<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.deadline = None;
+            return written;
+        }
+        let patience = self.patience;
+        let deadline = self
+            .deadline
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.judge(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.judge(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
