@@ -41,6 +41,9 @@ pub enum Error {
     /// The caller asked for something outside the limits.
     #[error("{0}")]
     InvalidArgument(String),
+    /// A read that was to make do with memory needs the device.
+    #[error("what is read is not in memory")]
+    NotInMemory,
 }
 
 impl Error {

@@ -244,6 +244,23 @@ impl FilterSlot {
     }
 }
 
+impl FilterSlot {
+    /// Takes one back from what [`FilterSlot::count`] counts.
+    pub fn take_back(count: &AtomicU32) {
+        count.store(count.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// Takes one back from what [`FilterSlot::count_often`] counts, on average.
+    pub fn take_back_often(count: &AtomicU32) {
+        let known = count.load(Ordering::Relaxed);
+        if known <= EXACT_COUNTS {
+            Self::take_back(count);
+        } else if is_sampled() {
+            count.store(known.saturating_sub(SAMPLE), Ordering::Relaxed);
+        }
+    }
+}
+
 impl Slots {
     pub fn new(index_count: usize, filter_count: usize) -> Arc<Self> {
         Arc::new(Self {

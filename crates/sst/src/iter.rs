@@ -12,6 +12,7 @@ use crate::block::format::{self, Layout};
 use crate::block::search::HEAD_BYTES;
 use crate::block::{BlockRef, DataBlock, ValueRange};
 use crate::cached::{LiveIndex, Resident};
+use crate::load::OnMiss;
 use crate::reader::SstReader;
 use crate::stored::{self, Handle};
 use std::collections::VecDeque;
@@ -32,6 +33,10 @@ pub const COMPACTION_READAHEAD_BYTES: usize = 1 << 20;
 pub struct ScanOptions {
     /// Whether blocks and index partitions that had to be read go into the cache.
     pub fill_cache: bool,
+    /// Read nothing: a step onto a block or partition that is not in memory gives
+    /// [`Error::NotInMemory`](terrace_base::Error::NotInMemory), and the cursor is not valid. Takes
+    /// the place of `readahead_bytes`.
+    pub in_memory: bool,
     /// Above 0: read the data in sequential pieces of at least this size, past the cache.
     pub readahead_bytes: usize,
     /// How many missing blocks are read together at most, once a scan is seen to be sequential.
@@ -41,7 +46,7 @@ pub struct ScanOptions {
 impl Default for ScanOptions {
     fn default() -> Self {
         let prefetch_blocks = DEFAULT_PREFETCH_BLOCKS;
-        Self { fill_cache: true, readahead_bytes: 0, prefetch_blocks }
+        Self { fill_cache: true, in_memory: false, readahead_bytes: 0, prefetch_blocks }
     }
 }
 
@@ -49,7 +54,11 @@ impl ScanOptions {
     /// For reading whole files once: large sequential reads past the cache.
     pub fn compaction() -> Self {
         let readahead_bytes = COMPACTION_READAHEAD_BYTES;
-        Self { fill_cache: false, readahead_bytes, prefetch_blocks: 0 }
+        Self { fill_cache: false, in_memory: false, readahead_bytes, prefetch_blocks: 0 }
+    }
+
+    fn on_miss(&self) -> OnMiss {
+        OnMiss::of(self.fill_cache, self.in_memory)
     }
 }
 
@@ -185,7 +194,7 @@ impl SstIter {
         if let Some(index) = self.index.as_ref().filter(|_| self.index_at == at) {
             return Ok(Some(index.clone()));
         }
-        let index = self.reader.index_partition(at, self.options.fill_cache)?;
+        let index = self.reader.index_partition(at, self.options.on_miss())?;
         self.index_at = at;
         self.index = Some(index.clone());
         Ok(Some(index))
@@ -199,7 +208,7 @@ impl SstIter {
             return Ok(());
         }
         self.block_offset = None;
-        if self.options.readahead_bytes > 0 {
+        if self.options.readahead_bytes > 0 && !self.options.in_memory {
             self.open_in_window(handle)?;
         } else {
             let block = self.scan_block(index, handle)?;
@@ -225,12 +234,13 @@ impl SstIter {
         if let Some(block) = self.reader.resident_block(index, self.block_at) {
             return Ok(block);
         }
-        let fill = self.options.fill_cache;
+        let on_miss = self.options.on_miss();
         let window = 1 << self.streak.min(16);
         let window = self.options.prefetch_blocks.min(window);
-        if window < 2 {
-            return self.reader.load_data_block(handle, fill);
+        if window < 2 || on_miss == OnMiss::Refuse {
+            return self.reader.load_data_block(handle, on_miss);
         }
+        let fill = on_miss == OnMiss::Fill;
         let last = (self.block_at + window).min(index.count());
         let missing = (self.block_at + 1..last)
             .take_while(|at| self.reader.resident_block(index, *at).is_none())
@@ -246,7 +256,7 @@ impl SstIter {
         }
         match first {
             Some(block) => Ok(block),
-            None => self.reader.load_data_block(handle, fill),
+            None => self.reader.load_data_block(handle, on_miss),
         }
     }
 

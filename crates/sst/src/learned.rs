@@ -16,6 +16,7 @@ use crate::counters::Event;
 use crate::index::learned::{LearnedIndex, LearnedWriter, Training};
 use crate::index::top_level::{TAG_LEARNED, TopLevel};
 use crate::iter::{ScanOptions, SstIter};
+use crate::load::OnMiss;
 use crate::properties::Properties;
 use crate::reader::{Entry, Lookup, SstReader};
 use crate::stored::{self, Handle};
@@ -144,7 +145,7 @@ impl SstReader {
             model.touch();
             return self.find_by_model(model, lookup);
         }
-        match self.load_model() {
+        match self.load_model_for(lookup) {
             Some(model) => self.find_by_model(&model, lookup),
             None => Ok(ByModel::AskIndex),
         }
@@ -156,7 +157,7 @@ impl SstReader {
         let (mut block, mut within) = (guess.block as usize, guess.within);
         for _ in 0..MOST_TRIES {
             let find = |buf: &Buf| find_in_block(buf, lookup);
-            let found = match self.with_model_block(model, block, within, lookup.fill_cache, find) {
+            let found = match self.with_model_block(model, block, within, lookup, find) {
                 Ok(found) => found,
                 // The block, or what the model says of its place: the index partition will tell.
                 Err(error) if error.is_corruption() => return Ok(ByModel::AskIndex),
@@ -189,6 +190,13 @@ impl SstReader {
             return None;
         }
         self.slots.model.load_full().or_else(|| self.load_model())
+    }
+
+    /// The learned index, which is not in memory, unless the lookup may not read; such a lookup
+    /// does not count towards reading it either.
+    #[cold]
+    fn load_model_for(&self, lookup: &Lookup<'_>) -> Option<Arc<Resident<LiveModel>>> {
+        if lookup.in_memory { None } else { self.load_model() }
     }
 
     #[cold]
@@ -327,7 +335,7 @@ impl SstReader {
         let (mut last, mut first) = (Vec::new(), Vec::new());
         let mut ordinal = 0;
         for index_at in 0..self.top.index().len() {
-            let index = self.index_partition(index_at, false)?;
+            let index = self.index_partition(index_at, OnMiss::Read)?;
             for block_at in 0..index.count() {
                 let block = iter.visit_block(index_at, block_at)?;
                 block.read_key(0, &mut first);
@@ -354,18 +362,18 @@ impl SstReader {
             && block < model.block_count()
         {
             let find = |buf: &Buf| find_in_block(buf, lookup);
-            let found = self.with_model_block(model, block, 0, lookup.fill_cache, find)?;
+            let found = self.with_model_block(model, block, 0, lookup, find)?;
             return self.block_answer(found, lookup, || Ok(model.is_continued(block)));
         }
         let Some((index_at, block_at)) = self.top.partition_of_block(u64::from(ordinal)) else {
             return Ok(BlockAnswer::Before);
         };
-        let index = self.index_partition(index_at, true)?;
+        let index = self.index_partition(index_at, OnMiss::of(true, lookup.in_memory))?;
         if block_at >= index.count() {
             return Ok(BlockAnswer::Before);
         }
         let find = |buf: &Buf| find_in_block(buf, lookup);
-        let found = self.with_block(&index, block_at, lookup.fill_cache, find)?;
+        let found = self.with_block(&index, block_at, lookup, find)?;
         self.block_answer(found, lookup, || match block_at.checked_sub(1) {
             Some(before) => Ok(index.separator_is(before, lookup.user_key)),
             None => Ok(index_at > 0 && self.top.index_separator(index_at - 1) == lookup.user_key),

@@ -152,7 +152,7 @@ impl SstReader {
             && block < model.block_count()
         {
             model.touch();
-            let found = self.with_model_block(model, block, within, lookup.fill_cache, find);
+            let found = self.with_model_block(model, block, within, lookup, find);
             found.map(|found| match found {
                 // A newer version may stand at the end of the block before.
                 InBlock::FoundFirst(_) if model.is_continued(block) => InLevel::Unknown,
@@ -179,11 +179,11 @@ impl SstReader {
         let place = self.top.partition_of_block(u64::from(ordinal));
         let Some((index_at, block_at)) = place else { return Ok(InLevel::Unknown) };
         let find = |buf: &Buf| find_in_block(buf, lookup);
-        self.with_index(index_at, |index| {
+        self.with_index(index_at, lookup, |index| {
             if block_at >= index.count() {
                 return Ok(InLevel::Unknown);
             }
-            let found = self.with_block(index, block_at, lookup.fill_cache, find)?;
+            let found = self.with_block(index, block_at, lookup, find)?;
             let first = matches!(found, InBlock::FoundFirst(_));
             let continued = match block_at.checked_sub(1) {
                 Some(before) => first && index.separator_is(before, lookup.user_key),

@@ -11,14 +11,35 @@ use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
 use crate::index::top_level::FilterPlace;
 use crate::multi_get::not_executed;
-use crate::reader::SstReader;
+use crate::reader::{Lookup, SstReader};
 use crate::stored::{self, Handle};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
-use terrace_base::Result;
+use terrace_base::{Error, Result};
 use terrace_cache::CacheKey;
 use terrace_compression::Compression;
 use terrace_vfs::{Buf, BufMut, ReadRequest};
+
+/// What is done about a block or partition that is not in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnMiss {
+    /// It is read and goes into the cache.
+    Fill,
+    /// It is read past the cache.
+    Read,
+    /// The read is given up.
+    Refuse,
+}
+
+impl OnMiss {
+    pub fn of(fill_cache: bool, in_memory: bool) -> Self {
+        match (in_memory, fill_cache) {
+            (true, _) => Self::Refuse,
+            (false, true) => Self::Fill,
+            (false, false) => Self::Read,
+        }
+    }
+}
 
 impl SstReader {
     /// Calls `ask` with data block `at` of `index`: a checked block.
@@ -27,7 +48,7 @@ impl SstReader {
         &self,
         index: &Resident<LiveIndex>,
         at: usize,
-        fill_cache: bool,
+        lookup: &Lookup<'_>,
         ask: impl FnOnce(&Buf) -> R,
     ) -> Result<R> {
         if let Some(slot) = index.block_slot(at)
@@ -39,7 +60,7 @@ impl SstReader {
         }
         match self.find_in_cache(index, at) {
             Some(block) => Ok(ask(&block)),
-            None => Ok(ask(self.load_data_block(index.handle(at), fill_cache)?.buf())),
+            None => Ok(ask(self.load_for(lookup, index.handle(at))?.buf())),
         }
     }
 
@@ -107,7 +128,7 @@ impl SstReader {
         model: &Resident<LiveModel>,
         at: usize,
         within: u8,
-        fill_cache: bool,
+        lookup: &Lookup<'_>,
         ask: impl FnOnce(&Buf) -> R,
     ) -> Result<R> {
         if let Some(slot) = model.block_slot(at)
@@ -124,8 +145,9 @@ impl SstReader {
         match self.find_model_block_in_cache(model, at) {
             Some(block) => Ok(ask(&block)),
             None => {
+                let block = self.load_for(lookup, model.handle(at))?;
                 model.note_miss();
-                Ok(ask(self.load_data_block(model.handle(at), fill_cache)?.buf()))
+                Ok(ask(block.buf()))
             }
         }
     }
@@ -173,8 +195,18 @@ impl SstReader {
         Arc::downgrade(&self.slots)
     }
 
+    /// The data block at `handle`, which is not in memory, unless the lookup may not read.
     #[cold]
-    pub(crate) fn load_data_block(&self, handle: Handle, fill_cache: bool) -> Result<DataBlock> {
+    fn load_for(&self, lookup: &Lookup<'_>, handle: Handle) -> Result<DataBlock> {
+        self.load_data_block(handle, OnMiss::of(lookup.fill_cache, lookup.in_memory))
+    }
+
+    #[cold]
+    pub(crate) fn load_data_block(&self, handle: Handle, on_miss: OnMiss) -> Result<DataBlock> {
+        if on_miss == OnMiss::Refuse {
+            return Err(Error::NotInMemory);
+        }
+        let fill_cache = on_miss == OnMiss::Fill;
         self.adopt_data_block(handle, self.read(handle)?, fill_cache)
     }
 
@@ -201,6 +233,7 @@ impl SstReader {
     pub(crate) fn with_index<R>(
         &self,
         at: usize,
+        lookup: &Lookup<'_>,
         ask: impl FnOnce(&Resident<LiveIndex>) -> R,
     ) -> Result<R> {
         if let Some(index) = &*self.slots.index[at].load() {
@@ -208,15 +241,15 @@ impl SstReader {
             self.counters.count(Event::IndexHit);
             return Ok(ask(index));
         }
-        let index = self.load_index(at, true)?;
+        let index = self.load_index(at, OnMiss::of(true, lookup.in_memory))?;
         Ok(ask(&index))
     }
 
-    /// Index partition `at` to keep; `fill_cache` decides whether a read makes it resident.
+    /// Index partition `at` to keep.
     pub(crate) fn index_partition(
         &self,
         at: usize,
-        fill_cache: bool,
+        on_miss: OnMiss,
     ) -> Result<Arc<Resident<LiveIndex>>> {
         match self.slots.index[at].load_full() {
             Some(index) => {
@@ -224,7 +257,7 @@ impl SstReader {
                 self.counters.count(Event::IndexHit);
                 Ok(index)
             }
-            None => self.load_index(at, fill_cache),
+            None => self.load_index(at, on_miss),
         }
     }
 
@@ -233,9 +266,12 @@ impl SstReader {
     }
 
     #[cold]
-    fn load_index(&self, at: usize, fill_cache: bool) -> Result<Arc<Resident<LiveIndex>>> {
+    fn load_index(&self, at: usize, on_miss: OnMiss) -> Result<Arc<Resident<LiveIndex>>> {
+        if on_miss == OnMiss::Refuse {
+            return Err(Error::NotInMemory);
+        }
         let handle = self.top.index()[at].handle;
-        self.adopt_index(at, self.read(handle)?, fill_cache)
+        self.adopt_index(at, self.read(handle)?, on_miss == OnMiss::Fill)
     }
 
     #[cold]

@@ -62,7 +62,8 @@ struct Loaded {
 }
 
 /// Executes lookups in any number of files of one file system: filters first, then index and
-/// data, with one batch of reads per round. After an error the `found` of all are unspecified.
+/// data, with one batch of reads per round. After an error the `found` of all are unspecified. A
+/// lookup with [`Lookup::in_memory`] that needs a read is such an error, before anything is read.
 pub fn multi_get(lookups: &mut [BatchLookup<'_>]) -> Result<()> {
     let mut stages = vec![Stage::Filter; lookups.len()];
     let mut loaded = Loaded::default();
@@ -71,6 +72,9 @@ pub fn multi_get(lookups: &mut [BatchLookup<'_>]) -> Result<()> {
     loop {
         for (lookup, stage) in lookups.iter_mut().zip(&mut stages) {
             advance(lookup, stage, &loaded, &mut wants)?;
+            if lookup.lookup.in_memory && !wants.is_empty() {
+                return Err(Error::NotInMemory);
+            }
         }
         if wants.is_empty() {
             return Ok(());
@@ -159,7 +163,7 @@ fn ask_filter<'a>(
             reader.counters.count(Event::FilterHit);
             Some(filter.may_contain(lookup.hash))
         }
-        None if reader.filter_memory == FilterMemory::Elastic => {
+        None if reader.filter_memory == FilterMemory::Elastic || lookup.in_memory => {
             reader.counters.count(Event::FilterAbsent);
             return Some(passed);
         }
@@ -186,7 +190,11 @@ fn ask_filter<'a>(
 
 /// Where the search of the data begins.
 fn first_stage(reader: &SstReader, lookup: &Lookup<'_>) -> Stage {
-    let Some(model) = reader.model_or_load() else { return by_index(reader, lookup) };
+    let model = match lookup.in_memory {
+        true => reader.resident_model(),
+        false => reader.model_or_load(),
+    };
+    let Some(model) = model else { return by_index(reader, lookup) };
     match model.locate(lookup.user_key) {
         Some(guess) => Stage::Model(model.handle(guess.block as usize), guess.block as usize, 0),
         None => by_index(reader, lookup),
@@ -296,7 +304,7 @@ fn after_block(
         return Ok(Some(next(index)));
     }
     // It was resident a moment ago; read again in the rare case that it went meanwhile.
-    reader.with_index(index_at, next).map(Some)
+    reader.with_index(index_at, lookup, next).map(Some)
 }
 
 /// Reads everything wanted in one batch and empties `wants`; `fill_cache` is about data blocks.

@@ -12,6 +12,7 @@ use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::top_level::TopLevel;
 use crate::iter::{ScanOptions, SstIter};
 use crate::learned::{ByModel, ModelUse};
+use crate::load::OnMiss;
 use crate::multi_get::{BatchLookup, multi_get};
 use crate::presence::{Plan, Presence};
 use crate::properties::{COMPARATOR, Properties};
@@ -69,6 +70,9 @@ pub struct Lookup<'a> {
     pub trailer: u64,
     /// Whether a data block that has to be read goes into the cache.
     pub fill_cache: bool,
+    /// Read nothing: a lookup that needs a block or an index partition which is not in memory
+    /// gives [`Error::NotInMemory`]; one that lacks a filter or a model goes on without.
+    pub in_memory: bool,
 }
 
 impl<'a> Lookup<'a> {
@@ -76,7 +80,7 @@ impl<'a> Lookup<'a> {
     #[inline]
     pub fn new(user_key: &'a [u8], seqno: SeqNo) -> Self {
         let (hash, trailer) = (hash_key(user_key), seek_trailer(seqno));
-        Self { user_key, hash, trailer, fill_cache: true }
+        Self { user_key, hash, trailer, fill_cache: true, in_memory: false }
     }
 }
 
@@ -271,6 +275,26 @@ impl SstReader {
         }
     }
 
+    /// Takes back what a lookup has counted towards the heat of its filter partition: it was given
+    /// up in another place and will be repeated as a whole. `found` says whether it found its key
+    /// in this file; otherwise the filter stopped it or the data was searched in vain.
+    #[cold]
+    pub fn take_back(&self, lookup: &Lookup<'_>, found: bool) {
+        let Some(slot) = self.slots.filters.get(self.top.filter_at(lookup.user_key)) else {
+            return;
+        };
+        let denies = || {
+            let resident = slot.resident.load();
+            resident.as_ref().is_some_and(|filter| !filter.may_contain(lookup.hash))
+        };
+        match self.filter_memory {
+            FilterMemory::Elastic if found => FilterSlot::take_back_often(&slot.found),
+            FilterMemory::Elastic if denies() => FilterSlot::take_back_often(&slot.stopped),
+            FilterMemory::Cached if found || denies() => {}
+            _ => FilterSlot::take_back(&slot.vain),
+        }
+    }
+
     /// A lookup whose filter partition is not in memory. What is read then, if the cache holds the
     /// filters, depends on how often keys are found in this file: see `presence.rs`.
     #[cold]
@@ -287,7 +311,7 @@ impl SstReader {
             self.note_outcome(slot, found.is_some(), false);
             Ok(found)
         };
-        if self.filter_memory == FilterMemory::Elastic {
+        if self.filter_memory == FilterMemory::Elastic || lookup.in_memory {
             return unfiltered();
         }
         let found = match self.presence.plan() {
@@ -332,7 +356,7 @@ impl SstReader {
     pub(crate) fn find(&self, mut at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
         self.counters.count(Event::LookupByIndex);
         while at < self.top.index().len() {
-            match self.with_index(at, |index| self.find_in(index, lookup))?? {
+            match self.with_index(at, lookup, |index| self.find_in(index, lookup))?? {
                 Step::Done(found) => return Ok(found),
                 Step::NextPartition => at += 1,
             }
@@ -353,7 +377,7 @@ impl SstReader {
                 Located::Absent => Some(Step::Done(None)),
                 Located::PastEnd => None,
             };
-            if let Some(done) = self.with_block(index, at, lookup.fill_cache, find)? {
+            if let Some(done) = self.with_block(index, at, lookup, find)? {
                 return Ok(done);
             }
             if !index.separator_is(at, lookup.user_key) {
@@ -447,7 +471,7 @@ impl SstReader {
                 cuts.push((self.top.index_separator(at).to_vec(), self.data_end(at)));
                 continue;
             }
-            let index = self.index_partition(at, false)?;
+            let index = self.index_partition(at, OnMiss::Read)?;
             for block in 0..index.count() {
                 let end = index.handle(block).end().unwrap_or(u64::MAX);
                 cuts.push((index.separator(block), end));

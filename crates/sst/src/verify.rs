@@ -5,6 +5,7 @@ use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
 use crate::index::top_level::TAG_LEARNED;
 use crate::iter::{ScanOptions, SstIter};
+use crate::load::OnMiss;
 use crate::reader::SstReader;
 use crate::stored::{self, Handle};
 use crate::value_refs::ValueTally;
@@ -70,7 +71,7 @@ pub(crate) fn verify(reader: &Arc<SstReader>) -> Result<VerifyReport> {
     };
     let mut iter = SstIter::new(reader.clone(), ScanOptions::compaction());
     for index_at in 0..reader.top.index().len() {
-        let index = reader.index_partition(index_at, false)?;
+        let index = reader.index_partition(index_at, OnMiss::Read)?;
         walk.report.index_partitions += 1;
         for block_at in 0..index.count() {
             walk.block(&mut iter, &index, index_at, block_at)?;

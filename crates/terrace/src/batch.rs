@@ -142,6 +142,19 @@ impl WriteBatch {
         self.put_value(0, key.as_ref(), Some(ttl), value.as_ref(), Separation::DEFAULT);
     }
 
+    /// Sets `key` to `value` until the wall clock shows `expires_at_ms`, in Unix milliseconds; then
+    /// the key is absent, and its disk space is freed by itself. A time that has passed makes it
+    /// absent at once.
+    pub fn put_until(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires_at_ms: u64,
+    ) {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.put_value_until(0, key, expires_at_ms, value, Separation::DEFAULT);
+    }
+
     /// Removes `key`.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) {
         self.push(0, ValueKind::Delete, key.as_ref(), &[]);
@@ -211,18 +224,43 @@ impl WriteBatch {
         value: &[u8],
         separation: Separation,
     ) {
-        if !self.fits(key, value.len()) {
-            return;
-        }
         let ttl = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).to_le_bytes());
-        let separate = value.len() >= separation.threshold && value.len() <= MAX_STORED_VALUE_BYTES;
-        let expiry_at = match separate {
-            true => self.put_separated(family, key, ttl, (value, 0), value.len()),
-            false => self.put_inline(family, key, ttl, value),
-        };
+        let expiry_at = self.put_with_expiry(family, key, ttl, value, separation);
         if ttl.is_some() {
-            self.ttl_offsets.push(expiry_at);
+            self.ttl_offsets.extend(expiry_at);
         }
+    }
+
+    /// Adds a value that expires at `expires_at_ms`.
+    pub(crate) fn put_value_until(
+        &mut self,
+        family: u32,
+        key: &[u8],
+        expires_at_ms: u64,
+        value: &[u8],
+        separation: Separation,
+    ) {
+        let expiry = Some(expires_at_ms.to_le_bytes());
+        self.put_with_expiry(family, key, expiry, value, separation);
+    }
+
+    /// Gives the place of the expiry, if there is one; nothing if the value is refused.
+    fn put_with_expiry(
+        &mut self,
+        family: u32,
+        key: &[u8],
+        expiry: Option<[u8; EXPIRY_BYTES]>,
+        value: &[u8],
+        separation: Separation,
+    ) -> Option<usize> {
+        if !self.fits(key, value.len()) {
+            return None;
+        }
+        let separate = value.len() >= separation.threshold && value.len() <= MAX_STORED_VALUE_BYTES;
+        Some(match separate {
+            true => self.put_separated(family, key, expiry, (value, 0), value.len()),
+            false => self.put_inline(family, key, expiry, value),
+        })
     }
 
     /// Gives the place of the expiry, if there is one.

@@ -7,7 +7,7 @@ use crate::collect::{self, GcProgress};
 use crate::compact::{self, Progress};
 use crate::error::{Error, Result};
 use crate::family::Family;
-use crate::get::Reading;
+use crate::get::{Found, Reading};
 use crate::inner::Inner;
 use crate::metrics::Metrics;
 use crate::options::{CfOptions, Options, WriteOptions};
@@ -123,6 +123,27 @@ impl Db {
     /// As [`Db::get`], with options.
     pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Slice>> {
         self.default.get_with(key, options)
+    }
+
+    /// The value of `key` and when it expires.
+    ///
+    /// ```
+    /// # fn main() -> terrace::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("terrace-doc-entry-{}", std::process::id()));
+    /// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+    /// let next_century = 4_102_444_800_000;
+    /// let mut batch = terrace::WriteBatch::new();
+    /// batch.put_until(b"coupon", b"10%", next_century);
+    /// db.write(batch)?;
+    /// let found = db.get_entry(b"coupon", &terrace::ReadOptions::default())?;
+    /// assert_eq!(found.and_then(|found| found.expires_at_ms), Some(next_century));
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_entry(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Found>> {
+        self.default.get_entry(key, options)
     }
 
     /// The values of `keys`, in their order, all as of one moment; device reads are batched.
@@ -354,6 +375,11 @@ impl ColumnFamily {
         get::get(self.inner(), &self.family, key.as_ref(), reading(options))
     }
 
+    /// As [`Db::get_entry`].
+    pub fn get_entry(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Found>> {
+        get::get_entry(self.inner(), &self.family, key.as_ref(), reading(options))
+    }
+
     /// As [`Db::multi_get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.multi_get_with(keys, &ReadOptions::default())
@@ -481,6 +507,18 @@ impl WriteBatch {
         self.put_value(cf.id(), key.as_ref(), Some(ttl), value.as_ref(), separation);
     }
 
+    /// As [`WriteBatch::put_until`], in a column family.
+    pub fn put_until_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires_at_ms: u64,
+    ) {
+        let (key, value, separation) = (key.as_ref(), value.as_ref(), cf.family.separation());
+        self.put_value_until(cf.id(), key, expires_at_ms, value, separation);
+    }
+
     /// As [`WriteBatch::delete`], in a column family.
     pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) {
         self.push(cf.id(), ValueKind::Delete, key.as_ref(), &[]);
@@ -518,5 +556,5 @@ fn upper<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
 /// What `options` say about a point read.
 fn reading(options: &ReadOptions) -> Reading {
     let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
-    Reading { snapshot, fill_cache: options.fill_cache }
+    Reading { snapshot, fill_cache: options.fill_cache, in_memory: options.in_memory }
 }

@@ -46,6 +46,10 @@ pub enum Error {
     /// The file is of a format version this build does not read.
     #[error("{0}; open it with a build that knows this format")]
     Unsupported(Arc<terrace_base::Error>),
+    /// A read with [`ReadOptions::in_memory`](crate::ReadOptions::in_memory) needs the device. It
+    /// has read nothing; repeat it without the option where waiting is allowed.
+    #[error("the read needs the device; repeat it without `in_memory`")]
+    NotInMemory,
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -56,6 +60,7 @@ impl From<terrace_base::Error> for Error {
         let no_space = error.is_no_space();
         match error {
             terrace_base::Error::InvalidArgument(text) => Self::InvalidArgument(text),
+            terrace_base::Error::NotInMemory => Self::NotInMemory,
             terrace_base::Error::Corruption { .. } => Self::Corruption(Arc::new(error)),
             terrace_base::Error::Unsupported { .. } => Self::Unsupported(Arc::new(error)),
             _ if no_space => Self::DiskFull(Arc::new(error)),

@@ -15,6 +15,7 @@ use crate::metrics::{Sampled, sample};
 use crate::models::samples::Sample;
 use crate::read_state::ReadState;
 use crate::table_cache::ReaderGuard;
+use std::num::NonZeroU64;
 use std::time::Instant;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
@@ -33,23 +34,47 @@ pub(crate) struct Reading {
     pub snapshot: Option<SeqNo>,
     /// Whether data blocks that have to be read go into the cache.
     pub fill_cache: bool,
+    /// Whether the read is given up where it needs the device.
+    pub in_memory: bool,
 }
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { snapshot: None, fill_cache: true }
+        Self { snapshot: None, fill_cache: true, in_memory: false }
     }
 }
 
 /// How often a key is looked up again because its value was moved meanwhile.
 const MOST_TRIES: u32 = 64;
 
+/// A value and what is stored with it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The value.
+    pub value: Slice,
+    /// When the wall clock shows this, in Unix milliseconds, the key is absent; `None` if it does
+    /// not expire.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// An expiry; what expires at 0 is never found.
+type Expiry = Option<NonZeroU64>;
+
 /// What a version says of its key.
 enum Answer {
     Absent,
-    Value(Slice),
+    Value(Slice, Expiry),
     /// The value lies in the log.
-    Separated(ValueHandle),
+    Separated(ValueHandle, Expiry),
+}
+
+impl Answer {
+    fn value(self) -> Option<Slice> {
+        match self {
+            Self::Value(value, _) => Some(value),
+            Self::Absent | Self::Separated(..) => None,
+        }
+    }
 }
 
 /// The value of `key`.
@@ -60,23 +85,43 @@ pub(crate) fn get(
     key: &[u8],
     reading: Reading,
 ) -> Result<Option<Slice>> {
+    Ok(read(inner, family, key, reading)?.value())
+}
+
+/// The value of `key` and its expiry.
+pub(crate) fn get_entry(
+    inner: &Inner,
+    family: &Family,
+    key: &[u8],
+    reading: Reading,
+) -> Result<Option<Found>> {
+    Ok(match read(inner, family, key, reading)? {
+        Answer::Value(value, expiry) => {
+            Some(Found { value, expires_at_ms: expiry.map(NonZeroU64::get) })
+        }
+        Answer::Absent | Answer::Separated(..) => None,
+    })
+}
+
+/// What is to be said of `key`, the value read if it lies in the log.
+#[inline]
+fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading) -> Result<Answer> {
     inner.health.check_open()?;
     let sampled = sample();
     let start = (sampled == Sampled::Timed).then(Instant::now);
     let followed = sampled == Sampled::Followed;
-    let found = match look_up(inner, family, key, reading, followed)? {
-        Answer::Absent => None,
-        Answer::Value(value) => Some(value),
-        Answer::Separated(handle) => fetch(inner, family, key, reading, handle)?,
-    };
+    let mut answer = look_up(inner, family, key, reading, followed)?;
+    if let Answer::Separated(handle, expiry) = answer {
+        answer = fetch(inner, family, key, reading, (handle, expiry))?;
+    }
     inner.counters.gets.add(1);
-    if found.is_some() {
+    if matches!(answer, Answer::Value(..)) {
         inner.counters.gets_found.add(1);
     }
     if let Some(start) = start {
         inner.counters.get_latency.record_ns(start.elapsed().as_nanos() as u64);
     }
-    Ok(found)
+    Ok(answer)
 }
 
 #[inline]
@@ -89,9 +134,14 @@ fn look_up(
 ) -> Result<Answer> {
     let state = family.state();
     let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
-    let lookup = Lookup { fill_cache: reading.fill_cache, ..Lookup::new(key, seqno) };
-    let search = Search { inner, state: &state, lookup: &lookup, seqno, covered: 0 };
-    search.run(followed.then_some(family))
+    let Reading { fill_cache, in_memory, .. } = reading;
+    let lookup = Lookup { fill_cache, in_memory, ..Lookup::new(key, seqno) };
+    let mut search = Search::new(inner, &state, &lookup, seqno);
+    let answer = search.run(followed.then_some(family));
+    if in_memory && !matches!(answer, Ok(Answer::Absent | Answer::Value(..))) {
+        return search.from_memory(answer);
+    }
+    answer
 }
 
 /// The value at `handle`, or where it is now.
@@ -100,19 +150,18 @@ fn fetch(
     family: &Family,
     key: &[u8],
     reading: Reading,
-    mut handle: ValueHandle,
-) -> Result<Option<Slice>> {
+    (mut handle, mut expiry): (ValueHandle, Expiry),
+) -> Result<Answer> {
     for _ in 0..MOST_TRIES {
         if let Some(value) = inner.value_log.get(key, handle, reading.fill_cache)? {
-            return Ok(Some(value));
+            return Ok(Answer::Value(value, expiry));
         }
         if family.is_dropped() {
             return Err(Error::NoSuchFamily(family.name.clone()));
         }
-        handle = match look_up(inner, family, key, reading, false)? {
-            Answer::Absent => return Ok(None),
-            Answer::Value(value) => return Ok(Some(value)),
-            Answer::Separated(handle) => handle,
+        (handle, expiry) = match look_up(inner, family, key, reading, false)? {
+            Answer::Separated(handle, expiry) => (handle, expiry),
+            answer => return Ok(answer),
         };
     }
     Err(inner.value_log.missing(&handle).into())
@@ -130,6 +179,9 @@ pub(crate) fn multi_get(
     let found = loop {
         let state = family.state();
         let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
+        if reading.in_memory {
+            break batch::from_memory(inner, family, &state, keys, seqno)?;
+        }
         let answers = batch::search(inner, &state, keys, seqno, reading.fill_cache)?;
         // If a value was collected meanwhile, all keys are looked up again, at a moment of their
         // own: no snapshot keeps what the last moment showed.
@@ -157,13 +209,21 @@ struct Search<'a> {
     seqno: SeqNo,
     /// The newest range tombstone met so far that covers the key.
     covered: SeqNo,
+    /// Runs that were asked and do not have the key.
+    passed: usize,
+    /// Whether the run after those has it.
+    found: bool,
 }
 
 impl<'a> Search<'a> {
+    fn new(inner: &'a Inner, state: &'a ReadState, lookup: &'a Lookup<'a>, seqno: SeqNo) -> Self {
+        Self { inner, state, lookup, seqno, covered: 0, passed: 0, found: false }
+    }
+
     /// The answer; if the lookup is to be followed, of what family it is.
     #[inline]
-    fn run(mut self, followed: Option<&Family>) -> Result<Answer> {
-        let Self { inner, state, lookup, seqno, .. } = self;
+    fn run(&mut self, followed: Option<&Family>) -> Result<Answer> {
+        let Self { inner, state, lookup, seqno, .. } = *self;
         for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
             if let Some((trailer, value)) = in_memtable(memtable, lookup, seqno, &mut self.covered)
             {
@@ -187,10 +247,15 @@ impl<'a> Search<'a> {
             let found = match group.first().copied().flatten() {
                 None => return Ok(Answer::Absent),
                 // Nothing to overlap the wait for its filter with.
-                Some(run) if len == 1 => self.ask_run(&run)?,
+                Some(run) if len == 1 => {
+                    let found = self.ask_run(&run)?;
+                    self.passed += usize::from(found.is_none());
+                    found
+                }
                 Some(_) => self.ask_group(&group)?,
             };
             if let Some(entry) = found {
+                self.found = true;
                 return Ok(pinned(inner, entry, self.covered));
             }
         }
@@ -200,8 +265,8 @@ impl<'a> Search<'a> {
     #[inline]
     fn ask_run(&mut self, run: &Run<'_>) -> Result<Option<Entry>> {
         let slot = self.state.slots.at(run.level, run.index);
-        let guard = self.inner.table_cache.enter(slot, run.file)?;
-        let Some(reader) = guard.as_ref() else { return Ok(None) };
+        let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
+        let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
         self.ask(run, reader, reader.filter_at(self.lookup))
     }
 
@@ -210,19 +275,63 @@ impl<'a> Search<'a> {
     #[inline]
     fn ask_group(&mut self, runs: &[Option<Run<'_>>; TOGETHER]) -> Result<Option<Entry>> {
         let mut group: [Option<(&Run<'_>, ReaderGuard, FilterAt)>; TOGETHER] = Default::default();
+        let mut all_open = true;
         for (place, run) in group.iter_mut().zip(runs.iter().flatten()) {
             let slot = self.state.slots.at(run.level, run.index);
-            let guard = self.inner.table_cache.enter(slot, run.file)?;
+            let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
             let at = guard.as_ref().map(|reader| reader.prefetch_filter(self.lookup));
-            *place = at.map(|at| (run, guard, at));
+            let Some(at) = at else {
+                all_open = false;
+                break;
+            };
+            *place = Some((run, guard, at));
         }
         for (run, guard, at) in group.iter().flatten() {
             let Some(reader) = guard.as_ref() else { continue };
             if let Some(entry) = self.ask(run, reader, *at)? {
                 return Ok(Some(entry));
             }
+            self.passed += 1;
         }
-        Ok(None)
+        if all_open { Ok(None) } else { Err(Error::NotInMemory) }
+    }
+
+    /// The answer of a lookup that may not read, where it is not simply there: a separated value may
+    /// be in the cache. If not, or if the search was given up, what was counted is taken back, since
+    /// the lookup is going to be repeated.
+    #[cold]
+    fn from_memory(&self, answer: Result<Answer>) -> Result<Answer> {
+        let refusal = match answer {
+            Ok(Answer::Separated(handle, expiry)) => {
+                match self.inner.value_log.get_in_memory(&handle) {
+                    Some(value) => return Ok(Answer::Value(value, expiry)),
+                    None => Error::NotInMemory,
+                }
+            }
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        if matches!(refusal, Error::NotInMemory) {
+            self.take_back();
+        }
+        Err(refusal)
+    }
+
+    /// Takes back what the search has counted as heat so far.
+    #[cold]
+    fn take_back(&self) {
+        let runs = Candidates::new(self.state, self.lookup.user_key);
+        for (at, run) in runs.take(self.passed + usize::from(self.found)).enumerate() {
+            let files = self.state.version.level(run.level);
+            let index = match run.block {
+                Some(_) => files.find(self.lookup.user_key),
+                None => Some(run.index),
+            };
+            let reader = index.map(|index| self.state.slots.at(run.level, index).open_reader());
+            if let Some(reader) = reader.as_ref().and_then(|guard| guard.as_ref()) {
+                reader.take_back(self.lookup, at == self.passed);
+            }
+        }
     }
 
     /// The newest version of the key in the file of `run`, or in its level if a model of the level
@@ -270,38 +379,57 @@ impl<'a> Search<'a> {
 
     /// The rest of a lookup, one run after the other, each with its way and its time.
     #[cold]
-    fn follow(mut self, mut runs: Candidates<'_>, family: &Family) -> Result<Answer> {
-        loop {
+    fn follow(&mut self, mut runs: Candidates<'_>, family: &Family) -> Result<Answer> {
+        // Of a lookup that is given up nothing is noted: it will be repeated.
+        let mut notes: Vec<Note> = Vec::new();
+        let answer = loop {
             let start = Instant::now();
-            let Some(run) = runs.next() else { return Ok(Answer::Absent) };
+            let Some(run) = runs.next() else { break Answer::Absent };
             let find_ns = start.elapsed().as_nanos() as u64;
             let slot = self.state.slots.at(run.level, run.index);
             let found = if run.block.is_some() {
                 let found = self.ask_run(&run)?;
-                if let Some(model) = &self.state.level_models[run.level] {
-                    model.note(found.is_some());
-                }
-                if found.is_some() {
-                    family.samples.note_by_level(run.level, start.elapsed().as_nanos() as u64);
-                    slot.note(true);
-                }
+                let ns = start.elapsed().as_nanos() as u64;
+                notes.push(Note { run, how: Followed::ByLevel { found: found.is_some(), ns } });
                 found
             } else {
-                let guard = self.inner.table_cache.enter(slot, run.file)?;
-                let Some(reader) = guard.as_ref() else { continue };
+                let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
+                let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
                 self.note_range_tombstones(reader, run.file);
                 let traced = reader.get_traced(reader.filter_at(self.lookup), self.lookup)?;
                 let total_ns = start.elapsed().as_nanos() as u64;
                 let found = traced.found.is_some();
-                if traced.way != Way::Filter {
-                    slot.note(found);
-                }
                 let sample = Sample { way: traced.way, found, find_ns, ns: traced.ns, total_ns };
-                family.samples.note(run.level, &sample);
+                notes.push(Note { run, how: Followed::InFile(sample) });
                 traced.found
             };
             if let Some(entry) = found {
-                return Ok(pinned(self.inner, entry, self.covered));
+                self.found = true;
+                break pinned(self.inner, entry, self.covered);
+            }
+            self.passed += 1;
+        };
+        notes.iter().for_each(|note| self.note(note, family));
+        Ok(answer)
+    }
+
+    fn note(&self, Note { run, how }: &Note<'_>, family: &Family) {
+        let slot = self.state.slots.at(run.level, run.index);
+        match how {
+            Followed::ByLevel { found, ns } => {
+                if let Some(model) = &self.state.level_models[run.level] {
+                    model.note(*found);
+                }
+                if *found {
+                    family.samples.note_by_level(run.level, *ns);
+                    slot.note(true);
+                }
+            }
+            Followed::InFile(sample) => {
+                if sample.way != Way::Filter {
+                    slot.note(sample.found);
+                }
+                family.samples.note(run.level, sample);
             }
         }
     }
@@ -314,6 +442,21 @@ impl<'a> Search<'a> {
             self.covered = self.covered.max(newest.unwrap_or(0));
         }
     }
+}
+
+/// How a followed lookup fared in one run.
+struct Note<'a> {
+    run: Run<'a>,
+    how: Followed,
+}
+
+enum Followed {
+    /// By a model of the level.
+    ByLevel {
+        found: bool,
+        ns: u64,
+    },
+    InFile(Sample),
 }
 
 /// The newest version of the key in one memtable; notes range tombstones that cover it.
@@ -334,17 +477,24 @@ fn in_memtable<'a>(
     memtable.get(lookup.user_key, lookup.trailer)
 }
 
-/// The user's value of a version, unless it is a tombstone, deleted by a range, or expired.
+/// The user's value of a version and its expiry, unless it is a tombstone, deleted by a range, or
+/// expired.
 #[inline]
-fn live<'a>(inner: &Inner, trailer: u64, value: &'a [u8], covered: SeqNo) -> Option<&'a [u8]> {
+fn live<'a>(
+    inner: &Inner,
+    trailer: u64,
+    value: &'a [u8],
+    covered: SeqNo,
+) -> Option<(&'a [u8], Expiry)> {
     if trailer_seqno(trailer) < covered {
         return None;
     }
     match trailer_kind(trailer)? {
-        ValueKind::Put | ValueKind::PutHandle => Some(value),
+        ValueKind::Put | ValueKind::PutHandle => Some((value, None)),
         ValueKind::PutTtl | ValueKind::PutTtlHandle => {
             let (expiry, value) = value.split_first_chunk::<EXPIRY_BYTES>()?;
-            (u64::from_le_bytes(*expiry) > inner.clock.wall_ms()).then_some(value)
+            let expiry = u64::from_le_bytes(*expiry);
+            (expiry > inner.clock.wall_ms()).then_some((value, NonZeroU64::new(expiry)))
         }
         ValueKind::Delete | ValueKind::RangeDelete => None,
     }
@@ -355,18 +505,20 @@ fn live<'a>(inner: &Inner, trailer: u64, value: &'a [u8], covered: SeqNo) -> Opt
 fn from_memtable(inner: &Inner, trailer: u64, value: &[u8], covered: SeqNo) -> Answer {
     match live(inner, trailer, value, covered) {
         None => Answer::Absent,
-        Some(value) => separated(trailer, value).unwrap_or_else(|| Answer::Value(value.into())),
+        Some((value, expiry)) => {
+            separated(trailer, value, expiry).unwrap_or_else(|| Answer::Value(value.into(), expiry))
+        }
     }
 }
 
 /// The answer of a version whose live value is a handle.
 #[inline]
-fn separated(trailer: u64, live: &[u8]) -> Option<Answer> {
+fn separated(trailer: u64, live: &[u8], expiry: Expiry) -> Option<Answer> {
     if !trailer_kind(trailer)?.is_handle() {
         return None;
     }
     // Handles in SSTs were checked when their block was loaded, those in memtables made here.
-    live.try_into().ok().map(|bytes| Answer::Separated(ValueHandle::decode(bytes)))
+    live.try_into().ok().map(|bytes| Answer::Separated(ValueHandle::decode(bytes), expiry))
 }
 
 /// What a version in an SST says, a value pinned to its block.
@@ -375,13 +527,13 @@ fn pinned(inner: &Inner, entry: Entry, covered: SeqNo) -> Answer {
     if trailer_kind(entry.trailer) == Some(ValueKind::Put)
         && trailer_seqno(entry.trailer) >= covered
     {
-        return Answer::Value(entry.value);
+        return Answer::Value(entry.value, None);
     }
-    let Some(live) = live(inner, entry.trailer, &entry.value, covered) else {
+    let Some((live, expiry)) = live(inner, entry.trailer, &entry.value, covered) else {
         return Answer::Absent;
     };
-    separated(entry.trailer, live).unwrap_or_else(|| {
-        Answer::Value(entry.value.part(entry.value.len() - live.len(), live.len()))
+    separated(entry.trailer, live, expiry).unwrap_or_else(|| {
+        Answer::Value(entry.value.part(entry.value.len() - live.len(), live.len()), expiry)
     })
 }
 

@@ -62,6 +62,13 @@ pub struct ReadOptions {
     /// Whether data blocks that had to be read go into the cache (true). Turn it off for a scan
     /// over much more than the cache holds.
     pub fill_cache: bool,
+    /// Make do with what is in the memory of the process (false): a read that would need the device
+    /// (to open an SST, for an index partition, a data block, or a separated value that the cache
+    /// does not have) gives [`Error::NotInMemory`] instead, with nothing read and nothing changed,
+    /// so that a thread which must not wait can leave it to another one. Filters and learned
+    /// indexes that are not in memory are done without. A refused read costs no more than a cached
+    /// one, and the repetition counts as one read.
+    pub in_memory: bool,
     /// Above 0: an iterator reads ahead in sequential pieces of at least this size.
     pub readahead_bytes: usize,
     /// An iterator shows every value as empty (false): separated values are not read.
@@ -76,6 +83,7 @@ impl Default for ReadOptions {
             upper_bound: None,
             prefix: None,
             fill_cache: true,
+            in_memory: false,
             readahead_bytes: 0,
             keys_only: false,
         }

@@ -146,14 +146,23 @@ impl TableCache {
         self.slots.lock().entry(number).or_insert_with(|| ReaderSlot::new(false));
     }
 
-    /// The reader of `file` for one read through its slot.
+    /// The reader of `file` for one read through its slot. With `in_memory` it is not opened: there
+    /// is none if it is not open. Otherwise there always is.
     #[inline]
-    pub fn enter(&self, slot: &ReaderSlot, file: &FileMeta) -> Result<ReaderGuard> {
+    pub fn enter(
+        &self,
+        slot: &ReaderSlot,
+        file: &FileMeta,
+        in_memory: bool,
+    ) -> Result<ReaderGuard> {
         let guard = slot.reader.load();
         if guard.is_some() {
             if !slot.touched.load(Ordering::Relaxed) {
                 slot.touched.store(true, Ordering::Relaxed);
             }
+            return Ok(guard);
+        }
+        if in_memory {
             return Ok(guard);
         }
         self.open(slot, file)?;

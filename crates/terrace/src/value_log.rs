@@ -317,9 +317,8 @@ impl ValueLog {
     pub fn get(&self, key: &[u8], handle: ValueHandle, fill_cache: bool) -> Result<Option<Slice>> {
         let map = self.map.load();
         let Some(segment) = map.get(&handle.segment) else { return Ok(None) };
-        let place = CacheKey { file: segment.cache_file, offset: handle.offset };
-        if let Some(value) = self.cache.get(&place).and_then(CachedBlock::into_value) {
-            self.counters.cache_hits.fetch_add(1, Ordering::Relaxed);
+        let place = place_of(segment, &handle);
+        if let Some(value) = self.cached(&place) {
             return Ok(Some(value));
         }
         let file = self.file(segment)?;
@@ -329,6 +328,18 @@ impl ValueLog {
             self.cache.insert(place, CachedBlock::of_value(value.clone()));
         }
         Ok(Some(value))
+    }
+
+    /// The value at `handle` if the cache has it.
+    pub fn get_in_memory(&self, handle: &ValueHandle) -> Option<Slice> {
+        let map = self.map.load();
+        self.cached(&place_of(map.get(&handle.segment)?, handle))
+    }
+
+    fn cached(&self, place: &CacheKey) -> Option<Slice> {
+        let value = self.cache.get(place).and_then(CachedBlock::into_value)?;
+        self.counters.cache_hits.fetch_add(1, Ordering::Relaxed);
+        Some(value)
     }
 
     /// The values at the handles, in the order asked, by one batch of device reads.
@@ -464,6 +475,11 @@ impl ValueLog {
             segment.moved_from.store(None);
         }
     }
+}
+
+/// Under what the cache has the value at `handle`.
+fn place_of(segment: &Segment, handle: &ValueHandle) -> CacheKey {
+    CacheKey { file: segment.cache_file, offset: handle.offset }
 }
 
 /// The values of a scan: its segments stay while this is held.

@@ -38,6 +38,7 @@ fn random_tombstones(rng: &mut SplitMix64) -> RangeTombstones {
 fn random_scan(rng: &mut SplitMix64) -> ScanOptions {
     ScanOptions {
         fill_cache: rng.one_in(2),
+        in_memory: false,
         readahead_bytes: [0, 0, 100, 5000][rng.below(4) as usize],
         prefetch_blocks: rng.below(10) as usize,
     }

@@ -189,6 +189,38 @@ fn uses_are_counted_where_they_happen_and_taken_once() {
 }
 
 #[test]
+fn what_a_refused_lookup_counted_is_taken_back() {
+    for (units, times) in [(0, 40), (4, 40), (4, 20_000)] {
+        let vfs = SimVfs::new(1);
+        let (reader, _) = sample(&vfs, "ribbon:8", 0);
+        load(&reader, 0, units);
+        check_all(&reader);
+        reader.take_filter_uses(0);
+        let (there, not_there) = (key(5), absent(5));
+        let found = Lookup { in_memory: true, ..Lookup::new(&there, MAX_SEQNO) };
+        let wasted = Lookup { in_memory: true, ..Lookup::new(&not_there, MAX_SEQNO) };
+        let ask = || {
+            for _ in 0..times {
+                assert!(reader.get_with_filter(&found).unwrap().is_some());
+                assert!(reader.get_with_filter(&wasted).unwrap().is_none());
+            }
+        };
+        ask();
+        let counted = reader.take_filter_uses(0);
+        assert!(counted.found >= times / 2 && counted.wasted() >= times / 2, "{counted:?}");
+        ask();
+        for _ in 0..times {
+            reader.take_back(&found, true);
+            reader.take_back(&wasted, false);
+        }
+        // What is sampled is taken back on average.
+        let left = reader.take_filter_uses(0);
+        let most = if times < 64 { 0 } else { times / 10 };
+        assert!(left.found <= most && left.wasted() <= most, "{left:?}");
+    }
+}
+
+#[test]
 fn prefixes_are_denied_only_if_no_key_has_them() {
     let vfs = SimVfs::new(1);
     for policy in POLICIES {

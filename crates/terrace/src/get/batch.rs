@@ -1,8 +1,9 @@
 //! Many point reads at once: the keys that the memtables do not answer go down run by run, and
 //! what one run must read from the device for all of them is read in one batch.
 
-use super::{Answer, from_memtable, in_memtable, pinned};
+use super::{Answer, Search, from_memtable, in_memtable, pinned};
 use crate::error::Result;
+use crate::family::Family;
 use crate::inner::Inner;
 use crate::metrics::{Sampled, sample};
 use crate::read_state::ReadState;
@@ -28,7 +29,7 @@ pub(super) fn fetch(
         .iter()
         .zip(&answers)
         .filter_map(|(key, answer)| match answer {
-            Answer::Separated(handle) => Some((*key, *handle)),
+            Answer::Separated(handle, _) => Some((*key, *handle)),
             _ => None,
         })
         .collect();
@@ -43,13 +44,42 @@ pub(super) fn fetch(
     .into_iter();
     let value = |answer| match answer {
         Answer::Absent => Ok(None),
-        Answer::Value(value) => Ok(Some(value)),
-        Answer::Separated(handle) => {
+        Answer::Value(value, _) => Ok(Some(value)),
+        Answer::Separated(handle, _) => {
             let missing = || Err(inner.value_log.missing(&handle));
             Ok(values.next().unwrap_or_else(missing).map(Some)?)
         }
     };
     answers.into_iter().map(value).collect::<Result<_>>().map(Ok)
+}
+
+/// The values of `keys` in `state` as of `seqno` without any reads; the first that would need one
+/// ends it. There is nothing to batch, so the keys are looked up one after the other.
+pub(super) fn from_memory(
+    inner: &Inner,
+    family: &Family,
+    state: &ReadState,
+    keys: &[&[u8]],
+    seqno: SeqNo,
+) -> Result<Vec<Option<Slice>>> {
+    let lookups: Vec<Lookup<'_>> =
+        keys.iter().map(|key| Lookup { in_memory: true, ..Lookup::new(key, seqno) }).collect();
+    let mut searches: Vec<Search<'_>> = Vec::with_capacity(keys.len());
+    let mut values = Vec::with_capacity(keys.len());
+    for lookup in &lookups {
+        let mut search = Search::new(inner, state, lookup, seqno);
+        let followed = sample() == Sampled::Followed;
+        let answer = search.run(followed.then_some(family));
+        match search.from_memory(answer) {
+            Ok(answer) => values.push(answer.value()),
+            Err(error) => {
+                searches.iter().for_each(Search::take_back);
+                return Err(error);
+            }
+        }
+        searches.push(search);
+    }
+    Ok(values)
 }
 
 /// What is known of `keys` in `state` as of `seqno`.

@@ -108,7 +108,7 @@ impl SstFiles {
             Source::Live { state, level, files } => {
                 let at = files.start + index;
                 let file = &state.version.level(*level).files()[at];
-                let guard = self.table_cache.enter(state.slots.at(*level, at), file)?;
+                let guard = self.table_cache.enter(state.slots.at(*level, at), file, false)?;
                 guard.as_ref().map_or_else(|| self.table_cache.reader(file), |r| Ok(Arc::clone(r)))
             }
             Source::Listed(files) => self.table_cache.reader(&files[index]),
