@@ -51,7 +51,7 @@ export function percent(share: number | null): string {
   const value = share * 100;
   // 99.97 % is not 100 %: a hit rate that rounds up would hide the misses.
   if (value > 99.9 && value < 100) return "99.9+ %";
-  return `${value >= 99.95 ? "100" : trim(value.toFixed(1))} %`;
+  return `${value >= 99.95 ? value.toFixed(0) : trim(value.toFixed(1))} %`;
 }
 
 export function micros(value: number | null): string {

@@ -14,8 +14,11 @@ export function currentRamp(): Rgb[] {
 
 export class HottestLately {
   value = 0;
-  see(heat: number): void {
-    this.value = Math.max(heat, this.value * 0.97);
+  /** One look at all heats; the old maximum loses a little each time. */
+  see(heats: Iterable<number>): void {
+    let most = 0;
+    for (const heat of heats) most = Math.max(most, heat);
+    this.value = Math.max(most, this.value * 0.97);
   }
 }
 

@@ -47,7 +47,7 @@ export function hillOf(family: FamilyShape | null, width: number): Hill {
   const deepest = (family?.levels ?? []).reduce((last, level, at) => (level.file_count > 0 ? at : last), 0);
   const count = Math.max(LEAST_STEPS, deepest + 1);
   const sky = narrow ? 84 : 96;
-  const pitch = (narrow ? 58 : 66) - Math.max(0, count - 5) * 4;
+  const pitch = narrow ? Math.max(50, 74 - count * 4) : Math.min(88, Math.max(56, 350 / count));
   const inset = narrow ? 4 : Math.min(26, width / 50);
   const steps: Step[] = [];
   for (let level = 0; level < count; level++) {

@@ -71,7 +71,7 @@ export function paintSteps(g: CanvasRenderingContext2D, hill: Hill, family: Fami
     line(g, left, right, step.tread + 2);
     const full = level?.target_bytes ? level.size_bytes / level.target_bytes : 0;
     if (full > 0.004) {
-      g.strokeStyle = full > 1.02 ? colors.over : colors.water;
+      g.strokeStyle = full > 1.1 ? colors.over : colors.water;
       line(g, left, left + (right - left) * Math.min(1, full), step.tread + 2);
     }
     g.textBaseline = "middle";

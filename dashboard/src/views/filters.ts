@@ -1,6 +1,6 @@
 // Filter units per partition: a row per level along the same key axis as the hillside. Colour is heat,
 // the solid part of a cell is the share of its units in memory.
-import type { FileFilters, Filters } from "../api.ts";
+import type { FileFilters, FileShape, Filters } from "../api.ts";
 import { get, poll } from "../client.ts";
 import { css, heatShare, RAMP_STEPS } from "../color.ts";
 import { card, fitCanvas, h, onWidth, setText, whileVisible } from "../dom.ts";
@@ -41,10 +41,17 @@ export function filterMap(store: Store): HTMLElement {
   let width = 600;
   let visible = false;
   const hottest = new HottestLately();
+  /** Of the files shown, too, that a compaction has just replaced: filters are asked less often. */
+  let bounds = new Map<number, FileShape>();
+  const remember = (): void => {
+    const shown = new Set(filters?.files.map((file) => file.file));
+    const kept = [...bounds].filter(([number]) => shown.has(number));
+    const files = (store.family()?.levels ?? []).flatMap((level) => level.files ?? []);
+    bounds = new Map([...kept, ...files.map((file) => [file.number, file] as const)]);
+  };
 
   const layout = (): void => {
-    cells = cellsOf(filters?.files ?? [], store, width);
-    for (const cell of cells) hottest.see(cell.heat);
+    cells = cellsOf(filters?.files ?? [], bounds, store, width);
     legend.update(hottest.value);
   };
   const levels = () => [...new Set((filters?.files ?? []).map((file) => file.level))].sort((a, b) => a - b);
@@ -75,6 +82,7 @@ export function filterMap(store: Store): HTMLElement {
     const family = store.family()?.name;
     if (family === undefined) return;
     filters = await get<Filters>("filters", { family });
+    hottest.see(filters.files.flatMap((file) => file.partitions.map(([, , heat]) => heat)));
     layout();
     draw();
     tell();
@@ -108,6 +116,11 @@ export function filterMap(store: Store): HTMLElement {
   });
   let family: string | undefined;
   store.on("shape", () => {
+    remember();
+    if (visible && filters !== null) {
+      layout();
+      draw();
+    }
     if (store.family()?.name === family) return;
     family = store.family()?.name;
     now();
@@ -116,9 +129,8 @@ export function filterMap(store: Store): HTMLElement {
 }
 
 /** The partitions of a file share its key range evenly. L0 files lie side by side: they overlap. */
-function cellsOf(files: FileFilters[], store: Store, width: number): Cell[] {
+function cellsOf(files: FileFilters[], bounds: Map<number, FileShape>, store: Store, width: number): Cell[] {
   const levels = [...new Set(files.map((file) => file.level))].sort((a, b) => a - b);
-  const bounds = new Map((store.family()?.levels ?? []).flatMap((level) => (level.files ?? []).map((file) => [file.number, file] as const)));
   const span = width - GUTTER - 2;
   const cells: Cell[] = [];
   for (const [row, level] of levels.entries()) {

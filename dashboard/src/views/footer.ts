@@ -2,7 +2,7 @@
 import type { Config } from "../api.ts";
 import { get } from "../client.ts";
 import { h, replace, setText, setValue } from "../dom.ts";
-import { bytes, count, plural } from "../format.ts";
+import { bytes, count, duration, plural } from "../format.ts";
 import type { Store } from "../store.ts";
 
 export function footer(store: Store): HTMLElement {
@@ -10,6 +10,7 @@ export function footer(store: Store): HTMLElement {
   const disk = h("span", { class: "num", "data-kpi": "disk_bytes" });
   const clients = h("span", { class: "num", "data-kpi": "connected_clients" });
   const total = h("span", { class: "num", "data-kpi": "commands_total" });
+  const version = h("span", { class: "num" });
   const options = h("div", { class: "options" });
   const details = h("details", {}, h("summary", {}, "Configuration"), options);
   details.addEventListener("toggle", () => {
@@ -20,10 +21,11 @@ export function footer(store: Store): HTMLElement {
     );
   });
   store.on("live", ({ summary }) => {
+    setText(version, `Terrace ${summary.version}, up ${duration(summary.uptime_s)}`);
     setValue(keys, `about ${count(summary.dbsize_estimate)} keys`, summary.dbsize_estimate);
     setValue(disk, `${bytes(summary.disk_bytes)} on disk`, summary.disk_bytes);
     setValue(clients, plural(summary.connected_clients, "client"), summary.connected_clients);
     setValue(total, `${plural(summary.commands_total, "command")} since the start`, summary.commands_total);
   });
-  return h("footer", { class: "foot" }, h("div", { class: "row" }, keys, disk, clients, total), details);
+  return h("footer", { class: "foot" }, h("div", { class: "row" }, version, keys, disk, clients, total), details);
 }

@@ -15,7 +15,6 @@ function figure(id: string, label: string): { root: HTMLElement; value: HTMLElem
 
 export function header(store: Store): HTMLElement {
   const state = h("span", { class: "state", role: "status", "data-state": "connecting" }, "connecting");
-  const version = h("span", { class: "version num" });
   const theme_button = h("button", { class: "theme", type: "button" });
   const showChoice = () => {
     setText(theme_button, { auto: "◐ auto", light: "☀ light", dark: "☾ dark" }[currentChoice()]);
@@ -43,7 +42,7 @@ export function header(store: Store): HTMLElement {
     h("div", { class: "brand" },
       s("svg", { class: "logo", viewBox: "0 0 32 32", "aria-hidden": "true" },
         s("path", { d: "M11 6h10v5.5H11z", class: "logo-a" }), s("path", { d: "M7.5 13h17v5.5h-17z", class: "logo-b" }), s("path", { d: "M4 20h24v6H4z", class: "logo-c" })),
-      h("h1", {}, "Terrace"), version, state, theme_button),
+      h("h1", {}, "Terrace"), state, theme_button),
     h("div", { class: "kpis" }, throughput.root, read.root, write.root, hits.root, memory.root, stall.root));
 
   const spark = (): void => {
@@ -57,7 +56,6 @@ export function header(store: Store): HTMLElement {
   };
 
   store.on("live", ({ summary }) => {
-    setText(version, `${summary.version} · up ${duration(summary.uptime_s)}`);
     setValue(throughput.value, `${count(summary.ops_per_s)}/s`, summary.ops_per_s);
     setText(throughput.note, `${count(summary.reads_per_s)} reads, ${count(summary.writes_per_s)} writes`);
     setValue(read.value, micros(summary.latency_us.read.p99), summary.latency_us.read.p99);

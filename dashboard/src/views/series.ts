@@ -1,7 +1,7 @@
 // What changed over time: small charts with one clock, stalls as bands in all of them.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { card, h, onWidth, replace, setText, whileVisible } from "../dom.ts";
+import { card, h, onWidth, replace, s, setText, whileVisible } from "../dom.ts";
 import { clock, count, duration, micros, ratio } from "../format.ts";
 import type { Column, StallBand } from "../series-buffer.ts";
 import type { Store } from "../store.ts";
@@ -64,14 +64,15 @@ export function series(store: Store): HTMLElement {
   const { root, body } = card("series", "Over time", picker);
   const bands: { list: StallBand[] } = { list: [] };
   const charts = CHARTS.map((chart) => new ChartView(chart, bands));
-  const stalls = h("p", { class: "stall-causes" });
-  body.append(h("div", { class: "charts" }, ...charts.map((chart) => chart.root)), stalls);
+  const stalls = h("div", { class: "stall-causes" });
+  const stall_figure = h("figure", { class: "chart", id: "chart-stalls" }, h("figcaption", {}, h("span", { class: "chart-title" }, "Writes held back")), stalls);
+  body.append(h("div", { class: "charts" }, ...charts.map((chart) => chart.root), stall_figure));
 
   const update = (): void => {
     bands.list = store.series.bands();
     const end = (store.live?.summary.now_ms ?? Date.now()) / 1000;
     for (const chart of charts) chart.update(store.series.window(seconds, chart.chart.lines.map((line) => line.column)), end - seconds, end);
-    tellStalls(stalls, bands.list.filter((band) => band.to > end - seconds));
+    tellStalls(stalls, bands.list.filter((band) => band.to > end - seconds), end - seconds, end);
   };
   store.on("live", () => visible && !document.hidden && update());
   store.on("history", update);
@@ -92,15 +93,25 @@ function hueOf(cause: string): string {
   return CAUSE_HUES[causes.indexOf(cause) % CAUSE_HUES.length]!;
 }
 
-function tellStalls(node: HTMLElement, bands: StallBand[]): void {
-  const sums = new Map<string, number>();
-  for (const band of bands) sums.set(band.cause, (sums.get(band.cause) ?? 0) + band.to - band.from);
-  const state = JSON.stringify([...sums].map(([cause, sum]) => [cause, Math.round(sum)]));
-  if (node.dataset.state === state) return;
-  node.dataset.state = state;
-  if (sums.size === 0) return replace(node, h("span", { class: "muted" }, "Writes were not held back in this time."));
-  replace(node, h("span", { class: "muted" }, "Writes held back: "), ...[...sums].map(([cause, sum]) =>
-    h("span", { class: "cause" }, h("i", { class: `chip ${hueOf(cause)}` }), `${cause}, ${duration(Math.round(sum))}`)));
+/** A line of time for each cause, with how long it lasted in all. */
+function tellStalls(node: HTMLElement, bands: StallBand[], from: number, to: number): void {
+  if (bands.length === 0) return replace(node, h("p", { class: "muted" }, "Not in this time."));
+  const at = (t: number) => (Math.max(0, (t - from) / (to - from)) * 100).toFixed(2);
+  replace(node, ...[...new Set(bands.map((band) => band.cause))].map((cause) => {
+    const own = bands.filter((band) => band.cause === cause);
+    const sum = own.reduce((total, band) => total + band.to - Math.max(band.from, from), 0);
+    return h("div", { class: "cause" },
+      h("span", {}, h("i", { class: `chip ${hueOf(cause)}` }), cause), h("b", { class: "num" }, duration(Math.max(1, Math.round(sum)))),
+      s("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, ...own.map((band) =>
+        s("rect", { x: at(band.from), width: Math.max(0.5, Number(at(band.to)) - Number(at(band.from))), y: 0, height: 10, class: hueOf(cause) }))));
+  }));
+}
+
+/** Grid lines of a logarithmic scale: powers of ten. */
+function decades(_: uPlot, __: number, min: number, max: number): number[] {
+  const splits: number[] = [];
+  for (let t = 10 ** Math.ceil(Math.log10(min)); t <= max; t *= 10) splits.push(t);
+  return splits;
 }
 
 class ChartView {
@@ -162,8 +173,8 @@ class ChartView {
       axes: [
         { ...axis, space: 70, size: 24, grid: { show: false }, values: (_, ticks) => ticks.map((t) => clock(t * 1000).slice(0, t % 60 === 0 ? 5 : 8)) },
         {
-          ...axis, size: 54, gap: 4, space: 28, grid: { stroke: () => color("line"), width: 1 },
-          values: (_, ticks) => ticks.map((t) => (t === null || (chart.log && Math.log10(t) % 1 !== 0) ? "" : chart.show(t).replace("/s", ""))),
+          ...axis, ...(chart.log ? { splits: decades } : {}), size: 54, gap: 4, space: 28, grid: { stroke: () => color("line"), width: 1 },
+          values: (_, ticks) => ticks.map((t) => chart.show(t).replace("/s", "")),
         },
       ],
       series: [{}, ...chart.lines.map((line): uPlot.Series => ({

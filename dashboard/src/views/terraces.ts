@@ -56,7 +56,7 @@ export function terraces(store: Store): HTMLElement {
     if (Math.round(hill.height) !== Math.round(still.clientHeight)) fit();
     targets = blocksOf(family, hill, store.axis, view);
     blocks.aim(targets, family, jump || calm.matches);
-    for (const level of family?.levels ?? []) for (const file of level.files ?? []) hottest.see(file.heat);
+    hottest.see((family?.levels ?? []).flatMap((level) => (level.files ?? []).map((file) => file.heat)));
     legend.update(hottest.value);
     empty.hidden = targets.length > 0 || store.live === null;
     focused = focused === null ? null : (targets.find((block) => block.number === focused?.number) ?? null);

@@ -1,0 +1,261 @@
+// The page in a real browser. Against a running server if TERRACE_URL says where (it should be under
+// some load: SET and GET of keys), else against the mock.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Explanation, HotKeys, Live, Memory, Shape, Summary } from "../src/api.ts";
+import { type Mock, startMock } from "../mock/server.ts";
+import { bytes, count } from "../src/format.ts";
+import { launch } from "./browser.ts";
+import { wireTo } from "./cut.ts";
+
+const LAPTOP = { viewport: { width: 1440, height: 900 } };
+const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 };
+const outside = process.env.TERRACE_URL?.replace(/\/$/, "");
+let browser: Browser;
+let mock: Mock | null = null;
+let base: string;
+
+before(async () => {
+  browser = await launch();
+  mock = outside === undefined ? await startMock() : null;
+  base = outside ?? mock!.url;
+});
+
+after(async () => {
+  await browser.close();
+  await mock?.close();
+});
+
+/** What the init script keeps: the last event as the page got it, and how many. */
+interface Recorded { last: Live | null; events: number }
+
+async function open(options: BrowserContextOptions, url = base): Promise<{ page: Page; errors: string[] }> {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  const errors: string[] = [];
+  page.on("console", (message) => (message.type() === "error" || message.type() === "warning") && errors.push(message.text()));
+  page.on("pageerror", (error) => errors.push(String(error)));
+  await page.addInitScript(() => {
+    const recorded: Recorded = { last: null, events: 0 };
+    (window as unknown as { recorded: Recorded }).recorded = recorded;
+    const listen = EventSource.prototype.addEventListener as (...all: unknown[]) => void;
+    EventSource.prototype.addEventListener = function (this: EventSource, name: string, heard: (event: MessageEvent<string>) => void) {
+      listen.call(this, name, (event: MessageEvent<string>) => {
+        heard(event);
+        recorded.last = JSON.parse(event.data) as Live;
+        recorded.events++;
+      });
+    } as typeof EventSource.prototype.addEventListener;
+  });
+  await page.goto(url);
+  await page.waitForSelector('.state[data-state="live"]', { timeout: 10_000 });
+  return { page, errors };
+}
+
+async function eventually(what: string, holds: () => Promise<boolean>, within_ms = 10_000): Promise<void> {
+  const end = Date.now() + within_ms;
+  while (!(await holds())) {
+    if (Date.now() > end) assert.fail(`not within ${within_ms} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+async function api<T>(path: string): Promise<T> {
+  const response = await fetch(`${base}/api/v1/${path}`);
+  assert.equal(response.status, 200, path);
+  return (await response.json()) as T;
+}
+
+/** The last event and what the page made of it, in one step, so that none comes between. */
+function shown(page: Page): Promise<{ live: Live; values: Record<string, string>; texts: Record<string, string>; pools: Record<string, string> }> {
+  return page.evaluate(() => {
+    const values: Record<string, string> = {};
+    const texts: Record<string, string> = {};
+    const pools: Record<string, string> = {};
+    for (const node of document.querySelectorAll<HTMLElement>("[data-kpi]")) {
+      values[node.dataset.kpi!] = node.dataset.value ?? "";
+      texts[node.dataset.kpi!] = node.textContent ?? "";
+    }
+    for (const node of document.querySelectorAll<HTMLElement>("[data-pool]")) pools[node.dataset.pool!] = node.dataset.value ?? "";
+    return { live: (window as unknown as { recorded: Recorded }).recorded.last!, values, texts, pools };
+  });
+}
+
+const overflow = (page: Page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+const background = (page: Page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+
+test("loads under a strict policy, without a word on the console", async () => {
+  const answer = await fetch(base);
+  const policy = answer.headers.get("content-security-policy") ?? "";
+  assert.match(policy, /script-src 'self'|default-src 'self'/);
+  assert.doesNotMatch(policy, /unsafe/);
+  const { page, errors } = await open(LAPTOP);
+  for (const id of ["terraces", "memory", "filters", "series", "keys", "slow", "commands", "explain"]) {
+    await page.locator(`#${id}`).scrollIntoViewIfNeeded();
+    await page.waitForTimeout(150);
+  }
+  assert.equal(await overflow(page), 0);
+  const painted = await page.evaluate(() => {
+    const canvas = document.querySelector<HTMLCanvasElement>("canvas.still")!;
+    const data = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height).data;
+    return new Set(Array.from({ length: 4000 }, (_, i) => data.slice(i * 400, i * 400 + 3).join())).size;
+  });
+  assert.ok(painted > 20, `the hillside has ${painted} colours`);
+  assert.deepEqual(errors, []);
+  await page.context().close();
+});
+
+test("shows the numbers of the API, and goes on showing them", async () => {
+  const { page, errors } = await open(LAPTOP);
+  let before = -1;
+  const seen = new Set<string>();
+  for (let look = 0; look < 3; look++) {
+    await eventually("the next event", async () => (await page.evaluate(() => (window as unknown as { recorded: Recorded }).recorded.events)) > before);
+    before = await page.evaluate(() => (window as unknown as { recorded: Recorded }).recorded.events);
+    const { live, values, texts, pools } = await shown(page);
+    const { summary } = live;
+    assert.equal(values.ops_per_s, String(summary.ops_per_s));
+    assert.equal(texts.ops_per_s, `${count(summary.ops_per_s)}/s`);
+    assert.equal(values.read_p99, String(summary.latency_us.read.p99 ?? ""));
+    assert.equal(values.write_p99, String(summary.latency_us.write.p99 ?? ""));
+    assert.equal(values.memory, String(summary.memory.used_bytes));
+    assert.equal(texts.memory, bytes(summary.memory.used_bytes));
+    assert.equal(values.stall, summary.stall.cause ?? "");
+    assert.equal(values.dbsize, String(summary.dbsize_estimate));
+    assert.equal(values.disk_bytes, String(summary.disk_bytes));
+    assert.equal(values.commands_total, String(summary.commands_total));
+    seen.add(texts.commands_total + values.commands_total!);
+    for (const pool of live.memory.pools) assert.equal(pools[pool.name], String(pool.used_bytes), pool.name);
+  }
+  if (mock !== null) assert.equal(seen.size, 3, "the page stands still while the store works");
+  // The stream and the plain endpoints speak of the same store.
+  const [summary, memory, { live }] = [await api<Summary>("summary"), await api<Memory>("memory"), await shown(page)];
+  assert.equal(summary.started_ms, live.summary.started_ms);
+  assert.ok(summary.commands_total >= live.summary.commands_total - 1 || live.summary.now_ms > summary.now_ms);
+  assert.equal(memory.budget_bytes, live.summary.memory.budget_bytes);
+  assert.deepEqual(errors, []);
+  await page.context().close();
+});
+
+test("light and dark: as the system says, and as the reader chooses, also next time", async () => {
+  const { page } = await open({ ...LAPTOP, colorScheme: "light" });
+  const light = await background(page);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await eventually("the night falls", async () => (await background(page)) !== light);
+  const dark = await background(page);
+  const button = page.getByRole("button", { name: /^Theme/ });
+  await button.click();
+  assert.equal(await background(page), light);
+  await page.reload();
+  assert.equal(await background(page), light);
+  await button.click();
+  await page.emulateMedia({ colorScheme: "light" });
+  assert.equal(await background(page), dark);
+  await page.context().close();
+});
+
+test("a phone: nothing wider than the screen, everything reached by scrolling down", async () => {
+  const { page, errors } = await open(PHONE);
+  for (const id of ["terraces", "memory", "keys", "explain", "series", "filters", "slow", "commands"]) {
+    await page.locator(`#${id}`).scrollIntoViewIfNeeded();
+    await page.waitForTimeout(200);
+    const box = (await page.locator(`#${id}`).boundingBox())!;
+    assert.ok(box.x >= 0 && box.x + box.width <= 390, `#${id} is from ${box.x}, ${box.width} wide`);
+  }
+  assert.equal(await overflow(page), 0);
+  assert.deepEqual(errors, []);
+  await page.context().close();
+});
+
+test("keyboard: every control is reached and shows it; arrows and Enter choose an SST", async () => {
+  const { page, errors } = await open(LAPTOP);
+  const reached: string[] = [];
+  for (let press = 0; press < 60; press++) {
+    await page.keyboard.press("Tab");
+    const at = await page.evaluate(() => {
+      const node = document.activeElement as HTMLElement;
+      const style = getComputedStyle(node);
+      return { name: node.className || node.id || node.tagName, outlined: style.outlineStyle !== "none" && style.outlineWidth !== "0px" };
+    });
+    if (at.name === "BODY") break;
+    reached.push(at.name);
+    assert.ok(at.outlined, `focus on ${at.name} is not to be seen`);
+  }
+  for (const name of ["theme", "stage", "explain-key", "tab"]) assert.ok(reached.includes(name), `${name} is not reached: ${reached.join(" ")}`);
+  const { families } = await api<Shape>("shape");
+  if (families.some((family) => family.name === "default" && family.levels.some((level) => level.file_count > 0))) {
+    const stage = page.locator(".stage");
+    await stage.focus();
+    await stage.press("ArrowRight");
+    await stage.press("ArrowDown");
+    assert.match((await page.locator(".unseen").textContent()) ?? "", /^L\d \d{6}\.sst/);
+    await stage.press("Enter");
+    await page.waitForSelector(".file-panel:not([hidden]) .strip, .file-panel:not([hidden]) .muted");
+    await stage.press("Escape");
+    await page.waitForSelector(".file-panel", { state: "hidden" });
+  }
+  assert.deepEqual(errors, []);
+  await page.context().close();
+});
+
+test("explains a key step by step, as the API does", async () => {
+  const { page, errors } = await open(LAPTOP);
+  const hot = (await api<HotKeys>("hotkeys")).read[0];
+  const name = hot?.key.text ?? "some-key";
+  await page.getByLabel("Database").fill(String(hot?.db ?? 0));
+  await page.getByLabel("Key", { exact: true }).fill(name);
+  await page.getByLabel("Key", { exact: true }).press("Enter");
+  await page.waitForSelector(".way-step");
+  const steps = await page.locator(".way-step").evaluateAll((nodes) => nodes.map((node) => (node as HTMLElement).dataset.outcome));
+  const answer = await api<Explanation>(`explain?db=${hot?.db ?? 0}&key=${encodeURIComponent(name)}`);
+  assert.ok(steps.length > 0 && answer.steps.length > 0);
+  assert.equal(steps.includes("found"), answer.steps.some((step) => step.outcome === "found"));
+  assert.ok((await page.locator(".explain-head").textContent())!.includes(name.slice(0, 20)));
+  await page.getByLabel("Key", { exact: true }).fill("nobody-has-this-key");
+  await page.getByLabel("Key", { exact: true }).press("Enter");
+  await eventually("the verdict", async () => ((await page.locator(".explain-head").textContent()) ?? "").includes("not there"));
+  assert.deepEqual(errors, []);
+  await page.context().close();
+});
+
+test("a lost connection is shown, and comes back by itself", async () => {
+  const wire = await wireTo(base);
+  const { page } = await open(LAPTOP, wire.url);
+  const state = page.locator(".state");
+  wire.cut();
+  await eventually("the loss is shown", async () => (await state.getAttribute("data-state")) === "lost");
+  assert.match((await state.textContent()) ?? "", /connection lost/);
+  const events = () => page.evaluate(() => (window as unknown as { recorded: Recorded }).recorded.events);
+  const before = await events();
+  wire.mend();
+  await eventually("live again", async () => (await state.getAttribute("data-state")) === "live");
+  await eventually("events again", async () => (await events()) > before + 1);
+  await page.context().close();
+  wire.close();
+});
+
+for (const scenario of ["empty", "huge"] as const) {
+  test(`a store that is ${scenario}`, { skip: outside !== undefined }, async () => {
+    const other = await startMock({ scenario, warm_s: 10 });
+    const { page, errors } = await open(LAPTOP, other.url);
+    if (scenario === "empty") {
+      assert.match((await page.locator(".hill-empty").textContent()) ?? "", /No SSTs yet/);
+      assert.ok(await page.locator(".hill-empty").isVisible());
+    } else {
+      assert.equal((await shown(page)).live.shape.families[0]!.levels[2]!.files, null);
+      const stage = page.locator(".stage");
+      await eventually("files are there", async () => {
+        await stage.focus();
+        await stage.press("ArrowDown");
+        return /^L\d/.test((await page.locator(".unseen").textContent()) ?? "");
+      });
+    }
+    await page.locator("#filters").scrollIntoViewIfNeeded();
+    await page.waitForTimeout(800);
+    assert.equal(await overflow(page), 0);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+    await other.close();
+  });
+}

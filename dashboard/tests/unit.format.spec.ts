@@ -1,0 +1,43 @@
+// Numbers for people, names of keys, and names of places.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { keyOf } from "../mock/keys.ts";
+import { ago, bytes, count, digits, duration, engineKey, micros, middle, nanos, percent, ratio, UNKNOWN } from "../src/format.ts";
+import { placeOf } from "../src/hill/places.ts";
+
+test("three digits that matter, never a false round number", () => {
+  assert.deepEqual([0, 0.0001, 0.0012, 0.5, 1, 9.999, 12.34, 123.4, 1234].map(digits), ["0", "0", "0.001", "0.5", "1", "10", "12.3", "123", "1234"]);
+  assert.deepEqual([0, 7, 999, 999.6, 1000, 999_999, 1_250_000, 3e12].map(count), ["0", "7", "999", "1k", "1k", "1M", "1.25M", "3T"]);
+  assert.deepEqual([0, 1023, 1024, 1536, 128 << 20, 5 * 2 ** 40].map(bytes), ["0 B", "1023 B", "1 KiB", "1.5 KiB", "128 MiB", "5 TiB"]);
+});
+
+test("what is not known is a dash", () => {
+  assert.deepEqual([bytes(null), count(null), ratio(null), percent(null), micros(null)], Array(5).fill(UNKNOWN));
+});
+
+test("a share near one is not called one, and shares over one stay what they are", () => {
+  assert.deepEqual([0, 0.5, 0.9662, 0.9995, 1, 1.46].map(percent), ["0 %", "50 %", "96.6 %", "99.9+ %", "100 %", "146 %"]);
+});
+
+test("times", () => {
+  assert.deepEqual([6.4, 999.9, 1200, 2_500_000].map(micros), ["6.4 µs", "1 ms", "1.2 ms", "2.5 s"]);
+  assert.deepEqual([95, 1500].map(nanos), ["95 ns", "1.5 µs"]);
+  assert.deepEqual([9.6, 60, 61, 3600, 90_000].map(duration), ["9.6 s", "1 min", "1 min 1 s", "1 h", "1 d 1 h"]);
+  assert.deepEqual([ago(1000, 1500), ago(0, 61_000)], ["now", "1 min ago"]);
+});
+
+test("keys of the keyspace are shown without the number of database 0", () => {
+  assert.equal(engineKey(keyOf("user:1", 0), "default"), "user:1");
+  assert.equal(engineKey(keyOf("user:1", 3), "default"), "3│user:1");
+  assert.equal(engineKey(keyOf("user:1"), "other"), "user:1");
+  const cut = middle("a".repeat(50) + "z", 20);
+  assert.equal(cut.length, 20);
+  assert.ok(cut.startsWith("aaa") && cut.includes("…") && cut.endsWith("z"));
+});
+
+test("places of an explanation", () => {
+  assert.deepEqual(placeOf("L3 000123.sst filter"), { kind: "file", level: 3, file: 123, part: "filter", name: "L3 000123.sst" });
+  assert.deepEqual(placeOf("L0 000007.sst"), { kind: "file", level: 0, file: 7, part: "", name: "L0 000007.sst" });
+  assert.equal(placeOf("immutable memtable 1").kind, "memory");
+  assert.equal(placeOf("log segment 000007").kind, "log");
+});
