@@ -1,0 +1,295 @@
+//! Lists: values at consecutive indices, so both ends and any index cost the same.
+//!
+//! Only insertions in the middle and removals by value move others: those of the shorter side.
+
+use crate::encode::{self, Kind, Meta};
+use crate::error::{Error, Result};
+use crate::members::ranks;
+use crate::turn::{Direction, Turn, Value};
+
+/// An end of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The first element.
+    Front,
+    /// The last element.
+    Back,
+}
+
+/// What [`Turn::list_insert`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inserted {
+    /// There is no list.
+    NoList,
+    /// There is no such element in it.
+    NoPivot,
+    /// It was inserted, and the list is so long now.
+    Length(u64),
+}
+
+fn key_at(db: u8, list: &Meta, place: u64) -> Vec<u8> {
+    encode::index_key(db, list.id, list.first.wrapping_add_unsigned(place))
+}
+
+impl Turn {
+    /// The list under `key`, to be read in this command.
+    pub fn list(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
+        self.read_collection(db, key, Kind::List)
+    }
+
+    /// The element at an index; below 0 it counts from the end.
+    pub fn list_get(&self, db: u8, list: &Meta, index: i64) -> Result<Option<Value>> {
+        match place_at(index, list.count) {
+            Some(place) => self.element(&key_at(db, list, place)),
+            None => Ok(None),
+        }
+    }
+
+    /// Shows `count` elements from place `first` on, until `seen` says no more. Costs O(shown).
+    pub fn list_each(
+        &self,
+        db: u8,
+        list: &Meta,
+        first: u64,
+        count: u64,
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let mut left = count.min(list.count.saturating_sub(first));
+        self.allow_walk(left)?;
+        if left == 0 {
+            return Ok(());
+        }
+        let prefix = encode::elements_of(db, list.id);
+        self.visit(&prefix, Some(&key_at(db, list, first)), Direction::Up, |_, value| {
+            left -= 1;
+            Ok(seen(value)? && left > 0)
+        })
+    }
+
+    /// Adds elements one after the other at an end, and gives the new length; with
+    /// `only_existing`, 0 if there is no list. The lock is held.
+    pub fn list_push<'k>(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        end: End,
+        only_existing: bool,
+        values: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<u64> {
+        let mut list = match only_existing {
+            true => match self.write_collection(db, key, Kind::List)? {
+                Some(list) => list,
+                None => return Ok(0),
+            },
+            false => self.open_collection(db, key, Kind::List)?,
+        };
+        for value in values {
+            let place = match end {
+                End::Front => {
+                    list.first = list.first.wrapping_sub(1);
+                    0
+                }
+                End::Back => list.count,
+            };
+            list.count += 1;
+            self.put_element(key_at(db, &list, place), value);
+        }
+        self.put_meta(db, key, &list);
+        Ok(list.count)
+    }
+
+    /// Takes `count` elements from an end, the outermost first; `None` if there is no list. The
+    /// lock is held.
+    pub fn list_pop(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        end: End,
+        count: u64,
+    ) -> Result<Option<Vec<Value>>> {
+        let Some(mut list) = self.write_collection(db, key, Kind::List)? else { return Ok(None) };
+        let count = count.min(list.count);
+        self.allow_walk(count)?;
+        let place = |at: u64| match end {
+            End::Front => at,
+            End::Back => list.count - 1 - at,
+        };
+        let keys: Vec<_> = (0..count).map(|at| key_at(db, &list, place(at))).collect();
+        let mut popped = Vec::with_capacity(keys.len());
+        for element_key in &keys {
+            popped.extend(self.element(element_key)?);
+        }
+        if count > 0 {
+            for element_key in keys {
+                self.delete_element(element_key);
+            }
+            list.count -= count;
+            if end == End::Front {
+                list.first = list.first.wrapping_add_unsigned(count);
+            }
+            self.put_meta(db, key, &list);
+        }
+        Ok(Some(popped))
+    }
+
+    /// The list under `key`, to be written; [`Error::NoSuchKey`] if there is none.
+    pub fn list_to_set(&mut self, db: u8, key: &[u8]) -> Result<Meta> {
+        self.write_collection(db, key, Kind::List)?.ok_or(Error::NoSuchKey)
+    }
+
+    /// Replaces the element at an index of what [`Self::list_to_set`] gave. The lock is held.
+    pub fn list_set(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        list: &Meta,
+        index: i64,
+        value: &[u8],
+    ) -> Result<()> {
+        let place = place_at(index, list.count).ok_or(Error::IndexOutOfRange)?;
+        self.put_element(key_at(db, list, place), value);
+        self.put_meta(db, key, list);
+        Ok(())
+    }
+
+    /// Keeps the elements from index `first` to `last`, both included. Costs O(removed). The lock
+    /// is held.
+    pub fn list_trim(&mut self, db: u8, key: &[u8], first: i64, last: i64) -> Result<()> {
+        let Some(mut list) = self.write_collection(db, key, Kind::List)? else { return Ok(()) };
+        let Some(kept) = ranks(first, last, list.count) else {
+            return self.drop_collection(db, key, &list);
+        };
+        self.allow_walk(*kept.start() + (list.count - 1 - *kept.end()))?;
+        for place in (0..*kept.start()).chain(*kept.end() + 1..list.count) {
+            self.delete_element(key_at(db, &list, place));
+        }
+        list.first = list.first.wrapping_add_unsigned(*kept.start());
+        list.count = kept.end() - kept.start() + 1;
+        self.put_meta(db, key, &list);
+        Ok(())
+    }
+
+    /// Removes elements that equal `value`: the first `count`, or the last `-count` if that is
+    /// below 0, or all if it is 0. Gives how many. Costs O(elements), and as much memory as the
+    /// elements on the shorter side of those removed. The lock is held.
+    pub fn list_remove(&mut self, db: u8, key: &[u8], count: i64, value: &[u8]) -> Result<u64> {
+        let Some(mut list) = self.write_collection(db, key, Kind::List)? else { return Ok(0) };
+        let order = if count < 0 { Direction::Down } else { Direction::Up };
+        let most = if count == 0 { u64::MAX } else { count.unsigned_abs() };
+        let mut found = self.places_of(db, &list, order, most, value)?;
+        found.sort_unstable();
+        let (Some(lowest), Some(highest)) = (found.first().copied(), found.last().copied()) else {
+            return Ok(0);
+        };
+        let removed = found.len() as u64;
+        if list.count - lowest <= highest + 1 {
+            // Those behind the first one move to the front.
+            let kept = self.elements_between(db, &list, lowest, list.count - lowest, &found)?;
+            for (place, value) in (lowest..).zip(&kept) {
+                self.put_element(key_at(db, &list, place), value);
+            }
+            for place in list.count - removed..list.count {
+                self.delete_element(key_at(db, &list, place));
+            }
+        } else {
+            let kept = self.elements_between(db, &list, 0, highest + 1, &found)?;
+            for (place, value) in (removed..).zip(&kept) {
+                self.put_element(key_at(db, &list, place), value);
+            }
+            for place in 0..removed {
+                self.delete_element(key_at(db, &list, place));
+            }
+            list.first = list.first.wrapping_add_unsigned(removed);
+        }
+        list.count -= removed;
+        self.put_meta(db, key, &list);
+        Ok(removed)
+    }
+
+    /// Inserts an element before or behind the first one that equals `pivot`. Costs O(elements),
+    /// and as much memory as the elements on the shorter side. The lock is held.
+    pub fn list_insert(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        before: bool,
+        pivot: &[u8],
+        value: &[u8],
+    ) -> Result<Inserted> {
+        let Some(mut list) = self.write_collection(db, key, Kind::List)? else {
+            return Ok(Inserted::NoList);
+        };
+        let found = self.places_of(db, &list, Direction::Up, 1, pivot)?;
+        let Some(pivot) = found.first() else { return Ok(Inserted::NoPivot) };
+        let place = if before { *pivot } else { *pivot + 1 };
+        if place < list.count / 2 {
+            let moved = self.elements_between(db, &list, 0, place, &[])?;
+            list.first = list.first.wrapping_sub(1);
+            for (place, value) in (0..).zip(&moved) {
+                self.put_element(key_at(db, &list, place), value);
+            }
+        } else {
+            let moved = self.elements_between(db, &list, place, list.count - place, &[])?;
+            for (place, value) in (place + 1..).zip(&moved) {
+                self.put_element(key_at(db, &list, place), value);
+            }
+        }
+        list.count += 1;
+        self.put_element(key_at(db, &list, place), value);
+        self.put_meta(db, key, &list);
+        Ok(Inserted::Length(list.count))
+    }
+
+    /// The places of the first `most` elements that equal `value`, in the order they are met.
+    fn places_of(
+        &self,
+        db: u8,
+        list: &Meta,
+        direction: Direction,
+        most: u64,
+        value: &[u8],
+    ) -> Result<Vec<u64>> {
+        self.allow_walk(list.count)?;
+        let (mut found, mut walked) = (Vec::new(), 0);
+        self.visit(&encode::elements_of(db, list.id), None, direction, |_, stored| {
+            if stored == value {
+                found.push(match direction {
+                    Direction::Up => walked,
+                    Direction::Down => list.count.saturating_sub(1 + walked),
+                });
+            }
+            walked += 1;
+            Ok((found.len() as u64) < most)
+        })?;
+        Ok(found)
+    }
+
+    /// `count` elements from place `first` on, without those at the places in `without`, which are
+    /// sorted.
+    fn elements_between(
+        &self,
+        db: u8,
+        list: &Meta,
+        first: u64,
+        count: u64,
+        without: &[u64],
+    ) -> Result<Vec<Vec<u8>>> {
+        let (mut elements, mut place) = (Vec::new(), first);
+        self.list_each(db, list, first, count, |value| {
+            if without.binary_search(&place).is_err() {
+                elements.push(value.to_vec());
+            }
+            place += 1;
+            Ok(true)
+        })?;
+        Ok(elements)
+    }
+}
+
+/// The place of an index, which counts from the end below 0, in a list of `count`.
+fn place_at(index: i64, count: u64) -> Option<u64> {
+    match index < 0 {
+        true => count.checked_sub(index.unsigned_abs()),
+        false => Some(index.unsigned_abs()).filter(|place| *place < count),
+    }
+}

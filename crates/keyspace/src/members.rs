@@ -1,0 +1,222 @@
+//! What hashes, sets and sorted sets have in common: members in the order of their hashes.
+//!
+//! Walks, pages of a scan and random members. A page ends between two hashes, never among members
+//! of one, and its cursor is the hash that the next page begins with: nothing is remembered between
+//! pages, and a member that is there all the time is in one of them. Called by the files of the
+//! types.
+
+use crate::encode::{self, ELEMENT_PREFIX_BYTES, Kind, Meta};
+use crate::error::Result;
+use crate::random;
+use crate::turn::{Direction, Turn, Value};
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+/// Bytes of the hash in front of a member.
+const PLACE_BYTES: usize = 8;
+
+/// Up to so many members, a random one is found by counting, and all are equally likely.
+const FEW: u64 = 128;
+
+/// Members passed by after a random place. The gap before a place is larger the more likely it
+/// is hit; the sum of many gaps varies less.
+const STEPS: u64 = 16;
+
+/// A part of a collection that a scan shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    /// Where the next page begins; 0 if this is the last.
+    pub cursor: u64,
+    /// What is in it.
+    pub items: Vec<T>,
+}
+
+/// The ranks that `first` and `last` mean in a row of `count`, both included; below 0 they count
+/// from the end, -1 being the last. `None` if there are none.
+pub fn ranks(first: i64, last: i64, count: u64) -> Option<RangeInclusive<u64>> {
+    let rank = |at: i64| match at < 0 {
+        true => count.checked_sub(at.unsigned_abs()),
+        false => Some(at.unsigned_abs()),
+    };
+    let (first, last) = (rank(first).unwrap_or(0), rank(last)?);
+    let last = last.min(count.checked_sub(1)?);
+    (first <= last).then_some(first..=last)
+}
+
+/// The prefix of the keys of a collection's members.
+fn members_of(db: u8, meta: &Meta) -> Vec<u8> {
+    let mut prefix = Vec::with_capacity(ELEMENT_PREFIX_BYTES + 1);
+    prefix.extend_from_slice(&encode::elements_of(db, meta.id));
+    if meta.kind == Kind::SortedSet {
+        prefix.push(0);
+    }
+    prefix
+}
+
+/// The hash and the member in a key.
+fn parts<'k>(key: &'k [u8], prefix: &[u8]) -> (u64, &'k [u8]) {
+    let rest = key.get(prefix.len()..).unwrap_or_default();
+    match rest.split_first_chunk::<PLACE_BYTES>() {
+        Some((place, member)) => (u64::from_be_bytes(*place), member),
+        None => (0, rest),
+    }
+}
+
+fn from_place(prefix: &[u8], place: u64) -> Vec<u8> {
+    [prefix, &place.to_be_bytes()].concat()
+}
+
+impl Turn {
+    /// The collection of `kind` under `key`, to be added to: a new one if there is none. The lock
+    /// is held.
+    pub(crate) fn open_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Meta> {
+        match self.write_collection(db, key, kind)? {
+            Some(meta) => Ok(meta),
+            None => self.fresh_collection(kind),
+        }
+    }
+
+    /// An element of a collection. One that is not stored yet has none: nothing is looked up.
+    pub(crate) fn stored_element(&self, meta: &Meta, element_key: &[u8]) -> Result<Option<Value>> {
+        if meta.count == 0 {
+            return Ok(None);
+        }
+        self.element(element_key)
+    }
+
+    /// Shows all members with their values until `seen` says no more.
+    pub(crate) fn each_member(
+        &self,
+        db: u8,
+        meta: &Meta,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.allow_walk(meta.count)?;
+        let prefix = members_of(db, meta);
+        self.visit(&prefix, None, Direction::Up, |key, value| seen(parts(key, &prefix).1, value))
+    }
+
+    /// Shows about `count` members from `cursor` on, and gives the cursor behind them, 0 at the
+    /// end. More are shown if their hashes are equal.
+    pub(crate) fn page_of_members(
+        &self,
+        db: u8,
+        meta: &Meta,
+        cursor: u64,
+        count: u64,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<u64> {
+        let prefix = members_of(db, meta);
+        let (mut shown, mut last, mut next) = (0, cursor, 0);
+        let from = from_place(&prefix, cursor);
+        self.visit(&prefix, Some(&from), Direction::Up, |key, value| {
+            let (place, member) = parts(key, &prefix);
+            if shown >= count && place != last {
+                next = place;
+                return Ok(false);
+            }
+            (shown, last) = (shown + 1, place);
+            self.allow_walk(shown)?;
+            seen(member, value)?;
+            Ok(true)
+        })?;
+        Ok(next)
+    }
+
+    /// Shows one random member. Of more than 128, one with a wide gap before it comes a little
+    /// more often: its probability is that of sixteen neighbours divided by sixteen.
+    pub(crate) fn random_member(
+        &self,
+        db: u8,
+        meta: &Meta,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let prefix = members_of(db, meta);
+        let (mut from, mut skip) = match meta.count <= FEW {
+            true => (None, random::below(meta.count)),
+            false => (Some(from_place(&prefix, random::word())), random::below(STEPS)),
+        };
+        loop {
+            let mut found = false;
+            self.visit(&prefix, from.as_deref(), Direction::Up, |key, value| {
+                found = skip == 0;
+                match found {
+                    true => seen(parts(key, &prefix).1, value)?,
+                    false => skip -= 1,
+                }
+                Ok(!found)
+            })?;
+            // At the end it goes on at the beginning; `take` sees to it that it does so once.
+            if found || from.take().is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Shows `count` different random members, or all. Costs O(all) if that is many of them, else
+    /// O(count).
+    pub(crate) fn random_members(
+        &self,
+        db: u8,
+        meta: &Meta,
+        count: u64,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        /// Up to so many, walking by all of them is as cheap as going to random places.
+        const SHORT: u64 = 512;
+        let many = meta.count <= SHORT || count.saturating_mul(3) >= meta.count;
+        let mut picked = HashSet::new();
+        // A third are wanted at most, so that each try finds another one with 2/3; the bound is
+        // for the worst of luck.
+        let mut tries = if many { 0 } else { count.saturating_mul(8) };
+        while tries > 0 && (picked.len() as u64) < count {
+            tries -= 1;
+            self.allow_walk(picked.len() as u64 * STEPS)?;
+            self.random_member(db, meta, |member, value| {
+                if picked.insert(member.to_vec()) {
+                    seen(member, value)?;
+                }
+                Ok(())
+            })?;
+        }
+        let mut wanted = count.saturating_sub(picked.len() as u64);
+        if wanted == 0 {
+            return Ok(());
+        }
+        // Selection sampling: Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S.
+        let mut left = meta.count - picked.len() as u64;
+        self.each_member(db, meta, |member, value| {
+            if picked.contains(member) {
+                return Ok(true);
+            }
+            if random::below(left) < wanted {
+                seen(member, value)?;
+                wanted -= 1;
+            }
+            left = left.saturating_sub(1);
+            Ok(wanted > 0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_those_of_redis() {
+        for ((first, last, count), expected) in [
+            ((0, -1, 3), Some(0..=2)),
+            ((-2, -1, 3), Some(1..=2)),
+            ((-100, 100, 3), Some(0..=2)),
+            ((1, 0, 3), None),
+            ((3, 5, 3), None),
+            ((0, -4, 3), None),
+            ((0, -1, 0), None),
+            ((i64::MIN, i64::MAX, 1), Some(0..=0)),
+            ((0, i64::MIN, 1), None),
+        ] {
+            assert_eq!(ranks(first, last, count), expected, "{first} {last} of {count}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Sets: members without values. Unions and differences look each member up in the other sets, and
+//! hold none of them in memory.
+
+use crate::encode::{self, Kind, Meta};
+use crate::error::Result;
+use crate::members::Page;
+use crate::turn::Turn;
+
+impl Turn {
+    /// The set under `key`, to be read in this command.
+    pub fn set(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
+        self.read_collection(db, key, Kind::Set)
+    }
+
+    /// Whether a set has a member.
+    pub fn set_has(&self, db: u8, set: &Meta, member: &[u8]) -> Result<bool> {
+        Ok(self.element(&encode::member_key(db, set.id, member))?.is_some())
+    }
+
+    /// Shows all members until `seen` says no more. Costs O(members).
+    pub fn set_each(
+        &self,
+        db: u8,
+        set: &Meta,
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.each_member(db, set, |member, _| seen(member))
+    }
+
+    /// About `count` members from `cursor` on.
+    pub fn set_page(&self, db: u8, set: &Meta, cursor: u64, count: u64) -> Result<Page<Vec<u8>>> {
+        let mut items = Vec::new();
+        let cursor = self.page_of_members(db, set, cursor, count, |member, _| {
+            items.push(member.to_vec());
+            Ok(())
+        })?;
+        Ok(Page { cursor, items })
+    }
+
+    /// Shows a random member.
+    pub fn set_random(
+        &self,
+        db: u8,
+        set: &Meta,
+        mut seen: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.random_member(db, set, |member, _| seen(member))
+    }
+
+    /// Shows `count` different random members, or all. Costs O(members) if that is many of them.
+    pub fn set_sample(
+        &self,
+        db: u8,
+        set: &Meta,
+        count: u64,
+        mut seen: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.random_members(db, set, count, |member, _| seen(member))
+    }
+
+    /// Shows what is in all of `sets`; one that does not exist is empty. Costs O(members of the
+    /// smallest times sets).
+    pub fn set_intersection(
+        &self,
+        db: u8,
+        sets: &[Option<Meta>],
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let Some(sets) = sets.iter().copied().collect::<Option<Vec<Meta>>>() else { return Ok(()) };
+        let Some(smallest) = sets.iter().min_by_key(|set| set.count) else { return Ok(()) };
+        self.set_each(db, smallest, |member| {
+            for set in sets.iter().filter(|set| set.id != smallest.id) {
+                if !self.set_has(db, set, member)? {
+                    return Ok(true);
+                }
+            }
+            seen(member)
+        })
+    }
+
+    /// Shows what is in any of `sets`, each member once. Costs O(all members times sets).
+    pub fn set_union(
+        &self,
+        db: u8,
+        sets: &[Option<Meta>],
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.allow_walk(sets.iter().flatten().map(|set| set.count).sum())?;
+        for (at, set) in sets.iter().enumerate() {
+            let Some(set) = set else { continue };
+            let mut more = true;
+            self.set_each(db, set, |member| {
+                if !self.is_in_any(db, &sets[..at], member)? {
+                    more = seen(member)?;
+                }
+                Ok(more)
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what is in the first of `sets` and in no other. Costs O(its members times sets).
+    pub fn set_difference(
+        &self,
+        db: u8,
+        sets: &[Option<Meta>],
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let Some((Some(first), others)) = sets.split_first() else { return Ok(()) };
+        self.set_each(db, first, |member| match self.is_in_any(db, others, member)? {
+            true => Ok(true),
+            false => seen(member),
+        })
+    }
+
+    fn is_in_any(&self, db: u8, sets: &[Option<Meta>], member: &[u8]) -> Result<bool> {
+        for set in sets.iter().flatten() {
+            if self.set_has(db, set, member)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Adds members, and gives how many were not there. The lock is held.
+    pub fn set_add<'k>(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        members: impl Iterator<Item = &'k [u8]> + Clone,
+    ) -> Result<u64> {
+        for member in members.clone() {
+            encode::check_member(member)?;
+        }
+        let mut set = self.open_collection(db, key, Kind::Set)?;
+        let mut absent = Vec::new();
+        for member in members {
+            let element_key = encode::member_key(db, set.id, member);
+            if self.stored_element(&set, &element_key)?.is_none() {
+                absent.push(element_key);
+            }
+        }
+        absent.sort_unstable();
+        absent.dedup();
+        let added = absent.len() as u64;
+        if added > 0 {
+            for element_key in absent {
+                self.put_element(element_key, b"");
+            }
+            set.count += added;
+            self.put_meta(db, key, &set);
+        }
+        Ok(added)
+    }
+
+    /// Removes members, and gives how many were there. The lock is held.
+    pub fn set_remove<'k>(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        members: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<u64> {
+        let Some(mut set) = self.write_collection(db, key, Kind::Set)? else { return Ok(0) };
+        self.remove_members(db, key, &mut set, members)
+    }
+
+    /// Takes `count` random members out of a set, or all. The lock is held.
+    pub fn set_pop(&mut self, db: u8, key: &[u8], count: u64) -> Result<Vec<Vec<u8>>> {
+        let Some(mut set) = self.write_collection(db, key, Kind::Set)? else {
+            return Ok(Vec::new());
+        };
+        let mut popped = Vec::new();
+        let mut keep = |member: &[u8]| {
+            popped.push(member.to_vec());
+            Ok(())
+        };
+        match count {
+            0 => {}
+            1 => self.set_random(db, &set, keep)?,
+            _ if count >= set.count => {
+                self.set_each(db, &set, |member| keep(member).map(|()| true))?
+            }
+            _ => self.set_sample(db, &set, count, keep)?,
+        }
+        if popped.len() as u64 >= set.count {
+            self.drop_collection(db, key, &set)?;
+        } else if !popped.is_empty() {
+            for member in &popped {
+                self.delete_element(encode::member_key(db, set.id, member));
+            }
+            set.count -= popped.len() as u64;
+            self.put_meta(db, key, &set);
+        }
+        Ok(popped)
+    }
+}

@@ -1,0 +1,291 @@
+//! Sorted sets: members with scores, twice: by member, and in order. What changes them.
+//!
+//! Walks in order are in `sorted_sets/order.rs`. A score is never NaN, and -0 is stored as 0, as in
+//! Redis's small sorted sets.
+
+mod order;
+
+pub use order::{MemberEnd, Order, Range, ScoreEnd};
+
+use crate::encode::{self, Kind, Meta};
+use crate::error::{Error, Result};
+use crate::members::Page;
+use crate::turn::Turn;
+use std::collections::HashMap;
+
+/// Which members [`Turn::sorted_set_add`] may add or change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AddRule {
+    /// None is changed (`NX`).
+    pub only_new: bool,
+    /// None is added (`XX`).
+    pub only_existing: bool,
+    /// None gets a lower score (`GT`).
+    pub only_greater: bool,
+    /// None gets a higher score (`LT`).
+    pub only_less: bool,
+}
+
+/// What [`Turn::sorted_set_add`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Added {
+    /// Members that were not there.
+    pub added: u64,
+    /// Members that got another score.
+    pub changed: u64,
+}
+
+impl AddRule {
+    /// The score that a member gets: `None` if it keeps the one it has, or stays away.
+    fn decide(self, before: Option<f64>, score: f64) -> Option<f64> {
+        let allowed = match before {
+            None => !self.only_existing,
+            Some(before) => {
+                !(self.only_new
+                    || self.only_greater && score <= before
+                    || self.only_less && score >= before)
+            }
+        };
+        allowed.then_some(score)
+    }
+}
+
+impl Turn {
+    /// The sorted set under `key`, to be read in this command.
+    pub fn sorted_set(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
+        self.read_collection(db, key, Kind::SortedSet)
+    }
+
+    /// The score of a member.
+    pub fn sorted_set_score(&self, db: u8, set: &Meta, member: &[u8]) -> Result<Option<f64>> {
+        let found = self.stored_element(set, &encode::scored_member_key(db, set.id, member))?;
+        found.map(|bytes| stored_score(&bytes)).transpose()
+    }
+
+    /// About `count` members with their scores from `cursor` on, in no order.
+    pub fn sorted_set_page(
+        &self,
+        db: u8,
+        set: &Meta,
+        cursor: u64,
+        count: u64,
+    ) -> Result<Page<(Vec<u8>, f64)>> {
+        let mut items = Vec::new();
+        let cursor = self.page_of_members(db, set, cursor, count, |member, score| {
+            items.push((member.to_vec(), stored_score(score)?));
+            Ok(())
+        })?;
+        Ok(Page { cursor, items })
+    }
+
+    /// Shows a random member and its score.
+    pub fn sorted_set_random(
+        &self,
+        db: u8,
+        set: &Meta,
+        mut seen: impl FnMut(&[u8], f64) -> Result<()>,
+    ) -> Result<()> {
+        self.random_member(db, set, |member, score| seen(member, stored_score(score)?))
+    }
+
+    /// Shows `count` different random members, or all. Costs O(members) if that is many of them.
+    pub fn sorted_set_sample(
+        &self,
+        db: u8,
+        set: &Meta,
+        count: u64,
+        mut seen: impl FnMut(&[u8], f64) -> Result<()>,
+    ) -> Result<()> {
+        self.random_members(db, set, count, |member, score| seen(member, stored_score(score)?))
+    }
+
+    /// Adds members or changes their scores. The lock is held.
+    pub fn sorted_set_add<'k>(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        rule: AddRule,
+        pairs: impl Iterator<Item = (f64, &'k [u8])> + Clone,
+    ) -> Result<Added> {
+        for (score, member) in pairs.clone() {
+            encode::check_member(member)?;
+            check_score(score)?;
+        }
+        let Some(mut set) = self.sorted_set_to_add_to(db, key, rule)? else {
+            return Ok(Added::default());
+        };
+        let mut outcome = Added::default();
+        // What each member has in the store, and what it shall have.
+        let mut scores: HashMap<&[u8], (Option<f64>, Option<f64>)> = HashMap::new();
+        for (score, member) in pairs {
+            let (stored, now) = match scores.get(member) {
+                Some(known) => *known,
+                None => {
+                    let stored = self.sorted_set_score(db, &set, member)?;
+                    (stored, stored)
+                }
+            };
+            let after = rule.decide(now, score).filter(|after| now != Some(*after));
+            if after.is_some() {
+                let counter = if now.is_none() { &mut outcome.added } else { &mut outcome.changed };
+                *counter += 1;
+            }
+            scores.insert(member, (stored, after.or(now)));
+        }
+        for (member, (stored, after)) in scores {
+            if let Some(after) = after.filter(|after| stored != Some(*after)) {
+                self.put_score(db, &set, member, stored, after);
+            }
+        }
+        if outcome != Added::default() {
+            set.count += outcome.added;
+            self.put_meta(db, key, &set);
+        }
+        Ok(outcome)
+    }
+
+    /// Adds to the score of a member, 0 if it is not there, and gives the sum; `None` if the rule
+    /// does not allow it. The lock is held.
+    pub fn sorted_set_increment(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        rule: AddRule,
+        delta: f64,
+        member: &[u8],
+    ) -> Result<Option<f64>> {
+        encode::check_member(member)?;
+        let Some(mut set) = self.sorted_set_to_add_to(db, key, rule)? else { return Ok(None) };
+        let before = self.sorted_set_score(db, &set, member)?;
+        if rule.only_new && before.is_some() {
+            return Ok(None);
+        }
+        // Not 0 + delta: the reply to -0 is -0.
+        let sum = before.map_or(delta, |before| before + delta);
+        check_score(sum)?;
+        let Some(sum) = rule.decide(before, sum) else { return Ok(None) };
+        if before != Some(sum) {
+            self.put_score(db, &set, member, before, sum);
+            set.count += u64::from(before.is_none());
+            self.put_meta(db, key, &set);
+        }
+        Ok(Some(sum))
+    }
+
+    fn sorted_set_to_add_to(&mut self, db: u8, key: &[u8], rule: AddRule) -> Result<Option<Meta>> {
+        match rule.only_existing {
+            true => self.write_collection(db, key, Kind::SortedSet),
+            false => self.open_collection(db, key, Kind::SortedSet).map(Some),
+        }
+    }
+
+    fn put_score(&mut self, db: u8, set: &Meta, member: &[u8], before: Option<f64>, after: f64) {
+        if let Some(before) = before {
+            self.delete_element(encode::score_key(db, set.id, before, member));
+        }
+        let by_member = encode::scored_member_key(db, set.id, member);
+        self.put_element(by_member, &encode::ordered_score(after));
+        self.put_element(encode::score_key(db, set.id, after, member), b"");
+    }
+
+    /// Removes members, and gives how many were there. The lock is held.
+    pub fn sorted_set_remove<'k>(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        members: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<u64> {
+        let Some(set) = self.write_collection(db, key, Kind::SortedSet)? else { return Ok(0) };
+        let mut present = HashMap::new();
+        for member in members {
+            if let Some(score) = self.sorted_set_score(db, &set, member)? {
+                present.insert(member, score);
+            }
+        }
+        self.take_out(db, key, set, present.into_iter())
+    }
+
+    /// Removes a range, and gives how many members were in it. Costs what a walk through it costs.
+    /// The lock is held.
+    pub fn sorted_set_remove_range(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        range: &Range<'_>,
+    ) -> Result<u64> {
+        let removed = self.gather(db, key, range, Order::Up, u64::MAX)?;
+        let Some((set, members)) = removed else { return Ok(0) };
+        self.take_out(db, key, set, members.iter().map(|(member, score)| (&member[..], *score)))
+    }
+
+    /// Takes out the `count` first members in an order, and gives them. The lock is held.
+    pub fn sorted_set_pop(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        order: Order,
+        count: u64,
+    ) -> Result<Vec<(Vec<u8>, f64)>> {
+        let everything = Range::Ranks(0..=u64::MAX);
+        let popped = self.gather(db, key, &everything, order, count)?;
+        let Some((set, members)) = popped else { return Ok(Vec::new()) };
+        self.take_out(db, key, set, members.iter().map(|(member, score)| (&member[..], *score)))?;
+        Ok(members)
+    }
+
+    /// The first `count` members of a range, and their set if there is one.
+    #[expect(clippy::type_complexity)]
+    fn gather(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        range: &Range<'_>,
+        order: Order,
+        count: u64,
+    ) -> Result<Option<(Meta, Vec<(Vec<u8>, f64)>)>> {
+        let Some(set) = self.write_collection(db, key, Kind::SortedSet)? else { return Ok(None) };
+        let mut members = Vec::new();
+        if count > 0 {
+            self.sorted_set_each(db, &set, range, order, |member, score| {
+                members.push((member.to_vec(), score));
+                Ok((members.len() as u64) < count)
+            })?;
+        }
+        Ok(Some((set, members)))
+    }
+
+    /// Removes members that are there, with the scores that they have; none of them twice.
+    fn take_out<'m>(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        mut set: Meta,
+        members: impl ExactSizeIterator<Item = (&'m [u8], f64)>,
+    ) -> Result<u64> {
+        let removed = members.len() as u64;
+        if removed == 0 {
+            return Ok(0);
+        }
+        for (member, score) in members {
+            self.delete_element(encode::scored_member_key(db, set.id, member));
+            self.delete_element(encode::score_key(db, set.id, score, member));
+        }
+        set.count = set.count.saturating_sub(removed);
+        self.put_meta(db, key, &set);
+        Ok(removed)
+    }
+}
+
+fn check_score(score: f64) -> Result<()> {
+    if score.is_nan() { Err(Error::ScoreNotANumber) } else { Ok(()) }
+}
+
+fn stored_score(bytes: &[u8]) -> Result<f64> {
+    match bytes.try_into() {
+        Ok(bytes) => Ok(encode::score_of(bytes)),
+        Err(_) => {
+            let what = "a score has not 8 bytes".into();
+            Err(Error::Engine(terrace::Error::InvalidArgument(what)))
+        }
+    }
+}
