@@ -2,6 +2,7 @@
 //! the one that lookups use now, and without reading the data), and where in the data a key lies.
 
 use crate::index::learned::LearnedIndex;
+use crate::load::OnMiss;
 use crate::reader::SstReader;
 use crate::stored;
 use terrace_base::Result;
@@ -50,7 +51,7 @@ impl SstReader {
     pub fn offset_of(&self, user_key: &[u8]) -> Result<u64> {
         let at = self.top.index_at(user_key);
         if at < self.top.index().len() && self.resident_model().is_none() {
-            let index = self.index_partition(at, true)?;
+            let index = self.index_partition(at, OnMiss::Fill)?;
             let block = index.lower_bound(user_key).min(index.count() - 1);
             return Ok(index.handle(block).offset);
         }
