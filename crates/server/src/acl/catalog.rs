@@ -1,0 +1,51 @@
+//! The commands as access control sees them: a number, a name and categories each.
+
+use super::category::Categories;
+use std::collections::HashMap;
+
+/// All commands. A command's number is its place in the table that this is made from.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    commands: Vec<(&'static str, Categories)>,
+    numbers: HashMap<&'static str, u16>,
+}
+
+impl Catalog {
+    /// The commands in the order of their numbers, names in lower case.
+    pub fn new(commands: impl IntoIterator<Item = (&'static str, Categories)>) -> Self {
+        let commands: Vec<_> = commands.into_iter().take(usize::from(u16::MAX)).collect();
+        let numbers = (0..).zip(&commands).map(|(number, (name, _))| (*name, number)).collect();
+        Self { commands, numbers }
+    }
+
+    /// The number of the command of this name, in any case.
+    pub fn number(&self, name: &str) -> Option<u16> {
+        self.numbers.get(name.to_ascii_lowercase().as_str()).copied()
+    }
+
+    /// How many commands there are.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// The name of a command.
+    pub fn name(&self, number: u16) -> &'static str {
+        self.commands.get(usize::from(number)).map_or("", |(name, _)| name)
+    }
+
+    /// ACL CAT of a category: the names of its commands.
+    pub fn names_in(&self, category: Categories) -> impl Iterator<Item = &'static str> {
+        self.numbers_in(category).map(|number| self.name(number))
+    }
+
+    /// The numbers of the commands in a category.
+    pub(super) fn numbers_in(&self, category: Categories) -> impl Iterator<Item = u16> {
+        let all = (0..).zip(&self.commands);
+        all.filter(move |(_, (_, own))| own.intersects(category)).map(|(number, _)| number)
+    }
+}

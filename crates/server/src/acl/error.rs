@@ -1,0 +1,95 @@
+//! Refusals of access control, in Redis's words.
+
+use super::log::Reason;
+use thiserror::Error;
+
+/// Why something about users was refused; as text it is the whole reply.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AclError {
+    /// Unknown user, wrong password or user that is off: nobody learns which.
+    #[error("WRONGPASS invalid username-password pair or user is disabled.")]
+    WrongPassword,
+    /// A rule that cannot be applied. Passwords are not repeated.
+    #[error("ERR Error in ACL SETUSER modifier '{rule}': {why}")]
+    Rule {
+        /// The rule.
+        rule: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The name of a user may not be this.
+    #[error("ERR Usernames can't contain spaces or null characters")]
+    BadName,
+    /// The default user is always there.
+    #[error("ERR The 'default' user cannot be removed")]
+    DefaultStays,
+    /// A line of a text of users cannot be understood; nothing has changed.
+    #[error("ERR line {line}: {why}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no category of this name.
+    #[error("ERR Unknown category '{0}'")]
+    UnknownCategory(String),
+    /// ACL GENPASS was asked for too much or nothing.
+    #[error(
+        "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"
+    )]
+    PasswordBits,
+    /// The system gave no random bytes, or the file of users cannot be read or written.
+    #[error("ERR {0}")]
+    System(String),
+}
+
+/// Why a user may not run a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Denial {
+    /// The command itself.
+    Command,
+    /// This key, in the way the command would use it.
+    Key(Vec<u8>),
+    /// This channel.
+    Channel(Vec<u8>),
+}
+
+impl Denial {
+    /// The error that the client gets.
+    pub fn reply(&self, user: &str, command: &str) -> String {
+        match self {
+            Self::Command => {
+                format!("NOPERM User {user} has no permissions to run the '{command}' command")
+            }
+            Self::Key(_) => "NOPERM No permissions to access a key".into(),
+            Self::Channel(_) => "NOPERM No permissions to access a channel".into(),
+        }
+    }
+
+    /// What ACL DRYRUN says.
+    pub fn dry_run(&self, user: &str, command: &str) -> String {
+        match self {
+            Self::Command => {
+                format!("User {user} has no permissions to run the '{command}' command")
+            }
+            Self::Key(key) => format!(
+                "User {user} has no permissions to access the '{}' key",
+                String::from_utf8_lossy(key)
+            ),
+            Self::Channel(channel) => format!(
+                "User {user} has no permissions to access the '{}' channel",
+                String::from_utf8_lossy(channel)
+            ),
+        }
+    }
+
+    /// How ACL LOG calls it, and what it is about.
+    pub fn logged<'a>(&'a self, command: &'a str) -> (Reason, &'a [u8]) {
+        match self {
+            Self::Command => (Reason::Command, command.as_bytes()),
+            Self::Key(key) => (Reason::Key, key),
+            Self::Channel(channel) => (Reason::Channel, channel),
+        }
+    }
+}
