@@ -46,6 +46,9 @@ pub enum Error {
     /// A list has no element at this index.
     #[error("index out of range")]
     IndexOutOfRange,
+    /// A cursor that was given out too long ago, or never.
+    #[error("this cursor is not known any more, begin again with 0")]
+    UnknownCursor,
     /// The key does not exist.
     #[error("no such key")]
     NoSuchKey,

@@ -8,19 +8,42 @@
 
 #![forbid(unsafe_code)]
 
+// Vocabulary.
 mod encode;
 mod error;
-mod locks;
+mod integer;
 mod long_double;
+mod random;
+// Nouns.
+mod cursors;
+mod locks;
 mod written;
-
+// The store, and what is written into it together.
 mod space;
 mod turn;
+// Commands.
+mod flush_db;
+mod hashes;
+mod key_scan;
+mod keys;
+mod lists;
+mod members;
+mod sets;
+mod sorted_sets;
+mod strings;
+mod sweep;
 
 pub use encode::{
     COLLECTIONS, ELEMENTS, Kind, MAX_DATABASES, MAX_KEY_BYTES, MAX_MEMBER_BYTES, Meta,
 };
 pub use error::{Error, Result, Wait};
+pub use key_scan::{KeyRange, KeyScan, SeenKey};
+pub use keys::{ExpireIf, Type};
+pub use lists::{End, Inserted};
 pub use long_double::LongDouble;
+pub use members::{Page, ranks};
+pub use sorted_sets::{AddRule, Added, MemberEnd, Order, Range, ScoreEnd};
 pub use space::Keyspace;
+pub use strings::{Lifetime, MAX_STRING_BYTES, PutOptions, PutOutcome, When};
+pub use sweep::Swept;
 pub use turn::{Mode, Text, Turn, Value};

@@ -1,8 +1,10 @@
 //! The keyspace: one engine with three families, ids for collections, and the locks of writers.
 
+use crate::cursors::Cursors;
 use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS};
 use crate::error::{Error, Result};
 use crate::locks::Locks;
+use crate::sweep::Sweeper;
 use crate::turn::{Mode, Turn};
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
@@ -26,14 +28,28 @@ pub struct Keyspace {
     pub(crate) has_collections: AtomicBool,
     /// Of hashes of keys that are in memory only.
     pub(crate) seed: u64,
+    pub(crate) cursors: Cursors,
+    sweeper: Mutex<Option<Sweeper>>,
     next_id: AtomicU64,
     /// Ids from this one on are not reserved.
     reserved: Mutex<u64>,
 }
 
 impl Keyspace {
-    /// Opens the store at `path`, or creates it if the options say so.
+    /// Opens the store at `path`, or creates it if the options say so. A thread removes collections
+    /// that have expired, until the keyspace is dropped.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Arc<Self>> {
+        let space = Self::open_unswept(path, options)?;
+        let sweeper = Sweeper::start(Arc::downgrade(&space)).map_err(|error| {
+            let what = format!("the thread that sweeps cannot be started ({error})");
+            Error::Engine(terrace::Error::InvalidArgument(what))
+        })?;
+        *space.sweeper.lock() = Some(sweeper);
+        Ok(space)
+    }
+
+    /// As [`Self::open`], without the thread: somebody calls [`Self::sweep`].
+    pub fn open_unswept(path: impl AsRef<Path>, options: Options) -> Result<Arc<Self>> {
         let clock = options.advanced.clock.clone();
         let db = Db::open(path, options)?;
         let family = |name: &str| match db.column_family(name) {
@@ -64,12 +80,22 @@ impl Keyspace {
             clock,
             has_collections: AtomicBool::new(has_collections),
             seed: RandomState::new().hash_one(0),
+            cursors: Cursors::new(),
+            sweeper: Mutex::new(None),
             next_id: AtomicU64::new(first),
             // The first collection reserves: a store of strings has no such note.
             reserved: Mutex::new(first),
             db,
         };
         Ok(Arc::new(space))
+    }
+
+    /// Stops the thread that sweeps and closes the engine; nothing can be read or written any more.
+    pub fn close(&self) -> Result<()> {
+        if let Some(mut sweeper) = self.sweeper.lock().take() {
+            sweeper.stop();
+        }
+        Ok(self.db.close()?)
     }
 
     /// The engine.

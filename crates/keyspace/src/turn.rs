@@ -255,7 +255,7 @@ impl Turn {
     pub fn commit_with(&mut self, options: &WriteOptions) -> Result<()> {
         debug_assert_eq!(self.attempts, 0, "a turn is not committed from within an attempt");
         self.end_view();
-        for (key, meta) in self.metas.latest() {
+        for (key, meta, _) in self.metas.latest() {
             match meta {
                 Some(meta) => self.batch.put_cf(&self.space.collections, key, meta.encode()),
                 None => self.batch.delete_cf(&self.space.collections, key),
@@ -289,13 +289,26 @@ impl Turn {
     }
 
     /// From here to the end of the command all reads see one moment, unless the key cannot change
-    /// because this turn holds its lock.
-    pub(crate) fn pin_view(&mut self, db: u8, key: &[u8]) {
-        if self.view.is_none() && !self.held.has(Locks::stripe(db, key)) {
-            let snapshot = self.space.db.snapshot();
-            self.reading.snapshot = Some(snapshot.clone());
-            self.view = Some(snapshot);
+    /// because this turn holds its lock. Gives whether that moment is one after earlier reads.
+    pub(crate) fn pin_view(&mut self, db: u8, key: &[u8]) -> bool {
+        !self.held.has(Locks::stripe(db, key)) && self.pin()
+    }
+
+    /// From here to the end of the command all reads see one moment. Gives whether that moment is
+    /// one after earlier reads.
+    pub(crate) fn pin(&mut self) -> bool {
+        if self.view.is_some() {
+            return false;
         }
+        let snapshot = self.space.db.snapshot();
+        self.reading.snapshot = Some(snapshot.clone());
+        self.view = Some(snapshot);
+        true
+    }
+
+    /// How this command reads.
+    pub(crate) fn reading(&self) -> &ReadOptions {
+        &self.reading
     }
 
     fn end_view(&mut self) {
@@ -345,6 +358,71 @@ impl Turn {
             value: Value::Stored(found.value),
             expires_at_ms: found.expires_at_ms,
         }))
+    }
+
+    /// The strings under `keys`, read together.
+    pub(crate) fn texts(&self, db: u8, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let user_keys: Vec<_> = keys.iter().map(|key| encode::user_key(db, key)).collect();
+        let mut values = vec![None; keys.len()];
+        let mut stored = Vec::with_capacity(keys.len());
+        for (number, user_key) in user_keys.iter().enumerate() {
+            match self.texts.get(user_key) {
+                Some((written, bytes)) if written.is_live(self.now_ms) => {
+                    values[number] = Some(Value::Written(bytes.into()));
+                }
+                None if !self.is_flushed(db) => stored.push(number),
+                _ => {}
+            }
+        }
+        let wanted: Vec<_> = stored.iter().map(|number| &user_keys[*number]).collect();
+        let found = self.space.strings.multi_get_with(&wanted, &self.reading)?;
+        for (number, value) in stored.into_iter().zip(found) {
+            values[number] = value.map(Value::Stored);
+        }
+        Ok(values)
+    }
+
+    /// What this turn wrote of the strings of a database: user keys, and bytes where there are any,
+    /// in order.
+    pub(crate) fn written_texts(&self, db: u8) -> Vec<(&[u8], Option<&[u8]>)> {
+        let mut texts: Vec<_> = self
+            .texts
+            .latest()
+            .filter(|(key, ..)| key[0] == db)
+            .map(|(key, text, bytes)| (key, text.is_live(self.now_ms).then_some(bytes)))
+            .collect();
+        texts.sort_unstable_by_key(|(key, _)| *key);
+        texts
+    }
+
+    /// As [`Self::written_texts`], of collections.
+    pub(crate) fn written_metas(&self, db: u8) -> Vec<(&[u8], Option<Meta>)> {
+        let of_db = self.metas.latest().filter(|(key, ..)| key[0] == db);
+        let mut metas: Vec<_> = of_db.map(|(key, meta, _)| (key, *meta)).collect();
+        metas.sort_unstable_by_key(|(key, _)| *key);
+        metas
+    }
+
+    /// Removes everything in the databases from `first` to `last`, both included. All locks are
+    /// held.
+    pub(crate) fn flush_range(&mut self, first: u8, last: u8) {
+        debug_assert_eq!(self.held.list.len(), STRIPES, "a flush holds all locks");
+        let Keyspace { strings, collections, elements, .. } = &*self.space;
+        for family in [strings, collections, elements] {
+            self.batch.delete_range_cf(family, [first], [last + 1]);
+        }
+        let notes = |db| [encode::EXPIRIES, db];
+        self.batch.delete_range_cf(collections, notes(first), notes(last + 1));
+        let undoes = self.attempts > 0;
+        for db in first..=last {
+            let owned = |(key, _): (&[u8], _)| key.to_vec();
+            let texts: Vec<_> = self.written_texts(db).into_iter().map(owned).collect();
+            let owned = |(key, _): (&[u8], _)| key.to_vec();
+            let metas: Vec<_> = self.written_metas(db).into_iter().map(owned).collect();
+            texts.iter().for_each(|key| self.texts.put(key, &[], WrittenText::Deleted, undoes));
+            metas.iter().for_each(|key| self.metas.put(key, &[], None, undoes));
+            self.flushed |= 1 << db;
+        }
     }
 
     /// Writes a string; one that has expired already deletes what is there. The lock is held, there
@@ -597,6 +675,11 @@ impl Turn {
                 }
             }
         }
+    }
+
+    /// Removes the note that a collection expires, if it is not that of `meta`. The lock is held.
+    pub(crate) fn forget_stale_note(&mut self, note: &[u8]) {
+        self.batch.delete_cf(&self.space.collections, note);
     }
 
     fn expect_lock(&self, db: u8, key: &[u8]) {

@@ -1,0 +1,333 @@
+//! Commands on strings. Those that write have the lock of their keys.
+
+use crate::encode;
+use crate::error::{Error, Result};
+use crate::integer::{self, Digits};
+use crate::keys::Content;
+use crate::long_double::LongDouble;
+use crate::turn::{Mode, Turn, Value};
+use std::ops::Range;
+
+/// The longest string, in bytes: 512 MiB.
+pub const MAX_STRING_BYTES: usize = 512 << 20;
+
+/// When [`Turn::put`] sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum When {
+    /// In any case.
+    #[default]
+    Always,
+    /// If there is nothing under the key (`NX`).
+    Absent,
+    /// If there is something under the key (`XX`).
+    Present,
+}
+
+/// When what [`Turn::put`] sets expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lifetime {
+    /// Never.
+    #[default]
+    Unlimited,
+    /// In ms since 1970; a time that has passed leaves nothing under the key.
+    Until(u64),
+    /// As what is there now (`KEEPTTL`).
+    Kept,
+}
+
+/// How [`Turn::put`] sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PutOptions {
+    /// On which condition.
+    pub when: When,
+    /// For how long.
+    pub lifetime: Lifetime,
+    /// Whether the string that was there is wanted; it is an error if it is none.
+    pub get: bool,
+}
+
+/// What [`Turn::put`] did.
+#[derive(Debug)]
+pub struct PutOutcome {
+    /// Whether the condition held.
+    pub is_set: bool,
+    /// The string that was there, if it was wanted.
+    pub before: Option<Value>,
+}
+
+impl Turn {
+    /// The string under `key`.
+    pub fn get(&mut self, db: u8, key: &[u8]) -> Result<Option<Value>> {
+        match self.text(db, key)? {
+            Some(text) => Ok(Some(text.value)),
+            None if !self.space.has_collections() => Ok(None),
+            None => self.content(db, key)?.into_string(),
+        }
+    }
+
+    /// Sets `key` to a string, whatever was there. With default options nothing is read unless
+    /// there are collections.
+    pub fn put(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        value: &[u8],
+        options: &PutOptions,
+    ) -> Result<PutOutcome> {
+        check_lengths(key, value.len())?;
+        let PutOptions { when, lifetime, get } = *options;
+        if when == When::Always && lifetime != Lifetime::Kept && !get {
+            let expires_at_ms = match lifetime {
+                Lifetime::Until(at) => Some(at),
+                _ => None,
+            };
+            self.replace(db, key, value, expires_at_ms)?;
+            return Ok(PutOutcome { is_set: true, before: None });
+        }
+        let content = self.content(db, key)?;
+        let expires_at_ms = match lifetime {
+            Lifetime::Unlimited => None,
+            Lifetime::Until(at) => Some(at),
+            Lifetime::Kept => content.expires_at_ms(),
+        };
+        let is_set = match when {
+            When::Always => true,
+            When::Absent => !content.exists(),
+            When::Present => content.exists(),
+        };
+        let before = if get { content.into_string()? } else { None };
+        if is_set {
+            self.replace(db, key, value, expires_at_ms)?;
+        }
+        Ok(PutOutcome { is_set, before })
+    }
+
+    /// The string under `key`, which is removed.
+    pub fn take_string(&mut self, db: u8, key: &[u8]) -> Result<Option<Value>> {
+        let before = self.content(db, key)?.into_string()?;
+        if before.is_some() {
+            self.delete_text(db, key);
+        }
+        Ok(before)
+    }
+
+    /// The string under `key`, which is to live as long as `lifetime` says.
+    pub fn get_and_expire(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        lifetime: Lifetime,
+    ) -> Result<Option<Value>> {
+        let Some((value, expires_at_ms)) = self.content(db, key)?.into_text()? else {
+            return Ok(None);
+        };
+        match lifetime {
+            Lifetime::Until(at) => self.put_text(db, key, &value, Some(at)),
+            Lifetime::Unlimited if expires_at_ms.is_some() => self.put_text(db, key, &value, None),
+            Lifetime::Unlimited | Lifetime::Kept => {}
+        }
+        Ok(Some(value))
+    }
+
+    /// The strings under `keys`, all as of one moment; `None` also where there is something else.
+    pub fn get_many(&mut self, db: u8, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        if keys.len() > 1 {
+            self.pin();
+        }
+        if self.mode() == Mode::Device && keys.len() > 1 {
+            return self.texts(db, keys);
+        }
+        keys.iter().map(|key| Ok(self.text(db, key)?.map(|text| text.value))).collect()
+    }
+
+    /// Sets many keys to strings, whatever was there. Of equal keys the last one counts.
+    pub fn put_many<'k>(
+        &mut self,
+        db: u8,
+        pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
+    ) -> Result<()> {
+        for (key, value) in pairs.clone() {
+            check_lengths(key, value.len())?;
+        }
+        if !self.space.has_collections() {
+            pairs.for_each(|(key, value)| self.put_text(db, key, value, None));
+            return Ok(());
+        }
+        self.attempt(|turn| {
+            for (key, value) in pairs {
+                turn.replace(db, key, value, None)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// As [`Self::put_many`] if there is nothing under any of the keys; gives whether.
+    pub fn put_many_absent<'k>(
+        &mut self,
+        db: u8,
+        pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
+    ) -> Result<bool> {
+        for (key, _) in pairs.clone() {
+            if self.content(db, key)?.exists() {
+                return Ok(false);
+            }
+        }
+        self.put_many(db, pairs)?;
+        Ok(true)
+    }
+
+    /// Appends to the string under `key`, which is empty if there is none, and gives its length.
+    /// Costs the length of the whole string.
+    pub fn append(&mut self, db: u8, key: &[u8], tail: &[u8]) -> Result<usize> {
+        let content = self.content(db, key)?;
+        let (before, expires_at_ms) = content.text()?;
+        let len = before.len() + tail.len();
+        check_lengths(key, len)?;
+        let mut value = Vec::with_capacity(len);
+        value.extend_from_slice(before);
+        value.extend_from_slice(tail);
+        self.update(db, key, &value, expires_at_ms, &content)?;
+        Ok(len)
+    }
+
+    /// The length of the string under `key`; 0 if there is none.
+    pub fn string_len(&mut self, db: u8, key: &[u8]) -> Result<usize> {
+        Ok(self.get(db, key)?.map_or(0, |value| value.len()))
+    }
+
+    /// The string under `key` and which part of it is from `first` to `last`, both included;
+    /// counted from the end if negative.
+    pub fn get_range(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        first: i64,
+        last: i64,
+    ) -> Result<Option<(Value, Range<usize>)>> {
+        Ok(self.get(db, key)?.map(|value| {
+            let range = part(value.len(), first, last);
+            (value, range)
+        }))
+    }
+
+    /// Overwrites the string under `key` from `offset` on, with zeros in between if it is shorter,
+    /// and gives its length. Nothing is written if `bytes` is empty.
+    pub fn put_range(&mut self, db: u8, key: &[u8], offset: u64, bytes: &[u8]) -> Result<usize> {
+        let content = self.content(db, key)?;
+        let (before, expires_at_ms) = content.text()?;
+        if bytes.is_empty() {
+            return Ok(before.len());
+        }
+        let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(bytes.len());
+        check_lengths(key, end)?;
+        let mut value = Vec::with_capacity(end.max(before.len()));
+        value.extend_from_slice(before);
+        value.resize(end.max(before.len()), 0);
+        value[end - bytes.len()..end].copy_from_slice(bytes);
+        self.update(db, key, &value, expires_at_ms, &content)?;
+        Ok(value.len())
+    }
+
+    /// Adds to the integer under `key`, 0 if there is nothing, and gives the sum.
+    pub fn add(&mut self, db: u8, key: &[u8], delta: i64) -> Result<i64> {
+        encode::check_key(key)?;
+        let content = self.content(db, key)?;
+        let (before, expires_at_ms) = content.text()?;
+        let number = match content.exists() {
+            true => integer::parse(before).ok_or(Error::NotAnInteger)?,
+            false => 0,
+        };
+        let sum = number.checked_add(delta).ok_or(Error::Overflow)?;
+        self.update(db, key, &Digits::of(sum), expires_at_ms, &content)?;
+        Ok(sum)
+    }
+
+    /// Adds to the number under `key`, 0 if there is nothing, and gives the sum as it is stored.
+    pub fn add_float(&mut self, db: u8, key: &[u8], delta: LongDouble) -> Result<String> {
+        encode::check_key(key)?;
+        let content = self.content(db, key)?;
+        let (before, expires_at_ms) = content.text()?;
+        let before = if content.exists() { before } else { b"0" };
+        let number = LongDouble::parse(before).ok_or(Error::NotAFloat)?;
+        let sum = number.plus(delta).filter(|sum| sum.is_finite());
+        let sum = sum.ok_or(Error::NotFinite)?.to_string();
+        self.update(db, key, sum.as_bytes(), expires_at_ms, &content)?;
+        Ok(sum)
+    }
+
+    /// Writes a string over whatever is there.
+    fn replace(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        value: &[u8],
+        expires_at_ms: Option<u64>,
+    ) -> Result<()> {
+        self.drop_any_collection(db, key)?;
+        self.put_text(db, key, value, expires_at_ms);
+        Ok(())
+    }
+
+    /// Writes a string where `content`, a string or nothing, has been found.
+    fn update(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        value: &[u8],
+        expires_at_ms: Option<u64>,
+        content: &Content,
+    ) -> Result<()> {
+        if !content.exists() {
+            self.drop_any_collection(db, key)?;
+        }
+        self.put_text(db, key, value, expires_at_ms);
+        Ok(())
+    }
+}
+
+fn check_lengths(key: &[u8], len: usize) -> Result<()> {
+    encode::check_key(key)?;
+    match len <= MAX_STRING_BYTES {
+        true => Ok(()),
+        false => {
+            Err(Error::TooLong("string exceeds maximum allowed size (proto-max-bulk-len)".into()))
+        }
+    }
+}
+
+/// The part of `len` bytes that `first` and `last` mean.
+fn part(len: usize, first: i64, last: i64) -> Range<usize> {
+    if len == 0 || (first < 0 && last < 0 && first > last) {
+        return 0..0;
+    }
+    let len = len as i64;
+    let from_start = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
+    let (first, last) = (from_start(first), from_start(last).min(len - 1));
+    if first > last { 0..0 } else { first as usize..last as usize + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_those_of_redis() {
+        for (len, first, last, wanted) in [
+            (0, 0, -1, 0..0),
+            (5, 0, -1, 0..5),
+            (5, 1, 3, 1..4),
+            (5, -3, -2, 2..4),
+            (5, -2, -3, 0..0),
+            (5, -100, 2, 0..3),
+            // Both before the start, in order: the first byte, as Redis has it.
+            (5, -100, -90, 0..1),
+            (5, 3, 100, 3..5),
+            (5, 5, 100, 0..0),
+            (5, 4, 1, 0..0),
+            (5, i64::MIN, i64::MAX, 0..5),
+            (5, i64::MAX, i64::MIN, 0..0),
+        ] {
+            assert_eq!(part(len, first, last), wanted, "{len} {first} {last}");
+        }
+    }
+}
