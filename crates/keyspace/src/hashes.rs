@@ -46,14 +46,15 @@ impl Turn {
         Ok(Page { cursor, items })
     }
 
-    /// Shows a random field and its value.
+    /// Shows a random field and its value, `times` times.
     pub fn hash_random(
         &self,
         db: u8,
         hash: &Meta,
+        times: u64,
         seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        self.random_member(db, hash, seen)
+        self.repeated_members(db, hash, times, seen)
     }
 
     /// Shows `count` different random fields, or all. Costs O(fields) if that is many of them.

@@ -123,9 +123,34 @@ impl Turn {
         Ok(next)
     }
 
-    /// Shows one random member. Of more than 128, one with a wide gap before it comes a little
-    /// more often: its probability is that of sixteen neighbours divided by sixteen.
-    pub(crate) fn random_member(
+    /// Shows a random member `times` times. Of more than 128, one with a wide gap before it comes
+    /// a little more often: its probability is that of sixteen neighbours divided by sixteen.
+    pub(crate) fn repeated_members(
+        &self,
+        db: u8,
+        meta: &Meta,
+        times: u64,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.allow_walk(times.saturating_mul(STEPS))?;
+        if times == 1 || meta.count > FEW {
+            return (0..times).try_for_each(|_| self.random_member(db, meta, &mut seen));
+        }
+        let mut members = Vec::new();
+        self.each_member(db, meta, |member, value| {
+            members.push((member.to_vec(), value.to_vec()));
+            Ok(true)
+        })?;
+        for _ in 0..times {
+            let at = random::below(members.len() as u64) as usize;
+            if let Some((member, value)) = members.get(at) {
+                seen(member, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn random_member(
         &self,
         db: u8,
         meta: &Meta,

@@ -37,14 +37,15 @@ impl Turn {
         Ok(Page { cursor, items })
     }
 
-    /// Shows a random member.
+    /// Shows a random member, `times` times.
     pub fn set_random(
         &self,
         db: u8,
         set: &Meta,
+        times: u64,
         mut seen: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        self.random_member(db, set, |member, _| seen(member))
+        self.repeated_members(db, set, times, |member, _| seen(member))
     }
 
     /// Shows `count` different random members, or all. Costs O(members) if that is many of them.
@@ -179,7 +180,7 @@ impl Turn {
         };
         match count {
             0 => {}
-            1 => self.set_random(db, &set, keep)?,
+            1 => self.set_random(db, &set, 1, keep)?,
             _ if count >= set.count => {
                 self.set_each(db, &set, |member| keep(member).map(|()| true))?
             }

@@ -78,14 +78,15 @@ impl Turn {
         Ok(Page { cursor, items })
     }
 
-    /// Shows a random member and its score.
+    /// Shows a random member and its score, `times` times.
     pub fn sorted_set_random(
         &self,
         db: u8,
         set: &Meta,
+        times: u64,
         mut seen: impl FnMut(&[u8], f64) -> Result<()>,
     ) -> Result<()> {
-        self.random_member(db, set, |member, score| seen(member, stored_score(score)?))
+        self.repeated_members(db, set, times, |member, score| seen(member, stored_score(score)?))
     }
 
     /// Shows `count` different random members, or all. Costs O(members) if that is many of them.
