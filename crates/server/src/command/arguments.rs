@@ -1,0 +1,144 @@
+//! Arguments that several groups of commands have: numbers, counts, and those of scans.
+
+use super::{Call, Failure};
+use crate::glob;
+
+/// A random member may be asked for so often in one command.
+const MOST_REPEATS: u64 = 1 << 20;
+
+/// Elements that one page of a scan shows at most, whatever COUNT says.
+const MOST_IN_PAGE: u64 = 1 << 14;
+
+/// A double as Redis takes it for scores and increments: no blanks, no NaN, nothing that does not
+/// fit. Redis takes hexadecimal ones too.
+pub(super) fn double(text: &[u8]) -> Option<f64> {
+    let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let is_word = text.last().is_some_and(|byte| byte.is_ascii_alphabetic());
+    let has_digit = || {
+        let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
+        mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9'))
+    };
+    let fits = match number {
+        number if number.is_nan() => false,
+        number if number.is_infinite() => is_word,
+        0.0 => !has_digit(),
+        _ => true,
+    };
+    fits.then_some(number)
+}
+
+impl Call<'_> {
+    /// Argument number `at` as a double.
+    pub(super) fn double(&self, at: usize) -> Result<f64, Failure> {
+        double(self.arg(at)).ok_or(Failure::NOT_A_FLOAT)
+    }
+
+    /// Argument number `at` as a count from 0 on.
+    pub(super) fn positive(&self, at: usize) -> Result<u64, Failure> {
+        let number = terrace_resp::parse_integer(self.arg(at));
+        number
+            .and_then(|number| u64::try_from(number).ok())
+            .ok_or(Failure::line("ERR value is out of range, must be positive"))
+    }
+
+    /// Argument number `at` as the cursor of a scan.
+    pub(super) fn cursor(&self, at: usize) -> Result<u64, Failure> {
+        let text = self.arg(at);
+        let digits = text.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(text).ok().filter(|_| digits);
+        match number.map(str::parse) {
+            Some(Ok(cursor)) => Ok(cursor),
+            Some(Err(_)) if text.is_empty() => Ok(0),
+            _ => Err(Failure::line("ERR invalid cursor")),
+        }
+    }
+
+    /// Argument number `at` as how many random members are wanted.
+    pub(super) fn sample(&self, at: usize) -> Result<Sample, Failure> {
+        let count = self.integer(at)?;
+        match u64::try_from(count) {
+            Ok(count) => Ok(Sample::Different(count)),
+            Err(_) if count.unsigned_abs() <= MOST_REPEATS => {
+                Ok(Sample::Repeated(count.unsigned_abs()))
+            }
+            Err(_) => Err(Failure::line("ERR value is out of range")),
+        }
+    }
+}
+
+/// How many random members a command wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sample {
+    /// So many, none of them twice.
+    Different(u64),
+    /// So many, whichever.
+    Repeated(u64),
+}
+
+/// `MATCH` and `COUNT`.
+pub(super) struct ScanOptions<'a> {
+    /// How many elements are looked at, about.
+    pub count: u64,
+    pattern: Option<&'a [u8]>,
+}
+
+impl<'a> ScanOptions<'a> {
+    /// From the arguments from number `at` on.
+    pub(super) fn of(call: &Call<'a>, mut at: usize) -> Result<Self, Failure> {
+        let mut options = Self { count: 10, pattern: None };
+        while at < call.count() {
+            if at + 1 == call.count() {
+                return Err(Failure::SYNTAX);
+            }
+            let name = call.arg(at);
+            if name.eq_ignore_ascii_case(b"count") {
+                options.count = match call.integer(at + 1)? {
+                    ..=0 => return Err(Failure::SYNTAX),
+                    count => count.unsigned_abs().min(MOST_IN_PAGE),
+                };
+            } else if name.eq_ignore_ascii_case(b"match") {
+                options.pattern = Some(call.arg(at + 1));
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+            at += 2;
+        }
+        Ok(options)
+    }
+
+    /// Whether an element is to be shown.
+    pub(super) fn shows(&self, element: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, element))
+    }
+}
+
+/// What a scan answers if there is nothing.
+pub(super) fn empty_page(call: &mut Call<'_>) {
+    call.reply.array(2);
+    call.reply.bulk(b"0");
+    call.reply.array(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_are_those_that_redis_takes() {
+        for (text, number) in [
+            ("1.5", 1.5),
+            ("-0", 0.0),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("+3e2", 300.0),
+            ("inf", f64::INFINITY),
+            ("-Infinity", f64::NEG_INFINITY),
+            ("0e999", 0.0),
+        ] {
+            assert_eq!(double(text.as_bytes()), Some(number), "{text}");
+        }
+        for text in ["", " 1", "1 ", "nan", "1e400", "-1e400", "1e-400", "x", ".", "1_0"] {
+            assert_eq!(double(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Sets: members under one key.
+
+use super::arguments::{Sample, ScanOptions, empty_page};
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
+use terrace_keyspace::Meta;
+use terrace_resp::Aggregate;
+
+const READ: Flags = Flags::READ.with(Flags::FAST);
+const WRITE: Flags = Flags::WRITE.with(Flags::FAST);
+const PER_MEMBER: &str = "O(members named)";
+
+/// What most rows have.
+const ROW: CommandSpec = CommandSpec {
+    name: "",
+    arity: -3,
+    flags: READ,
+    keys: Keys::First,
+    group: Group::Set,
+    arguments: "key member [member ...]",
+    summary: "",
+    complexity: "O(1)",
+    since: "1.0.0",
+    run: scard,
+};
+
+/// The rows of this group.
+pub const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "sadd",
+        flags: WRITE,
+        summary: "Adds members, and gives how many are new.",
+        complexity: PER_MEMBER,
+        run: sadd,
+        ..ROW
+    },
+    CommandSpec {
+        name: "srem",
+        flags: WRITE,
+        summary: "Removes members, and gives how many were there.",
+        complexity: PER_MEMBER,
+        run: srem,
+        ..ROW
+    },
+    CommandSpec {
+        name: "smembers",
+        arity: 2,
+        flags: Flags::READ,
+        arguments: "key",
+        summary: "Gives all members.",
+        complexity: "O(members)",
+        run: smembers,
+        ..ROW
+    },
+    CommandSpec {
+        name: "sismember",
+        arity: 3,
+        arguments: "key member",
+        summary: "Says whether a member is there.",
+        run: sismember,
+        ..ROW
+    },
+    CommandSpec {
+        name: "smismember",
+        summary: "Says which members are there.",
+        complexity: PER_MEMBER,
+        since: "6.2.0",
+        run: smismember,
+        ..ROW
+    },
+    CommandSpec {
+        name: "scard",
+        arity: 2,
+        arguments: "key",
+        summary: "Gives the number of members.",
+        run: scard,
+        ..ROW
+    },
+    CommandSpec {
+        name: "spop",
+        arity: -2,
+        flags: WRITE,
+        arguments: "key [count]",
+        summary: "Takes out random members.",
+        complexity: "O(members taken), or O(members) if more than a third of them",
+        run: spop,
+        ..ROW
+    },
+    CommandSpec {
+        name: "srandmember",
+        arity: -2,
+        flags: Flags::READ,
+        arguments: "key [count]",
+        summary: "Gives random members.",
+        complexity: "O(members asked for), or O(members) if more than a third of them",
+        run: srandmember,
+        ..ROW
+    },
+    CommandSpec {
+        name: "sscan",
+        flags: Flags::READ,
+        arguments: "key cursor [MATCH pattern] [COUNT count]",
+        summary: "Gives some members, and the cursor of the next ones.",
+        complexity: "O(members looked at)",
+        since: "2.8.0",
+        run: sscan,
+        ..ROW
+    },
+    CommandSpec {
+        name: "sinter",
+        arity: -2,
+        flags: Flags::READ,
+        keys: Keys::All,
+        arguments: "key [key ...]",
+        summary: "Gives what is in all sets.",
+        complexity: "O(members of the smallest set times sets)",
+        run: sinter,
+        ..ROW
+    },
+    CommandSpec {
+        name: "sunion",
+        arity: -2,
+        flags: Flags::READ,
+        keys: Keys::All,
+        arguments: "key [key ...]",
+        summary: "Gives what is in any of the sets.",
+        complexity: "O(members of all sets times sets)",
+        run: sunion,
+        ..ROW
+    },
+    CommandSpec {
+        name: "sdiff",
+        arity: -2,
+        flags: Flags::READ,
+        keys: Keys::All,
+        arguments: "key [key ...]",
+        summary: "Gives what is in the first set and in no other.",
+        complexity: "O(members of the first set times sets)",
+        run: sdiff,
+        ..ROW
+    },
+];
+
+fn sadd(call: &mut Call<'_>) -> Outcome {
+    let added = call.turn.set_add(call.session.db, call.arg(1), call.args_from(2))?;
+    call.reply.integer(added as i64);
+    Ok(())
+}
+
+fn srem(call: &mut Call<'_>) -> Outcome {
+    let removed = call.turn.set_remove(call.session.db, call.arg(1), call.args_from(2))?;
+    call.reply.integer(removed as i64);
+    Ok(())
+}
+
+fn smembers(call: &mut Call<'_>) -> Outcome {
+    let db = call.db();
+    let Some(set) = call.turn.set(db, call.arg(1))? else {
+        call.reply.aggregate(Aggregate::Set, 0);
+        return Ok(());
+    };
+    let reply = &mut call.reply;
+    let begun = reply.begin(Aggregate::Set, set.count as usize);
+    let mut shown = 0;
+    call.turn.set_each(db, &set, |member| {
+        shown += 1;
+        reply.bulk(member);
+        Ok(true)
+    })?;
+    reply.finish(begun, shown);
+    Ok(())
+}
+
+fn has(call: &mut Call<'_>, set: Option<&Meta>, member: &[u8]) -> Result<i64, Failure> {
+    let Some(set) = set else { return Ok(0) };
+    Ok(i64::from(call.turn.set_has(call.session.db, set, member)?))
+}
+
+fn sismember(call: &mut Call<'_>) -> Outcome {
+    let set = call.turn.set(call.session.db, call.arg(1))?;
+    let answer = has(call, set.as_ref(), call.arg(2))?;
+    call.reply.integer(answer);
+    Ok(())
+}
+
+fn smismember(call: &mut Call<'_>) -> Outcome {
+    let set = call.turn.set(call.session.db, call.arg(1))?;
+    let members = call.args_from(2);
+    call.reply.array(members.len());
+    for member in members {
+        let answer = has(call, set.as_ref(), member)?;
+        call.reply.integer(answer);
+    }
+    Ok(())
+}
+
+fn scard(call: &mut Call<'_>) -> Outcome {
+    let set = call.turn.set(call.session.db, call.arg(1))?;
+    call.reply.integer(set.map_or(0, |set| set.count) as i64);
+    Ok(())
+}
+
+fn spop(call: &mut Call<'_>) -> Outcome {
+    let (db, key) = (call.db(), call.arg(1));
+    match call.count() {
+        2 => match call.turn.set_pop(db, key, 1)?.first() {
+            Some(member) => call.reply.bulk(member),
+            None => call.reply.null(),
+        },
+        3 => {
+            let count = call.positive(2)?;
+            let popped = call.turn.set_pop(db, key, count)?;
+            call.reply.aggregate(Aggregate::Set, popped.len());
+            for member in popped {
+                call.reply.bulk(member);
+            }
+        }
+        _ => return Err(Failure::SYNTAX),
+    }
+    Ok(())
+}
+
+fn srandmember(call: &mut Call<'_>) -> Outcome {
+    let db = call.db();
+    if call.count() == 2 {
+        let mut found = None;
+        if let Some(set) = call.turn.set(db, call.arg(1))? {
+            call.turn.set_random(db, &set, 1, |member| {
+                found = Some(member.to_vec());
+                Ok(())
+            })?;
+        }
+        match found {
+            Some(member) => call.reply.bulk(member),
+            None => call.reply.null(),
+        }
+        return Ok(());
+    }
+    if call.count() > 3 {
+        return Err(Failure::SYNTAX);
+    }
+    let sample = call.sample(2)?;
+    let Some(set) = call.turn.set(db, call.arg(1))? else {
+        call.reply.array(0);
+        return Ok(());
+    };
+    let reply = &mut call.reply;
+    let begun = reply.begin(Aggregate::Array, 0);
+    let mut shown = 0;
+    let show = |member: &[u8]| {
+        shown += 1;
+        reply.bulk(member);
+        Ok(())
+    };
+    match sample {
+        Sample::Different(count) => call.turn.set_sample(db, &set, count, show)?,
+        Sample::Repeated(times) => call.turn.set_random(db, &set, times, show)?,
+    }
+    call.reply.finish(begun, shown);
+    Ok(())
+}
+
+fn sscan(call: &mut Call<'_>) -> Outcome {
+    let db = call.db();
+    let cursor = call.cursor(2)?;
+    let Some(set) = call.turn.set(db, call.arg(1))? else {
+        empty_page(call);
+        return Ok(());
+    };
+    let options = ScanOptions::of(call, 3)?;
+    let page = call.turn.set_page(db, &set, cursor, options.count)?;
+    call.reply.array(2);
+    call.reply.bulk(page.cursor.to_string());
+    let begun = call.reply.begin(Aggregate::Array, page.items.len());
+    let mut shown = 0;
+    for member in page.items.iter().filter(|member| options.shows(member)) {
+        call.reply.bulk(member);
+        shown += 1;
+    }
+    call.reply.finish(begun, shown);
+    Ok(())
+}
+
+enum Algebra {
+    Intersection,
+    Union,
+    Difference,
+}
+
+fn combine(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
+    let db = call.db();
+    let mut sets = Vec::with_capacity(call.count() - 1);
+    for key in call.args_from(1) {
+        sets.push(call.turn.set(db, key)?);
+    }
+    let reply = &mut call.reply;
+    let begun = reply.begin(Aggregate::Set, 0);
+    let mut shown = 0;
+    let show = |member: &[u8]| {
+        shown += 1;
+        reply.bulk(member);
+        Ok(true)
+    };
+    match algebra {
+        Algebra::Intersection => call.turn.set_intersection(db, &sets, show)?,
+        Algebra::Union => call.turn.set_union(db, &sets, show)?,
+        Algebra::Difference => call.turn.set_difference(db, &sets, show)?,
+    }
+    call.reply.finish(begun, shown);
+    Ok(())
+}
+
+fn sinter(call: &mut Call<'_>) -> Outcome {
+    combine(call, Algebra::Intersection)
+}
+
+fn sunion(call: &mut Call<'_>) -> Outcome {
+    combine(call, Algebra::Union)
+}
+
+fn sdiff(call: &mut Call<'_>) -> Outcome {
+    combine(call, Algebra::Difference)
+}
