@@ -463,6 +463,15 @@ impl WriteBatch {
         self.user_bytes
     }
 
+    /// Where the value of the last operation lies in the encoded batch, if that is a put of `len`
+    /// bytes and the batch was not sealed.
+    pub(crate) fn last_value(&self, len: usize) -> std::ops::Range<usize> {
+        let stored_end = self.bytes.len() - VALUE_CHECKSUM_BYTES.min(self.bytes.len());
+        let is_separated = self.separated.last().is_some_and(|p| p.at + p.len == stored_end);
+        let end = if is_separated { stored_end } else { self.bytes.len() };
+        end.saturating_sub(len)..end
+    }
+
     /// The log payload.
     pub(crate) fn encoded(&self) -> &[u8] {
         &self.bytes

@@ -1,6 +1,7 @@
 //! Commit (put, steps 2 and 3 of 4): writers queue, one leads for a group; the leader makes room,
 //! numbers the batches, appends them to the log with one write, syncs if any of them asked,
-//! fills the memtables, and makes the group visible.
+//! fills the memtables, and makes the group visible. Batches with a read set that has changed
+//! ([`crate::validate`]) are taken out of the group first.
 //!
 //! Invariants: sequence numbers are handed out in log order; what is visible is always a prefix
 //! of the log; nothing is acknowledged before it is where its [`SyncMode`] wants it; a memtable
@@ -14,8 +15,10 @@ use crate::install;
 use crate::memtable::MemTable;
 use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
+use crate::read_set::{ReadSet, Reads};
 use crate::stall;
-use crate::write_queue::{Entered, Lead, LogState, Pending};
+use crate::validate;
+use crate::write_queue::{Entered, Lead, LogState, Pending, Waiter};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,8 +44,30 @@ const LEAST_UNFLUSHED_BYTES: u64 = 4 << 20;
 const ENTRY_OVERHEAD_BYTES: usize = Skiplist::entry_upper_bound(0, 0);
 
 /// Writes `batch` and returns when it is visible and as durable as asked.
-pub(crate) fn write(inner: &Inner, mut batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+pub(crate) fn write(inner: &Inner, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
     inner.health.check_writable()?;
+    submit(inner, batch, options, None)
+}
+
+/// As [`write`], if no key of `reads` has changed by the time it becomes visible; else `Conflict`.
+pub(crate) fn write_if_unchanged(
+    inner: &Inner,
+    batch: WriteBatch,
+    reads: &ReadSet,
+    options: &WriteOptions,
+) -> Result<()> {
+    inner.health.check_writable()?;
+    let reads = validate::ahead(inner, reads)?;
+    submit(inner, batch, options, Some(reads))
+}
+
+#[inline]
+fn submit(
+    inner: &Inner,
+    mut batch: WriteBatch,
+    options: &WriteOptions,
+    reads: Option<Reads>,
+) -> Result<()> {
     let queue = inner.write_queue()?;
     {
         let families = inner.families.load();
@@ -55,7 +80,7 @@ pub(crate) fn write(inner: &Inner, mut batch: WriteBatch, options: &WriteOptions
     }
     let start = (sample() == Sampled::Timed).then(Instant::now);
     let sync = options.sync.unwrap_or(inner.options.sync);
-    let result = match queue.enter(Pending { batch, sync }) {
+    let result = match queue.enter(Pending { batch, sync, reads }) {
         Entered::Done(result) => result,
         Entered::Leads(lead, own) => lead_group(inner, &lead, own),
     };
@@ -71,15 +96,41 @@ fn lead_group(inner: &Inner, lead: &Lead<'_>, own: Pending) -> Result<()> {
     stall::admit(inner, &families, own_bytes)?;
     let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes));
     if others.is_empty() {
-        return commit(inner, lead, &families, &mut [own]);
+        let mut group = [own];
+        return match validate::refusals(inner, &group).pop() {
+            Some((_, error)) => Err(error),
+            None => commit(inner, lead, &families, &mut group),
+        };
     }
-    let (waiters, pending): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+    let (mut waiters, pending): (Vec<_>, Vec<_>) = others.into_iter().unzip();
     let mut group: Vec<Pending> = std::iter::once(own).chain(pending).collect();
-    let result = commit(inner, lead, &families, &mut group);
+    let own_refusal = take_out(validate::refusals(inner, &group), &mut group, &mut waiters);
+    let result = match group.is_empty() {
+        true => Ok(()),
+        false => commit(inner, lead, &families, &mut group),
+    };
     for waiter in waiters {
         waiter.done(result.clone());
     }
-    result
+    own_refusal.map_or(result, Err)
+}
+
+/// Takes the refused batches out of a group and tells their waiters. The first batch is the
+/// leader's own, which has none: gives its refusal.
+fn take_out(
+    refused: Vec<(usize, Error)>,
+    group: &mut Vec<Pending>,
+    waiters: &mut Vec<Arc<Waiter>>,
+) -> Option<Error> {
+    // From the back, so that the indices hold.
+    for (index, error) in refused.into_iter().rev() {
+        group.remove(index);
+        match index.checked_sub(1) {
+            Some(at) => waiters.remove(at).done(Err(error)),
+            None => return Some(error),
+        }
+    }
+    None
 }
 
 fn commit(

@@ -109,7 +109,7 @@ impl Db {
         Self { default: ColumnFamily { family, store } }
     }
 
-    fn inner(&self) -> &Arc<Inner> {
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.default.store.inner
     }
 
@@ -193,12 +193,18 @@ impl Db {
 
     /// As [`Db::write`], with options.
     pub fn write_with(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.check_families(&batch)?;
+        commit::write(self.inner(), batch, options)
+    }
+
+    /// Refuses a batch that writes to a family which does not exist.
+    pub(crate) fn check_families(&self, batch: &WriteBatch) -> Result<()> {
         for id in batch.families() {
             if self.inner().family(id).is_none() {
                 return Err(Error::NoSuchFamily(format!("number {id}")));
             }
         }
-        commit::write(self.inner(), batch, options)
+        Ok(())
     }
 
     /// A consistent view of the whole store, all column families, as of now.
@@ -353,8 +359,12 @@ impl ColumnFamily {
         self.family.id
     }
 
-    fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &Inner {
         &self.store.inner
+    }
+
+    pub(crate) fn family(&self) -> &Arc<Family> {
+        &self.family
     }
 
     fn check_exists(&self) -> Result<()> {

@@ -26,6 +26,10 @@ pub enum Error {
     /// The store was opened read-only.
     #[error("the store at {} is open read-only", .0.display())]
     ReadOnly(PathBuf),
+    /// A key that was read has a newer version, so what depends on it was not written. Nothing is
+    /// wrong: read again, decide again, write again.
+    #[error("a key that was read has been written since; run the transaction again")]
+    Conflict,
     /// A key, value, batch or option is outside the limits.
     #[error("{0}")]
     InvalidArgument(String),

@@ -37,6 +37,7 @@ mod level_model;
 mod memtable;
 mod models;
 mod rate_limit;
+mod read_set;
 mod read_state;
 mod reserve;
 mod scheduler;
@@ -67,10 +68,12 @@ mod retain;
 mod scan;
 mod shape;
 mod stall;
+mod validate;
 mod verify;
 // The loop and the top.
 mod db;
 mod open;
+mod transaction;
 mod worker;
 
 pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
@@ -92,6 +95,7 @@ pub use options::{
     DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, Learning, MIN_MEMORY_BUDGET,
     MemoryShares, Options, SyncMode, WriteOptions,
 };
+pub use read_set::ReadSet;
 pub use scan::{Iter, ReadOptions};
 pub use shape::{
     FamilyShape, FileShape, FilterHeat, FilterPartitionHeat, ModelSegment, ModelShape, Shape,
@@ -101,6 +105,7 @@ pub use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use terrace_base::{Clock, SystemClock};
 pub use terrace_sst::{Compression, FilterPolicy, PolicyError};
 pub use terrace_vfs::Slice;
+pub use transaction::Transaction;
 
 /// The file systems a store can lie on.
 pub mod vfs {

@@ -140,6 +140,7 @@ pub(crate) struct Counters {
     pub log_bytes: AtomicU64,
     pub log_syncs: AtomicU64,
     pub groups: AtomicU64,
+    pub conflicts: AtomicU64,
     pub flushes: AtomicU64,
     pub flush_bytes: AtomicU64,
     pub compactions: AtomicU64,
@@ -247,6 +248,8 @@ pub struct Metrics {
     pub user_bytes: u64,
     /// Groups in which the batches were logged.
     pub groups: u64,
+    /// Batches that were refused because a key of their read set had changed.
+    pub conflicts: u64,
     /// Bytes appended to the commit log.
     pub log_bytes: u64,
     /// Bytes of log segments that must be kept now.
@@ -432,6 +435,7 @@ impl Metrics {
         self.ops_written = get(&c.ops_written);
         self.user_bytes = get(&c.user_bytes);
         self.groups = get(&c.groups);
+        self.conflicts = get(&c.conflicts);
         self.log_bytes = get(&c.log_bytes);
         self.log_syncs = get(&c.log_syncs);
         self.flushes = get(&c.flushes);

@@ -81,6 +81,11 @@ impl Snapshot {
     pub(crate) fn seqno(&self) -> SeqNo {
         self.held.seqno
     }
+
+    /// Whether it is a snapshot of the store with these `snapshots`.
+    pub(crate) fn is_of(&self, snapshots: &Arc<Snapshots>) -> bool {
+        Arc::ptr_eq(&self.held.snapshots, snapshots)
+    }
 }
 
 #[cfg(test)]

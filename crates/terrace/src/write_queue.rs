@@ -4,6 +4,7 @@
 use crate::batch::WriteBatch;
 use crate::error::Result;
 use crate::options::SyncMode;
+use crate::read_set::Reads;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub(crate) struct LogState {
 pub(crate) struct Pending {
     pub batch: WriteBatch,
     pub sync: SyncMode,
+    /// It is written only if nothing of this has changed.
+    pub reads: Option<Reads>,
 }
 
 /// A writer that waits.
@@ -164,6 +167,13 @@ impl WriteQueue {
     /// Live log segments, the one being written included; `None` while a leader is at work.
     pub fn try_log_segments(&self) -> Option<u64> {
         Some(self.log.try_lock()?.segments.len() as u64 + 1)
+    }
+
+    /// How many batches wait for a leader.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        let queue = self.queue.lock();
+        queue.waiting.iter().filter(|waiter| waiter.pending.lock().is_some()).count()
     }
 
     /// Bytes of live log segments; `None` while a leader is at work.

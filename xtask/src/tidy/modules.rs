@@ -34,6 +34,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "value_log",
             "garbage",
             "family",
+            "read_set",
             "write_queue",
         ],
     ),
@@ -42,6 +43,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
     (
         "verbs 2",
         &[
+            "validate",
             "commit",
             "get",
             "scan",
@@ -61,7 +63,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("loop", &["worker"]),
-    ("top", &["open", "db"]),
+    ("top", &["open", "db", "transaction"]),
 ];
 
 /// The rank of a top-level module; `None` if it is not listed.

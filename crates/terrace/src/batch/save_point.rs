@@ -28,15 +28,17 @@ pub struct SavePoint {
     is_refused: bool,
 }
 
-/// Which batch it is, and how it was cut.
+/// Which batch it is, and how it was cut; nothing until the first save point.
 #[derive(Debug, Default)]
-pub(super) struct History {
-    /// Given at the first save point.
-    batch: OnceLock<u64>,
-    /// How often the batch was cut.
-    cuts: u64,
-    /// Of the cuts, those with no later one at or below them: what was left, in operations, and
-    /// which cut it was. Both ascend.
+pub(super) struct History(OnceLock<Box<Cuts>>);
+
+#[derive(Debug)]
+struct Cuts {
+    /// A number that no other batch of this process has.
+    batch: u64,
+    count: u64,
+    /// Those with no later one at or below them: what was left, in operations, and which cut it
+    /// was. Both ascend.
     lowest: Vec<(u32, u64)>,
 }
 
@@ -48,36 +50,40 @@ impl Clone for History {
 }
 
 impl History {
-    /// A number that no other batch of this process has.
-    fn batch(&self) -> u64 {
+    fn cuts(&self) -> &Cuts {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        *self.batch.get_or_init(|| NEXT.fetch_add(1, Ordering::Relaxed))
+        self.0.get_or_init(|| {
+            let batch = NEXT.fetch_add(1, Ordering::Relaxed);
+            Box::new(Cuts { batch, count: 0, lowest: Vec::new() })
+        })
     }
 
     /// Whether what stood in the batch at `point` still does.
     fn holds(&self, point: &SavePoint) -> bool {
-        let later = self.lowest.partition_point(|(_, cut)| *cut <= point.cuts);
-        self.batch.get() == Some(&point.batch)
-            && self.lowest.get(later).is_none_or(|(left, _)| *left >= point.count)
+        let Some(cuts) = self.0.get() else { return false };
+        let later = cuts.lowest.partition_point(|(_, cut)| *cut <= point.cuts);
+        cuts.batch == point.batch
+            && cuts.lowest.get(later).is_none_or(|(left, _)| *left >= point.count)
     }
 
     /// Notes that the batch was cut to its first `left` operations.
     pub(super) fn note_cut(&mut self, left: u32) {
-        if self.batch.get().is_some() {
-            self.cuts += 1;
-            let above = self.lowest.partition_point(|(other, _)| *other < left);
-            self.lowest.truncate(above);
-            self.lowest.push((left, self.cuts));
+        if let Some(cuts) = self.0.get_mut() {
+            cuts.count += 1;
+            let above = cuts.lowest.partition_point(|(other, _)| *other < left);
+            cuts.lowest.truncate(above);
+            cuts.lowest.push((left, cuts.count));
         }
     }
 }
 
 impl WriteBatch {
-    /// The batch as it is now, for [`WriteBatch::roll_back_to`]. Free of cost, whatever its size.
+    /// The batch as it is now, for [`WriteBatch::roll_back_to`]. The cost does not grow with the batch.
     pub fn save_point(&self) -> SavePoint {
+        let cuts = self.history.cuts();
         SavePoint {
-            batch: self.history.batch(),
-            cuts: self.history.cuts,
+            batch: cuts.batch,
+            cuts: cuts.count,
             len_bytes: self.bytes.len(),
             count: self.count,
             ttl_count: self.ttl_offsets.len(),

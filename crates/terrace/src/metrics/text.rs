@@ -317,6 +317,7 @@ impl Metrics {
             ("user_bytes", "Bytes of keys and values committed", self.user_bytes),
             ("log_bytes", "Bytes appended to the commit log", self.log_bytes),
             ("log_syncs", "Syncs of the commit log", self.log_syncs),
+            ("conflicts", "Batches refused because a key read had changed", self.conflicts),
             ("flushes", "Flushes", self.flushes),
             ("flush_bytes", "Bytes flushed", self.flush_bytes),
             ("compactions", "Compactions that rewrote data", self.compactions),

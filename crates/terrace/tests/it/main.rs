@@ -24,4 +24,5 @@ mod model;
 mod mutants;
 mod power_cut;
 mod separation;
+mod transactions;
 mod values;
