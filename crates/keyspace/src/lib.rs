@@ -32,6 +32,7 @@ mod sets;
 mod sorted_sets;
 mod strings;
 mod sweep;
+mod usage;
 
 pub use encode::{
     COLLECTIONS, ELEMENTS, Kind, MAX_DATABASES, MAX_KEY_BYTES, MAX_MEMBER_BYTES, Meta,

@@ -6,18 +6,48 @@
 //! names are taken before it runs. One that gives a [`Failure`] has written nothing: what it
 //! appended to the output is taken away.
 
+mod access;
+mod admin;
+mod arguments;
+mod catalogue;
+mod client;
 mod connection;
 mod failure;
+mod info;
+mod observe;
+mod expiry;
+mod hashes;
+mod keys;
+mod lists;
+mod sets;
+mod sorted_sets;
 mod spec;
+mod strings;
 mod table;
 mod transactions;
 
+pub use catalogue::documentation;
 pub use failure::{Failure, Outcome};
 pub use spec::{CommandSpec, Flags, Group, Keys};
 pub use table::{Table, table};
 
 /// The rows of the table, group by group.
-const GROUPS: &[&[CommandSpec]] = &[connection::COMMANDS, transactions::COMMANDS];
+const GROUPS: &[&[CommandSpec]] = &[
+    connection::COMMANDS,
+    client::COMMANDS,
+    keys::COMMANDS,
+    strings::COMMANDS,
+    hashes::COMMANDS,
+    sets::COMMANDS,
+    sorted_sets::COMMANDS,
+    lists::COMMANDS,
+    transactions::COMMANDS,
+    catalogue::COMMANDS,
+    info::COMMANDS,
+    observe::COMMANDS,
+    admin::COMMANDS,
+    access::COMMANDS,
+];
 
 use crate::server::Server;
 use crate::session::Session;

@@ -37,6 +37,13 @@ pub fn execute(
         server.stats.unknown_commands.add(1);
         return Executed::Replied;
     };
+    if let Some(user) = &mut session.user
+        && !server.acl.refresh(user, &mut session.generation)
+    {
+        // The user is gone, or off.
+        session.user = None;
+        return Executed::Close;
+    }
     if let Err(refusal) = check(spec, number, &args, session, server) {
         server.latency.note_rejected(number);
         refuse(session, output, &refusal);
@@ -69,7 +76,7 @@ pub fn execute(
         }
     };
     let took = started.elapsed();
-    server.note(number, &args, session, took, failed);
+    server.note(number, spec, &args, session, took, failed);
     let info = &session.info;
     info.last_command.store(number, Ordering::Relaxed);
     info.last_used_ms.store(turn.now_ms(), Ordering::Relaxed);

@@ -137,6 +137,19 @@ impl Latency {
         sum
     }
 
+    /// How often each command was executed, by its number.
+    pub fn calls_by_command(&self) -> Vec<(u16, u64)> {
+        let mut calls = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            calls.resize(shard.len(), 0);
+            for (sum, stats) in calls.iter_mut().zip(shard.iter()) {
+                *sum += stats.as_ref().map_or(0, |stats| stats.calls);
+            }
+        }
+        calls.into_iter().enumerate().map(|(number, calls)| (number as u16, calls)).collect()
+    }
+
     /// Counts from 0 again.
     pub fn reset(&self) {
         for shard in &self.shards {

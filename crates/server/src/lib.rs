@@ -1,13 +1,35 @@
 //! The store behind the Redis protocol, HTTP and a dashboard.
 //!
-//! Floor 6: the only place that knows JSON and the network.
+//! Floor 6: the only place that knows JSON and the network. Inside, a module uses only those listed
+//! above it, but for [`command`] and [`dispatch`]: `EXEC` executes commands.
 
 #![forbid(unsafe_code)]
 
-pub mod acl;
-pub mod command;
-pub mod config;
+// Vocabulary.
 pub mod glob;
 pub mod replace_file;
-pub mod server;
+pub mod stats;
+// What can be set, who may do what, what is measured.
+pub mod acl;
+pub mod config;
+pub mod latency;
+pub mod slowlog;
+// What is known of a client, and of all.
+pub mod checkpoints;
 pub mod session;
+// The state that everything shares, and what is done with it.
+pub mod command;
+pub mod dispatch;
+pub mod hot_keys;
+pub mod server;
+// The outside.
+pub mod http;
+mod facts;
+pub mod net;
+mod serve;
+
+pub use serve::{Running, ServeError};
+pub use server::Server;
+
+/// The version of Redis whose behaviour clients can expect of the commands that there are.
+pub const REDIS_VERSION: &str = "7.0.15";

@@ -24,6 +24,9 @@ pub enum ServeError {
         /// What was wrong.
         error: terrace_keyspace::Error,
     },
+    /// A user of the configuration cannot be as it says.
+    #[error("{0}")]
+    User(#[from] crate::acl::AclError),
     /// No socket, no thread, or no certificate.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -53,10 +56,10 @@ impl Running {
         let http_listeners = listen_http(&settings, searches(&config, "http-port"))?;
         let space = Keyspace::open(&settings.dir, settings.engine_options())
             .map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
-        let server = Arc::new(Server::new(space, config));
+        let server = Arc::new(Server::new(space, config)?);
         let of = |bound: &[Bound]| bound.iter().map(|bound| bound.address).collect::<Vec<_>>();
         let (addresses, tls_addresses) = (of(&plain), of(&encrypted));
-        server.note_addresses(&addresses, &tls_addresses);
+        server.note_addresses(&addresses);
         let pool = Pool::start(&server, settings.reader_threads)?;
         let listeners = plain.into_iter().chain(encrypted).collect();
         let loops = Loops::start(&server, &pool, listeners, tls, settings.server_threads)?;

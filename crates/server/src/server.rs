@@ -1,19 +1,25 @@
 //! What all connections share.
 
-use crate::acl::{Acl, User};
-use crate::command::{CommandSpec, Flags};
-use crate::config::Config;
+use crate::acl::{Access, Acl, AclError, Catalog, Reason, User};
+use crate::checkpoints::Checkpoints;
+use crate::command::{CommandSpec, Flags, table};
+use crate::config::{Config, LogLevel, Settings};
+use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::session::{Clients, Session};
-use crate::slowlog::SlowLog;
-use crate::stats::Stats;
+use crate::slowlog::{self, SlowCommand, SlowLog};
+use crate::stats::{Rate, Stats};
 use parking_lot::{Condvar, Mutex};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace_keyspace::Keyspace;
 use terrace_resp::{Command, Limits};
+
+/// A change of the log level is told to this.
+type SetLogLevel = Box<dyn Fn(LogLevel) + Send + Sync>;
 
 /// The state of the server.
 pub struct Server {
@@ -33,12 +39,363 @@ pub struct Server {
     pub latency: Latency,
     /// Which keys are read and written most.
     pub hot_keys: HotKeys,
-    /// When it started: by the wall clock, in ms since 1970, and by the other one.
+    /// `BGSAVE`.
+    pub checkpoints: Checkpoints,
+    /// When it started, by the wall clock, in ms since 1970.
     pub started_ms: u64,
-    /// See `started_ms`.
+    /// When it started.
     pub started: Instant,
+    /// Commands a second.
+    pub rate: Rate,
     /// How it is ended.
     pub stop: Stop,
-    /// A copy of `slowlog-log-slower-than` for every command to look at.
+    /// Where it listens.
+    addresses: OnceLock<Vec<SocketAddr>>,
+    run_id: String,
+    set_log_level: OnceLock<SetLogLevel>,
+    /// Copies of options that every command looks at.
     slower_than_us: AtomicI64,
+    spike_ms: AtomicU64,
+}
+
+impl Server {
+    /// Over an open keyspace.
+    ///
+    /// # Errors
+    /// A user's rules make no sense.
+    pub fn new(space: Arc<Keyspace>, config: Config) -> Result<Self, AclError> {
+        let settings = config.settings();
+        let started_ms = space.now_ms();
+        let commands = table().all().iter().map(|spec| (spec.name, spec.categories()));
+        let acl = Acl::new(Catalog::new(commands));
+        configure(&acl, &settings)?;
+        let server = Self {
+            acl,
+            clients: Clients::default(),
+            stats: Stats::default(),
+            slow_log: SlowLog::default(),
+            latency: Latency::new(table().all().len()),
+            hot_keys: HotKeys::default(),
+            checkpoints: Checkpoints::default(),
+            started_ms,
+            started: Instant::now(),
+            rate: Rate::default(),
+            stop: Stop::default(),
+            addresses: OnceLock::new(),
+            // Tells one run from another; no secret.
+            run_id: format!("{:032x}{:08x}", u128::from(started_ms) << 64, std::process::id()),
+            set_log_level: OnceLock::new(),
+            slower_than_us: AtomicI64::new(0),
+            spike_ms: AtomicU64::new(0),
+            space,
+            config,
+        };
+        server.copy(&settings);
+        Ok(server)
+    }
+
+    fn copy(&self, settings: &Settings) {
+        self.slower_than_us.store(settings.slowlog_log_slower_than, Ordering::Relaxed);
+        self.spike_ms.store(settings.latency_monitor_threshold, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_addresses(&self, addresses: &[SocketAddr]) {
+        // Once, at the start.
+        let _first = self.addresses.set(addresses.to_vec());
+    }
+
+    /// The port of the Redis protocol.
+    pub fn port(&self) -> Option<u16> {
+        Some(self.addresses.get()?.first()?.port())
+    }
+
+    /// Tells one run of the server from another.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// What is called when the log level changes.
+    pub fn on_log_level(&self, set: impl Fn(LogLevel) + Send + Sync + 'static) {
+        // The first one stays.
+        let _first = self.set_log_level.set(Box::new(set));
+    }
+
+    /// How many databases there are.
+    pub fn databases(&self) -> usize {
+        self.config.settings().databases as usize
+    }
+
+    /// What requests may be like.
+    pub fn limits(&self) -> Limits {
+        let settings = self.config.settings();
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Limits {
+            bulk_bytes: bytes(settings.proto_max_bulk_len),
+            message_bytes: bytes(settings.client_query_buffer_limit),
+            ..Limits::default()
+        }
+    }
+
+    /// Milliseconds after which an idle client is ended.
+    pub fn idle_timeout_ms(&self) -> Option<u64> {
+        let seconds = self.config.settings().timeout;
+        (seconds > 0).then_some(seconds * 1000)
+    }
+
+    /// Seconds between probes of a silent connection.
+    pub fn keepalive(&self) -> Option<u32> {
+        u32::try_from(self.config.settings().tcp_keepalive).ok().filter(|seconds| *seconds > 0)
+    }
+
+    /// Whether a client has too many bytes of replies that it has not taken.
+    pub fn is_over_output_limit(&self, bytes: usize, over_soft: Duration) -> bool {
+        /// Nobody sets a limit below this.
+        const HARMLESS: usize = 64 << 10;
+        bytes > HARMLESS
+            && self
+                .config
+                .settings()
+                .client_output_buffer_limit
+                .normal
+                .is_broken(bytes as u64, over_soft)
+    }
+
+    /// What a client is told that may not connect.
+    pub fn refusal(&self, peer: &SocketAddr) -> Option<&'static str> {
+        let settings = self.config.settings();
+        if self.clients.count() >= settings.maxclients as usize {
+            return Some("-ERR max number of clients reached\r\n");
+        }
+        let is_open = settings.protected_mode
+            && !peer.ip().to_canonical().is_loopback()
+            && self.acl.default_login().is_some();
+        is_open.then_some(
+            "-DENIED Terrace is in protected mode: it asks for no password, and therefore serves \
+             only clients on its own machine. To serve others, set requirepass or users in \
+             terrace.toml, or protected-mode to no if the network is trusted.\r\n",
+        )
+    }
+
+    /// Logs a user in.
+    ///
+    /// # Errors
+    /// The reply.
+    pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Result<Arc<User>, String> {
+        self.acl.authenticate(name, password).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Whether a client's user may execute a command on its keys; a refusal is logged.
+    ///
+    /// # Errors
+    /// The reply.
+    pub(crate) fn permit(
+        &self,
+        user: &User,
+        spec: &CommandSpec,
+        number: u16,
+        args: &Command<'_>,
+        session: &Session,
+    ) -> Result<(), String> {
+        let access = if spec.flags.has(Flags::WRITE) { Access::WRITE } else { Access::READ };
+        let keys = spec.keys.of(args).map(|key| (key, access));
+        let Err(denial) = user.check(number, args.get(1), keys) else { return Ok(()) };
+        let (reason, object) = denial.logged(spec.name);
+        self.log_denial(session, reason, object, user.name());
+        Err(denial.reply(user.name(), spec.name))
+    }
+
+    /// A login failed.
+    pub(crate) fn log_denied_login(&self, session: &Session, name: &[u8]) {
+        self.stats.auth_failures.add(1);
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.log_denial(session, Reason::Auth, b"AUTH", &name);
+    }
+
+    fn log_denial(&self, session: &Session, reason: Reason, object: &[u8], user: &str) {
+        let most = self.config.settings().acllog_max_len;
+        let context = if session.queued.is_some() { "multi" } else { "toplevel" };
+        let client = session.info.origin.peer.to_string();
+        let now_ms = self.space.now_ms();
+        self.acl.log().lock().note(now_ms, most, reason, context, object, user, &client);
+    }
+
+    /// A command was executed.
+    #[inline]
+    pub(crate) fn note(
+        &self,
+        number: u16,
+        spec: &CommandSpec,
+        args: &Command<'_>,
+        session: &Session,
+        took: Duration,
+        failed: bool,
+    ) {
+        let took_us = took.as_micros() as i64;
+        self.latency.note(number, took.as_nanos() as u64, failed);
+        self.hot_keys.note(spec, args, session.db);
+        let slower_than = self.slower_than_us.load(Ordering::Relaxed);
+        if slower_than >= 0 && took_us >= slower_than {
+            self.note_slow(args, session, took);
+        }
+        let spike_ms = self.spike_ms.load(Ordering::Relaxed);
+        if spike_ms > 0 && took.as_millis() as u64 >= spike_ms {
+            let name = if spec.flags.has(Flags::FAST) { "fast-command" } else { "command" };
+            self.latency.note_event(name, self.space.now_ms() / 1000, took.as_millis() as u64);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&self, args: &Command<'_>, session: &Session, took: Duration) {
+        let most = self.config.settings().slowlog_max_len;
+        self.slow_log.add(most, || SlowCommand {
+            id: 0,
+            at_ms: self.space.now_ms(),
+            took_us: took.as_micros() as u64,
+            arguments: slowlog::cut(args),
+            peer: session.info.origin.peer.to_string(),
+            client_name: session.info.name.lock().clone(),
+        });
+    }
+
+    /// Carries a change of options out.
+    ///
+    /// # Errors
+    /// Why it cannot be; nothing has changed.
+    pub(crate) fn carry_out(
+        &self,
+        _before: &Settings,
+        after: &Settings,
+        names: &[&'static str],
+    ) -> Result<(), String> {
+        let changed = |name: &str| names.contains(&name);
+        if changed("user") {
+            configure(&self.acl, after).map_err(|error| error.to_string())?;
+        } else if changed("requirepass") {
+            self.acl.require_password(after.requirepass.reveal());
+        }
+        // LIVE
+        if changed("value-separation-threshold") {
+            let bytes = after.separation_threshold();
+            let space = &self.space;
+            for family in [space.strings(), space.collections(), space.elements()] {
+                family.set_value_separation_threshold(bytes);
+            }
+        }
+        if changed("loglevel")
+            && let Some(set) = self.set_log_level.get()
+        {
+            set(after.loglevel);
+        }
+        self.copy(after);
+        Ok(())
+    }
+
+    /// Reads the configuration file again (SIGHUP).
+    pub fn reload(&self) {
+        let reloaded =
+            self.config.reload(|before, after, names| self.carry_out(before, after, names));
+        match reloaded {
+            Ok(reload) => tracing::info!(?reload, "configuration read again"),
+            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+        }
+    }
+
+    /// `CONFIG RESETSTAT`.
+    pub(crate) fn reset_stats(&self) {
+        self.stats.reset();
+        self.latency.reset();
+    }
+
+    /// Why nothing can be written now.
+    pub fn unwritable(&self) -> Option<&'static str> {
+        let metrics = self.space.db().metrics();
+        if self.stop.is_requested() {
+            return Some("the server is stopping");
+        }
+        if metrics.poisoned {
+            return Some("an earlier failure of the device; restart to recover");
+        }
+        metrics.disk_full.then_some("the disk is full")
+    }
+
+    /// `MEMORY DOCTOR`.
+    pub(crate) fn memory_advice(&self) -> String {
+        let shape = self.space.db().memory();
+        let best = shape
+            .pools
+            .iter()
+            .filter_map(|pool| Some((pool.name, pool.saved_reads_per_mib_s?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        match best {
+            Some((pool, saved)) if saved > 0.0 => format!(
+                "Memory is within its budget of {} MiB. One more MiB would save the most in the \
+                 pool `{pool}`: about {saved:.1} device reads a second.",
+                shape.budget_bytes >> 20
+            ),
+            _ => format!(
+                "Memory is within its budget of {} MiB, and more of it would save nothing now.",
+                shape.budget_bytes >> 20
+            ),
+        }
+    }
+}
+
+impl Server {
+    /// About how many keys there are in all databases. Reads nothing but what is in memory.
+    pub fn key_count_estimate(&self) -> u64 {
+        let databases = [0]..[terrace_keyspace::MAX_DATABASES as u8];
+        let count = |family: &terrace::ColumnFamily| {
+            family.estimate(databases.clone()).map_or(0, |estimate| estimate.keys)
+        };
+        count(self.space.strings()) + count(self.space.collections())
+    }
+
+    /// Lookups of strings that found their key, and that did not, since the start.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        (self.stats.keyspace_hits.get(), self.stats.keyspace_misses.get())
+    }
+
+    /// Once a second: rates are taken, and what was hot long ago fades.
+    pub(crate) fn tick(&self) {
+        self.rate.take(self.latency.calls().0);
+        self.hot_keys.tick();
+    }
+}
+
+/// Users as the settings have them, in the place of all.
+fn configure(acl: &Acl, settings: &Settings) -> Result<(), AclError> {
+    acl.load(b"")?;
+    acl.require_password(settings.requirepass.reveal());
+    for user in &settings.users {
+        acl.set_user(user.name.as_bytes(), &user.rules)?;
+    }
+    Ok(())
+}
+
+/// How a server is asked to end.
+#[derive(Default)]
+pub struct Stop {
+    asked: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Asks it to end.
+    pub fn request(&self) {
+        *self.asked.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether it was asked to.
+    pub fn is_requested(&self) -> bool {
+        *self.asked.lock()
+    }
+
+    /// Waits until it is asked to.
+    pub fn wait(&self) {
+        let mut asked = self.asked.lock();
+        while !*asked {
+            self.changed.wait(&mut asked);
+        }
+    }
 }

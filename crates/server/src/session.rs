@@ -22,6 +22,8 @@ pub struct Session {
     pub protocol: Protocol,
     /// Who it is; `None` until it has authenticated.
     pub user: Option<Arc<User>>,
+    /// The state of the users that `user` was seen in.
+    pub generation: u64,
     /// The parser is to be told that the full limits hold from now on.
     pub was_admitted: bool,
     /// Queued since `MULTI`.
@@ -81,6 +83,7 @@ impl Session {
             db: 0,
             protocol: Protocol::Resp2,
             user,
+            generation: 0,
             was_admitted: false,
             queued: None,
             watched: None,
@@ -107,6 +110,8 @@ impl Session {
     pub fn log_in(&mut self, user: Arc<User>) {
         *self.info.user.lock() = user.name().into();
         self.was_admitted |= self.user.is_none();
+        // Looked up anew by the next command.
+        self.generation = 0;
         self.user = Some(user);
     }
 }

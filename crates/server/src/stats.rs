@@ -70,3 +70,23 @@ impl Stats {
         }
     }
 }
+
+/// How many of something happen in a second, by the last look at its counter.
+#[derive(Debug, Default)]
+pub struct Rate {
+    last: AtomicU64,
+    per_second: AtomicU64,
+}
+
+impl Rate {
+    /// The counter a second later.
+    pub fn take(&self, now: u64) {
+        let last = self.last.swap(now, Ordering::Relaxed);
+        self.per_second.store(now.saturating_sub(last), Ordering::Relaxed);
+    }
+
+    /// In the second before the last look.
+    pub fn per_second(&self) -> u64 {
+        self.per_second.load(Ordering::Relaxed)
+    }
+}

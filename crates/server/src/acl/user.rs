@@ -155,6 +155,12 @@ impl User {
                 .any(|p| p.access.includes(access) && crate::glob::matches(&p.glob, key))
     }
 
+    /// Whether it may use every key so.
+    pub fn may_access_all(&self, access: Access) -> bool {
+        let is_all = |p: &KeyPattern| p.access.includes(access) && p.glob == b"*";
+        self.all_keys || self.keys.iter().any(is_all)
+    }
+
     /// Whether it may use a channel.
     pub fn may_use_channel(&self, channel: &[u8]) -> bool {
         self.all_channels || self.channels.iter().any(|glob| crate::glob::matches(glob, channel))

@@ -7,7 +7,7 @@ use crate::glob;
 const MOST_REPEATS: u64 = 1 << 20;
 
 /// Elements that one page of a scan shows at most, whatever COUNT says.
-const MOST_IN_PAGE: u64 = 1 << 14;
+pub(super) const MOST_IN_PAGE: u64 = 1 << 14;
 
 /// A double as Redis takes it for scores and increments: no blanks, no NaN, nothing that does not
 /// fit. Redis takes hexadecimal ones too.

@@ -143,7 +143,6 @@ fn log_in(call: &mut Call<'_>, name: &[u8], password: &[u8]) -> Outcome {
             Ok(())
         }
         Err(refusal) => {
-            call.server.stats.auth_failures.add(1);
             call.server.log_denied_login(call.session, name);
             Err(Failure::Reply(refusal.into()))
         }

@@ -1,6 +1,7 @@
 //! What is known of a command beside its function.
 
 use super::{Call, Outcome};
+use crate::acl::{Categories, category};
 use std::ops::BitOr;
 use terrace_resp::Command;
 
@@ -114,6 +115,53 @@ pub enum Group {
     Server,
 }
 
+impl Group {
+    /// As `COMMAND DOCS` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Generic => "generic",
+            Self::String => "string",
+            Self::Hash => "hash",
+            Self::List => "list",
+            Self::Set => "set",
+            Self::SortedSet => "sorted-set",
+            Self::Transactions => "transactions",
+            Self::Connection => "connection",
+            Self::Server => "server",
+        }
+    }
+
+    /// As a heading.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Generic => "Keys of any type",
+            Self::String => "Strings",
+            Self::Hash => "Hashes",
+            Self::List => "Lists",
+            Self::Set => "Sets",
+            Self::SortedSet => "Sorted sets",
+            Self::Transactions => "Transactions",
+            Self::Connection => "Connection",
+            Self::Server => "Server",
+        }
+    }
+
+    /// The category of access control.
+    const fn category(self) -> Categories {
+        match self {
+            Self::Generic => category::KEYSPACE,
+            Self::String => category::STRING,
+            Self::Hash => category::HASH,
+            Self::List => category::LIST,
+            Self::Set => category::SET,
+            Self::SortedSet => category::SORTEDSET,
+            Self::Transactions => category::TRANSACTION,
+            Self::Connection => category::CONNECTION,
+            Self::Server => Categories::NONE,
+        }
+    }
+}
+
 /// One row of the table.
 pub struct CommandSpec {
     /// In lower case.
@@ -139,6 +187,26 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
+    /// The categories of access control that it belongs to.
+    pub const fn categories(&self) -> Categories {
+        let mut categories = self.group.category();
+        let speed = if self.flags.has(Flags::FAST) { category::FAST } else { category::SLOW };
+        categories = categories.with(speed);
+        if self.flags.has(Flags::WRITE) {
+            categories = categories.with(category::WRITE);
+        }
+        if self.flags.has(Flags::READ) {
+            categories = categories.with(category::READ);
+        }
+        if self.flags.has(Flags::ADMIN) {
+            categories = categories.with(category::ADMIN).with(category::DANGEROUS);
+        }
+        if self.flags.has(Flags::DANGEROUS) {
+            categories = categories.with(category::DANGEROUS);
+        }
+        categories
+    }
+
     /// Whether so many arguments, the name included, are right.
     pub fn takes(&self, count: usize) -> bool {
         let most = self.arity.unsigned_abs() as usize;

@@ -6,6 +6,7 @@ use crate::server::Server;
 use crate::session::{ClientInfo, Session};
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use terrace_keyspace::Turn;
 use terrace_resp::{Command, OwnedCommand, ReplyWriter, RequestParser, Step};
 
@@ -200,6 +201,7 @@ pub(crate) struct Connection {
     /// Replies that the socket has not taken, from `sent` on.
     unsent: Vec<u8>,
     sent: usize,
+    unsent_since: Option<Instant>,
     /// There may be something to read.
     pub is_readable: bool,
     /// It takes part in the current turn.
@@ -219,6 +221,7 @@ impl Connection {
             talk: Some(talk),
             unsent: Vec::new(),
             sent: 0,
+            unsent_since: None,
             is_readable: false,
             in_turn: false,
             is_queued: false,
@@ -230,9 +233,10 @@ impl Connection {
         self.unsent.len() - self.sent
     }
 
-    /// Bytes of replies that have not left.
-    pub fn held_output_bytes(&self) -> usize {
-        self.unsent_bytes() + self.talk.as_ref().map_or(0, |talk| talk.output.len())
+    /// Bytes of replies that have not left, and since when there are any.
+    pub fn held_output(&self) -> (usize, Duration) {
+        let bytes = self.unsent_bytes() + self.talk.as_ref().map_or(0, |talk| talk.output.len());
+        (bytes, self.unsent_since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 
     /// Whether it is to be served: it is here, and takes its replies.
@@ -264,6 +268,7 @@ impl Connection {
                 self.unsent.clear();
                 self.unsent.shrink_to(KEPT_BYTES);
                 self.sent = 0;
+                self.unsent_since = None;
             }
         }
         let Some(talk) = self.talk.as_mut().filter(|talk| !talk.output.is_empty()) else {
@@ -274,6 +279,9 @@ impl Connection {
             false => 0,
         };
         self.unsent.extend_from_slice(&talk.output[sent..]);
+        if self.unsent_since.is_none() && !self.unsent.is_empty() {
+            self.unsent_since = Some(Instant::now());
+        }
         talk.output.clear();
         talk.output.shrink_to(KEPT_BYTES);
         Ok(out + sent)

@@ -294,7 +294,8 @@ impl EventLoop {
                 Ok(Received::Closed) | Err(_) => return self.remove(token),
             }
         }
-        let is_over = self.server.is_over_output_limit(client.held_output_bytes());
+        let (held, over_soft) = client.held_output();
+        let is_over = self.server.is_over_output_limit(held, over_soft);
         match progress {
             _ if is_over => {
                 tracing::warn!(client = client.id, "replies over the output limit");
@@ -403,7 +404,7 @@ impl EventLoop {
         if self.stops_by.is_some() {
             return;
         }
-        if let Some(refusal) = self.server.refusal(&peer, &local) {
+        if let Some(refusal) = self.server.refusal(&peer) {
             self.server.stats.rejected_connections.add(1);
             // Who does not read it at once does not hear it; nor does one who expects TLS.
             if !is_tls {
@@ -458,6 +459,9 @@ impl EventLoop {
             return;
         }
         self.last_tick = now;
+        if Arc::ptr_eq(&self.handle, &self.all[0]) {
+            self.server.tick();
+        }
         let now_ms = self.server.space.now_ms();
         let timeout_ms = self.server.idle_timeout_ms();
         let mut overdue = Vec::new();

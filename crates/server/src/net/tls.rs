@@ -15,11 +15,9 @@ use std::sync::Arc;
 /// # Errors
 /// A file cannot be read, or is not what it should be; named in the error.
 pub fn configured(settings: &Settings) -> io::Result<Option<Tls>> {
-    let (0, ..) | (_, None, _) | (_, _, None) =
-        (settings.tls_port, &settings.tls_cert_file, &settings.tls_key_file)
-    else {
+    if settings.tls_port != 0 && settings.tls_cert_file.is_some() && settings.tls_key_file.is_some() {
         return build(settings).map(Some);
-    };
+    }
     Ok(None)
 }
 

@@ -1,0 +1,14 @@
+//! `terrace serve` and the clients that people use. These tests need Redis's own programs, Python
+//! and Chromium: `cargo xtask test` installs what is missing and runs them, plain `cargo test` tells
+//! that it does not.
+
+mod benchmark;
+mod connection;
+mod differential;
+mod generator;
+mod kill9;
+mod process;
+mod python;
+mod redis_cli;
+mod redis_rs;
+mod ycsb;

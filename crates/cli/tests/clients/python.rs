@@ -1,0 +1,21 @@
+//! redis-py, as `cargo xtask test` installs it.
+
+use crate::process::{Process, run, tools};
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a script of this folder against a server.
+pub fn script(server: &Process, name: &str, arguments: &[&str]) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name);
+    let mut command = Command::new(tools().join("venv/bin/python"));
+    command.arg(path).arg(server.port.to_string()).args(arguments);
+    run(&mut command)
+}
+
+#[test]
+#[ignore = "needs redis-py: run `cargo xtask test`"]
+fn redis_py_finds_everything_as_it_expects_it() {
+    let server = Process::terrace(&[]);
+    let told = script(&server, "redis_py.py", &[]);
+    assert!(told.contains("all checks passed"), "{told}");
+}

@@ -1,0 +1,28 @@
+//! What keys take.
+
+use crate::encode::{self, Meta};
+use crate::error::Result;
+use crate::turn::Turn;
+
+/// Sequence number and kind, stored with every key.
+const TRAILER_BYTES: u64 = 8;
+
+impl Turn {
+    /// About how many bytes a key takes in the store before compression; `None` if there is no such
+    /// key. Of a collection the engine's estimate, which does not see what is smaller than a block.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn usage_bytes(&mut self, db: u8, key: &[u8]) -> Result<Option<u64>> {
+        self.pin_view(db, key);
+        let own = 1 + key.len() as u64 + TRAILER_BYTES;
+        if let Some(text) = self.text(db, key)? {
+            return Ok(Some(own + text.value.len() as u64));
+        }
+        let Some(meta) = self.meta(db, key)? else { return Ok(None) };
+        let start = encode::elements_of(db, meta.id);
+        let end = encode::elements_of(db, meta.id + 1);
+        let elements = self.space().elements().estimate(&start[..]..&end[..])?;
+        Ok(Some(own + Meta::BYTES as u64 + elements.bytes))
+    }
+}

@@ -1,0 +1,128 @@
+//! `BGSAVE` and `SAVE`: checkpoints of the store, in a folder beside it.
+//!
+//! A checkpoint is a store of its own, of hard links where possible. It lies in
+//! `<store>-checkpoints/<ms since 1970>`; the newest few are kept.
+
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrace::{Error, Result};
+use terrace_keyspace::Keyspace;
+
+/// Checkpoints that are kept.
+const KEPT: usize = 2;
+
+/// What is known of checkpoints.
+#[derive(Default)]
+pub struct Checkpoints {
+    state: Arc<State>,
+    /// Held while one is made.
+    making: Arc<Mutex<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    is_running: AtomicBool,
+    has_failed: AtomicBool,
+    last_ms: AtomicU64,
+}
+
+impl Checkpoints {
+    /// Whether one is being made.
+    pub fn is_running(&self) -> bool {
+        self.state.is_running.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last one could not be made.
+    pub fn has_failed(&self) -> bool {
+        self.state.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// When the last one was finished, in ms since 1970; 0 if none was.
+    pub fn last_ms(&self) -> u64 {
+        self.state.last_ms.load(Ordering::Relaxed)
+    }
+
+    /// Begins one in the background; `false` if one is being made.
+    pub fn begin(&self, space: &Arc<Keyspace>) -> bool {
+        if self.state.is_running.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let (state, making, space) = (self.state.clone(), self.making.clone(), space.clone());
+        let work = move || {
+            let _one_at_a_time = making.lock();
+            // Said in the log and in INFO.
+            let _told = state.make(&space);
+        };
+        let started = std::thread::Builder::new().name("checkpoint".into()).spawn(work);
+        if let Err(error) = started {
+            tracing::error!(%error, "no thread for a checkpoint");
+            self.state.has_failed.store(true, Ordering::Relaxed);
+            self.state.is_running.store(false, Ordering::Release);
+        }
+        true
+    }
+
+    /// Makes one now.
+    ///
+    /// # Errors
+    /// The engine's; nothing is left of it.
+    pub fn make(&self, space: &Keyspace) -> Result<()> {
+        let _one_at_a_time = self.making.lock();
+        self.state.is_running.store(true, Ordering::Release);
+        self.state.make(space)
+    }
+}
+
+impl State {
+    fn make(&self, space: &Keyspace) -> Result<()> {
+        let now_ms = space.now_ms();
+        let folder = folder_of(space.db().path());
+        let made = make_in(&folder, space, now_ms);
+        match &made {
+            Ok(path) => {
+                self.last_ms.store(now_ms, Ordering::Relaxed);
+                tracing::info!(path = %path.display(), "checkpoint made");
+            }
+            Err(error) => tracing::error!(%error, "no checkpoint"),
+        }
+        self.has_failed.store(made.is_err(), Ordering::Relaxed);
+        self.is_running.store(false, Ordering::Release);
+        made.map(drop)
+    }
+}
+
+/// Where the checkpoints of the store at `store` lie.
+pub fn folder_of(store: &Path) -> PathBuf {
+    let mut name = store.file_name().unwrap_or_default().to_os_string();
+    name.push("-checkpoints");
+    store.with_file_name(name)
+}
+
+fn make_in(folder: &Path, space: &Keyspace, now_ms: u64) -> Result<PathBuf> {
+    let refused = |doing, error| Error::from(terrace_io(doing, folder, error));
+    std::fs::create_dir_all(folder).map_err(|error| refused("create", error))?;
+    let path = folder.join(now_ms.to_string());
+    space.db().checkpoint(&path)?;
+    let mut old: Vec<(u64, PathBuf)> = std::fs::read_dir(folder)
+        .map_err(|error| refused("list", error))?
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let number = path.file_name()?.to_str()?.parse().ok()?;
+            Some((number, path))
+        })
+        .collect();
+    old.sort_unstable();
+    for (_, path) in old.iter().rev().skip(KEPT) {
+        if let Err(error) = std::fs::remove_dir_all(path) {
+            tracing::warn!(path = %path.display(), %error, "an old checkpoint stays");
+        }
+    }
+    Ok(path)
+}
+
+fn terrace_io(doing: &'static str, path: &Path, error: std::io::Error) -> Error {
+    let text = format!("cannot {doing} {}: {error}", path.display());
+    Error::InvalidArgument(text)
+}

@@ -1,0 +1,253 @@
+//! Running the server: its options, checkpoints, and its end.
+
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
+use crate::config::DebugCommand;
+use std::time::Duration;
+use terrace_resp::Aggregate;
+
+/// For administrators, and not before a thread may wait: files are written.
+const ADMIN_WAITS: Flags = Flags::ADMIN.with(Flags::WAITS);
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    (arguments, summary): (&'static str, &'static str),
+    (complexity, since): (&'static str, &'static str),
+    run: fn(&mut Call<'_>) -> Outcome,
+) -> CommandSpec {
+    let (keys, group) = (Keys::None, Group::Server);
+    CommandSpec { name, arity, flags, keys, group, arguments, summary, complexity, since, run }
+}
+
+/// The rows of this group.
+pub const COMMANDS: &[CommandSpec] = &[
+    row(
+        "config",
+        -2,
+        ADMIN_WAITS,
+        (
+            "GET pattern [pattern ...] | SET name value [name value ...] | REWRITE | RESETSTAT",
+            "Reads and changes options; several at once, or none of them.",
+        ),
+        ("O(N) for N options", "2.0.0"),
+        config,
+    ),
+    row(
+        "bgsave",
+        -1,
+        ADMIN_WAITS,
+        ("[SCHEDULE]", "Makes a checkpoint in the store's folder, of hard links where possible."),
+        ("one flush; in the background", "1.0.0"),
+        bgsave,
+    ),
+    row(
+        "save",
+        1,
+        ADMIN_WAITS,
+        ("", "As BGSAVE, and answers when it is done."),
+        ("one flush", "1.0.0"),
+        save,
+    ),
+    row(
+        "lastsave",
+        1,
+        Flags::FAST,
+        ("", "Tells when the last checkpoint was finished."),
+        ("O(1)", "1.0.0"),
+        lastsave,
+    ),
+    row(
+        "shutdown",
+        -1,
+        Flags::ADMIN,
+        ("[NOSAVE | SAVE] [NOW] [FORCE]", "Answers what was begun, closes the store and ends."),
+        ("one flush with SAVE", "1.0.0"),
+        shutdown,
+    ),
+    row(
+        "time",
+        1,
+        Flags::FAST,
+        ("", "Tells the time in seconds and microseconds."),
+        ("O(1)", "2.6.0"),
+        time,
+    ),
+    row(
+        "debug",
+        -2,
+        ADMIN_WAITS,
+        ("SLEEP seconds", "Waits; only if enable-debug-command allows it."),
+        ("as long as asked for", "1.0.0"),
+        debug,
+    ),
+    row(
+        "memory",
+        -2,
+        Flags::READ.with(Flags::WAITS),
+        (
+            "USAGE key [SAMPLES count] | STATS | DOCTOR",
+            "Tells what a key takes on disk, about, and where memory goes.",
+        ),
+        ("O(1)", "4.0.0"),
+        memory,
+    ),
+];
+
+fn unknown(command: &str, call: &Call<'_>) -> Failure {
+    let name = String::from_utf8_lossy(call.arg(1)).into_owned();
+    Failure::err(format!(
+        "unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
+    ))
+}
+
+fn config(call: &mut Call<'_>) -> Outcome {
+    match &call.arg(1).to_ascii_lowercase()[..] {
+        b"get" if call.count() > 2 => {
+            let patterns: Vec<&[u8]> = call.args_from(2).collect();
+            let pairs = call.server.config.get(&patterns);
+            call.reply.aggregate(Aggregate::Map, pairs.len());
+            for (name, value) in pairs {
+                call.reply.bulk(name);
+                call.reply.bulk(value);
+            }
+        }
+        b"set" if call.count() > 3 && call.count() % 2 == 0 => {
+            let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
+                Ok(text) => Ok(text.to_string()),
+                Err(_) => Err(Failure::line("ERR an option is no text")),
+            };
+            let words = call.args_from(2).map(text).collect::<Result<Vec<_>, _>>()?;
+            let pairs: Vec<(&str, &str)> =
+                words.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1])).collect();
+            let server = call.server;
+            let set = server.config.set(&pairs, |before, after, names| {
+                server.carry_out(before, after, names)
+            });
+            set.map_err(|error| Failure::Reply(error.reply().into()))?;
+            call.reply.ok();
+        }
+        b"rewrite" if call.count() == 2 => {
+            let rewritten = call.server.config.rewrite();
+            rewritten.map_err(|error| Failure::Reply(error.reply().into()))?;
+            call.reply.ok();
+        }
+        b"resetstat" if call.count() == 2 => {
+            call.server.reset_stats();
+            call.reply.ok();
+        }
+        _ => return Err(unknown("CONFIG", call)),
+    }
+    Ok(())
+}
+
+fn bgsave(call: &mut Call<'_>) -> Outcome {
+    match call.count() {
+        1 => {}
+        2 if call.arg(1).eq_ignore_ascii_case(b"schedule") => {}
+        _ => return Err(Failure::SYNTAX),
+    }
+    match call.server.checkpoints.begin(&call.server.space) {
+        true => call.reply.simple("Background saving started"),
+        false => return Err(Failure::line("ERR Background save already in progress")),
+    }
+    Ok(())
+}
+
+fn save(call: &mut Call<'_>) -> Outcome {
+    call.server.checkpoints.make(&call.server.space)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn lastsave(call: &mut Call<'_>) -> Outcome {
+    call.reply.integer((call.server.checkpoints.last_ms() / 1000) as i64);
+    Ok(())
+}
+
+fn shutdown(call: &mut Call<'_>) -> Outcome {
+    let mut saves = false;
+    for word in call.args_from(1) {
+        match &word.to_ascii_lowercase()[..] {
+            // The log is the state: nothing has to be saved, and nothing is lost without it.
+            b"nosave" | b"now" | b"force" => {}
+            b"save" => saves = true,
+            b"abort" => return Err(Failure::line("ERR No shutdown in progress.")),
+            _ => return Err(Failure::SYNTAX),
+        }
+    }
+    if saves {
+        if call.turn.mode() == terrace_keyspace::Mode::Memory {
+            return Err(Failure::Elsewhere(terrace_keyspace::Wait::Device));
+        }
+        call.server.checkpoints.make(&call.server.space)?;
+    }
+    tracing::info!(client = call.session.id, "told to stop");
+    // As in Redis, the end of the connection is the reply.
+    call.session.closes = true;
+    call.server.stop.request();
+    Ok(())
+}
+
+fn time(call: &mut Call<'_>) -> Outcome {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    call.reply.array(2);
+    call.reply.bulk(now.as_secs().to_string());
+    call.reply.bulk(now.subsec_micros().to_string());
+    Ok(())
+}
+
+fn debug(call: &mut Call<'_>) -> Outcome {
+    let is_local = call.session.info.origin.peer.ip().is_loopback();
+    let allowed = match call.server.config.settings().enable_debug_command {
+        DebugCommand::No => false,
+        DebugCommand::Local => is_local,
+        DebugCommand::Yes => true,
+    };
+    if !allowed {
+        return Err(Failure::line(
+            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+             you can run it from a local connection, otherwise you need to set this option in the \
+             configuration file, and then restart the server.",
+        ));
+    }
+    if !call.arg(1).eq_ignore_ascii_case(b"sleep") || call.count() != 3 {
+        return Err(unknown("DEBUG", call));
+    }
+    let seconds = std::str::from_utf8(call.arg(2)).ok().and_then(|text| text.parse::<f64>().ok());
+    let wait = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or(Failure::NOT_A_FLOAT)?;
+    std::thread::sleep(wait);
+    call.reply.ok();
+    Ok(())
+}
+
+fn memory(call: &mut Call<'_>) -> Outcome {
+    match &call.arg(1).to_ascii_lowercase()[..] {
+        b"usage" if call.count() == 3 || call.count() == 5 => {
+            let bytes = call.turn.usage_bytes(call.session.db, call.arg(2))?;
+            match bytes {
+                Some(bytes) => call.reply.integer(bytes as i64),
+                None => call.reply.null(),
+            }
+        }
+        b"stats" if call.count() == 2 => {
+            let shape = call.server.space.db().memory();
+            call.reply.aggregate(Aggregate::Map, shape.pools.len() + 2);
+            call.reply.bulk("budget");
+            call.reply.integer(shape.budget_bytes as i64);
+            call.reply.bulk("resident");
+            call.reply.integer(super::info::resident_bytes().unwrap_or(0) as i64);
+            for pool in &shape.pools {
+                call.reply.bulk(pool.name);
+                call.reply.integer(pool.used_bytes as i64);
+            }
+        }
+        b"doctor" if call.count() == 2 => {
+            let text = call.server.memory_advice();
+            call.reply.verbatim(*b"txt", text);
+        }
+        _ => return Err(unknown("MEMORY", call)),
+    }
+    Ok(())
+}

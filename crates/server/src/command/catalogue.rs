@@ -1,0 +1,156 @@
+//! `COMMAND`: the table, told to clients.
+
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
+use terrace_resp::{Aggregate, OwnedCommand, ReplyWriter};
+
+/// The rows of this group.
+pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
+    name: "command",
+    arity: -1,
+    flags: Flags::NONE,
+    keys: Keys::None,
+    group: Group::Server,
+    arguments: "[COUNT | DOCS [name ...] | INFO [name ...] | LIST | GETKEYS command [arg ...]]",
+    summary: "Tells which commands there are.",
+    complexity: "O(N) for N commands",
+    since: "2.8.13",
+    run: command,
+}];
+
+fn command(call: &mut Call<'_>) -> Outcome {
+    let all = table().all();
+    if call.count() == 1 {
+        call.reply.array(all.len());
+        all.iter().for_each(|spec| describe(&mut call.reply, spec));
+        return Ok(());
+    }
+    match &call.arg(1).to_ascii_lowercase()[..] {
+        b"count" if call.count() == 2 => call.reply.integer(all.len() as i64),
+        b"list" if call.count() == 2 => {
+            call.reply.array(all.len());
+            all.iter().for_each(|spec| call.reply.bulk(spec.name));
+        }
+        b"info" if call.count() == 2 => {
+            call.reply.array(all.len());
+            all.iter().for_each(|spec| describe(&mut call.reply, spec));
+        }
+        b"info" => {
+            call.reply.array(call.count() - 2);
+            for name in call.args_from(2) {
+                match table().find(name) {
+                    Some((_, spec)) => describe(&mut call.reply, spec),
+                    None => call.reply.null_array(),
+                }
+            }
+        }
+        b"docs" => {
+            let wanted: Vec<&CommandSpec> = match call.count() {
+                2 => all.to_vec(),
+                _ => call.args_from(2).filter_map(|name| Some(table().find(name)?.1)).collect(),
+            };
+            call.reply.aggregate(Aggregate::Map, wanted.len());
+            wanted.iter().for_each(|spec| document(&mut call.reply, spec));
+        }
+        b"getkeys" if call.count() > 2 => keys(call)?,
+        other => {
+            let name = String::from_utf8_lossy(other);
+            let text = format!("unknown subcommand or wrong number of arguments for '{name}'. Try COMMAND HELP.");
+            return Err(Failure::err(text));
+        }
+    }
+    Ok(())
+}
+
+fn keys(call: &mut Call<'_>) -> Outcome {
+    let Some((_, spec)) = table().find(call.arg(2)) else {
+        return Err(Failure::line("ERR Invalid command specified"));
+    };
+    let arguments: Vec<&[u8]> = call.args_from(2).collect();
+    if !spec.takes(arguments.len()) {
+        return Err(Failure::line("ERR Invalid number of arguments specified for command"));
+    }
+    let inner = OwnedCommand::of(&arguments);
+    let inner = inner.as_command();
+    let keys: Vec<&[u8]> = spec.keys.of(&inner).collect();
+    if keys.is_empty() {
+        return Err(Failure::line("ERR The command has no key arguments"));
+    }
+    call.reply.array(keys.len());
+    keys.iter().for_each(|key| call.reply.bulk(key));
+    Ok(())
+}
+
+/// One command as `COMMAND INFO` gives it.
+fn describe(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
+    let (first, last, step) = spec.keys.positions();
+    reply.array(10);
+    reply.bulk(spec.name);
+    reply.integer(i64::from(spec.arity));
+    let flags = flag_names(spec.flags);
+    reply.aggregate(Aggregate::Set, flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    reply.integer(first);
+    reply.integer(last);
+    reply.integer(step);
+    let categories: Vec<&str> = spec.categories().names().collect();
+    reply.aggregate(Aggregate::Set, categories.len());
+    categories.iter().for_each(|name| reply.simple(format!("@{name}")));
+    // Tips, key specifications and subcommands.
+    (0..3).for_each(|_| reply.array(0));
+}
+
+fn flag_names(flags: Flags) -> Vec<&'static str> {
+    let names = [
+        (Flags::WRITE, "write"),
+        (Flags::READ, "readonly"),
+        (Flags::FAST, "fast"),
+        (Flags::ADMIN, "admin"),
+        (Flags::NO_AUTH, "no_auth"),
+        (Flags::NOT_IN_MULTI, "no_multi"),
+    ];
+    names.iter().filter(|(flag, _)| flags.has(*flag)).map(|(_, name)| *name).collect()
+}
+
+/// One command as `COMMAND DOCS` gives it: its name and a map.
+fn document(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
+    reply.bulk(spec.name);
+    reply.aggregate(Aggregate::Map, 4);
+    let pairs = [
+        ("summary", spec.summary.trim_end_matches('.')),
+        ("since", spec.since),
+        ("group", spec.group.name()),
+        ("complexity", spec.complexity),
+    ];
+    for (name, value) in pairs {
+        reply.bulk(name);
+        reply.bulk(value);
+    }
+}
+
+/// The table of `docs/server.md`, in Markdown.
+pub fn documentation() -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    let mut groups: Vec<Group> = table().all().iter().map(|spec| spec.group).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    for group in groups {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "\n### {}\n\n| command | what it does | cost | since |\n|---|---|---|---|", group.title());
+        let mut rows: Vec<_> = table().all().iter().filter(|spec| spec.group == group).collect();
+        rows.sort_unstable_by_key(|spec| spec.name);
+        for spec in rows {
+            let arguments = spec.arguments.replace('|', "\\|");
+            let shown = format!("{} {arguments}", spec.name.to_uppercase());
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {} | {} |",
+                shown.trim_end(),
+                spec.summary,
+                spec.complexity.replace('|', "\\|"),
+                spec.since
+            );
+        }
+    }
+    text
+}

@@ -1,0 +1,258 @@
+//! `INFO`: the state of the server in the words that monitoring for Redis knows.
+
+use super::{Call, CommandSpec, Flags, Group, Keys, Outcome, table};
+use crate::server::Server;
+use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering;
+use terrace::Metrics;
+
+/// The rows of this group.
+pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
+    name: "info",
+    arity: -1,
+    flags: Flags::DANGEROUS.with(Flags::WAITS),
+    keys: Keys::None,
+    group: Group::Server,
+    arguments: "[section ...]",
+    summary: "Tells the state of the server.",
+    complexity: "O(1)",
+    since: "1.0.0",
+    run: info,
+}];
+
+/// Sections in their order, and whether one is shown without being asked for.
+const SECTIONS: &[(&str, bool, fn(&mut Page, &Facts<'_>))] = &[
+    ("server", true, server),
+    ("clients", true, clients),
+    ("memory", true, memory),
+    ("persistence", true, persistence),
+    ("stats", true, stats),
+    ("replication", true, replication),
+    ("cpu", true, cpu),
+    ("modules", true, |_, _| {}),
+    ("commandstats", false, command_stats),
+    ("errorstats", true, |_, _| {}),
+    ("latencystats", false, latency_stats),
+    ("cluster", true, |page, _| page.line("cluster_enabled", 0)),
+    ("keyspace", true, keyspace),
+    ("terrace", true, engine),
+];
+
+struct Facts<'a> {
+    server: &'a Server,
+    metrics: Metrics,
+    now_ms: u64,
+    /// Keys of databases that have any, as `DBSIZE` gives them.
+    key_counts: Vec<(u8, u64)>,
+}
+
+/// Lines of the reply.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, name: &str, value: impl Display) {
+        // Writing to a string does not fail.
+        let _ = write!(self.0, "{name}:{value}\r\n");
+    }
+}
+
+fn info(call: &mut Call<'_>) -> Outcome {
+    let wanted: Vec<String> =
+        call.args_from(1).map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
+    let has = |name: &str| wanted.iter().any(|wanted| wanted == name);
+    let everything = has("all") || has("everything");
+    let defaults = wanted.is_empty() || has("default");
+    let mut key_counts = Vec::new();
+    for db in 0..call.server.databases() {
+        let db = db as u8;
+        let count = call.turn.count_keys(db)?;
+        key_counts.extend((count > 0).then_some((db, count)));
+    }
+    let facts = Facts {
+        server: call.server,
+        key_counts,
+        metrics: call.server.space.db().metrics(),
+        now_ms: call.turn.now_ms(),
+    };
+    let mut page = Page::default();
+    for (name, is_default, write) in SECTIONS {
+        if has(name) || everything || (defaults && *is_default) {
+            if !page.0.is_empty() {
+                page.0.push_str("\r\n");
+            }
+            let (first, rest) = name.split_at(1);
+            let title = match *name {
+                "cpu" => "CPU".to_string(),
+                _ => first.to_uppercase() + rest,
+            };
+            let _ = write!(page.0, "# {title}\r\n");
+            write(&mut page, &facts);
+        }
+    }
+    call.reply.verbatim(*b"txt", page.0);
+    Ok(())
+}
+
+fn server(page: &mut Page, facts: &Facts<'_>) {
+    let server = facts.server;
+    let settings = server.config.settings();
+    let uptime = server.started.elapsed().as_secs();
+    page.line("redis_version", crate::REDIS_VERSION);
+    page.line("terrace_version", env!("CARGO_PKG_VERSION"));
+    page.line("redis_mode", "standalone");
+    page.line("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    page.line("arch_bits", usize::BITS);
+    page.line("multiplexing_api", "epoll");
+    page.line("process_id", std::process::id());
+    page.line("run_id", server.run_id());
+    page.line("tcp_port", server.port().unwrap_or(settings.port));
+    page.line("server_time_usec", facts.now_ms * 1000);
+    page.line("uptime_in_seconds", uptime);
+    page.line("uptime_in_days", uptime / 86_400);
+    page.line("io_threads_active", u8::from(settings.server_threads > 1));
+    let file = server.config.file().map(|file| file.display().to_string()).unwrap_or_default();
+    page.line("config_file", file);
+}
+
+fn clients(page: &mut Page, facts: &Facts<'_>) {
+    page.line("connected_clients", facts.server.clients.count());
+    page.line("maxclients", facts.server.config.settings().maxclients);
+    page.line("blocked_clients", facts.server.stats.waiting.load(Ordering::Relaxed));
+}
+
+fn memory(page: &mut Page, facts: &Facts<'_>) {
+    let m = &facts.metrics;
+    let used = m.cache_used_bytes + m.memtable_bytes + m.pinned_bytes;
+    let rss = resident_bytes().unwrap_or(0);
+    let most = facts.server.config.settings().maxmemory;
+    for (name, bytes) in [("used_memory", used), ("used_memory_rss", rss), ("maxmemory", most)] {
+        page.line(name, bytes);
+        page.line(&format!("{name}_human"), human(bytes));
+    }
+    // Memory is for caches and buffers: nothing is ever evicted from the store.
+    page.line("maxmemory_policy", "noeviction");
+    page.line("mem_fragmentation_ratio", format_args!("{:.2}", rss as f64 / used.max(1) as f64));
+}
+
+/// Bytes of the process in memory.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// As Redis writes sizes for people.
+fn human(bytes: u64) -> String {
+    let units = [("G", 1_u64 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+    match units.iter().find(|(_, size)| bytes >= *size) {
+        Some((unit, size)) => format!("{:.2}{unit}", bytes as f64 / *size as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+fn persistence(page: &mut Page, facts: &Facts<'_>) {
+    let state = &facts.server.checkpoints;
+    page.line("loading", 0);
+    page.line("rdb_bgsave_in_progress", u8::from(state.is_running()));
+    page.line("rdb_last_save_time", state.last_ms() / 1000);
+    page.line("rdb_last_bgsave_status", if state.has_failed() { "err" } else { "ok" });
+    page.line("aof_enabled", 1);
+    page.line("aof_rewrite_in_progress", 0);
+    let writable = facts.server.unwritable().is_none();
+    page.line("aof_last_write_status", if writable { "ok" } else { "err" });
+}
+
+fn stats(page: &mut Page, facts: &Facts<'_>) {
+    let stats = &facts.server.stats;
+    page.line("total_connections_received", facts.server.clients.total());
+    let (calls, failures) = facts.server.latency.calls();
+    page.line("total_commands_processed", calls);
+    page.line("instantaneous_ops_per_sec", facts.server.rate.per_second());
+    page.line("total_net_input_bytes", stats.received_bytes.get());
+    page.line("total_net_output_bytes", stats.sent_bytes.get());
+    page.line("rejected_connections", stats.rejected_connections.get());
+    page.line("evicted_keys", 0);
+    page.line("keyspace_hits", stats.keyspace_hits.get());
+    page.line("keyspace_misses", stats.keyspace_misses.get());
+    page.line("acl_access_denied_auth", stats.auth_failures.get());
+    page.line("client_output_buffer_limit_disconnections", stats.output_limit_closed.get());
+    page.line("unexpected_error_replies", stats.failed_turns.get());
+    page.line("total_error_replies", failures);
+    page.line("pool_visits", stats.pool_visits.get());
+}
+
+fn replication(page: &mut Page, _: &Facts<'_>) {
+    page.line("role", "master");
+    page.line("connected_slaves", 0);
+}
+
+fn cpu(page: &mut Page, _: &Facts<'_>) {
+    let Some((user, system)) = cpu_seconds() else { return };
+    page.line("used_cpu_sys", format_args!("{system:.6}"));
+    page.line("used_cpu_user", format_args!("{user:.6}"));
+}
+
+/// Seconds that the process has computed, by itself and in the kernel.
+fn cpu_seconds() -> Option<(f64, f64)> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // After the name, which may contain anything.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    Some((ticks(11)? / per_second, ticks(12)? / per_second))
+}
+
+fn command_stats(page: &mut Page, facts: &Facts<'_>) {
+    for (number, row) in facts.server.latency.commands() {
+        let Some(spec) = table().at(number) else { continue };
+        let us = row.total_ns / 1000;
+        let per_call = us as f64 / row.calls.max(1) as f64;
+        page.line(
+            &format!("cmdstat_{}", spec.name),
+            format_args!(
+                "calls={},usec={us},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
+                row.calls, row.rejected, row.failed
+            ),
+        );
+    }
+}
+
+fn latency_stats(page: &mut Page, facts: &Facts<'_>) {
+    for (number, row) in facts.server.latency.commands() {
+        let Some(spec) = table().at(number) else { continue };
+        let us = |quantile: f64| row.durations.value_at_quantile(quantile) as f64 / 1000.0;
+        page.line(
+            &format!("latency_percentiles_usec_{}", spec.name),
+            format_args!("p50={:.3},p99={:.3},p99.9={:.3}", us(0.5), us(0.99), us(0.999)),
+        );
+    }
+}
+
+fn keyspace(page: &mut Page, facts: &Facts<'_>) {
+    // Estimates, as of DBSIZE; keys with an expiry are not counted apart.
+    for (db, keys) in &facts.key_counts {
+        page.line(&format!("db{db}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
+    }
+}
+
+fn engine(page: &mut Page, facts: &Facts<'_>) {
+    let m = &facts.metrics;
+    page.line("write_amplification", format_args!("{:.2}", m.write_amplification()));
+    page.line("space_amplification", format_args!("{:.2}", m.space_amplification()));
+    let tables: u64 = m.levels.iter().map(|level| level.size_bytes).sum();
+    page.line("disk_bytes", tables + m.value_segment_bytes + m.live_log_bytes);
+    page.line("gets", m.gets);
+    page.line("gets_found", m.gets_found);
+    page.line("batches", m.batches);
+    page.line("groups", m.groups);
+    page.line("flushes", m.flushes);
+    page.line("compactions", m.compactions);
+    page.line("stall_us", m.stall_us);
+    for (level, row) in m.levels.iter().enumerate().filter(|(_, row)| row.file_count > 0) {
+        page.line(
+            &format!("level{level}"),
+            format_args!("files={},bytes={},entries={}", row.file_count, row.size_bytes, row.entry_count),
+        );
+    }
+}

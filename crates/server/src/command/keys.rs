@@ -1,0 +1,516 @@
+//! Keys of any type, and whole databases.
+
+use super::arguments::MOST_IN_PAGE;
+use super::expiry::{self, Unit};
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
+use crate::acl::Access;
+use crate::glob;
+use terrace_keyspace::{ExpireIf, KeyRange, KeyScan, Kind, Type};
+use terrace_resp::{Aggregate, Protocol};
+
+/// How many keys `TSCAN` shows if it is not told.
+const TSCAN_LIMIT: u64 = 1000;
+
+const READ: Flags = Flags::READ.with(Flags::FAST);
+const WRITE: Flags = Flags::WRITE.with(Flags::FAST);
+/// Looks at many keys, one after the other.
+const WALK: Flags = Flags::READ.with(Flags::WAITS);
+const FLUSH: Flags = Flags::WRITE.with(Flags::DANGEROUS).with(Flags::LOCKS_ALL);
+
+/// What most rows have.
+const ROW: CommandSpec = CommandSpec {
+    name: "",
+    arity: 2,
+    flags: READ,
+    keys: Keys::First,
+    group: Group::Generic,
+    arguments: "key",
+    summary: "",
+    complexity: "O(1)",
+    since: "1.0.0",
+    run: ttl,
+};
+
+/// What rows have of commands that let a key expire.
+const EXPIRE: CommandSpec = CommandSpec {
+    arity: -3,
+    flags: WRITE,
+    complexity: "O(length of the string), O(1) for other types",
+    ..ROW
+};
+
+/// What rows have of commands on a database.
+const WHOLE: CommandSpec = CommandSpec { keys: Keys::None, flags: WALK, ..ROW };
+
+/// The rows of this group.
+pub const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "del",
+        arity: -2,
+        flags: Flags::WRITE,
+        keys: Keys::All,
+        arguments: "key [key ...]",
+        summary: "Removes keys, and gives how many there were.",
+        complexity: "O(keys); a collection costs no more than a string",
+        run: del,
+        ..ROW
+    },
+    CommandSpec {
+        name: "unlink",
+        arity: -2,
+        flags: WRITE,
+        keys: Keys::All,
+        arguments: "key [key ...]",
+        summary: "As DEL.",
+        complexity: "O(keys)",
+        since: "4.0.0",
+        run: del,
+        ..ROW
+    },
+    CommandSpec {
+        name: "exists",
+        arity: -2,
+        keys: Keys::All,
+        arguments: "key [key ...]",
+        summary: "Gives how many of the keys there are.",
+        complexity: "O(keys)",
+        run: exists,
+        ..ROW
+    },
+    CommandSpec {
+        name: "touch",
+        arity: -2,
+        keys: Keys::All,
+        arguments: "key [key ...]",
+        summary: "As EXISTS: when a key was used is not noted.",
+        complexity: "O(keys)",
+        since: "3.2.1",
+        run: exists,
+        ..ROW
+    },
+    CommandSpec { name: "type", summary: "Tells what is under a key.", run: key_type, ..ROW },
+    CommandSpec {
+        name: "expire",
+        arguments: "key seconds [NX | XX | GT | LT]",
+        summary: "Lets a key expire after a time.",
+        run: |call| expire(call, Unit::SECONDS, "expire"),
+        ..EXPIRE
+    },
+    CommandSpec {
+        name: "pexpire",
+        arguments: "key milliseconds [NX | XX | GT | LT]",
+        summary: "Lets a key expire after a time.",
+        since: "2.6.0",
+        run: |call| expire(call, Unit::MS, "pexpire"),
+        ..EXPIRE
+    },
+    CommandSpec {
+        name: "expireat",
+        arguments: "key unix-seconds [NX | XX | GT | LT]",
+        summary: "Lets a key expire at a time.",
+        since: "1.2.0",
+        run: |call| expire(call, Unit::SECONDS_AT, "expireat"),
+        ..EXPIRE
+    },
+    CommandSpec {
+        name: "pexpireat",
+        arguments: "key unix-milliseconds [NX | XX | GT | LT]",
+        summary: "Lets a key expire at a time.",
+        since: "2.6.0",
+        run: |call| expire(call, Unit::MS_AT, "pexpireat"),
+        ..EXPIRE
+    },
+    CommandSpec {
+        name: "ttl",
+        summary: "Gives the seconds until a key expires; -1 never, -2 there is no such key.",
+        run: |call| ttl_in(call, Unit::SECONDS),
+        ..ROW
+    },
+    CommandSpec {
+        name: "pttl",
+        summary: "Gives the milliseconds until a key expires; -1 never, -2 there is no such key.",
+        since: "2.6.0",
+        run: ttl,
+        ..ROW
+    },
+    CommandSpec {
+        name: "expiretime",
+        summary: "Gives when a key expires, in seconds since 1970; -1 never, -2 no such key.",
+        since: "7.0.0",
+        run: |call| ttl_in(call, Unit::SECONDS_AT),
+        ..ROW
+    },
+    CommandSpec {
+        name: "pexpiretime",
+        summary: "Gives when a key expires, in milliseconds since 1970; -1 never, -2 no such key.",
+        since: "7.0.0",
+        run: |call| ttl_in(call, Unit::MS_AT),
+        ..ROW
+    },
+    CommandSpec {
+        name: "persist",
+        flags: WRITE,
+        summary: "Lets a key never expire.",
+        complexity: EXPIRE.complexity,
+        since: "2.2.0",
+        run: persist,
+        ..ROW
+    },
+    CommandSpec {
+        name: "object",
+        arity: -2,
+        flags: Flags::READ,
+        arguments: "ENCODING key | FREQ key | IDLETIME key | REFCOUNT key | HELP",
+        summary: "Tells how the value of a key is held, in Redis's words.",
+        since: "2.2.3",
+        run: object,
+        ..WHOLE
+    },
+    CommandSpec {
+        name: "scan",
+        arity: -2,
+        arguments: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+        summary: "Gives some of the keys, and where to go on.",
+        complexity: "O(COUNT); a literal start of the pattern narrows the whole walk",
+        since: "2.8.0",
+        run: scan,
+        ..WHOLE
+    },
+    CommandSpec {
+        name: "keys",
+        flags: WALK.with(Flags::DANGEROUS),
+        arguments: "pattern",
+        summary: "Gives all keys that match a pattern, in order.",
+        complexity: "O(keys that begin with the literal start of the pattern)",
+        run: keys,
+        ..WHOLE
+    },
+    CommandSpec {
+        name: "tscan",
+        arity: -3,
+        arguments: "first end [LIMIT count] [KEYS]",
+        summary: "Gives keys in order, from first on and below end, with their strings; - and + are \
+                  the ends of the database.",
+        complexity: "O(LIMIT)",
+        since: "terrace",
+        run: tscan,
+        ..WHOLE
+    },
+    CommandSpec {
+        name: "randomkey",
+        arity: 1,
+        arguments: "",
+        summary: "Gives some key; not all are equally likely.",
+        complexity: "O(log keys)",
+        run: randomkey,
+        ..WHOLE
+    },
+    CommandSpec {
+        name: "dbsize",
+        arity: 1,
+        arguments: "",
+        summary: "Gives how many keys there are: exact up to 4,096, above that an estimate that may \
+                  count keys twice which changed lately.",
+        complexity: "O(1)",
+        run: dbsize,
+        ..WHOLE
+    },
+    CommandSpec {
+        name: "flushdb",
+        arity: -1,
+        flags: FLUSH,
+        arguments: "[ASYNC | SYNC]",
+        summary: "Removes all keys of the database, by ranges.",
+        run: |call| flush(call, false),
+        ..WHOLE
+    },
+    CommandSpec {
+        name: "flushall",
+        arity: -1,
+        flags: FLUSH,
+        arguments: "[ASYNC | SYNC]",
+        summary: "Removes all keys of all databases, by ranges.",
+        run: |call| flush(call, true),
+        ..WHOLE
+    },
+];
+
+fn del(call: &mut Call<'_>) -> Outcome {
+    let removed = call.turn.delete(call.session.db, call.args_from(1))?;
+    call.reply.integer(removed as i64);
+    Ok(())
+}
+
+fn exists(call: &mut Call<'_>) -> Outcome {
+    let count = call.turn.exists(call.session.db, call.args_from(1))?;
+    call.reply.integer(count as i64);
+    Ok(())
+}
+
+fn key_type(call: &mut Call<'_>) -> Outcome {
+    let kind = call.turn.key_type(call.session.db, call.arg(1))?;
+    call.reply.simple(kind.map_or("none", Type::name));
+    Ok(())
+}
+
+fn expire(call: &mut Call<'_>, unit: Unit, name: &str) -> Outcome {
+    let mut condition = ExpireIf::default();
+    for option in call.args_from(3) {
+        match option.to_ascii_lowercase().as_slice() {
+            b"nx" => condition.unlimited = true,
+            b"xx" => condition.limited = true,
+            b"gt" => condition.later = true,
+            b"lt" => condition.earlier = true,
+            _ => {
+                let option = String::from_utf8_lossy(option);
+                return Err(Failure::err(format_args!("Unsupported option {option}")));
+            }
+        }
+    }
+    if condition.unlimited && (condition.limited || condition.later || condition.earlier) {
+        let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
+        return Err(Failure::line(text));
+    }
+    if condition.later && condition.earlier {
+        let text = "ERR GT and LT options at the same time are not compatible";
+        return Err(Failure::line(text));
+    }
+    let until = unit.since_1970(call.integer(2)?, call.turn.now_ms());
+    // Before 1970 is in the past as well.
+    let until = until.ok_or_else(|| expiry::invalid(name))?.max(0).unsigned_abs();
+    let done = call.turn.expire(call.session.db, call.arg(1), until, condition)?;
+    call.reply.integer(i64::from(done));
+    Ok(())
+}
+
+fn ttl(call: &mut Call<'_>) -> Outcome {
+    ttl_in(call, Unit::MS)
+}
+
+fn ttl_in(call: &mut Call<'_>, unit: Unit) -> Outcome {
+    let answer = match call.turn.expiry(call.session.db, call.arg(1))? {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(at_ms)) => {
+            let base = if unit.relative { call.turn.now_ms() } else { 0 };
+            (at_ms.saturating_sub(base) as i64).saturating_add(unit.ms / 2) / unit.ms
+        }
+    };
+    call.reply.integer(answer);
+    Ok(())
+}
+
+fn persist(call: &mut Call<'_>) -> Outcome {
+    let done = call.turn.persist(call.session.db, call.arg(1))?;
+    call.reply.integer(i64::from(done));
+    Ok(())
+}
+
+/// Whether the client may read a key that is no argument of its command by the table.
+fn may_read(call: &Call<'_>, key: &[u8]) -> bool {
+    call.session.user.as_ref().is_some_and(|user| {
+        user.may_do_everything() || user.may_access(key, Access::READ)
+    })
+}
+
+fn object(call: &mut Call<'_>) -> Outcome {
+    const HELP: &[&str] = &[
+        "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "ENCODING <key>",
+        "    What Redis would call the way a value is held.",
+        "REFCOUNT <key>",
+        "    Always 1.",
+        "HELP",
+        "    Print this help.",
+    ];
+    let (subcommand, key) = (call.arg(1).to_ascii_lowercase(), call.arg(2));
+    let takes = match subcommand.as_slice() {
+        b"help" => 2,
+        b"encoding" | b"refcount" | b"idletime" | b"freq" => 3,
+        _ => {
+            let name = String::from_utf8_lossy(call.arg(1));
+            let text = format_args!("unknown subcommand '{name}'. Try OBJECT HELP.");
+            return Err(Failure::err(text));
+        }
+    };
+    if call.count() != takes {
+        let name = format!("object|{}", String::from_utf8_lossy(&subcommand));
+        return Err(Failure::Reply(super::wrong_count(&name).into()));
+    }
+    if takes == 2 {
+        call.reply.array(HELP.len());
+        HELP.iter().for_each(|line| call.reply.simple(line));
+        return Ok(());
+    }
+    if !may_read(call, key) {
+        return Err(Failure::line("NOPERM No permissions to access a key"));
+    }
+    let db = call.session.db;
+    let Some(kind) = call.turn.key_type(db, key)? else {
+        call.reply.null();
+        return Ok(());
+    };
+    match subcommand.as_slice() {
+        b"refcount" => call.reply.integer(1),
+        b"idletime" => return Err(Failure::line("ERR when keys were used is not tracked")),
+        b"freq" => {
+            return Err(Failure::line("ERR how often keys are used is not tracked one by one"));
+        }
+        _ => {
+            let encoding = match kind {
+                Type::String => match call.turn.get(db, key)? {
+                    Some(text) if terrace_resp::parse_integer(&text).is_some() => "int",
+                    Some(text) if text.len() <= 44 => "embstr",
+                    _ => "raw",
+                },
+                Type::Collection(Kind::Hash | Kind::Set) => "hashtable",
+                Type::Collection(Kind::SortedSet) => "skiplist",
+                Type::Collection(Kind::List) => "quicklist",
+            };
+            call.reply.bulk(encoding);
+        }
+    }
+    Ok(())
+}
+
+/// The type of this name; nothing is of a type that does not exist.
+fn type_of(name: &[u8]) -> Option<Type> {
+    [Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List]
+        .into_iter()
+        .map(Type::Collection)
+        .chain([Type::String])
+        .find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()))
+}
+
+fn scan(call: &mut Call<'_>) -> Outcome {
+    let cursor = call.cursor(1)?;
+    let (mut count, mut pattern, mut wanted) = (10, None, None);
+    let mut at = 2;
+    while at < call.count() {
+        if at + 1 == call.count() {
+            return Err(Failure::SYNTAX);
+        }
+        let name = call.arg(at);
+        if name.eq_ignore_ascii_case(b"count") {
+            count = match call.integer(at + 1)? {
+                ..=0 => return Err(Failure::SYNTAX),
+                count => count.unsigned_abs().min(MOST_IN_PAGE),
+            };
+        } else if name.eq_ignore_ascii_case(b"match") {
+            pattern = Some(call.arg(at + 1));
+        } else if name.eq_ignore_ascii_case(b"type") {
+            wanted = Some(type_of(call.arg(at + 1)));
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+        at += 2;
+    }
+    let prefix = pattern.map(glob::literal_prefix).unwrap_or_default();
+    let scan = KeyScan { cursor, prefix: &prefix, kind: wanted.flatten(), count };
+    let page = call.turn.scan_keys(call.session.db, &scan, |key| {
+        wanted != Some(None) && pattern.is_none_or(|pattern| glob::matches(pattern, key))
+    })?;
+    call.reply.array(2);
+    call.reply.bulk(page.cursor.to_string());
+    call.reply.array(page.items.len());
+    page.items.iter().for_each(|key| call.reply.bulk(key));
+    Ok(())
+}
+
+fn keys(call: &mut Call<'_>) -> Outcome {
+    let (db, pattern) = (call.session.db, call.arg(1));
+    if let Some(key) = glob::literal(pattern) {
+        let exists = call.turn.key_type(db, &key)?.is_some();
+        call.reply.array(usize::from(exists));
+        if exists {
+            call.reply.bulk(&key);
+        }
+        return Ok(());
+    }
+    let prefix = glob::literal_prefix(pattern);
+    let range = KeyRange { prefix: &prefix, ..KeyRange::default() };
+    let (mut count, deferred) = (0, call.reply.begin(Aggregate::Array, 10));
+    let reply = &mut call.reply;
+    call.turn.walk_keys(db, range, false, |seen| {
+        if glob::matches(pattern, seen.key) {
+            reply.bulk(seen.key);
+            count += 1;
+        }
+        true
+    })?;
+    call.reply.finish(deferred, count);
+    Ok(())
+}
+
+fn tscan(call: &mut Call<'_>) -> Outcome {
+    let (mut limit, mut keys_only, mut at) = (TSCAN_LIMIT, false, 3);
+    while at < call.count() {
+        let name = call.arg(at);
+        if name.eq_ignore_ascii_case(b"limit") && at + 1 < call.count() {
+            limit = call.positive(at + 1)?;
+            at += 1;
+        } else if name.eq_ignore_ascii_case(b"keys") {
+            keys_only = true;
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+        at += 1;
+    }
+    let start = if call.arg(1) == b"-" { b"" } else { call.arg(1) };
+    let end = (call.arg(2) != b"+").then(|| call.arg(2));
+    let range = KeyRange { start, end, prefix: b"" };
+    let nested = call.reply.protocol() == Protocol::Resp3;
+    let user = call.session.user.clone().filter(|user| !user.may_do_everything());
+    let deferred = call.reply.begin(Aggregate::Array, 10);
+    let (mut shown, reply) = (0, &mut call.reply);
+    if limit > 0 {
+        call.turn.walk_keys(call.session.db, range, !keys_only, |seen| {
+            if user.as_ref().is_some_and(|user| !user.may_access(seen.key, Access::READ)) {
+                return true;
+            }
+            if nested && !keys_only {
+                reply.array(2);
+            }
+            reply.bulk(seen.key);
+            match seen.value {
+                _ if keys_only => {}
+                Some(value) => reply.bulk(value),
+                None => reply.null(),
+            }
+            shown += 1;
+            shown < limit
+        })?;
+    }
+    let elements = if nested || keys_only { shown } else { shown * 2 };
+    call.reply.finish(deferred, elements as usize);
+    Ok(())
+}
+
+fn randomkey(call: &mut Call<'_>) -> Outcome {
+    match call.turn.random_key(call.session.db)? {
+        Some(key) => call.reply.bulk(&key),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn dbsize(call: &mut Call<'_>) -> Outcome {
+    let count = call.turn.count_keys(call.session.db)?;
+    call.reply.integer(count as i64);
+    Ok(())
+}
+
+fn flush(call: &mut Call<'_>, all: bool) -> Outcome {
+    let knows = |option: &[u8]| {
+        option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
+    };
+    if call.count() > 2 || !call.args_from(1).all(knows) {
+        return Err(Failure::SYNTAX);
+    }
+    match all {
+        true => call.turn.flush_all(),
+        false => call.turn.flush(call.session.db),
+    }
+    call.reply.ok();
+    Ok(())
+}

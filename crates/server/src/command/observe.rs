@@ -1,0 +1,198 @@
+//! What takes how long: `SLOWLOG`, `LATENCY`, `EXPLAIN`.
+
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
+use terrace_resp::Aggregate;
+
+/// The rows of this group.
+pub const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "slowlog",
+        arity: -2,
+        flags: Flags::ADMIN,
+        keys: Keys::None,
+        group: Group::Server,
+        arguments: "GET [count] | LEN | RESET",
+        summary: "Tells which commands took long.",
+        complexity: "O(N) for N entries",
+        since: "2.2.12",
+        run: slowlog,
+    },
+    CommandSpec {
+        name: "latency",
+        arity: -2,
+        flags: Flags::ADMIN,
+        keys: Keys::None,
+        group: Group::Server,
+        arguments: "HISTORY event | LATEST | RESET [event ...] | HISTOGRAM [command ...] | DOCTOR",
+        summary: "Tells how long commands and events took.",
+        complexity: "O(N) for N entries",
+        since: "2.8.13",
+        run: latency,
+    },
+    CommandSpec {
+        name: "explain",
+        arity: 2,
+        flags: Flags::READ.with(Flags::WAITS),
+        keys: Keys::First,
+        group: Group::Server,
+        arguments: "key",
+        summary: "Looks a key up and tells every step: which files, filters, models, blocks and log \
+                  segments were asked, and what each answered.",
+        complexity: "O(log N), as a GET that is told",
+        since: "terrace",
+        run: explain,
+    },
+];
+
+fn unknown(command: &str, call: &Call<'_>) -> Failure {
+    let name = String::from_utf8_lossy(call.arg(1)).into_owned();
+    Failure::err(format!(
+        "unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
+    ))
+}
+
+fn slowlog(call: &mut Call<'_>) -> Outcome {
+    let subcommand = call.arg(1).to_ascii_lowercase();
+    match (&subcommand[..], call.count()) {
+        (b"len", 2) => call.reply.integer(call.server.slow_log.len() as i64),
+        (b"reset", 2) => {
+            call.server.slow_log.clear();
+            call.reply.ok();
+        }
+        (b"get", 2 | 3) => {
+            let count = match call.count() {
+                3 => match call.integer(2)? {
+                    -1 => usize::MAX,
+                    count => usize::try_from(count).map_err(|_| {
+                        Failure::line("ERR count should be greater than or equal to -1")
+                    })?,
+                },
+                _ => 10,
+            };
+            let entries = call.server.slow_log.newest(count);
+            call.reply.array(entries.len());
+            for entry in entries {
+                let reply = &mut call.reply;
+                reply.array(6);
+                reply.integer(entry.id as i64);
+                reply.integer((entry.at_ms / 1000) as i64);
+                reply.integer(entry.took_us as i64);
+                reply.array(entry.arguments.len());
+                entry.arguments.iter().for_each(|argument| reply.bulk(argument));
+                reply.bulk(&entry.peer);
+                reply.bulk(&entry.client_name);
+            }
+        }
+        _ => return Err(unknown("SLOWLOG", call)),
+    }
+    Ok(())
+}
+
+fn latency(call: &mut Call<'_>) -> Outcome {
+    let subcommand = call.arg(1).to_ascii_lowercase();
+    let latency = &call.server.latency;
+    match (&subcommand[..], call.count()) {
+        (b"latest", 2) => {
+            let latest = latency.latest();
+            call.reply.array(latest.len());
+            for (name, last, most_ms) in latest {
+                call.reply.array(4);
+                call.reply.bulk(name);
+                call.reply.integer(last.at_s as i64);
+                call.reply.integer(last.took_ms as i64);
+                call.reply.integer(most_ms as i64);
+            }
+        }
+        (b"history", 3) => {
+            let spikes = latency.history(&String::from_utf8_lossy(call.arg(2)));
+            call.reply.array(spikes.len());
+            for spike in spikes {
+                call.reply.array(2);
+                call.reply.integer(spike.at_s as i64);
+                call.reply.integer(spike.took_ms as i64);
+            }
+        }
+        (b"reset", _) => {
+            let names: Vec<String> =
+                call.args_from(2).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+            let count = latency.reset_events(&names);
+            call.reply.integer(count as i64);
+        }
+        (b"doctor", 2) => {
+            let text = match latency.latest().iter().max_by_key(|(_, _, most)| *most) {
+                None => "No event took long. Set latency-monitor-threshold to watch for them.".into(),
+                Some((name, _, most)) => format!(
+                    "The longest event was a `{name}` of {most} ms. SLOWLOG GET has the commands, \
+                     and the dashboard shows stalls with their cause."
+                ),
+            };
+            call.reply.verbatim(*b"txt", text);
+        }
+        (b"histogram", _) => histogram(call),
+        _ => return Err(unknown("LATENCY", call)),
+    }
+    Ok(())
+}
+
+/// Of every command that was executed: how many took at most so many microseconds, in powers of 2.
+fn histogram(call: &mut Call<'_>) {
+    let wanted: Vec<u16> =
+        call.args_from(2).filter_map(|name| Some(table().find(name)?.0)).collect();
+    let all = call.count() == 2;
+    let rows: Vec<_> = call
+        .server
+        .latency
+        .commands()
+        .into_iter()
+        .filter(|(number, stats)| stats.calls > 0 && (all || wanted.contains(number)))
+        .collect();
+    call.reply.aggregate(Aggregate::Map, rows.len());
+    for (number, stats) in rows {
+        call.reply.bulk(table().at(number).map_or("", |spec| spec.name));
+        call.reply.aggregate(Aggregate::Map, 2);
+        call.reply.bulk("calls");
+        call.reply.integer(stats.calls as i64);
+        call.reply.bulk("histogram_usec");
+        let mut buckets = Vec::new();
+        let mut bound_us = 1_u64;
+        loop {
+            let count = stats.durations.count_between(0, bound_us * 1000);
+            if count > 0 && buckets.last().is_none_or(|(_, last)| *last < count) {
+                buckets.push((bound_us, count));
+            }
+            if count >= stats.calls || bound_us > 1 << 40 {
+                break;
+            }
+            bound_us *= 2;
+        }
+        call.reply.aggregate(Aggregate::Map, buckets.len());
+        for (bound, count) in buckets {
+            call.reply.integer(bound as i64);
+            call.reply.integer(count as i64);
+        }
+    }
+}
+
+fn explain(call: &mut Call<'_>) -> Outcome {
+    let (db, key) = (call.session.db, call.arg(1));
+    let told = crate::http::explain(call.server.space.db(), db, key)?;
+    let lines: Vec<String> = told
+        .steps
+        .iter()
+        .map(|step| {
+            let reads = match step.device_reads {
+                0 => String::new(),
+                1 => ", 1 device read".into(),
+                n => format!(", {n} device reads"),
+            };
+            let (family, place) = (&step.family, &step.place);
+            format!("{family}: {place}: {}: {} ({} ns{reads})", step.asked, step.answer, step.ns)
+        })
+        .collect();
+    call.reply.array(lines.len() + 1);
+    lines.iter().for_each(|line| call.reply.bulk(line));
+    let found = told.kind.map_or("there is no such key".into(), |kind| format!("found a {kind}"));
+    let (ns, reads) = (told.total_ns, told.device_reads);
+    call.reply.bulk(format!("{found} ({ns} ns, {reads} device reads)"));
+    Ok(())
+}

@@ -1,0 +1,421 @@
+//! Strings: values of bytes, read and written as one.
+
+use super::expiry::Unit;
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, wrong_count};
+use terrace_keyspace::{Error, Lifetime, LongDouble, PutOptions, When};
+
+const READ: Flags = Flags::READ.with(Flags::FAST);
+const WRITE: Flags = Flags::WRITE.with(Flags::FAST);
+const PER_BYTE: &str = "O(length)";
+const PER_KEY: &str = "O(keys)";
+
+/// What most rows have.
+const ROW: CommandSpec = CommandSpec {
+    name: "",
+    arity: 2,
+    flags: WRITE,
+    keys: Keys::First,
+    group: Group::String,
+    arguments: "key",
+    summary: "",
+    complexity: "O(1)",
+    since: "1.0.0",
+    run: get,
+};
+
+/// The rows of this group.
+pub const COMMANDS: &[CommandSpec] = &[
+    CommandSpec { name: "get", flags: READ, summary: "Gives a string.", run: get, ..ROW },
+    CommandSpec {
+        name: "set",
+        arity: -3,
+        arguments: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-seconds | \
+                    PXAT unix-milliseconds | KEEPTTL]",
+        summary: "Sets a key to a string, whatever was there.",
+        run: set,
+        ..ROW
+    },
+    CommandSpec {
+        name: "setex",
+        arity: 4,
+        arguments: "key seconds value",
+        summary: "Sets a key to a string that expires.",
+        since: "2.0.0",
+        run: |call| set_until(call, Unit::SECONDS, "setex"),
+        ..ROW
+    },
+    CommandSpec {
+        name: "psetex",
+        arity: 4,
+        arguments: "key milliseconds value",
+        summary: "Sets a key to a string that expires.",
+        since: "2.6.0",
+        run: |call| set_until(call, Unit::MS, "psetex"),
+        ..ROW
+    },
+    CommandSpec {
+        name: "setnx",
+        arity: 3,
+        arguments: "key value",
+        summary: "Sets a key to a string if there is nothing under it.",
+        run: setnx,
+        ..ROW
+    },
+    CommandSpec {
+        name: "getset",
+        arity: 3,
+        arguments: "key value",
+        summary: "Sets a key to a string, and gives the one before.",
+        run: getset,
+        ..ROW
+    },
+    CommandSpec {
+        name: "getdel",
+        summary: "Gives a string and removes it.",
+        since: "6.2.0",
+        run: getdel,
+        ..ROW
+    },
+    CommandSpec {
+        name: "getex",
+        arity: -2,
+        arguments: "key [EX seconds | PX milliseconds | EXAT unix-seconds | \
+                    PXAT unix-milliseconds | PERSIST]",
+        summary: "Gives a string and changes when it expires.",
+        since: "6.2.0",
+        run: getex,
+        ..ROW
+    },
+    CommandSpec {
+        name: "mget",
+        arity: -2,
+        flags: READ,
+        keys: Keys::All,
+        arguments: "key [key ...]",
+        summary: "Gives strings, all as of one moment.",
+        complexity: PER_KEY,
+        run: mget,
+        ..ROW
+    },
+    CommandSpec {
+        name: "mset",
+        arity: -3,
+        flags: Flags::WRITE,
+        keys: Keys::EverySecond,
+        arguments: "key value [key value ...]",
+        summary: "Sets keys to strings, all at once.",
+        complexity: PER_KEY,
+        since: "1.0.1",
+        run: mset,
+        ..ROW
+    },
+    CommandSpec {
+        name: "msetnx",
+        arity: -3,
+        flags: Flags::WRITE,
+        keys: Keys::EverySecond,
+        arguments: "key value [key value ...]",
+        summary: "Sets keys to strings, all at once, if there is nothing under any of them.",
+        complexity: PER_KEY,
+        since: "1.0.1",
+        run: msetnx,
+        ..ROW
+    },
+    CommandSpec {
+        name: "append",
+        arity: 3,
+        arguments: "key value",
+        summary: "Appends to a string, and gives its length.",
+        complexity: PER_BYTE,
+        since: "2.0.0",
+        run: append,
+        ..ROW
+    },
+    CommandSpec {
+        name: "strlen",
+        flags: READ,
+        summary: "Gives the length of a string.",
+        since: "2.2.0",
+        run: strlen,
+        ..ROW
+    },
+    CommandSpec {
+        name: "getrange",
+        arity: 4,
+        flags: Flags::READ,
+        arguments: "key first last",
+        summary: "Gives a part of a string.",
+        complexity: PER_BYTE,
+        since: "2.4.0",
+        run: getrange,
+        ..ROW
+    },
+    CommandSpec {
+        name: "substr",
+        arity: 4,
+        flags: Flags::READ,
+        arguments: "key first last",
+        summary: "As GETRANGE.",
+        complexity: PER_BYTE,
+        run: getrange,
+        ..ROW
+    },
+    CommandSpec {
+        name: "setrange",
+        arity: 4,
+        flags: Flags::WRITE,
+        arguments: "key offset value",
+        summary: "Overwrites a part of a string, and gives its length.",
+        complexity: PER_BYTE,
+        since: "2.2.0",
+        run: setrange,
+        ..ROW
+    },
+    CommandSpec {
+        name: "incr",
+        summary: "Adds 1 to an integer.",
+        run: |call| add(call, 1),
+        ..ROW
+    },
+    CommandSpec {
+        name: "decr",
+        summary: "Takes 1 from an integer.",
+        run: |call| add(call, -1),
+        ..ROW
+    },
+    CommandSpec {
+        name: "incrby",
+        arity: 3,
+        arguments: "key increment",
+        summary: "Adds to an integer.",
+        run: incrby,
+        ..ROW
+    },
+    CommandSpec {
+        name: "decrby",
+        arity: 3,
+        arguments: "key decrement",
+        summary: "Takes from an integer.",
+        run: decrby,
+        ..ROW
+    },
+    CommandSpec {
+        name: "incrbyfloat",
+        arity: 3,
+        arguments: "key increment",
+        summary: "Adds to a number.",
+        since: "2.6.0",
+        run: incrbyfloat,
+        ..ROW
+    },
+];
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    match call.turn.get(call.session.db, call.arg(1))? {
+        Some(value) => call.reply.bulk(&value),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn set(call: &mut Call<'_>) -> Outcome {
+    let mut options = PutOptions::default();
+    let mut expiry = None;
+    let mut at = 3;
+    while at < call.count() {
+        let name = call.arg(at);
+        let is = |option: &str| name.eq_ignore_ascii_case(option.as_bytes());
+        if is("nx") && options.when != When::Present {
+            options.when = When::Absent;
+        } else if is("xx") && options.when != When::Absent {
+            options.when = When::Present;
+        } else if is("get") {
+            options.get = true;
+        } else if is("keepttl") && expiry.is_none() {
+            options.lifetime = Lifetime::Kept;
+        } else if let Some(unit) = Unit::of_option(name)
+            && options.lifetime != Lifetime::Kept
+            && expiry.is_none_or(|(_, other)| other == unit)
+            && at + 1 < call.count()
+        {
+            at += 1;
+            expiry = Some((at, unit));
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+        at += 1;
+    }
+    if let Some((at, unit)) = expiry {
+        options.lifetime = Lifetime::Until(call.expiry(at, unit, "set")?);
+    }
+    let outcome = call.turn.put(call.session.db, call.arg(1), call.arg(2), &options)?;
+    match outcome.before {
+        Some(before) => call.reply.bulk(&before),
+        None if outcome.is_set && !options.get => call.reply.ok(),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn set_until(call: &mut Call<'_>, unit: Unit, name: &str) -> Outcome {
+    let lifetime = Lifetime::Until(call.expiry(2, unit, name)?);
+    let options = PutOptions { lifetime, ..PutOptions::default() };
+    call.turn.put(call.session.db, call.arg(1), call.arg(3), &options)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn setnx(call: &mut Call<'_>) -> Outcome {
+    let options = PutOptions { when: When::Absent, ..PutOptions::default() };
+    let outcome = call.turn.put(call.session.db, call.arg(1), call.arg(2), &options)?;
+    call.reply.integer(i64::from(outcome.is_set));
+    Ok(())
+}
+
+fn getset(call: &mut Call<'_>) -> Outcome {
+    let options = PutOptions { get: true, ..PutOptions::default() };
+    match call.turn.put(call.session.db, call.arg(1), call.arg(2), &options)?.before {
+        Some(before) => call.reply.bulk(&before),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn getdel(call: &mut Call<'_>) -> Outcome {
+    match call.turn.take_string(call.session.db, call.arg(1))? {
+        Some(before) => call.reply.bulk(&before),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn getex(call: &mut Call<'_>) -> Outcome {
+    let (mut expiry, mut persist, mut at) = (None, false, 2);
+    while at < call.count() {
+        let name = call.arg(at);
+        if name.eq_ignore_ascii_case(b"persist") && expiry.is_none() {
+            persist = true;
+        } else if let Some(unit) = Unit::of_option(name)
+            && !persist
+            && expiry.is_none_or(|(_, other)| other == unit)
+            && at + 1 < call.count()
+        {
+            at += 1;
+            expiry = Some((at, unit));
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+        at += 1;
+    }
+    let (db, key) = (call.session.db, call.arg(1));
+    let lifetime = match expiry.map(|(at, unit)| call.expiry(at, unit, "getex")) {
+        None if persist => Lifetime::Unlimited,
+        None => Lifetime::Kept,
+        Some(Ok(until)) => Lifetime::Until(until),
+        // The time is looked at only if there is something to expire.
+        Some(Err(failure)) => match call.turn.get(db, key)? {
+            Some(_) => return Err(failure),
+            None => Lifetime::Kept,
+        },
+    };
+    match call.turn.get_and_expire(db, key, lifetime)? {
+        Some(value) => call.reply.bulk(&value),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn mget(call: &mut Call<'_>) -> Outcome {
+    let keys: Vec<&[u8]> = call.args_from(1).collect();
+    let values = call.turn.get_many(call.session.db, &keys)?;
+    call.reply.array(values.len());
+    for value in values {
+        match value {
+            Some(value) => call.reply.bulk(&value),
+            None => call.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// The keys and values of a command that has nothing else.
+fn pairs<'a>(
+    call: &Call<'a>,
+    name: &str,
+) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a>, Failure> {
+    if call.count().is_multiple_of(2) {
+        return Err(Failure::Reply(wrong_count(name).into()));
+    }
+    let (keys, values) = (call.args_from(1).step_by(2), call.args_from(2).step_by(2));
+    Ok(keys.zip(values))
+}
+
+fn mset(call: &mut Call<'_>) -> Outcome {
+    call.turn.put_many(call.session.db, pairs(call, "mset")?)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn msetnx(call: &mut Call<'_>) -> Outcome {
+    let is_set = call.turn.put_many_absent(call.session.db, pairs(call, "msetnx")?)?;
+    call.reply.integer(i64::from(is_set));
+    Ok(())
+}
+
+fn append(call: &mut Call<'_>) -> Outcome {
+    let len = call.turn.append(call.session.db, call.arg(1), call.arg(2))?;
+    call.reply.integer(len as i64);
+    Ok(())
+}
+
+fn strlen(call: &mut Call<'_>) -> Outcome {
+    let len = call.turn.string_len(call.session.db, call.arg(1))?;
+    call.reply.integer(len as i64);
+    Ok(())
+}
+
+fn getrange(call: &mut Call<'_>) -> Outcome {
+    let (first, last) = (call.integer(2)?, call.integer(3)?);
+    match call.turn.get_range(call.session.db, call.arg(1), first, last)? {
+        Some((value, range)) => call.reply.bulk(&value[range]),
+        None => call.reply.bulk(b""),
+    }
+    Ok(())
+}
+
+fn setrange(call: &mut Call<'_>) -> Outcome {
+    let Ok(offset) = u64::try_from(call.integer(2)?) else {
+        return Err(Failure::line("ERR offset is out of range"));
+    };
+    let len = call.turn.put_range(call.session.db, call.arg(1), offset, call.arg(3))?;
+    call.reply.integer(len as i64);
+    Ok(())
+}
+
+fn add(call: &mut Call<'_>, delta: i64) -> Outcome {
+    let sum = call.turn.add(call.session.db, call.arg(1), delta)?;
+    call.reply.integer(sum);
+    Ok(())
+}
+
+fn incrby(call: &mut Call<'_>) -> Outcome {
+    let delta = call.integer(2)?;
+    add(call, delta)
+}
+
+fn decrby(call: &mut Call<'_>) -> Outcome {
+    let delta = call.integer(2)?.checked_neg();
+    add(call, delta.ok_or(Failure::line("ERR decrement would overflow"))?)
+}
+
+fn incrbyfloat(call: &mut Call<'_>) -> Outcome {
+    let (db, key) = (call.session.db, call.arg(1));
+    let Some(delta) = LongDouble::parse(call.arg(2)) else {
+        // A key of another type is the graver error.
+        call.turn.get(db, key)?;
+        return Err(Error::NotAFloat.into());
+    };
+    let sum = call.turn.add_float(db, key, delta)?;
+    call.reply.bulk(&sum);
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! What the pages and monitoring are told about the server.
+
+use crate::acl::{Access, Categories, User, category};
+use crate::command::{Flags, table};
+use crate::config::{OPTIONS, When};
+use crate::hot_keys::SAMPLED_ONE_IN;
+use crate::http::{
+    CommandFigures, ConfigEntry, Facts, Figures, HotKey, HotKeys, Rights, SlowCommand, SlowLog,
+    Timings,
+};
+use crate::server::Server;
+use hdrhistogram::Histogram;
+use std::sync::atomic::Ordering;
+
+/// Keys in each list of hot ones.
+const LISTED_KEYS: usize = 20;
+
+impl Facts for Server {
+    fn engine(&self) -> &terrace::Db {
+        self.space.db()
+    }
+
+    fn figures(&self) -> Figures {
+        let (mut commands, mut reads, mut writes) = (0, 0, 0);
+        for (number, row) in self.latency.calls_by_command() {
+            commands += row;
+            let flags = table().at(number).map_or(Flags::NONE, |spec| spec.flags);
+            reads += if flags.has(Flags::READ) { row } else { 0 };
+            writes += if flags.has(Flags::WRITE) { row } else { 0 };
+        }
+        let stats = &self.stats;
+        let (hits, misses) = self.hits_and_misses();
+        Figures {
+            started_ms: self.started_ms,
+            uptime_s: self.started.elapsed().as_secs(),
+            connected_clients: self.clients.count() as u64,
+            connections: self.clients.total(),
+            rejected_connections: stats.rejected_connections.get(),
+            commands,
+            reads,
+            writes,
+            hits,
+            misses,
+            net_input_bytes: stats.received_bytes.get(),
+            net_output_bytes: stats.sent_bytes.get(),
+            slow_log_entries: self.slow_log.len() as u64,
+            pool_queue: stats.waiting.load(Ordering::Relaxed),
+            pool_commands: stats.pool_visits.get(),
+        }
+    }
+
+    fn timings(&self) -> Timings {
+        // Two digits, up to an hour: as they were recorded.
+        let empty = || Histogram::new_with_bounds(1, 3_600_000_000_000, 2);
+        let (Ok(mut reads), Ok(mut writes)) = (empty(), empty()) else {
+            let smallest = Histogram::new(1).unwrap_or_else(|_| unreachable!("one digit is valid"));
+            return Timings { reads: smallest.clone(), writes: smallest };
+        };
+        for (number, row) in self.latency.commands() {
+            let flags = table().at(number).map_or(Flags::NONE, |spec| spec.flags);
+            // Same bounds: adding does not fail.
+            if flags.has(Flags::READ) {
+                let _same_bounds = reads.add(&row.durations);
+            } else if flags.has(Flags::WRITE) {
+                let _same_bounds = writes.add(&row.durations);
+            }
+        }
+        Timings { reads, writes }
+    }
+
+    fn commands(&self) -> Vec<CommandFigures> {
+        let row = |(number, stats): (u16, crate::latency::CommandStats)| {
+            let name = table().at(number)?.name;
+            let (calls, failed, latency) = (stats.calls, stats.failed, stats.durations);
+            (calls > 0).then_some(CommandFigures { name, calls, failed, latency })
+        };
+        self.latency.commands().into_iter().filter_map(row).collect()
+    }
+
+    fn key_count_estimate(&self) -> u64 {
+        Server::key_count_estimate(self)
+    }
+
+    fn slow_log(&self) -> SlowLog {
+        let settings = self.config.settings();
+        let entry = |slow: crate::slowlog::SlowCommand| SlowCommand {
+            id: slow.id,
+            at_ms: slow.at_ms,
+            duration_us: slow.took_us,
+            args: slow.arguments,
+            client: slow.peer,
+            client_name: slow.client_name,
+        };
+        SlowLog {
+            threshold_us: u64::try_from(settings.slowlog_log_slower_than).ok(),
+            entries: self.slow_log.newest(usize::MAX).into_iter().map(entry).collect(),
+        }
+    }
+
+    fn hot_keys(&self) -> HotKeys {
+        let window_s = self.hot_keys.window_s();
+        let per_s = |count: u64| (count * u64::from(SAMPLED_ONE_IN)) as f64 / window_s;
+        let list = |hot: Vec<terrace_sketch::Hot>| -> Vec<HotKey> {
+            hot.into_iter()
+                .filter_map(|hot| {
+                    let (db, key) = hot.key.split_first()?;
+                    let (per_s, error_per_s) = (per_s(hot.count), per_s(hot.error));
+                    Some(HotKey { db: *db, key: key.to_vec(), per_s, error_per_s })
+                })
+                .collect()
+        };
+        HotKeys {
+            sampled_one_in: SAMPLED_ONE_IN,
+            window_s,
+            read: list(self.hot_keys.read(LISTED_KEYS)),
+            write: list(self.hot_keys.written(LISTED_KEYS)),
+        }
+    }
+
+    fn config(&self) -> Vec<ConfigEntry> {
+        let is_live = |name: &str| {
+            OPTIONS.iter().any(|option| option.name == name && option.when == When::Live)
+        };
+        let entry = |(name, value): (&str, String)| ConfigEntry {
+            name: name.to_string(),
+            value,
+            is_live: is_live(name),
+        };
+        self.config.dump().into_iter().map(entry).collect()
+    }
+
+    fn needs_login(&self) -> bool {
+        self.acl.default_login().is_none_or(|user| !user.may_do_everything())
+    }
+
+    fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights> {
+        let user = self.acl.authenticate(user.as_bytes(), password).ok()?;
+        Some(Rights { read: may_read(&user), admin: may_all_of(&user, category::ADMIN) })
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stop.is_requested()
+    }
+}
+
+/// Whether a user may read all keys with all commands that read.
+fn may_read(user: &User) -> bool {
+    user.may_access_all(Access::READ) && may_all_of(user, category::READ)
+}
+
+fn may_all_of(user: &User, wanted: Categories) -> bool {
+    let of_category = |(_, spec): &(usize, &&crate::command::CommandSpec)| {
+        spec.categories().intersects(wanted)
+    };
+    let mut numbers = table().all().iter().enumerate().filter(of_category);
+    numbers.all(|(number, _)| user.may_run(number as u16, None))
+}

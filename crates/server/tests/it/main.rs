@@ -1,0 +1,6 @@
+//! The server over real sockets.
+
+mod client;
+mod loops;
+mod served;
+mod transactions;

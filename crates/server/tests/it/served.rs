@@ -1,0 +1,82 @@
+//! A server in this process, in a directory of its own.
+
+use crate::client::Client;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use tempfile::TempDir;
+use terrace_server::config::Config;
+use terrace_server::{Running, Server};
+
+/// A running server. Ends when it is dropped.
+pub struct Served {
+    running: Option<Running>,
+    pub dir: Arc<TempDir>,
+}
+
+/// A port that nobody listens on, most likely.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Served {
+    /// With these options, on free ports, in a new directory.
+    pub fn with(flags: &[(&str, &str)]) -> Self {
+        Self::again(Arc::new(tempfile::tempdir().unwrap()), flags)
+    }
+
+    /// With these options in a directory that has been served before.
+    pub fn again(dir: Arc<TempDir>, flags: &[(&str, &str)]) -> Self {
+        // Another test may take a port between the look and the bind.
+        for _ in 0..20 {
+            let mut all: Vec<(String, String)> = vec![
+                ("dir".into(), dir.path().join("store").to_string_lossy().into_owned()),
+                ("bind".into(), "127.0.0.1".into()),
+                ("http-bind".into(), "127.0.0.1".into()),
+                ("port".into(), free_port().to_string()),
+                ("http-port".into(), "0".into()),
+                ("maxmemory".into(), "32mb".into()),
+            ];
+            all.extend(flags.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+            let config = Config::load(None, [], all).unwrap();
+            match Running::start(config) {
+                Ok(running) => return Self { running: Some(running), dir },
+                Err(error) if error.to_string().contains("cannot listen") => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("no port was free");
+    }
+
+    pub fn running(&self) -> &Running {
+        self.running.as_ref().unwrap()
+    }
+
+    pub fn server(&self) -> &Arc<Server> {
+        self.running().server()
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.running().addresses()[0]
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    /// Ends the server and gives its directory.
+    pub fn end(mut self) -> Arc<TempDir> {
+        self.running.take().unwrap().end().unwrap();
+        self.dir.clone()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            let ended = running.end();
+            if !std::thread::panicking() {
+                ended.unwrap();
+            }
+        }
+    }
+}

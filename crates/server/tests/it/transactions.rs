@@ -1,0 +1,113 @@
+//! MULTI, EXEC, DISCARD, WATCH.
+
+use crate::client::{array, bulk, error, int, ok};
+use crate::served::Served;
+use terrace_resp::Reply;
+
+fn queued() -> Reply<'static> {
+    Reply::Simple(b"QUEUED"[..].into())
+}
+
+#[test]
+fn what_is_queued_is_executed_as_a_whole() {
+    let served = Served::with(&[]);
+    let (mut a, mut b) = (served.client(), served.client());
+    assert_eq!(a.say("MULTI"), ok());
+    assert_eq!(a.say("SET x 1"), queued());
+    assert_eq!(a.say("INCR x"), queued());
+    assert_eq!(b.say("GET x"), Reply::Null);
+    assert_eq!(a.say("GET x"), queued());
+    assert_eq!(a.say("EXEC"), array([ok(), int(2), bulk("2")]));
+    assert_eq!(b.say("GET x"), bulk("2"));
+    assert!(error(&a.say("EXEC")).contains("without MULTI"));
+    assert!(error(&a.say("DISCARD")).contains("without MULTI"));
+}
+
+#[test]
+fn what_cannot_be_queued_spoils_the_transaction_and_what_fails_in_it_does_not() {
+    let served = Served::with(&[]);
+    let mut a = served.client();
+    a.say("MULTI");
+    a.say("SET x 1");
+    assert!(error(&a.say("NONSENSE")).contains("unknown command"));
+    assert!(error(&a.say("EXEC")).starts_with("EXECABORT"));
+    assert_eq!(a.say("GET x"), Reply::Null);
+    a.say("MULTI");
+    a.say("SET x text");
+    a.say("INCR x");
+    a.say("SET y 2");
+    match a.say("EXEC") {
+        Reply::Array(replies) => {
+            assert_eq!((&replies[0], &replies[2]), (&ok(), &ok()));
+            assert!(error(&replies[1]).contains("not an integer"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(a.say("GET y"), bulk("2"));
+    a.say("MULTI");
+    assert!(error(&a.say("MULTI")).contains("nested"));
+    assert!(error(&a.say("WATCH x")).contains("WATCH inside MULTI"));
+    assert_eq!(a.say("DISCARD"), ok());
+}
+
+#[test]
+fn a_watched_key_that_was_written_ends_the_transaction() {
+    let served = Served::with(&[("server-threads", "2")]);
+    let (mut a, mut b) = (served.client(), served.client());
+    a.say("SET k 1");
+    for (change, is_change) in [
+        ("SET k 2", true),
+        ("SET other 2", false),
+        ("GET k", false),
+        ("DEL k", true),
+        ("DEL k", false),
+        ("HSET k f v", true),
+        ("HSET k f w", true),
+        ("HGET k f", false),
+        ("EXPIRE k 1000", true),
+        ("FLUSHDB", true),
+    ] {
+        assert_eq!(a.say("WATCH k"), ok(), "{change}");
+        b.say(change);
+        a.say("MULTI");
+        a.say("SET seen 1");
+        let done = a.say("EXEC");
+        let expected = if is_change { Reply::Null } else { array([ok()]) };
+        assert_eq!(done, expected, "{change}");
+    }
+    // Own writes before WATCH, in the same pipeline, are no change.
+    let replies = a.pipeline(&["SET k 5", "WATCH k", "MULTI", "INCR k", "EXEC"]);
+    assert_eq!(replies[4], array([int(6)]));
+    // Own writes after WATCH are.
+    let replies = a.pipeline(&["WATCH k", "SET k 5", "MULTI", "INCR k", "EXEC"]);
+    assert_eq!(replies[4], Reply::Null);
+    let replies = a.pipeline(&["WATCH k", "SET k 5", "UNWATCH", "MULTI", "INCR k", "EXEC"]);
+    assert_eq!(replies[5], array([int(6)]));
+}
+
+#[test]
+fn optimistic_counters_lose_nothing() {
+    const CLIENTS: usize = 4;
+    const TIMES: usize = 200;
+    let served = Served::with(&[("server-threads", "2")]);
+    served.client().say("SET n 0");
+    let threads: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = served.client();
+            std::thread::spawn(move || {
+                let mut done = 0;
+                while done < TIMES {
+                    client.say("WATCH n");
+                    let n: u64 = crate::client::text(&client.say("GET n")).parse().unwrap();
+                    client.say("MULTI");
+                    client.say(&format!("SET n {}", n + 1));
+                    done += usize::from(client.say("EXEC") == array([ok()]));
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(served.client().say("GET n"), bulk(&(CLIENTS * TIMES).to_string()));
+}
