@@ -87,8 +87,14 @@ fn outcome(step: &ExplainStep, is_end_of_found: bool) -> Outcome {
     } else if step.answer.ends_with("goes on without") || starts(&["the file has none"]) {
         Outcome::Skip
     } else if starts(&[
-        "no version", "no:", "no (", "none of", "the key is not", "the key is before",
-        "the key is after", "the block proves",
+        "no version",
+        "no:",
+        "no (",
+        "none of",
+        "the key is not",
+        "the key is before",
+        "the key is after",
+        "the block proves",
     ]) || step.answer == "the filter says no"
     {
         Outcome::No

@@ -42,10 +42,11 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     shared.count_request();
-    let mut response = match admit(&shared, &request).await {
-        Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
-    };
+    let mut response =
+        match admit(&shared, request.method(), request.uri(), request.headers()).await {
+            Ok(()) => next.run(request).await,
+            Err(error) => error.into_response(),
+        };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
@@ -58,19 +59,24 @@ pub(super) async fn guard(
     response
 }
 
-async fn admit(shared: &Shared, request: &Request) -> Result<(), ApiError> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+async fn admit(
+    shared: &Shared,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), ApiError> {
+    if !matches!(*method, Method::GET | Method::HEAD) {
         return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered"));
     }
-    if !is_for_us(request.uri(), request.headers(), &shared.names) {
+    if !is_for_us(uri, headers, &shared.names) {
         let why = "the Host header names neither an address, nor localhost, nor a configured name";
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, why));
     }
-    if FREE.contains(&request.uri().path()) || !shared.facts.needs_login() {
+    if FREE.contains(&uri.path()) || !shared.facts.needs_login() {
         return Ok(());
     }
-    let rights = log_in(shared, request.headers()).await?;
-    let (may, needs) = match request.uri().path() {
+    let rights = log_in(shared, headers).await?;
+    let (may, needs) = match uri.path() {
         CONFIG => (rights.admin, "@admin"),
         _ => (rights.read, "@read, on all keys"),
     };

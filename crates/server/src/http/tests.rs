@@ -1,1 +1,203 @@
+//! HTTP as clients meet it: real connections over loopback, a made-up server, a real store.
 
+mod api;
+mod typescript;
+mod wire;
+
+use super::*;
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrace::{Db, WriteBatch};
+
+/// A server that knows what it is told.
+struct Made {
+    db: Db,
+    needs_login: bool,
+    is_stopping: AtomicBool,
+    /// How often the engine was asked for.
+    asked: AtomicU64,
+    _dir: tempfile::TempDir,
+}
+
+fn histogram() -> Histogram<u64> {
+    let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 2).unwrap();
+    histogram.record_n(25_000, 90).unwrap();
+    histogram.record_n(4_000_000, 10).unwrap();
+    histogram
+}
+
+impl Facts for Made {
+    fn engine(&self) -> &Db {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        &self.db
+    }
+
+    fn figures(&self) -> Figures {
+        let m = self.db.metrics();
+        Figures {
+            started_ms: 1_700_000_000_000,
+            uptime_s: 12,
+            connected_clients: 3,
+            commands: m.gets + m.ops_written,
+            reads: m.gets,
+            writes: m.ops_written,
+            hits: m.gets_found,
+            misses: m.gets - m.gets_found,
+            ..Figures::default()
+        }
+    }
+
+    fn timings(&self) -> Timings {
+        Timings { reads: histogram(), writes: histogram() }
+    }
+
+    fn commands(&self) -> Vec<CommandFigures> {
+        let command = |name, calls| CommandFigures { name, calls, failed: 1, latency: histogram() };
+        vec![command("set", 50), command("get", 100)]
+    }
+
+    fn key_count_estimate(&self) -> u64 {
+        4711
+    }
+
+    fn slow_log(&self) -> SlowLog {
+        let args = vec![b"GET".to_vec(), b"a\x00b".to_vec()];
+        let entry = SlowCommand { id: 7, duration_us: 12_000, args, ..SlowCommand::default() };
+        SlowLog { threshold_us: Some(10_000), entries: vec![entry; 200] }
+    }
+
+    fn hot_keys(&self) -> HotKeys {
+        let key = HotKey { db: 0, key: b"hot".to_vec(), per_s: 99.5, error_per_s: 0.5 };
+        HotKeys { sampled_one_in: 16, window_s: 60.0, read: vec![key; 40], write: Vec::new() }
+    }
+
+    fn config(&self) -> Vec<ConfigEntry> {
+        vec![ConfigEntry { name: "maxclients".into(), value: "10000".into(), is_live: true }]
+    }
+
+    fn needs_login(&self) -> bool {
+        self.needs_login
+    }
+
+    fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights> {
+        match (user, password) {
+            ("alice", b"a:b") => Some(Rights { read: true, admin: false }),
+            ("root", b"secret") => Some(Rights::ALL),
+            ("writer", b"w") => Some(Rights::default()),
+            _ => None,
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// A served store.
+struct Served {
+    made: Arc<Made>,
+    handle: Handle,
+}
+
+fn small() -> terrace::Options {
+    let mut options = terrace::Options { memory_budget: 8 << 20, ..terrace::Options::default() };
+    options.advanced.memtable_bytes = 64 << 10;
+    options.advanced.target_file_bytes = 64 << 10;
+    options
+}
+
+impl Served {
+    fn start(needs_login: bool, options: HttpOptions) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), small()).unwrap();
+        db.create_column_family("collections", terrace::CfOptions::default()).unwrap();
+        let (is_stopping, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+        let made = Arc::new(Made { db, needs_login, is_stopping, asked, _dir: dir });
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let handle = start(vec![listener], made.clone(), options).unwrap();
+        Self { made, handle }
+    }
+
+    fn open() -> Self {
+        Self::start(false, HttpOptions::default())
+    }
+
+    /// Writes `count` strings of database 0.
+    fn fill(&self, count: u32) {
+        for n in 0..count {
+            let key = format!("\0key{n:06}");
+            self.made.db.put(key, format!("value-{n}-").repeat(5)).unwrap();
+        }
+        self.made.db.flush().unwrap();
+        self.made.db.wait_idle().unwrap();
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.handle.addresses()[0]).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// The answer to `request`, which is sent as it is.
+    fn send(&self, request: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        let _ = stream.write_all(request);
+        Answer::read(&mut BufReader::new(stream))
+    }
+
+    fn get_with(&self, path: &str, headers: &str) -> Answer {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        self.send(format!("{head}{headers}\r\n").as_bytes())
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.get_with(path, "")
+    }
+
+    /// The JSON at `path`, which must be there.
+    fn json(&self, path: &str) -> Value {
+        let answer = self.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{path}");
+        serde_json::from_str(&answer.body).unwrap()
+    }
+}
+
+/// What came back; status 0: nothing.
+#[derive(Debug, Default)]
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Answer {
+    fn read_head(from: &mut impl std::io::BufRead) -> Self {
+        let mut answer = Self::default();
+        let mut line = String::new();
+        while from.read_line(&mut line).unwrap_or(0) > 0 && line.trim() != "" {
+            if answer.status == 0 {
+                answer.status = line.split(' ').nth(1).unwrap().parse().unwrap();
+            } else if let Some((name, value)) = line.split_once(':') {
+                answer.headers.push((name.to_ascii_lowercase(), value.trim().to_string()));
+            }
+            line.clear();
+        }
+        answer
+    }
+
+    /// Reads until the connection ends.
+    fn read(from: &mut impl std::io::BufRead) -> Self {
+        let mut answer = Self::read_head(from);
+        let mut body = Vec::new();
+        let _ = from.read_to_end(&mut body);
+        answer.body = String::from_utf8(body).unwrap();
+        answer
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}

@@ -49,11 +49,16 @@ pub(super) async fn serve(
     let mut accepting: JoinSet<()> =
         listeners.into_iter().map(|listener| door.clone().accept(listener)).collect();
     drop(door);
-    let _ = stopped.wait_for(|stop| *stop).await;
+    wait(&mut stopped).await;
     sampling.abort();
     shared.sampler.hang_up();
     let ends = async { while accepting.join_next().await.is_some() {} };
     let _ = timeout(LAST_ANSWERS, ends).await;
+}
+
+/// Returns when the server stops.
+async fn wait(stopped: &mut watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stop| *stop).await;
 }
 
 /// What the listeners share.
@@ -72,7 +77,7 @@ impl Door {
         let mut stopped = self.stopped.clone();
         loop {
             tokio::select! {
-                _ = stopped.wait_for(|stop| *stop) => break,
+                () = wait(&mut stopped) => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => self.admit(stream, &mut connections),
@@ -114,7 +119,7 @@ async fn connection(
     // Errors are the client's: it was too slow, sent no HTTP, or went away.
     tokio::select! {
         _ = serving.as_mut() => return,
-        _ = stopped.wait_for(|stop| *stop) => {}
+        () = wait(&mut stopped) => {}
     }
     serving.as_mut().graceful_shutdown();
     let _ = serving.await;

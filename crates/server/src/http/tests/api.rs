@@ -1,0 +1,260 @@
+//! What the endpoints answer.
+
+use super::typescript::Types;
+use super::*;
+use std::thread;
+use std::time::Instant;
+
+fn types() -> Types {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dashboard/src/api.ts");
+    Types::parse(&std::fs::read_to_string(path).unwrap())
+}
+
+fn check(types: &Types, name: &str, value: &Value) {
+    let complaints = types.complaints(name, value);
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+/// Reads and writes until it is dropped.
+struct Load(Arc<AtomicBool>, Option<thread::JoinHandle<()>>);
+
+impl Load {
+    fn on(served: &Served) -> Self {
+        let (made, stop) = (served.made.clone(), Arc::new(AtomicBool::new(false)));
+        let stopped = stop.clone();
+        let work = thread::spawn(move || {
+            for n in 0u32.. {
+                let mut batch = WriteBatch::new();
+                batch.put(format!("\0key{:06}", n % 20_000), [b'x'; 100]);
+                made.db.write(batch).unwrap();
+                for ahead in [7, 7919] {
+                    made.db.get(format!("\0key{:06}", (n * ahead) % 25_000)).unwrap();
+                }
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        Self(stop, Some(work))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn every_endpoint_answers_as_api_ts_says_while_a_load_runs() {
+    let (served, types) = (Served::open(), types());
+    served.fill(20_000);
+    let load = Load::on(&served);
+    thread::sleep(Duration::from_millis(1500));
+    for (path, kind) in [
+        ("/api/v1/summary", "Summary"),
+        ("/api/v1/shape", "Shape"),
+        ("/api/v1/jobs", "Job[]"),
+        ("/api/v1/memory", "Memory"),
+        ("/api/v1/live", "Live"),
+        ("/api/v1/history", "History"),
+        ("/api/v1/history?seconds=1", "History"),
+        ("/api/v1/filters?family=default", "Filters"),
+        ("/api/v1/explain?key=key000001", "Explanation"),
+        ("/api/v1/explain?db=5&hex=00ff", "Explanation"),
+        ("/api/v1/hotkeys", "HotKeys"),
+        ("/api/v1/slowlog", "SlowLog"),
+        ("/api/v1/latency", "CommandLatencies"),
+        ("/api/v1/config", "Config"),
+    ] {
+        check(&types, kind, &served.json(path));
+    }
+    let summary = served.json("/api/v1/summary");
+    for rate in ["ops_per_s", "reads_per_s", "writes_per_s"] {
+        assert!(summary[rate].as_f64().unwrap() > 0.0, "{rate}: {summary}");
+    }
+    assert_eq!(summary["connected_clients"], 3);
+    assert_eq!(summary["dbsize_estimate"], 4711);
+    assert!(summary["disk_bytes"].as_u64().unwrap() > 100_000, "{summary}");
+    assert!(summary["latency_us"]["read"]["p50"].as_f64().unwrap() > 20.0, "{summary}");
+    let history = served.json("/api/v1/history");
+    assert!(history["t_ms"].as_array().unwrap().len() >= 2);
+    drop(load);
+    served.made.db.wait_idle().unwrap();
+    thread::sleep(look::FRESH);
+    let shape = served.json("/api/v1/shape");
+    let metrics = served.made.db.metrics();
+    let levels = shape["families"][0]["levels"].as_array().unwrap();
+    for (level, row) in levels.iter().zip(metrics.levels) {
+        assert_eq!(level["file_count"], row.file_count);
+        assert_eq!(level["size_bytes"], row.size_bytes);
+    }
+    let hot = served.json("/api/v1/hotkeys");
+    assert_eq!(hot["read"].as_array().unwrap().len(), 32);
+    assert_eq!(hot["read"][0]["key"]["hex"], "686f74");
+    let slow = served.json("/api/v1/slowlog");
+    assert_eq!(slow["entries"].as_array().unwrap().len(), 128);
+    assert_eq!(slow["entries"][0]["args"][1], "a\\x00b");
+    assert_eq!(served.json("/api/v1/latency")["commands"][0]["name"], "get");
+}
+
+#[test]
+fn filters_and_models_of_a_file_are_those_of_that_file() {
+    let (served, types) = (Served::open(), types());
+    served.fill(20_000);
+    for n in 0..2000 {
+        served.made.db.get(format!("\0key{n:06}")).unwrap();
+    }
+    let shape = served.json("/api/v1/shape");
+    let files = shape["families"][0]["levels"].as_array().unwrap().iter();
+    let files: Vec<&Value> = files.flat_map(|level| level["files"].as_array().unwrap()).collect();
+    let learned =
+        files.iter().find(|file| file["has_model"] == true).expect("some file has learned");
+    let number = &learned["number"];
+    let model = served.json(&format!("/api/v1/model?family=default&file={number}"));
+    check(&types, "Model", &model);
+    assert_eq!(model["keys"], learned["entry_count"]);
+    let segments = model["segments"].as_array().unwrap();
+    let starts: Vec<f64> = segments.iter().map(|s| s["start"].as_f64().unwrap()).collect();
+    assert!(starts[0] == 0.0 && starts.is_sorted() && starts.iter().all(|at| *at <= 1.0));
+    let one = served.json(&format!("/api/v1/filters?family=default&file={number}"));
+    assert_eq!(one["files"].as_array().unwrap().len(), 1);
+    let units = |of: usize| {
+        let partitions = one["files"][0]["partitions"].as_array().unwrap();
+        partitions.iter().map(|partition| partition[of].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(units(0), learned["filter_units"].as_u64().unwrap());
+    assert!(units(0) > 0 && units(1) <= units(0));
+    for (path, status) in [
+        ("/api/v1/model?family=default&file=999999", 404),
+        ("/api/v1/model?family=nobody&file=1", 404),
+        ("/api/v1/model?family=default&file=x", 400),
+        ("/api/v1/model?family=default", 400),
+        ("/api/v1/filters?family=nobody", 404),
+        ("/api/v1/filters?family=default&file=999999", 404),
+        ("/api/v1/filters", 400),
+        ("/api/v1/nothing", 404),
+        ("/api/v1", 404),
+        ("/api/v1/explain", 400),
+        ("/api/v1/explain?key=a&hex=61", 400),
+        ("/api/v1/explain?hex=abc", 400),
+        ("/api/v1/explain?db=128&key=a", 400),
+        ("/api/v1/explain?db=-1&key=a", 400),
+        ("/api/v1/history?seconds=-1", 400),
+    ] {
+        let answer = served.get(path);
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        check(&types, "ApiError", &serde_json::from_str(&answer.body).unwrap());
+    }
+}
+
+#[test]
+fn a_key_is_explained_as_it_is() {
+    let served = Served::open();
+    let db = &served.made.db;
+    served.fill(5000);
+    let ask = |key: &str| served.json(&format!("/api/v1/explain?key={key}"));
+    let outcomes = |told: &Value| -> Vec<String> {
+        let steps = told["steps"].as_array().unwrap().iter();
+        steps.map(|step| step["outcome"].as_str().unwrap().to_string()).collect()
+    };
+    let found = ask("key000042");
+    assert_eq!((&found["type"], &found["found"]["value"]["len"]), (&"string".into(), &45.into()));
+    assert_eq!(outcomes(&found).last().unwrap(), "found", "{found:#}");
+    let absent = ask("key000042x");
+    assert_eq!((&absent["type"], &absent["found"]), (&Value::Null, &Value::Null));
+    let steps = outcomes(&absent);
+    assert!(
+        !steps.is_empty() && !steps.iter().any(|s| s == "found" || s == "deleted"),
+        "{absent:#}"
+    );
+    db.delete("\0key000042").unwrap();
+    let deleted = ask("key000042");
+    assert!(outcomes(&deleted).contains(&"deleted".to_string()), "{deleted:#}");
+    assert_eq!(deleted["found"], Value::Null);
+    db.put_with_ttl("\0soon", "v", Duration::from_secs(1000)).unwrap();
+    assert!(ask("soon")["found"]["expires_at_ms"].as_u64().unwrap() > 1_700_000_000_000);
+    // A hash of three fields, as the keyspace stores it: kind, id, count, expiry, first.
+    let mut meta = vec![1];
+    for word in [9u64, 3, 0, 0] {
+        meta.extend_from_slice(&word.to_le_bytes());
+    }
+    db.column_family("collections").unwrap().put("\0h", &meta).unwrap();
+    let hash = ask("h");
+    assert_eq!((&hash["type"], &hash["found"]["expires_at_ms"]), (&"hash".into(), &Value::Null));
+    assert_eq!(hash["steps"].as_array().unwrap().last().unwrap()["family"], "collections");
+}
+
+/// The events of a stream.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    fn of(served: &Served) -> (Answer, Self) {
+        let mut stream = served.connect();
+        stream.write_all(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut stream = BufReader::new(stream);
+        (Answer::read_head(&mut stream), Self(stream))
+    }
+
+    /// The next event; `None` at the end.
+    fn next(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        while self.0.read_line(&mut line).ok()? > 0 {
+            if let Some(data) = line.strip_prefix("data: ") {
+                return Some(serde_json::from_str(data).unwrap());
+            }
+            line.clear();
+        }
+        None
+    }
+}
+
+#[test]
+fn the_stream_tells_every_second_what_happened() {
+    let (served, types) = (Served::open(), types());
+    let (head, mut events) = Events::of(&served);
+    assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
+    let began = Instant::now();
+    let first = events.next().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "at once");
+    check(&types, "Live", &first);
+    served.fill(3000);
+    let flush = std::iter::from_fn(|| events.next()).take(8).find_map(|live| {
+        check(&types, "Live", &live);
+        let finished = live["finished"].as_array().unwrap().clone();
+        let flush = finished.into_iter().find(|job| job["kind"] == "flush")?;
+        Some((flush, live))
+    });
+    let (flush, live) = flush.expect("the flush is told");
+    assert_eq!((&flush["family"], &flush["output_level"]), (&"default".into(), &0.into()));
+    assert!(live["summary"]["now_ms"].as_u64() > first["summary"]["now_ms"].as_u64());
+    assert_ne!(live["shape"]["epoch"], first["shape"]["epoch"]);
+    // No job is told twice.
+    let again = events.next().unwrap();
+    let ids = again["finished"].as_array().unwrap().iter().map(|job| &job["id"]);
+    assert!(!ids.into_iter().any(|id| *id == flush["id"]), "{again}");
+    let began = Instant::now();
+    served.handle.stop();
+    while events.next().is_some() {}
+    assert!(began.elapsed() < Duration::from_secs(5), "a stop ends streams");
+}
+
+#[test]
+fn so_many_may_listen_and_nothing_is_looked_at_for_nobody() {
+    let served = Served::open();
+    let listeners: Vec<_> = (0..MOST_LISTENERS).map(|_| Events::of(&served)).collect();
+    assert!(listeners.iter().all(|(head, _)| head.status == 200));
+    assert_eq!(served.get("/api/v1/stream").status, 503);
+    drop(listeners);
+    // The next event finds nobody.
+    thread::sleep(Duration::from_millis(2500));
+    assert_eq!(Events::of(&served).0.status, 200);
+    thread::sleep(Duration::from_millis(2500));
+    let metrics = served.get("/metrics").body;
+    assert!(metrics.contains("\nterrace_server_http_listeners 0\n"), "{metrics}");
+    let (asked, began) = (served.made.asked.load(Ordering::Relaxed), Instant::now());
+    thread::sleep(Duration::from_secs(3));
+    let more = served.made.asked.load(Ordering::Relaxed) - asked;
+    assert!(more <= began.elapsed().as_secs() + 1, "one sample a second, no looks: {more}");
+}

@@ -1,0 +1,232 @@
+//! Who is answered, and who is not: hosts, methods, logins, limits, slow and malformed clients.
+
+use super::*;
+use std::time::Instant;
+
+#[test]
+fn what_monitoring_asks_is_answered() {
+    let served = Served::open();
+    let alive = served.get("/healthz");
+    assert_eq!((alive.status, alive.body.as_str()), (200, "alive\n"));
+    assert_eq!(served.get("/readyz").status, 200);
+    let metrics = served.get("/metrics");
+    assert!(metrics.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    for name in ["terrace_gets_total", "terrace_server_connected_clients 3", "# EOF"] {
+        assert!(metrics.body.contains(name), "{name}");
+    }
+    served.made.is_stopping.store(true, Ordering::Relaxed);
+    let ready = served.get("/readyz");
+    assert_eq!(ready.status, 503);
+    assert!(ready.body.contains("stopping"), "{}", ready.body);
+    assert_eq!(served.get("/healthz").status, 200);
+}
+
+#[test]
+fn a_store_that_refuses_writes_is_not_ready() {
+    let served = Served::open();
+    served.made.db.put("a", "b").unwrap();
+    served.made.db.close().unwrap();
+    let ready = served.get("/readyz");
+    assert_eq!(ready.status, 503, "{}", ready.body);
+    assert_eq!(served.get("/healthz").status, 200);
+}
+
+#[test]
+fn the_page_comes_with_headers_that_keep_it_to_itself() {
+    let served = Served::open();
+    let page = served.get("/");
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains("<title>Terrace</title>"), "{}", page.body);
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let tag = page.header("etag").unwrap();
+    let again = served.get_with("/", &format!("If-None-Match: {tag}\r\n"));
+    assert_eq!((again.status, again.body.as_str()), (304, ""));
+    assert_eq!(page.header("cache-control"), Some("no-cache"));
+    assert_eq!(served.get("/healthz").header("cache-control"), Some("no-store"));
+    for path in ["/", "/api/v1/summary", "/nothing", "/metrics"] {
+        let answer = served.get_with(path, "Origin: http://evil.example\r\n");
+        let csp = answer.header("content-security-policy").unwrap();
+        assert!(csp.starts_with("default-src 'self';"), "{path}: {csp}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert_eq!(answer.header("access-control-allow-origin"), None, "{path}");
+    }
+}
+
+#[test]
+fn only_get_is_answered() {
+    let served = Served::open();
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"] {
+        let request = format!(
+            "{method} /api/v1/summary HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        );
+        assert_eq!(served.send(request.as_bytes()).status, 405, "{method}");
+    }
+    let head =
+        served.send(b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    let posted = served.send(
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+    );
+    assert_eq!(posted.status, 405);
+}
+
+#[test]
+fn a_name_that_is_not_ours_gets_nothing() {
+    let names = vec!["store.example".to_string()];
+    let served = Served::start(false, HttpOptions { names, ..HttpOptions::default() });
+    let status = |head: &str| served.send(format!("GET /healthz {head}\r\n\r\n").as_bytes()).status;
+    for good in ["localhost", "127.0.0.1:80", "[::1]:6380", "store.example:6380"] {
+        assert_eq!(
+            status(&format!("HTTP/1.1\r\nConnection: close\r\nHost: {good}")),
+            200,
+            "{good}"
+        );
+    }
+    for evil in ["evil.example", "evil.example:6380", "", "127.0.0.1.evil.example"] {
+        assert_eq!(
+            status(&format!("HTTP/1.1\r\nConnection: close\r\nHost: {evil}")),
+            421,
+            "{evil}"
+        );
+    }
+    let twice = "HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\nHost: evil.example";
+    assert_eq!(status(twice), 421);
+    assert_eq!(status("HTTP/1.1\r\nConnection: close"), 421, "no name at all");
+    let target =
+        b"GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(served.send(target).status, 421);
+}
+
+#[test]
+fn users_see_what_the_acl_lets_them() {
+    let served = Served::start(true, HttpOptions::default());
+    // "alice:a:b", "root:secret", "writer:w", "alice:wrong"
+    let (alice, root, writer, wrong) =
+        ("YWxpY2U6YTpi", "cm9vdDpzZWNyZXQ=", "d3JpdGVyOnc=", "YWxpY2U6d3Jvbmc=");
+    let status = |path: &str, user: &str| {
+        served.get_with(path, &format!("Authorization: Basic {user}\r\n")).status
+    };
+    for path in ["/", "/metrics", "/api/v1/summary", "/api/v1/stream", "/api/v1/nothing"] {
+        let answer = served.get(path);
+        assert_eq!(answer.status, 401, "{path}");
+        assert!(answer.header("www-authenticate").unwrap().starts_with("Basic realm="));
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(served.get(path).status, 200, "{path}");
+    }
+    assert_eq!(status("/api/v1/summary", alice), 200);
+    assert_eq!(status("/api/v1/config", alice), 403);
+    assert_eq!(status("/api/v1/config", root), 200);
+    assert_eq!(status("/api/v1/config/", alice), 404);
+    assert_eq!(status("/api/v1/shape", writer), 403);
+    let began = Instant::now();
+    assert_eq!(status("/api/v1/summary", wrong), 401);
+    assert!(began.elapsed() >= Duration::from_millis(300), "guesses take time");
+    let other = served.get_with("/", "Authorization: Bearer YWxpY2U6YTpi\r\n");
+    assert_eq!(other.status, 401);
+}
+
+fn impatient() -> HttpOptions {
+    let (read_timeout, write_timeout) = (Duration::from_millis(500), Duration::from_millis(500));
+    HttpOptions { read_timeout, write_timeout, ..HttpOptions::default() }
+}
+
+#[test]
+fn who_asks_too_slowly_is_closed() {
+    let served = Served::start(false, impatient());
+    for begun in [&b""[..], b"GET /heal", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: "] {
+        let mut stream = served.connect();
+        stream.write_all(begun).unwrap();
+        let began = Instant::now();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(began.elapsed() < Duration::from_secs(10), "closed, and not by our timeout");
+        assert!(!rest.starts_with(b"HTTP/1.1 200"));
+    }
+    // A connection that was useful and stays idle goes, too.
+    let mut stream = served.connect();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all);
+    assert!(all.starts_with(b"HTTP/1.1 200"));
+}
+
+#[test]
+fn who_takes_nothing_is_closed() {
+    let served = Served::start(false, impatient());
+    let mut stream = served.connect();
+    // Answers that nobody reads fill the buffers of both sides.
+    let request = "GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2000);
+    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let sent = stream.write_all(request.as_bytes());
+    let began = Instant::now();
+    let gone = loop {
+        let metrics = served.get("/metrics").body;
+        assert!(metrics.contains("terrace_server_http_requests_total"));
+        // Writing to a connection that the other side has closed fails.
+        if sent.is_err() || stream.write_all(b"GET").is_err() {
+            break true;
+        }
+        if began.elapsed() > Duration::from_secs(15) {
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    assert!(gone, "the connection is closed");
+}
+
+#[test]
+fn connections_have_a_bound() {
+    let served = Served::open();
+    let mut held: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| served.connect()).collect();
+    for stream in &mut held {
+        // Each is known to be accepted once it has been answered.
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        assert_eq!(Answer::read_head(&mut BufReader::new(stream)).status, 200);
+    }
+    let refused = Answer::read(&mut BufReader::new(served.connect()));
+    assert_eq!(refused.status, 503);
+    drop(held);
+    let began = Instant::now();
+    let metrics = loop {
+        let answer = served.get("/metrics");
+        if answer.status == 200 {
+            break answer.body;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "places become free");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let refused = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("terrace_server_http_refused_connections_total "));
+    assert!(refused.unwrap().parse::<u64>().unwrap() >= 1);
+}
+
+#[test]
+fn malformed_requests_harm_nobody() {
+    let served = Served::open();
+    let long = "x".repeat(MOST_HEAD_BYTES + 1);
+    let many = "A: b\r\n".repeat(200);
+    let requests: [Vec<u8>; 9] = [
+        b"\x00\xff\xfe\r\n\r\n".to_vec(),
+        b"*1\r\n$4\r\nPING\r\n".to_vec(),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".to_vec(),
+        b"GET\r\n\r\n".to_vec(),
+        b"GET / HTTP/9.9\r\n\r\n".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes(),
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {long}\r\n\r\n").into_bytes(),
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n").into_bytes(),
+    ];
+    for request in requests {
+        let answer = served.send(&request);
+        let shown = String::from_utf8_lossy(&request[..request.len().min(40)]).into_owned();
+        assert!(answer.status == 0 || (400..600).contains(&answer.status), "{shown}: {answer:?}");
+    }
+    let strange = served.get("/api/v1/explain?key=%ff%00%zz&db=0");
+    assert!([200, 400].contains(&strange.status));
+    for path in ["/..%2f..%2fCargo.toml", "/%00", "//app.js", "/api/v1/../../metrics"] {
+        assert_eq!(served.get(path).status, 404, "{path}");
+    }
+    assert_eq!(served.get("/healthz").status, 200);
+}
