@@ -178,7 +178,7 @@ mod tests {
             "127.0.0.1:x",
             "127.0.0.1:80:80",
             "user@127.0.0.1",
-            "localhost:99999",
+            "store.example:99999",
             "a.store.example",
         ] {
             assert!(!is_ours(host, &names), "{host}");

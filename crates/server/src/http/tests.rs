@@ -110,8 +110,12 @@ fn small() -> terrace::Options {
 
 impl Served {
     fn start(needs_login: bool, options: HttpOptions) -> Self {
+        Self::over(small(), needs_login, options)
+    }
+
+    fn over(store: terrace::Options, needs_login: bool, options: HttpOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), small()).unwrap();
+        let db = Db::open(dir.path(), store).unwrap();
         db.create_column_family("collections", terrace::CfOptions::default()).unwrap();
         let (is_stopping, asked) = (AtomicBool::new(false), AtomicU64::new(0));
         let made = Arc::new(Made { db, needs_login, is_stopping, asked, _dir: dir });

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::time::Instant;
+use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
 
 #[test]
 fn what_monitoring_asks_is_answered() {
@@ -23,11 +24,17 @@ fn what_monitoring_asks_is_answered() {
 
 #[test]
 fn a_store_that_refuses_writes_is_not_ready() {
-    let served = Served::open();
-    served.made.db.put("a", "b").unwrap();
-    served.made.db.close().unwrap();
+    let sim = SimVfs::new(7);
+    let mut store = small();
+    store.advanced.vfs = Arc::new(sim.clone());
+    let served = Served::over(store, false, HttpOptions::default());
+    assert_eq!(served.get("/readyz").status, 200);
+    let (kind, filter) = (FaultKind::Eio, Some(OpClass::Write));
+    sim.set_fault(Some(Fault { at_op: sim.op_count(), kind, forever: true, filter }));
+    served.made.db.put("a", "b").unwrap_err();
     let ready = served.get("/readyz");
-    assert_eq!(ready.status, 503, "{}", ready.body);
+    assert_eq!(ready.status, 503);
+    assert!(ready.body.contains("until the store is opened again"), "{}", ready.body);
     assert_eq!(served.get("/healthz").status, 200);
 }
 
