@@ -22,6 +22,9 @@ export class HottestLately {
   }
 }
 
+/** The hottest filter partition lately: the map of all and the strip of one file share its scale. */
+export const partitionHeat = new HottestLately();
+
 /** A legend from cold to hot with three figures. */
 export function heatLegend(unit: string): { root: HTMLElement; update(hottest: number): void } {
   const canvas = h("canvas", { class: "legend-bar", width: 128, height: 8, "aria-hidden": "true" });

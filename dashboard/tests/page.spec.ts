@@ -219,8 +219,9 @@ test("explains a key step by step, as the API does", async () => {
   await page.context().close();
 });
 
-test("a lost connection is shown, and comes back by itself", async () => {
+test("a lost connection is shown, and comes back by itself", async (t) => {
   const wire = await wireTo(base);
+  t.after(() => wire.close());
   const { page } = await open(LAPTOP, wire.url);
   const state = page.locator(".state");
   wire.cut();
@@ -232,12 +233,12 @@ test("a lost connection is shown, and comes back by itself", async () => {
   await eventually("live again", async () => (await state.getAttribute("data-state")) === "live");
   await eventually("events again", async () => (await events()) > before + 1);
   await page.context().close();
-  wire.close();
 });
 
 for (const scenario of ["empty", "huge"] as const) {
-  test(`a store that is ${scenario}`, { skip: outside !== undefined }, async () => {
+  test(`a store that is ${scenario}`, { skip: outside !== undefined }, async (t) => {
     const other = await startMock({ scenario, warm_s: 10 });
+    t.after(() => other.close());
     const { page, errors } = await open(LAPTOP, other.url);
     if (scenario === "empty") {
       assert.match((await page.locator(".hill-empty").textContent()) ?? "", /No SSTs yet/);
@@ -256,6 +257,5 @@ for (const scenario of ["empty", "huge"] as const) {
     assert.equal(await overflow(page), 0);
     assert.deepEqual(errors, []);
     await page.context().close();
-    await other.close();
   });
 }

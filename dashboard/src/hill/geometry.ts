@@ -117,7 +117,7 @@ function lanesOf(files: FileShape[]): { of: Map<number, number>; count: number }
 /** The basin on the hilltop that is the memtable, and smaller ones beside it that wait for their flush. */
 export function basinsOf(hill: Hill, immutables: number): { x: number; y: number; width: number; height: number }[] {
   const narrow = hill.width < 560;
-  const width = narrow ? 116 : 190;
+  const width = narrow ? 138 : 190;
   const height = narrow ? 40 : 46;
   const y = hill.sky - height;
   const first = { x: hill.width / 2 - width / 2, y, width, height };

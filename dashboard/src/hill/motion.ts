@@ -136,7 +136,9 @@ function paintJob(g: CanvasRenderingContext2D, scene: Scene, job: Job, colors: M
     return 1;
   }
   for (const block of sources) {
-    const reach = Math.min(Math.max(block.x + block.width * done, hill.key_left), hill.key_right);
+    // A merge reads all inputs at one key; wide blocks over each other are told apart by some distance.
+    const apart = (((block.number * 0.618) % 1) - 0.5) * Math.min(140, block.width * 0.4);
+    const reach = Math.min(Math.max(block.x + block.width * done + apart, block.x, hill.key_left), block.x + block.width, hill.key_right);
     paintStream(g, reach, block.y + block.height, head, into.tread - 3, 7, colors, time_ms + block.number * 97);
   }
   return sources.length;

@@ -4,7 +4,7 @@ import { get } from "../client.ts";
 import { css, heatShare, RAMP_STEPS } from "../color.ts";
 import { h, replace, s } from "../dom.ts";
 import { ago, bytes, count, engineKey, fileName, percent, plural } from "../format.ts";
-import { currentRamp } from "../heat.ts";
+import { currentRamp, partitionHeat } from "../heat.ts";
 import type { Store } from "../store.ts";
 import { onTheme } from "../theme.ts";
 
@@ -74,7 +74,7 @@ function factList(file: FileShape, family: string, now_ms: number): HTMLElement 
 function filterStrip(filters: FileFilters): HTMLElement {
   const ramp = currentRamp();
   const { partitions } = filters;
-  const hottest = Math.max(...partitions.map(([, , heat]) => heat), 1e-9);
+  const hottest = Math.max(partitionHeat.value, ...partitions.map(([, , heat]) => heat));
   const most = Math.max(...partitions.map(([units]) => units), 1);
   const width = 100 / Math.max(1, partitions.length);
   const high = 54;

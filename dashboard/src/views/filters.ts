@@ -5,7 +5,7 @@ import { get, poll } from "../client.ts";
 import { css, heatShare, RAMP_STEPS } from "../color.ts";
 import { card, fitCanvas, h, onWidth, setText, whileVisible } from "../dom.ts";
 import { count, fileName, percent, plural } from "../format.ts";
-import { currentRamp, heatLegend, HottestLately } from "../heat.ts";
+import { currentRamp, heatLegend, partitionHeat } from "../heat.ts";
 import type { Store } from "../store.ts";
 import { color, onTheme } from "../theme.ts";
 import { hideTip, showTip } from "../tip.ts";
@@ -40,7 +40,6 @@ export function filterMap(store: Store): HTMLElement {
   let cells: Cell[] = [];
   let width = 600;
   let visible = false;
-  const hottest = new HottestLately();
   /** Of the files shown, too, that a compaction has just replaced: filters are asked less often. */
   let bounds = new Map<number, FileShape>();
   const remember = (): void => {
@@ -52,7 +51,7 @@ export function filterMap(store: Store): HTMLElement {
 
   const layout = (): void => {
     cells = cellsOf(filters?.files ?? [], bounds, store, width);
-    legend.update(hottest.value);
+    legend.update(partitionHeat.value);
   };
   const levels = () => [...new Set((filters?.files ?? []).map((file) => file.level))].sort((a, b) => a - b);
 
@@ -64,7 +63,7 @@ export function filterMap(store: Store): HTMLElement {
     g.textBaseline = "middle";
     g.fillStyle = color("muted");
     shown.forEach((level, at) => g.fillText(`L${level}`, 2, at * (ROW + GAP) + ROW / 2));
-    for (const column of columnsOf(cells)) paintCell(g, column, css(ramp[Math.round(heatShare(column.heat, hottest.value) * (RAMP_STEPS - 1))]!));
+    for (const column of columnsOf(cells)) paintCell(g, column, css(ramp[Math.round(heatShare(column.heat, partitionHeat.value) * (RAMP_STEPS - 1))]!));
   };
 
   const tell = (): void => {
@@ -82,7 +81,7 @@ export function filterMap(store: Store): HTMLElement {
     const family = store.family()?.name;
     if (family === undefined) return;
     filters = await get<Filters>("filters", { family });
-    hottest.see(filters.files.flatMap((file) => file.partitions.map(([, , heat]) => heat)));
+    partitionHeat.see(filters.files.flatMap((file) => file.partitions.map(([, , heat]) => heat)));
     layout();
     draw();
     tell();

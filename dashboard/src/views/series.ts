@@ -39,7 +39,7 @@ const CHARTS: Chart[] = [
     lines: [{ column: "write_p50_us", name: "p50", hue: "p50" }, { column: "write_p99_us", name: "p99", hue: "p99" }, { column: "write_p999_us", name: "p99.9", hue: "p999" }],
   },
   {
-    id: "amplification", title: "Amplification", show: (v) => `${ratio(v)}×`, least: 2,
+    id: "amplification", title: "Amplification", show: (v) => (v === null ? ratio(v) : `${ratio(v)}×`), least: 2,
     lines: [{ column: "write_amplification", name: "write", hue: "writes" }, { column: "space_amplification", name: "space", hue: "space" }],
   },
   {
