@@ -68,7 +68,7 @@ async function api<T>(path: string): Promise<T> {
 }
 
 /** The last event and what the page made of it, in one step, so that none comes between. */
-function shown(page: Page): Promise<{ live: Live; values: Record<string, string>; texts: Record<string, string>; pools: Record<string, string> }> {
+function shown(page: Page): Promise<{ live: Live; events: number; values: Record<string, string>; texts: Record<string, string>; pools: Record<string, string> }> {
   return page.evaluate(() => {
     const values: Record<string, string> = {};
     const texts: Record<string, string> = {};
@@ -78,7 +78,8 @@ function shown(page: Page): Promise<{ live: Live; values: Record<string, string>
       texts[node.dataset.kpi!] = node.textContent ?? "";
     }
     for (const node of document.querySelectorAll<HTMLElement>("[data-pool]")) pools[node.dataset.pool!] = node.dataset.value ?? "";
-    return { live: (window as unknown as { recorded: Recorded }).recorded.last!, values, texts, pools };
+    const { last, events } = (window as unknown as { recorded: Recorded }).recorded;
+    return { live: last!, events, values, texts, pools };
   });
 }
 
@@ -112,8 +113,8 @@ test("shows the numbers of the API, and goes on showing them", async () => {
   const seen = new Set<string>();
   for (let look = 0; look < 3; look++) {
     await eventually("the next event", async () => (await page.evaluate(() => (window as unknown as { recorded: Recorded }).recorded.events)) > before);
-    before = await page.evaluate(() => (window as unknown as { recorded: Recorded }).recorded.events);
-    const { live, values, texts, pools } = await shown(page);
+    const { live, events, values, texts, pools } = await shown(page);
+    before = events;
     const { summary } = live;
     assert.equal(values.ops_per_s, String(summary.ops_per_s));
     assert.equal(texts.ops_per_s, `${count(summary.ops_per_s)}/s`);
