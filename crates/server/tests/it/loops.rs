@@ -50,7 +50,7 @@ fn inline_requests_work_too() {
 #[test]
 fn nonsense_ends_the_connection_with_a_word() {
     let served = Served::with(&[]);
-    for nonsense in [&b"*1\r\n:3\r\n"[..], b"*-5000000000000\r\n", b"*1\r\n$-7\r\n"] {
+    for nonsense in [&b"*1\r\n:3\r\n"[..], b"*x\r\n", b"*1\r\n$-7\r\n"] {
         let mut client = served.client();
         assert_eq!(client.say("SET k v"), ok());
         client.send_raw(nonsense);
@@ -73,7 +73,7 @@ fn values_of_many_megabytes_pass() {
     let value = vec![b'x'; 20 << 20];
     assert_eq!(client.call(&[&b"SET"[..], b"big", &value]), ok());
     match client.say("GET big") {
-        Reply::Bulk(bytes) => assert!(bytes == value[..], "other bytes"),
+        Reply::Bulk(bytes) => assert!(bytes[..] == value[..], "other bytes"),
         other => panic!("{other:?}"),
     }
 }
