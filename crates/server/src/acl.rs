@@ -166,6 +166,32 @@ impl Acl {
         debug_assert!(set.is_ok());
     }
 
+    /// The users of a configuration in the place of all, in one step: nobody gets in between the old
+    /// and the new ones. `password` is that of the default user, see [`Self::require_password`];
+    /// `users` are names and rules, and may be about the default user too.
+    ///
+    /// # Errors
+    /// The first name or rule that is wrong; then nothing has changed.
+    pub fn configure<'a>(
+        &self,
+        password: &str,
+        users: impl IntoIterator<Item = (&'a str, &'a [String])>,
+    ) -> Result<(), AclError> {
+        self.change(|all, catalog| {
+            let mut default = User::everybody(catalog);
+            if !password.is_empty() {
+                default.apply(&[b">", password.as_bytes()].concat(), catalog)?;
+            }
+            let mut configured = Users::from([(DEFAULT_USER.to_string(), Arc::new(default))]);
+            for (name, rules) in users {
+                let user = with_rules(&configured, name.as_bytes(), rules, catalog)?;
+                configured.insert(user.name.clone(), Arc::new(user));
+            }
+            *all = configured;
+            Ok(())
+        })
+    }
+
     /// ACL USERS: all names.
     pub fn names(&self) -> Vec<String> {
         self.users.load().keys().cloned().collect()

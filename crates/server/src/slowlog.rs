@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::ops::Range;
 use terrace_resp::Command;
 
 /// Arguments that are kept of a command.
@@ -70,16 +71,53 @@ impl SlowLog {
     }
 }
 
+/// What stands in the log for a password.
+const REDACTED: &[u8] = b"(redacted)";
+
 /// The arguments of a command as they are kept: at most 32 of at most 128 bytes, with a word about
-/// what was cut.
+/// what was cut, and without passwords.
 pub fn cut(command: &Command<'_>) -> Vec<Vec<u8>> {
     let count = command.count();
     let kept = if count > MOST_ARGUMENTS { MOST_ARGUMENTS - 1 } else { count };
-    let mut arguments: Vec<Vec<u8>> = command.iter().take(kept).map(cut_argument).collect();
+    let secrets = secrets(command);
+    let numbered = command.iter().enumerate().take(kept);
+    let keep = |(at, argument): (usize, &[u8])| match secrets.contains(&at) {
+        true => REDACTED.to_vec(),
+        false => cut_argument(argument),
+    };
+    let mut arguments: Vec<Vec<u8>> = numbered.map(keep).collect();
     if kept < count {
         arguments.push(format!("... ({} more arguments)", count - kept).into_bytes());
     }
     arguments
+}
+
+/// Where passwords may stand: all that follows AUTH, whether it is the command or a part of HELLO,
+/// the rules of ACL SETUSER, and the values of CONFIG SET if a secret is among them.
+fn secrets(command: &Command<'_>) -> Range<usize> {
+    let is = |at: usize, word: &str| {
+        command.get(at).is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let end = command.count();
+    if is(0, "auth") {
+        return 1..end;
+    }
+    if is(0, "hello") {
+        return (2..end).find(|at| is(*at, "auth")).map_or(0..0, |at| at + 1..end);
+    }
+    if is(0, "acl") && is(1, "setuser") {
+        return 3..end;
+    }
+    let named = || (2..end).step_by(2).find(|at| is_secret_option(command, *at));
+    match is(0, "config") && is(1, "set") {
+        true => named().map_or(0..0, |at| at + 1..end),
+        false => 0..0,
+    }
+}
+
+fn is_secret_option(command: &Command<'_>, at: usize) -> bool {
+    let name = command.get(at).and_then(|name| std::str::from_utf8(name).ok());
+    name.and_then(crate::config::option).is_some_and(crate::config::OptionSpec::is_secret)
 }
 
 fn cut_argument(argument: &[u8]) -> Vec<u8> {
@@ -130,5 +168,32 @@ mod tests {
         assert_eq!(cut[31], b"... (9 more arguments)");
         let short = OwnedCommand::of(&["GET", "k"]);
         assert_eq!(super::cut(&short.as_command()), [b"GET".to_vec(), b"k".to_vec()]);
+    }
+
+    #[test]
+    fn passwords_are_not_kept() {
+        for (words, kept) in [
+            (&["AUTH", "hunter2"][..], 1),
+            (&["auth", "user", "hunter2"], 1),
+            (&["HELLO", "3", "SETNAME", "x", "auth", "user", "hunter2"], 5),
+            (&["ACL", "SetUser", "bob", "on", ">hunter2"], 3),
+            (&["CONFIG", "SET", "timeout", "5", "RequirePass", "hunter2", "maxclients", "9"], 5),
+            (&["AUTH", "a", "b", "hunter2"], 1),
+        ] {
+            let command = OwnedCommand::of(words);
+            let cut = super::cut(&command.as_command());
+            assert_eq!(cut.len(), words.len());
+            for (at, (word, argument)) in words.iter().zip(&cut).enumerate() {
+                let expected = if at < kept { word.as_bytes() } else { REDACTED };
+                assert_eq!(argument, expected, "{words:?}");
+            }
+        }
+        for words in
+            [&["SET", "auth", "x"][..], &["CONFIG", "SET", "timeout", "5"], &["HELLO", "3"]]
+        {
+            let command = OwnedCommand::of(words);
+            let bytes: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+            assert_eq!(super::cut(&command.as_command()), bytes);
+        }
     }
 }

@@ -188,6 +188,48 @@ fn requirepass_is_the_default_users_password() {
 }
 
 #[test]
+fn a_configuration_replaces_all_users_at_once() {
+    let (acl, _) = with("on");
+    let rules = ["on", ">secret", "+get", "~a*"].map(str::to_string);
+    let off = ["off".to_string()];
+    acl.configure("pass", [("reports", &rules[..])]).unwrap();
+    assert_eq!(acl.names(), ["default", "reports"]);
+    assert!(acl.default_login().is_none());
+    acl.authenticate(b"default", b"pass").unwrap();
+    acl.authenticate(b"reports", b"secret").unwrap();
+    let generation = acl.generation();
+    let bad = ["on".to_string(), "+nosuch".to_string()];
+    acl.configure("", [("reports", &rules[..]), ("other", &bad[..])]).unwrap_err();
+    assert_eq!((acl.generation(), acl.names().len()), (generation, 2));
+    assert!(acl.default_login().is_none());
+    acl.configure("", [("default", &off[..])]).unwrap();
+    assert!(acl.default_login().is_none() && acl.names() == ["default"]);
+    acl.configure("", []).unwrap();
+    assert!(acl.default_login().is_some());
+}
+
+#[test]
+fn nobody_gets_in_while_a_configuration_is_replaced() {
+    let (acl, _) = with("on");
+    acl.require_password("pass");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut looks = 0;
+            while !stop.load(Ordering::Relaxed) || looks == 0 {
+                assert!(acl.default_login().is_none());
+                looks += 1;
+            }
+        });
+        for _ in 0..2000 {
+            acl.configure("pass", []).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        watcher.join().unwrap();
+    });
+}
+
+#[test]
 fn bad_rules_change_nothing_and_tell_no_password() {
     let (acl, before) = with("on >secret ~a* +get");
     let hash = "0".repeat(63);
