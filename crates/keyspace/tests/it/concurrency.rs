@@ -1,0 +1,155 @@
+//! Several threads: locks, moments, sweeps beside writers.
+
+use crate::harness::{below, store};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_base::rng::SplitMix64;
+use terrace_keyspace::{Error, ExpireIf, Keyspace, Mode, PutOptions, Turn};
+
+const ACCOUNTS: u64 = 8;
+const THREADS: u64 = 4;
+const TIMES: u64 = 500;
+
+fn account(number: u64) -> Vec<u8> {
+    format!("account {number}").into_bytes()
+}
+
+/// A command with locks, in memory if that is possible.
+fn execute<T>(
+    space: &Arc<Keyspace>,
+    in_memory: bool,
+    keys: &[&[u8]],
+    run: impl Fn(&mut Turn) -> terrace_keyspace::Result<T>,
+) -> T {
+    if in_memory {
+        let mut turn = space.turn(Mode::Memory);
+        let done = turn.lock(0, keys.iter().copied()).and_then(|()| turn.attempt(&run));
+        match done {
+            Ok(done) => {
+                turn.commit().unwrap();
+                return done;
+            }
+            Err(Error::Elsewhere(_)) => turn.abandon(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let mut turn = space.turn(Mode::Device);
+    turn.lock(0, keys.iter().copied()).unwrap();
+    let done = turn.attempt(&run).unwrap();
+    turn.commit().unwrap();
+    done
+}
+
+#[test]
+fn transfers_between_threads_lose_nothing_and_no_reader_sees_half_of_one() {
+    let (space, _vfs, _clock) = store();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let space = &space;
+                scope.spawn(move || {
+                    let mut rng = SplitMix64::new(thread);
+                    for _ in 0..TIMES {
+                        let (from, to) = (below(&mut rng, ACCOUNTS), below(&mut rng, ACCOUNTS));
+                        let (from, to) = (account(from), account(to));
+                        let sum = below(&mut rng, 100) as i64;
+                        let in_memory = below(&mut rng, 2) == 0;
+                        execute(space, in_memory, &[&from, &to], |turn| {
+                            turn.add(0, &from, -sum)?;
+                            turn.add(0, &to, sum)
+                        });
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            while !stop.load(Ordering::Relaxed) {
+                for mode in [Mode::Memory, Mode::Device] {
+                    let values = match space.turn(mode).get_many(0, &keys) {
+                        Err(Error::Elsewhere(_)) => continue,
+                        values => values.unwrap(),
+                    };
+                    let sum: i64 = values
+                        .iter()
+                        .flatten()
+                        .map(|value| std::str::from_utf8(value).unwrap().parse::<i64>().unwrap())
+                        .sum();
+                    assert_eq!(sum, 0);
+                }
+            }
+        });
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_key_that_changes_its_type_is_never_missing() {
+    let (space, _vfs, clock) = store();
+    let stop = AtomicBool::new(false);
+    let put = |turn: &mut Turn| turn.put(0, b"k", b"text", &PutOptions::default());
+    execute(&space, true, &[b"k"], put);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                assert!(space.turn(Mode::Device).key_type(0, b"k").unwrap().is_some());
+                assert_eq!(space.turn(Mode::Device).count_keys(0).unwrap(), 1);
+                match space.turn(Mode::Device).get(0, b"k") {
+                    Ok(Some(value)) => assert_eq!(&*value, b"text"),
+                    Err(Error::WrongType) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                space.sweep().unwrap();
+                clock.advance(1);
+            }
+        });
+        for number in 0..TIMES {
+            let fields: Vec<Vec<u8>> =
+                (0..1 + number % 50).map(|n| n.to_string().into_bytes()).collect();
+            execute(&space, number % 2 == 0, &[b"k"], |turn| {
+                turn.delete(0, [&b"k"[..]].into_iter())?;
+                turn.hash_set(0, b"k", fields.iter().map(|field| (&field[..], &b"v"[..])))
+            });
+            execute(&space, number % 3 == 0, &[b"k"], |turn| {
+                let soon = turn.now_ms() + 100_000;
+                turn.expire(0, b"k", soon, ExpireIf::default())
+            });
+            execute(&space, number % 2 == 0, &[b"k"], put);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_lock_that_another_turn_has_is_refused_in_memory_and_waited_for_elsewhere() {
+    let (space, _vfs, _clock) = store();
+    let mut first = space.turn(Mode::Memory);
+    first.lock(0, [&b"k"[..]].into_iter()).unwrap();
+    first.put(0, b"k", b"1", &PutOptions::default()).unwrap();
+    let mut second = space.turn(Mode::Memory);
+    let refused = second.lock(0, [&b"other"[..], b"k"].into_iter());
+    assert!(matches!(refused, Err(Error::Elsewhere(_))));
+    // What it had taken before is free again.
+    let mut third = space.turn(Mode::Memory);
+    third.lock(0, [&b"other"[..]].into_iter()).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let mut turn = space.turn(Mode::Device);
+            turn.lock(0, [&b"k"[..]].into_iter()).unwrap();
+            turn.add(0, b"k", 1).unwrap()
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!waiting.is_finished());
+        first.commit().unwrap();
+        assert_eq!(waiting.join().unwrap(), 2);
+    });
+}

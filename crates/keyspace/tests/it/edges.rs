@@ -1,0 +1,186 @@
+//! What random commands meet too rarely: limits, old cursors, large stores, ends of threads.
+
+use crate::harness::{FakeClock, small_options, store};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use terrace::vfs::SimVfs;
+use terrace::{ColumnFamily, ReadOptions};
+use terrace_keyspace::{
+    Error, ExpireIf, KeyScan, Keyspace, LongDouble, MAX_KEY_BYTES, MAX_STRING_BYTES, Mode,
+    PutOptions, Turn,
+};
+
+fn write<T>(
+    space: &Arc<Keyspace>,
+    key: &[u8],
+    run: impl FnOnce(&mut Turn) -> terrace_keyspace::Result<T>,
+) -> terrace_keyspace::Result<T> {
+    let mut turn = space.turn(Mode::Device);
+    turn.lock(0, [key].into_iter())?;
+    let done = run(&mut turn)?;
+    turn.commit()?;
+    Ok(done)
+}
+
+fn entries(family: &ColumnFamily) -> usize {
+    let mut iter = family.iter_with(&ReadOptions::default()).unwrap();
+    iter.seek_to_first().unwrap();
+    let mut count = 0;
+    while iter.valid() {
+        count += 1;
+        iter.next().unwrap();
+    }
+    count
+}
+
+#[test]
+fn what_is_too_long_is_refused_before_anything_is_written() {
+    let (space, _vfs, _clock) = store();
+    let longest = vec![b'k'; MAX_KEY_BYTES];
+    write(&space, &longest, |turn| turn.put(0, &longest, b"v", &PutOptions::default())).unwrap();
+    let too_long = vec![b'k'; MAX_KEY_BYTES + 1];
+    let mut turn = space.turn(Mode::Device);
+    turn.lock(0, [&too_long[..], b"a"].into_iter()).unwrap();
+    assert!(turn.get(0, &too_long).unwrap().is_none());
+    let refused = [
+        turn.put(0, &too_long, b"v", &PutOptions::default()).err(),
+        turn.put_many(0, [(&b"a"[..], &b"v"[..]), (&too_long[..], b"v")].into_iter()).err(),
+        turn.append(0, &too_long, b"v").err(),
+        turn.add(0, &too_long, 1).err(),
+        turn.add_float(0, &too_long, LongDouble::parse(b"1").unwrap()).err(),
+        turn.put_range(0, b"a", MAX_STRING_BYTES as u64, b"v").err(),
+        turn.put_range(0, b"a", u64::MAX, b"v").err(),
+    ];
+    for error in refused {
+        assert!(matches!(error, Some(Error::TooLong(_))), "{error:?}");
+    }
+    assert!(turn.is_clean());
+}
+
+#[test]
+fn numbers_are_added_as_redis_adds_them() {
+    let (space, _vfs, _clock) = store();
+    let float = |text: &str| LongDouble::parse(text.as_bytes()).unwrap();
+    let sum = |before: &str, delta: &str| {
+        write(&space, b"n", |turn| {
+            turn.put(0, b"n", before.as_bytes(), &PutOptions::default())?;
+            turn.add_float(0, b"n", float(delta))
+        })
+    };
+    assert_eq!(sum("10.50", "0.1").unwrap(), "10.6");
+    assert_eq!(sum("5.0e3", "2.0e2").unwrap(), "5200");
+    assert_eq!(sum("3", "-3").unwrap(), "0");
+    assert!(matches!(sum("", "1"), Err(Error::NotAFloat)));
+    assert!(matches!(sum("1", "inf"), Err(Error::NotFinite)));
+    let add = |before: &[u8], delta| {
+        write(&space, b"n", |turn| {
+            turn.put(0, b"n", before, &PutOptions::default())?;
+            turn.add(0, b"n", delta)
+        })
+    };
+    assert_eq!(add(b"-5", 10).unwrap(), 5);
+    assert!(matches!(add(b"9223372036854775807", 1), Err(Error::Overflow)));
+    for text in ["", "1.0", " 1", "01", "+1", "9223372036854775808"] {
+        assert!(matches!(add(text.as_bytes(), 1), Err(Error::NotAnInteger)), "{text}");
+    }
+}
+
+#[test]
+fn cursors_are_of_one_database_and_old_ones_are_forgotten() {
+    let (space, _vfs, _clock) = store();
+    let mut turn = space.turn(Mode::Device);
+    turn.lock(0, [&b"a"[..], b"b", b"c"].into_iter()).unwrap();
+    for key in [b"a", b"b", b"c"] {
+        turn.put(0, key, b"", &PutOptions::default()).unwrap();
+    }
+    let scan = |cursor| KeyScan { cursor, prefix: b"", kind: None, count: 2 };
+    let page = turn.scan_keys(0, &scan(0), |_| true).unwrap();
+    assert_eq!(page.items, [b"a", b"b"]);
+    assert!(page.cursor != 0);
+    let rest = turn.scan_keys(0, &scan(page.cursor), |_| true).unwrap();
+    assert_eq!((rest.items, rest.cursor), (vec![b"c".to_vec()], 0));
+    for (db, cursor) in [(1, page.cursor), (0, page.cursor + 1), (0, u64::MAX)] {
+        let refused = turn.scan_keys(db, &scan(cursor), |_| true);
+        assert!(matches!(refused, Err(Error::UnknownCursor)));
+    }
+    assert_eq!(turn.scan_keys(0, &scan(page.cursor), |_| true).unwrap().cursor, 0);
+}
+
+#[test]
+fn large_databases_are_estimated_and_any_key_may_be_drawn() {
+    const KEYS: u64 = 10_000;
+    let (space, _vfs, _clock) = store();
+    let mut turn = space.turn(Mode::Device);
+    assert_eq!(turn.random_key(0).unwrap(), None);
+    turn.lock_everything();
+    for number in 0..KEYS {
+        let key = format!("{number:08}");
+        turn.put(0, key.as_bytes(), b"v", &PutOptions::default()).unwrap();
+    }
+    turn.commit().unwrap();
+    let mut turn = space.turn(Mode::Device);
+    let count = turn.count_keys(0).unwrap();
+    assert!((KEYS * 9 / 10..KEYS * 12 / 10).contains(&count), "{count} keys estimated");
+    let drawn: std::collections::BTreeSet<_> =
+        (0..50).map(|_| turn.random_key(0).unwrap().unwrap()).collect();
+    assert!(drawn.len() > 10, "{drawn:?}");
+    assert_eq!(turn.random_key(1).unwrap(), None);
+}
+
+#[test]
+fn the_thread_removes_what_expired_and_ends_with_the_keyspace() {
+    let (vfs, clock) = (SimVfs::new(1), FakeClock::new());
+    let space = Keyspace::open("/db", small_options(&vfs, &clock)).unwrap();
+    let fields: Vec<Vec<u8>> = (0..50_u8).map(|field| vec![field]).collect();
+    let pairs = || fields.iter().map(|field| (&field[..], &b"v"[..]));
+    for key in [&b"short"[..], b"long", b"renewed"] {
+        write(&space, key, |turn| {
+            turn.hash_set(0, key, pairs())?;
+            let until = if key == b"long" { 10_000 } else { 10 };
+            turn.expire(0, key, turn.now_ms() + until, ExpireIf::default())
+        })
+        .unwrap();
+    }
+    write(&space, b"renewed", |turn| turn.persist(0, b"renewed")).unwrap();
+    clock.advance(100);
+    let start = Instant::now();
+    while entries(space.elements()) > 100 {
+        assert!(start.elapsed() < Duration::from_secs(20), "nothing was swept");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(
+        space
+            .turn(Mode::Device)
+            .exists(0, [&b"short"[..], b"long", b"renewed"].into_iter())
+            .unwrap(),
+        2
+    );
+    // Two collections, a note, and the note of ids.
+    assert_eq!(entries(space.collections()), 4);
+    drop(space);
+    // The store is closed: it can be opened.
+    let space = Keyspace::open("/db", small_options(&vfs, &clock)).unwrap();
+    space.close().unwrap();
+}
+
+#[test]
+fn notes_of_a_flushed_database_are_gone_and_those_of_others_are_not() {
+    let (space, _vfs, clock) = store();
+    for db in [0, 1] {
+        let mut turn = space.turn(Mode::Device);
+        turn.lock(db, [&b"k"[..]].into_iter()).unwrap();
+        turn.hash_set(db, b"k", [(&b"f"[..], &b"v"[..])].into_iter()).unwrap();
+        turn.expire(db, b"k", turn.now_ms() + 10, ExpireIf::default()).unwrap();
+        turn.commit().unwrap();
+    }
+    let mut turn = space.turn(Mode::Device);
+    turn.lock_everything();
+    turn.flush(0);
+    assert_eq!(turn.key_type(0, b"k").unwrap(), None);
+    turn.commit().unwrap();
+    assert_eq!((entries(space.collections()), entries(space.elements())), (3, 1));
+    clock.advance(10);
+    let swept = space.sweep().unwrap();
+    assert_eq!((swept.collections, swept.notes), (1, 1));
+    assert_eq!((entries(space.collections()), entries(space.elements())), (1, 0));
+}

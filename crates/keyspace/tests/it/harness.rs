@@ -1,0 +1,122 @@
+//! What the tests share: a clock to turn, small stores on a simulated file system, comparison of a
+//! store with a model.
+
+use crate::model::{Data, Model};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use terrace::vfs::{SimVfs, Vfs};
+use terrace::{Clock, Options};
+use terrace_base::rng::{Rng, SplitMix64};
+use terrace_keyspace::{KeyRange, Keyspace, Kind, Mode, Type};
+
+/// When the tests happen.
+pub const START_MS: u64 = 1_000_000;
+
+/// A wall clock that stands until it is turned.
+#[derive(Clone)]
+pub struct FakeClock {
+    wall_ms: Arc<AtomicU64>,
+    start: Instant,
+}
+
+impl FakeClock {
+    pub fn new() -> Self {
+        Self { wall_ms: Arc::new(AtomicU64::new(START_MS)), start: Instant::now() }
+    }
+
+    pub fn advance(&self, ms: u64) {
+        self.wall_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.wall_ms.load(Ordering::SeqCst)
+    }
+}
+
+impl Clock for FakeClock {
+    fn wall_ms(&self) -> u64 {
+        self.now_ms()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
+    }
+}
+
+/// Options under which a few hundred writes make flushes and levels.
+pub fn small_options(vfs: &SimVfs, clock: &FakeClock) -> Options {
+    let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
+    let a = &mut options.advanced;
+    a.vfs = Arc::new(vfs.clone()) as Arc<dyn Vfs>;
+    a.clock = Arc::new(clock.clone());
+    a.memtable_bytes = 16 << 10;
+    a.block_size = 512;
+    a.metadata_block_size = 256;
+    a.l0_compaction_trigger = 2;
+    a.level_base_bytes = 16 << 10;
+    a.level_multiplier = 4.0;
+    a.target_file_bytes = 8 << 10;
+    a.reserve_bytes = 8 << 10;
+    options
+}
+
+/// An empty store whose expired collections are swept when the test says so.
+pub fn store() -> (Arc<Keyspace>, SimVfs, FakeClock) {
+    let (vfs, clock) = (SimVfs::new(1), FakeClock::new());
+    let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
+    (space, vfs, clock)
+}
+
+/// Below `end`.
+pub fn below(rng: &mut SplitMix64, end: u64) -> u64 {
+    rng.next_u64() % end
+}
+
+pub fn one_in(rng: &mut SplitMix64, times: u64) -> bool {
+    below(rng, times) == 0
+}
+
+/// Everything that a keyspace shows, in the databases of the tests.
+pub fn contents(space: &Arc<Keyspace>) -> BTreeMap<(u8, Vec<u8>), Data> {
+    let mut turn = space.turn(Mode::Device);
+    let mut all = BTreeMap::new();
+    for db in 0..3 {
+        turn.next_command();
+        let mut keys = Vec::new();
+        turn.walk_keys(db, KeyRange::default(), true, |seen| {
+            keys.push((seen.key.to_vec(), seen.kind, seen.value.map(<[u8]>::to_vec)));
+            true
+        })
+        .unwrap();
+        for (key, kind, value) in keys {
+            turn.next_command();
+            let data = match kind {
+                Type::String => Data::Text(value.unwrap()),
+                Type::Collection(Kind::Hash) => {
+                    let hash = turn.hash(db, &key).unwrap().unwrap();
+                    let mut fields = BTreeMap::new();
+                    turn.hash_each(db, &hash, |field, value| {
+                        fields.insert(field.to_vec(), value.to_vec());
+                        Ok(true)
+                    })
+                    .unwrap();
+                    assert_eq!(fields.len() as u64, hash.count);
+                    Data::Hash(fields)
+                }
+                other => panic!("{other:?} in a test without any"),
+            };
+            all.insert((db, key), data);
+        }
+    }
+    all
+}
+
+/// Compares all that a keyspace shows with a model.
+#[track_caller]
+pub fn compare(space: &Arc<Keyspace>, model: &Model, now_ms: u64) {
+    let wanted: BTreeMap<_, _> =
+        model.live(now_ms).map(|(place, item)| (place.clone(), item.data.clone())).collect();
+    assert_eq!(contents(space), wanted);
+}

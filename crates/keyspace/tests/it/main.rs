@@ -1,0 +1,10 @@
+//! Tests of the keyspace through its public interface.
+
+mod collections;
+mod collections_model;
+mod commands;
+mod concurrency;
+mod edges;
+mod harness;
+mod model;
+mod random;
