@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn many_and_long_arguments_are_cut() {
-        let long = vec![b'x'; 200];
+        let long = [b'x'; 200];
         let arguments: Vec<&[u8]> = std::iter::repeat_n(&long[..], 40).collect();
         let command = OwnedCommand::of(&arguments);
         let cut = cut(&command.as_command());

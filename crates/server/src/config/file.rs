@@ -33,12 +33,22 @@ impl std::fmt::Debug for UserRules {
 }
 
 /// What a file says.
-#[derive(Debug, Default, Clone, PartialEq)]
+#[derive(Default, Clone, PartialEq)]
 pub(super) struct FileContents {
     /// Texts by name of option.
     pub texts: BTreeMap<&'static str, String>,
     /// Its users.
     pub users: Vec<UserRules>,
+}
+
+impl std::fmt::Debug for FileContents {
+    /// Names only: passwords may be among the texts.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileContents")
+            .field("names", &self.texts.keys())
+            .field("users", &self.users)
+            .finish()
+    }
 }
 
 /// Reads and understands the file at `path`; values are not checked yet.

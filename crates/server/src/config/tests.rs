@@ -219,6 +219,11 @@ fn get_takes_globs_and_other_names() {
     let told = format!("{:?} {:?} {config:?}", config.dump(), config.settings());
     assert!(!told.contains("hunter2"));
     assert!(told.contains("(hidden)"));
+    let (_folder, path) =
+        file("requirepass = \"hunter2\"\n[[user]]\nname = \"a\"\nrules = [\"on\", \">hunter2\"]\n");
+    let config = Config::load(Some(&path), [], []).unwrap();
+    assert!(!format!("{config:?} {:?}", config.dump()).contains("hunter2"));
+    assert_eq!(value(&config, "requirepass"), "hunter2");
 }
 
 #[test]

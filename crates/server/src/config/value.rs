@@ -94,7 +94,7 @@ struct Size(u64);
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")];
-        match units.iter().find(|(size, _)| self.0 > 0 && self.0 % size == 0) {
+        match units.iter().find(|(size, _)| self.0 > 0 && self.0.is_multiple_of(*size)) {
             Some((size, name)) => write!(f, "{}{name}", self.0 / size),
             None => write!(f, "{}", self.0),
         }
