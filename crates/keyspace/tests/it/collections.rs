@@ -584,8 +584,11 @@ fn random_members_are_members_and_samples_have_none_twice() {
             assert!(different.is_subset(&all), "{count} of {size}");
         }
         let mut repeated = BTreeSet::new();
-        turn.set_random(0, &set, 2000, |member| Ok(drop(repeated.insert(member.to_vec()))))
-            .unwrap();
+        turn.set_random(0, &set, 2000, |member| {
+            repeated.insert(member.to_vec());
+            Ok(())
+        })
+        .unwrap();
         assert!(repeated.is_subset(&all) && repeated.len() as u64 >= size.min(400), "of {size}");
     }
 }
