@@ -22,16 +22,17 @@ pub enum Executed {
     Close,
 }
 
-/// Executes one command. Its reply may be sent once `turn` is committed.
+/// Executes one command. Its reply may be sent once `turn` is committed. `clock` is when the
+/// command before it ended, and then when this one did.
 pub fn execute(
     args: Command<'_>,
     turn: &mut Turn,
     session: &mut Session,
     server: &Server,
     output: &mut Vec<u8>,
+    clock: &mut Instant,
 ) -> Executed {
     let mark = output.len();
-    let started = Instant::now();
     let Some((number, spec)) = table().find(args.name()) else {
         refuse(session, output, &unknown(&args));
         server.stats.unknown_commands.add(1);
@@ -75,7 +76,8 @@ pub fn execute(
             true
         }
     };
-    let took = started.elapsed();
+    let started = std::mem::replace(clock, Instant::now());
+    let took = clock.duration_since(started);
     server.note(number, spec, &args, session, took, failed);
     let info = &session.info;
     info.last_command.store(number, Ordering::Relaxed);

@@ -1,16 +1,31 @@
 //! All commands, found by name in any case.
 
 use super::CommandSpec;
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// Names are no longer.
 const MOST_NAME_BYTES: usize = 24;
 
+/// Places of the hash table: several times as many as there are commands.
+const SLOTS: usize = 1024;
+
+/// No command.
+const NONE: u16 = u16::MAX;
+
 /// All rows of all groups.
 pub struct Table {
     specs: Vec<&'static CommandSpec>,
-    by_name: HashMap<&'static [u8], u16>,
+    /// Numbers by the hash of the name, in the next free place.
+    slots: Box<[u16; SLOTS]>,
+}
+
+/// Where the search for a name in lower case begins. Names are ours, nobody can make them collide.
+fn first_slot(name: &[u8]) -> usize {
+    // FNV-1a.
+    let hash = name.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    (hash >> 54) as usize % SLOTS
 }
 
 /// The table.
@@ -22,9 +37,15 @@ pub fn table() -> &'static Table {
 impl Table {
     fn of(groups: &[&'static [CommandSpec]]) -> Self {
         let specs: Vec<&CommandSpec> = groups.iter().flat_map(|group| group.iter()).collect();
-        let by_name =
-            specs.iter().enumerate().map(|(at, spec)| (spec.name.as_bytes(), at as u16)).collect();
-        Self { specs, by_name }
+        let mut slots = Box::new([NONE; SLOTS]);
+        for (number, spec) in specs.iter().enumerate() {
+            let mut at = first_slot(spec.name.as_bytes());
+            while slots[at] != NONE {
+                at = (at + 1) % SLOTS;
+            }
+            slots[at] = number as u16;
+        }
+        Self { specs, slots }
     }
 
     /// The command of this name, and its number.
@@ -34,8 +55,16 @@ impl Table {
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        let number = *self.by_name.get(&*lower)?;
-        Some((number, self.specs[number as usize]))
+        let mut at = first_slot(lower);
+        loop {
+            let number = self.slots[at];
+            // An empty place ends the search: there are more places than commands.
+            let spec = self.specs.get(usize::from(number))?;
+            if spec.name.as_bytes() == &*lower {
+                return Some((number, spec));
+            }
+            at = (at + 1) % SLOTS;
+        }
     }
 
     /// All commands; a command's number is its place.

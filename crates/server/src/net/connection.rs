@@ -88,7 +88,7 @@ impl Talk {
         if let Some(pending) = self.pending.take() {
             let Self { session, output, turn_replies, .. } = self;
             let call = (session, output, turn_replies);
-            match run(pending.as_command(), turn, server, call) {
+            match run(pending.as_command(), turn, server, call, &mut Instant::now()) {
                 Executed::Replied => {}
                 Executed::Elsewhere => {
                     self.pending = Some(pending);
@@ -120,6 +120,8 @@ impl Talk {
         most: usize,
     ) -> (usize, Progress) {
         let Self { session, parser, pending, output, turn_replies, .. } = self;
+        turn.look_at_the_clock();
+        let mut clock = Instant::now();
         let mut at = 0;
         for _ in 0..most {
             if output.len() > MOST_UNSENT_BYTES {
@@ -129,7 +131,7 @@ impl Talk {
                 Ok(Step::Command(command)) => {
                     at += command.bytes();
                     let call = (&mut *session, &mut *output, &mut *turn_replies);
-                    match run(command, turn, server, call) {
+                    match run(command, turn, server, call, &mut clock) {
                         Executed::Replied => {}
                         Executed::Elsewhere => {
                             *pending = Some(command.to_owned());
@@ -184,9 +186,10 @@ fn run(
     turn: &mut Turn,
     server: &Server,
     (session, output, replies): (&mut Session, &mut Vec<u8>, &mut usize),
+    clock: &mut Instant,
 ) -> Executed {
     let before = output.len();
-    let done = dispatch::execute(command, turn, session, server, output);
+    let done = dispatch::execute(command, turn, session, server, output, clock);
     *replies += usize::from(output.len() > before);
     done
 }
