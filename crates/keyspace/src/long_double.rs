@@ -11,12 +11,12 @@ use std::cmp::Ordering;
 use std::fmt;
 
 /// Longer texts are no numbers.
-const MAX_TEXT_BYTES: usize = 255;
+const MAX_TEXT_BYTES: usize = 5119;
 /// Of the value as a whole: 2^16384 and above are infinite, below 2^-16382 is not normal.
 const MAX_POWER: i64 = 16384;
 const MIN_POWER: i64 = -16382;
 /// Decimal exponents beyond this are beyond [`MAX_POWER`] for any mantissa of a text.
-const MAX_DECIMAL: i64 = 6000;
+const MAX_DECIMAL: i64 = 10_200;
 const DECIMALS: usize = 17;
 
 /// A number, or infinity.
@@ -409,6 +409,11 @@ mod tests {
             assert_eq!(LongDouble::parse(text.as_bytes()), None, "{text}");
         }
         assert_eq!(LongDouble::parse(&[b'1'; MAX_TEXT_BYTES + 1]), None);
+        // What sums are stored as is a number again.
+        for text in ["1e400", "-1e4932", "1e-4000"] {
+            let number = LongDouble::parse(text.as_bytes()).unwrap();
+            assert!(LongDouble::parse(number.to_string().as_bytes()).is_some(), "{text}");
+        }
         for (text, same) in [("+5", "5"), (".5", "0.5"), ("5.", "5"), ("-0", "0"), ("1E3", "1000")]
         {
             assert_eq!(LongDouble::parse(text.as_bytes()).unwrap().to_string(), same);

@@ -354,7 +354,12 @@ fn object(call: &mut Call<'_>) -> Outcome {
         b"refcount" => call.reply.integer(1),
         b"idletime" => return Err(Failure::line("ERR when keys were used is not tracked")),
         b"freq" => {
-            return Err(Failure::line("ERR how often keys are used is not tracked one by one"));
+            // Redis's words, for clients that look at them.
+            return Err(Failure::line(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
+                 note that when switching between policies at runtime LRU and LFU data will take \
+                 some time to adjust.",
+            ));
         }
         _ => {
             let encoding = match kind {
