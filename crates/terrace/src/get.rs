@@ -139,7 +139,7 @@ fn look_up(
     let mut search = Search::new(inner, &state, &lookup, seqno);
     let answer = search.run(followed.then_some(family));
     if in_memory && !matches!(answer, Ok(Answer::Absent | Answer::Value(..))) {
-        return search.from_memory(answer);
+        return search.settle_in_memory(answer);
     }
     answer
 }
@@ -300,7 +300,7 @@ impl<'a> Search<'a> {
     /// be in the cache. If not, or if the search was given up, what was counted is taken back, since
     /// the lookup is going to be repeated.
     #[cold]
-    fn from_memory(&self, answer: Result<Answer>) -> Result<Answer> {
+    fn settle_in_memory(&self, answer: Result<Answer>) -> Result<Answer> {
         let refusal = match answer {
             Ok(Answer::Separated(handle, expiry)) => {
                 match self.inner.value_log.get_in_memory(&handle) {

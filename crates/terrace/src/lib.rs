@@ -82,10 +82,10 @@ pub use compact::Progress;
 pub use db::{ColumnFamily, Db};
 pub use error::{Error, Result};
 pub use estimate::Estimate;
+pub use get::Found;
 pub use get::explain::{ExplainPart, ExplainStep, Explanation};
 pub use job_list::{JobKind, JobShape};
 pub use memory::{MemoryShape, PoolShape};
-pub use get::Found;
 pub use metrics::{LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics};
 pub use options::{
     AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER,

@@ -107,6 +107,7 @@ impl ReadOptions {
     fn scan_options(&self) -> ScanOptions {
         ScanOptions {
             fill_cache: self.fill_cache,
+            in_memory: self.in_memory,
             readahead_bytes: self.readahead_bytes,
             ..ScanOptions::default()
         }
@@ -129,11 +130,14 @@ pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Res
     let reading = match options.keys_only {
         true => Reading::KeysOnly,
         false => {
-            let window_bytes = (inner.options.memory_budget / WINDOW_SHARE).min(MAX_WINDOW_BYTES);
-            Reading::Values(
-                Box::new(HeldValues { log: inner.value_log.clone(), held }),
-                window_bytes,
-            )
+            let in_memory = options.in_memory;
+            // Where nothing is read, nothing is to be read ahead.
+            let window_bytes = match in_memory {
+                true => 0,
+                false => (inner.options.memory_budget / WINDOW_SHARE).min(MAX_WINDOW_BYTES),
+            };
+            let log = inner.value_log.clone();
+            Reading::Values(Box::new(HeldValues { log, held, in_memory }), window_bytes)
         }
     };
     open(state, inner.table_cache.clone(), seqno, inner.clock.as_ref(), options, reading)
@@ -216,6 +220,9 @@ fn push_memtable(
 }
 
 /// A cursor over the keys and values of a column family at one moment, in both directions.
+///
+/// With [`ReadOptions::in_memory`] the call that would need the device gives
+/// [`Error::NotInMemory`], as any other error.
 ///
 /// A fresh iterator stands nowhere; seek first. Past either end it is not valid, and a step from
 /// there does nothing. After an error it is not valid; a seek may be tried again. A value that
@@ -308,6 +315,12 @@ impl Iter {
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.entries.value()
+    }
+
+    /// When the entry expires, in Unix milliseconds; `None` if it does not, or if not valid.
+    #[inline]
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        self.entries.expires_at_ms()
     }
 
     /// The entries from the current one on (from the first, if there was no seek yet), as owned

@@ -332,8 +332,11 @@ impl ValueLog {
 
     /// The value at `handle` if the cache has it.
     pub fn get_in_memory(&self, handle: &ValueHandle) -> Option<Slice> {
-        let map = self.map.load();
-        self.cached(&place_of(map.get(&handle.segment)?, handle))
+        self.cached_of(&self.map.load(), handle)
+    }
+
+    fn cached_of(&self, held: &SegmentMap, handle: &ValueHandle) -> Option<Slice> {
+        self.cached(&place_of(held.get(&handle.segment)?, handle))
     }
 
     fn cached(&self, place: &CacheKey) -> Option<Slice> {
@@ -486,10 +489,18 @@ fn place_of(segment: &Segment, handle: &ValueHandle) -> CacheKey {
 pub(crate) struct HeldValues {
     pub log: Arc<ValueLog>,
     pub held: Arc<SegmentMap>,
+    /// Give only what the cache has.
+    pub in_memory: bool,
 }
 
 impl ValueSource for HeldValues {
     fn read(&self, wanted: &[(&[u8], ValueHandle)]) -> Vec<Result<Slice>> {
+        if self.in_memory {
+            let cached = |(_, handle): &(&[u8], ValueHandle)| {
+                self.log.cached_of(&self.held, handle).ok_or(Error::NotInMemory)
+            };
+            return wanted.iter().map(cached).collect();
+        }
         self.log.read_held(&self.held, wanted)
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn from_memory(
         let mut search = Search::new(inner, state, lookup, seqno);
         let followed = sample() == Sampled::Followed;
         let answer = search.run(followed.then_some(family));
-        match search.from_memory(answer) {
+        match search.settle_in_memory(answer) {
             Ok(answer) => values.push(answer.value()),
             Err(error) => {
                 searches.iter().for_each(Search::take_back);

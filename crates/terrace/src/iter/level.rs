@@ -11,7 +11,7 @@ use crate::read_state::ReadState;
 use crate::table_cache::TableCache;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
-use terrace_base::{InternalIter, Result, SeqNo};
+use terrace_base::{Error, InternalIter, Result, SeqNo};
 use terrace_manifest::FileMeta;
 use terrace_sst::{ScanOptions, SstIter, SstReader};
 
@@ -108,8 +108,9 @@ impl SstFiles {
             Source::Live { state, level, files } => {
                 let at = files.start + index;
                 let file = &state.version.level(*level).files()[at];
-                let guard = self.table_cache.enter(state.slots.at(*level, at), file, false)?;
-                guard.as_ref().map_or_else(|| self.table_cache.reader(file), |r| Ok(Arc::clone(r)))
+                let slot = state.slots.at(*level, at);
+                let guard = self.table_cache.enter(slot, file, self.options.in_memory)?;
+                guard.as_ref().map(Arc::clone).ok_or(Error::NotInMemory)
             }
             Source::Listed(files) => self.table_cache.reader(&files[index]),
         }

@@ -100,6 +100,14 @@ impl<I: ScanCursor> Values<I> {
         }
     }
 
+    /// When the entry shown expires, if it does.
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        match self.shown {
+            Shown::Staged => self.window.entries.get(self.window.at)?.expires_at_ms,
+            Shown::Through | Shown::KeyOnly => self.visible.expires_at_ms(),
+        }
+    }
+
     /// Shows the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.start_over();
@@ -262,6 +270,7 @@ struct Window {
 
 struct Staged {
     key: Range<usize>,
+    expires_at_ms: Option<u64>,
     value: StagedValue,
 }
 
@@ -334,7 +343,7 @@ impl Window {
                 Err(error) => (StagedValue::Failed(error), 0),
             },
         };
-        self.entries.push(Staged { key, value });
+        self.entries.push(Staged { key, expires_at_ms: visible.expires_at_ms(), value });
         bytes
     }
 

@@ -170,6 +170,16 @@ impl<I: ScanCursor> Visible<I> {
         stored.get(usize::from(self.live.start)..).unwrap_or(&[])
     }
 
+    /// When what is shown expires, if it does.
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        let stored = match self.state {
+            State::Forward if self.live.start > 0 => self.iter.value(),
+            State::Backward if self.live.start > 0 => &self.value,
+            _ => return None,
+        };
+        stored.first_chunk::<EXPIRY_BYTES>().map(|expiry| u64::from_le_bytes(*expiry))
+    }
+
     /// Whether what is shown has a handle in place of its value.
     #[inline]
     pub fn shows_handle(&self) -> bool {

@@ -39,6 +39,25 @@ fn check(family: &ColumnFamily, now_ms: u64) {
         assert_eq!(found, there.then(|| (value(n), expiry(n))), "key {n} at {now_ms}");
         assert_eq!(family.get(key(n)).unwrap().is_some(), there, "key {n} at {now_ms}");
     }
+    let wanted = (0..KEYS).filter(|n| expiry(*n).is_none_or(|expiry| expiry > now_ms));
+    let mut wanted: Vec<_> = wanted.map(|n| (key(n), value(n), expiry(n))).collect();
+    wanted.sort();
+    let mut iter =
+        family.iter_with(&ReadOptions { prefix: Some(key(0)[..1].to_vec()), ..read.clone() });
+    let iter = iter.as_mut().unwrap();
+    let entry =
+        |iter: &terrace::Iter| (iter.key().to_vec(), iter.value().to_vec(), iter.expires_at_ms());
+    iter.seek_to_first().unwrap();
+    for wanted in &wanted {
+        assert_eq!(entry(iter), *wanted, "at {now_ms}");
+        iter.next().unwrap();
+    }
+    assert!(!iter.valid() && iter.expires_at_ms().is_none());
+    iter.seek_to_last().unwrap();
+    for wanted in wanted.iter().rev() {
+        assert_eq!(entry(iter), *wanted, "backward, at {now_ms}");
+        iter.prev().unwrap();
+    }
     let in_memory = ReadOptions { in_memory: true, ..read };
     for n in 0..KEYS {
         match family.get_entry(key(n), &in_memory) {

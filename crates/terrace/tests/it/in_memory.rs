@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{ColumnFamily, Db, Error, FilterAllocator, Options, ReadOptions, WriteBatch};
+use terrace::{ColumnFamily, Db, Error, FilterAllocator, Iter, Options, ReadOptions, WriteBatch};
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
 
@@ -227,6 +227,107 @@ fn read_some(family: &ColumnFamily, rng: &mut SplitMix64, shown: &Entries) -> (u
     (reader.answered, reader.refused)
 }
 
+/// One step of a scan, by hand where it is refused.
+struct Walk<'a> {
+    family: &'a ColumnFamily,
+    backward: bool,
+    options: ReadOptions,
+    steps: (u64, u64),
+}
+
+type Shown = Option<(Vec<u8>, Vec<u8>, Option<u64>)>;
+
+fn shown(iter: &Iter) -> Shown {
+    iter.valid().then(|| (iter.key().to_vec(), iter.value().to_vec(), iter.expires_at_ms()))
+}
+
+impl Walk<'_> {
+    fn open(&self, in_memory: bool) -> Iter {
+        let options = ReadOptions { in_memory, ..self.options.clone() };
+        let (iter, touched) = touches(|| self.family.iter_with(&options).unwrap());
+        assert_eq!(touched, 0);
+        iter
+    }
+
+    fn seek(&self, iter: &mut Iter, key: Option<&[u8]>) -> terrace::Result<()> {
+        match (key, self.backward) {
+            (None, false) => iter.seek_to_first(),
+            (None, true) => iter.seek_to_last(),
+            (Some(key), false) => iter.seek(key),
+            (Some(key), true) => iter.seek_for_prev(key),
+        }
+    }
+
+    fn step(&self, iter: &mut Iter) -> terrace::Result<()> {
+        if self.backward { iter.prev() } else { iter.next() }
+    }
+
+    /// The entry after `key`, or the first: in memory through `iter`, which stands on `key` if it is
+    /// valid, else by a plain scan, which has to touch the device.
+    fn after(&mut self, iter: &mut Iter, key: Option<&[u8]>) -> Shown {
+        for _ in 0..10 {
+            let (moved, touched) = touches(|| match key {
+                Some(key) if !iter.valid() => {
+                    self.seek(iter, Some(key)).and_then(|()| self.step(iter))
+                }
+                Some(_) => self.step(iter),
+                None => self.seek(iter, None),
+            });
+            assert_eq!(touched, 0, "after {key:?}");
+            match moved {
+                Ok(()) => {
+                    self.steps.0 += 1;
+                    return shown(iter);
+                }
+                Err(error) => assert!(matches!(error, Error::NotInMemory), "{error}"),
+            }
+            assert!(!iter.valid(), "after an error");
+            self.steps.1 += 1;
+            let mut plain = self.open(false);
+            let (found, touched) = touches(|| {
+                self.seek(&mut plain, key).unwrap();
+                if key.is_some() {
+                    self.step(&mut plain).unwrap();
+                }
+                shown(&plain)
+            });
+            if touched > 0 {
+                return found;
+            }
+            // An older state of the store may have had files that are closed meanwhile.
+            *iter = self.open(true);
+        }
+        panic!("a step from {key:?} is refused, and the device is not needed");
+    }
+}
+
+fn scan_some(family: &ColumnFamily, rng: &mut SplitMix64, shown: &Entries) -> (u64, u64) {
+    let mut sum = (0, 0);
+    for backward in [false, true] {
+        let options = ReadOptions { keys_only: rng.one_in(4), ..ReadOptions::default() };
+        let mut walk = Walk { family, backward, options, steps: (0, 0) };
+        let mut iter = walk.open(true);
+        let keys_only = walk.options.keys_only;
+        let value = |value: &Vec<u8>| if keys_only { Vec::new() } else { value.clone() };
+        let entry = |(key, (v, expiry)): (&Vec<u8>, &(Vec<u8>, Option<u64>))| {
+            (key.clone(), value(v), *expiry)
+        };
+        let mut wanted: Vec<_> = shown.iter().map(entry).collect();
+        if backward {
+            wanted.reverse();
+        }
+        let mut at: Option<Vec<u8>> = None;
+        for entry in &wanted {
+            let found = walk.after(&mut iter, at.as_deref());
+            assert_eq!(found.as_ref(), Some(entry), "after {at:?}, backward: {backward}");
+            at = found.map(|(key, ..)| key);
+        }
+        assert_eq!(walk.after(&mut iter, at.as_deref()), None);
+        sum = (sum.0 + walk.steps.0, sum.1 + walk.steps.1);
+    }
+    sum
+}
+
 fn run(seed: u64) -> (u64, u64) {
     let mut rng = SplitMix64::new(seed);
     let (sim, clock) = (SimVfs::new(seed), FakeClock::new());
@@ -244,14 +345,18 @@ fn run(seed: u64) -> (u64, u64) {
             }
             _ => {}
         }
-        db.wait_idle().unwrap();
+        // First, since what has expired may be worth a compaction.
         clock.advance(rng.below(1000));
+        db.wait_idle().unwrap();
         let now_ms = clock.now_ms();
         let live = |expiry: &Option<u64>| expiry.is_none_or(|expiry| expiry > now_ms);
         let shown = expected.iter().filter(|(_, (_, expiry))| live(expiry));
         let shown: Entries = shown.map(|(key, entry)| (key.clone(), entry.clone())).collect();
-        let (answered, refused) = read_some(&db.default_family(), &mut rng, &shown);
-        sum = (sum.0 + answered, sum.1 + refused);
+        let family = db.default_family();
+        for half in [scan_some, read_some, scan_some] {
+            let (answered, refused) = half(&family, &mut rng, &shown);
+            sum = (sum.0 + answered, sum.1 + refused);
+        }
     }
     sum
 }
