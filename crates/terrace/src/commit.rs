@@ -79,7 +79,7 @@ fn submit(
         return Ok(());
     }
     let start = (sample() == Sampled::Timed).then(Instant::now);
-    let sync = options.sync.unwrap_or(inner.options.sync);
+    let sync = options.sync.unwrap_or_else(|| inner.live.sync());
     let result = match queue.enter(Pending { batch, sync, reads }) {
         Entered::Done(result) => result,
         Entered::Leads(lead, own) => lead_group(inner, &lead, own),

@@ -1,6 +1,9 @@
 //! The store as its user sees it: [`Db`] and [`ColumnFamily`], thin over the verbs.
 
 mod introspect;
+mod live_options;
+
+pub use live_options::LIVE_OPTIONS;
 
 use crate::batch::WriteBatch;
 use crate::collect::{self, GcProgress};

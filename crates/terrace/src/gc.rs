@@ -41,7 +41,7 @@ pub(crate) const REVEAL_FROM: f64 = 0.6;
 /// Cheap: files whose hidden garbage is not known yet are sampled, each once. Returns at once if
 /// another thread is at it.
 pub(crate) fn step(inner: &Inner) {
-    let allowed = inner.options.advanced.gc_garbage_ratio;
+    let allowed = inner.live.gc_garbage_ratio();
     let ratio = allowed - HEADROOM;
     if !inner.value_log.is_used() || inner.read_only {
         return;

@@ -18,6 +18,7 @@ use crate::filter_budget::FilterBudget;
 use crate::garbage::Garbage;
 use crate::health::Health;
 use crate::job_list::JobList;
+use crate::live::LiveOptions;
 use crate::metrics::{Counters, Metrics};
 use crate::options::Options;
 use crate::rate_limit::RateLimiter;
@@ -79,6 +80,7 @@ pub(crate) struct Inner {
     /// How counters grew lately, for whoever looks.
     pub trends: Trends,
     pub limiter: Arc<RateLimiter>,
+    pub live: LiveOptions,
     pub health: Health,
     pub counters: Counters,
     pub obsolete: Mutex<Vec<Obsolete>>,

@@ -70,7 +70,7 @@ pub(crate) fn of(inner: &Inner) -> MemoryShape {
     };
     let cache = inner.table_cache.cache().stats();
     MemoryShape {
-        budget_bytes: inner.options.memory_budget as u64,
+        budget_bytes: inner.live.memory_budget() as u64,
         pools: vec![
             pool(
                 "memtables",

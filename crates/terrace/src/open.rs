@@ -14,6 +14,7 @@ use crate::garbage::Garbage;
 use crate::health::Health;
 use crate::inner::{Inner, ManifestLog};
 use crate::job_list::{JobList, JobProgress};
+use crate::live::LiveOptions;
 use crate::metrics::Counters;
 use crate::options::{CfOptions, Options};
 use crate::rate_limit::RateLimiter;
@@ -377,6 +378,7 @@ impl Nouns {
         }
         let segments: Vec<SegmentMeta> = manifest.state.segments.values().copied().collect();
         self.value_log.seal(&segments);
+        let live = LiveOptions::new(&options);
         let trends = Trends::new(options.advanced.clock.monotonic_us());
         Inner {
             dir: self.dir,
@@ -398,6 +400,7 @@ impl Nouns {
             jobs: JobList::default(),
             trends,
             limiter: self.limiter,
+            live,
             health: Health::default(),
             counters: Counters::default(),
             obsolete: Mutex::new(Vec::new()),

@@ -6,7 +6,7 @@
 //! beyond [`BURST`].
 
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What may be written at once after a pause, in time at the rate.
@@ -20,22 +20,32 @@ const MOST: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     /// 0: unbounded.
-    bytes_per_s: u64,
+    bytes_per_s: AtomicU64,
     next_free: Mutex<Instant>,
 }
 
 impl RateLimiter {
     /// At most `bytes_per_s`; 0 is unbounded.
     pub fn new(bytes_per_s: u64) -> Self {
-        Self { bytes_per_s, next_free: Mutex::new(Instant::now()) }
+        Self { bytes_per_s: AtomicU64::new(bytes_per_s), next_free: Mutex::new(Instant::now()) }
+    }
+
+    /// The bound now.
+    pub fn rate(&self) -> u64 {
+        self.bytes_per_s.load(Ordering::Relaxed)
+    }
+
+    /// Changes the bound. What was booked at the old one is forgotten; requests that wait already
+    /// wait to their end.
+    pub fn set_rate(&self, bytes_per_s: u64) {
+        let mut next_free = self.next_free.lock();
+        self.bytes_per_s.store(bytes_per_s, Ordering::Relaxed);
+        *next_free = Instant::now();
     }
 
     /// Waits until `bytes` may be written, or until `cancel` is set.
     pub fn request(&self, bytes: u64, cancel: &AtomicBool) {
-        if self.bytes_per_s == 0 {
-            return;
-        }
-        let start = self.book(bytes);
+        let Some(start) = self.book(bytes) else { return };
         while !cancel.load(Ordering::Relaxed) {
             let wait = start.saturating_duration_since(Instant::now());
             if wait.is_zero() {
@@ -45,15 +55,19 @@ impl RateLimiter {
         }
     }
 
-    /// Books `bytes`; from the returned moment on they may be written.
-    fn book(&self, bytes: u64) -> Instant {
-        let length = Duration::from_secs_f64(bytes as f64 / self.bytes_per_s as f64).min(MOST);
+    /// Books `bytes`; from the returned moment on they may be written. Nothing without a bound.
+    fn book(&self, bytes: u64) -> Option<Instant> {
+        let rate = self.rate();
+        if rate == 0 {
+            return None;
+        }
+        let length = Duration::from_secs_f64(bytes as f64 / rate as f64).min(MOST);
         let now = Instant::now();
         let oldest = now.checked_sub(BURST).unwrap_or(now);
         let mut next_free = self.next_free.lock();
         let start = next_free.max(oldest);
         *next_free = start + length;
-        start
+        Some(start)
     }
 }
 
@@ -83,6 +97,23 @@ mod tests {
         });
         // 300 kB at 1 MB/s less the burst and the last booking.
         assert!(start.elapsed() >= Duration::from_millis(180), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn a_new_rate_holds_for_the_next_request() {
+        let limiter = RateLimiter::new(1000);
+        limiter.request(1 << 20, &GO_ON);
+        limiter.set_rate(0);
+        let start = Instant::now();
+        limiter.request(1 << 20, &GO_ON);
+        limiter.set_rate(1 << 40);
+        (0..3).for_each(|_| limiter.request(1 << 20, &GO_ON));
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        assert_eq!(limiter.rate(), 1 << 40);
+        limiter.set_rate(1_000_000);
+        let start = Instant::now();
+        (0..4).for_each(|_| limiter.request(100_000, &GO_ON));
+        assert!(start.elapsed() >= Duration::from_millis(150), "{:?}", start.elapsed());
     }
 
     #[test]

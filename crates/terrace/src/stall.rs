@@ -122,7 +122,7 @@ fn slow(inner: &Inner, family: &Family, pressure: f64, bytes: usize) {
 /// them.
 fn wait_for_collection(inner: &Inner, bytes: usize) {
     let c = &inner.counters;
-    let ratio = inner.options.advanced.gc_garbage_ratio;
+    let ratio = inner.live.gc_garbage_ratio();
     let pressure = inner.gc.pressure(c.log_bytes.load(Ordering::Relaxed), ratio);
     if pressure <= 0.0 {
         return;

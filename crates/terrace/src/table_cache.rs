@@ -87,7 +87,7 @@ pub(crate) struct TableCache {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     options: ReaderOptions,
-    cache_bytes: usize,
+    cache_bytes: AtomicUsize,
     max_open: usize,
     open: AtomicUsize,
     pinned_bytes: AtomicUsize,
@@ -123,7 +123,7 @@ impl TableCache {
                 direct,
                 counters,
             },
-            cache_bytes,
+            cache_bytes: AtomicUsize::new(cache_bytes),
             max_open: max_open.max(4),
             open: AtomicUsize::new(0),
             pinned_bytes: AtomicUsize::new(0),
@@ -263,7 +263,13 @@ impl TableCache {
 
     /// Bytes that the block cache may hold while nothing is pinned.
     pub fn cache_share_bytes(&self) -> usize {
-        self.cache_bytes
+        self.cache_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes that. A smaller cache is smaller when this returns.
+    pub fn set_cache_share_bytes(&self, bytes: usize) {
+        self.cache_bytes.store(bytes, Ordering::Relaxed);
+        self.options.cache.set_capacity_bytes(self.wanted_bytes());
     }
 
     /// What came of training.
@@ -284,13 +290,17 @@ impl TableCache {
 
     /// What readers pin is taken from the block cache's share of the budget.
     fn charge(&self) {
-        let pinned = self.pinned_bytes.load(Ordering::Relaxed);
-        let share = self.cache_bytes.saturating_sub(pinned).max(self.cache_bytes / 16);
-        let want = share + self.loan_bytes.load(Ordering::Relaxed);
+        let want = self.wanted_bytes();
         let have = self.options.cache.capacity_bytes();
-        if want.abs_diff(have) > self.cache_bytes / 128 {
+        if want.abs_diff(have) > self.cache_share_bytes() / 128 {
             self.options.cache.set_capacity_bytes(want);
         }
+    }
+
+    fn wanted_bytes(&self) -> usize {
+        let pinned = self.pinned_bytes.load(Ordering::Relaxed);
+        let all = self.cache_share_bytes();
+        all.saturating_sub(pinned).max(all / 16) + self.loan_bytes.load(Ordering::Relaxed)
     }
 
     /// Where the SSTs lie.

@@ -162,12 +162,13 @@ fn compaction_loop(inner: &Inner) {
 }
 
 fn house_loop(inner: &Inner) {
-    let tick = match inner.options.sync {
-        SyncMode::Interval(interval) => TICK.min(interval),
-        _ => TICK,
-    };
     let mut last_sync = Instant::now();
     while !inner.scheduler.is_stopping() {
+        let sync = inner.live.sync();
+        let tick = match sync {
+            SyncMode::Interval(interval) => TICK.min(interval),
+            _ => TICK,
+        };
         {
             let mut jobs = inner.scheduler.lock();
             if !inner.scheduler.is_stopping() {
@@ -181,7 +182,7 @@ fn house_loop(inner: &Inner) {
         if inner.health.check_writable().is_err() {
             continue;
         }
-        match inner.options.sync {
+        match sync {
             SyncMode::Interval(interval) if last_sync.elapsed() >= interval => {
                 last_sync = Instant::now();
                 attempt(inner, "sync the log", || commit::sync(inner));

@@ -18,6 +18,7 @@ mod in_memory;
 mod introspection;
 mod learning;
 mod limits;
+mod live_options;
 mod metamorphic;
 mod misplaced;
 mod model;

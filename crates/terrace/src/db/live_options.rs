@@ -1,0 +1,133 @@
+//! Changing options while the store is open: by typed methods, and by name and text for whoever
+//! takes them from people (`CONFIG SET` of the server). None is stored: name it at the next open.
+//!
+//! What is not listed in [`LIVE_OPTIONS`] is decided at open: files, threads, memtables and the
+//! log's buffer are made by it.
+
+use super::Db;
+use crate::error::{Error, Result};
+use crate::live::{SyncText, parse_sync};
+use crate::options::{MIN_MEMORY_BUDGET, SyncMode};
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// The names that [`Db::set_option`] takes.
+pub const LIVE_OPTIONS: [&str; 5] = [
+    "sync",
+    "memory_budget",
+    "rate_limit_bytes_per_s",
+    "gc_garbage_ratio",
+    "value_separation_threshold",
+];
+
+impl Db {
+    /// Changes when writes are durable that do not say so themselves, from the next commit on.
+    ///
+    /// # Errors
+    /// [`SyncMode::Buffered`] in a store that was not opened with it.
+    pub fn set_sync(&self, sync: SyncMode) -> Result<()> {
+        self.inner().live.set_sync(sync)
+    }
+
+    /// Changes the cap on what the store holds in memory. Memtables and filters keep what they got
+    /// at open: the block cache takes or gives the difference, at once.
+    ///
+    /// # Errors
+    /// Less than 4 MiB, or too little to leave the block cache a sixteenth of what it had at open.
+    pub fn set_memory_budget(&self, bytes: usize) -> Result<()> {
+        let inner = self.inner();
+        let at_open = inner.options.cache_bytes();
+        let others = inner.options.memory_budget.saturating_sub(at_open);
+        let least = MIN_MEMORY_BUDGET.max(others + at_open / 16);
+        if bytes < least {
+            return Err(Error::InvalidArgument(format!(
+                "memory_budget is {bytes}; while the store is open it must be at least {least}"
+            )));
+        }
+        inner.table_cache.set_cache_share_bytes(bytes - others);
+        inner.live.set_memory_budget(bytes);
+        Ok(())
+    }
+
+    /// Changes the bound on bytes written per second by flush and compaction; 0 is unbounded.
+    pub fn set_rate_limit_bytes_per_s(&self, bytes_per_s: u64) {
+        self.inner().limiter.set_rate(bytes_per_s);
+    }
+
+    /// Changes the share of garbage that the value log may hold, from 0.05 to 1.
+    pub fn set_gc_garbage_ratio(&self, ratio: f64) -> Result<()> {
+        if !(0.05..=1.0).contains(&ratio) {
+            return Err(refusal("gc_garbage_ratio", &ratio, "0.05 to 1"));
+        }
+        self.inner().live.set_gc_garbage_ratio(ratio);
+        Ok(())
+    }
+
+    /// Changes one of [`LIVE_OPTIONS`] by its name. `sync` is `none`, `batch`, `buffered` or
+    /// `interval:` with milliseconds, all others are numbers; `value_separation_threshold` holds for
+    /// all column families.
+    ///
+    /// ```
+    /// # fn main() -> terrace::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("terrace-doc-live-{}", std::process::id()));
+    /// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+    /// db.set_option("sync", "interval:100")?;
+    /// assert_eq!(db.option("sync").as_deref(), Some("interval:100"));
+    /// assert!(db.set_option("block_size", "8192").is_err());
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Another name, or a value out of range.
+    pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "sync" => {
+                let allowed = "none, batch, buffered or interval:<ms>";
+                self.set_sync(parse_sync(value).ok_or_else(|| refusal(name, &value, allowed))?)
+            }
+            "memory_budget" => self.set_memory_budget(number(name, value)?),
+            "rate_limit_bytes_per_s" => {
+                self.set_rate_limit_bytes_per_s(number(name, value)?);
+                Ok(())
+            }
+            "gc_garbage_ratio" => self.set_gc_garbage_ratio(number(name, value)?),
+            "value_separation_threshold" => {
+                let bytes = number(name, value)?;
+                for family in self.inner().families.load().iter() {
+                    family.set_value_separation_threshold(bytes);
+                }
+                Ok(())
+            }
+            _ => Err(Error::InvalidArgument(format!(
+                "`{name}` cannot be changed while the store is open; these can: {}",
+                LIVE_OPTIONS.join(", ")
+            ))),
+        }
+    }
+
+    /// What one of [`LIVE_OPTIONS`] is now, as [`Db::set_option`] takes it; of
+    /// `value_separation_threshold`, what it is in the default column family. `None` for other
+    /// names.
+    pub fn option(&self, name: &str) -> Option<String> {
+        let inner = self.inner();
+        Some(match name {
+            "sync" => SyncText(inner.live.sync()).to_string(),
+            "memory_budget" => inner.live.memory_budget().to_string(),
+            "rate_limit_bytes_per_s" => inner.limiter.rate().to_string(),
+            "gc_garbage_ratio" => inner.live.gc_garbage_ratio().to_string(),
+            "value_separation_threshold" => inner.family(0)?.separation().threshold.to_string(),
+            _ => return None,
+        })
+    }
+}
+
+fn number<T: FromStr>(name: &str, value: &str) -> Result<T> {
+    value.parse().map_err(|_| refusal(name, &value, "a number"))
+}
+
+fn refusal(name: &str, value: &dyn Display, allowed: &str) -> Error {
+    Error::InvalidArgument(format!("{name} is {value}; it must be {allowed}"))
+}

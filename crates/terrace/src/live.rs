@@ -1,0 +1,143 @@
+//! Options that can be changed while the store is open, and what they are now.
+//!
+//! [`crate::options::Options`] keeps what the store was opened with. Whoever obeys one of these
+//! options asks here, each time; so a change holds from the next commit, look or request on.
+
+use crate::error::{Error, Result};
+use crate::options::{Options, SyncMode};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How [`SyncMode`] lies in a word: those without an interval, then intervals in microseconds.
+const BUFFERED: u64 = 0;
+const NONE: u64 = 1;
+const BATCH: u64 = 2;
+const FIRST_INTERVAL: u64 = 3;
+
+/// What is in force now.
+#[derive(Debug)]
+pub(crate) struct LiveOptions {
+    sync: AtomicU64,
+    gc_garbage_ratio: AtomicU64,
+    memory_budget: AtomicUsize,
+    /// Whether the log is written through a buffer, which is decided at open.
+    buffered: bool,
+}
+
+impl LiveOptions {
+    /// As the store is opened.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            sync: AtomicU64::new(encode(options.sync)),
+            gc_garbage_ratio: AtomicU64::new(options.advanced.gc_garbage_ratio.to_bits()),
+            memory_budget: AtomicUsize::new(options.memory_budget),
+            buffered: options.sync == SyncMode::Buffered,
+        }
+    }
+
+    /// When a write is durable that does not say.
+    #[inline]
+    pub fn sync(&self) -> SyncMode {
+        match self.sync.load(Ordering::Relaxed) {
+            BUFFERED => SyncMode::Buffered,
+            NONE => SyncMode::None,
+            BATCH => SyncMode::Batch,
+            interval => SyncMode::Interval(Duration::from_micros(interval - FIRST_INTERVAL)),
+        }
+    }
+
+    /// Changes it; `Buffered` only where the store was opened so.
+    pub fn set_sync(&self, sync: SyncMode) -> Result<()> {
+        if sync == SyncMode::Buffered && !self.buffered {
+            let text = "sync can become buffered only in a store that was opened so; reopen it";
+            return Err(Error::InvalidArgument(text.into()));
+        }
+        self.sync.store(encode(sync), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Share of garbage in the value log that is allowed.
+    #[inline]
+    pub fn gc_garbage_ratio(&self) -> f64 {
+        f64::from_bits(self.gc_garbage_ratio.load(Ordering::Relaxed))
+    }
+
+    /// Changes it; to be checked before.
+    pub fn set_gc_garbage_ratio(&self, ratio: f64) {
+        self.gc_garbage_ratio.store(ratio.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The cap on what the store holds in memory.
+    pub fn memory_budget(&self) -> usize {
+        self.memory_budget.load(Ordering::Relaxed)
+    }
+
+    /// Changes it; the caller sees to it that it is kept.
+    pub fn set_memory_budget(&self, bytes: usize) {
+        self.memory_budget.store(bytes, Ordering::Relaxed);
+    }
+}
+
+fn encode(sync: SyncMode) -> u64 {
+    match sync {
+        SyncMode::Buffered => BUFFERED,
+        SyncMode::None => NONE,
+        SyncMode::Batch => BATCH,
+        SyncMode::Interval(interval) => {
+            let us = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
+            us.saturating_add(FIRST_INTERVAL)
+        }
+    }
+}
+
+/// `sync` as text: `buffered`, `none`, `batch`, or the milliseconds of an interval: `interval:100`.
+pub(crate) fn parse_sync(text: &str) -> Option<SyncMode> {
+    match text {
+        "buffered" => Some(SyncMode::Buffered),
+        "none" => Some(SyncMode::None),
+        "batch" => Some(SyncMode::Batch),
+        _ => {
+            let ms = text.strip_prefix("interval:")?.parse().ok().filter(|ms| *ms > 0)?;
+            Some(SyncMode::Interval(Duration::from_millis(ms)))
+        }
+    }
+}
+
+/// The text that [`parse_sync`] reads.
+pub(crate) struct SyncText(pub SyncMode);
+
+impl fmt::Display for SyncText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            SyncMode::Buffered => f.write_str("buffered"),
+            SyncMode::None => f.write_str("none"),
+            SyncMode::Batch => f.write_str("batch"),
+            SyncMode::Interval(interval) => write!(f, "interval:{}", interval.as_millis().max(1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_is_kept_and_round_trips_as_text() {
+        let ms = Duration::from_millis;
+        let options = Options { sync: SyncMode::Buffered, ..Options::default() };
+        let live = LiveOptions::new(&options);
+        let all = [SyncMode::None, SyncMode::Batch, SyncMode::Interval(ms(1)), SyncMode::Buffered];
+        for mode in all.into_iter().chain([SyncMode::Interval(ms(86_400_000))]) {
+            live.set_sync(mode).unwrap();
+            assert_eq!(live.sync(), mode);
+            assert_eq!(parse_sync(&SyncText(mode).to_string()), Some(mode));
+        }
+        for text in ["", "interval", "interval:0", "interval:-1", "Batch", "always"] {
+            assert_eq!(parse_sync(text), None);
+        }
+        let live = LiveOptions::new(&Options::default());
+        assert!(live.set_sync(SyncMode::Buffered).is_err());
+        assert_eq!(live.sync(), SyncMode::None);
+    }
+}

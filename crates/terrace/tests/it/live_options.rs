@@ -1,0 +1,100 @@
+//! Options that change while the store is open: what each of them does from then on.
+
+use crate::harness::{DIR, FakeClock, small_options};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use terrace::vfs::SimVfs;
+use terrace::{Db, Error, LIVE_OPTIONS, SyncMode};
+
+fn open(sync: SyncMode) -> (SimVfs, Db) {
+    let sim = SimVfs::new(5);
+    let mut options = small_options(Arc::new(sim.clone()), &FakeClock::new());
+    options.memory_budget = 64 << 20;
+    options.sync = sync;
+    let db = Db::open(DIR, options).unwrap();
+    (sim, db)
+}
+
+#[test]
+fn every_live_option_is_what_it_was_set_to_and_others_are_refused() {
+    let (_, db) = open(SyncMode::None);
+    let values = ["interval:50", "100000000", "123456", "0.5", "77"];
+    for (name, value) in LIVE_OPTIONS.iter().zip(values) {
+        let before = db.option(name).unwrap();
+        db.set_option(name, value).unwrap();
+        assert_eq!(db.option(name).as_deref(), Some(value), "{name}");
+        assert_ne!(before, value);
+        assert!(matches!(db.set_option(name, "much"), Err(Error::InvalidArgument(_))), "{name}");
+        db.set_option(name, &before).unwrap();
+        assert_eq!(db.option(name), Some(before));
+    }
+    for (name, value) in [
+        ("sync", "buffered"),
+        ("gc_garbage_ratio", "0.01"),
+        ("gc_garbage_ratio", "NaN"),
+        ("memory_budget", "1000"),
+        ("block_size", "4096"),
+        ("", ""),
+    ] {
+        let error = db.set_option(name, value).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument(_)), "{name}: {error}");
+    }
+    assert!(db.option("block_size").is_none());
+}
+
+#[test]
+fn a_sync_mode_holds_from_the_next_commit_on() {
+    let (sim, db) = open(SyncMode::None);
+    db.put(b"a", b"not synced").unwrap();
+    db.set_sync(SyncMode::Batch).unwrap();
+    db.put(b"b", b"synced, and all before it").unwrap();
+    db.set_sync(SyncMode::None).unwrap();
+    db.put(b"c", b"not synced").unwrap();
+    for seed in 0..8 {
+        let image = sim.crash_image(seed);
+        let mut options = small_options(Arc::new(image), &FakeClock::new());
+        options.column_families.clear();
+        let after = Db::open(DIR, options).unwrap();
+        assert!(after.get(b"a").unwrap().is_some() && after.get(b"b").unwrap().is_some());
+    }
+    let syncs = db.metrics().log_syncs;
+    db.set_sync(SyncMode::Interval(Duration::from_millis(5))).unwrap();
+    db.put(b"d", b"synced soon").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while db.metrics().log_syncs == syncs {
+        assert!(Instant::now() < deadline, "no sync in the background");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_buffered_store_can_become_stricter_and_buffered_again() {
+    let (sim, db) = open(SyncMode::Buffered);
+    let survives = |key: &[u8]| {
+        let mut options = small_options(Arc::new(sim.kill_image()), &FakeClock::new());
+        options.column_families.clear();
+        Db::open(DIR, options).unwrap().get(key).unwrap().is_some()
+    };
+    db.set_option("sync", "none").unwrap();
+    db.put(b"a", b"in the kernel").unwrap();
+    assert!(survives(b"a"));
+    db.set_option("sync", "buffered").unwrap();
+    assert_eq!(db.option("sync").as_deref(), Some("buffered"));
+    db.put(b"b", b"in the process, for a while").unwrap();
+    assert!(survives(b"a"));
+}
+
+#[test]
+fn the_block_cache_takes_and_gives_what_the_budget_changes_by() {
+    let (_, db) = open(SyncMode::None);
+    let capacity = |db: &Db| db.metrics().cache_capacity_bytes;
+    let before = capacity(&db);
+    db.set_memory_budget(96 << 20).unwrap();
+    let grown = capacity(&db) - before;
+    assert!(grown.abs_diff(32 << 20) < 2 << 20, "{grown}");
+    db.set_memory_budget(40 << 20).unwrap();
+    let shrunk = before - capacity(&db);
+    assert!(shrunk.abs_diff(24 << 20) < 2 << 20, "{shrunk}");
+    assert!(db.set_memory_budget(20 << 20).is_err());
+    assert_eq!(db.option("memory_budget"), Some((40 << 20).to_string()));
+}
