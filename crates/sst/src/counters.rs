@@ -143,6 +143,14 @@ impl ReadCounters {
         }
     }
 
+    /// Device reads that this thread has counted so far. Threads beyond the 63rd of the process
+    /// share their counts.
+    pub fn own_device_reads(&self) -> u64 {
+        let shard = OWN_SHARD.try_with(Cell::get).unwrap_or(0);
+        let own = self.shards.get(shard as usize);
+        own.map_or(0, |shard| shard.0[Event::DeviceRead as usize].load(Ordering::Relaxed))
+    }
+
     #[inline]
     pub(crate) fn count(&self, event: Event) {
         self.add(event, 1);

@@ -20,6 +20,7 @@ use crate::load::OnMiss;
 use crate::properties::Properties;
 use crate::reader::{Entry, Lookup, SstReader};
 use crate::stored::{self, Handle};
+use crate::watch::{BlockSaid, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
@@ -124,6 +125,16 @@ pub(crate) fn find_in_block(buf: &Buf, lookup: &Lookup<'_>) -> InBlock {
     }
 }
 
+#[inline]
+fn block_said(found: &InBlock) -> BlockSaid {
+    match found {
+        InBlock::Found(_) | InBlock::FoundFirst(_) => BlockSaid::Found,
+        InBlock::Before => BlockSaid::Before,
+        InBlock::Absent => BlockSaid::Absent,
+        InBlock::PastEnd => BlockSaid::After,
+    }
+}
+
 /// The answer of [`SstReader::get_in_block`].
 #[derive(Debug, Clone)]
 pub enum BlockAnswer {
@@ -140,20 +151,31 @@ pub enum BlockAnswer {
 impl SstReader {
     /// The newest visible version of the key as the learned index finds it.
     #[inline]
-    pub(crate) fn get_by_model(&self, lookup: &Lookup<'_>) -> Result<ByModel> {
+    pub(crate) fn get_by_model(
+        &self,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<ByModel> {
         if let Some(model) = &*self.slots.model.load() {
             model.touch();
-            return self.find_by_model(model, lookup);
+            return self.find_by_model(model, lookup, watch);
         }
         match self.load_model_for(lookup) {
-            Some(model) => self.find_by_model(&model, lookup),
+            Some(model) => self.find_by_model(&model, lookup, watch),
             None => Ok(ByModel::AskIndex),
         }
     }
 
     #[inline]
-    fn find_by_model(&self, model: &Resident<LiveModel>, lookup: &Lookup<'_>) -> Result<ByModel> {
-        let Some(guess) = model.locate(lookup.user_key) else { return Ok(ByModel::AskIndex) };
+    fn find_by_model(
+        &self,
+        model: &Resident<LiveModel>,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<ByModel> {
+        let guess = model.locate(lookup.user_key);
+        watch.model(guess.map(|guess| guess.block));
+        let Some(guess) = guess else { return Ok(ByModel::AskIndex) };
         let (mut block, mut within) = (guess.block as usize, guess.within);
         for _ in 0..MOST_TRIES {
             let find = |buf: &Buf| find_in_block(buf, lookup);
@@ -163,6 +185,7 @@ impl SstReader {
                 Err(error) if error.is_corruption() => return Ok(ByModel::AskIndex),
                 Err(error) => return Err(error),
             };
+            watch.block(None, block, block_said(&found));
             match found {
                 InBlock::FoundFirst(_) if model.is_continued(block) => break,
                 InBlock::Found(entry) | InBlock::FoundFirst(entry) => {

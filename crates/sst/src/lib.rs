@@ -31,6 +31,7 @@ mod survey;
 mod tombstone_block;
 mod value_refs;
 mod verify;
+mod watch;
 mod writer;
 
 pub use cached::{BlockCache, CachedBlock};
@@ -55,4 +56,5 @@ pub use terrace_compression::Compression;
 pub use terrace_filter::{FilterKind, FilterPolicy, FilterShape, PolicyError};
 pub use terrace_learned::NoModel;
 pub use verify::VerifyReport;
+pub use watch::{BlockSaid, FilterSaid, Watch};
 pub use writer::{SstSummary, SstWriter};

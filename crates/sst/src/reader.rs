@@ -19,6 +19,7 @@ use crate::properties::{COMPARATOR, Properties};
 use crate::stored::{self, Checked, Handle, Place};
 use crate::tombstone_block;
 use crate::verify::{self, VerifyReport};
+use crate::watch::{BlockSaid, FilterSaid, Watch};
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
@@ -196,12 +197,21 @@ impl SstReader {
     /// The newest visible version of the key, without asking a filter.
     #[inline]
     pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.get_watched(lookup, &mut ())
+    }
+
+    #[inline]
+    pub(crate) fn get_watched(
+        &self,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Option<Entry>> {
         if self.model.is_active()
-            && let ByModel::Done(found) = self.get_by_model(lookup)?
+            && let ByModel::Done(found) = self.get_by_model(lookup, watch)?
         {
             return Ok(found);
         }
-        self.find(self.top.index_at(lookup.user_key), lookup)
+        self.find_watched(self.top.index_at(lookup.user_key), lookup, watch)
     }
 
     /// The newest visible version of the key, unless a filter says that there is none.
@@ -214,23 +224,38 @@ impl SstReader {
     /// located.
     #[inline]
     pub fn get_at(&self, at: FilterAt, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.get_at_watched(at, lookup, &mut ())
+    }
+
+    /// As [`SstReader::get_at`]; `watch` sees what happens.
+    #[inline]
+    pub fn get_at_watched(
+        &self,
+        at: FilterAt,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Option<Entry>> {
         let Some(slot) = self.slots.filters.get(at.0) else {
             // Past all filter partitions there is no key, unless the file has no filters at all.
             if self.top.filters().is_empty() {
-                return self.get(lookup);
+                watch.filter(at.0, 0, FilterSaid::NoFilter);
+                return self.get_watched(lookup, watch);
             }
             self.count_filter(false);
+            watch.filter(at.0, 0, FilterSaid::Above);
             return Ok(None);
         };
         let may_contain = match &*slot.resident.load() {
             Some(filter) => {
                 filter.touch();
                 self.counters.count(Event::FilterHit);
-                filter.may_contain(lookup.hash)
+                let may_contain = filter.may_contain(lookup.hash);
+                watch.filter(at.0, filter.units(), said(may_contain));
+                may_contain
             }
-            None => return self.get_without_resident_filter(at.0, lookup),
+            None => return self.get_without_resident_filter(at.0, lookup, watch),
         };
-        self.get_if(may_contain, slot, lookup)
+        self.get_if(may_contain, slot, lookup, watch)
     }
 
     /// The rest of a lookup whose filter was asked.
@@ -240,13 +265,14 @@ impl SstReader {
         may_contain: bool,
         slot: &FilterSlot,
         lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
     ) -> Result<Option<Entry>> {
         self.count_filter(may_contain);
         if !may_contain {
             self.note_stopped(slot);
             return Ok(None);
         }
-        let found = self.get(lookup)?;
+        let found = self.get_watched(lookup, watch)?;
         self.note_outcome(slot, found.is_some(), true);
         Ok(found)
     }
@@ -302,12 +328,14 @@ impl SstReader {
         &self,
         filter_at: usize,
         lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
     ) -> Result<Option<Entry>> {
         let slot = &self.slots.filters[filter_at];
         let index_at = self.top.index_at(lookup.user_key);
-        let unfiltered = || {
+        let mut unfiltered = || {
             self.counters.count(Event::FilterAbsent);
-            let found = self.get(lookup)?;
+            watch.filter(filter_at, 0, FilterSaid::NotInMemory);
+            let found = self.get_watched(lookup, watch)?;
             self.note_outcome(slot, found.is_some(), false);
             Ok(found)
         };
@@ -317,11 +345,13 @@ impl SstReader {
         let found = match self.presence.plan() {
             Plan::SkipFilter => unfiltered()?,
             Plan::Together if !self.model.is_active() && self.index_is_missing(index_at) => {
-                self.get_together(filter_at, index_at, lookup)?
+                self.get_together(filter_at, index_at, lookup, watch)?
             }
             _ => {
-                let may_contain = self.load_filter(filter_at)?.may_contain(lookup.hash);
-                self.get_if(may_contain, slot, lookup)?
+                let filter = self.load_filter(filter_at)?;
+                let may_contain = filter.may_contain(lookup.hash);
+                watch.filter(filter_at, filter.units(), said(may_contain));
+                self.get_if(may_contain, slot, lookup, watch)?
             }
         };
         self.presence.note(found.is_some());
@@ -334,18 +364,20 @@ impl SstReader {
         filter_at: usize,
         index_at: usize,
         lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
     ) -> Result<Option<Entry>> {
         let slot = &self.slots.filters[filter_at];
         let (filter, index) = self.load_filter_and_index(filter_at, index_at)?;
         let may_contain = filter.may_contain(lookup.hash);
+        watch.filter(filter_at, filter.units(), said(may_contain));
         self.count_filter(may_contain);
         if !may_contain {
             self.note_stopped(slot);
             return Ok(None);
         }
-        let found = match self.find_in(&index, lookup)? {
+        let found = match self.find_in(&index, lookup, watch)? {
             Step::Done(found) => found,
-            Step::NextPartition => self.find(index_at + 1, lookup)?,
+            Step::NextPartition => self.find_watched(index_at + 1, lookup, watch)?,
         };
         self.note_outcome(slot, found.is_some(), true);
         Ok(found)
@@ -353,10 +385,20 @@ impl SstReader {
 
     /// The newest visible version of the key in index partition `at` or a later one.
     #[inline]
-    pub(crate) fn find(&self, mut at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+    pub(crate) fn find(&self, at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.find_watched(at, lookup, &mut ())
+    }
+
+    #[inline]
+    fn find_watched(
+        &self,
+        mut at: usize,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Option<Entry>> {
         self.counters.count(Event::LookupByIndex);
         while at < self.top.index().len() {
-            match self.with_index(at, lookup, |index| self.find_in(index, lookup))?? {
+            match self.with_index(at, lookup, |index| self.find_in(index, lookup, watch))?? {
                 Step::Done(found) => return Ok(found),
                 Step::NextPartition => at += 1,
             }
@@ -365,8 +407,14 @@ impl SstReader {
     }
 
     #[inline]
-    fn find_in(&self, index: &Resident<LiveIndex>, lookup: &Lookup<'_>) -> Result<Step> {
+    fn find_in(
+        &self,
+        index: &Resident<LiveIndex>,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Step> {
         let mut at = index.lower_bound(lookup.user_key);
+        watch.index(index.at(), at);
         while at < index.count() {
             let find = |block: &Buf| match BlockRef::checked(block)
                 .find(lookup.user_key, lookup.trailer)
@@ -377,7 +425,9 @@ impl SstReader {
                 Located::Absent => Some(Step::Done(None)),
                 Located::PastEnd => None,
             };
-            if let Some(done) = self.with_block(index, at, lookup, find)? {
+            let done = self.with_block(index, at, lookup, find)?;
+            watch.block(Some(index.at()), at, step_said(&done));
+            if let Some(done) = done {
                 return Ok(done);
             }
             if !index.separator_is(at, lookup.user_key) {
@@ -525,6 +575,20 @@ impl Drop for SstReader {
                 self.cache.remove(&self.cache_key(place.whole()));
             }
         }
+    }
+}
+
+#[inline]
+fn said(may_contain: bool) -> FilterSaid {
+    if may_contain { FilterSaid::Maybe } else { FilterSaid::No }
+}
+
+#[inline]
+fn step_said(step: &Option<Step>) -> BlockSaid {
+    match step {
+        Some(Step::Done(Some(_))) => BlockSaid::Found,
+        Some(_) => BlockSaid::Absent,
+        None => BlockSaid::After,
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::Instant;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
 use terrace_manifest::FileMeta;
-use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, SstReader, Way};
+use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, SstReader, Watch, Way};
 use terrace_vfs::Slice;
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
@@ -110,10 +110,7 @@ fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading) -> Result<
     let sampled = sample();
     let start = (sampled == Sampled::Timed).then(Instant::now);
     let followed = sampled == Sampled::Followed;
-    let mut answer = look_up(inner, family, key, reading, followed)?;
-    if let Answer::Separated(handle, expiry) = answer {
-        answer = fetch(inner, family, key, reading, (handle, expiry))?;
-    }
+    let answer = answer(inner, family, key, reading, followed, ())?;
     inner.counters.gets.add(1);
     if matches!(answer, Answer::Value(..)) {
         inner.counters.gets_found.add(1);
@@ -124,6 +121,24 @@ fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading) -> Result<
     Ok(answer)
 }
 
+/// The answer without what is counted of it. `witness` sees how it comes about.
+#[inline]
+fn answer(
+    inner: &Inner,
+    family: &Family,
+    key: &[u8],
+    reading: Reading,
+    followed: bool,
+    witness: impl Witness,
+) -> Result<Answer> {
+    match look_up(inner, family, key, reading, followed, witness)? {
+        Answer::Separated(handle, expiry) => {
+            fetch(inner, family, key, reading, (handle, expiry), witness)
+        }
+        answer => Ok(answer),
+    }
+}
+
 #[inline]
 fn look_up(
     inner: &Inner,
@@ -131,12 +146,13 @@ fn look_up(
     key: &[u8],
     reading: Reading,
     followed: bool,
+    witness: impl Witness,
 ) -> Result<Answer> {
     let state = family.state();
     let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
     let Reading { fill_cache, in_memory, .. } = reading;
     let lookup = Lookup { fill_cache, in_memory, ..Lookup::new(key, seqno) };
-    let mut search = Search::new(inner, &state, &lookup, seqno);
+    let mut search = Search::new(inner, &state, &lookup, seqno, witness);
     let answer = search.run(followed.then_some(family));
     if in_memory && !matches!(answer, Ok(Answer::Absent | Answer::Value(..))) {
         return search.settle_in_memory(answer);
@@ -151,15 +167,19 @@ fn fetch(
     key: &[u8],
     reading: Reading,
     (mut handle, mut expiry): (ValueHandle, Expiry),
+    mut witness: impl Witness,
 ) -> Result<Answer> {
     for _ in 0..MOST_TRIES {
-        if let Some(value) = inner.value_log.get(key, handle, reading.fill_cache)? {
+        witness.wants_value(&handle);
+        let value = inner.value_log.get(key, handle, reading.fill_cache)?;
+        witness.value(&handle, value.is_some());
+        if let Some(value) = value {
             return Ok(Answer::Value(value, expiry));
         }
         if family.is_dropped() {
             return Err(Error::NoSuchFamily(family.name.clone()));
         }
-        (handle, expiry) = match look_up(inner, family, key, reading, false)? {
+        (handle, expiry) = match look_up(inner, family, key, reading, false, witness)? {
             Answer::Separated(handle, expiry) => (handle, expiry),
             answer => return Ok(answer),
         };
@@ -201,8 +221,40 @@ pub(crate) fn multi_get(
     Ok(found)
 }
 
+/// Sees a lookup's steps, right after each. That of nearly all lookups is `()`, which leaves no
+/// trace in the machine code; the other one is [`explain`]'s.
+trait Witness: Watch + Copy {
+    /// Memtable `at`, newest first, was asked: the trailer of its newest version, and the newest
+    /// range tombstone met so far that covers the key.
+    #[inline(always)]
+    fn memtable(&mut self, _at: usize, _found: Option<u64>, _covered: SeqNo) {}
+    /// The reader of a run is open.
+    #[inline(always)]
+    fn entered(&mut self, _run: &Run<'_>) {}
+    /// The file of `run` is asked now.
+    #[inline(always)]
+    fn asks(&mut self, _run: &Run<'_>, _reader: &SstReader) {}
+    /// The range tombstones of the file were asked, if it has any.
+    #[inline(always)]
+    fn range_tombstones(&mut self, _file: &FileMeta, _covered: SeqNo) {}
+    /// A model of the level chose the file, and this came of it.
+    #[inline(always)]
+    fn by_level_model(&mut self, _run: &Run<'_>, _block: BlockPlace, _answer: &InLevel) {}
+    /// The version that was found, and the newest range tombstone that covers it.
+    #[inline(always)]
+    fn found(&mut self, _trailer: u64, _covered: SeqNo) {}
+    /// A value is read from the log now.
+    #[inline(always)]
+    fn wants_value(&mut self, _handle: &ValueHandle) {}
+    /// It was, or its segment has gone meanwhile.
+    #[inline(always)]
+    fn value(&mut self, _handle: &ValueHandle, _found: bool) {}
+}
+
+impl Witness for () {}
+
 /// One lookup on its way down through memtables and runs.
-struct Search<'a> {
+struct Search<'a, W> {
     inner: &'a Inner,
     state: &'a ReadState,
     lookup: &'a Lookup<'a>,
@@ -213,20 +265,29 @@ struct Search<'a> {
     passed: usize,
     /// Whether the run after those has it.
     found: bool,
+    witness: W,
 }
 
-impl<'a> Search<'a> {
-    fn new(inner: &'a Inner, state: &'a ReadState, lookup: &'a Lookup<'a>, seqno: SeqNo) -> Self {
-        Self { inner, state, lookup, seqno, covered: 0, passed: 0, found: false }
+impl<'a, W: Witness> Search<'a, W> {
+    fn new(
+        inner: &'a Inner,
+        state: &'a ReadState,
+        lookup: &'a Lookup<'a>,
+        seqno: SeqNo,
+        witness: W,
+    ) -> Self {
+        Self { inner, state, lookup, seqno, covered: 0, passed: 0, found: false, witness }
     }
 
     /// The answer; if the lookup is to be followed, of what family it is.
     #[inline]
     fn run(&mut self, followed: Option<&Family>) -> Result<Answer> {
         let Self { inner, state, lookup, seqno, .. } = *self;
-        for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
-            if let Some((trailer, value)) = in_memtable(memtable, lookup, seqno, &mut self.covered)
-            {
+        let memtables = std::iter::once(&state.memtable).chain(&state.immutables);
+        for (at, memtable) in memtables.enumerate() {
+            let found = in_memtable(memtable, lookup, seqno, &mut self.covered);
+            self.witness.memtable(at, found.map(|(trailer, _)| trailer), self.covered);
+            if let Some((trailer, value)) = found {
                 inner.counters.gets_in_memtable.add(1);
                 return Ok(from_memtable(inner, trailer, value, self.covered));
             }
@@ -256,6 +317,7 @@ impl<'a> Search<'a> {
             };
             if let Some(entry) = found {
                 self.found = true;
+                self.witness.found(entry.trailer, self.covered);
                 return Ok(pinned(inner, entry, self.covered));
             }
         }
@@ -267,6 +329,7 @@ impl<'a> Search<'a> {
         let slot = self.state.slots.at(run.level, run.index);
         let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
         let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
+        self.witness.entered(run);
         self.ask(run, reader, reader.filter_at(self.lookup))
     }
 
@@ -284,6 +347,7 @@ impl<'a> Search<'a> {
                 all_open = false;
                 break;
             };
+            self.witness.entered(run);
             *place = Some((run, guard, at));
         }
         for (run, guard, at) in group.iter().flatten() {
@@ -338,11 +402,12 @@ impl<'a> Search<'a> {
     /// chose the file.
     #[inline]
     fn ask(&mut self, run: &Run<'_>, reader: &SstReader, at: FilterAt) -> Result<Option<Entry>> {
+        self.witness.asks(run, reader);
         match run.block {
             Some(block) => self.ask_block(run, block, reader, at),
             None => {
                 self.note_range_tombstones(reader, run.file);
-                Ok(reader.get_at(at, self.lookup)?)
+                Ok(reader.get_at_watched(at, self.lookup, &mut self.witness)?)
             }
         }
     }
@@ -359,7 +424,9 @@ impl<'a> Search<'a> {
     ) -> Result<Option<Entry>> {
         // Range tombstones of the right file count even where it does not have the key.
         if run.file.range_tombstone_count == 0 {
-            match reader.get_at_block(at, block, self.lookup)? {
+            let answer = reader.get_at_block(at, block, self.lookup)?;
+            self.witness.by_level_model(run, block, &answer);
+            match answer {
                 InLevel::Found(entry) => return Ok(Some(entry)),
                 InLevel::Absent => return Ok(None),
                 InLevel::Stopped if run.file.contains(self.lookup.user_key) => return Ok(None),
@@ -440,6 +507,7 @@ impl<'a> Search<'a> {
             let tombstones = reader.range_tombstones();
             let newest = tombstones.covering_seqno(self.lookup.user_key, self.seqno);
             self.covered = self.covered.max(newest.unwrap_or(0));
+            self.witness.range_tombstones(file, self.covered);
         }
     }
 }

@@ -339,6 +339,13 @@ impl ValueLog {
         self.cached(&place_of(held.get(&handle.segment)?, handle))
     }
 
+    /// Whether the cache has the value at `handle`.
+    pub fn has_in_memory(&self, handle: &ValueHandle) -> bool {
+        let map = self.map.load();
+        let place = map.get(&handle.segment).map(|segment| place_of(segment, handle));
+        place.is_some_and(|place| self.cache.get(&place).is_some())
+    }
+
     fn cached(&self, place: &CacheKey) -> Option<Slice> {
         let value = self.cache.get(place).and_then(CachedBlock::into_value)?;
         self.counters.cache_hits.fetch_add(1, Ordering::Relaxed);

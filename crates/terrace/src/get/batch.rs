@@ -64,10 +64,10 @@ pub(super) fn from_memory(
 ) -> Result<Vec<Option<Slice>>> {
     let lookups: Vec<Lookup<'_>> =
         keys.iter().map(|key| Lookup { in_memory: true, ..Lookup::new(key, seqno) }).collect();
-    let mut searches: Vec<Search<'_>> = Vec::with_capacity(keys.len());
+    let mut searches: Vec<Search<'_, ()>> = Vec::with_capacity(keys.len());
     let mut values = Vec::with_capacity(keys.len());
     for lookup in &lookups {
-        let mut search = Search::new(inner, state, lookup, seqno);
+        let mut search = Search::new(inner, state, lookup, seqno, ());
         let followed = sample() == Sampled::Followed;
         let answer = search.run(followed.then_some(family));
         match search.settle_in_memory(answer) {

@@ -8,6 +8,7 @@ mod crash_in_recovery;
 mod drawn;
 mod durability;
 mod expiry;
+mod explain;
 mod families;
 mod faults;
 mod filters;

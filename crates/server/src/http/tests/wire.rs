@@ -29,7 +29,7 @@ fn a_store_that_refuses_writes_is_not_ready() {
     store.advanced.vfs = Arc::new(sim.clone());
     let served = Served::over(store, false, HttpOptions::default());
     assert_eq!(served.get("/readyz").status, 200);
-    let (kind, filter) = (FaultKind::Eio, Some(OpClass::Write));
+    let (kind, filter) = (FaultKind::Eio, Some(OpClass::Append));
     sim.set_fault(Some(Fault { at_op: sim.op_count(), kind, forever: true, filter }));
     served.made.db.put("a", "b").unwrap_err();
     let ready = served.get("/readyz");
