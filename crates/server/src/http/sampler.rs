@@ -64,12 +64,12 @@ impl Sampler {
         }
     }
 
-    /// Enters a second. Costs what [`terrace::Db::metrics`] does, and in seconds in which writers
+    /// Enters a second. Costs what [`terrace::Db::memory`] does, and in seconds in which writers
     /// were held back a look at the store.
     fn sample(&self) {
         let engine = self.facts.engine();
         let figures = self.facts.figures();
-        let metrics = engine.metrics();
+        let (metrics, memory) = (engine.metrics(), engine.memory());
         // Not under the lock: a look takes its time.
         let before = self.past.lock().last().map(|last| last.engine.clone());
         let stall = before
@@ -82,11 +82,8 @@ impl Sampler {
             timings: self.facts.timings(),
             key_count: self.facts.key_count_estimate(),
             rss_bytes: rss_bytes(),
-            budget_bytes: engine.options().memory_budget as u64,
-            used_bytes: metrics.memtable_bytes
-                + metrics.cache_used_bytes
-                + metrics.filter_memory_bytes
-                + metrics.pinned_bytes,
+            budget_bytes: memory.budget_bytes,
+            used_bytes: memory.pools.iter().map(|pool| pool.used_bytes).sum(),
             stall,
             engine: metrics,
         };
