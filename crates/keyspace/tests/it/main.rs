@@ -1,6 +1,7 @@
 //! Tests of the keyspace through its public interface.
 
 mod collections;
+mod collections_commands;
 mod collections_model;
 mod commands;
 mod concurrency;
