@@ -33,9 +33,7 @@ pub use limits::Limits;
 pub use number::{append_double, append_integer, parse_integer};
 pub use reply::Reply;
 pub use reply_parser::{Frame, MalformedReply, ReplyParser, ReplyStep};
-pub use request::{
-    Command, MalformedRequest, OwnedCommand, RequestParser, Step, write_request,
-};
+pub use request::{Command, MalformedRequest, OwnedCommand, RequestParser, Step, write_request};
 pub use writer::{Aggregate, Deferred, ReplyWriter};
 
 /// Which version of the protocol replies are written in. Requests are the same in both.

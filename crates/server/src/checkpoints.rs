@@ -101,7 +101,7 @@ pub fn folder_of(store: &Path) -> PathBuf {
 }
 
 fn make_in(folder: &Path, space: &Keyspace, now_ms: u64) -> Result<PathBuf> {
-    let refused = |doing, error| Error::from(terrace_io(doing, folder, error));
+    let refused = |doing, error| refused(doing, folder, error);
     std::fs::create_dir_all(folder).map_err(|error| refused("create", error))?;
     let path = folder.join(now_ms.to_string());
     space.db().checkpoint(&path)?;
@@ -122,7 +122,7 @@ fn make_in(folder: &Path, space: &Keyspace, now_ms: u64) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn terrace_io(doing: &'static str, path: &Path, error: std::io::Error) -> Error {
+fn refused(doing: &'static str, path: &Path, error: std::io::Error) -> Error {
     let text = format!("cannot {doing} {}: {error}", path.display());
     Error::InvalidArgument(text)
 }

@@ -12,13 +12,13 @@ mod arguments;
 mod catalogue;
 mod client;
 mod connection;
-mod failure;
-mod info;
-mod observe;
 mod expiry;
+mod failure;
 mod hashes;
+mod info;
 mod keys;
 mod lists;
+mod observe;
 mod sets;
 mod sorted_sets;
 mod spec;
@@ -80,7 +80,10 @@ impl<'a> Call<'a> {
     }
 
     /// The arguments from number `at` on.
-    pub fn args_from(&self, at: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+    pub fn args_from(
+        &self,
+        at: usize,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         self.args.iter().skip(at)
     }
 

@@ -90,7 +90,8 @@ pub fn execute(
 /// Runs a command's function with the locks that it needs. What it wrote is gone if it fails.
 pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     let flags = spec.flags;
-    if call.turn.mode() == Mode::Memory && (flags.has(Flags::WAITS) || flags.has(Flags::LOCKS_ALL)) {
+    if call.turn.mode() == Mode::Memory && (flags.has(Flags::WAITS) || flags.has(Flags::LOCKS_ALL))
+    {
         return Err(Failure::Elsewhere(Wait::Device));
     }
     call.turn.next_command();

@@ -149,9 +149,8 @@ fn may_read(user: &User) -> bool {
 }
 
 fn may_all_of(user: &User, wanted: Categories) -> bool {
-    let of_category = |(_, spec): &(usize, &&crate::command::CommandSpec)| {
-        spec.categories().intersects(wanted)
-    };
+    let of_category =
+        |(_, spec): &(usize, &&crate::command::CommandSpec)| spec.categories().intersects(wanted);
     let mut numbers = table().all().iter().enumerate().filter(of_category);
     numbers.all(|(number, _)| user.may_run(number as u16, None))
 }

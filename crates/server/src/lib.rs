@@ -23,8 +23,8 @@ pub mod dispatch;
 pub mod hot_keys;
 pub mod server;
 // The outside.
-pub mod http;
 mod facts;
+pub mod http;
 pub mod net;
 mod serve;
 

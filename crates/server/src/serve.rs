@@ -161,7 +161,8 @@ fn listen_http(settings: &Settings, search: bool) -> io::Result<Vec<TcpListener>
             Some(first) => first.local_addr()?.port(),
             None => settings.http_port,
         };
-        let last = if search && bound.is_empty() { port.saturating_add(FURTHER_PORTS) } else { port };
+        let last =
+            if search && bound.is_empty() { port.saturating_add(FURTHER_PORTS) } else { port };
         loop {
             let address = SocketAddr::new(ip, port);
             match TcpListener::bind(address) {

@@ -1,6 +1,6 @@
 //! What all connections share.
 
-use crate::acl::{Access, Acl, AclError, Catalog, Reason, User};
+use crate::acl::{Acl, AclError, Catalog, Reason, User};
 use crate::checkpoints::Checkpoints;
 use crate::command::{CommandSpec, Flags, table};
 use crate::config::{Config, LogLevel, Settings};
@@ -196,7 +196,7 @@ impl Server {
         args: &Command<'_>,
         session: &Session,
     ) -> Result<(), String> {
-        let access = if spec.flags.has(Flags::WRITE) { Access::WRITE } else { Access::READ };
+        let access = spec.access();
         let keys = spec.keys.of(args).map(|key| (key, access));
         let Err(denial) = user.check(number, args.get(1), keys) else { return Ok(()) };
         let (reason, object) = denial.logged(spec.name);
@@ -273,7 +273,20 @@ impl Server {
         } else if changed("requirepass") {
             self.acl.require_password(after.requirepass.reveal());
         }
-        // LIVE
+        let db = self.space.db();
+        let engine = |outcome: terrace::Result<()>| outcome.map_err(|error| error.to_string());
+        if changed("maxmemory") {
+            engine(db.set_memory_budget(usize::try_from(after.maxmemory).unwrap_or(usize::MAX)))?;
+        }
+        if changed("appendfsync") {
+            engine(db.set_sync(after.sync_mode()))?;
+        }
+        if changed("gc-garbage-ratio") {
+            engine(db.set_gc_garbage_ratio(after.gc_garbage_ratio))?;
+        }
+        if changed("rate-limit-bytes") {
+            db.set_rate_limit_bytes_per_s(after.rate_limit_bytes);
+        }
         if changed("value-separation-threshold") {
             let bytes = after.separation_threshold();
             let space = &self.space;
@@ -364,12 +377,8 @@ impl Server {
 
 /// Users as the settings have them, in the place of all.
 fn configure(acl: &Acl, settings: &Settings) -> Result<(), AclError> {
-    acl.load(b"")?;
-    acl.require_password(settings.requirepass.reveal());
-    for user in &settings.users {
-        acl.set_user(user.name.as_bytes(), &user.rules)?;
-    }
-    Ok(())
+    let users = settings.users.iter().map(|user| (user.name.as_str(), &user.rules[..]));
+    acl.configure(settings.requirepass.reveal(), users)
 }
 
 /// How a server is asked to end.

@@ -3,8 +3,7 @@
 use crate::process::{Process, run};
 use std::process::Command;
 
-const TESTS: &str =
-    "ping_inline,ping_mbulk,set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,lrange_100,\
+const TESTS: &str = "ping_inline,ping_mbulk,set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,lrange_100,\
      lrange_300,mset";
 
 #[test]

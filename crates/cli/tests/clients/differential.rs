@@ -45,7 +45,10 @@ fn compare(ours: &mut Connection, theirs: &mut Connection, seed: u64, count: usi
         compared += requests.len();
     }
     println!("{compared} replies, of which {errors} were errors");
-    assert!(errors > count / 100 && errors < count / 2, "{errors} errors in {count} are no good mix");
+    assert!(
+        errors > count / 100 && errors < count / 2,
+        "{errors} errors in {count} are no good mix"
+    );
 }
 
 fn shown(request: &[Vec<u8>]) -> String {

@@ -160,7 +160,11 @@ impl Generator {
             9 | 10 => request(&["TTL", &key]),
             11 => request(&["PTTL", &key]),
             12 => request(&["PERSIST", &key]),
-            13 => request(&["EXPIRETIME", self.of(&["absent", "str:0"])]).into_iter().take(1).chain([b"absent".to_vec()]).collect(),
+            13 => request(&["EXPIRETIME", self.of(&["absent", "str:0"])])
+                .into_iter()
+                .take(1)
+                .chain([b"absent".to_vec()])
+                .collect(),
             14 => request(&["TOUCH", &key, &other]),
             _ => request(&["SELECT", self.of(&["0", "0", "0", "-1", "99", "x"])]),
         }
@@ -247,7 +251,9 @@ impl Generator {
             13 => request(&["LSET", &key, &from, &value]),
             14 => request(&["LTRIM", &key, &from, &to]),
             15 => request(&["LREM", &key, self.of(&["0", "1", "-2"]), &value]),
-            16 => request(&["LINSERT", &key, self.of(&["BEFORE", "AFTER", "WRONG"]), &value, &second]),
+            16 => {
+                request(&["LINSERT", &key, self.of(&["BEFORE", "AFTER", "WRONG"]), &value, &second])
+            }
             _ => request(&["LPUSH", &key]),
         }
     }
@@ -258,7 +264,9 @@ impl Generator {
             0 => request(&["HGETALL", &hash]),
             1 => request(&["HKEYS", &hash]),
             2 => request(&["HVALS", &hash]),
-            3 => request(&["KEYS", self.of(&["*", "str:*", "h?sh:*", "[sk]*:1", "absent*", "\\*"])]),
+            3 => {
+                request(&["KEYS", self.of(&["*", "str:*", "h?sh:*", "[sk]*:1", "absent*", "\\*"])])
+            }
             4 => request(&["SINTER", &set, &other]),
             5 => request(&["SUNION", &set, &other]),
             6 => request(&["SDIFF", &set, &other]),

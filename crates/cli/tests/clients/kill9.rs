@@ -57,17 +57,13 @@ fn what_was_acknowledged_survives_a_kill() {
 
 /// Writes its number upwards, into a string, a hash and a list at once; gives the last one that
 /// was acknowledged.
-fn write_until_gone(
-    connection: &mut Connection,
-    client: u64,
-    from: u64,
-    stop: &AtomicBool,
-) -> u64 {
+fn write_until_gone(connection: &mut Connection, client: u64, from: u64, stop: &AtomicBool) -> u64 {
     let mut acknowledged = from;
     while !stop.load(Ordering::Relaxed) {
         let n = (acknowledged + 1).to_string();
         let big = n.repeat(if acknowledged % 50 == 0 { 1000 } else { 1 });
-        let words = |words: &[&str]| words.iter().map(|w| w.as_bytes().to_vec()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|w| w.as_bytes().to_vec()).collect::<Vec<_>>();
         let requests = [
             words(&["MULTI"]),
             words(&["SET", &format!("n:{client}"), &n]),
@@ -78,7 +74,8 @@ fn write_until_gone(
         if requests.iter().any(|request| !connection.try_send(request)) {
             break;
         }
-        let replies: Option<Vec<Reply<'_>>> = requests.iter().map(|_| connection.try_reply()).collect();
+        let replies: Option<Vec<Reply<'_>>> =
+            requests.iter().map(|_| connection.try_reply()).collect();
         match replies.as_deref() {
             Some([.., Reply::Array(done)]) => {
                 assert!(!done.iter().any(|reply| matches!(reply, Reply::Error(_))), "{done:?}");

@@ -2,6 +2,8 @@
 //! and Chromium: `cargo xtask test` installs what is missing and runs them, plain `cargo test` tells
 //! that it does not.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod benchmark;
 mod connection;
 mod differential;

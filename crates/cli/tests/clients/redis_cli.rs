@@ -18,7 +18,9 @@ fn redis_cli_sets_gets_scans_and_pipes() {
     assert_eq!(cli(&server, &["-3", "HSET", "h", "f", "1"]).trim(), "1");
     assert!(cli(&server, &["-3", "HGETALL", "h"]).contains('f'));
     let info = cli(&server, &["INFO"]);
-    for part in ["# Server", "redis_version:", "# Memory", "used_memory:", "# Keyspace", "db0:keys="] {
+    for part in
+        ["# Server", "redis_version:", "# Memory", "used_memory:", "# Keyspace", "db0:keys="]
+    {
         assert!(info.contains(part), "{part} is not in\n{info}");
     }
     assert_eq!(cli(&server, &["--scan", "--pattern", "hel*"]).trim(), "hello");

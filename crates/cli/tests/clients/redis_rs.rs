@@ -68,10 +68,8 @@ fn pipelines_of_the_redis_crate_keep_their_order() {
     let keys: Vec<String> = (0..5000).map(|n| format!("k{n:04}")).collect();
     let values: Vec<u32> = connection.mget(&keys).unwrap();
     assert_eq!(values, (0..5000).collect::<Vec<_>>());
-    let ordered: Vec<String> = redis::cmd("TSCAN")
-        .arg(&["k1000", "k1003", "LIMIT", "10"])
-        .query(&mut connection)
-        .unwrap();
+    let ordered: Vec<String> =
+        redis::cmd("TSCAN").arg(&["k1000", "k1003", "LIMIT", "10"]).query(&mut connection).unwrap();
     let expected: BTreeMap<_, _> = (1000..1003).map(|n| (format!("k{n}"), n.to_string())).collect();
     let pairs: BTreeMap<_, _> = ordered.chunks(2).map(|p| (p[0].clone(), p[1].clone())).collect();
     assert_eq!(pairs, expected);

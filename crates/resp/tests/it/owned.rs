@@ -4,7 +4,9 @@ use terrace_resp::{Limits, OwnedCommand, RequestParser, Step};
 
 #[test]
 fn a_copy_has_the_same_arguments() {
-    for request in [&b"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$2\r\nvv\r\nrest"[..], b"set 'a b' \"\\x00\"\r\nrest"] {
+    for request in
+        [&b"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$2\r\nvv\r\nrest"[..], b"set 'a b' \"\\x00\"\r\nrest"]
+    {
         let mut buf = request.to_vec();
         let mut parser = RequestParser::new(Limits::default());
         let Ok(Step::Command(command)) = parser.next(&mut buf) else { panic!("no command") };

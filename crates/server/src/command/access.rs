@@ -1,7 +1,7 @@
 //! `ACL`: who may do what.
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
-use crate::acl::{Access, AclError, Categories, generate};
+use crate::acl::{AclError, Categories, generate};
 use terrace_resp::{Aggregate, OwnedCommand};
 
 /// The rows of this group.
@@ -127,8 +127,7 @@ fn dry_run(call: &mut Call<'_>) -> Outcome {
     }
     let inner = OwnedCommand::of(&arguments);
     let inner = inner.as_command();
-    let access = if spec.flags.has(Flags::WRITE) { Access::WRITE } else { Access::READ };
-    let keys = spec.keys.of(&inner).map(|key| (key, access));
+    let keys = spec.keys.of(&inner).map(|key| (key, spec.access()));
     match user.check(number, inner.get(1), keys) {
         Ok(()) => call.reply.ok(),
         Err(denial) => call.reply.bulk(denial.dry_run(&name, spec.name)),

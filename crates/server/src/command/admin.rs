@@ -112,7 +112,7 @@ fn config(call: &mut Call<'_>) -> Outcome {
                 call.reply.bulk(value);
             }
         }
-        b"set" if call.count() > 3 && call.count() % 2 == 0 => {
+        b"set" if call.count() > 3 && call.count().is_multiple_of(2) => {
             let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
                 Ok(text) => Ok(text.to_string()),
                 Err(_) => Err(Failure::line("ERR an option is no text")),
@@ -121,9 +121,9 @@ fn config(call: &mut Call<'_>) -> Outcome {
             let pairs: Vec<(&str, &str)> =
                 words.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1])).collect();
             let server = call.server;
-            let set = server.config.set(&pairs, |before, after, names| {
-                server.carry_out(before, after, names)
-            });
+            let set = server
+                .config
+                .set(&pairs, |before, after, names| server.carry_out(before, after, names));
             set.map_err(|error| Failure::Reply(error.reply().into()))?;
             call.reply.ok();
         }
@@ -216,7 +216,8 @@ fn debug(call: &mut Call<'_>) -> Outcome {
         return Err(unknown("DEBUG", call));
     }
     let seconds = std::str::from_utf8(call.arg(2)).ok().and_then(|text| text.parse::<f64>().ok());
-    let wait = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or(Failure::NOT_A_FLOAT)?;
+    let wait =
+        seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or(Failure::NOT_A_FLOAT)?;
     std::thread::sleep(wait);
     call.reply.ok();
     Ok(())

@@ -54,7 +54,9 @@ fn command(call: &mut Call<'_>) -> Outcome {
         b"getkeys" if call.count() > 2 => keys(call)?,
         other => {
             let name = String::from_utf8_lossy(other);
-            let text = format!("unknown subcommand or wrong number of arguments for '{name}'. Try COMMAND HELP.");
+            let text = format!(
+                "unknown subcommand or wrong number of arguments for '{name}'. Try COMMAND HELP."
+            );
             return Err(Failure::err(text));
         }
     }
@@ -136,7 +138,11 @@ pub fn documentation() -> String {
     groups.dedup();
     for group in groups {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "\n### {}\n\n| command | what it does | cost | since |\n|---|---|---|---|", group.title());
+        let _ = writeln!(
+            text,
+            "\n### {}\n\n| command | what it does | cost | since |\n|---|---|---|---|",
+            group.title()
+        );
         let mut rows: Vec<_> = table().all().iter().filter(|spec| spec.group == group).collect();
         rows.sort_unstable_by_key(|spec| spec.name);
         for spec in rows {

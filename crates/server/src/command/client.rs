@@ -110,13 +110,14 @@ fn set_info(call: &mut Call<'_>) -> Outcome {
 fn describe(call: &Call<'_>, client: &ClientInfo) -> String {
     let now_ms = call.turn.now_ms();
     let mut line = String::new();
-    let command = table().at(client.last_command.load(Ordering::Relaxed)).map_or("NULL", |s| s.name);
+    let command =
+        table().at(client.last_command.load(Ordering::Relaxed)).map_or("NULL", |s| s.name);
     let (library, version) = client.library.lock().clone();
     // Writing to a string does not fail.
-    let _ = write!(
+    let _ = writeln!(
         line,
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 \
-         multi=-1 cmd={command} user={} resp={} lib-name={library} lib-ver={version} tot-cmds={}\n",
+         multi=-1 cmd={command} user={} resp={} lib-name={library} lib-ver={version} tot-cmds={}",
         client.id,
         client.origin.peer,
         client.origin.local,
@@ -156,6 +157,9 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// Which clients are to be ended.
+type Condition = Box<dyn Fn(&ClientInfo) -> bool>;
+
 fn kill(call: &mut Call<'_>) -> Outcome {
     if call.count() == 3 {
         let address = String::from_utf8_lossy(call.arg(2)).into_owned();
@@ -168,7 +172,7 @@ fn kill(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     }
     let mut skip_own = true;
-    let mut wanted: Vec<Box<dyn Fn(&ClientInfo) -> bool>> = Vec::new();
+    let mut wanted: Vec<Condition> = Vec::new();
     for at in (2..call.count()).step_by(2) {
         if at + 1 == call.count() {
             return Err(Failure::SYNTAX);
@@ -176,9 +180,9 @@ fn kill(call: &mut Call<'_>) -> Outcome {
         let word = String::from_utf8_lossy(call.arg(at + 1)).into_owned();
         match &call.arg(at).to_ascii_lowercase()[..] {
             b"id" => {
-                let id: u64 = word.parse().map_err(|_| {
-                    Failure::line("ERR client-id should be greater than 0")
-                })?;
+                let id: u64 = word
+                    .parse()
+                    .map_err(|_| Failure::line("ERR client-id should be greater than 0"))?;
                 wanted.push(Box::new(move |client| client.id == id));
             }
             b"addr" => wanted.push(Box::new(move |c| c.origin.peer.to_string() == word)),

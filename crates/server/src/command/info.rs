@@ -20,8 +20,11 @@ pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
     run: info,
 }];
 
+/// Writes the lines of a section.
+type Section = fn(&mut Page, &Facts<'_>);
+
 /// Sections in their order, and whether one is shown without being asked for.
-const SECTIONS: &[(&str, bool, fn(&mut Page, &Facts<'_>))] = &[
+const SECTIONS: &[(&str, bool, Section)] = &[
     ("server", true, server),
     ("clients", true, clients),
     ("memory", true, memory),
@@ -252,7 +255,10 @@ fn engine(page: &mut Page, facts: &Facts<'_>) {
     for (level, row) in m.levels.iter().enumerate().filter(|(_, row)| row.file_count > 0) {
         page.line(
             &format!("level{level}"),
-            format_args!("files={},bytes={},entries={}", row.file_count, row.size_bytes, row.entry_count),
+            format_args!(
+                "files={},bytes={},entries={}",
+                row.file_count, row.size_bytes, row.entry_count
+            ),
         );
     }
 }

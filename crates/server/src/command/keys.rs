@@ -308,9 +308,10 @@ fn persist(call: &mut Call<'_>) -> Outcome {
 
 /// Whether the client may read a key that is no argument of its command by the table.
 fn may_read(call: &Call<'_>, key: &[u8]) -> bool {
-    call.session.user.as_ref().is_some_and(|user| {
-        user.may_do_everything() || user.may_access(key, Access::READ)
-    })
+    call.session
+        .user
+        .as_ref()
+        .is_some_and(|user| user.may_do_everything() || user.may_access(key, Access::READ))
 }
 
 fn object(call: &mut Call<'_>) -> Outcome {

@@ -120,7 +120,9 @@ fn latency(call: &mut Call<'_>) -> Outcome {
         }
         (b"doctor", 2) => {
             let text = match latency.latest().iter().max_by_key(|(_, _, most)| *most) {
-                None => "No event took long. Set latency-monitor-threshold to watch for them.".into(),
+                None => {
+                    "No event took long. Set latency-monitor-threshold to watch for them.".into()
+                }
                 Some((name, _, most)) => format!(
                     "The longest event was a `{name}` of {most} ms. SLOWLOG GET has the commands, \
                      and the dashboard shows stalls with their cause."

@@ -1,7 +1,7 @@
 //! What is known of a command beside its function.
 
 use super::{Call, Outcome};
-use crate::acl::{Categories, category};
+use crate::acl::{Access, Categories, category};
 use std::ops::BitOr;
 use terrace_resp::Command;
 
@@ -187,6 +187,19 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
+    /// What it does with its keys, in the words of access control: a command that writes may also
+    /// tell what was there, unless it is known not to.
+    pub fn access(&self) -> Access {
+        /// Commands that write and tell nothing of what was there.
+        const ONLY_WRITE: &[&str] =
+            &["del", "mset", "msetnx", "psetex", "setex", "setnx", "unlink", "hmset", "ltrim"];
+        match self.flags.has(Flags::WRITE) {
+            true if ONLY_WRITE.contains(&self.name) => Access::WRITE,
+            true => Access::READ_WRITE,
+            false => Access::READ,
+        }
+    }
+
     /// The categories of access control that it belongs to.
     pub const fn categories(&self) -> Categories {
         let mut categories = self.group.category();

@@ -171,12 +171,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         run: setrange,
         ..ROW
     },
-    CommandSpec {
-        name: "incr",
-        summary: "Adds 1 to an integer.",
-        run: |call| add(call, 1),
-        ..ROW
-    },
+    CommandSpec { name: "incr", summary: "Adds 1 to an integer.", run: |call| add(call, 1), ..ROW },
     CommandSpec {
         name: "decr",
         summary: "Takes 1 from an integer.",

@@ -97,10 +97,10 @@ fn discard(call: &mut Call<'_>) -> Outcome {
 fn watch(call: &mut Call<'_>) -> Outcome {
     let space = call.server.space.clone();
     let db = call.db();
-    let watched = call.session.watched.get_or_insert_with(|| Watched {
-        read_set: space.db().read_set(),
-        keys: Vec::new(),
-    });
+    let watched = call
+        .session
+        .watched
+        .get_or_insert_with(|| Watched { read_set: space.db().read_set(), keys: Vec::new() });
     for key in call.args.iter().skip(1) {
         space.watch(&mut watched.read_set, db, key);
         watched.keys.push((db, key.to_vec()));

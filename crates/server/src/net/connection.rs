@@ -65,12 +65,6 @@ impl Talk {
         !self.input.is_empty() || self.pending.is_some()
     }
 
-    /// Bytes held for this client.
-    pub fn held_bytes(&self) -> usize {
-        let pending = self.pending.as_ref().map_or(0, OwnedCommand::held_bytes);
-        self.input.capacity() + self.output.capacity() + pending + self.parser.held_bytes()
-    }
-
     /// Executes what is in `fresh`, which has just been read.
     pub fn feed(&mut self, fresh: &mut [u8], turn: &mut Turn, server: &Server) -> Progress {
         if self.has_input() {

@@ -381,7 +381,9 @@ impl EventLoop {
                     self.next = (self.next + 1) % self.all.len();
                     let home = &self.all[self.next];
                     if Arc::ptr_eq(home, &self.handle) {
-                        let Message::Client { socket, peer, local, is_tls } = message else { return };
+                        let Message::Client { socket, peer, local, is_tls } = message else {
+                            return;
+                        };
                         self.welcome(socket, peer, local, is_tls);
                     } else {
                         home.send(message);
@@ -400,7 +402,13 @@ impl EventLoop {
         }
     }
 
-    fn welcome(&mut self, mut socket: TcpStream, peer: SocketAddr, local: SocketAddr, is_tls: bool) {
+    fn welcome(
+        &mut self,
+        mut socket: TcpStream,
+        peer: SocketAddr,
+        local: SocketAddr,
+        is_tls: bool,
+    ) {
         if self.stops_by.is_some() {
             return;
         }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// # Errors
 /// A file cannot be read, or is not what it should be; named in the error.
 pub fn configured(settings: &Settings) -> io::Result<Option<Tls>> {
-    if settings.tls_port != 0 && settings.tls_cert_file.is_some() && settings.tls_key_file.is_some() {
+    if settings.tls_port != 0 && settings.tls_cert_file.is_some() && settings.tls_key_file.is_some()
+    {
         return build(settings).map(Some);
     }
     Ok(None)

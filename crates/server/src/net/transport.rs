@@ -99,16 +99,6 @@ impl Transport {
         }
         let _gone = self.socket().shutdown(std::net::Shutdown::Both);
     }
-
-    /// Whether the client has shown a certificate of its own.
-    pub fn has_client_certificate(&self) -> bool {
-        match self {
-            Self::Plain(_) => false,
-            Self::Tls(encrypted) => {
-                encrypted.session.peer_certificates().is_some_and(|chain| !chain.is_empty())
-            }
-        }
-    }
 }
 
 impl Encrypted {

@@ -181,7 +181,10 @@ fn several_loops_count_together() {
                 let requests = vec!["INCR counter"; 20];
                 for _ in 0..TIMES / 20 {
                     client.pipeline(&requests);
-                    assert_eq!(client.say(&format!("INCRBY own{n} 2")), client.say(&format!("GET own{n}")).integer());
+                    assert_eq!(
+                        client.say(&format!("INCRBY own{n} 2")),
+                        client.say(&format!("GET own{n}")).integer()
+                    );
                 }
             })
         })
@@ -219,7 +222,9 @@ fn what_was_acknowledged_before_the_end_is_there_after_it() {
                     }
                     let mut request = Vec::new();
                     terrace_resp::write_request(&mut request, &["SET", &format!("{n}:{i}"), "v"]);
-                    if client.stream.write_all(&request).is_err() || client.try_reply() != Some(ok()) {
+                    if client.stream.write_all(&request).is_err()
+                        || client.try_reply() != Some(ok())
+                    {
                         break;
                     }
                     acknowledged = i + 1;

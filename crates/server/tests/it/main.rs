@@ -1,5 +1,7 @@
 //! The server over real sockets.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod client;
 mod documents;
 mod loops;
