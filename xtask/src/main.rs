@@ -1,6 +1,8 @@
 //! `cargo xtask`: the project's own commands. What CI runs is what a laptop runs.
 
 mod ci;
+mod clients;
+mod dashboard;
 mod peers;
 mod steps;
 mod test;
@@ -14,7 +16,9 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   tidy     check the style guide: floors, names, sizes, unsafe code, links
-  test     run everything that can fail: unit, model, crash and doc tests, loom, examples, fuzzers
+  test     run everything that can fail: unit, model, crash and doc tests, loom, examples, fuzzers,
+           real clients, the dashboard in Chromium; installs what that needs
+  clients  only the last two: real clients, and the dashboard in Chromium
   ci       all of CI: fmt, tidy, clippy, docs, then test
   peers    fetch the engines that `terrace bench` measures beside Terrace
 ";
@@ -35,6 +39,7 @@ fn run(arguments: &[String]) -> Result<()> {
     match arguments.first().map(String::as_str) {
         Some("tidy") => tidy::run(&root),
         Some("test") => test::run(&root),
+        Some("clients") => test::run_outside(&root),
         Some("ci") => ci::run(&root),
         Some("peers") => peers::run(&root),
         Some("help" | "--help" | "-h") => {

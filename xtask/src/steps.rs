@@ -17,6 +17,11 @@ impl Steps {
         Self { root: root.to_path_buf(), done: Vec::new() }
     }
 
+    /// The project's root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Where `cargo` puts what the steps build.
     pub fn target_dir(&self) -> PathBuf {
         match std::env::var_os("CARGO_TARGET_DIR") {

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything that can fail, in one command. Nothing is skipped: what a step
-//! needs and does not find fails it.
+//! needs and does not find is installed, or fails it.
 
 use crate::steps::Steps;
+use crate::{clients, dashboard};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
@@ -21,8 +22,26 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Runs only the steps for which more than cargo is needed.
+pub fn run_outside(root: &Path) -> Result<()> {
+    let mut steps = Steps::new(root);
+    clients::install(&mut steps)?;
+    outside(&mut steps)?;
+    steps.summary();
+    Ok(())
+}
+
+/// The server with real clients, and with a real browser.
+fn outside(steps: &mut Steps) -> Result<()> {
+    // Of the whole workspace, as it was built: for one package alone, features may be others.
+    let clients = ["test", "--workspace", "--test", "clients", "--", "--include-ignored"];
+    steps.cargo("real clients, and Redis for comparison", &clients)?;
+    dashboard::add(steps)
+}
+
 /// Adds the steps of the tests to a longer run.
 pub fn add(steps: &mut Steps) -> Result<()> {
+    clients::install(steps)?;
     let build = ["build", "--workspace", "--all-targets"];
     steps.cargo("build everything, benches and examples too", &build)?;
     steps.cargo("tests", &["test", "--workspace"])?;
@@ -31,7 +50,8 @@ pub fn add(steps: &mut Steps) -> Result<()> {
     let target_dir = steps.target_dir();
     let mut fuzz = Command::new(target_dir.join("debug").join("terrace-fuzz"));
     fuzz.args(["--seconds", FUZZ_SECONDS]);
-    steps.run("fuzz smoke", &format!("terrace-fuzz --seconds {FUZZ_SECONDS}"), fuzz)
+    steps.run("fuzz smoke", &format!("terrace-fuzz --seconds {FUZZ_SECONDS}"), fuzz)?;
+    outside(steps)
 }
 
 /// Runs the examples that the build has left.

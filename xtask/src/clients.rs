@@ -1,0 +1,239 @@
+//! What `cargo xtask test` needs beside cargo: Redis's own programs, redis-py, Node and Chromium.
+//! What is missing is installed: Debian's packages by apt-get, the rest below the target directory
+//! and in `dashboard/node_modules`. What cannot be installed fails the run and says what a person
+//! should do; nothing is skipped.
+
+use crate::steps::Steps;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Pinned packages of Python.
+const REQUIREMENTS: &str = "crates/cli/tests/clients/requirements.txt";
+
+/// The oldest Node that the dashboard is built with, as in its `package.json`.
+const OLDEST_NODE: (u32, u32) = (20, 19);
+
+/// Something that the tests start, and the packages of Debian that have it.
+struct Tool {
+    name: &'static str,
+    packages: &'static [&'static str],
+    /// Ends well if it is there.
+    probe: &'static [&'static str],
+}
+
+const TOOLS: &[Tool] = &[
+    Tool { name: "Redis", packages: &["redis-server"], probe: &["redis-server", "--version"] },
+    Tool { name: "redis-cli", packages: &["redis-tools"], probe: &["redis-cli", "--version"] },
+    Tool {
+        name: "redis-benchmark",
+        packages: &["redis-tools"],
+        probe: &["redis-benchmark", "--version"],
+    },
+    Tool {
+        name: "Chromium",
+        packages: &["chromium", "fonts-liberation"],
+        probe: &["chromium", "--version"],
+    },
+    Tool {
+        name: "Python with venv",
+        packages: &["python3", "python3-venv"],
+        probe: &["python3", "-c", "import ensurepip, venv"],
+    },
+    Tool { name: "Node", packages: &["nodejs"], probe: &["node", "--version"] },
+    Tool { name: "npm", packages: &["npm"], probe: &["npm", "--version"] },
+];
+
+/// Adds the step that installs what is missing.
+pub fn install(steps: &mut Steps) -> Result<()> {
+    let target = steps.target_dir();
+    steps.step("tools of the tests with clients", "apt-get, pip and npm, if need be", |root| {
+        debian_packages()?;
+        node_is_new_enough()?;
+        python_packages(root, &target.join("client-tools").join("venv"))?;
+        node_packages(&root.join("dashboard"))
+    })
+}
+
+/// Installs the packages of tools that are not there.
+fn debian_packages() -> Result<()> {
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !is_there(tool)).collect();
+    for tool in TOOLS {
+        let is_missing = missing.iter().any(|one| one.name == tool.name);
+        let state = if is_missing { "missing, to be installed" } else { "there" };
+        println!("{}: {state}", tool.name);
+    }
+    let packages = packages_of(&missing);
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let by_hand = format!("sudo apt-get install {}", packages.join(" "));
+    let by_hand = format!("install it by hand: {by_hand}");
+    as_root(&["apt-get", "update", "--quiet"]).with_context(|| by_hand.clone())?;
+    let install = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends"];
+    as_root(&[&install[..], &packages].concat()).with_context(|| by_hand.clone())?;
+    if packages.contains(&"redis-server") {
+        stop_redis_service()?;
+    }
+    let still: Vec<_> = missing.iter().filter(|tool| !is_there(tool)).map(|t| t.name).collect();
+    ensure!(
+        still.is_empty(),
+        "{} cannot be started although installed; {by_hand}",
+        still.join(", ")
+    );
+    Ok(())
+}
+
+/// The packages of `tools`, each once.
+fn packages_of(tools: &[&Tool]) -> Vec<&'static str> {
+    let mut packages: Vec<_> = tools.iter().flat_map(|tool| tool.packages).copied().collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+fn is_there(tool: &Tool) -> bool {
+    let mut probe = Command::new(tool.probe[0]);
+    probe.args(&tool.probe[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    probe.status().is_ok_and(|status| status.success())
+}
+
+/// Debian starts the service of a package that is installed; the tests start servers of their own.
+fn stop_redis_service() -> Result<()> {
+    if Path::new("/run/systemd/system").exists() {
+        as_root(&["systemctl", "disable", "--now", "redis-server"])
+    } else if Path::new("/etc/init.d/redis-server").exists() {
+        as_root(&["/etc/init.d/redis-server", "stop"])
+    } else {
+        Ok(())
+    }
+}
+
+/// Runs a command as root, by sudo if need be.
+fn as_root(words: &[&str]) -> Result<()> {
+    let id = Command::new("id").arg("-u").output().context("start id")?;
+    let sudo: &[&str] = if id.stdout.trim_ascii() == b"0" { &[] } else { &["sudo"] };
+    let words = [sudo, words].concat();
+    let mut command = Command::new(words[0]);
+    run(command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let shown = words.join(" ");
+    println!("{shown}");
+    let status = command.status().with_context(|| format!("start {shown}"))?;
+    if status.success() { Ok(()) } else { bail!("{shown}: {status}") }
+}
+
+fn node_is_new_enough() -> Result<()> {
+    let output = Command::new("node").arg("--version").output().context("start node")?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    let (major, minor) = OLDEST_NODE;
+    ensure!(
+        parse_version(&version).is_some_and(|version| version >= OLDEST_NODE),
+        "Node is {version}, and {major}.{minor} or later is needed: Debian 13 has it \
+         (sudo apt-get install nodejs npm), elsewhere https://nodejs.org/en/download does"
+    );
+    println!("Node: {version}");
+    Ok(())
+}
+
+/// `v20.19.2` as (20, 19).
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.strip_prefix('v')?.split('.').map(str::parse);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+}
+
+/// The packages of [`REQUIREMENTS`] in an environment of their own.
+fn python_packages(root: &Path, venv: &Path) -> Result<()> {
+    let requirements = root.join(REQUIREMENTS);
+    once(&requirements, &venv.join("installed.txt"), "redis-py", || {
+        // The folder may be left from a run that did not end.
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))
+            .context("do it by hand: sudo apt-get install python3-venv")?;
+        let python = venv.join("bin").join("python");
+        let mut pip = Command::new(&python);
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--requirement",
+        ]);
+        run(pip.arg(&requirements)).with_context(|| {
+            let (python, file) = (python.display(), requirements.display());
+            format!("do it by hand: {python} -m pip install --requirement {file}")
+        })
+    })
+}
+
+/// The packages of the dashboard, as its lock file has them.
+fn node_packages(dashboard: &Path) -> Result<()> {
+    let installed = dashboard.join("node_modules").join(".installed-lock.json");
+    once(&dashboard.join("package-lock.json"), &installed, "packages of the dashboard", || {
+        run(Command::new("npm").arg("ci").current_dir(dashboard))
+            .context("do it by hand: npm ci --prefix dashboard")
+    })
+}
+
+/// Does `work` unless `done` says that it was done for what `wanted` now has.
+fn once(wanted: &Path, done: &Path, name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let text = fs::read(wanted).with_context(|| format!("read {}", wanted.display()))?;
+    if fs::read(done).is_ok_and(|before| before == text) {
+        println!("{name}: there");
+        return Ok(());
+    }
+    println!("{name}: missing or of other versions, to be installed");
+    work()?;
+    fs::write(done, text).with_context(|| format!("write {}", done.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_node_are_compared_by_number() {
+        assert_eq!(parse_version("v20.19.2"), Some((20, 19)));
+        assert!(parse_version("v22.1.0") > Some(OLDEST_NODE));
+        assert!(parse_version("v9.99.0") < Some(OLDEST_NODE));
+        assert_eq!(parse_version("20"), None);
+    }
+
+    #[test]
+    fn each_package_is_named_once() {
+        let all: Vec<&Tool> = TOOLS.iter().collect();
+        let packages = packages_of(&all);
+        assert_eq!(packages.iter().filter(|name| **name == "redis-tools").count(), 1);
+        assert_eq!(packages_of(&[]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn work_is_done_again_when_what_is_wanted_changes_or_it_failed() {
+        let dir = std::env::temp_dir().join(format!("xtask-once-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (wanted, done) = (dir.join("wanted"), dir.join("done"));
+        fs::write(&wanted, "1").unwrap();
+        let mut times = 0;
+        assert!(once(&wanted, &done, "x", || bail!("no")).is_err());
+        for _ in 0..2 {
+            once(&wanted, &done, "x", || {
+                times += 1;
+                Ok(())
+            })
+            .unwrap();
+        }
+        fs::write(&wanted, "2").unwrap();
+        once(&wanted, &done, "x", || {
+            times += 1;
+            Ok(())
+        })
+        .unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(times, 2);
+    }
+}
