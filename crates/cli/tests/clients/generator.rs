@@ -21,17 +21,19 @@ impl Generator {
     pub fn next(&mut self) -> Request {
         if self.rng.below(60) == 0 {
             self.in_multi = !self.in_multi;
-            return words(if self.in_multi { "MULTI" } else { "EXEC" });
+            let ends = if self.rng.below(6) == 0 { "DISCARD" } else { "EXEC" };
+            return words(if self.in_multi { "MULTI" } else { ends });
         }
-        // Replies without an order cannot be told apart within a transaction's.
-        match self.rng.below(if self.in_multi { 6 } else { 7 }) {
+        match self.rng.below(7) {
             0 => self.string(),
             1 => self.key_command(),
             2 => self.hash(),
             3 => self.set(),
             4 => self.sorted_set(),
             5 => self.list(),
-            _ => self.unordered(),
+            6 => self.unordered(),
+            7 => self.by_place(),
+            _ => self.connection(),
         }
     }
 
@@ -153,18 +155,16 @@ impl Generator {
             5 => request(&["EXPIRE", &key, self.of(&["100", "1000", "-1", "0", "x"])]),
             6 => {
                 let condition = self.of(&["NX", "XX", "GT", "LT", "WRONG"]);
-                request(&["EXPIRE", &key, self.of(&["100", "500"]), condition])
+                // No two times are alike: which of two is later must not hang on a millisecond.
+                let seconds = (2000 + self.rng.below(1_000_000)).to_string();
+                request(&["EXPIRE", &key, &seconds, condition])
             }
             7 => request(&["PEXPIRE", &key, "1000000"]),
             8 => request(&["EXPIREAT", &key, self.of(&["4000000000", "1", "x"])]),
             9 | 10 => request(&["TTL", &key]),
             11 => request(&["PTTL", &key]),
             12 => request(&["PERSIST", &key]),
-            13 => request(&["EXPIRETIME", self.of(&["absent", "str:0"])])
-                .into_iter()
-                .take(1)
-                .chain([b"absent".to_vec()])
-                .collect(),
+            13 => request(&["EXPIRETIME", "absent"]),
             14 => request(&["TOUCH", &key, &other]),
             _ => request(&["SELECT", self.of(&["0", "0", "0", "-1", "99", "x"])]),
         }
@@ -271,6 +271,66 @@ impl Generator {
             5 => request(&["SUNION", &set, &other]),
             6 => request(&["SDIFF", &set, &other]),
             _ => request(&["SMEMBERS", &set]),
+        }
+    }
+
+    fn lexical(&mut self) -> String {
+        match self.rng.below(8) {
+            0 => "-".into(),
+            1 => "+".into(),
+            2 => "bad".into(),
+            3 | 4 => format!("({}", self.member()),
+            _ => format!("[{}", self.member()),
+        }
+    }
+
+    /// Sorted sets by the bytes of their members and by rank, and what walks over all there is.
+    fn by_place(&mut self) -> Request {
+        let key = self.key_of("zset");
+        let (low, high) = (self.lexical(), self.lexical());
+        let (from, to) = (self.small(), self.small());
+        let (hash, set, string) = (self.key_of("hash"), self.key_of("set"), self.key_of("str"));
+        match self.rng.below(18) {
+            0 => request(&["ZRANGEBYLEX", &key, &low, &high]),
+            1 => request(&["ZREVRANGEBYLEX", &key, &high, &low, "LIMIT", "1", "4"]),
+            2 => request(&["ZLEXCOUNT", &key, &low, &high]),
+            3 => request(&["ZRANGE", &key, &low, &high, "BYLEX"]),
+            4 => request(&["ZRANGE", &key, &from, &to, "REV", "WITHSCORES"]),
+            5 => request(&["ZREMRANGEBYLEX", &key, "[m1", "(m3"]),
+            6 => request(&["ZREMRANGEBYRANK", &key, &from, "2"]),
+            7 => request(&["ZRANGE", &key, "(1", "+inf", "BYSCORE", "REV"]),
+            8 => request(&["ZSCAN", &key, "0", "COUNT", "5000"]),
+            9 => request(&["HSCAN", &hash, "0", "COUNT", "5000", "MATCH", self.of(&["*", "m1*"])]),
+            10 => request(&["SSCAN", &set, "0", "COUNT", "5000"]),
+            11 => request(&["SCAN", "0", "COUNT", "5000", "MATCH", self.of(&["*", "s*", "no*"])]),
+            12 => {
+                let kind = self.of(&["string", "hash", "set", "zset", "list", "nonsense"]);
+                request(&["SCAN", "0", "COUNT", "5000", "TYPE", kind])
+            }
+            13 => request(&["SRANDMEMBER", &set, "1000"]),
+            14 => request(&["SPOP", &set, self.of(&["1000", "0", "-1", "x"])]),
+            15 => request(&["HMSET", &hash, "m1", &from, "m2", &to]),
+            16 => request(&["DECR", &string]),
+            _ => request(&["SUBSTR", &string, &from, &to]),
+        }
+    }
+
+    fn connection(&mut self) -> Request {
+        let kind = self.of(&["str", "hash", "set", "zset", "list", "key"]);
+        let (key, other) = (self.key_of(kind), self.key());
+        match self.rng.below(14) {
+            0..=2 => request(&["WATCH", &key, &other]),
+            3 => request(&["UNWATCH"]),
+            4 => request(&["ECHO", &key]),
+            5 => request(&["PING", &key]),
+            6 => request(&["PEXPIREAT", &key, self.of(&["4000000000000", "1", "x", "-1"])]),
+            7 => request(&["PEXPIRETIME", "absent"]),
+            8 => request(&[self.of(&["NOSUCH", "GET", "ZADD", "WATCH", "MGET"])]),
+            9 => request(&["HSCAN", &key, self.of(&["x", "0"]), "COUNT", self.of(&["0", "x"])]),
+            10 if self.rng.below(20) == 0 => request(&[self.of(&["FLUSHDB", "FLUSHALL"])]),
+            11 => request(&[self.of(&["EXEC", "DISCARD", "MULTI"])]),
+            12 => request(&["GETEX", &key, "EX", self.of(&["0", "x", "-1"])]),
+            _ => request(&["SET", &other, "1", "PX", self.of(&["0", "100000"]), "NX"]),
         }
     }
 }

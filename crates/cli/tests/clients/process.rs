@@ -83,10 +83,6 @@ impl Process {
         Connection::to(self.port)
     }
 
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -110,7 +110,7 @@ fn echo(call: &mut Call<'_>) -> Outcome {
 }
 
 fn select(call: &mut Call<'_>) -> Outcome {
-    let index = call.integer(1).map_err(|_| Failure::line("ERR invalid DB index"))?;
+    let index = call.integer(1)?;
     match u8::try_from(index) {
         Ok(db) if usize::from(db) < call.server.databases() => call.session.select(db),
         _ => return Err(Failure::line("ERR DB index is out of range")),
