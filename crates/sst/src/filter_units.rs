@@ -9,7 +9,7 @@ use crate::cached::{FilterSlot, Resident};
 use crate::counters::{EXACT_COUNTS, Event, SAMPLE};
 use crate::filter_partition::{FilterPartition, hash_prefix};
 use crate::multi_get::not_executed;
-use crate::reader::SstReader;
+use crate::reader::{FilterMemory, Lookup, SstReader};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_base::{Error, Result};
@@ -185,6 +185,26 @@ impl SstReader {
             _ => count.swap(0, Ordering::Relaxed),
         };
         FilterUses { stopped: take(stopped), vain: take(vain), found: take(found) }
+    }
+
+    /// Takes back what a lookup has counted towards the heat of its filter partition: it was given
+    /// up in another place and will be repeated as a whole. `found` says whether it found its key
+    /// in this file; otherwise the filter stopped it or the data was searched in vain.
+    #[cold]
+    pub fn take_back(&self, lookup: &Lookup<'_>, found: bool) {
+        let Some(slot) = self.slots.filters.get(self.top.filter_at(lookup.user_key)) else {
+            return;
+        };
+        let denies = || {
+            let resident = slot.resident.load();
+            resident.as_ref().is_some_and(|filter| !filter.may_contain(lookup.hash))
+        };
+        match self.filter_memory {
+            FilterMemory::Elastic if found => FilterSlot::take_back_often(&slot.found),
+            FilterMemory::Elastic if denies() => FilterSlot::take_back_often(&slot.stopped),
+            FilterMemory::Cached if found || denies() => {}
+            _ => FilterSlot::take_back(&slot.vain),
+        }
     }
 
     /// Bytes that the file's resident filter units take; reads every slot.

@@ -301,26 +301,6 @@ impl SstReader {
         }
     }
 
-    /// Takes back what a lookup has counted towards the heat of its filter partition: it was given
-    /// up in another place and will be repeated as a whole. `found` says whether it found its key
-    /// in this file; otherwise the filter stopped it or the data was searched in vain.
-    #[cold]
-    pub fn take_back(&self, lookup: &Lookup<'_>, found: bool) {
-        let Some(slot) = self.slots.filters.get(self.top.filter_at(lookup.user_key)) else {
-            return;
-        };
-        let denies = || {
-            let resident = slot.resident.load();
-            resident.as_ref().is_some_and(|filter| !filter.may_contain(lookup.hash))
-        };
-        match self.filter_memory {
-            FilterMemory::Elastic if found => FilterSlot::take_back_often(&slot.found),
-            FilterMemory::Elastic if denies() => FilterSlot::take_back_often(&slot.stopped),
-            FilterMemory::Cached if found || denies() => {}
-            _ => FilterSlot::take_back(&slot.vain),
-        }
-    }
-
     /// A lookup whose filter partition is not in memory. What is read then, if the cache holds the
     /// filters, depends on how often keys are found in this file: see `presence.rs`.
     #[cold]

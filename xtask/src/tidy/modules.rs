@@ -20,6 +20,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "memtable",
             "snapshots",
             "rate_limit",
+            "live",
             "filter_budget",
             "models",
             "table_cache",
