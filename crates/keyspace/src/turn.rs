@@ -9,15 +9,21 @@
 //! waited for: [`Error::Elsewhere`] says that the command must be run again in [`Mode::Device`], by
 //! a thread that may wait.
 
-use crate::encode::{self, Kind, Meta};
+mod collections;
+mod elements;
+mod held;
+
+pub(crate) use elements::Direction;
+
+use crate::encode::{self, Meta};
 use crate::error::{Error, Result, Wait};
 use crate::locks::{Locks, STRIPES};
 use crate::space::Keyspace;
 use crate::written::Written;
+use held::Held;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use terrace::{ReadOptions, Slice, Snapshot, WriteBatch, WriteOptions};
 
 /// Whether a turn's commands may wait.
@@ -480,142 +486,6 @@ impl Turn {
         self.scratch = user_key;
     }
 
-    /// What is stored of the collection under `key`, also of one that has expired.
-    pub(crate) fn stored_meta(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
-        if !self.space.has_collections() {
-            return Ok(None);
-        }
-        let user_key = self.take_user_key(db, key);
-        let found = self.stored_meta_at(&user_key);
-        self.scratch = user_key;
-        found
-    }
-
-    fn stored_meta_at(&self, user_key: &[u8]) -> Result<Option<Meta>> {
-        if let Some((written, _)) = self.metas.get(user_key) {
-            return Ok(*written);
-        }
-        if self.is_flushed(user_key[0]) {
-            return Ok(None);
-        }
-        let found = self.space.collections.get_with(user_key, &self.reading)?;
-        found.map(|bytes| Meta::read(&bytes)).transpose()
-    }
-
-    /// What is known of the collection under `key`; `None` if there is none.
-    pub(crate) fn meta(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
-        let now_ms = self.now_ms;
-        Ok(self.stored_meta(db, key)?.filter(|meta| !meta.is_expired(now_ms)))
-    }
-
-    /// The collection of `kind` under `key`, to be read: all further reads of the command see the
-    /// same moment.
-    pub(crate) fn read_collection(
-        &mut self,
-        db: u8,
-        key: &[u8],
-        kind: Kind,
-    ) -> Result<Option<Meta>> {
-        self.pin_view(db, key);
-        match self.meta(db, key)? {
-            Some(meta) if meta.kind == kind => Ok(Some(meta)),
-            Some(_) => Err(Error::WrongType),
-            None if self.text(db, key)?.is_some() => Err(Error::WrongType),
-            None => Ok(None),
-        }
-    }
-
-    /// The collection of `kind` under `key`, to be written; what is left of an expired one goes.
-    /// The lock is held.
-    pub(crate) fn write_collection(
-        &mut self,
-        db: u8,
-        key: &[u8],
-        kind: Kind,
-    ) -> Result<Option<Meta>> {
-        self.expect_lock(db, key);
-        encode::check_key(key)?;
-        match self.stored_meta(db, key)? {
-            Some(meta) if meta.is_expired(self.now_ms) => {
-                self.drop_collection(db, key, &meta)?;
-                Ok(None)
-            }
-            Some(meta) if meta.kind == kind => Ok(Some(meta)),
-            Some(_) => Err(Error::WrongType),
-            None if self.text(db, key)?.is_some() => Err(Error::WrongType),
-            None => Ok(None),
-        }
-    }
-
-    /// A collection that is not stored before [`Self::put_meta`].
-    pub(crate) fn fresh_collection(&mut self, kind: Kind) -> Result<Meta> {
-        let id = self.space.fresh_id()?;
-        Ok(Meta { kind, id, count: 0, expires_at_ms: 0, first: 0 })
-    }
-
-    /// Stores what is known of a collection; one without elements goes. To be called by every
-    /// command that changes any element, so that whoever watches the key hears of it.
-    pub(crate) fn put_meta(&mut self, db: u8, key: &[u8], meta: &Meta) {
-        self.expect_lock(db, key);
-        let user_key = encode::user_key(db, key);
-        if meta.count == 0 {
-            self.forget_expiry(&user_key, meta);
-            self.note_meta(&user_key, None);
-            return;
-        }
-        // Before it can be read by anybody.
-        self.space.has_collections.store(true, Ordering::Relaxed);
-        self.note_meta(&user_key, Some(*meta));
-    }
-
-    fn note_meta(&mut self, user_key: &[u8], meta: Option<Meta>) {
-        self.metas.put(user_key, &[], meta, self.attempts > 0);
-    }
-
-    /// Removes a collection and everything in it. The lock is held.
-    pub(crate) fn drop_collection(&mut self, db: u8, key: &[u8], meta: &Meta) -> Result<()> {
-        /// Up to so many elements are deleted one by one: a range tombstone costs every later read
-        /// of its neighbourhood a look.
-        const FEW: u64 = 32;
-        self.expect_lock(db, key);
-        let prefix = encode::elements_of(db, meta.id);
-        if meta.count <= FEW {
-            let mut keys = Vec::new();
-            self.visit(&prefix, None, Direction::Up, |key, _| {
-                keys.push(key.to_vec());
-                Ok(true)
-            })?;
-            for key in keys {
-                self.delete_element(key);
-            }
-        } else if let Some(end) = encode::end_of(&prefix) {
-            // What this turn wrote of it is not looked for any more: the id is never used again.
-            self.batch.delete_range_cf(&self.space.elements, prefix, end);
-        }
-        let user_key = encode::user_key(db, key);
-        self.forget_expiry(&user_key, meta);
-        self.note_meta(&user_key, None);
-        Ok(())
-    }
-
-    /// Changes when a collection expires; 0 never. The caller stores the meta.
-    pub(crate) fn set_expiry(&mut self, db: u8, key: &[u8], meta: &mut Meta, expires_at_ms: u64) {
-        let user_key = encode::user_key(db, key);
-        self.forget_expiry(&user_key, meta);
-        meta.expires_at_ms = expires_at_ms;
-        if expires_at_ms != 0 {
-            let note = encode::expiry_key(expires_at_ms, &user_key);
-            self.batch.put_cf(&self.space.collections, note, meta.id.to_le_bytes());
-        }
-    }
-
-    fn forget_expiry(&mut self, user_key: &[u8], meta: &Meta) {
-        if meta.expires_at_ms != 0 {
-            let note = encode::expiry_key(meta.expires_at_ms, user_key);
-            self.batch.delete_cf(&self.space.collections, note);
-        }
-    }
-
     /// Refuses to look at so many elements one after the other in [`Mode::Memory`], where others
     /// wait meanwhile.
     pub(crate) fn allow_walk(&self, elements: u64) -> Result<()> {
@@ -624,79 +494,6 @@ impl Turn {
         match self.mode == Mode::Memory && elements > LONG {
             true => Err(Error::Elsewhere(Wait::Walk)),
             false => Ok(()),
-        }
-    }
-
-    /// The value of an element by its engine key.
-    pub(crate) fn element(&self, element_key: &[u8]) -> Result<Option<Value>> {
-        if let Some(written) = self.elements.get(element_key) {
-            return Ok(written.clone().map(Value::Written));
-        }
-        let found = self.space.elements.get_with(element_key, &self.reading)?;
-        Ok(found.map(Value::Stored))
-    }
-
-    /// Writes an element. The lock of its collection is held.
-    pub(crate) fn put_element(&mut self, element_key: Vec<u8>, value: &[u8]) {
-        self.batch.put_cf(&self.space.elements, &element_key, value);
-        self.note_element(element_key, Some(value.into()));
-    }
-
-    /// Removes an element. The lock of its collection is held.
-    pub(crate) fn delete_element(&mut self, element_key: Vec<u8>) {
-        self.batch.delete_cf(&self.space.elements, &element_key);
-        self.note_element(element_key, None);
-    }
-
-    fn note_element(&mut self, element_key: Vec<u8>, value: WrittenElement) {
-        if self.attempts > 0 {
-            let before = self.elements.get(&element_key).cloned();
-            self.undo.push(Undo(element_key.clone(), before));
-        }
-        self.elements.insert(element_key, value);
-    }
-
-    /// Shows the elements whose engine keys begin with `prefix`, in order, from `from` on
-    /// (inclusive; going down: from the last one not above it), until `seen` says no more.
-    pub(crate) fn visit(
-        &self,
-        prefix: &[u8],
-        from: Option<&[u8]>,
-        direction: Direction,
-        mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
-    ) -> Result<()> {
-        let reading = ReadOptions { prefix: Some(prefix.to_vec()), ..self.reading.clone() };
-        let mut stored = self.space.elements.iter_with(&reading)?;
-        match (direction, from) {
-            (Direction::Up, None) => stored.seek_to_first()?,
-            (Direction::Up, Some(from)) => stored.seek(from)?,
-            (Direction::Down, None) => stored.seek_to_last()?,
-            (Direction::Down, Some(from)) => stored.seek_for_prev(from)?,
-        }
-        let mut written = Overlay::of(&self.elements, prefix, from, direction).peekable();
-        loop {
-            let stored_key = stored.valid().then(|| stored.key());
-            let first = match (written.peek(), stored_key) {
-                (None, None) => return Ok(()),
-                (Some((key, _)), Some(stored_key)) => direction.order(key, stored_key),
-                (Some(_), None) => std::cmp::Ordering::Less,
-                (None, Some(_)) => std::cmp::Ordering::Greater,
-            };
-            if first.is_gt() {
-                if !seen(stored.key(), stored.value())? {
-                    return Ok(());
-                }
-            } else if let Some((key, Some(value))) = written.next()
-                && !seen(key, value)?
-            {
-                return Ok(());
-            }
-            if first.is_ge() {
-                match direction {
-                    Direction::Up => stored.next()?,
-                    Direction::Down => stored.prev()?,
-                }
-            }
         }
     }
 
@@ -713,85 +510,5 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.abandon();
-    }
-}
-
-/// Which way [`Turn::visit`] goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Up,
-    Down,
-}
-
-impl Direction {
-    fn order(self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        match self {
-            Self::Up => a.cmp(b),
-            Self::Down => b.cmp(a),
-        }
-    }
-}
-
-/// What a turn wrote of one collection, in order.
-struct Overlay;
-
-impl Overlay {
-    fn of<'t>(
-        elements: &'t BTreeMap<Vec<u8>, WrittenElement>,
-        prefix: &[u8],
-        from: Option<&[u8]>,
-        direction: Direction,
-    ) -> Box<dyn Iterator<Item = (&'t [u8], &'t WrittenElement)> + 't> {
-        use std::ops::Bound::{Excluded, Included, Unbounded};
-        if elements.is_empty() {
-            return Box::new(std::iter::empty());
-        }
-        let end = encode::end_of(prefix);
-        let whole_end = end.as_deref().map_or(Unbounded, Excluded);
-        let entry = |(key, value): (&'t Vec<u8>, &'t WrittenElement)| (&key[..], value);
-        match direction {
-            Direction::Up => {
-                let start = from.filter(|from| *from > prefix).unwrap_or(prefix);
-                if end.as_deref().is_some_and(|end| start >= end) {
-                    return Box::new(std::iter::empty());
-                }
-                Box::new(elements.range::<[u8], _>((Included(start), whole_end)).map(entry))
-            }
-            Direction::Down => {
-                let last = match from {
-                    Some(from) if from < prefix => return Box::new(std::iter::empty()),
-                    Some(from) if end.as_deref().is_none_or(|end| from < end) => Included(from),
-                    _ => whole_end,
-                };
-                Box::new(elements.range::<[u8], _>((Included(prefix), last)).rev().map(entry))
-            }
-        }
-    }
-}
-
-/// The locks that a turn holds.
-struct Held {
-    bits: [u64; STRIPES / 64],
-    list: Vec<u16>,
-}
-
-impl Default for Held {
-    fn default() -> Self {
-        Self { bits: [0; STRIPES / 64], list: Vec::new() }
-    }
-}
-
-impl Held {
-    fn has(&self, stripe: u16) -> bool {
-        self.bits[usize::from(stripe) / 64] >> (stripe % 64) & 1 == 1
-    }
-
-    fn add(&mut self, stripe: u16) {
-        self.bits[usize::from(stripe) / 64] |= 1 << (stripe % 64);
-        self.list.push(stripe);
-    }
-
-    fn forget(&mut self, stripe: u16) {
-        self.bits[usize::from(stripe) / 64] &= !(1 << (stripe % 64));
     }
 }

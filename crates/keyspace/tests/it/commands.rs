@@ -381,6 +381,14 @@ impl Command {
                 on.store(key, sum.clone().into_bytes(), on.expiry(key));
                 sum
             }
+            _ => self.expect_on_any(on)?,
+        })
+    }
+
+    /// The part about keys of any type, hashes and databases.
+    fn expect_on_any(&self, on: &mut On<'_>) -> Result<String> {
+        let value = |value: Option<Bytes>| value.map_or("nothing".into(), |value| shown(&value));
+        Ok(match self {
             Self::Delete(keys) => {
                 let mut count = 0;
                 for key in keys {
@@ -449,6 +457,7 @@ impl Command {
                 "done".into()
             }
             Self::Failing(_) => "failed".into(),
+            other => unreachable!("{other:?} is a command on strings"),
         })
     }
 }

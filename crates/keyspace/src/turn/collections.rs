@@ -1,0 +1,144 @@
+//! What a turn knows of collections: their records, their ids, when they expire.
+
+use super::{Direction, Turn};
+use crate::encode::{self, Kind, Meta};
+use crate::error::{Error, Result};
+use std::sync::atomic::Ordering;
+
+impl Turn {
+    /// What is stored of the collection under `key`, also of one that has expired.
+    pub(crate) fn stored_meta(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
+        if !self.space.has_collections() {
+            return Ok(None);
+        }
+        let user_key = self.take_user_key(db, key);
+        let found = self.stored_meta_at(&user_key);
+        self.scratch = user_key;
+        found
+    }
+
+    fn stored_meta_at(&self, user_key: &[u8]) -> Result<Option<Meta>> {
+        if let Some((written, _)) = self.metas.get(user_key) {
+            return Ok(*written);
+        }
+        if self.is_flushed(user_key[0]) {
+            return Ok(None);
+        }
+        let found = self.space.collections.get_with(user_key, &self.reading)?;
+        found.map(|bytes| Meta::read(&bytes)).transpose()
+    }
+
+    /// What is known of the collection under `key`; `None` if there is none.
+    pub(crate) fn meta(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
+        let now_ms = self.now_ms;
+        Ok(self.stored_meta(db, key)?.filter(|meta| !meta.is_expired(now_ms)))
+    }
+
+    /// The collection of `kind` under `key`, to be read: all further reads of the command see the
+    /// same moment.
+    pub(crate) fn read_collection(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        kind: Kind,
+    ) -> Result<Option<Meta>> {
+        self.pin_view(db, key);
+        match self.meta(db, key)? {
+            Some(meta) if meta.kind == kind => Ok(Some(meta)),
+            Some(_) => Err(Error::WrongType),
+            None if self.text(db, key)?.is_some() => Err(Error::WrongType),
+            None => Ok(None),
+        }
+    }
+
+    /// The collection of `kind` under `key`, to be written; what is left of an expired one goes.
+    /// The lock is held.
+    pub(crate) fn write_collection(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        kind: Kind,
+    ) -> Result<Option<Meta>> {
+        self.expect_lock(db, key);
+        encode::check_key(key)?;
+        match self.stored_meta(db, key)? {
+            Some(meta) if meta.is_expired(self.now_ms) => {
+                self.drop_collection(db, key, &meta)?;
+                Ok(None)
+            }
+            Some(meta) if meta.kind == kind => Ok(Some(meta)),
+            Some(_) => Err(Error::WrongType),
+            None if self.text(db, key)?.is_some() => Err(Error::WrongType),
+            None => Ok(None),
+        }
+    }
+
+    /// A collection that is not stored before [`Self::put_meta`].
+    pub(crate) fn fresh_collection(&mut self, kind: Kind) -> Result<Meta> {
+        let id = self.space.fresh_id()?;
+        Ok(Meta { kind, id, count: 0, expires_at_ms: 0, first: 0 })
+    }
+
+    /// Stores what is known of a collection; one without elements goes. To be called by every
+    /// command that changes any element, so that whoever watches the key hears of it.
+    pub(crate) fn put_meta(&mut self, db: u8, key: &[u8], meta: &Meta) {
+        self.expect_lock(db, key);
+        let user_key = encode::user_key(db, key);
+        if meta.count == 0 {
+            self.forget_expiry(&user_key, meta);
+            self.note_meta(&user_key, None);
+            return;
+        }
+        // Before it can be read by anybody.
+        self.space.has_collections.store(true, Ordering::Relaxed);
+        self.note_meta(&user_key, Some(*meta));
+    }
+
+    fn note_meta(&mut self, user_key: &[u8], meta: Option<Meta>) {
+        self.metas.put(user_key, &[], meta, self.attempts > 0);
+    }
+
+    /// Removes a collection and everything in it. The lock is held.
+    pub(crate) fn drop_collection(&mut self, db: u8, key: &[u8], meta: &Meta) -> Result<()> {
+        /// Up to so many elements are deleted one by one: a range tombstone costs every later read
+        /// of its neighbourhood a look.
+        const FEW: u64 = 32;
+        self.expect_lock(db, key);
+        let prefix = encode::elements_of(db, meta.id);
+        if meta.count <= FEW {
+            let mut keys = Vec::new();
+            self.visit(&prefix, None, Direction::Up, |key, _| {
+                keys.push(key.to_vec());
+                Ok(true)
+            })?;
+            for key in keys {
+                self.delete_element(key);
+            }
+        } else if let Some(end) = encode::end_of(&prefix) {
+            // What this turn wrote of it is not looked for any more: the id is never used again.
+            self.batch.delete_range_cf(&self.space.elements, prefix, end);
+        }
+        let user_key = encode::user_key(db, key);
+        self.forget_expiry(&user_key, meta);
+        self.note_meta(&user_key, None);
+        Ok(())
+    }
+
+    /// Changes when a collection expires; 0 never. The caller stores the meta.
+    pub(crate) fn set_expiry(&mut self, db: u8, key: &[u8], meta: &mut Meta, expires_at_ms: u64) {
+        let user_key = encode::user_key(db, key);
+        self.forget_expiry(&user_key, meta);
+        meta.expires_at_ms = expires_at_ms;
+        if expires_at_ms != 0 {
+            let note = encode::expiry_key(expires_at_ms, &user_key);
+            self.batch.put_cf(&self.space.collections, note, meta.id.to_le_bytes());
+        }
+    }
+
+    fn forget_expiry(&mut self, user_key: &[u8], meta: &Meta) {
+        if meta.expires_at_ms != 0 {
+            let note = encode::expiry_key(meta.expires_at_ms, user_key);
+            self.batch.delete_cf(&self.space.collections, note);
+        }
+    }
+}

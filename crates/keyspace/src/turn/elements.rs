@@ -1,0 +1,135 @@
+//! The elements of collections: those that are stored, with what the turn wrote over them.
+
+use super::{Turn, Undo, Value, WrittenElement};
+use crate::encode;
+use crate::error::Result;
+use std::collections::BTreeMap;
+use terrace::ReadOptions;
+
+/// Which way [`Turn::visit`] goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Up,
+    Down,
+}
+
+impl Direction {
+    fn order(self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        match self {
+            Self::Up => a.cmp(b),
+            Self::Down => b.cmp(a),
+        }
+    }
+}
+
+/// What a turn wrote of one collection, in order.
+struct Overlay;
+
+impl Overlay {
+    fn of<'t>(
+        elements: &'t BTreeMap<Vec<u8>, WrittenElement>,
+        prefix: &[u8],
+        from: Option<&[u8]>,
+        direction: Direction,
+    ) -> Box<dyn Iterator<Item = (&'t [u8], &'t WrittenElement)> + 't> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        if elements.is_empty() {
+            return Box::new(std::iter::empty());
+        }
+        let end = encode::end_of(prefix);
+        let whole_end = end.as_deref().map_or(Unbounded, Excluded);
+        let entry = |(key, value): (&'t Vec<u8>, &'t WrittenElement)| (&key[..], value);
+        match direction {
+            Direction::Up => {
+                let start = from.filter(|from| *from > prefix).unwrap_or(prefix);
+                if end.as_deref().is_some_and(|end| start >= end) {
+                    return Box::new(std::iter::empty());
+                }
+                Box::new(elements.range::<[u8], _>((Included(start), whole_end)).map(entry))
+            }
+            Direction::Down => {
+                let last = match from {
+                    Some(from) if from < prefix => return Box::new(std::iter::empty()),
+                    Some(from) if end.as_deref().is_none_or(|end| from < end) => Included(from),
+                    _ => whole_end,
+                };
+                Box::new(elements.range::<[u8], _>((Included(prefix), last)).rev().map(entry))
+            }
+        }
+    }
+}
+
+impl Turn {
+    /// The value of an element by its engine key.
+    pub(crate) fn element(&self, element_key: &[u8]) -> Result<Option<Value>> {
+        if let Some(written) = self.elements.get(element_key) {
+            return Ok(written.clone().map(Value::Written));
+        }
+        let found = self.space.elements.get_with(element_key, &self.reading)?;
+        Ok(found.map(Value::Stored))
+    }
+
+    /// Writes an element. The lock of its collection is held.
+    pub(crate) fn put_element(&mut self, element_key: Vec<u8>, value: &[u8]) {
+        self.batch.put_cf(&self.space.elements, &element_key, value);
+        self.note_element(element_key, Some(value.into()));
+    }
+
+    /// Removes an element. The lock of its collection is held.
+    pub(crate) fn delete_element(&mut self, element_key: Vec<u8>) {
+        self.batch.delete_cf(&self.space.elements, &element_key);
+        self.note_element(element_key, None);
+    }
+
+    fn note_element(&mut self, element_key: Vec<u8>, value: WrittenElement) {
+        if self.attempts > 0 {
+            let before = self.elements.get(&element_key).cloned();
+            self.undo.push(Undo(element_key.clone(), before));
+        }
+        self.elements.insert(element_key, value);
+    }
+
+    /// Shows the elements whose engine keys begin with `prefix`, in order, from `from` on
+    /// (inclusive; going down: from the last one not above it), until `seen` says no more.
+    pub(crate) fn visit(
+        &self,
+        prefix: &[u8],
+        from: Option<&[u8]>,
+        direction: Direction,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let reading = ReadOptions { prefix: Some(prefix.to_vec()), ..self.reading.clone() };
+        let mut stored = self.space.elements.iter_with(&reading)?;
+        match (direction, from) {
+            (Direction::Up, None) => stored.seek_to_first()?,
+            (Direction::Up, Some(from)) => stored.seek(from)?,
+            (Direction::Down, None) => stored.seek_to_last()?,
+            (Direction::Down, Some(from)) => stored.seek_for_prev(from)?,
+        }
+        let mut written = Overlay::of(&self.elements, prefix, from, direction).peekable();
+        loop {
+            let stored_key = stored.valid().then(|| stored.key());
+            let first = match (written.peek(), stored_key) {
+                (None, None) => return Ok(()),
+                (Some((key, _)), Some(stored_key)) => direction.order(key, stored_key),
+                (Some(_), None) => std::cmp::Ordering::Less,
+                (None, Some(_)) => std::cmp::Ordering::Greater,
+            };
+            if first.is_gt() {
+                if !seen(stored.key(), stored.value())? {
+                    return Ok(());
+                }
+            } else if let Some((key, Some(value))) = written.next()
+                && !seen(key, value)?
+            {
+                return Ok(());
+            }
+            if first.is_ge() {
+                match direction {
+                    Direction::Up => stored.next()?,
+                    Direction::Down => stored.prev()?,
+                }
+            }
+        }
+    }
+}
