@@ -5,10 +5,14 @@
 //! in memory; a data block through the cache. What is missing is read by [`crate::load`]. A fully
 //! cached lookup allocates nothing, takes no lock but the cache's, and copies no value.
 
+mod tail;
+
+pub(crate) use tail::payload;
+
 use crate::block::{BlockRef, Located};
 use crate::cached::{BlockCache, FilterSlot, LiveIndex, Resident, Slots};
 use crate::counters::{Event, ReadCounters};
-use crate::footer::{FOOTER_BYTES, Footer};
+use crate::footer::Footer;
 use crate::index::top_level::TopLevel;
 use crate::iter::{ScanOptions, SstIter};
 use crate::learned::{ByModel, ModelUse};
@@ -16,22 +20,18 @@ use crate::load::OnMiss;
 use crate::multi_get::{BatchLookup, multi_get};
 use crate::presence::{Plan, Presence};
 use crate::properties::{COMPARATOR, Properties};
-use crate::stored::{self, Checked, Handle, Place};
+use crate::stored::{Handle, Place};
 use crate::tombstone_block;
 use crate::verify::{self, VerifyReport};
 use crate::watch::{BlockSaid, FilterSaid, Watch};
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
+use tail::{Tail, check_top_level};
 use terrace_base::checksum::hash_key;
 use terrace_base::key::{SeqNo, seek_trailer};
 use terrace_base::{Error, RangeTombstones, Result};
 use terrace_cache::CacheKey;
 use terrace_vfs::{Buf, OpenMode, RandomFile, Slice, Vfs};
-
-/// Bytes at the end of the file that opening reads at once; they hold footer, properties,
-/// top-level index and range tombstones of most files.
-const TAIL_BYTES: u64 = 32 << 10;
 
 /// Who decides which filter units are in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -570,89 +570,4 @@ fn step_said(step: &Option<Step>) -> BlockSaid {
         Some(_) => BlockSaid::Absent,
         None => BlockSaid::After,
     }
-}
-
-/// What the top level and the properties say of each other.
-fn check_top_level(top: &TopLevel, properties: &Properties, file_end: u64) -> Checked<()> {
-    let index = top.index();
-    if properties.data_bytes > file_end {
-        return Err("the data passes the end of the file");
-    }
-    if index.first().is_some_and(|first| first.data_offset != 0)
-        || index.last().is_some_and(|last| last.data_offset >= properties.data_bytes)
-        || index.iter().any(|place| place.handle.offset < properties.data_bytes)
-        || index.is_empty() != (properties.entry_count == 0)
-    {
-        return Err("the top-level index does not match the properties");
-    }
-    Ok(())
-}
-
-/// The end of the file: everything that is decoded when it is opened.
-struct Tail<'a> {
-    file: &'a dyn RandomFile,
-    file_number: u64,
-    start: u64,
-    bytes: Vec<u8>,
-    footer: Footer,
-}
-
-impl<'a> Tail<'a> {
-    fn read(file: &'a dyn RandomFile, file_number: u64, counters: &ReadCounters) -> Result<Self> {
-        let (path, size) = (file.path(), file.len());
-        let Some(footer_at) = size.checked_sub(FOOTER_BYTES as u64) else {
-            let detail = format!("{size} bytes are too few for an SST");
-            return Err(Error::corruption(path, 0, detail));
-        };
-        let mut start = size.saturating_sub(TAIL_BYTES);
-        let mut bytes = vec![0; (size - start) as usize];
-        read_counted(file, start, &mut bytes, counters)?;
-        let place = Place { path, file_number, offset: footer_at };
-        let Some(footer) = bytes.last_chunk::<FOOTER_BYTES>() else {
-            return Err(place.corrupt("no footer"));
-        };
-        let footer = Footer::decode(footer, &place)?;
-        let tail_offset = footer.tail_offset();
-        if tail_offset < start {
-            // Bounded by the length of the file.
-            let mut whole = vec![0; (start - tail_offset) as usize];
-            read_counted(file, tail_offset, &mut whole, counters)?;
-            whole.extend_from_slice(&bytes);
-            (start, bytes) = (tail_offset, whole);
-        }
-        Ok(Self { file, file_number, start, bytes, footer })
-    }
-
-    fn decode<T>(&self, handle: Handle, decode: impl FnOnce(&[u8]) -> Checked<T>) -> Result<T> {
-        let (path, file_number) = (self.file.path(), self.file_number);
-        let place = Place { path, file_number, offset: handle.offset };
-        let stored = usize::try_from(handle.offset.wrapping_sub(self.start))
-            .ok()
-            .and_then(|at| self.bytes.get(at..)?.get(..handle.stored_len as usize));
-        let stored = stored.ok_or_else(|| place.corrupt("the block is not where it should be"))?;
-        let payload = payload(stored, &place)?;
-        decode(&payload).map_err(|detail| place.corrupt(detail))
-    }
-}
-
-fn read_counted(
-    file: &dyn RandomFile,
-    offset: u64,
-    bytes: &mut [u8],
-    counters: &ReadCounters,
-) -> Result<()> {
-    counters.count(Event::DeviceRead);
-    counters.add(Event::DeviceReadBytes, bytes.len() as u64);
-    file.read_at(offset, bytes)
-}
-
-/// The payload of a stored block, wherever its bytes lie.
-pub(crate) fn payload<'a>(stored: &'a [u8], place: &Place<'_>) -> Result<Cow<'a, [u8]>> {
-    let (content, compression) = stored::check(stored, place)?;
-    if compression == crate::Compression::None {
-        return Ok(Cow::Borrowed(content));
-    }
-    let mut payload = vec![0; stored::declared_len(content, compression, place)?];
-    stored::decompress_into(content, compression, &mut payload, place)?;
-    Ok(Cow::Owned(payload))
 }

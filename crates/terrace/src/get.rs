@@ -15,6 +15,7 @@ use crate::metrics::{Sampled, sample};
 use crate::models::samples::Sample;
 use crate::read_state::ReadState;
 use crate::table_cache::ReaderGuard;
+use candidates::{Candidates, Run};
 use std::num::NonZeroU64;
 use std::time::Instant;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
@@ -605,64 +606,6 @@ fn pinned(inner: &Inner, entry: Entry, covered: SeqNo) -> Answer {
     })
 }
 
-/// A file that may hold a key, and its place in the version.
-#[derive(Clone, Copy)]
-struct Run<'a> {
-    level: usize,
-    index: usize,
-    file: &'a FileMeta,
-    /// The block, if a model of the level chose the file.
-    block: Option<BlockPlace>,
-}
-
-/// The files of a version that may hold a key, newest run first.
-struct Candidates<'a> {
-    state: &'a ReadState,
-    key: &'a [u8],
-    level: usize,
-    index: usize,
-}
-
-impl<'a> Candidates<'a> {
-    fn new(state: &'a ReadState, key: &'a [u8]) -> Self {
-        Self { state, key, level: 0, index: 0 }
-    }
-}
-
-impl<'a> Iterator for Candidates<'a> {
-    type Item = Run<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let levels = self.state.version.levels();
-        if self.level == 0 {
-            while let Some(file) = levels.first()?.files().get(self.index) {
-                let index = self.index;
-                self.index += 1;
-                if file.contains(self.key) {
-                    return Some(Run { level: 0, index, file, block: None });
-                }
-            }
-            self.level = 1;
-        }
-        while let Some(level) = levels.get(self.level) {
-            let number = self.level;
-            self.level += 1;
-            if let Some(model) = &self.state.level_models[number]
-                && let Some(place) = model.locate(self.key)
-                && let Some(file) = level.files().get(place.file)
-            {
-                let block = Some(place.guess);
-                return Some(Run { level: number, index: place.file, file, block });
-            }
-            if let Some(index) = level.find(self.key) {
-                let file = level.files().get(index)?;
-                return Some(Run { level: number, index, file, block: None });
-            }
-        }
-        None
-    }
-}
-
 mod batch;
+mod candidates;
 pub(crate) mod explain;
