@@ -15,6 +15,7 @@ use crate::metrics::{Sampled, sample};
 use crate::models::samples::Sample;
 use crate::read_state::ReadState;
 use crate::table_cache::ReaderGuard;
+pub(crate) use batch::multi_get;
 use candidates::{Candidates, Run};
 use std::num::NonZeroU64;
 use std::time::Instant;
@@ -187,72 +188,6 @@ fn fetch(
     }
     Err(inner.value_log.missing(&handle).into())
 }
-
-/// The values of `keys`, all as of one moment. Reads of one SST are batched.
-pub(crate) fn multi_get(
-    inner: &Inner,
-    family: &Family,
-    keys: &[&[u8]],
-    reading: Reading,
-) -> Result<Vec<Option<Slice>>> {
-    inner.health.check_open()?;
-    let mut tries = 0;
-    let found = loop {
-        let state = family.state();
-        let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
-        if reading.in_memory {
-            break batch::from_memory(inner, family, &state, keys, seqno)?;
-        }
-        let answers = batch::search(inner, &state, keys, seqno, reading.fill_cache)?;
-        // If a value was collected meanwhile, all keys are looked up again, at a moment of their
-        // own: no snapshot keeps what the last moment showed.
-        match batch::fetch(inner, keys, answers)? {
-            Ok(found) => break found,
-            Err(_) if family.is_dropped() => {
-                return Err(Error::NoSuchFamily(family.name.clone()));
-            }
-            Err(handle) if tries == MOST_TRIES => {
-                return Err(inner.value_log.missing(&handle).into());
-            }
-            Err(_) => tries += 1,
-        }
-    };
-    inner.counters.gets.add(keys.len() as u64);
-    inner.counters.gets_found.add(found.iter().flatten().count() as u64);
-    Ok(found)
-}
-
-/// Sees a lookup's steps, right after each. That of nearly all lookups is `()`, which leaves no
-/// trace in the machine code; the other one is [`explain`]'s.
-trait Witness: Watch + Copy {
-    /// Memtable `at`, newest first, was asked: the trailer of its newest version, and the newest
-    /// range tombstone met so far that covers the key.
-    #[inline(always)]
-    fn memtable(&mut self, _at: usize, _found: Option<u64>, _covered: SeqNo) {}
-    /// The reader of a run is open.
-    #[inline(always)]
-    fn entered(&mut self, _run: &Run<'_>) {}
-    /// The file of `run` is asked now.
-    #[inline(always)]
-    fn asks(&mut self, _run: &Run<'_>, _reader: &SstReader) {}
-    /// The range tombstones of the file were asked, if it has any.
-    #[inline(always)]
-    fn range_tombstones(&mut self, _file: &FileMeta, _covered: SeqNo) {}
-    /// A model of the level chose the file, and this came of it.
-    #[inline(always)]
-    fn by_level_model(&mut self, _run: &Run<'_>, _block: BlockPlace, _answer: &InLevel) {}
-    /// The version that was found, and the newest range tombstone that covers it.
-    #[inline(always)]
-    fn found(&mut self, _trailer: u64, _covered: SeqNo) {}
-    /// A value is read from the log now.
-    #[inline(always)]
-    fn wants_value(&mut self, _handle: &ValueHandle) {}
-    /// It was, or its segment has gone meanwhile.
-    #[inline(always)]
-    fn value(&mut self, _handle: &ValueHandle, _found: bool) {}
-}
-
-impl Witness for () {}
 
 /// One lookup on its way down through memtables and runs.
 struct Search<'a, W> {

@@ -1,8 +1,8 @@
 //! Many point reads at once: the keys that the memtables do not answer go down run by run, and
 //! what one run must read from the device for all of them is read in one batch.
 
-use super::{Answer, Search, from_memtable, in_memtable, pinned};
-use crate::error::Result;
+use super::{Answer, MOST_TRIES, Reading, Search, from_memtable, in_memtable, pinned};
+use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
 use crate::metrics::{Sampled, sample};
@@ -18,9 +18,75 @@ struct Open<'a> {
     covered: SeqNo,
 }
 
+/// The values of `keys`, all as of one moment. Reads of one SST are batched.
+pub(crate) fn multi_get(
+    inner: &Inner,
+    family: &Family,
+    keys: &[&[u8]],
+    reading: Reading,
+) -> Result<Vec<Option<Slice>>> {
+    inner.health.check_open()?;
+    let mut tries = 0;
+    let found = loop {
+        let state = family.state();
+        let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
+        if reading.in_memory {
+            break from_memory(inner, family, &state, keys, seqno)?;
+        }
+        let answers = search(inner, &state, keys, seqno, reading.fill_cache)?;
+        // If a value was collected meanwhile, all keys are looked up again, at a moment of their
+        // own: no snapshot keeps what the last moment showed.
+        match fetch(inner, keys, answers)? {
+            Ok(found) => break found,
+            Err(_) if family.is_dropped() => {
+                return Err(Error::NoSuchFamily(family.name.clone()));
+            }
+            Err(handle) if tries == MOST_TRIES => {
+                return Err(inner.value_log.missing(&handle).into());
+            }
+            Err(_) => tries += 1,
+        }
+    };
+    inner.counters.gets.add(keys.len() as u64);
+    inner.counters.gets_found.add(found.iter().flatten().count() as u64);
+    Ok(found)
+}
+
+/// Sees a lookup's steps, right after each. That of nearly all lookups is `()`, which leaves no
+/// trace in the machine code; the other one is [`explain`]'s.
+trait Witness: Watch + Copy {
+    /// Memtable `at`, newest first, was asked: the trailer of its newest version, and the newest
+    /// range tombstone met so far that covers the key.
+    #[inline(always)]
+    fn memtable(&mut self, _at: usize, _found: Option<u64>, _covered: SeqNo) {}
+    /// The reader of a run is open.
+    #[inline(always)]
+    fn entered(&mut self, _run: &Run<'_>) {}
+    /// The file of `run` is asked now.
+    #[inline(always)]
+    fn asks(&mut self, _run: &Run<'_>, _reader: &SstReader) {}
+    /// The range tombstones of the file were asked, if it has any.
+    #[inline(always)]
+    fn range_tombstones(&mut self, _file: &FileMeta, _covered: SeqNo) {}
+    /// A model of the level chose the file, and this came of it.
+    #[inline(always)]
+    fn by_level_model(&mut self, _run: &Run<'_>, _block: BlockPlace, _answer: &InLevel) {}
+    /// The version that was found, and the newest range tombstone that covers it.
+    #[inline(always)]
+    fn found(&mut self, _trailer: u64, _covered: SeqNo) {}
+    /// A value is read from the log now.
+    #[inline(always)]
+    fn wants_value(&mut self, _handle: &ValueHandle) {}
+    /// It was, or its segment has gone meanwhile.
+    #[inline(always)]
+    fn value(&mut self, _handle: &ValueHandle, _found: bool) {}
+}
+
+impl Witness for () {}
+
 /// The answers' values; those in the log are read in one batch. An answer whose segment has left
 /// the store ends it.
-pub(super) fn fetch(
+fn fetch(
     inner: &Inner,
     keys: &[&[u8]],
     answers: Vec<Answer>,
@@ -55,7 +121,7 @@ pub(super) fn fetch(
 
 /// The values of `keys` in `state` as of `seqno` without any reads; the first that would need one
 /// ends it. There is nothing to batch, so the keys are looked up one after the other.
-pub(super) fn from_memory(
+fn from_memory(
     inner: &Inner,
     family: &Family,
     state: &ReadState,
@@ -83,7 +149,7 @@ pub(super) fn from_memory(
 }
 
 /// What is known of `keys` in `state` as of `seqno`.
-pub(super) fn search(
+fn search(
     inner: &Inner,
     state: &ReadState,
     keys: &[&[u8]],
