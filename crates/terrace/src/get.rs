@@ -22,8 +22,9 @@ use std::time::Instant;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
 use terrace_manifest::FileMeta;
-use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, SstReader, Watch, Way};
+use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, SstReader, Way};
 use terrace_vfs::Slice;
+use witness::Witness;
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
 /// the read state holds one of them.
@@ -544,3 +545,4 @@ fn pinned(inner: &Inner, entry: Entry, covered: SeqNo) -> Answer {
 mod batch;
 mod candidates;
 pub(crate) mod explain;
+mod witness;
