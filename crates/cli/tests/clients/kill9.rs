@@ -61,7 +61,7 @@ fn write_until_gone(connection: &mut Connection, client: u64, from: u64, stop: &
     let mut acknowledged = from;
     while !stop.load(Ordering::Relaxed) {
         let n = (acknowledged + 1).to_string();
-        let big = n.repeat(if acknowledged % 50 == 0 { 1000 } else { 1 });
+        let big = n.repeat(if acknowledged.is_multiple_of(50) { 1000 } else { 1 });
         let words =
             |words: &[&str]| words.iter().map(|w| w.as_bytes().to_vec()).collect::<Vec<_>>();
         let requests = [
