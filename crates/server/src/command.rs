@@ -97,6 +97,12 @@ impl<'a> Call<'a> {
         self.session.db
     }
 
+    /// Counts a lookup of a value that was there, or was not.
+    pub fn note_lookup(&self, found: bool) {
+        let stats = &self.server.stats;
+        if found { &stats.keyspace_hits } else { &stats.keyspace_misses }.add(1);
+    }
+
     /// Argument number `at` as an integer.
     pub fn integer(&self, at: usize) -> Result<i64, Failure> {
         terrace_resp::parse_integer(self.arg(at)).ok_or(Failure::NOT_AN_INTEGER)

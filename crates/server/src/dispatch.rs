@@ -132,9 +132,6 @@ fn check(
     if !spec.takes(args.count()) {
         return Err(command::wrong_count(spec.name));
     }
-    if session.queued.is_some() && spec.flags.has(Flags::NOT_IN_MULTI) {
-        return Err(format!("ERR {} inside MULTI is not allowed", spec.name.to_uppercase()));
-    }
     if !user.may_do_everything() && !spec.flags.has(Flags::NO_AUTH) {
         server.permit(user, spec, number, args, session)?;
     }

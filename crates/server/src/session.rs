@@ -38,8 +38,10 @@ pub struct Session {
 
 /// What `WATCH` was told.
 pub struct Watched {
-    /// The keys as the engine knows them, at the moment of the first of them.
+    /// The keys as the engine knew them at the latest `WATCH`.
     pub read_set: ReadSet,
+    /// One of them was written before that, and after it was watched.
+    pub has_changed: bool,
     /// The keys, with their databases.
     pub keys: Vec<(u8, Vec<u8>)>,
 }

@@ -24,7 +24,7 @@ impl Generator {
             let ends = if self.rng.below(6) == 0 { "DISCARD" } else { "EXEC" };
             return words(if self.in_multi { "MULTI" } else { ends });
         }
-        match self.rng.below(7) {
+        match self.rng.below(9) {
             0 => self.string(),
             1 => self.key_command(),
             2 => self.hash(),
@@ -287,16 +287,20 @@ impl Generator {
     /// Sorted sets by the bytes of their members and by rank, and what walks over all there is.
     fn by_place(&mut self) -> Request {
         let key = self.key_of("zset");
+        // All scores alike, or an order by bytes means nothing.
+        let (even, member) = (format!("even:{}", self.rng.below(3)), self.member());
         let (low, high) = (self.lexical(), self.lexical());
         let (from, to) = (self.small(), self.small());
         let (hash, set, string) = (self.key_of("hash"), self.key_of("set"), self.key_of("str"));
-        match self.rng.below(18) {
-            0 => request(&["ZRANGEBYLEX", &key, &low, &high]),
-            1 => request(&["ZREVRANGEBYLEX", &key, &high, &low, "LIMIT", "1", "4"]),
-            2 => request(&["ZLEXCOUNT", &key, &low, &high]),
-            3 => request(&["ZRANGE", &key, &low, &high, "BYLEX"]),
+        match self.rng.below(22) {
+            0 => request(&["ZRANGEBYLEX", &even, &low, &high]),
+            1 => request(&["ZREVRANGEBYLEX", &even, &high, &low, "LIMIT", "1", "4"]),
+            2 => request(&["ZLEXCOUNT", &even, &low, &high]),
+            3 => request(&["ZRANGE", &even, &low, &high, "BYLEX"]),
+            18..=20 => request(&["ZADD", &even, "0", &member]),
+            21 => request(&["ZREM", &even, &member]),
             4 => request(&["ZRANGE", &key, &from, &to, "REV", "WITHSCORES"]),
-            5 => request(&["ZREMRANGEBYLEX", &key, "[m1", "(m3"]),
+            5 => request(&["ZREMRANGEBYLEX", &even, "[m1", "(m11"]),
             6 => request(&["ZREMRANGEBYRANK", &key, &from, "2"]),
             7 => request(&["ZRANGE", &key, "(1", "+inf", "BYSCORE", "REV"]),
             8 => request(&["ZSCAN", &key, "0", "COUNT", "5000"]),

@@ -108,7 +108,6 @@ fn flag_names(flags: Flags) -> Vec<&'static str> {
         (Flags::FAST, "fast"),
         (Flags::ADMIN, "admin"),
         (Flags::NO_AUTH, "no_auth"),
-        (Flags::NOT_IN_MULTI, "no_multi"),
     ];
     names.iter().filter(|(flag, _)| flags.has(*flag)).map(|(_, name)| *name).collect()
 }

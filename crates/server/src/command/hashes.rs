@@ -203,6 +203,7 @@ fn hget(call: &mut Call<'_>) -> Outcome {
         Some(hash) => call.turn.hash_field(db, &hash, call.arg(2))?,
         None => None,
     };
+    call.note_lookup(value.is_some());
     match value {
         Some(value) => call.reply.bulk(value),
         None => call.reply.null(),

@@ -32,8 +32,6 @@ impl Flags {
     pub const LOCKS_ALL: Self = Self(1 << 8);
     /// Not queued by `MULTI`, but executed at once.
     pub const NOT_QUEUED: Self = Self(1 << 9);
-    /// Not allowed within `MULTI`.
-    pub const NOT_IN_MULTI: Self = Self(1 << 10);
     /// Sees what was committed before: the turn is committed first.
     pub const COMMITS_FIRST: Self = Self(1 << 11);
 

@@ -206,7 +206,9 @@ pub const COMMANDS: &[CommandSpec] = &[
 ];
 
 fn get(call: &mut Call<'_>) -> Outcome {
-    match call.turn.get(call.session.db, call.arg(1))? {
+    let value = call.turn.get(call.session.db, call.arg(1))?;
+    call.note_lookup(value.is_some());
+    match value {
         Some(value) => call.reply.bulk(&value),
         None => call.reply.null(),
     }
@@ -325,6 +327,7 @@ fn mget(call: &mut Call<'_>) -> Outcome {
     let values = call.turn.get_many(call.session.db, &keys)?;
     call.reply.array(values.len());
     for value in values {
+        call.note_lookup(value.is_some());
         match value {
             Some(value) => call.reply.bulk(&value),
             None => call.reply.null(),

@@ -53,7 +53,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         name: "watch",
         arity: -2,
         // What earlier commands wrote is no change: it is committed before.
-        flags: Flags::FAST.with(Flags::READ).with(Flags::WAITS).with(Flags::NOT_IN_MULTI),
+        flags: Flags::FAST.with(Flags::READ).with(Flags::WAITS).with(Flags::NOT_QUEUED),
         keys: Keys::All,
         group: Group::Transactions,
         arguments: "key [key ...]",
@@ -95,16 +95,24 @@ fn discard(call: &mut Call<'_>) -> Outcome {
 }
 
 fn watch(call: &mut Call<'_>) -> Outcome {
+    if call.session.queued.is_some() {
+        return Err(Failure::line("ERR WATCH inside MULTI is not allowed"));
+    }
     let space = call.server.space.clone();
     let db = call.db();
-    let watched = call
-        .session
-        .watched
-        .get_or_insert_with(|| Watched { read_set: space.db().read_set(), keys: Vec::new() });
-    for key in call.args.iter().skip(1) {
-        space.watch(&mut watched.read_set, db, key);
-        watched.keys.push((db, key.to_vec()));
+    // A key is watched from its own WATCH on, not from the first: all of them as they are now, and
+    // whether the earlier ones were as they had been, asked afterwards so that no write is between.
+    let mut read_set = space.db().read_set();
+    let (mut keys, mut has_changed) = (Vec::new(), false);
+    if let Some(before) = &mut call.session.watched {
+        has_changed = before.has_changed || !space.db().is_unchanged(&before.read_set)?;
+        keys = std::mem::take(&mut before.keys);
     }
+    keys.extend(call.args.iter().skip(1).map(|key| (db, key.to_vec())));
+    for (db, key) in &keys {
+        space.watch(&mut read_set, *db, key);
+    }
+    call.session.watched = Some(Watched { read_set, has_changed, keys });
     call.reply.ok();
     Ok(())
 }
@@ -143,7 +151,7 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued) -> Outcome {
     }
     lock(call, queued)?;
     if let Some(watched) = &call.session.watched
-        && !call.server.space.db().is_unchanged(&watched.read_set)?
+        && (watched.has_changed || !call.server.space.db().is_unchanged(&watched.read_set)?)
     {
         call.reply.null_array();
         return Ok(());
@@ -184,8 +192,11 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
             return Err(Failure::Elsewhere(Wait::Device));
         }
         if spec.name == "select" {
+            // One that there is not is refused, and the commands after it stay where they were.
             let selected = args.get(1).and_then(terrace_resp::parse_integer);
-            db = selected.and_then(|db| u8::try_from(db).ok()).unwrap_or(db);
+            let selected = selected.and_then(|selected| u8::try_from(selected).ok());
+            let databases = call.server.databases();
+            db = selected.filter(|selected| usize::from(*selected) < databases).unwrap_or(db);
         }
         if spec.flags.has(Flags::WRITE) {
             keys.extend(spec.keys.of(&args).map(|key| (db, key)));

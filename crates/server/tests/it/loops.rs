@@ -16,6 +16,7 @@ fn strings_come_back_after_a_restart() {
     assert_eq!(client.say("SET k v"), ok());
     assert_eq!(client.say("GET k"), bulk("v"));
     assert_eq!(client.say("GET absent"), Reply::Null);
+    assert_eq!(served.server().hits_and_misses(), (1, 1));
     assert!(error(&client.say("GET")).starts_with("ERR wrong number of arguments for 'get'"));
     assert!(error(&client.say("NONSENSE a b")).starts_with("ERR unknown command 'NONSENSE'"));
     drop(client);

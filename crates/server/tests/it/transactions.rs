@@ -47,7 +47,40 @@ fn what_cannot_be_queued_spoils_the_transaction_and_what_fails_in_it_does_not() 
     a.say("MULTI");
     assert!(error(&a.say("MULTI")).contains("nested"));
     assert!(error(&a.say("WATCH x")).contains("WATCH inside MULTI"));
-    assert_eq!(a.say("DISCARD"), ok());
+    a.say("SET y 3");
+    assert_eq!(a.say("EXEC"), Reply::Array(vec![ok()]));
+}
+
+#[test]
+fn a_database_that_there_is_not_leaves_the_transaction_where_it_was() {
+    let served = Served::with(&[]);
+    let mut a = served.client();
+    a.say("MULTI");
+    a.say("SELECT 99");
+    a.say("SET x 1");
+    match a.say("EXEC") {
+        Reply::Array(replies) => {
+            assert!(error(&replies[0]).contains("out of range"));
+            assert_eq!(replies[1], ok());
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(a.say("GET x"), bulk("1"));
+}
+
+#[test]
+fn a_key_is_watched_from_its_own_watch_on() {
+    let served = Served::with(&[]);
+    let mut a = served.client();
+    // Written between the two: only the one that was watched before counts.
+    for (written, outcome) in [("late", Reply::Array(vec![ok()])), ("early", Reply::Null)] {
+        a.say("WATCH early");
+        a.say(&format!("SET {written} 1"));
+        a.say("WATCH late");
+        a.say("MULTI");
+        a.say("SET x 1");
+        assert_eq!(a.say("EXEC"), outcome, "{written} was written");
+    }
 }
 
 #[test]
