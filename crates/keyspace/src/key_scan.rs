@@ -15,6 +15,9 @@ use terrace::{Iter, ReadOptions};
 /// Keys up to so many are counted one by one.
 const COUNTED: u64 = 4096;
 
+/// A random key is drawn by up to so many bytes.
+const DRAWN_BYTES: usize = 32;
+
 /// Which keys [`Turn::walk_keys`] shows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KeyRange<'a> {
@@ -220,44 +223,61 @@ impl Turn {
         Ok(count.max(strings.keys + collections.keys))
     }
 
-    /// Some key: the first at or behind a random place between the first key and the last. Keys
-    /// that stand alone are more likely than those in crowds.
+    /// Some key, found from its first bytes on: of the keys that begin alike, a random next byte
+    /// between the least and the greatest leads to the first key at or behind it. Keys that stand
+    /// alone are more likely than those in crowds. Three searches for each byte at which keys part.
     pub fn random_key(&mut self, db: u8) -> Result<Option<Vec<u8>>> {
-        let Some(first) = self.first_key(db, &[])? else { return Ok(None) };
-        let (lower, upper) = KeyRange::default().bounds(db);
-        let mut iter = self.space.strings.iter_with(&ReadOptions {
-            lower_bound: Some(lower),
-            upper_bound: Some(upper),
-            keys_only: true,
-            ..self.reading().clone()
-        })?;
-        iter.seek_to_last()?;
-        let last = if iter.valid() { iter.key()[1..].to_vec() } else { first.clone() };
-        drop(iter);
-        let shared = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
-        let word = |key: &[u8]| {
-            let mut word = [0; 8];
-            let rest = &key[shared.min(key.len())..];
-            let len = rest.len().min(8);
-            word[..len].copy_from_slice(&rest[..len]);
-            u64::from_be_bytes(word)
-        };
-        let (low, high) = (word(&first), word(&last));
-        let place = low + random::below(high.saturating_sub(low).saturating_add(1));
-        let mut start = first[..shared].to_vec();
-        start.extend_from_slice(&place.to_be_bytes());
-        let found = self.first_key(db, &start)?;
-        Ok(Some(found.unwrap_or(first)))
+        let Some(mut found) = self.first_key(db, &[], &[])? else { return Ok(None) };
+        let mut prefix = Vec::new();
+        for _ in 0..DRAWN_BYTES {
+            let last = self.last_stored_key(db, &prefix)?;
+            let (Some(first), Some(last)) = (self.first_key(db, &[], &prefix)?, last) else {
+                break;
+            };
+            let shared = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
+            let Some(high) = last.get(shared).map(|byte| u64::from(*byte)) else {
+                return Ok(Some(first));
+            };
+            // A key that ends here comes before all that go on.
+            let low = first.get(shared).map_or(0, |byte| u64::from(*byte) + 1);
+            let drawn = low + random::below((high + 2).saturating_sub(low));
+            let Some(byte) = drawn.checked_sub(1) else { return Ok(Some(first)) };
+            let start = [&last[..shared], &[byte as u8]].concat();
+            // The last key may be one that expired.
+            found = self.first_key(db, &start, &prefix)?.unwrap_or(first);
+            if found.len() <= shared {
+                return Ok(Some(found));
+            }
+            prefix = found[..=shared].to_vec();
+        }
+        Ok(Some(found))
     }
 
-    fn first_key(&mut self, db: u8, start: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// The first key that is shown, from `start` on, of those that begin with `prefix`.
+    fn first_key(&mut self, db: u8, start: &[u8], prefix: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut found = None;
-        let range = KeyRange { start, ..KeyRange::default() };
+        let range = KeyRange { start, end: None, prefix };
         self.walk_keys(db, range, false, |seen| {
             found = Some(seen.key.to_vec());
             false
         })?;
         Ok(found)
+    }
+
+    /// The last stored key that begins with `prefix`, be it a collection that expired.
+    fn last_stored_key(&mut self, db: u8, prefix: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (lower, upper) = KeyRange { prefix, ..KeyRange::default() }.bounds(db);
+        let mut last = None;
+        for values in [Some(false), None] {
+            let Stored(Some(mut iter)) = self.stored_keys(db, &lower, &upper, values)? else {
+                continue;
+            };
+            iter.seek_to_last()?;
+            if iter.valid() {
+                last = last.max(Some(iter.key()[1..].to_vec()));
+            }
+        }
+        Ok(last)
     }
 }
 

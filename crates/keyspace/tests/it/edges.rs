@@ -122,9 +122,33 @@ fn large_databases_are_estimated_and_any_key_may_be_drawn() {
     let count = turn.count_keys(0).unwrap();
     assert!((KEYS * 9 / 10..KEYS * 12 / 10).contains(&count), "{count} keys estimated");
     let drawn: std::collections::BTreeSet<_> =
-        (0..50).map(|_| turn.random_key(0).unwrap().unwrap()).collect();
-    assert!(drawn.len() > 10, "{drawn:?}");
+        (0..200).map(|_| turn.random_key(0).unwrap().unwrap()).collect();
+    // The four last digits are drawn one by one: 200 of 10,000 are seldom the same.
+    assert!(drawn.len() > 180, "{drawn:?}");
+    let there = turn.exists(0, drawn.iter().map(Vec::as_slice)).unwrap();
+    assert_eq!(there as usize, drawn.len());
     assert_eq!(turn.random_key(1).unwrap(), None);
+}
+
+#[test]
+fn every_kind_of_key_is_drawn_also_those_that_others_begin_with() {
+    let (space, _vfs, _clock) = store();
+    let texts: [&[u8]; 4] = [b"", b"a", b"a\xff", b"b"];
+    let hashes: [&[u8]; 3] = [b"aa", b"a\0", b"\xff\xff"];
+    let mut turn = space.turn(Mode::Device);
+    turn.lock_everything();
+    for key in texts {
+        turn.put(0, key, b"v", &PutOptions::default()).unwrap();
+    }
+    for key in hashes {
+        turn.hash_set(0, key, [(&b"field"[..], &b"v"[..])].into_iter()).unwrap();
+    }
+    turn.commit().unwrap();
+    let mut turn = space.turn(Mode::Device);
+    let drawn: std::collections::BTreeSet<_> =
+        (0..2_000).map(|_| turn.random_key(0).unwrap().unwrap()).collect();
+    let all = texts.into_iter().chain(hashes).map(<[u8]>::to_vec).collect();
+    assert_eq!(drawn, all);
 }
 
 #[test]
