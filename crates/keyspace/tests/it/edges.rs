@@ -145,8 +145,9 @@ fn every_kind_of_key_is_drawn_also_those_that_others_begin_with() {
     }
     turn.commit().unwrap();
     let mut turn = space.turn(Mode::Device);
+    // The rarest, `a` and what comes right behind it, come once in 700 times.
     let drawn: std::collections::BTreeSet<_> =
-        (0..2_000).map(|_| turn.random_key(0).unwrap().unwrap()).collect();
+        (0..20_000).map(|_| turn.random_key(0).unwrap().unwrap()).collect();
     let all = texts.into_iter().chain(hashes).map(<[u8]>::to_vec).collect();
     assert_eq!(drawn, all);
 }
