@@ -8,10 +8,11 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How many there are. Two keys in one turn meet with a probability of one in so many.
-pub(crate) const STRIPES: usize = 4096;
+/// How many there are: many times more than turns hold, so that two turns seldom want the same one
+/// for different keys.
+pub(crate) const STRIPES: usize = 1 << 15;
 
-/// How often a taken lock is looked at before the caller gives up: some microseconds.
+/// How often a taken lock is looked at before the caller sleeps: some microseconds.
 const SPINS: u32 = 200;
 
 /// The locks of a keyspace.
@@ -37,29 +38,20 @@ impl Locks {
         (xxh3_64_with_seed(key, u64::from(db)) % STRIPES as u64) as u16
     }
 
-    /// Takes a lock unless another turn has it, now and for some microseconds.
+    /// Takes a lock unless another turn has it.
     pub fn try_take(&self, stripe: u16) -> bool {
-        if self.take_now(stripe) {
-            return true;
-        }
-        for _ in 0..SPINS {
-            std::hint::spin_loop();
-            if !self.taken[stripe as usize].load(Ordering::Relaxed) && self.take_now(stripe) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Acquire: what the last holder wrote is seen.
-    fn take_now(&self, stripe: u16) -> bool {
-        !self.taken[stripe as usize].swap(true, Ordering::Acquire)
+        let taken = &self.taken[stripe as usize];
+        // Acquire: what the last holder wrote is seen.
+        !taken.load(Ordering::Relaxed) && !taken.swap(true, Ordering::Acquire)
     }
 
     /// Takes a lock, waiting for it.
     pub fn take(&self, stripe: u16) {
-        if self.try_take(stripe) {
-            return;
+        for _ in 0..SPINS {
+            if self.try_take(stripe) {
+                return;
+            }
+            std::hint::spin_loop();
         }
         let mut waiting = self.waiting.lock();
         // SeqCst: either the holder sees this waiter, or this waiter sees the lock free.

@@ -182,6 +182,11 @@ impl Turn {
         self.batch.size_bytes() + self.text_bytes + self.metas.len() * Meta::BYTES
     }
 
+    /// How many locks it holds.
+    pub fn lock_count(&self) -> usize {
+        self.held.list.len()
+    }
+
     /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per turn
     /// and for all its keys.
     pub fn lock<'k>(&mut self, db: u8, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {

@@ -5,7 +5,7 @@ use crate::server::Server;
 use crate::session::{Queued, Replies, Session};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use terrace_keyspace::{Mode, Turn, Wait};
+use terrace_keyspace::{Turn, Wait};
 use terrace_resp::{Command, ReplyWriter};
 
 /// Most that one client may queue in `MULTI`, in bytes.
@@ -16,8 +16,8 @@ const MOST_QUEUED_BYTES: usize = 64 << 20;
 pub enum Executed {
     /// Its reply stands in the output.
     Replied,
-    /// It has to be executed by a thread that may wait. Nothing has happened yet.
-    Elsewhere,
+    /// It has to wait, or to be executed by a thread that may. Nothing has happened yet.
+    Elsewhere(Wait),
     /// Its reply stands in the output, and the connection ends.
     Close,
 }
@@ -66,9 +66,9 @@ pub fn execute(
     let outcome = run(&mut call, spec);
     let failed = match outcome {
         Ok(()) => false,
-        Err(Failure::Elsewhere(_)) => {
+        Err(Failure::Elsewhere(wait)) => {
             output.truncate(mark);
-            return Executed::Elsewhere;
+            return Executed::Elsewhere(wait);
         }
         Err(Failure::Reply(text)) => {
             output.truncate(mark);
@@ -90,10 +90,7 @@ pub fn execute(
 /// Runs a command's function with the locks that it needs. What it wrote is gone if it fails.
 pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     let flags = spec.flags;
-    if call.turn.mode() == Mode::Memory && (flags.has(Flags::WAITS) || flags.has(Flags::LOCKS_ALL))
-    {
-        return Err(Failure::Elsewhere(Wait::Device));
-    }
+    spec.may_run_in(call.turn.mode())?;
     call.turn.next_command();
     if flags.has(Flags::LOCKS_ALL) {
         call.turn.lock_everything();
@@ -187,10 +184,13 @@ fn unknown(args: &Command<'_>) -> String {
     format!("ERR unknown command '{name}', with args beginning with: {shown}")
 }
 
-/// What clients are told whose turn was not committed.
-pub(crate) fn commit_error(error: terrace_keyspace::Error) -> String {
-    match Failure::from(error) {
-        Failure::Reply(text) => text.into_owned(),
-        Failure::Elsewhere(_) => "ERR the commit had to wait".into(),
-    }
+/// Commits a turn. If that fails: what the clients are told that took part in it.
+pub(crate) fn commit(turn: &mut Turn, server: &Server) -> Result<(), String> {
+    turn.commit().map_err(|error| {
+        server.stats.failed_turns.add(1);
+        match Failure::from(error) {
+            Failure::Reply(text) => text.into_owned(),
+            Failure::Elsewhere(_) => "ERR the commit had to wait".into(),
+        }
+    })
 }

@@ -1,8 +1,9 @@
 //! What is known of a command beside its function.
 
-use super::{Call, Outcome};
+use super::{Call, Failure, Outcome};
 use crate::acl::{Access, Categories, category};
 use std::ops::BitOr;
+use terrace_keyspace::{Mode, Wait};
 use terrace_resp::Command;
 
 /// Properties of a command.
@@ -32,8 +33,6 @@ impl Flags {
     pub const LOCKS_ALL: Self = Self(1 << 8);
     /// Not queued by `MULTI`, but executed at once.
     pub const NOT_QUEUED: Self = Self(1 << 9);
-    /// Sees what was committed before: the turn is committed first.
-    pub const COMMITS_FIRST: Self = Self(1 << 11);
 
     /// Whether all of `other` are set.
     pub const fn has(self, other: Self) -> bool {
@@ -195,6 +194,15 @@ impl CommandSpec {
             true if ONLY_WRITE.contains(&self.name) => Access::WRITE,
             true => Access::READ_WRITE,
             false => Access::READ,
+        }
+    }
+
+    /// Whether a turn of this mode may execute it; else it has to be executed elsewhere.
+    pub(crate) fn may_run_in(&self, mode: Mode) -> Outcome {
+        let waits = self.flags.has(Flags::WAITS) || self.flags.has(Flags::LOCKS_ALL);
+        match waits && mode == Mode::Memory {
+            true => Err(Failure::Elsewhere(Wait::Device)),
+            false => Ok(()),
         }
     }
 

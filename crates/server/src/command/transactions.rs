@@ -147,7 +147,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
 fn exec_queued(call: &mut Call<'_>, queued: &Queued) -> Outcome {
     if call.turn.mode() == Mode::Memory && call.session.watched.is_some() {
         // What others wrote in this turn may be a change: it is committed before.
-        return Err(Failure::Elsewhere(Wait::Key));
+        return Err(Failure::Elsewhere(Wait::Device));
     }
     lock(call, queued)?;
     if let Some(watched) = &call.session.watched
@@ -187,10 +187,7 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
         let args = command.as_command();
         let Some((_, spec)) = table().find(args.name()) else { continue };
         needs_all |= spec.flags.has(Flags::LOCKS_ALL);
-        let waits = spec.flags.has(Flags::WAITS) || spec.flags.has(Flags::LOCKS_ALL);
-        if waits && call.turn.mode() == Mode::Memory {
-            return Err(Failure::Elsewhere(Wait::Device));
-        }
+        spec.may_run_in(call.turn.mode())?;
         if spec.name == "select" {
             // One that there is not is refused, and the commands after it stay where they were.
             let selected = args.get(1).and_then(terrace_resp::parse_integer);

@@ -7,7 +7,7 @@ use crate::session::{ClientInfo, Session};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use terrace_keyspace::Turn;
+use terrace_keyspace::{Turn, Wait};
 use terrace_resp::{Command, OwnedCommand, ReplyWriter, RequestParser, Step};
 
 /// A client whose replies of so many bytes are not sent yet is not served: it has to read first.
@@ -25,8 +25,10 @@ pub(crate) struct Talk {
     parser: RequestParser,
     /// What has arrived and was not executed.
     input: Vec<u8>,
-    /// Parsed, and to be executed by a thread that may wait.
+    /// Parsed, and to be executed later, or by a thread that may wait.
     pending: Option<OwnedCommand>,
+    /// How often it was tried.
+    tries: u32,
     /// Replies that were not given to the connection.
     pub output: Vec<u8>,
     /// Where in `output` the replies of the current turn begin, and how many there are.
@@ -41,8 +43,8 @@ pub(crate) enum Progress {
     Idle,
     /// There is more, when others had their turn.
     More,
-    /// The next command has to wait.
-    Elsewhere,
+    /// The next command has to wait; it was tried so often.
+    Elsewhere(Wait, u32),
     /// Nothing more is to be executed: the connection ends when its replies are sent.
     Close,
 }
@@ -54,6 +56,7 @@ impl Talk {
             parser,
             input: Vec::new(),
             pending: None,
+            tries: 0,
             output: Vec::new(),
             turn_mark: 0,
             turn_replies: 0,
@@ -84,9 +87,10 @@ impl Talk {
             let call = (session, output, turn_replies);
             match run(pending.as_command(), turn, server, call, &mut Instant::now()) {
                 Executed::Replied => {}
-                Executed::Elsewhere => {
+                Executed::Elsewhere(wait) => {
                     self.pending = Some(pending);
-                    return Progress::Elsewhere;
+                    self.tries += 1;
+                    return Progress::Elsewhere(wait, self.tries);
                 }
                 Executed::Close => return Progress::Close,
             }
@@ -113,7 +117,7 @@ impl Talk {
         server: &Server,
         most: usize,
     ) -> (usize, Progress) {
-        let Self { session, parser, pending, output, turn_replies, .. } = self;
+        let Self { session, parser, pending, tries, output, turn_replies, .. } = self;
         turn.look_at_the_clock();
         let mut clock = Instant::now();
         let mut at = 0;
@@ -127,9 +131,10 @@ impl Talk {
                     let call = (&mut *session, &mut *output, &mut *turn_replies);
                     match run(command, turn, server, call, &mut clock) {
                         Executed::Replied => {}
-                        Executed::Elsewhere => {
+                        Executed::Elsewhere(wait) => {
                             *pending = Some(command.to_owned());
-                            return (at, Progress::Elsewhere);
+                            *tries = 1;
+                            return (at, Progress::Elsewhere(wait, 1));
                         }
                         Executed::Close => return (at, Progress::Close),
                     }

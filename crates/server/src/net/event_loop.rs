@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use terrace_keyspace::{Mode, Turn};
+use terrace_keyspace::{Mode, Turn, Wait};
 use terrace_resp::RequestParser;
 
 /// What one read takes at most. Also how much of one client is read before others have their turn.
@@ -28,6 +28,13 @@ const READ_BYTES: usize = 64 << 10;
 
 /// A turn of so many bytes is committed before more is executed.
 const MOST_TURN_BYTES: usize = 1 << 20;
+
+/// With other loops beside it, a loop commits a turn that holds so many locks: the others may want
+/// them.
+const MOST_SHARED_LOCKS: usize = 128;
+
+/// How often a command is tried here whose key another turn is writing: turns are short.
+const MOST_TRIES: u32 = 8;
 
 /// How often idle clients are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -160,7 +167,7 @@ struct EventLoop {
     /// Clients that take part in the turn.
     served: Vec<usize>,
     /// Those of them that go to the pool once it is committed: what they wrote has to be seen there.
-    leaving: Vec<usize>,
+    leaving: Vec<(usize, Wait)>,
     /// Clients with more to do.
     ready: VecDeque<usize>,
     scratch: Vec<u8>,
@@ -302,13 +309,15 @@ impl EventLoop {
                 self.server.stats.output_limit_closed.add(1);
                 return self.remove(token);
             }
-            Progress::Elsewhere => self.leaving.push(token),
+            Progress::Elsewhere(Wait::Key, tries) if tries < MOST_TRIES => self.queue(token),
+            Progress::Elsewhere(wait, _) => self.leaving.push((token, wait)),
             Progress::Close => client.closes = true,
             Progress::More => self.queue(token),
             Progress::Idle if client.is_readable => self.queue(token),
             Progress::Idle => {}
         }
-        if self.turn.size_bytes() > MOST_TURN_BYTES {
+        let holds_many = self.all.len() > 1 && self.turn.lock_count() > MOST_SHARED_LOCKS;
+        if holds_many || self.turn.size_bytes() > MOST_TURN_BYTES {
             self.end_turn();
         }
     }
@@ -327,11 +336,7 @@ impl EventLoop {
         if self.served.is_empty() {
             return;
         }
-        let committed = self.turn.commit();
-        let error = committed.err().map(|error| {
-            self.server.stats.failed_turns.add(1);
-            dispatch::commit_error(error)
-        });
+        let error = dispatch::commit(&mut self.turn, &self.server).err();
         let served = std::mem::take(&mut self.served);
         for token in &served {
             let Some(client) = self.clients.get_mut(*token) else { continue };
@@ -347,9 +352,9 @@ impl EventLoop {
             return;
         }
         let (clients, home) = (&mut self.clients, &self.handle);
-        let visits = self.leaving.drain(..).filter_map(|token| {
+        let visits = self.leaving.drain(..).filter_map(|(token, wait)| {
             let talk = clients.get_mut(token)?.talk.take()?;
-            Some(Visit { talk, home: home.clone(), token })
+            Some(Visit { talk, wait, home: home.clone(), token })
         });
         self.pool.send(&self.server, visits);
     }
@@ -452,7 +457,7 @@ impl EventLoop {
         let Some(mut client) = self.clients.try_remove(token) else { return };
         let _gone = self.poll.registry().deregister(client.transport.socket());
         client.transport.close();
-        self.leaving.retain(|leaving| *leaving != token);
+        self.leaving.retain(|(leaving, _)| *leaving != token);
         self.server.clients.leave(client.id);
     }
 

@@ -2,6 +2,7 @@
 
 use super::connection::{Progress, Talk};
 use super::event_loop::LoopHandle;
+use crate::dispatch;
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -9,14 +10,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use terrace_keyspace::{Mode, Turn};
+use terrace_keyspace::{Mode, Turn, Wait};
 
-/// Commands that a client may execute here before it goes back and others have their turn.
+/// Commands that a client may execute here before it goes back and others have their turn, if the
+/// first had to wait for the device: the next ones may have to as well.
 const MOST_COMMANDS: usize = 64;
 
 /// A client on its visit, and where it comes from.
 pub(crate) struct Visit {
     pub talk: Box<Talk>,
+    /// What its command has to wait for.
+    pub wait: Wait,
     pub home: Arc<LoopHandle>,
     pub token: usize,
 }
@@ -96,26 +100,26 @@ impl Pool {
                     queue.idle -= 1;
                 }
             };
-            let progress = serve(&mut visit.talk, &mut turn, server);
+            let most = if visit.wait == Wait::Key { 1 } else { MOST_COMMANDS };
+            let progress = serve(&mut visit.talk, &mut turn, server, most);
             server.stats.waiting.fetch_sub(1, Ordering::Relaxed);
-            let Visit { talk, home, token } = visit;
+            let Visit { talk, home, token, .. } = visit;
             home.come_back(token, talk, progress);
         }
     }
 }
 
 /// Executes what the client has asked for, each command in a turn of its own.
-fn serve(talk: &mut Talk, turn: &mut Turn, server: &Server) -> Progress {
-    for _ in 0..MOST_COMMANDS {
+fn serve(talk: &mut Talk, turn: &mut Turn, server: &Server, most: usize) -> Progress {
+    for _ in 0..most {
         talk.begin_turn();
         let progress = talk.go_on(turn, server, 1);
-        if let Err(error) = turn.commit() {
-            server.stats.failed_turns.add(1);
-            talk.fail_turn(&crate::dispatch::commit_error(error));
+        if let Err(error) = dispatch::commit(turn, server) {
+            talk.fail_turn(&error);
         }
         match progress {
             // The turn that was just committed may have held the locks.
-            Progress::More | Progress::Elsewhere => {}
+            Progress::More | Progress::Elsewhere(..) => {}
             Progress::Idle | Progress::Close => return progress,
         }
     }
