@@ -89,9 +89,13 @@ fn part_of_file(
         return Ok(1.0);
     }
     let reader = inner.table_cache.reader(file)?;
-    let whole = reader.properties().data_bytes;
-    let from = cut_below.map_or(Ok(0), |key| reader.offset_of(key))?;
-    let to = cut_above.map_or(Ok(whole), |key| reader.offset_of(key))?;
+    let properties = reader.properties();
+    let whole = properties.data_bytes;
+    // A key lies somewhere in its block: in the middle, for all that is known.
+    let half_a_block = whole / (2 * properties.data_block_count).max(1);
+    let place = |key: &[u8]| Ok::<_, Error>(reader.offset_of(key)? + half_a_block);
+    let from = cut_below.map_or(Ok(0), place)?;
+    let to = cut_above.map_or(Ok(whole), place)?.min(whole);
     Ok(to.saturating_sub(from) as f64 / whole.max(1) as f64)
 }
 

@@ -108,6 +108,8 @@ fn estimates_are_near_what_is_there() {
     db.flush().unwrap();
     db.compact_range::<&[u8]>(..).unwrap();
     check(300);
+    let halves = [family.estimate(..key(10_000)).unwrap(), family.estimate(key(10_000)..).unwrap()];
+    assert!(halves[0].keys.abs_diff(halves[1].keys) < 100, "neither side is favoured: {halves:?}");
     let before = family.estimate::<&[u8]>(..).unwrap();
     assert!(before.bytes.abs_diff(db.metrics().levels[6].size_bytes) < 1000);
     for n in 0..5_000 {
