@@ -21,6 +21,7 @@ use crate::locks::{Locks, STRIPES};
 use crate::space::Keyspace;
 use crate::written::Written;
 use held::Held;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -107,6 +108,8 @@ pub struct Turn {
     /// Databases, as bits, of which nothing stored is left.
     flushed: u128,
     held: Held,
+    /// See [`Self::took_part`].
+    took_part: Cell<bool>,
     undo: Vec<Undo>,
     /// How many [`Self::attempt`] are around the current command.
     attempts: u32,
@@ -131,6 +134,7 @@ impl Turn {
             flushed: 0,
             space,
             held: Held::default(),
+            took_part: Cell::new(false),
             undo: Vec::new(),
             attempts: 0,
             view: None,
@@ -187,6 +191,17 @@ impl Turn {
         self.held.list.len()
     }
 
+    /// Whether a command since the last call took part in what the turn writes: may have written,
+    /// or read what the turn had written. Replies to others may be sent before the commit.
+    pub fn took_part(&mut self) -> bool {
+        self.took_part.take()
+    }
+
+    /// Whether [`Self::commit`] may have to wait for the device.
+    pub fn commit_may_wait(&self) -> bool {
+        !self.is_clean() && self.space.db.write_may_wait()
+    }
+
     /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per turn
     /// and for all its keys.
     pub fn lock<'k>(&mut self, db: u8, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
@@ -195,6 +210,7 @@ impl Turn {
 
     /// As [`Self::lock`], for keys of several databases.
     pub fn lock_in<'k>(&mut self, keys: impl Iterator<Item = (u8, &'k [u8])>) -> Result<()> {
+        self.took_part.set(true);
         match self.mode {
             Mode::Memory => {
                 let before = self.held.list.len();
@@ -223,6 +239,7 @@ impl Turn {
 
     /// Takes all locks: for what changes a whole database. Only in [`Mode::Device`].
     pub fn lock_everything(&mut self) {
+        self.took_part.set(true);
         let mut stripes: Vec<u16> = (0..STRIPES as u16).collect();
         self.take_in_order(&mut stripes);
     }
@@ -321,6 +338,7 @@ impl Turn {
         self.metas.clear();
         self.elements.clear();
         self.flushed = 0;
+        self.took_part.set(false);
         for stripe in self.held.list.drain(..) {
             self.held.bits[usize::from(stripe) / 64] &= !(1 << (stripe % 64));
             self.space.locks.give_back(stripe);
@@ -367,7 +385,16 @@ impl Turn {
 
     /// Whether nothing stored is left of a database.
     pub(crate) fn is_flushed(&self, db: u8) -> bool {
-        self.flushed >> db & 1 == 1
+        let is_flushed = self.flushed >> db & 1 == 1;
+        self.saw_written(is_flushed);
+        is_flushed
+    }
+
+    /// What the turn wrote was read, if `saw`.
+    fn saw_written(&self, saw: bool) {
+        if saw {
+            self.took_part.set(true);
+        }
     }
 
     /// The string under `key`; `None` if there is none, whatever else there is.
@@ -382,6 +409,7 @@ impl Turn {
     #[inline]
     fn text_at(&self, user_key: &[u8]) -> Result<Option<Text>> {
         if let Some((written, bytes)) = self.texts.get(user_key) {
+            self.saw_written(true);
             return Ok(match *written {
                 WrittenText::Put(expires_at_ms) if written.is_live(self.now_ms) => {
                     Some(Text { value: Value::Written(bytes.into()), expires_at_ms })
@@ -405,7 +433,9 @@ impl Turn {
         let mut values = vec![None; keys.len()];
         let mut stored = Vec::with_capacity(keys.len());
         for (number, user_key) in user_keys.iter().enumerate() {
-            match self.texts.get(user_key) {
+            let written = self.texts.get(user_key);
+            self.saw_written(written.is_some());
+            match written {
                 Some((written, bytes)) if written.is_live(self.now_ms) => {
                     values[number] = Some(Value::Written(bytes.into()));
                 }
@@ -424,6 +454,7 @@ impl Turn {
     /// What this turn wrote of the strings of a database: user keys, and bytes where there are any,
     /// in order.
     pub(crate) fn written_texts(&self, db: u8) -> Vec<(&[u8], Option<&[u8]>)> {
+        self.saw_written(!self.texts.is_empty());
         let mut texts: Vec<_> = self
             .texts
             .latest()
@@ -436,6 +467,7 @@ impl Turn {
 
     /// As [`Self::written_texts`], of collections.
     pub(crate) fn written_metas(&self, db: u8) -> Vec<(&[u8], Option<Meta>)> {
+        self.saw_written(!self.metas.is_empty());
         let of_db = self.metas.latest().filter(|(key, ..)| key[0] == db);
         let mut metas: Vec<_> = of_db.map(|(key, meta, _)| (key, *meta)).collect();
         metas.sort_unstable_by_key(|(key, _)| *key);

@@ -8,9 +8,11 @@
 //!                            └─► pool: a connection whose next command must wait goes there as a
 //!                                whole, executes what it has asked for, and comes back
 //! ```
-//! A loop never waits for the device to read, nor for another loop: one slow read stalls nobody but
-//! its own client.
+//! A loop never waits for the device, nor for another loop: one slow read stalls nobody but its own
+//! client, and a commit that may have to wait, for a sync or since writes are held back, is left to
+//! the loop's committer.
 
+mod committer;
 mod connection;
 mod event_loop;
 mod listen;

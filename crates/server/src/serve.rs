@@ -49,12 +49,26 @@ impl Running {
     /// The store is damaged or open elsewhere, an address cannot be listened on, a certificate does
     /// not fit. Nothing is left running.
     pub fn start(config: Config) -> Result<Self, ServeError> {
+        Self::start_with(config, |_| {})
+    }
+
+    /// As [`Self::start`], with changes to the engine's options that the configuration cannot say:
+    /// another file system, say.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(
+        config: Config,
+        change: impl FnOnce(&mut terrace::Options),
+    ) -> Result<Self, ServeError> {
         let settings = config.settings();
         let tls = net::tls(&settings)?;
         let plain = listen(&settings, settings.port, false, searches(&config, "port"))?;
         let encrypted = listen(&settings, settings.tls_port, true, false)?;
         let http_listeners = listen_http(&settings, searches(&config, "http-port"))?;
-        let space = Keyspace::open(&settings.dir, settings.engine_options())
+        let mut options = settings.engine_options();
+        change(&mut options);
+        let space = Keyspace::open(&settings.dir, options)
             .map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
         let server = Arc::new(Server::new(space, config)?);
         let of = |bound: &[Bound]| bound.iter().map(|bound| bound.address).collect::<Vec<_>>();

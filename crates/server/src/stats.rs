@@ -45,7 +45,9 @@ pub struct Stats {
     pub keyspace_misses: Counter,
     /// Commands that had to wait for the device or for a key.
     pub pool_visits: Counter,
-    /// Clients that wait so now.
+    /// Turns whose commit might have had to wait, and was left to a committer.
+    pub waited_turns: Counter,
+    /// Clients that wait for the device or a key now.
     pub waiting: AtomicU64,
 }
 
@@ -65,6 +67,7 @@ impl Stats {
             &self.keyspace_hits,
             &self.keyspace_misses,
             &self.pool_visits,
+            &self.waited_turns,
         ] {
             counter.0.store(0, Ordering::Relaxed);
         }

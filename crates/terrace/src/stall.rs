@@ -78,18 +78,37 @@ pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Re
     Ok(())
 }
 
+/// Whether a write may have to wait now: because writes are slowed or stopped, or would be if a
+/// memtable that is half full were full.
+pub(crate) fn may_hold_back(inner: &Inner) -> bool {
+    collection_pressure(inner) > 0.0
+        || inner
+            .families
+            .load()
+            .iter()
+            .any(|family| pressure(family).is_some() || is_about_to_stop(inner, family))
+}
+
 /// Waits until `family` may have one more immutable memtable.
 pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
-    let most = inner.max_immutables();
-    let full = || {
-        let state = family.state();
-        let waiting = &state.immutables;
-        let bytes: usize = waiting.iter().map(|memtable| memtable.size_bytes()).sum();
-        // Memtables that ended early, for the values they refer to, take little memory.
-        let small = bytes < most * family.options.memtable_bytes / 2;
-        waiting.len() >= if small { most.max(MOST_SMALL) } else { most }
-    };
+    let full = || has_all_memtables(inner, family);
     if full() { wait_while(inner, family, Stop::Memtables, full) } else { Ok(()) }
+}
+
+fn is_about_to_stop(inner: &Inner, family: &Family) -> bool {
+    let used = family.state().memtable.size_bytes();
+    used >= family.options.memtable_bytes / 2 && has_all_memtables(inner, family)
+}
+
+/// Whether `family` has as many immutable memtables as it may have.
+fn has_all_memtables(inner: &Inner, family: &Family) -> bool {
+    let most = inner.max_immutables();
+    let state = family.state();
+    let waiting = &state.immutables;
+    let bytes: usize = waiting.iter().map(|memtable| memtable.size_bytes()).sum();
+    // Memtables that ended early, for the values they refer to, take little memory.
+    let small = bytes < most * family.options.memtable_bytes / 2;
+    waiting.len() >= if small { most.max(MOST_SMALL) } else { most }
 }
 
 /// Bytes per second at a pressure from 0 to 1. The rate falls along a square: gently at first, so
@@ -118,15 +137,20 @@ fn slow(inner: &Inner, family: &Family, pressure: f64, bytes: usize) {
     add(&inner.counters.stall_us, start.elapsed().as_micros() as u64);
 }
 
+/// How far garbage collection is behind: above 0 it slows writers.
+fn collection_pressure(inner: &Inner) -> f64 {
+    let log_bytes = inner.counters.log_bytes.load(Ordering::Relaxed);
+    inner.gc.pressure(log_bytes, inner.live.gc_garbage_ratio())
+}
+
 /// Slows writers while there is more garbage than garbage collection keeps up with; never stops
 /// them.
 fn wait_for_collection(inner: &Inner, bytes: usize) {
-    let c = &inner.counters;
-    let ratio = inner.live.gc_garbage_ratio();
-    let pressure = inner.gc.pressure(c.log_bytes.load(Ordering::Relaxed), ratio);
+    let pressure = collection_pressure(inner);
     if pressure <= 0.0 {
         return;
     }
+    let c = &inner.counters;
     let wait = Duration::from_secs_f64(bytes as f64 / gc_rate(pressure)).min(MAX_SLEEP);
     let owed = inner.gc.owe_us(wait.as_micros() as u64, LEAST_SLEEP_US);
     if owed == 0 {

@@ -19,6 +19,7 @@ impl Turn {
 
     fn stored_meta_at(&self, user_key: &[u8]) -> Result<Option<Meta>> {
         if let Some((written, _)) = self.metas.get(user_key) {
+            self.saw_written(true);
             return Ok(*written);
         }
         if self.is_flushed(user_key[0]) {

@@ -63,6 +63,7 @@ impl Turn {
     /// The value of an element by its engine key.
     pub(crate) fn element(&self, element_key: &[u8]) -> Result<Option<Value>> {
         if let Some(written) = self.elements.get(element_key) {
+            self.saw_written(true);
             return Ok(written.clone().map(Value::Written));
         }
         let found = self.space.elements.get_with(element_key, &self.reading)?;
@@ -106,6 +107,7 @@ impl Turn {
             (Direction::Down, None) => stored.seek_to_last()?,
             (Direction::Down, Some(from)) => stored.seek_for_prev(from)?,
         }
+        self.saw_written(!self.elements.is_empty());
         let mut written = Overlay::of(&self.elements, prefix, from, direction).peekable();
         loop {
             let stored_key = stored.valid().then(|| stored.key());

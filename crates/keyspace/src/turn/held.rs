@@ -4,13 +4,13 @@ use crate::locks::STRIPES;
 
 /// The locks that a turn holds.
 pub(super) struct Held {
-    pub bits: [u64; STRIPES / 64],
+    pub bits: Box<[u64; STRIPES / 64]>,
     pub list: Vec<u16>,
 }
 
 impl Default for Held {
     fn default() -> Self {
-        Self { bits: [0; STRIPES / 64], list: Vec::new() }
+        Self { bits: Box::new([0; STRIPES / 64]), list: Vec::new() }
     }
 }
 

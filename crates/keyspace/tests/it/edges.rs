@@ -131,6 +131,46 @@ fn large_databases_are_estimated_and_any_key_may_be_drawn() {
 }
 
 #[test]
+fn only_who_writes_or_reads_what_was_written_takes_part_in_a_turn() {
+    let (space, _vfs, _clock) = store();
+    let mut turn = space.turn(Mode::Device);
+    turn.lock_everything();
+    let field = || [(&b"field"[..], &b"v"[..])].into_iter();
+    for db in [0, 1] {
+        turn.put(db, b"text", b"v", &PutOptions::default()).unwrap();
+        turn.hash_set(db, b"hash", field()).unwrap();
+    }
+    assert!(turn.took_part() && !turn.took_part());
+    turn.commit().unwrap();
+    let mut turn = space.turn(Mode::Memory);
+    turn.lock(0, [&b"text"[..], b"hash", b"gone"].into_iter()).unwrap();
+    assert!(turn.took_part(), "it may write");
+    turn.put(0, b"text", b"w", &PutOptions::default()).unwrap();
+    turn.hash_set(0, b"hash", field()).unwrap();
+    // Database 1 has nothing of it but what all walks may meet.
+    for (db, sees) in [(0, true), (1, false)] {
+        turn.next_command();
+        turn.get(db, b"text").unwrap();
+        assert_eq!(turn.took_part(), sees, "a string of {db}");
+        turn.get_many(db, &[b"text", b"absent"]).unwrap();
+        assert_eq!(turn.took_part(), sees, "strings of {db}");
+        turn.key_type(db, b"hash").unwrap();
+        assert_eq!(turn.took_part(), sees, "a type in {db}");
+        let hash = turn.hash(db, b"hash").unwrap().unwrap();
+        assert_eq!(turn.took_part(), sees, "a hash of {db}");
+        turn.hash_field(db, &hash, b"field").unwrap();
+        assert_eq!(turn.took_part(), sees, "a field in {db}");
+        turn.get(db, b"absent").unwrap();
+        assert!(!turn.took_part(), "nothing was written there");
+    }
+    turn.count_keys(0).unwrap();
+    assert!(turn.took_part(), "a walk over what was written");
+    turn.commit().unwrap();
+    turn.get(0, b"text").unwrap();
+    assert!(!turn.took_part(), "it is everybody's");
+}
+
+#[test]
 fn every_kind_of_key_is_drawn_also_those_that_others_begin_with() {
     let (space, _vfs, _clock) = store();
     let texts: [&[u8]; 4] = [b"", b"a", b"a\xff", b"b"];

@@ -183,6 +183,7 @@ fn stats(page: &mut Page, facts: &Facts<'_>) {
     page.line("unexpected_error_replies", stats.failed_turns.get());
     page.line("total_error_replies", failures);
     page.line("pool_visits", stats.pool_visits.get());
+    page.line("waited_turns", stats.waited_turns.get());
 }
 
 fn replication(page: &mut Page, _: &Facts<'_>) {

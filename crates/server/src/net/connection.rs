@@ -206,8 +206,14 @@ pub(crate) struct Connection {
     unsent_since: Option<Instant>,
     /// There may be something to read.
     pub is_readable: bool,
-    /// It takes part in the current turn.
+    /// It is served in a turn that is not committed.
     pub in_turn: bool,
+    /// It wrote in that turn, or read what was written in it: its replies wait for the commit.
+    pub is_bound: bool,
+    /// That turn is being committed by another thread.
+    pub awaits_commit: bool,
+    /// Its next command is to be executed by the pool, once that turn is over, and why.
+    pub leaves_for: Option<Wait>,
     /// It stands in the queue of those with more to do.
     pub is_queued: bool,
     /// It ends when everything is sent.
@@ -226,6 +232,9 @@ impl Connection {
             unsent_since: None,
             is_readable: false,
             in_turn: false,
+            is_bound: false,
+            awaits_commit: false,
+            leaves_for: None,
             is_queued: false,
             closes: false,
         }
@@ -243,7 +252,19 @@ impl Connection {
 
     /// Whether it is to be served: it is here, and takes its replies.
     pub fn can_be_served(&self) -> bool {
-        self.talk.is_some() && !self.closes && self.unsent_bytes() <= MOST_UNSENT_BYTES
+        self.talk.is_some()
+            && !self.closes
+            && !self.awaits_commit
+            && self.leaves_for.is_none()
+            && self.unsent_bytes() <= MOST_UNSENT_BYTES
+    }
+
+    /// Its turn is over: its replies may leave, or are all `error`.
+    pub fn leave_turn(&mut self, error: Option<&str>) {
+        (self.in_turn, self.is_bound, self.awaits_commit) = (false, false, false);
+        if let (Some(error), Some(talk)) = (error, &mut self.talk) {
+            talk.fail_turn(error);
+        }
     }
 
     /// Whether all replies have left.
@@ -259,7 +280,8 @@ impl Connection {
         Ok(received)
     }
 
-    /// Sends what there is to send, as far as the socket takes it. How many bytes went out.
+    /// Sends what there is to send, as far as the socket takes it; replies of a turn only when it
+    /// is over. How many bytes went out.
     pub fn flush(&mut self) -> io::Result<usize> {
         let mut out = 0;
         if self.unsent_bytes() > 0 || !self.transport.is_flushed() {
@@ -273,9 +295,8 @@ impl Connection {
                 self.unsent_since = None;
             }
         }
-        let Some(talk) = self.talk.as_mut().filter(|talk| !talk.output.is_empty()) else {
-            return Ok(out);
-        };
+        let may_leave = |talk: &&mut Box<Talk>| !self.in_turn && !talk.output.is_empty();
+        let Some(talk) = self.talk.as_mut().filter(may_leave) else { return Ok(out) };
         let sent = match self.unsent.is_empty() {
             true => self.transport.send(&talk.output)?,
             false => 0,

@@ -1,11 +1,13 @@
 //! One thread that serves many clients: reads what they send, executes what needs no waiting into
 //! one turn, commits it, and sends the replies.
 
+mod turns;
+
+use super::committer::{Committed, Committer};
 use super::connection::{Connection, Progress, Talk};
 use super::listen::Bound;
-use super::pool::{Pool, Visit};
+use super::pool::Pool;
 use super::transport::{Received, Tls, Transport};
-use crate::dispatch;
 use crate::server::Server;
 use crate::session::{Home, Origin, Session};
 use mio::event::Event;
@@ -52,6 +54,7 @@ const FIRST_LISTENER: usize = usize::MAX / 2;
 enum Message {
     Client { socket: TcpStream, peer: SocketAddr, local: SocketAddr, is_tls: bool },
     Back { token: usize, talk: Box<Talk>, progress: Progress },
+    Committed(Committed),
     Kill { token: usize, id: u64 },
     Stop,
 }
@@ -77,6 +80,11 @@ impl LoopHandle {
     /// A client's visit to the pool ends.
     pub(crate) fn come_back(&self, token: usize, talk: Box<Talk>, progress: Progress) {
         self.send(Message::Back { token, talk, progress });
+    }
+
+    /// The committer has done with a turn.
+    pub(crate) fn committed(&self, committed: Committed) {
+        self.send(Message::Committed(committed));
     }
 }
 
@@ -126,9 +134,17 @@ impl Loops {
                 tls: tls.clone(),
                 poll,
                 clients: Slab::new(),
-                turn: server.space.turn(Mode::Memory),
+                turn: Box::new(server.space.turn(Mode::Memory)),
                 served: Vec::new(),
                 leaving: Vec::new(),
+                committer: Committer::start(
+                    server.clone(),
+                    handles[number].clone(),
+                    format!("commit-{number}"),
+                )?,
+                handed_over: 0,
+                spare: None,
+                held_up: Vec::new(),
                 ready: VecDeque::new(),
                 scratch: vec![0; READ_BYTES],
                 last_tick: Instant::now(),
@@ -163,11 +179,18 @@ struct EventLoop {
     tls: Option<Tls>,
     poll: Poll,
     clients: Slab<Connection>,
-    turn: Turn,
+    turn: Box<Turn>,
     /// Clients that take part in the turn.
     served: Vec<usize>,
-    /// Those of them that go to the pool once it is committed: what they wrote has to be seen there.
-    leaving: Vec<(usize, Wait)>,
+    /// Those that go to the pool once their turn is over: what they wrote has to be seen there.
+    leaving: Vec<usize>,
+    committer: Committer,
+    /// Turns that the committer has.
+    handed_over: usize,
+    /// One that came back.
+    spare: Option<Box<Turn>>,
+    /// Clients whose key is being written, most likely by a turn that the committer has.
+    held_up: Vec<usize>,
     /// Clients with more to do.
     ready: VecDeque<usize>,
     scratch: Vec<u8>,
@@ -211,6 +234,8 @@ impl EventLoop {
             self.end_turn();
             self.tick();
             if self.has_ended() {
+                // What nobody was told of; others may wait for its keys.
+                self.turn.abandon();
                 return;
             }
         }
@@ -263,6 +288,7 @@ impl EventLoop {
                     self.flush(token);
                     self.serve(token);
                 }
+                Message::Committed(committed) => self.turn_is_back(committed),
                 Message::Kill { token, id } => {
                     if self.clients.get(token).is_some_and(|client| client.id == id) {
                         self.remove(token);
@@ -301,6 +327,7 @@ impl EventLoop {
                 Ok(Received::Closed) | Err(_) => return self.remove(token),
             }
         }
+        client.is_bound |= self.turn.took_part();
         let (held, over_soft) = client.held_output();
         let is_over = self.server.is_over_output_limit(held, over_soft);
         match progress {
@@ -309,14 +336,19 @@ impl EventLoop {
                 self.server.stats.output_limit_closed.add(1);
                 return self.remove(token);
             }
+            Progress::Elsewhere(Wait::Key, _) if self.handed_over > 0 => self.held_up.push(token),
             Progress::Elsewhere(Wait::Key, tries) if tries < MOST_TRIES => self.queue(token),
-            Progress::Elsewhere(wait, _) => self.leaving.push((token, wait)),
+            Progress::Elsewhere(wait, _) => {
+                client.leaves_for = Some(wait);
+                self.leaving.push(token);
+            }
             Progress::Close => client.closes = true,
             Progress::More => self.queue(token),
             Progress::Idle if client.is_readable => self.queue(token),
             Progress::Idle => {}
         }
-        let holds_many = self.all.len() > 1 && self.turn.lock_count() > MOST_SHARED_LOCKS;
+        let is_shared = self.all.len() > 1 && self.handed_over == 0;
+        let holds_many = is_shared && self.turn.lock_count() > MOST_SHARED_LOCKS;
         if holds_many || self.turn.size_bytes() > MOST_TURN_BYTES {
             self.end_turn();
         }
@@ -331,34 +363,6 @@ impl EventLoop {
         }
     }
 
-    /// Commits what was written, then sends the replies, then lets go those who have to wait.
-    fn end_turn(&mut self) {
-        if self.served.is_empty() {
-            return;
-        }
-        let error = dispatch::commit(&mut self.turn, &self.server).err();
-        let served = std::mem::take(&mut self.served);
-        for token in &served {
-            let Some(client) = self.clients.get_mut(*token) else { continue };
-            client.in_turn = false;
-            if let (Some(error), Some(talk)) = (&error, &mut client.talk) {
-                talk.fail_turn(error);
-            }
-            self.flush(*token);
-        }
-        self.served = served;
-        self.served.clear();
-        if self.leaving.is_empty() {
-            return;
-        }
-        let (clients, home) = (&mut self.clients, &self.handle);
-        let visits = self.leaving.drain(..).filter_map(|(token, wait)| {
-            let talk = clients.get_mut(token)?.talk.take()?;
-            Some(Visit { talk, wait, home: home.clone(), token })
-        });
-        self.pool.send(&self.server, visits);
-    }
-
     /// Sends what there is to send; ends the connection if that was all it waited for.
     fn flush(&mut self, token: usize) {
         let Some(client) = self.clients.get_mut(token) else { return };
@@ -370,8 +374,14 @@ impl EventLoop {
         if client.closes && client.is_flushed() {
             return self.remove(token);
         }
-        let has_more = client.is_readable || client.talk.as_ref().is_some_and(|t| t.has_input());
-        if was_full && client.can_be_served() && has_more {
+        if was_full && client.can_be_served() {
+            self.queue_if_more(token);
+        }
+    }
+
+    fn queue_if_more(&mut self, token: usize) {
+        let Some(client) = self.clients.get(token) else { return };
+        if client.is_readable || client.talk.as_ref().is_some_and(|talk| talk.has_input()) {
             self.queue(token);
         }
     }
@@ -457,7 +467,7 @@ impl EventLoop {
         let Some(mut client) = self.clients.try_remove(token) else { return };
         let _gone = self.poll.registry().deregister(client.transport.socket());
         client.transport.close();
-        self.leaving.retain(|(leaving, _)| *leaving != token);
+        self.leaving.retain(|leaving| *leaving != token);
         self.server.clients.leave(client.id);
     }
 
@@ -500,10 +510,14 @@ impl EventLoop {
         self.stops_by = Some(Instant::now() + FAREWELL);
     }
 
-    /// Whether the loop was stopped, everybody is back from the pool, and all replies are sent.
+    /// Whether the loop was stopped, everything is committed, everybody is back from the pool, and
+    /// all replies are sent.
     fn has_ended(&mut self) -> bool {
         let Some(by) = self.stops_by else { return false };
         if Instant::now() < by {
+            if self.handed_over > 0 || !self.served.is_empty() {
+                return false;
+            }
             let done = |client: &Connection| client.talk.is_some() && client.is_flushed();
             let done: Vec<usize> =
                 self.clients.iter().filter(|(_, client)| done(client)).map(|(at, _)| at).collect();

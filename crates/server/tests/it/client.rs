@@ -47,13 +47,18 @@ impl<S: Read + Write> Client<S> {
         self.stream.write_all(&request).unwrap();
     }
 
-    /// Sends several requests at once; gives all replies.
-    pub fn pipeline(&mut self, requests: &[&str]) -> Vec<Reply<'static>> {
+    /// Sends several requests at once.
+    pub fn pipeline_sent(&mut self, requests: &[&str]) {
         let mut bytes = Vec::new();
         for request in requests {
             write_request(&mut bytes, &request.split_whitespace().collect::<Vec<_>>());
         }
         self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// Sends several requests at once; gives all replies.
+    pub fn pipeline(&mut self, requests: &[&str]) -> Vec<Reply<'static>> {
+        self.pipeline_sent(requests);
         requests.iter().map(|_| self.reply()).collect()
     }
 

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod client;
+mod commits;
 mod documents;
+mod gate;
 mod loops;
 mod served;
 mod transactions;

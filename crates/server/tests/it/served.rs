@@ -26,6 +26,16 @@ impl Served {
 
     /// With these options in a directory that has been served before.
     pub fn again(dir: Arc<TempDir>, flags: &[(&str, &str)]) -> Self {
+        Self::start(dir, flags, &|_| {})
+    }
+
+    /// With these options and changes to those of the engine, in a directory that may have been
+    /// served before.
+    pub fn start(
+        dir: Arc<TempDir>,
+        flags: &[(&str, &str)],
+        change: &dyn Fn(&mut terrace::Options),
+    ) -> Self {
         // Another test may take a port between the look and the bind.
         for _ in 0..20 {
             let mut all: Vec<(String, String)> = vec![
@@ -38,7 +48,7 @@ impl Served {
             ];
             all.extend(flags.iter().map(|(name, value)| (name.to_string(), value.to_string())));
             let config = Config::load(None, [], all).unwrap();
-            match Running::start(config) {
+            match Running::start_with(config, change) {
                 Ok(running) => return Self { running: Some(running), dir },
                 Err(error) if error.to_string().contains("cannot listen") => {}
                 Err(error) => panic!("{error}"),

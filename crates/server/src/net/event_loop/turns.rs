@@ -1,0 +1,106 @@
+//! The end of a turn: its commit, here or by the committer, and what its clients hear.
+//!
+//! A commit that may have to wait (for a sync, or since writes are held back) is left to the
+//! committer: those who have a part in the turn wait for it, all others are served in the next one.
+//! That one is committed when the one before is, so that all who come meanwhile share its sync.
+
+use super::super::committer::{Committed, Handed};
+use super::super::pool::Visit;
+use super::{EventLoop, MOST_TURN_BYTES};
+use crate::dispatch;
+use terrace_keyspace::Mode;
+
+impl EventLoop {
+    /// Commits what was written, then sends the replies, then lets go those who have to wait.
+    pub(super) fn end_turn(&mut self) {
+        if self.served.is_empty() {
+            return;
+        }
+        let waits = self.handed_over > 0 && !self.turn.is_clean();
+        if waits || self.turn.commit_may_wait() {
+            return self.hand_over();
+        }
+        let error = dispatch::commit(&mut self.turn, &self.server).err();
+        let mut served = std::mem::take(&mut self.served);
+        for token in served.drain(..) {
+            self.leave_turn(token, error.as_deref());
+        }
+        self.served = served;
+        self.let_go();
+    }
+
+    /// Leaves the commit to the committer. While that has one already the turn goes on, unless it
+    /// is large. Those who have no part in it need not wait.
+    fn hand_over(&mut self) {
+        let clients = &self.clients;
+        let is_bound = |token: &mut usize| clients.get(*token).is_some_and(|c| c.is_bound);
+        let free: Vec<usize> = self.served.extract_if(.., |token| !is_bound(token)).collect();
+        for token in free {
+            self.leave_turn(token, None);
+        }
+        self.let_go();
+        if self.handed_over > 0 && self.turn.size_bytes() <= MOST_TURN_BYTES {
+            return;
+        }
+        let fresh = || Box::new(self.server.space.turn(Mode::Memory));
+        let next = self.spare.take().unwrap_or_else(fresh);
+        let turn = std::mem::replace(&mut self.turn, next);
+        let mut clients = Vec::with_capacity(self.served.len());
+        for token in self.served.drain(..) {
+            if let Some(client) = self.clients.get_mut(token).filter(|client| client.in_turn) {
+                client.awaits_commit = true;
+                clients.push((token, client.id));
+            }
+        }
+        self.handed_over += 1;
+        self.server.stats.waited_turns.add(1);
+        if let Err(handed) = self.committer.send(Handed { turn, clients }) {
+            let error = Some("ERR the commit was given up".into());
+            self.turn_is_back(Committed { handed, error });
+        }
+    }
+
+    /// The committer has done with a turn.
+    pub(super) fn turn_is_back(&mut self, Committed { handed, error }: Committed) {
+        self.handed_over -= 1;
+        for (token, id) in handed.clients {
+            if self.clients.get(token).is_some_and(|client| client.id == id) {
+                self.leave_turn(token, error.as_deref());
+                self.queue_if_more(token);
+            }
+        }
+        self.spare = Some(handed.turn);
+        self.let_go();
+        for token in std::mem::take(&mut self.held_up) {
+            self.queue(token);
+        }
+    }
+
+    /// A client's turn is over: its replies leave, or are all `error`.
+    fn leave_turn(&mut self, token: usize, error: Option<&str>) {
+        if let Some(client) = self.clients.get_mut(token).filter(|client| client.in_turn) {
+            client.leave_turn(error);
+            self.flush(token);
+        }
+    }
+
+    /// Those who go to the pool go, if their turn is over.
+    fn let_go(&mut self) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        let (clients, home) = (&mut self.clients, &self.handle);
+        let mut visits = Vec::with_capacity(self.leaving.len());
+        self.leaving.retain(|token| {
+            let Some(client) = clients.get_mut(*token) else { return false };
+            if client.in_turn {
+                return true;
+            }
+            if let (Some(wait), Some(talk)) = (client.leaves_for.take(), client.talk.take()) {
+                visits.push(Visit { talk, wait, home: home.clone(), token: *token });
+            }
+            false
+        });
+        self.pool.send(&self.server, visits.into_iter());
+    }
+}

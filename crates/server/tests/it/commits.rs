@@ -1,0 +1,166 @@
+//! Commits that have to wait: nobody waits for them who has no part in them, and nobody hears of a
+//! write before it is committed.
+
+use crate::client::{Client, bulk, error, int, ok};
+use crate::gate::{Gated, GatedVfs};
+use crate::served::Served;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use terrace::vfs::{Fault, FaultKind, OpClass};
+use terrace_resp::Reply;
+
+const SYNCS: &[(&str, &str)] = &[("appendfsync", "always"), ("server-threads", "1")];
+
+fn served(vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
+    again(Arc::new(tempfile::tempdir().unwrap()), vfs, flags)
+}
+
+fn again(dir: Arc<TempDir>, vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
+    Served::start(dir, flags, &|options| options.advanced.vfs = Arc::new(vfs.clone()))
+}
+
+/// Whether nothing has come for the client within a moment.
+fn hears_nothing(client: &Client) -> bool {
+    client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let heard = client.stream.peek(&mut [0]);
+    client.stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+}
+
+#[test]
+fn a_slow_sync_is_waited_for_by_those_who_wrote_and_nobody_else() {
+    let vfs = GatedVfs::new(Gated::LogSync);
+    let served = served(&vfs, SYNCS);
+    let mut reader = served.client();
+    assert_eq!(reader.say("MSET there 1 count 7"), ok());
+    let [mut first, mut second, mut third, mut seer] = [(); 4].map(|()| served.client());
+    let closed = vfs.close();
+    first.send(&["SET", "new", "x"]);
+    vfs.wait_for_somebody();
+    // On the same key, on others, and one who reads what was not committed.
+    second.pipeline_sent(&["INCR count", "INCR new", "GET there"]);
+    third.pipeline_sent(&["SET other y", "GET other"]);
+    assert!(hears_nothing(&third));
+    seer.pipeline_sent(&["GET other"]);
+    assert!(hears_nothing(&first) && hears_nothing(&second) && hears_nothing(&seer));
+    for _ in 0..20 {
+        assert_eq!(reader.say("GET there"), bulk("1"));
+        assert_eq!(reader.say("PING"), Reply::Simple(b"PONG"[..].into()));
+        assert_eq!(reader.say("GET new"), Reply::Null, "it is not committed");
+    }
+    let passed = vfs.passed();
+    drop(closed);
+    assert_eq!(first.reply(), ok());
+    assert_eq!(second.reply(), int(8));
+    assert!(error(&second.reply()).contains("not an integer"));
+    assert_eq!(second.reply(), bulk("1"));
+    assert_eq!((third.reply(), third.reply(), seer.reply()), (ok(), bulk("y"), bulk("y")));
+    assert!(vfs.passed() - passed <= 4, "writers share a sync");
+    assert_eq!(reader.say("GET new"), bulk("x"));
+}
+
+#[test]
+fn many_writers_of_one_key_share_syncs_and_lose_nothing() {
+    const CLIENTS: i64 = 20;
+    const TIMES: i64 = 50;
+    let vfs = GatedVfs::new(Gated::LogSync);
+    for threads in ["1", "2"] {
+        let flags = [("appendfsync", "always"), ("server-threads", threads)];
+        let served = served(&vfs, &flags);
+        std::thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| {
+                    let mut client = served.client();
+                    let mut last = 0;
+                    for _ in 0..TIMES {
+                        let replies = client.pipeline(&["INCR count", "GET absent", "GET count"]);
+                        let Reply::Integer(count) = replies[0] else { panic!("{replies:?}") };
+                        assert!(count > last, "{count} after {last}");
+                        assert_eq!(replies[1], Reply::Null);
+                        last = count;
+                    }
+                });
+            }
+        });
+        assert_eq!(served.client().say("GET count"), bulk(&(CLIENTS * TIMES).to_string()));
+        served.client().say("FLUSHALL");
+    }
+}
+
+#[test]
+fn whoever_has_a_part_in_a_failed_commit_hears_of_it() {
+    let vfs = GatedVfs::new(Gated::LogSync);
+    let served = served(&vfs, SYNCS);
+    let mut reader = served.client();
+    assert_eq!(reader.say("SET there 1"), ok());
+    let kind = FaultKind::SyncFails;
+    let at_op = vfs.sim().op_count() + 1;
+    vfs.sim().set_fault(Some(Fault { at_op, kind, forever: true, filter: None::<OpClass> }));
+    let mut writer = served.client();
+    let replies = writer.pipeline(&["GET there", "SET there 2", "GET there"]);
+    assert_eq!(replies.len(), 3);
+    assert!(replies.iter().all(|reply| error(reply).starts_with("MISCONF")), "{replies:?}");
+    assert_eq!(reader.say("GET there"), bulk("1"));
+}
+
+#[test]
+fn writers_that_are_stopped_stop_no_readers() {
+    let vfs = GatedVfs::new(Gated::SstCreate);
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let served = Served::start(dir, &[("server-threads", "1")], &|options| {
+        options.advanced.vfs = Arc::new(vfs.clone());
+        options.memory_budget = 4 << 20;
+        options.advanced.memtable_bytes = 64 << 10;
+    });
+    let mut reader = served.client();
+    assert_eq!(reader.say("SET there 1"), ok());
+    let closed = vfs.close();
+    const WRITES: usize = 5_000;
+    let value = "v".repeat(1000);
+    std::thread::scope(|scope| {
+        let (mut writer, value) = (served.client(), &value);
+        let writing = scope.spawn(move || {
+            for at in 0..WRITES {
+                assert_eq!(writer.call(&["SET", &format!("key {at}"), value]), ok(), "{at}");
+            }
+        });
+        let stopped = || served.server().space.db().metrics().stops > 0;
+        while !stopped() {
+            assert!(!writing.is_finished(), "nothing stopped the writer");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for _ in 0..50 {
+            assert_eq!(reader.say("GET there"), bulk("1"));
+        }
+        assert!(!writing.is_finished());
+        drop(closed);
+    });
+    for at in (0..WRITES).step_by(97) {
+        let found = reader.call(&["GET", &format!("key {at}")]);
+        assert_eq!(found, Reply::Bulk(value.clone().into_bytes().into()), "{at}");
+    }
+}
+
+#[test]
+fn a_server_that_ends_commits_what_it_was_told_before() {
+    let vfs = GatedVfs::new(Gated::LogSync);
+    let served = served(&vfs, SYNCS);
+    let mut client = served.client();
+    let closed = vfs.close();
+    client.send(&["SET", "k", "v"]);
+    vfs.wait_for_somebody();
+    let mut dir = None;
+    std::thread::scope(|scope| {
+        let ending = scope.spawn(move || served.end());
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!ending.is_finished());
+        drop(closed);
+        assert_eq!(client.reply(), ok());
+        assert_eq!(client.try_reply(), None);
+        dir = Some(ending.join().unwrap());
+    });
+    let again = again(dir.unwrap(), &vfs, SYNCS);
+    assert_eq!(again.client().say("GET k"), bulk("v"));
+}
