@@ -320,3 +320,52 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{Clients, Home, Origin};
+    use std::io::Read;
+    use terrace_resp::Limits;
+
+    struct Nobody;
+
+    impl Home for Nobody {
+        fn end(&self, _token: usize, _id: u64) {}
+    }
+
+    #[test]
+    fn replies_of_a_turn_leave_when_it_is_over() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut theirs = std::net::TcpStream::connect(address).unwrap();
+        let (ours, peer) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let home = Arc::new(Nobody);
+        let origin = Origin { peer, local: address, is_tls: false, home, token: 0 };
+        let session = Session::of(Clients::default().join(origin, 0), None);
+        let talk = Talk::new(session, RequestParser::new(Limits::default()));
+        let transport = Transport::new(mio::net::TcpStream::from_std(ours), None).unwrap();
+        let mut client = Connection::new(transport, Box::new(talk));
+        let say = |client: &mut Connection, text: &[u8]| {
+            let talk = client.talk.as_mut().unwrap();
+            talk.begin_turn();
+            talk.output.extend_from_slice(text);
+            talk.turn_replies = 1;
+            client.in_turn = true;
+        };
+        say(&mut client, b"+one\r\n");
+        assert_eq!(client.flush().unwrap(), 0, "it is not committed");
+        assert!(!client.is_flushed());
+        client.leave_turn(None);
+        assert_eq!(client.flush().unwrap(), 6);
+        say(&mut client, b"+two\r\n");
+        client.leave_turn(Some("ERR three"));
+        client.flush().unwrap();
+        assert!(client.is_flushed());
+        drop(client);
+        let mut heard = String::new();
+        theirs.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "+one\r\n-ERR three\r\n");
+    }
+}
