@@ -75,12 +75,7 @@ fn acl(call: &mut Call<'_>) -> Outcome {
         }
         (b"dryrun", 4..) => dry_run(call)?,
         (b"log", 2 | 3) => log(call)?,
-        (other, _) => {
-            let name = String::from_utf8_lossy(other);
-            return Err(Failure::err(format!(
-                "unknown subcommand or wrong number of arguments for '{name}'. Try ACL HELP."
-            )));
-        }
+        (other, _) => return Err(Failure::unknown_subcommand("ACL", other)),
     }
     Ok(())
 }

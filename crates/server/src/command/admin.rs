@@ -94,13 +94,6 @@ pub const COMMANDS: &[CommandSpec] = &[
     ),
 ];
 
-fn unknown(command: &str, call: &Call<'_>) -> Failure {
-    let name = String::from_utf8_lossy(call.arg(1)).into_owned();
-    Failure::err(format!(
-        "unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
-    ))
-}
-
 fn config(call: &mut Call<'_>) -> Outcome {
     match &call.arg(1).to_ascii_lowercase()[..] {
         b"get" if call.count() > 2 => {
@@ -136,7 +129,7 @@ fn config(call: &mut Call<'_>) -> Outcome {
             call.server.reset_stats();
             call.reply.ok();
         }
-        _ => return Err(unknown("CONFIG", call)),
+        _ => return Err(Failure::unknown_subcommand("CONFIG", call.arg(1))),
     }
     Ok(())
 }
@@ -213,7 +206,7 @@ fn debug(call: &mut Call<'_>) -> Outcome {
         ));
     }
     if !call.arg(1).eq_ignore_ascii_case(b"sleep") || call.count() != 3 {
-        return Err(unknown("DEBUG", call));
+        return Err(Failure::unknown_subcommand("DEBUG", call.arg(1)));
     }
     let seconds = std::str::from_utf8(call.arg(2)).ok().and_then(|text| text.parse::<f64>().ok());
     let wait =
@@ -248,7 +241,7 @@ fn memory(call: &mut Call<'_>) -> Outcome {
             let text = call.server.memory_advice();
             call.reply.verbatim(*b"txt", text);
         }
-        _ => return Err(unknown("MEMORY", call)),
+        _ => return Err(Failure::unknown_subcommand("MEMORY", call.arg(1))),
     }
     Ok(())
 }

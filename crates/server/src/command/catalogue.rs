@@ -52,13 +52,7 @@ fn command(call: &mut Call<'_>) -> Outcome {
             wanted.iter().for_each(|spec| document(&mut call.reply, spec));
         }
         b"getkeys" if call.count() > 2 => keys(call)?,
-        other => {
-            let name = String::from_utf8_lossy(other);
-            let text = format!(
-                "unknown subcommand or wrong number of arguments for '{name}'. Try COMMAND HELP."
-            );
-            return Err(Failure::err(text));
-        }
+        other => return Err(Failure::unknown_subcommand("COMMAND", other)),
     }
     Ok(())
 }

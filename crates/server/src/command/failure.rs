@@ -29,6 +29,15 @@ impl Failure {
         Self::Reply(format!("ERR {text}").into())
     }
 
+    /// For a subcommand that `command`, here in capitals, does not have, or not with so many
+    /// arguments.
+    pub fn unknown_subcommand(command: &str, name: &[u8]) -> Self {
+        let name = String::from_utf8_lossy(name);
+        Self::err(format_args!(
+            "unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
+        ))
+    }
+
     /// An error whose text has its code.
     pub const fn line(text: &'static str) -> Self {
         Self::Reply(Cow::Borrowed(text))

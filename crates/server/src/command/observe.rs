@@ -44,13 +44,6 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-fn unknown(command: &str, call: &Call<'_>) -> Failure {
-    let name = String::from_utf8_lossy(call.arg(1)).into_owned();
-    Failure::err(format!(
-        "unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
-    ))
-}
-
 fn slowlog(call: &mut Call<'_>) -> Outcome {
     let subcommand = call.arg(1).to_ascii_lowercase();
     match (&subcommand[..], call.count()) {
@@ -83,7 +76,7 @@ fn slowlog(call: &mut Call<'_>) -> Outcome {
                 reply.bulk(&entry.client_name);
             }
         }
-        _ => return Err(unknown("SLOWLOG", call)),
+        _ => return Err(Failure::unknown_subcommand("SLOWLOG", call.arg(1))),
     }
     Ok(())
 }
@@ -131,7 +124,7 @@ fn latency(call: &mut Call<'_>) -> Outcome {
             call.reply.verbatim(*b"txt", text);
         }
         (b"histogram", _) => histogram(call),
-        _ => return Err(unknown("LATENCY", call)),
+        _ => return Err(Failure::unknown_subcommand("LATENCY", call.arg(1))),
     }
     Ok(())
 }
