@@ -22,7 +22,7 @@ impl Unit {
     pub const MS_AT: Self = Self { ms: 1, relative: false };
 
     /// The unit that an option of `SET` and `GETEX` names.
-    pub fn of_option(name: &[u8]) -> Option<Self> {
+    fn of_option(name: &[u8]) -> Option<Self> {
         [("ex", Self::SECONDS), ("px", Self::MS), ("exat", Self::SECONDS_AT), ("pxat", Self::MS_AT)]
             .into_iter()
             .find(|(option, _)| name.eq_ignore_ascii_case(option.as_bytes()))
@@ -33,6 +33,49 @@ impl Unit {
     pub fn since_1970(self, number: i64, now_ms: u64) -> Option<i64> {
         let base = if self.relative { i64::try_from(now_ms).ok()? } else { 0 };
         number.checked_mul(self.ms)?.checked_add(base)
+    }
+}
+
+/// What `SET` and `GETEX` are told about the expiry: a time, or a word instead of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExpiryOption {
+    /// Nothing.
+    NotGiven,
+    /// The word.
+    Word,
+    /// A time: the number of the argument that has it, and in which unit.
+    Time(usize, Unit),
+}
+
+impl ExpiryOption {
+    /// Takes the option that begins with argument number `at` and gives the number of its last
+    /// one. An option may come twice, the last time holds; two different ones may not.
+    pub(super) fn take(
+        &mut self,
+        call: &Call<'_>,
+        at: usize,
+        word: &str,
+    ) -> Result<usize, Failure> {
+        let name = call.arg(at);
+        match (Unit::of_option(name), *self) {
+            (None, Self::NotGiven | Self::Word) if name.eq_ignore_ascii_case(word.as_bytes()) => {
+                *self = Self::Word;
+                Ok(at)
+            }
+            (Some(unit), before) if at + 1 < call.count() && before.may_become(unit) => {
+                *self = Self::Time(at + 1, unit);
+                Ok(at + 1)
+            }
+            _ => Err(Failure::SYNTAX),
+        }
+    }
+
+    fn may_become(self, unit: Unit) -> bool {
+        match self {
+            Self::NotGiven => true,
+            Self::Word => false,
+            Self::Time(_, other) => other == unit,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Strings: values of bytes, read and written as one.
 
-use super::expiry::Unit;
+use super::expiry::{ExpiryOption, Unit};
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, wrong_count};
 use terrace_keyspace::{Error, Lifetime, LongDouble, PutOptions, When};
 
@@ -217,7 +217,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
 
 fn set(call: &mut Call<'_>) -> Outcome {
     let mut options = PutOptions::default();
-    let mut expiry = None;
+    let mut expiry = ExpiryOption::NotGiven;
     let mut at = 3;
     while at < call.count() {
         let name = call.arg(at);
@@ -228,23 +228,16 @@ fn set(call: &mut Call<'_>) -> Outcome {
             options.when = When::Present;
         } else if is("get") {
             options.get = true;
-        } else if is("keepttl") && expiry.is_none() {
-            options.lifetime = Lifetime::Kept;
-        } else if let Some(unit) = Unit::of_option(name)
-            && options.lifetime != Lifetime::Kept
-            && expiry.is_none_or(|(_, other)| other == unit)
-            && at + 1 < call.count()
-        {
-            at += 1;
-            expiry = Some((at, unit));
         } else {
-            return Err(Failure::SYNTAX);
+            at = expiry.take(call, at, "keepttl")?;
         }
         at += 1;
     }
-    if let Some((at, unit)) = expiry {
-        options.lifetime = Lifetime::Until(call.expiry(at, unit, "set")?);
-    }
+    options.lifetime = match expiry {
+        ExpiryOption::NotGiven => Lifetime::Unlimited,
+        ExpiryOption::Word => Lifetime::Kept,
+        ExpiryOption::Time(at, unit) => Lifetime::Until(call.expiry(at, unit, "set")?),
+    };
     let outcome = call.turn.put(call.session.db, call.arg(1), call.arg(2), &options)?;
     match outcome.before {
         Some(before) => call.reply.bulk(&before),
@@ -287,32 +280,21 @@ fn getdel(call: &mut Call<'_>) -> Outcome {
 }
 
 fn getex(call: &mut Call<'_>) -> Outcome {
-    let (mut expiry, mut persist, mut at) = (None, false, 2);
+    let (mut expiry, mut at) = (ExpiryOption::NotGiven, 2);
     while at < call.count() {
-        let name = call.arg(at);
-        if name.eq_ignore_ascii_case(b"persist") && expiry.is_none() {
-            persist = true;
-        } else if let Some(unit) = Unit::of_option(name)
-            && !persist
-            && expiry.is_none_or(|(_, other)| other == unit)
-            && at + 1 < call.count()
-        {
-            at += 1;
-            expiry = Some((at, unit));
-        } else {
-            return Err(Failure::SYNTAX);
-        }
-        at += 1;
+        at = expiry.take(call, at, "persist")? + 1;
     }
     let (db, key) = (call.session.db, call.arg(1));
-    let lifetime = match expiry.map(|(at, unit)| call.expiry(at, unit, "getex")) {
-        None if persist => Lifetime::Unlimited,
-        None => Lifetime::Kept,
-        Some(Ok(until)) => Lifetime::Until(until),
-        // The time is looked at only if there is something to expire.
-        Some(Err(failure)) => match call.turn.get(db, key)? {
-            Some(_) => return Err(failure),
-            None => Lifetime::Kept,
+    let lifetime = match expiry {
+        ExpiryOption::NotGiven => Lifetime::Kept,
+        ExpiryOption::Word => Lifetime::Unlimited,
+        ExpiryOption::Time(at, unit) => match call.expiry(at, unit, "getex") {
+            Ok(until) => Lifetime::Until(until),
+            // The time is looked at only if there is something to expire.
+            Err(failure) => match call.turn.get(db, key)? {
+                Some(_) => return Err(failure),
+                None => Lifetime::Kept,
+            },
         },
     };
     match call.turn.get_and_expire(db, key, lifetime)? {
