@@ -2,12 +2,13 @@
 
 use super::{Call, Failure};
 use crate::glob;
+use terrace_resp::{Aggregate, ReplyWriter};
 
 /// A random member may be asked for so often in one command.
 const MOST_REPEATS: u64 = 1 << 20;
 
 /// Elements that one page of a scan shows at most, whatever COUNT says.
-pub(super) const MOST_IN_PAGE: u64 = 1 << 14;
+const MOST_IN_PAGE: u64 = 1 << 14;
 
 /// A double as Redis takes it for scores and increments: no blanks, no NaN, nothing that does not
 /// fit. Redis takes hexadecimal ones too.
@@ -79,12 +80,23 @@ pub(super) enum Sample {
 pub(super) struct ScanOptions<'a> {
     /// How many elements are looked at, about.
     pub count: u64,
-    pattern: Option<&'a [u8]>,
+    /// Only elements that match it are shown.
+    pub pattern: Option<&'a [u8]>,
 }
 
 impl<'a> ScanOptions<'a> {
     /// From the arguments from number `at` on.
-    pub(super) fn of(call: &Call<'a>, mut at: usize) -> Result<Self, Failure> {
+    pub(super) fn of(call: &Call<'a>, at: usize) -> Result<Self, Failure> {
+        Self::with(call, at, |_, _| false)
+    }
+
+    /// As [`Self::of`], for a command that has further options: `take` gets the name and the value
+    /// of each, and says whether there is such a one.
+    pub(super) fn with(
+        call: &Call<'a>,
+        mut at: usize,
+        mut take: impl FnMut(&'a [u8], &'a [u8]) -> bool,
+    ) -> Result<Self, Failure> {
         let mut options = Self { count: 10, pattern: None };
         while at < call.count() {
             if at + 1 == call.count() {
@@ -98,7 +110,7 @@ impl<'a> ScanOptions<'a> {
                 };
             } else if name.eq_ignore_ascii_case(b"match") {
                 options.pattern = Some(call.arg(at + 1));
-            } else {
+            } else if !take(name, call.arg(at + 1)) {
                 return Err(Failure::SYNTAX);
             }
             at += 2;
@@ -112,11 +124,30 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
+/// Writes what a scan answers: the cursor of the next page and an array of the `items`, each of which
+/// `show` writes as `width` elements.
+pub(super) fn show_page<T>(
+    call: &mut Call<'_>,
+    cursor: u64,
+    width: usize,
+    items: impl Iterator<Item = T>,
+    mut show: impl FnMut(&mut ReplyWriter<'_>, T),
+) {
+    call.reply.array(2);
+    call.reply.bulk(cursor.to_string());
+    let most = items.size_hint().1.unwrap_or(0);
+    let begun = call.reply.begin(Aggregate::Array, width * most);
+    let mut shown = 0;
+    for item in items {
+        show(&mut call.reply, item);
+        shown += width;
+    }
+    call.reply.finish(begun, shown);
+}
+
 /// What a scan answers if there is nothing.
 pub(super) fn empty_page(call: &mut Call<'_>) {
-    call.reply.array(2);
-    call.reply.bulk(b"0");
-    call.reply.array(0);
+    show_page(call, 0, 1, std::iter::empty::<()>(), |_, ()| {});
 }
 
 #[cfg(test)]

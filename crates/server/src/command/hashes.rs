@@ -1,6 +1,6 @@
 //! Hashes: fields with values under one key.
 
-use super::arguments::{Sample, ScanOptions, empty_page};
+use super::arguments::{Sample, ScanOptions, empty_page, show_page};
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, wrong_count};
 use terrace_keyspace::LongDouble;
 use terrace_resp::{Aggregate, Protocol};
@@ -371,15 +371,10 @@ fn hscan(call: &mut Call<'_>) -> Outcome {
     };
     let options = ScanOptions::of(call, 3)?;
     let page = call.turn.hash_page(db, &hash, cursor, options.count)?;
-    call.reply.array(2);
-    call.reply.bulk(page.cursor.to_string());
-    let begun = call.reply.begin(Aggregate::Array, 2 * page.items.len());
-    let mut shown = 0;
-    for (field, value) in page.items.iter().filter(|(field, _)| options.shows(field)) {
-        call.reply.bulk(field);
-        call.reply.bulk(value);
-        shown += 2;
-    }
-    call.reply.finish(begun, shown);
+    let shown = page.items.iter().filter(|(field, _)| options.shows(field));
+    show_page(call, page.cursor, 2, shown, |reply, (field, value)| {
+        reply.bulk(field);
+        reply.bulk(value);
+    });
     Ok(())
 }

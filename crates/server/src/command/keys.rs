@@ -1,6 +1,6 @@
 //! Keys of any type, and whole databases.
 
-use super::arguments::MOST_IN_PAGE;
+use super::arguments::{ScanOptions, show_page};
 use super::expiry::{self, Unit};
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::acl::Access;
@@ -390,36 +390,20 @@ fn type_of(name: &[u8]) -> Option<Type> {
 
 fn scan(call: &mut Call<'_>) -> Outcome {
     let cursor = call.cursor(1)?;
-    let (mut count, mut pattern, mut wanted) = (10, None, None);
-    let mut at = 2;
-    while at < call.count() {
-        if at + 1 == call.count() {
-            return Err(Failure::SYNTAX);
+    let mut wanted = None;
+    let options = ScanOptions::with(call, 2, |name, value| {
+        let is_type = name.eq_ignore_ascii_case(b"type");
+        if is_type {
+            wanted = Some(type_of(value));
         }
-        let name = call.arg(at);
-        if name.eq_ignore_ascii_case(b"count") {
-            count = match call.integer(at + 1)? {
-                ..=0 => return Err(Failure::SYNTAX),
-                count => count.unsigned_abs().min(MOST_IN_PAGE),
-            };
-        } else if name.eq_ignore_ascii_case(b"match") {
-            pattern = Some(call.arg(at + 1));
-        } else if name.eq_ignore_ascii_case(b"type") {
-            wanted = Some(type_of(call.arg(at + 1)));
-        } else {
-            return Err(Failure::SYNTAX);
-        }
-        at += 2;
-    }
-    let prefix = pattern.map(glob::literal_prefix).unwrap_or_default();
-    let scan = KeyScan { cursor, prefix: &prefix, kind: wanted.flatten(), count };
-    let page = call.turn.scan_keys(call.session.db, &scan, |key| {
-        wanted != Some(None) && pattern.is_none_or(|pattern| glob::matches(pattern, key))
+        is_type
     })?;
-    call.reply.array(2);
-    call.reply.bulk(page.cursor.to_string());
-    call.reply.array(page.items.len());
-    page.items.iter().for_each(|key| call.reply.bulk(key));
+    let prefix = options.pattern.map(glob::literal_prefix).unwrap_or_default();
+    let scan = KeyScan { cursor, prefix: &prefix, kind: wanted.flatten(), count: options.count };
+    let page = call
+        .turn
+        .scan_keys(call.session.db, &scan, |key| wanted != Some(None) && options.shows(key))?;
+    show_page(call, page.cursor, 1, page.items.iter(), |reply, key| reply.bulk(key));
     Ok(())
 }
 

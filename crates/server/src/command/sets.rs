@@ -1,6 +1,6 @@
 //! Sets: members under one key.
 
-use super::arguments::{Sample, ScanOptions, empty_page};
+use super::arguments::{Sample, ScanOptions, empty_page, show_page};
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use terrace_keyspace::Meta;
 use terrace_resp::Aggregate;
@@ -268,15 +268,8 @@ fn sscan(call: &mut Call<'_>) -> Outcome {
     };
     let options = ScanOptions::of(call, 3)?;
     let page = call.turn.set_page(db, &set, cursor, options.count)?;
-    call.reply.array(2);
-    call.reply.bulk(page.cursor.to_string());
-    let begun = call.reply.begin(Aggregate::Array, page.items.len());
-    let mut shown = 0;
-    for member in page.items.iter().filter(|member| options.shows(member)) {
-        call.reply.bulk(member);
-        shown += 1;
-    }
-    call.reply.finish(begun, shown);
+    let shown = page.items.iter().filter(|member| options.shows(member));
+    show_page(call, page.cursor, 1, shown, |reply, member| reply.bulk(member));
     Ok(())
 }
 

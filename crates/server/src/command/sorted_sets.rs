@@ -6,7 +6,7 @@ mod rows;
 
 pub use rows::COMMANDS;
 
-use super::arguments::{Sample, ScanOptions, double, empty_page};
+use super::arguments::{Sample, ScanOptions, double, empty_page, show_page};
 use super::{Call, Failure, Outcome};
 use terrace_keyspace::{AddRule, Order};
 use terrace_resp::{Aggregate, Protocol, ReplyWriter, append_double};
@@ -239,19 +239,15 @@ fn zscan(call: &mut Call<'_>) -> Outcome {
     };
     let options = ScanOptions::of(call, 3)?;
     let page = call.turn.sorted_set_page(db, &set, cursor, options.count)?;
-    call.reply.array(2);
-    call.reply.bulk(page.cursor.to_string());
-    let begun = call.reply.begin(Aggregate::Array, 2 * page.items.len());
-    let (mut shown, mut text) = (0, Vec::new());
-    for (member, score) in page.items.iter().filter(|(member, _)| options.shows(member)) {
-        call.reply.bulk(member);
+    let shown = page.items.iter().filter(|(member, _)| options.shows(member));
+    let mut text = Vec::new();
+    show_page(call, page.cursor, 2, shown, |reply, (member, score)| {
+        reply.bulk(member);
         // A string in both protocols.
         text.clear();
         append_double(&mut text, *score);
-        call.reply.bulk(&text);
-        shown += 2;
-    }
-    call.reply.finish(begun, shown);
+        reply.bulk(&text);
+    });
     Ok(())
 }
 
