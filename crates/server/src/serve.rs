@@ -63,9 +63,11 @@ impl Running {
     ) -> Result<Self, ServeError> {
         let settings = config.settings();
         let tls = net::tls(&settings)?;
-        let plain = listen(&settings, settings.port, false, searches(&config, "port"))?;
-        let encrypted = listen(&settings, settings.tls_port, true, false)?;
-        let http_listeners = listen_http(&settings, searches(&config, "http-port"))?;
+        let plain = listen(&settings, &settings.bind, settings.port, searches(&config, "port"))?;
+        let encrypted = listen(&settings, &settings.bind, settings.tls_port, false)?;
+        let searches_http = searches(&config, "http-port");
+        let for_http = listen(&settings, &settings.http_bind, settings.http_port, searches_http)?;
+        let (plain, encrypted) = (bound(plain, false)?, bound(encrypted, true)?);
         let mut options = settings.engine_options();
         change(&mut options);
         let space = Keyspace::open(&settings.dir, options)
@@ -77,14 +79,14 @@ impl Running {
         let pool = Pool::start(&server, settings.reader_threads)?;
         let listeners = plain.into_iter().chain(encrypted).collect();
         let loops = Loops::start(&server, &pool, listeners, tls, settings.server_threads)?;
-        let http = match http_listeners.is_empty() {
+        let http = match for_http.is_empty() {
             true => None,
             false => {
                 let options = HttpOptions {
                     names: settings.http_host_names.clone(),
                     ..HttpOptions::default()
                 };
-                Some(http::start(http_listeners, server.clone(), options)?)
+                Some(http::start(for_http, server.clone(), options)?)
             }
         };
         Ok(Self { server, loops, pool, http, addresses, tls_addresses })
@@ -141,60 +143,32 @@ fn searches(config: &Config, name: &str) -> bool {
     config.settings().port_search && config.source(name) == Some(Source::Default)
 }
 
-/// Listens on all configured addresses, all at the same port.
-fn listen(settings: &Settings, port: u16, is_tls: bool, search: bool) -> io::Result<Vec<Bound>> {
-    let mut bound: Vec<Bound> = Vec::new();
+/// Listens on all addresses of `bind`, all at the same port; nowhere if that is 0.
+fn listen(
+    settings: &Settings,
+    bind: &[String],
+    port: u16,
+    search: bool,
+) -> io::Result<Vec<TcpListener>> {
+    let mut listeners: Vec<TcpListener> = Vec::new();
     if port == 0 {
-        return Ok(bound);
+        return Ok(listeners);
     }
-    for (ip, is_optional) in net::addresses(&settings.bind)? {
-        let first = bound.first().map(|first| first.address.port());
-        let endpoint = Endpoint {
-            ip,
-            port: first.unwrap_or(port),
-            further_ports: if search && first.is_none() { FURTHER_PORTS } else { 0 },
-            backlog: i32::try_from(settings.tcp_backlog).unwrap_or(i32::MAX),
+    for (ip, is_optional) in net::addresses(bind)? {
+        let (port, further_ports) = match listeners.first() {
+            Some(first) => (first.local_addr()?.port(), 0),
+            None => (port, if search { FURTHER_PORTS } else { 0 }),
         };
-        match endpoint.bind(is_tls) {
-            Ok(one) => bound.push(one),
+        let backlog = i32::try_from(settings.tcp_backlog).unwrap_or(i32::MAX);
+        match (Endpoint { ip, port, further_ports, backlog }).bind() {
+            Ok(listener) => listeners.push(listener),
             Err(error) if is_optional => tracing::debug!(%error, "an address is left out"),
             Err(error) => return Err(error),
         }
     }
-    Ok(bound)
+    Ok(listeners)
 }
 
-/// As [`listen`], for HTTP.
-fn listen_http(settings: &Settings, search: bool) -> io::Result<Vec<TcpListener>> {
-    let mut bound: Vec<TcpListener> = Vec::new();
-    if settings.http_port == 0 {
-        return Ok(bound);
-    }
-    for (ip, is_optional) in net::addresses(&settings.http_bind)? {
-        let mut port = match bound.first() {
-            Some(first) => first.local_addr()?.port(),
-            None => settings.http_port,
-        };
-        let last =
-            if search && bound.is_empty() { port.saturating_add(FURTHER_PORTS) } else { port };
-        loop {
-            let address = SocketAddr::new(ip, port);
-            match TcpListener::bind(address) {
-                Ok(listener) => {
-                    bound.push(listener);
-                    break;
-                }
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && port < last => port += 1,
-                Err(error) if is_optional => {
-                    tracing::debug!(%error, %address, "an address is left out");
-                    break;
-                }
-                Err(error) => {
-                    let what = format!("cannot listen on {address}: {error}");
-                    return Err(io::Error::new(error.kind(), what));
-                }
-            }
-        }
-    }
-    Ok(bound)
+fn bound(listeners: Vec<TcpListener>, is_tls: bool) -> io::Result<Vec<Bound>> {
+    listeners.into_iter().map(|listener| Bound::of(listener, is_tls)).collect()
 }

@@ -1,8 +1,7 @@
 //! Sockets that clients connect to.
 
-use mio::net::TcpListener;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
 /// What a list of addresses means, as in Redis: `localhost`, `*` for all of IPv4, and a `-` in front of
 /// one that is left out if the machine does not have it.
@@ -41,10 +40,10 @@ pub struct Endpoint {
     pub backlog: i32,
 }
 
-/// A socket that listens.
+/// A socket on which an event loop accepts clients of the Redis protocol.
 pub struct Bound {
     /// It.
-    pub listener: TcpListener,
+    pub listener: mio::net::TcpListener,
     /// Where.
     pub address: SocketAddr,
     /// Whether what comes through it is encrypted.
@@ -52,19 +51,16 @@ pub struct Bound {
 }
 
 impl Endpoint {
-    /// Listens there.
+    /// Listens there; to accept does not block.
     ///
     /// # Errors
     /// No port was free, or the machine has no such address.
-    pub fn bind(&self, is_tls: bool) -> io::Result<Bound> {
+    pub fn bind(&self) -> io::Result<TcpListener> {
         let mut port = self.port;
         loop {
             let address = SocketAddr::new(self.ip, port);
             match listen(address, self.backlog) {
-                Ok(listener) => {
-                    let address = listener.local_addr()?;
-                    return Ok(Bound { listener, address, is_tls });
-                }
+                Ok(listener) => return Ok(listener),
                 Err(error)
                     if error.kind() == io::ErrorKind::AddrInUse
                         && port < self.port.saturating_add(self.further_ports) =>
@@ -80,6 +76,17 @@ impl Endpoint {
     }
 }
 
+impl Bound {
+    /// Over a listener that does not block.
+    ///
+    /// # Errors
+    /// Those of asking a socket for its address.
+    pub fn of(listener: TcpListener, is_tls: bool) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        Ok(Self { listener: mio::net::TcpListener::from_std(listener), address, is_tls })
+    }
+}
+
 /// `std` and `mio` listen with a backlog of their own choice.
 fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -92,5 +99,5 @@ fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     }
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, backlog)?;
-    Ok(TcpListener::from_std(std::net::TcpListener::from(socket)))
+    Ok(TcpListener::from(socket))
 }
