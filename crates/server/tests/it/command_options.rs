@@ -1,0 +1,106 @@
+//! Options of commands that several commands read with the same code.
+
+use crate::client::{Client, array, bulk, error, int, ok, text};
+use crate::served::Served;
+use terrace_resp::Reply;
+
+fn refused(client: &mut Client, request: &str, expected: &str) {
+    assert_eq!(error(&client.say(request)), expected, "{request}");
+}
+
+#[test]
+fn a_key_is_given_one_expiry_or_a_word_instead() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    let syntax = "ERR syntax error";
+    for options in [
+        "EX",
+        "EX 1 PX 1",
+        "EX 1 EXAT 1",
+        "KEEPTTL EX 1",
+        "EX 1 KEEPTTL",
+        "PERSIST",
+        "NX XX",
+        "KEEPTTL PXAT",
+    ] {
+        refused(&mut client, &format!("SET k v {options}"), syntax);
+    }
+    for options in ["EX", "PX 1 EX 1", "PERSIST EX 1", "EX 1 PERSIST", "KEEPTTL", "PERSIST GET"] {
+        refused(&mut client, &format!("GETEX k {options}"), syntax);
+    }
+    refused(&mut client, "SET k v EX 0", "ERR invalid expire time in 'set' command");
+    refused(&mut client, "SET k v EX x", "ERR value is not an integer or out of range");
+    // The last time holds.
+    assert_eq!(client.say("SET k v ex 1000 Ex 5000"), ok());
+    assert_eq!(client.say("TTL k"), int(5000));
+    assert_eq!(client.say("SET k w KEEPTTL keepttl XX"), ok());
+    assert_eq!(client.say("TTL k"), int(5000));
+    assert_eq!(client.say("GETEX k"), bulk("w"));
+    assert_eq!(client.say("TTL k"), int(5000));
+    assert_eq!(client.say("GETEX k PXAT 99999999999999 PXAT 88888888888888"), bulk("w"));
+    assert_eq!(client.say("PEXPIRETIME k"), int(88_888_888_888_888));
+    refused(&mut client, "GETEX k EX -1", "ERR invalid expire time in 'getex' command");
+    assert_eq!(client.say("GETEX none EX -1"), Reply::Null);
+    assert_eq!(client.say("GETEX k PERSIST persist"), bulk("w"));
+    assert_eq!(client.say("TTL k"), int(-1));
+    assert_eq!(client.say("SET k v PX 100000"), ok());
+    assert_eq!(client.say("SET k v"), ok());
+    assert_eq!(client.say("TTL k"), int(-1));
+}
+
+#[test]
+fn scans_show_a_cursor_and_what_matches() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.pipeline(&[
+        "HSET h a 1 b 2 ab 3",
+        "SADD s a b ab",
+        "ZADD z 1 a 2.5 b 3 ab",
+        "SET a x",
+        "RPUSH al x",
+    ]);
+    let page = |items: &[&str]| array([bulk("0"), array(items.iter().map(|item| bulk(item)))]);
+    for request in ["HSCAN none 0", "SSCAN none 0", "ZSCAN none 0", "SCAN 0 MATCH nothing*"] {
+        assert_eq!(client.say(request), page(&[]), "{request}");
+    }
+    assert_eq!(client.say("HSCAN h 0 match b"), page(&["b", "2"]));
+    assert_eq!(client.say("SSCAN s 0 MATCH b COUNT 100"), page(&["b"]));
+    assert_eq!(client.say("ZSCAN z 0 MATCH b"), page(&["b", "2.5"]));
+    assert_eq!(client.say("HSCAN h 0 MATCH x*"), page(&[]));
+    assert_eq!(client.say("SCAN 0 MATCH a* TYPE string"), page(&["a"]));
+    assert_eq!(client.say("SCAN 0 TYPE list COUNT 1000"), page(&["al"]));
+    assert_eq!(client.say("SCAN 0 TYPE no-type"), page(&[]));
+    let Reply::Array(both) = client.say("SCAN 0 MATCH a*") else { panic!("no page") };
+    let Reply::Array(keys) = &both[1] else { panic!("no keys") };
+    let mut keys: Vec<String> = keys.iter().map(text).collect();
+    keys.sort();
+    assert_eq!(keys, ["a", "al"]);
+    for scan in ["SCAN 0", "HSCAN h 0", "SSCAN s 0", "ZSCAN z 0"] {
+        for options in ["COUNT 0", "COUNT", "MATCH", "FOO 1"] {
+            refused(&mut client, &format!("{scan} {options}"), "ERR syntax error");
+        }
+        let number = "ERR value is not an integer or out of range";
+        refused(&mut client, &format!("{scan} COUNT x"), number);
+    }
+    refused(&mut client, "HSCAN h 0 TYPE hash", "ERR syntax error");
+    refused(&mut client, "SCAN x", "ERR invalid cursor");
+}
+
+#[test]
+fn a_subcommand_that_there_is_not_is_named() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    for (request, command, name) in [
+        ("CONFIG Foo", "CONFIG", "Foo"),
+        ("MEMORY Usage", "MEMORY", "Usage"),
+        ("SLOWLOG Foo", "SLOWLOG", "Foo"),
+        ("LATENCY Foo", "LATENCY", "Foo"),
+        ("ACL Foo", "ACL", "foo"),
+        ("COMMAND Foo", "COMMAND", "foo"),
+    ] {
+        let text = format!(
+            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
+        );
+        refused(&mut client, request, &text);
+    }
+}
