@@ -9,7 +9,6 @@ use crate::http::{
     Timings,
 };
 use crate::server::Server;
-use hdrhistogram::Histogram;
 use std::sync::atomic::Ordering;
 
 /// Keys in each list of hot ones.
@@ -50,12 +49,7 @@ impl Facts for Server {
     }
 
     fn timings(&self) -> Timings {
-        // Two digits, up to an hour: as they were recorded.
-        let empty = || Histogram::new_with_bounds(1, 3_600_000_000_000, 2);
-        let (Ok(mut reads), Ok(mut writes)) = (empty(), empty()) else {
-            let smallest = Histogram::new(1).unwrap_or_else(|_| unreachable!("one digit is valid"));
-            return Timings { reads: smallest.clone(), writes: smallest };
-        };
+        let (mut reads, mut writes) = (self.latency.empty(), self.latency.empty());
         for (number, row) in self.latency.commands() {
             let flags = table().at(number).map_or(Flags::NONE, |spec| spec.flags);
             // Same bounds: adding does not fail.

@@ -3,7 +3,7 @@
 //! A thread records under its own shard of locks, which it shares with few others, so recording
 //! costs some 20 ns; whoever reads merges the shards.
 
-use hdrhistogram::Histogram;
+use hdrhistogram::{CreationError, Histogram};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,9 +33,8 @@ pub struct CommandStats {
 }
 
 impl CommandStats {
-    fn empty() -> Option<Self> {
-        let durations = Histogram::new_with_bounds(1, LONGEST_NS, 2).ok()?;
-        Some(Self { calls: 0, failed: 0, rejected: 0, total_ns: 0, durations })
+    fn with(durations: Histogram<u64>) -> Self {
+        Self { calls: 0, failed: 0, rejected: 0, total_ns: 0, durations }
     }
 
     /// Adds what another shard counted.
@@ -60,6 +59,8 @@ pub struct Spike {
 
 /// All of it.
 pub struct Latency {
+    /// No durations; all others have its bounds.
+    empty: Histogram<u64>,
     shards: Vec<Mutex<Vec<Option<Box<CommandStats>>>>>,
     events: Mutex<BTreeMap<&'static str, Event>>,
 }
@@ -79,20 +80,25 @@ thread_local! {
 
 impl Latency {
     /// For so many commands.
-    pub fn new(commands: usize) -> Self {
+    ///
+    /// # Errors
+    /// The machine's addresses are too small for a histogram.
+    pub fn new(commands: usize) -> Result<Self, CreationError> {
+        let empty = Histogram::new_with_bounds(1, LONGEST_NS, 2)?;
         let shard = || Mutex::new((0..commands).map(|_| None).collect());
-        Self { shards: (0..SHARDS).map(|_| shard()).collect(), events: Mutex::default() }
+        let shards = (0..SHARDS).map(|_| shard()).collect();
+        Ok(Self { empty, shards, events: Mutex::default() })
+    }
+
+    /// A histogram without durations, to which those of commands can be added.
+    pub fn empty(&self) -> Histogram<u64> {
+        Histogram::new_from(&self.empty)
     }
 
     fn with(&self, command: u16, change: impl FnOnce(&mut CommandStats)) {
         let mut shard = SHARD.with(|at| self.shards[*at].lock());
         let Some(place) = shard.get_mut(usize::from(command)) else { return };
-        if place.is_none() {
-            *place = CommandStats::empty().map(Box::new);
-        }
-        if let Some(stats) = place {
-            change(stats);
-        }
+        change(place.get_or_insert_with(|| Box::new(CommandStats::with(self.empty()))));
     }
 
     /// A command was executed.
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn threads_count_together() {
-        let latency = Arc::new(Latency::new(3));
+        let latency = Arc::new(Latency::new(3).unwrap());
         let threads: Vec<_> = (0..8)
             .map(|_| {
                 let latency = latency.clone();
@@ -230,7 +236,7 @@ mod tests {
 
     #[test]
     fn spikes_are_kept_one_a_second() {
-        let latency = Latency::new(0);
+        let latency = Latency::new(0).unwrap();
         for (at_s, took_ms) in [(1, 5), (1, 9), (1, 7), (2, 3)] {
             latency.note_event("command", at_s, took_ms);
         }

@@ -1,7 +1,9 @@
 //! A server from its start to its end: the one place where everything is put together.
 
+use crate::command::table;
 use crate::config::{Config, Settings, Source};
 use crate::http::{self, HttpOptions};
+use crate::latency::Latency;
 use crate::net::{self, Bound, Endpoint, Loops, Pool};
 use crate::server::Server;
 use std::io;
@@ -72,7 +74,8 @@ impl Running {
         change(&mut options);
         let space = Keyspace::open(&settings.dir, options)
             .map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
-        let server = Arc::new(Server::new(space, config)?);
+        let latency = Latency::new(table().all().len()).map_err(io::Error::other)?;
+        let server = Arc::new(Server::new(space, config, latency)?);
         let of = |bound: &[Bound]| bound.iter().map(|bound| bound.address).collect::<Vec<_>>();
         let (addresses, tls_addresses) = (of(&plain), of(&encrypted));
         server.note_addresses(&addresses);

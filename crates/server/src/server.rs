@@ -59,11 +59,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Over an open keyspace.
+    /// Over an open keyspace; with `latency` for as many commands as there are.
     ///
     /// # Errors
     /// A user's rules make no sense.
-    pub fn new(space: Arc<Keyspace>, config: Config) -> Result<Self, AclError> {
+    pub fn new(space: Arc<Keyspace>, config: Config, latency: Latency) -> Result<Self, AclError> {
         let settings = config.settings();
         let started_ms = space.now_ms();
         let commands = table().all().iter().map(|spec| (spec.name, spec.categories()));
@@ -74,7 +74,7 @@ impl Server {
             clients: Clients::default(),
             stats: Stats::default(),
             slow_log: SlowLog::default(),
-            latency: Latency::new(table().all().len()),
+            latency,
             hot_keys: HotKeys::default(),
             checkpoints: Checkpoints::default(),
             started_ms,
