@@ -13,7 +13,7 @@ pub mod range_tombstone;
 pub mod rng;
 pub mod value_handle;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::Decoder;
 pub use error::{Error, Result};
 pub use iter::InternalIter;

@@ -193,19 +193,7 @@ fn monotonic_ms(clock: &dyn Clock) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Default)]
-    struct Hands(AtomicU64);
-
-    impl Clock for Hands {
-        fn wall_ms(&self) -> u64 {
-            self.0.load(Ordering::Relaxed) + 1_000_000
-        }
-
-        fn monotonic_us(&self) -> u64 {
-            self.0.load(Ordering::Relaxed) * 1000
-        }
-    }
+    use terrace_base::ManualClock;
 
     fn start(kind: JobKind) -> JobStart {
         let (family, inputs) = ("f".to_string(), vec![(1, 7)]);
@@ -214,12 +202,12 @@ mod tests {
 
     #[test]
     fn a_job_is_listed_while_it_runs_and_a_little_longer() {
-        let (list, clock) = (JobList::default(), Hands::default());
+        let (list, clock) = (JobList::default(), ManualClock::at(1_000_000));
         assert!(list.shapes(&clock).is_empty());
         let job = list.enter(&clock, start(JobKind::Compaction));
         job.progress().read.store(200, Ordering::Relaxed);
         job.progress().written_bytes.store(33, Ordering::Relaxed);
-        clock.0.store(60_000, Ordering::Relaxed);
+        clock.advance(60_000);
         let other = list.enter(&clock, start(JobKind::Flush));
         let listed = list.shapes(&clock);
         assert_eq!(listed.len(), 2);
@@ -230,9 +218,9 @@ mod tests {
         drop(job);
         let listed = list.shapes(&clock);
         assert_eq!(listed[0].finished_ms, Some(1_060_000));
-        clock.0.store(60_000 + LISTED_FOR_MS, Ordering::Relaxed);
+        clock.advance(LISTED_FOR_MS);
         assert_eq!(list.shapes(&clock).len(), 2);
-        clock.0.store(60_001 + LISTED_FOR_MS, Ordering::Relaxed);
+        clock.advance(1);
         assert_eq!(list.shapes(&clock).len(), 1, "the flush goes on");
         drop(other);
         assert_eq!(list.shapes(&clock).len(), 1);
@@ -240,7 +228,7 @@ mod tests {
 
     #[test]
     fn many_short_jobs_do_not_pile_up() {
-        let (list, clock) = (JobList::default(), Hands::default());
+        let (list, clock) = (JobList::default(), ManualClock::at(1_000_000));
         for _ in 0..5 * MOST_ENDED {
             drop(list.enter(&clock, start(JobKind::Flush)));
         }

@@ -4,10 +4,11 @@
 
 use crate::collections_commands::{Command, equal_hashes};
 use crate::collections_model::{Data, Model};
-use crate::harness::{FakeClock, below, one_in, small_options, store};
+use crate::harness::{below, one_in, small_options, stopped_clock, store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
+use terrace_base::ManualClock;
 use terrace_base::rng::SplitMix64;
 use terrace_keyspace::{
     AddRule, Error, Keyspace, MAX_MEMBER_BYTES, Mode, Order, Range, Result, Turn,
@@ -17,7 +18,7 @@ type Bytes = Vec<u8>;
 
 struct Run {
     rng: SplitMix64,
-    clock: FakeClock,
+    clock: ManualClock,
     space: Arc<Keyspace>,
     model: Model,
     executed: u64,
@@ -197,7 +198,7 @@ fn collections_answer_as_a_model_does() {
     };
     let mut elsewhere = 0;
     for seed in seeds {
-        let (vfs, clock) = (SimVfs::new(seed), FakeClock::new());
+        let (vfs, clock) = (SimVfs::new(seed), stopped_clock());
         let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
         let (rng, model) = (SplitMix64::new(seed), Model::default());
         let mut run = Run { rng, clock, space, model, executed: 0, elsewhere: 0 };

@@ -1,6 +1,6 @@
 //! What random commands meet too rarely: limits, old cursors, large stores, ends of threads.
 
-use crate::harness::{FakeClock, small_options, store};
+use crate::harness::{small_options, stopped_clock, store};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace::vfs::SimVfs;
@@ -194,7 +194,7 @@ fn every_kind_of_key_is_drawn_also_those_that_others_begin_with() {
 
 #[test]
 fn the_thread_removes_what_expired_and_ends_with_the_keyspace() {
-    let (vfs, clock) = (SimVfs::new(1), FakeClock::new());
+    let (vfs, clock) = (SimVfs::new(1), stopped_clock());
     let space = Keyspace::open("/db", small_options(&vfs, &clock)).unwrap();
     let fields: Vec<Vec<u8>> = (0..50_u8).map(|field| vec![field]).collect();
     let pairs = || fields.iter().map(|field| (&field[..], &b"v"[..]));

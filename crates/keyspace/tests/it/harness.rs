@@ -4,49 +4,22 @@
 use crate::model::{Data, Model};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use terrace::Options;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{Clock, Options};
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_keyspace::{KeyRange, Keyspace, Kind, Mode, Type};
 
 /// When the tests happen.
 pub const START_MS: u64 = 1_000_000;
 
-/// A wall clock that stands until it is turned.
-#[derive(Clone)]
-pub struct FakeClock {
-    wall_ms: Arc<AtomicU64>,
-    start: Instant,
-}
-
-impl FakeClock {
-    pub fn new() -> Self {
-        Self { wall_ms: Arc::new(AtomicU64::new(START_MS)), start: Instant::now() }
-    }
-
-    pub fn advance(&self, ms: u64) {
-        self.wall_ms.fetch_add(ms, Ordering::SeqCst);
-    }
-
-    pub fn now_ms(&self) -> u64 {
-        self.wall_ms.load(Ordering::SeqCst)
-    }
-}
-
-impl Clock for FakeClock {
-    fn wall_ms(&self) -> u64 {
-        self.now_ms()
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        self.start.elapsed().as_micros() as u64
-    }
+/// A clock whose wall stands at [`START_MS`].
+pub fn stopped_clock() -> ManualClock {
+    ManualClock::wall_at(START_MS)
 }
 
 /// Options under which a few hundred writes make flushes and levels.
-pub fn small_options(vfs: &SimVfs, clock: &FakeClock) -> Options {
+pub fn small_options(vfs: &SimVfs, clock: &ManualClock) -> Options {
     let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
     let a = &mut options.advanced;
     a.vfs = Arc::new(vfs.clone()) as Arc<dyn Vfs>;
@@ -63,8 +36,8 @@ pub fn small_options(vfs: &SimVfs, clock: &FakeClock) -> Options {
 }
 
 /// An empty store whose expired collections are swept when the test says so.
-pub fn store() -> (Arc<Keyspace>, SimVfs, FakeClock) {
-    let (vfs, clock) = (SimVfs::new(1), FakeClock::new());
+pub fn store() -> (Arc<Keyspace>, SimVfs, ManualClock) {
+    let (vfs, clock) = (SimVfs::new(1), stopped_clock());
     let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
     (space, vfs, clock)
 }

@@ -3,11 +3,12 @@
 //! that are opened again and stores that lose power.
 
 use crate::commands::Command;
-use crate::harness::{FakeClock, below, compare, one_in, small_options};
+use crate::harness::{below, compare, one_in, small_options, stopped_clock};
 use crate::model::Model;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
 use terrace::{SyncMode, WriteOptions};
+use terrace_base::ManualClock;
 use terrace_base::rng::SplitMix64;
 use terrace_keyspace::{Error, Keyspace, Mode, Result, Turn};
 
@@ -16,7 +17,7 @@ const DURABLE: WriteOptions = WriteOptions { sync: Some(SyncMode::Batch) };
 struct Run {
     rng: SplitMix64,
     vfs: SimVfs,
-    clock: FakeClock,
+    clock: ManualClock,
     space: Arc<Keyspace>,
     model: Model,
     executed: u64,
@@ -25,7 +26,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let (vfs, clock) = (SimVfs::new(seed), FakeClock::new());
+        let (vfs, clock) = (SimVfs::new(seed), stopped_clock());
         let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
         let (rng, model) = (SplitMix64::new(seed), Model::default());
         Self { rng, vfs, clock, space, model, executed: 0, elsewhere: 0 }

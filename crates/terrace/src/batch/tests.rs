@@ -2,25 +2,14 @@
 
 use super::*;
 use proptest::prelude::*;
-
-struct Fixed(u64);
-
-impl Clock for Fixed {
-    fn wall_ms(&self) -> u64 {
-        self.0
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        0
-    }
-}
+use terrace_base::ManualClock;
 
 #[test]
 fn limits_are_refused_at_the_write_and_name_the_limit() {
     let mut batch = WriteBatch::new();
     batch.put(b"fine", b"fine");
     batch.put(vec![0; MAX_KEY_BYTES + 1], b"");
-    let error = batch.seal(&Fixed(0), &|_| Separation::DEFAULT).unwrap_err();
+    let error = batch.seal(&ManualClock::at(0), &|_| Separation::DEFAULT).unwrap_err();
     assert!(error.to_string().contains("65536"), "{error}");
 }
 
@@ -28,7 +17,7 @@ fn limits_are_refused_at_the_write_and_name_the_limit() {
 fn ttl_counts_from_the_commit() {
     let mut batch = WriteBatch::new();
     batch.put_with_ttl(b"k", b"v", Duration::from_millis(7));
-    batch.seal(&Fixed(1000), &|_| Separation::DEFAULT).unwrap();
+    batch.seal(&ManualClock::at(1000), &|_| Separation::DEFAULT).unwrap();
     let op = batch.ops().next().unwrap().unwrap();
     assert_eq!(op.value, [&1007u64.to_le_bytes()[..], b"v"].concat());
 }
@@ -97,7 +86,7 @@ proptest! {
             }
         }
         let bytes = batch.user_bytes();
-        batch.seal(&Fixed(1000), &separation).unwrap();
+        batch.seal(&ManualClock::at(1000), &separation).unwrap();
         prop_assert_eq!(batch.user_bytes(), bytes);
         batch.number(7);
         batch.place(3, at);

@@ -6,25 +6,10 @@ use crate::db::Db;
 use crate::get::{self, Reading};
 use crate::open;
 use crate::options::{CfOptions, Options};
-use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_base::Clock;
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_sst::Compression;
 use terrace_vfs::{PosixVfs, SimVfs, Vfs};
-
-/// A clock that the test turns.
-#[derive(Default)]
-struct TurnedClock(AtomicU64);
-
-impl Clock for TurnedClock {
-    fn wall_ms(&self) -> u64 {
-        1_000_000 + self.0.load(Ordering::Relaxed)
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        1000 * self.0.load(Ordering::Relaxed)
-    }
-}
 
 fn key(n: u64) -> Vec<u8> {
     format!("{:016}", n * 3).into_bytes()
@@ -76,7 +61,7 @@ fn read(inner: &Inner, rng: &mut SplitMix64, keys: u64, lookups: u64) {
 #[test]
 fn files_wait_before_they_are_trained_one_at_a_time_and_then_the_level() {
     const KEYS: u64 = 40_000;
-    let clock = Arc::new(TurnedClock::default());
+    let clock = Arc::new(ManualClock::at(1_000_000));
     let mut options = options(Arc::new(SimVfs::new(1)), Learning::Analyze);
     fill("/db", &options, KEYS);
     options.advanced.clock = clock.clone();
@@ -84,9 +69,9 @@ fn files_wait_before_they_are_trained_one_at_a_time_and_then_the_level() {
     let mut learner = Learner::default();
     let mut rng = SplitMix64::new(2);
     assert!(!learner.step(&inner), "files are new");
-    clock.0.fetch_add(49, Ordering::Relaxed);
+    clock.advance(49);
     assert!(!learner.step(&inner));
-    clock.0.fetch_add(1, Ordering::Relaxed);
+    clock.advance(1);
     let files = inner.metrics().levels.iter().map(|level| level.file_count).sum::<u64>();
     assert!(files >= 3, "{files}");
     for trained in 1..=files {
@@ -98,12 +83,12 @@ fn files_wait_before_they_are_trained_one_at_a_time_and_then_the_level() {
     let m = inner.metrics();
     assert!(m.lookups_by_model > 900 && m.lookups_by_index < 50, "{m}");
     // The level has been quiet, but was hardly read.
-    clock.0.fetch_add(10_000, Ordering::Relaxed);
+    clock.advance(10_000);
     assert!(!learner.step(&inner));
     assert_eq!(inner.metrics().level_models, 0);
     for _ in 0..100 {
         read(&inner, &mut rng, KEYS, 20_000);
-        clock.0.fetch_add(10_000, Ordering::Relaxed);
+        clock.advance(10_000);
         if learner.step(&inner) {
             break;
         }

@@ -6,21 +6,10 @@ use crate::iter::testing::{Entry, History, NOW_MS, key, sort};
 use proptest::prelude::*;
 use std::path::Path;
 use terrace_base::key::{trailer_kind, trailer_seqno};
-use terrace_base::{MAX_SEQNO, RangeTombstones, Rng, SplitMix64};
+use terrace_base::{MAX_SEQNO, ManualClock, RangeTombstones, Rng, SplitMix64};
 use terrace_manifest::{FamilyEdit, FileMeta, Version, names};
 use terrace_sst::{BlockCache, ReadCounters, SstOptions, SstWriter};
 use terrace_vfs::{SimVfs, Vfs};
-
-struct StoppedClock;
-
-impl Clock for StoppedClock {
-    fn wall_ms(&self) -> u64 {
-        NOW_MS
-    }
-    fn monotonic_us(&self) -> u64 {
-        0
-    }
-}
 
 fn memtable(entries: &[Entry], tombstones: &[terrace_base::RangeTombstone]) -> Arc<MemTable> {
     let table = MemTable::with_capacity(1, 1 << 20).expect("memory");
@@ -156,7 +145,7 @@ proptest! {
         let window_bytes = [1, 20, 1 << 20][rng.below(3) as usize];
         let reading = || Reading::Values(Box::new(history.values.clone()), window_bytes);
         let open =
-            || open(state.clone(), table_cache.clone(), seqno, &StoppedClock, &options, reading());
+            || open(state.clone(), table_cache.clone(), seqno, &ManualClock::at(NOW_MS), &options, reading());
         let entries: Result<Vec<_>> = open().expect("a scan").entries().collect();
         prop_assert_eq!(&entries.expect("sound files"), &model);
         let mut iter = open().expect("a scan");
@@ -211,7 +200,7 @@ fn entries_start_where_the_iterator_stands() {
     let open = || {
         let options = ReadOptions::default();
         let reading = Reading::Values(Box::new(history.values.clone()), 100);
-        open(state.clone(), table_cache.clone(), 1, &StoppedClock, &options, reading)
+        open(state.clone(), table_cache.clone(), 1, &ManualClock::at(NOW_MS), &options, reading)
             .expect("a scan")
     };
     let keys =

@@ -2,12 +2,13 @@
 //! first crash left, or that a recovery showed, is lost.
 
 use crate::camera::Shot;
-use crate::harness::{FakeClock, Store, effort, over_seeds};
+use crate::harness::{Store, effort, over_seeds};
 use crate::model::History;
 use crate::power_cut::{check, filmed};
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
 use terrace::{Error, Options};
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// Opens `image` on a device that dies after `ops` operations. What a recovery that got through
@@ -18,7 +19,7 @@ fn interrupted_open(
     shot: &mut Shot,
     history: &History,
     options: &Options,
-    clock: &FakeClock,
+    clock: &ManualClock,
 ) -> Result<bool, String> {
     image.crash_after(ops);
     let mut options = options.clone();

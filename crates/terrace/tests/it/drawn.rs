@@ -1,14 +1,15 @@
 //! Options drawn at random, for tests of what options must not change.
 
-use crate::harness::{FakeClock, small_options};
+use crate::harness::small_options;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::Vfs;
 use terrace::{Compression, Learning, Options, SyncMode};
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// As [`small_options`], with what matters for recovery drawn at random.
-pub fn drawn_options(vfs: Arc<dyn Vfs>, clock: &FakeClock, rng: &mut SplitMix64) -> Options {
+pub fn drawn_options(vfs: Arc<dyn Vfs>, clock: &ManualClock, rng: &mut SplitMix64) -> Options {
     let mut options = small_options(vfs, clock);
     options.sync = [SyncMode::None, SyncMode::Batch, SyncMode::Interval(Duration::from_millis(1))]
         [rng.below(3) as usize];

@@ -1,7 +1,7 @@
 //! What survives which crash and which failing disk, one case at a time; each of them once went
 //! wrong.
 
-use crate::harness::{DIR, FakeClock, Store, key, small_options};
+use crate::harness::{DIR, Store, key, small_options, stopped_clock};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use terrace::{Compression, Db, Error, Options, SyncMode};
 
 fn store(sync: SyncMode) -> (SimVfs, Options, Store) {
     let sim = SimVfs::new(7);
-    let mut options = small_options(Arc::new(sim.clone()), &FakeClock::new());
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
     options.sync = sync;
     options.default_family.compression = vec![Compression::None];
     options.advanced.reserve_bytes = 0;
@@ -76,7 +76,7 @@ fn a_power_cut_does_not_keep_a_flushed_family_without_older_writes_to_another() 
 #[test]
 fn a_power_cut_leaves_a_prefix_of_several_segments_that_were_never_synced() {
     let sim = SimVfs::new(9);
-    let mut options = small_options(Arc::new(sim.clone()), &FakeClock::new());
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
     options.column_families.clear();
     let db = Db::open(DIR, options.clone()).unwrap();
     let mut lost = 0;
@@ -203,7 +203,7 @@ fn a_buffered_log_that_cannot_be_written_takes_no_more_and_leaves_no_hole() {
 
 #[test]
 fn an_iterator_from_before_a_file_moved_still_reads_it_after_its_removal() {
-    let mut options = small_options(Arc::new(SimVfs::new(7)), &FakeClock::new());
+    let mut options = small_options(Arc::new(SimVfs::new(7)), &stopped_clock());
     // With one compression for all levels a lone file moves down as it is.
     options.default_family.compression = vec![terrace::Compression::None];
     let store = Store::open(options).unwrap();

@@ -1,15 +1,16 @@
 //! Expiries that the caller sets and reads back, in every state of the store.
 
-use crate::harness::{DIR, FakeClock, START_MS, key, small_options};
+use crate::harness::{DIR, START_MS, key, small_options, stopped_clock};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::SimVfs;
 use terrace::{ColumnFamily, Db, Options, ReadOptions, WriteBatch};
+use terrace_base::ManualClock;
 
 const KEYS: u64 = 60;
 
 /// Every second value is in the log.
-fn options(sim: &SimVfs, clock: &FakeClock) -> Options {
+fn options(sim: &SimVfs, clock: &ManualClock) -> Options {
     let mut options = small_options(Arc::new(sim.clone()), clock);
     options.default_family.value_separation_threshold = 100;
     options.advanced.segment_bytes = 4 << 10;
@@ -86,7 +87,7 @@ fn fill(db: &Db, family: &ColumnFamily) {
 }
 
 fn in_every_state(name: &str) {
-    let (sim, clock) = (SimVfs::new(7), FakeClock::new());
+    let (sim, clock) = (SimVfs::new(7), stopped_clock());
     let open = |sim: &SimVfs| {
         let db = Db::open(DIR, options(sim, &clock)).unwrap();
         let family = db.column_family(name).unwrap();
@@ -131,7 +132,7 @@ fn so_it_is_in_another_family() {
 
 #[test]
 fn the_last_millisecond_belongs_to_the_key() {
-    let (sim, clock) = (SimVfs::new(8), FakeClock::new());
+    let (sim, clock) = (SimVfs::new(8), stopped_clock());
     let db = Db::open(DIR, options(&sim, &clock)).unwrap();
     let mut batch = WriteBatch::new();
     batch.put_until(b"k", b"v", START_MS + 5);

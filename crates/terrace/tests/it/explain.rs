@@ -1,15 +1,15 @@
 //! Explained lookups: they find what every lookup finds, and what they say of files is so.
 
-use crate::harness::FakeClock;
+use crate::harness::stopped_clock;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use terrace::{
-    CfOptions, Clock, ColumnFamily, Db, ExplainPart, Explanation, FilterAllocator, JobKind,
-    Learning, Options,
+    CfOptions, ColumnFamily, Db, ExplainPart, Explanation, FilterAllocator, JobKind, Learning,
+    Options,
 };
+use terrace_base::ManualClock;
 use terrace_manifest::names;
 use terrace_sst::{BlockCache, Lookup, ReadCounters, ReaderOptions, SstReader};
 
@@ -68,7 +68,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn options(kind: &Kind, clock: &(impl Clock + Clone)) -> Options {
+fn options(kind: &Kind, clock: &ManualClock) -> Options {
     let family = CfOptions {
         learning: kind.learning,
         value_separation_threshold: kind.separation,
@@ -94,7 +94,7 @@ fn key(n: u16) -> Vec<u8> {
     format!("key{n:05}").into_bytes()
 }
 
-fn apply(family: &ColumnFamily, db: &Db, clock: &FakeClock, op: &Op) {
+fn apply(family: &ColumnFamily, db: &Db, clock: &ManualClock, op: &Op) {
     match op {
         Op::Put(n, len) => family.put(key(*n), vec![*n as u8; *len]).unwrap(),
         Op::PutTtl(n, ms) => {
@@ -179,7 +179,7 @@ proptest! {
         asked in prop::collection::vec(0..KEYS + 20, 20),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let clock = FakeClock::new();
+        let clock = stopped_clock();
         let db = Db::open(dir.path(), options(&kind, &clock)).unwrap();
         let families = [db.default_family(), db.column_family("other").unwrap()];
         for (second, op) in &ops {
@@ -218,7 +218,7 @@ fn parts(told: &Explanation) -> Vec<ExplainPart> {
 fn every_part_of_the_store_speaks_for_itself() {
     use ExplainPart::{Block, Filter, Index, Level, Memtable, RangeTombstones, Value, Version};
     let dir = tempfile::tempdir().unwrap();
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let kind = Kind { separation: 40, ..plain() };
     let db = Db::open(dir.path(), options(&kind, &clock)).unwrap();
     let family = db.default_family();
@@ -264,7 +264,7 @@ fn every_part_of_the_store_speaks_for_itself() {
 #[test]
 fn what_was_not_in_memory_is_read_and_then_it_is_there() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let fill = |db: &Db| {
         for n in 0..300 {
             db.put(key(n), [n as u8; 50]).unwrap();
@@ -292,7 +292,7 @@ fn what_was_not_in_memory_is_read_and_then_it_is_there() {
 #[test]
 fn models_are_named_where_they_are_used() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let mut options = options(&Kind { learning: Learning::Build, ..plain() }, &clock);
     options.memory_budget = 16 << 20;
     options.advanced.target_file_bytes = 256 << 10;
@@ -327,24 +327,10 @@ fn models_are_named_where_they_are_used() {
     assert_eq!(db.model_shape(u64::MAX).unwrap(), None);
 }
 
-/// A clock that stands still until it is moved.
-#[derive(Clone, Default)]
-struct Stopped(Arc<AtomicU64>);
-
-impl Clock for Stopped {
-    fn wall_ms(&self) -> u64 {
-        1_700_000_000_000 + self.0.load(Ordering::SeqCst)
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        self.0.load(Ordering::SeqCst) * 1000
-    }
-}
-
 #[test]
 fn jobs_are_listed_while_they_run_and_a_little_after() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Stopped::default();
+    let clock = ManualClock::at(1_700_000_000_000);
     let db = Db::open(dir.path(), options(&plain(), &clock)).unwrap();
     let other = db.column_family("other").unwrap();
     for n in 0..400 {
@@ -369,6 +355,6 @@ fn jobs_are_listed_while_they_run_and_a_little_after() {
     assert!(last.read_bytes == last.input_bytes && last.written_bytes > 0, "{last:?}");
     let live: u64 = db.shape().families[0].levels[6].iter().map(|file| file.size_bytes).sum();
     assert!(merges.iter().any(|job| job.written_bytes >= live / 2));
-    clock.0.store(3001, Ordering::SeqCst);
+    clock.advance(3001);
     assert!(db.shape().jobs.is_empty());
 }

@@ -2,7 +2,7 @@
 //! reads go on, what was acknowledged is there after a reopen, and a full disk passes by itself.
 
 use crate::harness::{
-    Action, FakeClock, Generator, Mix, Store, draw_separation, effort, small_options,
+    Action, Generator, Mix, Store, draw_separation, effort, small_options, stopped_clock,
 };
 use crate::model::{Contents, History, State, is_empty};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
 use terrace::{Error, Options, SyncMode};
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// How soon writes must go on after a full disk has room.
@@ -65,7 +66,7 @@ struct Plan {
 struct Scene {
     sim: SimVfs,
     options: Options,
-    clock: FakeClock,
+    clock: ManualClock,
     journal: Journal,
     plan: Plan,
 }
@@ -86,7 +87,7 @@ fn is_clean(error: &Error) -> bool {
 
 impl Scene {
     fn new(plan: Plan) -> Self {
-        let clock = FakeClock::new();
+        let clock = stopped_clock();
         let sim = SimVfs::new(plan.seed);
         let mut options = small_options(Arc::new(sim.clone()), &clock);
         let mut rng = SplitMix64::new(plan.seed);

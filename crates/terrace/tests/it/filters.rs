@@ -1,7 +1,7 @@
 //! Filters whose units come and go: no answer changes, memory stays within its budget, and units
 //! lie where lookups are.
 
-use crate::harness::{DIR, FakeClock, Generator, Mix, Run, Store, small_options};
+use crate::harness::{DIR, Generator, Mix, Run, Store, small_options, stopped_clock};
 use crate::model::FAMILIES;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn no_answer_changes_whatever_the_policy_and_the_budget() {
     let allocators = [FilterAllocator::Budget, FilterAllocator::Mq, FilterAllocator::Cached];
     for (seed, policy) in (0u64..).zip(policies) {
         for (allocator, filters) in allocators.into_iter().zip([0.01, 0.002, 0.2]) {
-            let clock = FakeClock::new();
+            let clock = stopped_clock();
             let vfs = Arc::new(SimVfs::new(seed));
             let mut options = with_filters(small_options(vfs, &clock), policy, Some(5));
             options.advanced.filter_allocator = allocator;

@@ -2,7 +2,7 @@
 //! readers see while values move, and crashes.
 
 use crate::camera::{Camera, dump};
-use crate::harness::{FakeClock, effort, over_seeds};
+use crate::harness::{effort, over_seeds, stopped_clock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use terrace::{
     CompactionStyle, Compression, Db, GcProgress, Iter, Options, ReadOptions, Snapshot, SyncMode,
     WriteBatch,
 };
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
 fn key(n: u64) -> Vec<u8> {
@@ -147,7 +148,7 @@ fn measure() {
 const DIR: &str = "/db";
 
 /// Options under which a few hundred writes make segments, levels and garbage.
-fn small_options(vfs: Arc<dyn Vfs>, clock: &FakeClock, rng: &mut SplitMix64) -> Options {
+fn small_options(vfs: Arc<dyn Vfs>, clock: &ManualClock, rng: &mut SplitMix64) -> Options {
     let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
     options.sync = SyncMode::Batch;
     options.default_family.value_separation_threshold = [32, 100, 200][rng.below(3) as usize];
@@ -204,7 +205,7 @@ struct Run {
     db: Db,
     options: Options,
     vfs: Arc<dyn Vfs>,
-    clock: FakeClock,
+    clock: ManualClock,
     rng: SplitMix64,
     model: Model,
     snapshots: Vec<(Snapshot, Model)>,
@@ -217,7 +218,7 @@ struct Run {
 impl Run {
     fn new(seed: u64, vfs: Arc<dyn Vfs>) -> Self {
         let mut rng = SplitMix64::new(seed);
-        let clock = FakeClock::new();
+        let clock = stopped_clock();
         let options = small_options(vfs.clone(), &clock, &mut rng);
         let db = Db::open(DIR, options.clone()).unwrap();
         let (model, keys) = (Model::new(), 40 + rng.below(200));

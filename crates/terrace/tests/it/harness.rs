@@ -11,13 +11,14 @@ use crate::model::{Batch, Contents, FAMILIES, History, Op, State, is_empty};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use terrace::vfs::Vfs;
 use terrace::{
-    CfOptions, Clock, ColumnFamily, Db, Options, ReadOptions, Result, Snapshot, SyncMode,
-    WriteBatch, WriteOptions,
+    CfOptions, ColumnFamily, Db, Options, ReadOptions, Result, Snapshot, SyncMode, WriteBatch,
+    WriteOptions,
 };
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// Where the store lies in a simulated file system.
@@ -59,39 +60,13 @@ pub fn over_seeds(name: &'static str, wanted: u64, mut run: impl FnMut(u64, u64)
     done
 }
 
-/// A wall clock that stands until it is turned.
-#[derive(Clone)]
-pub struct FakeClock {
-    wall_ms: Arc<AtomicU64>,
-    start: Instant,
-}
-
-impl FakeClock {
-    pub fn new() -> Self {
-        Self { wall_ms: Arc::new(AtomicU64::new(START_MS)), start: Instant::now() }
-    }
-
-    pub fn advance(&self, ms: u64) {
-        self.wall_ms.fetch_add(ms, Ordering::SeqCst);
-    }
-
-    pub fn now_ms(&self) -> u64 {
-        self.wall_ms.load(Ordering::SeqCst)
-    }
-}
-
-impl Clock for FakeClock {
-    fn wall_ms(&self) -> u64 {
-        self.now_ms()
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        self.start.elapsed().as_micros() as u64
-    }
+/// A clock whose wall stands at [`START_MS`].
+pub fn stopped_clock() -> ManualClock {
+    ManualClock::wall_at(START_MS)
 }
 
 /// Options under which a few hundred writes make flushes, levels and partitions.
-pub fn small_options(vfs: Arc<dyn Vfs>, clock: &FakeClock) -> Options {
+pub fn small_options(vfs: Arc<dyn Vfs>, clock: &ManualClock) -> Options {
     let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
     options.column_families =
         FAMILIES[1..].iter().map(|name| (name.to_string(), CfOptions::default())).collect();
@@ -297,13 +272,13 @@ impl Default for Mix {
 pub struct Generator {
     pub rng: SplitMix64,
     mix: Mix,
-    clock: FakeClock,
+    clock: ManualClock,
     writes: u64,
     checkpoints: u64,
 }
 
 impl Generator {
-    pub fn new(seed: u64, mix: Mix, clock: &FakeClock) -> Self {
+    pub fn new(seed: u64, mix: Mix, clock: &ManualClock) -> Self {
         let rng = SplitMix64::new(seed ^ 0x7e77_ace0);
         Self { rng, mix, clock: clock.clone(), writes: 0, checkpoints: 0 }
     }
@@ -412,7 +387,7 @@ pub fn key(number: u64) -> Vec<u8> {
 pub struct Run {
     pub store: Store,
     pub generator: Generator,
-    pub clock: FakeClock,
+    pub clock: ManualClock,
     pub history: History,
     pub state: State,
     pub marks: Arc<Marks>,
@@ -422,7 +397,7 @@ pub struct Run {
 impl Run {
     pub fn new(
         options: Options,
-        clock: &FakeClock,
+        clock: &ManualClock,
         generator: Generator,
         marks: Arc<Marks>,
     ) -> Self {
@@ -430,7 +405,12 @@ impl Run {
     }
 
     /// A run on a store that is open and empty.
-    pub fn with(store: Store, clock: &FakeClock, generator: Generator, marks: Arc<Marks>) -> Self {
+    pub fn with(
+        store: Store,
+        clock: &ManualClock,
+        generator: Generator,
+        marks: Arc<Marks>,
+    ) -> Self {
         Self {
             store,
             generator,

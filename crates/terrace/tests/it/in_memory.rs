@@ -1,13 +1,14 @@
 //! Reads that make do with memory: they never touch the file system, are refused only where a plain
 //! read would touch it, and otherwise say the same.
 
-use crate::harness::{DIR, FakeClock, SeedNote, drawn_options, effort, key};
+use crate::harness::{DIR, SeedNote, drawn_options, effort, key, stopped_clock};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{ColumnFamily, Db, Error, FilterAllocator, Iter, Options, ReadOptions, WriteBatch};
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
 
@@ -156,7 +157,7 @@ type Entries = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 const KEYS: u64 = 300;
 
-fn counting_options(sim: &SimVfs, clock: &FakeClock, rng: &mut SplitMix64) -> Options {
+fn counting_options(sim: &SimVfs, clock: &ManualClock, rng: &mut SplitMix64) -> Options {
     let mut options = drawn_options(Arc::new(Counting(sim.clone())), clock, rng);
     let a = &mut options.advanced;
     a.memory_shares.cache = [0.001, 0.004, 0.02, 0.5][rng.below(4) as usize];
@@ -169,7 +170,7 @@ fn counting_options(sim: &SimVfs, clock: &FakeClock, rng: &mut SplitMix64) -> Op
 }
 
 /// Writes at random, with expiries, deletes and range deletes.
-fn write_some(db: &Db, clock: &FakeClock, rng: &mut SplitMix64, expected: &mut Entries) {
+fn write_some(db: &Db, clock: &ManualClock, rng: &mut SplitMix64, expected: &mut Entries) {
     for _ in 0..1 + rng.below(12) {
         let mut batch = WriteBatch::new();
         for _ in 0..1 + rng.below(20) {
@@ -330,7 +331,7 @@ fn scan_some(family: &ColumnFamily, rng: &mut SplitMix64, shown: &Entries) -> (u
 
 fn run(seed: u64) -> (u64, u64) {
     let mut rng = SplitMix64::new(seed);
-    let (sim, clock) = (SimVfs::new(seed), FakeClock::new());
+    let (sim, clock) = (SimVfs::new(seed), stopped_clock());
     let options = counting_options(&sim, &clock, &mut rng);
     let mut db = Db::open(DIR, options.clone()).unwrap();
     let (mut expected, mut sum) = (Entries::new(), (0, 0));
@@ -377,7 +378,7 @@ fn in_memory_reads_say_the_same_without_the_device_or_are_rightly_refused() {
 /// Inline and separated values, from the memtable to a store that was just opened.
 #[test]
 fn what_is_in_memory_changes_with_the_state_of_the_store() {
-    let (sim, clock) = (SimVfs::new(1), FakeClock::new());
+    let (sim, clock) = (SimVfs::new(1), stopped_clock());
     let mut options = crate::harness::small_options(Arc::new(Counting(sim.clone())), &clock);
     options.default_family.value_separation_threshold = 100;
     let db = Db::open(DIR, options.clone()).unwrap();

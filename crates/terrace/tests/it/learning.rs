@@ -1,7 +1,7 @@
 //! Models that come and go: no answer changes, whatever the keys and whenever a file or a level gets
 //! one or loses it.
 
-use crate::harness::{DIR, FakeClock, small_options};
+use crate::harness::{DIR, small_options, stopped_clock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn options(vfs: &Arc<SimVfs>, learning: Learning) -> Options {
-    let mut options = small_options(vfs.clone(), &FakeClock::new());
+    let mut options = small_options(vfs.clone(), &stopped_clock());
     options.memory_budget = 32 << 20;
     options.column_families.clear();
     options.default_family = CfOptions {

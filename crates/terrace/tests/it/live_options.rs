@@ -1,6 +1,6 @@
 //! Options that change while the store is open: what each of them does from then on.
 
-use crate::harness::{DIR, FakeClock, small_options};
+use crate::harness::{DIR, small_options, stopped_clock};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace::vfs::SimVfs;
@@ -8,7 +8,7 @@ use terrace::{Db, Error, LIVE_OPTIONS, SyncMode};
 
 fn open(sync: SyncMode) -> (SimVfs, Db) {
     let sim = SimVfs::new(5);
-    let mut options = small_options(Arc::new(sim.clone()), &FakeClock::new());
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
     options.memory_budget = 64 << 20;
     options.sync = sync;
     let db = Db::open(DIR, options).unwrap();
@@ -52,7 +52,7 @@ fn a_sync_mode_holds_from_the_next_commit_on() {
     db.put(b"c", b"not synced").unwrap();
     for seed in 0..8 {
         let image = sim.crash_image(seed);
-        let mut options = small_options(Arc::new(image), &FakeClock::new());
+        let mut options = small_options(Arc::new(image), &stopped_clock());
         options.column_families.clear();
         let after = Db::open(DIR, options).unwrap();
         assert!(after.get(b"a").unwrap().is_some() && after.get(b"b").unwrap().is_some());
@@ -71,7 +71,7 @@ fn a_sync_mode_holds_from_the_next_commit_on() {
 fn a_buffered_store_can_become_stricter_and_buffered_again() {
     let (sim, db) = open(SyncMode::Buffered);
     let survives = |key: &[u8]| {
-        let mut options = small_options(Arc::new(sim.kill_image()), &FakeClock::new());
+        let mut options = small_options(Arc::new(sim.kill_image()), &stopped_clock());
         options.column_families.clear();
         Db::open(DIR, options).unwrap().get(key).unwrap().is_some()
     };

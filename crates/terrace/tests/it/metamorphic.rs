@@ -2,7 +2,7 @@
 //! transfer, and read at once see what one after the other could have seen.
 
 use crate::harness::{
-    FakeClock, Generator, Mix, Run, Store, draw_separation, effort, over_seeds, small_options,
+    Generator, Mix, Run, Store, draw_separation, effort, over_seeds, small_options, stopped_clock,
 };
 use crate::model::FAMILIES;
 use std::path::Path;
@@ -14,6 +14,7 @@ use terrace::{
     CfOptions, CompactionStyle, Compression, Db, FilterAllocator, FilterPolicy, Learning,
     MemoryShares, Options, ReadOptions, SyncMode, WriteBatch,
 };
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
 fn random_filters(rng: &mut SplitMix64) -> Vec<FilterPolicy> {
@@ -39,7 +40,7 @@ fn random_family(rng: &mut SplitMix64) -> CfOptions {
 }
 
 /// Options drawn from everything that must not change an answer.
-fn random_options(rng: &mut SplitMix64, clock: &FakeClock, posix: bool) -> Options {
+fn random_options(rng: &mut SplitMix64, clock: &ManualClock, posix: bool) -> Options {
     let mut options = small_options(Arc::new(SimVfs::new(rng.next_u64())), clock);
     if posix {
         options.advanced.vfs = PosixVfs::shared();
@@ -99,7 +100,7 @@ fn r8_options_never_change_an_answer() {
         let length = 150 + rng.below(450);
         for variant in 0..variants {
             let posix = variant == 3 && seed % 3 == 0;
-            let clock = FakeClock::new();
+            let clock = stopped_clock();
             let options = random_options(&mut rng, &clock, posix);
             let directory = tempfile::tempdir().unwrap();
             let path = if posix { directory.path() } else { Path::new(crate::harness::DIR) };
@@ -259,7 +260,7 @@ fn r8_concurrent_readers_see_whole_batches_in_order() {
     let checks = AtomicU64::new(0);
     for round in 0..rounds {
         let _note = crate::harness::SeedNote("R8 threads", round);
-        let clock = FakeClock::new();
+        let clock = stopped_clock();
         let mut rng = SplitMix64::new(round);
         let mut options = random_options(&mut rng, &clock, false);
         options.advanced.memtable_bytes = 16 << 10;

@@ -1,6 +1,6 @@
 //! R7: blocks, values, segments and manifests in the wrong place are always detected.
 
-use crate::harness::{FakeClock, Store, effort, key, small_options};
+use crate::harness::{Store, effort, key, small_options, stopped_clock};
 use crate::model::{History, Op};
 use crate::mutants::{Outcome, file_number, kind_of, sealed_segments, specimen};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ fn stored_blocks(bytes: &[u8], number: u64) -> Vec<(usize, usize)> {
 fn r7_a_block_in_the_wrong_place_is_always_detected() {
     let mut specimen = specimen(60);
     // Blocks of equal length are easiest to take for one another: no compression.
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let sim = SimVfs::new(2);
     specimen.options = small_options(Arc::new(sim.clone()), &clock);
     specimen.options.default_family.compression = vec![Compression::None];
@@ -117,7 +117,7 @@ fn r7_a_block_in_the_wrong_place_is_always_detected() {
 /// A value of the same key and length at the same offset of another segment, sound in itself.
 #[test]
 fn r7_a_value_of_another_segment_is_always_detected() {
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let sim = SimVfs::new(1);
     let mut options = small_options(Arc::new(sim.clone()), &clock);
     options.column_families.iter_mut().for_each(|(_, f)| f.value_separation_threshold = 16);

@@ -5,7 +5,7 @@
 //! proves it. Damage to the log may therefore take the last write, and nothing else, unnoticed
 //! (a cut may take the proof as well: then what is left is a prefix).
 
-use crate::harness::{DIR, FakeClock, Store, effort, key, small_options};
+use crate::harness::{DIR, Store, effort, key, small_options, stopped_clock};
 use crate::model::{Contents, History, Op};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub struct Specimen {
 }
 
 pub fn specimen(value_bytes: usize) -> Specimen {
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let sim = SimVfs::new(1);
     let mut options = small_options(Arc::new(sim.clone()), &clock);
     options.sync = SyncMode::Batch;
@@ -421,7 +421,7 @@ fn r6_a_flipped_byte_in_the_log_is_an_error_of_the_value_it_belongs_to() {
 /// The same for values that only a memtable refers to.
 #[test]
 fn r6_a_flipped_byte_in_a_log_that_is_written_is_never_served() {
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let sim = SimVfs::new(1);
     let mut options = small_options(Arc::new(sim.clone()), &clock);
     options.default_family.value_separation_threshold = 16;

@@ -4,12 +4,13 @@
 
 use crate::camera::{Camera, Shot, dump};
 use crate::harness::{
-    DIR, FakeClock, Generator, Mix, Run, Store, drawn_options, effort, over_seeds,
+    DIR, Generator, Mix, Run, Store, drawn_options, effort, over_seeds, stopped_clock,
 };
 use crate::model::History;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
 use terrace::{Db, Error, Options, SyncMode};
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// What a crash left.
@@ -25,7 +26,7 @@ pub fn check(
     shot: &Shot,
     history: &History,
     options: &Options,
-    clock: &FakeClock,
+    clock: &ManualClock,
 ) -> Result<Left, String> {
     let mut options = options.clone();
     options.advanced.vfs = Arc::new(shot.image.clone());
@@ -81,9 +82,9 @@ pub fn check(
 }
 
 /// A workload filmed at random operations: history, images, options, clock.
-pub fn filmed(seed: u64, images: u64) -> (History, Vec<Shot>, Options, FakeClock) {
+pub fn filmed(seed: u64, images: u64) -> (History, Vec<Shot>, Options, ManualClock) {
     let mut rng = SplitMix64::new(seed);
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let camera = Camera::new(SimVfs::new(seed), rng.next_u64(), 12, images);
     let options = drawn_options(Arc::new(camera.clone()), &clock, &mut rng);
     let mix = Mix {
@@ -135,7 +136,7 @@ fn checked(
     shot: &Shot,
     history: &History,
     options: &Options,
-    clock: &FakeClock,
+    clock: &ManualClock,
 ) -> Left {
     let left = shot.image.kill_image();
     check(shot, history, options, clock).unwrap_or_else(|why| {
@@ -169,7 +170,7 @@ fn r1_an_sst_never_refers_to_a_value_that_a_power_cut_takes() {
     let mut images_by_mode = [0u64; 4];
     let images = over_seeds("R1 values", wanted, |seed, left| {
         let mut rng = SplitMix64::new(seed ^ 0x7a1);
-        let clock = FakeClock::new();
+        let clock = stopped_clock();
         let camera = Camera::new(SimVfs::new(seed), rng.next_u64(), 1, left.min(250));
         let mut options = crate::harness::small_options(Arc::new(camera.clone()), &clock);
         let mode = seed as usize % modes.len();

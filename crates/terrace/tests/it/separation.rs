@@ -1,7 +1,7 @@
 //! Values in the log under everything else that goes on: dropped families, scans and batched reads
 //! while segments come and go, devices that fail, read-only opens.
 
-use crate::harness::{DIR, FakeClock, Store, effort, key, small_options};
+use crate::harness::{DIR, Store, effort, key, small_options, stopped_clock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
 
 /// Every value of 16 bytes and more is in the log, in segments of 4 KiB.
 fn options(sim: &SimVfs) -> Options {
-    let mut options = small_options(Arc::new(sim.clone()), &FakeClock::new());
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
     options.default_family.value_separation_threshold = 16;
     for (_, family) in &mut options.column_families {
         family.value_separation_threshold = 16;

@@ -1,7 +1,7 @@
 //! Transactions and read sets: what is a conflict and what is not, in memory and in SSTs, and that
 //! histories of many threads could have happened one after the other.
 
-use crate::harness::{DIR, FakeClock, Store, effort, over_seeds, small_options};
+use crate::harness::{DIR, Store, effort, over_seeds, small_options, stopped_clock};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -180,7 +180,7 @@ fn only_a_newer_version_of_a_key_that_was_read_is_a_conflict() {
 
 #[test]
 fn the_end_of_a_time_to_live_is_no_conflict() {
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let db = Db::open(DIR, small_options(Arc::new(SimVfs::new(1)), &clock)).unwrap();
     db.put_with_ttl(b"session", b"open", Duration::from_millis(500)).unwrap();
     let mut transaction = db.transaction();
@@ -482,7 +482,7 @@ struct Held {
 /// whether one of its keys was written since.
 fn run_read_sets(seed: u64, steps: u64) -> u64 {
     let mut rng = SplitMix64::new(seed);
-    let clock = FakeClock::new();
+    let clock = stopped_clock();
     let mut options = small_options(Arc::new(SimVfs::new(seed)), &clock);
     options.default_family.compaction =
         [CompactionStyle::Leveled, CompactionStyle::Tiered][rng.below(2) as usize];

@@ -4,19 +4,7 @@ use super::*;
 use crate::batch::{Separation, decode};
 use proptest::prelude::*;
 use std::time::Duration;
-use terrace_base::{Clock, ValueKind};
-
-struct Fixed(u64);
-
-impl Clock for Fixed {
-    fn wall_ms(&self) -> u64 {
-        self.0
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        0
-    }
-}
+use terrace_base::{ManualClock, ValueKind};
 
 /// A batch in all that the commit asks it for.
 fn commit_view(mut batch: WriteBatch, wanted: Separation) -> (Vec<u8>, Vec<u32>, [usize; 5]) {
@@ -27,7 +15,7 @@ fn commit_view(mut batch: WriteBatch, wanted: Separation) -> (Vec<u8>, Vec<u32>,
         batch.separated().0,
         batch.separated().1,
     ];
-    batch.seal(&Fixed(1000), &|_| wanted).unwrap();
+    batch.seal(&ManualClock::at(1000), &|_| wanted).unwrap();
     batch.number(7);
     batch.place(3, 4096);
     let families = batch.families().collect();
@@ -101,7 +89,7 @@ proptest! {
 }
 
 fn refusal(mut batch: WriteBatch) -> Option<String> {
-    batch.seal(&Fixed(0), &|_| Separation::DEFAULT).err().map(|error| error.to_string())
+    batch.seal(&ManualClock::at(0), &|_| Separation::DEFAULT).err().map(|error| error.to_string())
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::value_log::ValueLog;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, Rng, SplitMix64, ValueKind};
+use terrace_base::{ManualClock, RangeTombstone, Rng, SplitMix64, ValueKind};
 use terrace_sst::{BlockCache, ReadCounters};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
 
@@ -19,17 +19,6 @@ const DIR: &str = "/store";
 const NOW_MS: u64 = 1000;
 
 type Entry = (Vec<u8>, u64, Vec<u8>);
-
-struct FixedClock;
-
-impl Clock for FixedClock {
-    fn wall_ms(&self) -> u64 {
-        NOW_MS
-    }
-    fn monotonic_us(&self) -> u64 {
-        0
-    }
-}
 
 /// Files on a disk and the version they form.
 struct Store {
@@ -180,7 +169,7 @@ impl Store {
                 next_file_number: &|| self.next.fetch_add(1, Ordering::Relaxed),
                 options: &self.options,
                 snapshots: self.snapshots.clone(),
-                clock: &FixedClock,
+                clock: &ManualClock::at(NOW_MS),
                 limiter: &self.limiter,
                 cancel,
                 version: &self.version,
@@ -437,7 +426,7 @@ fn speed() {
             next_file_number: &|| next.fetch_add(1, Ordering::Relaxed),
             options: &options,
             snapshots: Vec::new(),
-            clock: &FixedClock,
+            clock: &ManualClock::at(NOW_MS),
             limiter: &limiter,
             cancel: &AtomicBool::new(false),
             version: &version,
