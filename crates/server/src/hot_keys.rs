@@ -3,11 +3,12 @@
 use crate::command::{CommandSpec, Flags};
 use parking_lot::Mutex;
 use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_resp::Command;
-use terrace_sketch::{Hot, TopKeys};
+use terrace_sketch::{Gaps, Hot, TopKeys};
 
-/// One of so many commands is looked at.
+/// One of so many commands is looked at, after random gaps of that mean.
 pub const SAMPLED_ONE_IN: u32 = 16;
 
 /// Keys that are counted at a time; those that are listed are the first few of them.
@@ -20,11 +21,13 @@ const KEY_BYTES: usize = 256;
 const HALVED_EVERY_S: u64 = 30;
 
 thread_local! {
-    static COUNTDOWN: Cell<u32> = const { Cell::new(SAMPLED_ONE_IN) };
+    /// Commands of this thread until the next sample; 0 before its first.
+    static LEFT: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The keys.
 pub struct HotKeys {
+    gaps: Gaps,
     read: Mutex<TopKeys>,
     written: Mutex<TopKeys>,
     ticks: AtomicU64,
@@ -32,26 +35,35 @@ pub struct HotKeys {
 
 impl Default for HotKeys {
     fn default() -> Self {
-        let keys = || Mutex::new(TopKeys::new(COUNTED, KEY_BYTES));
-        Self { read: keys(), written: keys(), ticks: AtomicU64::new(0) }
+        // Std's own seed, which no client knows.
+        Self::with_seed(RandomState::new().hash_one(SAMPLED_ONE_IN))
     }
 }
 
 impl HotKeys {
-    /// A command was executed.
+    fn with_seed(seed: u64) -> Self {
+        let keys = || Mutex::new(TopKeys::new(COUNTED, KEY_BYTES, seed));
+        let gaps = Gaps::new(SAMPLED_ONE_IN, seed);
+        Self { gaps, read: keys(), written: keys(), ticks: AtomicU64::new(0) }
+    }
+
+    /// A command was executed. Cost: a countdown, and a sample now and then.
     #[inline]
     pub fn note(&self, spec: &CommandSpec, args: &Command<'_>, db: u8) {
-        let is_sampled = COUNTDOWN.with(|left| {
-            let now = left.get() - 1;
-            left.set(if now == 0 { SAMPLED_ONE_IN } else { now });
-            now == 0
-        });
-        if is_sampled {
-            self.count(spec, args, db);
+        match LEFT.get() {
+            left @ 2.. => LEFT.set(left - 1),
+            left => self.end_gap(left == 0, spec, args, db),
         }
     }
 
     #[cold]
+    fn end_gap(&self, is_first: bool, spec: &CommandSpec, args: &Command<'_>, db: u8) {
+        LEFT.set(self.gaps.draw());
+        if !is_first {
+            self.count(spec, args, db);
+        }
+    }
+
     fn count(&self, spec: &CommandSpec, args: &Command<'_>, db: u8) {
         let keys = if spec.flags.has(Flags::WRITE) { &self.written } else { &self.read };
         // Another thread is counting: a sample more or less.
@@ -90,5 +102,35 @@ impl HotKeys {
             self.read.lock().age();
             self.written.lock().age();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::table;
+    use terrace_resp::OwnedCommand;
+
+    /// Rounds of clients that take turns.
+    const ROUNDS: u64 = 1 << 15;
+
+    #[test]
+    fn a_rhythm_of_the_sample_gives_every_key_its_share() {
+        let hot = HotKeys::with_seed(7);
+        let (_, get) = table().find(b"get").unwrap();
+        let keys = 0..SAMPLED_ONE_IN as u8;
+        let commands: Vec<_> = keys.map(|key| OwnedCommand::of(&[&b"get"[..], &[key]])).collect();
+        for _ in 0..ROUNDS {
+            commands.iter().for_each(|command| hot.note(get, &command.as_command(), 3));
+        }
+        let told = hot.read(usize::MAX);
+        assert_eq!(told.len(), commands.len());
+        for one in told {
+            assert_eq!((one.key[0], one.error), (3, 0));
+            let estimate = one.count * u64::from(SAMPLED_ONE_IN);
+            let share = ROUNDS * 4 / 5..ROUNDS * 6 / 5;
+            assert!(share.contains(&estimate), "{one:?} instead of {ROUNDS}");
+        }
+        assert!(hot.written(1).is_empty());
     }
 }

@@ -1,15 +1,15 @@
 //! What is asked for most: top keys in bounded memory; pure.
 //!
 //! ```text
-//! every operation -> SampledKeys (one in so many) -> TopKeys (Space-Saving) -> top(n)
+//! every operation -> Gaps (one in so many) -> TopKeys (Space-Saving) -> top(n)
 //! ```
 //! Floor 1: uses no other crate of the workspace, does no I/O.
 
 #![forbid(unsafe_code)]
 
+mod gaps;
 mod index;
-mod sampled;
 mod top_keys;
 
-pub use sampled::SampledKeys;
+pub use gaps::Gaps;
 pub use top_keys::{Hot, TopKeys};

@@ -4,8 +4,8 @@
 //!
 //! With N the sum of all weights and k counters, and until [`TopKeys::age`] with it:
 //! - `count - error <= true weight <= count` for every listed key,
-//! - a key that is not listed has at most [`TopKeys::floor`], and `floor <= N / k`: every key with
-//!   more than N / k is listed.
+//! - a key that is not listed has at most the floor, the largest count that was ever taken over,
+//!   and `floor <= N / k`: every key with more than N / k is listed.
 //!
 //! The smallest counter is the root of a binary heap instead of the paper's list of buckets: a step
 //! costs O(log k) for any weight, not only for 1.
@@ -58,15 +58,16 @@ pub struct TopKeys {
     most: usize,
     key_bytes: usize,
     floor: f64,
-    total: f64,
     seed: u64,
 }
 
 impl TopKeys {
     /// With counters for `keys` keys (at least 1), of each of which at most `key_bytes` are kept.
     /// Memory: at most keys × (key_bytes + 120) bytes, and never more, whatever is observed. Keys
-    /// that are longer than `key_bytes` are told apart by their length and 128 bits of hash.
-    pub fn new(keys: usize, key_bytes: usize) -> Self {
+    /// that are longer than `key_bytes` are told apart by their length and 128 bits of hash. `seed`
+    /// is that of the hashes: with one that others do not know, nobody can choose keys that are slow
+    /// to find.
+    pub fn new(keys: usize, key_bytes: usize, seed: u64) -> Self {
         let most = keys.clamp(1, u32::MAX as usize / 4);
         Self {
             counters: Vec::new(),
@@ -75,15 +76,8 @@ impl TopKeys {
             most,
             key_bytes,
             floor: 0.0,
-            total: 0.0,
-            seed: 0,
+            seed,
         }
-    }
-
-    /// Hashes with this seed: with one that others do not know, nobody can choose keys that are
-    /// slow to find.
-    pub fn with_seed(keys: usize, key_bytes: usize, seed: u64) -> Self {
-        Self { seed, ..Self::new(keys, key_bytes) }
     }
 
     /// `key` was asked for, with this weight. Cost: one hash and O(log keys).
@@ -93,13 +87,12 @@ impl TopKeys {
             true => xxh3_128_with_seed(key, self.seed),
             false => 0,
         };
-        self.add(kept, key.len(), digest, weight as f64, 0.0);
-        self.total += weight as f64;
+        self.add(kept, key.len(), digest, weight);
     }
 
     /// Adds to the counter of a key; if it has none, to the smallest or a free one.
-    fn add(&mut self, kept: &[u8], key_bytes: usize, digest: u128, count: f64, error: f64) {
-        if count <= 0.0 {
+    fn add(&mut self, kept: &[u8], key_bytes: usize, digest: u128, weight: u64) {
+        if weight == 0 {
             return;
         }
         let hash = xxh3_64_with_seed(kept, self.seed ^ digest as u64);
@@ -115,8 +108,7 @@ impl TopKeys {
             None => self.take_counter(kept, key_bytes, digest, hash),
         };
         let counter = &mut self.counters[slot as usize];
-        counter.count += count;
-        counter.error += error;
+        counter.count += weight as f64;
         let place = counter.place;
         self.sink(place);
     }
@@ -171,31 +163,10 @@ impl TopKeys {
         order.into_iter().take(n).map(Counter::hot).collect()
     }
 
-    /// How many keys are counted.
-    pub fn len(&self) -> usize {
-        self.counters.len()
-    }
-
-    /// Whether nothing is counted.
-    pub fn is_empty(&self) -> bool {
-        self.counters.is_empty()
-    }
-
-    /// No key that is not counted has more than this.
-    pub fn floor(&self) -> u64 {
-        self.floor.ceil() as u64
-    }
-
-    /// The sum of all weights, aged.
-    pub fn total(&self) -> u64 {
-        self.total.ceil() as u64
-    }
-
     /// Halves everything, so that what was hot long ago fades: call it in equal intervals, and the
     /// counts are exponential averages with that half-life. All guarantees hold for halved weights.
     /// Cost: O(k).
     pub fn age(&mut self) {
-        self.total /= 2.0;
         self.floor /= 2.0;
         for counter in &mut self.counters {
             counter.count /= 2.0;
@@ -215,32 +186,6 @@ impl TopKeys {
             // Less than a thousandth of an observation: nobody waits for that.
             self.floor = 0.0;
         }
-    }
-
-    /// Adds what another one has counted (Agarwal et al., "Mergeable Summaries", PODS 2012): the
-    /// guarantees hold for both streams together, except that the floor may reach N / k of both.
-    pub fn merge(&mut self, other: &Self) {
-        let mut sums = Self::with_seed(self.most + other.counters.len(), usize::MAX, self.seed);
-        for (part, missing) in [(&*self, other), (other, &*self)] {
-            for counter in &part.counters {
-                // A key that the other side does not list may have had up to its floor there.
-                let listed = missing.counters.iter().any(|c| c.is_same_key(counter));
-                let most = if listed { 0.0 } else { missing.floor };
-                let Counter { key, key_bytes, digest, count, error, .. } = counter;
-                sums.add(key, *key_bytes, *digest, count + most, error + most);
-            }
-        }
-        let mut all = std::mem::take(&mut sums.counters);
-        all.sort_unstable_by(|a, b| b.count.total_cmp(&a.count));
-        let left_out = all.get(self.most).map_or(0.0, |counter| counter.count);
-        all.truncate(self.most);
-        for counter in &mut all {
-            counter.key.truncate(self.key_bytes);
-        }
-        self.counters = all;
-        self.floor = left_out.max(self.floor + other.floor);
-        self.total += other.total;
-        self.rebuild();
     }
 
     /// Index and heap from the counters.
@@ -294,10 +239,6 @@ impl TopKeys {
 }
 
 impl Counter {
-    fn is_same_key(&self, other: &Self) -> bool {
-        self.key_bytes == other.key_bytes && self.digest == other.digest && self.key == other.key
-    }
-
     /// Rounded so that the true weight stays within.
     fn hot(&self) -> Hot {
         let count = self.count.ceil() as u64;
