@@ -84,7 +84,7 @@ pub use db::{ColumnFamily, Db, LIVE_OPTIONS};
 pub use error::{Error, Result};
 pub use estimate::Estimate;
 pub use get::Found;
-pub use get::explain::{ExplainPart, ExplainStep, Explanation};
+pub use get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};
 pub use job_list::{JobKind, JobShape};
 pub use memory::{MemoryShape, PoolShape};
 pub use metrics::{LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics};

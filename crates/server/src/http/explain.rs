@@ -2,7 +2,7 @@
 //! for the command of the same name.
 
 use super::json::{Explanation, ExplanationStep, Found, Key, Outcome};
-use terrace::{Db, ExplainStep};
+use terrace::{Db, ExplainOutcome, ExplainStep};
 use terrace_keyspace::{COLLECTIONS, Kind, Meta};
 
 /// Looks `key` of database `number` up as commands do: among strings, then among collections. A real
@@ -23,13 +23,8 @@ pub fn explain(db: &Db, number: u8, key: &[u8]) -> terrace::Result<Explanation> 
     };
     for family in [Some(db.default_family()), db.column_family(COLLECTIONS)].into_iter().flatten() {
         let explained = family.explain(&user_key)?;
-        let found = explained.found.as_deref();
-        let last = explained.steps.len().saturating_sub(1);
-        for (at, step) in explained.steps.iter().enumerate() {
-            let outcome = outcome(step, at == last && found.is_some());
-            told.enter(family.name(), step, outcome);
-        }
-        let Some(value) = found else { continue };
+        explained.steps.iter().for_each(|step| told.enter(family.name(), step));
+        let Some(value) = explained.found.as_deref() else { continue };
         let meta = (family.name() == COLLECTIONS).then(|| Meta::decode(value)).flatten();
         let expires_at_ms = match meta {
             Some(meta) => Some(meta.expires_at_ms).filter(|at| *at != 0),
@@ -51,7 +46,7 @@ pub fn explain(db: &Db, number: u8, key: &[u8]) -> terrace::Result<Explanation> 
 }
 
 impl Explanation {
-    fn enter(&mut self, family: &str, step: &ExplainStep, outcome: Outcome) {
+    fn enter(&mut self, family: &str, step: &ExplainStep) {
         self.total_ns += step.ns;
         self.device_reads += u64::from(step.device_reads);
         self.steps.push(ExplanationStep {
@@ -59,7 +54,7 @@ impl Explanation {
             place: step.place.clone(),
             asked: step.asked.clone(),
             answer: step.answer.clone(),
-            outcome,
+            outcome: step.outcome.into(),
             ns: step.ns,
             device_reads: step.device_reads,
         });
@@ -76,29 +71,14 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// How the answer of a step decides. The engine says it in words, which this reads; what it does not
-/// know is a reason to look closer.
-fn outcome(step: &ExplainStep, is_end_of_found: bool) -> Outcome {
-    let starts = |words: &[&str]| words.iter().any(|word| step.answer.starts_with(word));
-    if is_end_of_found || starts(&["it is the value"]) {
-        Outcome::Found
-    } else if starts(&["absent"]) {
-        Outcome::Deleted
-    } else if step.answer.ends_with("goes on without") || starts(&["the file has none"]) {
-        Outcome::Skip
-    } else if starts(&[
-        "no version",
-        "no:",
-        "no (",
-        "none of",
-        "the key is not",
-        "the key is before",
-        "the key is after",
-        "the block proves",
-    ]) || step.answer == "the filter says no"
-    {
-        Outcome::No
-    } else {
-        Outcome::Maybe
+impl From<ExplainOutcome> for Outcome {
+    fn from(outcome: ExplainOutcome) -> Self {
+        match outcome {
+            ExplainOutcome::No => Self::No,
+            ExplainOutcome::Maybe => Self::Maybe,
+            ExplainOutcome::Skip => Self::Skip,
+            ExplainOutcome::Deleted => Self::Deleted,
+            ExplainOutcome::Found => Self::Found,
+        }
     }
 }

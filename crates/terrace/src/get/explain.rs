@@ -43,6 +43,21 @@ pub enum ExplainPart {
     Value,
 }
 
+/// What the answer of a step decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExplainOutcome {
+    /// The key is not there: the lookup goes on elsewhere.
+    No,
+    /// The key may be there, or a version of it is: the lookup looks closer.
+    Maybe,
+    /// There was nothing that could be asked: the lookup goes on without.
+    Skip,
+    /// The version that was found is deleted, or has expired.
+    Deleted,
+    /// The version that was found is the value.
+    Found,
+}
+
 /// One step of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainStep {
@@ -58,6 +73,8 @@ pub struct ExplainStep {
     pub asked: String,
     /// What it answered, for people.
     pub answer: String,
+    /// What that decides.
+    pub outcome: ExplainOutcome,
     /// Whether the key, or the value, was found by this step: in a memtable, a data block, or the
     /// log.
     pub is_hit: bool,
@@ -131,7 +148,12 @@ impl<'a> Told<'a> {
 
     /// A step has ended: it took all the time since the last one. The clock starts anew after it
     /// has been written down.
-    fn step(&mut self, part: ExplainPart, place: &str, asked: &str, answer: String) {
+    fn step(
+        &mut self,
+        (part, place): (ExplainPart, &str),
+        asked: &str,
+        (answer, outcome): (String, ExplainOutcome),
+    ) {
         let ns = self.at.elapsed().as_nanos() as u64;
         let reads = self.inner.table_cache.counters().own_device_reads();
         let place = match self.file {
@@ -146,6 +168,7 @@ impl<'a> Told<'a> {
             place,
             asked: asked.to_string(),
             answer,
+            outcome,
             is_hit: false,
             ns,
             device_reads: u32::try_from(reads.saturating_sub(self.reads)).unwrap_or(u32::MAX),
@@ -172,7 +195,9 @@ impl<'a> Told<'a> {
             answer += &format!("; the range tombstone at {covered} covers the key");
         }
         self.file = None;
-        self.step(ExplainPart::Memtable, &place, "has it a version of the key?", answer);
+        let outcome = found.map_or(ExplainOutcome::No, |_| ExplainOutcome::Maybe);
+        let asked = "has it a version of the key?";
+        self.step((ExplainPart::Memtable, &place), asked, (answer, outcome));
         if found.is_some() {
             self.found = found;
             self.hit();
@@ -184,7 +209,8 @@ impl<'a> Told<'a> {
         let reads = self.inner.table_cache.counters().own_device_reads();
         if reads > self.reads {
             let answer = "it was not open: footer, top-level index and properties were read";
-            self.step(ExplainPart::Open, "", "is it open?", answer.to_string());
+            let answer = (answer.to_string(), ExplainOutcome::Maybe);
+            self.step((ExplainPart::Open, ""), "is it open?", answer);
         }
     }
 
@@ -197,33 +223,39 @@ impl<'a> Told<'a> {
             None => ("which file of the level may have the key?", "this one, by its bounds"),
             Some(_) => ("which file of the level may have the key?", "this one, by a model"),
         };
-        self.step(ExplainPart::Level, "", asked, answer.to_string());
+        let answer = (answer.to_string(), ExplainOutcome::Maybe);
+        self.step((ExplainPart::Level, ""), asked, answer);
     }
 
     fn range_tombstones(&mut self, file: &FileMeta, covered: SeqNo) {
         let count = file.range_tombstone_count;
         let answer = match covered > self.covered {
-            true => format!("yes, the one at {covered}, of {count}"),
-            false => format!("none of {count} that is newer than what is known"),
+            true => (format!("yes, the one at {covered}, of {count}"), ExplainOutcome::Maybe),
+            false => {
+                (format!("none of {count} that is newer than what is known"), ExplainOutcome::No)
+            }
         };
         self.covered = self.covered.max(covered);
         let asked = "does one cover the key?";
-        self.step(ExplainPart::RangeTombstones, "range tombstones", asked, answer);
+        self.step((ExplainPart::RangeTombstones, "range tombstones"), asked, answer);
     }
 
     fn filter(&mut self, at: usize, units: u8, said: FilterSaid) {
         let all = self.filter_units.get(at).copied().unwrap_or(0);
         let with = format!("{units} of {all} units, partition {at}");
         let answer = match said {
-            FilterSaid::NoFilter => "the file has none".to_string(),
-            FilterSaid::Above => "no: it is above all keys of the file".to_string(),
-            FilterSaid::NotInMemory => {
-                format!("none of the {all} units of partition {at} is in memory: goes on without")
+            FilterSaid::NoFilter => ("the file has none".to_string(), ExplainOutcome::Skip),
+            FilterSaid::Above => {
+                ("no: it is above all keys of the file".to_string(), ExplainOutcome::No)
             }
-            FilterSaid::No => format!("no ({with})"),
-            FilterSaid::Maybe => format!("maybe ({with})"),
+            FilterSaid::NotInMemory => (
+                format!("none of the {all} units of partition {at} is in memory: goes on without"),
+                ExplainOutcome::Skip,
+            ),
+            FilterSaid::No => (format!("no ({with})"), ExplainOutcome::No),
+            FilterSaid::Maybe => (format!("maybe ({with})"), ExplainOutcome::Maybe),
         };
-        self.step(ExplainPart::Filter, "filter", "may the file have the key?", answer);
+        self.step((ExplainPart::Filter, "filter"), "may the file have the key?", answer);
     }
 
     fn model(&mut self, block: Option<u32>) {
@@ -231,12 +263,14 @@ impl<'a> Told<'a> {
             Some(block) => format!("block {block}, if anywhere"),
             None => "it cannot tell".to_string(),
         };
-        self.step(ExplainPart::Model, "model", "which block may have the key?", answer);
+        let answer = (answer, ExplainOutcome::Maybe);
+        self.step((ExplainPart::Model, "model"), "which block may have the key?", answer);
     }
 
     fn index(&mut self, partition: usize, block: usize) {
         let answer = format!("block {block} of partition {partition}, if anywhere");
-        self.step(ExplainPart::Index, "index", "which block may have the key?", answer);
+        let answer = (answer, ExplainOutcome::Maybe);
+        self.step((ExplainPart::Index, "index"), "which block may have the key?", answer);
     }
 
     fn block(&mut self, partition: Option<usize>, block: usize, said: BlockSaid) {
@@ -246,31 +280,39 @@ impl<'a> Told<'a> {
         };
         let reads = self.inner.table_cache.counters().own_device_reads();
         let from = if reads > self.reads { "read from the device" } else { "in memory" };
-        let what = match said {
-            BlockSaid::Found => "the key is here",
-            BlockSaid::Absent => "the key is not in the file",
-            BlockSaid::Before => "the key is before its first",
-            BlockSaid::After => "the key is after its last",
+        let (what, outcome) = match said {
+            BlockSaid::Found => ("the key is here", ExplainOutcome::Maybe),
+            BlockSaid::Absent => ("the key is not in the file", ExplainOutcome::No),
+            BlockSaid::Before => ("the key is before its first", ExplainOutcome::No),
+            BlockSaid::After => ("the key is after its last", ExplainOutcome::No),
         };
-        let answer = format!("{what} ({from})");
-        self.step(ExplainPart::Block, &place, "has it a visible version of the key?", answer);
+        let answer = (format!("{what} ({from})"), outcome);
+        self.step((ExplainPart::Block, &place), "has it a visible version of the key?", answer);
         if said == BlockSaid::Found {
             self.hit();
         }
     }
 
     fn by_level_model(&mut self, run: &Run<'_>, block: BlockPlace, answer: &InLevel) {
-        let answer = match answer {
-            InLevel::Found(_) => "the key is here",
-            InLevel::Absent => "the block proves that the level does not have the key",
-            InLevel::Stopped if run.file.contains(self.key) => "the filter says no",
-            InLevel::Stopped => "the filter says no, but the file may be the wrong one",
-            InLevel::Unknown => "that proves nothing: the level is searched",
+        let is_hit = matches!(answer, InLevel::Found(_));
+        let (answer, outcome) = match answer {
+            InLevel::Found(_) => ("the key is here", ExplainOutcome::Maybe),
+            InLevel::Absent => {
+                ("the block proves that the level does not have the key", ExplainOutcome::No)
+            }
+            InLevel::Stopped if run.file.contains(self.key) => {
+                ("the filter says no", ExplainOutcome::No)
+            }
+            InLevel::Stopped => {
+                ("the filter says no, but the file may be the wrong one", ExplainOutcome::Maybe)
+            }
+            InLevel::Unknown => {
+                ("that proves nothing: the level is searched", ExplainOutcome::Maybe)
+            }
         };
         let place = format!("block {}", block.ordinal);
-        let is_hit = answer == "the key is here";
         let asked = "is the key where a model of the level says?";
-        self.step(ExplainPart::Model, &place, asked, answer.to_string());
+        self.step((ExplainPart::Model, &place), asked, (answer.to_string(), outcome));
         if is_hit {
             self.hit();
         }
@@ -284,7 +326,8 @@ impl<'a> Told<'a> {
         };
         self.file = None;
         let place = format!("log segment {:06} at {}", handle.segment, handle.offset);
-        self.step(ExplainPart::Value, &place, "what is the value?", answer);
+        let answer = (answer, ExplainOutcome::Maybe);
+        self.step((ExplainPart::Value, &place), "what is the value?", answer);
         if let Some(step) = self.steps.last_mut() {
             step.file = Some(u64::from(handle.segment));
             // The value log counts its reads for itself.
@@ -297,6 +340,7 @@ impl<'a> Told<'a> {
     fn conclude(&mut self, live: bool, expires_at_ms: Option<u64>) {
         let Some(trailer) = self.found else { return };
         let seqno = trailer_seqno(trailer);
+        let outcome = if live { ExplainOutcome::Found } else { ExplainOutcome::Deleted };
         let answer = match (live, trailer_kind(trailer)) {
             (true, _) => match expires_at_ms {
                 Some(at) => format!("it is the value, until {at}"),
@@ -310,7 +354,8 @@ impl<'a> Told<'a> {
         };
         self.file = None;
         let place = describe(trailer);
-        self.step(ExplainPart::Version, &place, "what does the version mean?", answer);
+        let asked = "what does the version mean?";
+        self.step((ExplainPart::Version, &place), asked, (answer, outcome));
     }
 }
 

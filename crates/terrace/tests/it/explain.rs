@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::{
-    CfOptions, ColumnFamily, Db, ExplainPart, Explanation, FilterAllocator, JobKind, Learning,
-    Options,
+    CfOptions, ColumnFamily, Db, ExplainOutcome, ExplainPart, Explanation, FilterAllocator,
+    JobKind, Learning, Options,
 };
 use terrace_base::ManualClock;
 use terrace_manifest::names;
@@ -150,7 +150,7 @@ fn check(db: &Db, family: &ColumnFamily, key: &[u8]) -> Explanation {
         }
         let has = || file_has(db.path(), number, key);
         match step.part {
-            ExplainPart::Filter if step.answer.starts_with("no (") => assert!(!has()),
+            ExplainPart::Filter if step.outcome == ExplainOutcome::No => assert!(!has()),
             ExplainPart::Block if step.is_hit => assert!(has(), "{step:?}"),
             ExplainPart::Block if step.answer.contains("not in the file") => assert!(!has()),
             ExplainPart::RangeTombstones => assert!(file.range_tombstone_count > 0),
@@ -166,6 +166,12 @@ fn check(db: &Db, family: &ColumnFamily, key: &[u8]) -> Explanation {
         let last = told.steps.last().unwrap();
         assert_eq!(last.part, ExplainPart::Version);
         assert!(last.answer.starts_with("it is the value"), "{last:?}");
+    }
+    for (at, step) in told.steps.iter().enumerate() {
+        let decides = matches!(step.outcome, ExplainOutcome::Found | ExplainOutcome::Deleted);
+        assert_eq!(decides, step.part == ExplainPart::Version, "{step:?}");
+        assert!(!decides || at + 1 == told.steps.len(), "{told:?}");
+        assert_eq!(step.outcome == ExplainOutcome::Found, decides && told.found.is_some());
     }
     told
 }
