@@ -17,7 +17,8 @@
 //! and the format of doubles are those of Redis 7.2. Where this crate is stricter, [`RequestParser`]
 //! says so.
 //!
-//! Floor 1: uses no other crate of the workspace, does no I/O.
+//! Floor 1: uses no other crate of the workspace, does no I/O but for the client of the feature
+//! `test-client`.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,8 @@ mod number;
 mod reply;
 mod reply_parser;
 mod request;
+#[cfg(feature = "test-client")]
+pub mod test_client;
 mod writer;
 
 pub use limits::Limits;

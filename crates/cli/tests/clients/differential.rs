@@ -1,9 +1,9 @@
 //! Random commands to Terrace and to Redis: the replies are the same.
 
-use crate::connection::Connection;
 use crate::generator::Generator;
 use crate::process::Process;
 use terrace_resp::Reply;
+use terrace_resp::test_client::Client;
 
 /// Commands in all.
 const COMMANDS: usize = 200_000;
@@ -35,7 +35,7 @@ fn random_commands_are_answered_as_redis_answers_them() {
     }
 }
 
-fn compare(ours: &mut Connection, theirs: &mut Connection, seed: u64, count: usize) {
+fn compare(ours: &mut Client, theirs: &mut Client, seed: u64, count: usize) {
     let mut generator = Generator::new(seed);
     let mut compared = 0;
     let mut errors = 0;
@@ -44,8 +44,8 @@ fn compare(ours: &mut Connection, theirs: &mut Connection, seed: u64, count: usi
     let mut queued: Vec<Vec<Vec<u8>>> = Vec::new();
     while differences.is_empty() && compared < count {
         let requests: Vec<Vec<Vec<u8>>> = (0..AT_ONCE).map(|_| generator.next()).collect();
-        ours.send(&requests);
-        theirs.send(&requests);
+        ours.send_all(&requests);
+        theirs.send_all(&requests);
         for request in &requests {
             let (our, their) = (ours.reply(), theirs.reply());
             errors += usize::from(matches!(their, Reply::Error(_)));

@@ -1,12 +1,12 @@
 //! SIGKILL under load: everything that was acknowledged is there afterwards.
 
-use crate::connection::Connection;
 use crate::process::Process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_resp::Reply;
+use terrace_resp::test_client::Client;
 
 const CLIENTS: u64 = 6;
 
@@ -57,7 +57,7 @@ fn what_was_acknowledged_survives_a_kill() {
 
 /// Writes its number upwards, into a string, a hash and a list at once; gives the last one that
 /// was acknowledged.
-fn write_until_gone(connection: &mut Connection, client: u64, from: u64, stop: &AtomicBool) -> u64 {
+fn write_until_gone(connection: &mut Client, client: u64, from: u64, stop: &AtomicBool) -> u64 {
     let mut acknowledged = from;
     while !stop.load(Ordering::Relaxed) {
         let n = (acknowledged + 1).to_string();
@@ -89,7 +89,7 @@ fn write_until_gone(connection: &mut Connection, client: u64, from: u64, stop: &
 }
 
 /// What is there: everything acknowledged, and string, hash and list agree: they were written together.
-fn check(connection: &mut Connection, known: &[u64]) -> Vec<u64> {
+fn check(connection: &mut Client, known: &[u64]) -> Vec<u64> {
     let mut there = Vec::new();
     for (client, acknowledged) in known.iter().enumerate() {
         let stored = match connection.say(&format!("GET n:{client}")) {

@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod benchmark;
-mod connection;
 mod differential;
 mod generator;
 mod kill9;

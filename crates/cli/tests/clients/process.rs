@@ -1,11 +1,11 @@
 //! Servers as processes of their own.
 
-use crate::connection::Connection;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use terrace_resp::test_client::Client;
 
 /// A server may take so long to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,8 +79,8 @@ impl Process {
         process
     }
 
-    pub fn connect(&self) -> Connection {
-        Connection::to(self.port)
+    pub fn connect(&self) -> Client {
+        Client::connect(([127, 0, 0, 1], self.port).into())
     }
 
     /// SIGKILL.
@@ -92,7 +92,7 @@ impl Process {
     /// SHUTDOWN; must end well.
     pub fn stop(&mut self) {
         let mut connection = self.connect();
-        connection.send(&[vec![b"SHUTDOWN".to_vec()]]);
+        connection.send(&["SHUTDOWN"]);
         assert_eq!(connection.try_reply(), None);
         let until = Instant::now() + PATIENCE;
         loop {

@@ -1,0 +1,146 @@
+//! A plain client for tests, over any stream: one request, one reply, in order. Behind the feature
+//! `test-client`; what no test expects is a panic.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::{Limits, Reply, ReplyParser, ReplyStep, write_request};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// No reply takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection.
+pub struct Client<S = TcpStream> {
+    /// What it reads and writes.
+    pub stream: S,
+    parser: ReplyParser,
+    received: Vec<u8>,
+}
+
+impl Client {
+    /// To a server at this address.
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self::over(stream)
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Over a stream that is open.
+    pub fn over(stream: S) -> Self {
+        Self { stream, parser: ReplyParser::new(Limits::default()), received: Vec::new() }
+    }
+
+    /// Sends a request of words that have no blanks in them.
+    pub fn say(&mut self, words: &str) -> Reply<'static> {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        self.call(&words)
+    }
+
+    /// Sends a request and waits for its reply.
+    pub fn call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Reply<'static> {
+        self.send(arguments);
+        self.reply()
+    }
+
+    /// Sends a request.
+    pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
+        assert!(self.try_send(arguments), "the connection has ended");
+    }
+
+    /// Sends a request; `false` if the server has ended the connection.
+    pub fn try_send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> bool {
+        let mut request = Vec::new();
+        write_request(&mut request, arguments);
+        self.stream.write_all(&request).is_ok()
+    }
+
+    /// Sends several requests at once.
+    pub fn send_all<A: AsRef<[u8]>>(&mut self, requests: &[Vec<A>]) {
+        let mut bytes = Vec::new();
+        requests.iter().for_each(|request| write_request(&mut bytes, request));
+        self.send_raw(&bytes);
+    }
+
+    /// Sends several requests of words at once; gives all replies.
+    pub fn pipeline(&mut self, requests: &[&str]) -> Vec<Reply<'static>> {
+        let words = |request: &&'_ str| request.split_whitespace().map(String::from).collect();
+        self.send_all::<String>(&requests.iter().map(words).collect::<Vec<_>>());
+        requests.iter().map(|_| self.reply()).collect()
+    }
+
+    /// The next reply.
+    pub fn reply(&mut self) -> Reply<'static> {
+        self.try_reply().expect("the connection has ended")
+    }
+
+    /// The next reply; `None` if the server has ended the connection.
+    pub fn try_reply(&mut self) -> Option<Reply<'static>> {
+        loop {
+            let complete = match self.parser.next(&self.received).unwrap() {
+                ReplyStep::Frame(frame) => {
+                    let bytes = frame.bytes().len();
+                    Some((frame.decode().unwrap().into_owned(), bytes))
+                }
+                ReplyStep::Incomplete { .. } => None,
+            };
+            if let Some((reply, bytes)) = complete {
+                self.received.drain(..bytes);
+                return Some(reply);
+            }
+            let mut piece = [0; 64 << 10];
+            let read = self.stream.read(&mut piece).ok()?;
+            if read == 0 {
+                return None;
+            }
+            self.received.extend_from_slice(&piece[..read]);
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+}
+
+/// `OK`.
+pub fn ok() -> Reply<'static> {
+    Reply::Simple(b"OK"[..].into())
+}
+
+/// A bulk string.
+pub fn bulk(text: &str) -> Reply<'static> {
+    Reply::Bulk(text.as_bytes().to_vec().into())
+}
+
+/// An integer.
+pub fn int(value: i64) -> Reply<'static> {
+    Reply::Integer(value)
+}
+
+/// An array.
+pub fn array(replies: impl IntoIterator<Item = Reply<'static>>) -> Reply<'static> {
+    Reply::Array(replies.into_iter().collect())
+}
+
+/// The text of an error; panics if it is none.
+pub fn error(reply: &Reply<'_>) -> String {
+    match reply {
+        Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+/// The text of a simple or bulk string; panics if it is none.
+pub fn text(reply: &Reply<'_>) -> String {
+    match reply {
+        Reply::Simple(text) | Reply::Bulk(text) | Reply::Verbatim { text, .. } => {
+            String::from_utf8_lossy(text).into_owned()
+        }
+        other => panic!("no text: {other:?}"),
+    }
+}
