@@ -182,7 +182,7 @@ impl<'a> ReplyWriter<'a> {
 
     /// A double; in RESP2 a bulk string of the same text, see [`append_double`].
     pub fn double(&mut self, value: f64) {
-        let mut text = Vec::with_capacity(24);
+        let mut text = Vec::with_capacity(25);
         append_double(&mut text, value);
         match self.protocol {
             Protocol::Resp2 => self.bulk(&text),
