@@ -7,6 +7,7 @@
 
 // Vocabulary.
 pub mod glob;
+mod process;
 pub mod replace_file;
 pub mod stats;
 // What can be set, who may do what, what is measured.

@@ -1,4 +1,4 @@
-//! What the server counts beside the engine.
+//! What the server counts beside the engine, and how it sums up what the engine counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -92,4 +92,11 @@ impl Rate {
     pub fn per_second(&self) -> u64 {
         self.per_second.load(Ordering::Relaxed)
     }
+}
+
+/// Bytes of SSTs, of value segments and of the log that recovery would need; the manifest, which is
+/// small, is not counted.
+pub fn disk_bytes(engine: &terrace::Metrics) -> u64 {
+    let tables: u64 = engine.levels.iter().map(|level| level.size_bytes).sum();
+    tables + engine.value_segment_bytes + engine.live_log_bytes
 }

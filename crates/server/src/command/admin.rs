@@ -231,7 +231,7 @@ fn memory(call: &mut Call<'_>) -> Outcome {
             call.reply.bulk("budget");
             call.reply.integer(shape.budget_bytes as i64);
             call.reply.bulk("resident");
-            call.reply.integer(super::info::resident_bytes().unwrap_or(0) as i64);
+            call.reply.integer(crate::process::resident_bytes().unwrap_or(0) as i64);
             for pool in &shape.pools {
                 call.reply.bulk(pool.name);
                 call.reply.integer(pool.used_bytes as i64);

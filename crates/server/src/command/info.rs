@@ -1,6 +1,7 @@
 //! `INFO`: the state of the server in the words that monitoring for Redis knows.
 
 use super::{Call, CommandSpec, Flags, Group, Keys, Outcome, table};
+use crate::process;
 use crate::server::Server;
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
@@ -127,7 +128,7 @@ fn clients(page: &mut Page, facts: &Facts<'_>) {
 fn memory(page: &mut Page, facts: &Facts<'_>) {
     let m = &facts.metrics;
     let used = m.cache_used_bytes + m.memtable_bytes + m.pinned_bytes;
-    let rss = resident_bytes().unwrap_or(0);
+    let rss = process::resident_bytes().unwrap_or(0);
     let most = facts.server.config.settings().maxmemory;
     for (name, bytes) in [("used_memory", used), ("used_memory_rss", rss), ("maxmemory", most)] {
         page.line(name, bytes);
@@ -136,13 +137,6 @@ fn memory(page: &mut Page, facts: &Facts<'_>) {
     // Memory is for caches and buffers: nothing is ever evicted from the store.
     page.line("maxmemory_policy", "noeviction");
     page.line("mem_fragmentation_ratio", format_args!("{:.2}", rss as f64 / used.max(1) as f64));
-}
-
-/// Bytes of the process in memory.
-pub(crate) fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
 }
 
 /// As Redis writes sizes for people.
@@ -192,19 +186,9 @@ fn replication(page: &mut Page, _: &Facts<'_>) {
 }
 
 fn cpu(page: &mut Page, _: &Facts<'_>) {
-    let Some((user, system)) = cpu_seconds() else { return };
+    let Some((user, system)) = process::cpu_seconds() else { return };
     page.line("used_cpu_sys", format_args!("{system:.6}"));
     page.line("used_cpu_user", format_args!("{user:.6}"));
-}
-
-/// Seconds that the process has computed, by itself and in the kernel.
-fn cpu_seconds() -> Option<(f64, f64)> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // After the name, which may contain anything.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
-    let per_second = rustix::param::clock_ticks_per_second() as f64;
-    Some((ticks(11)? / per_second, ticks(12)? / per_second))
 }
 
 fn command_stats(page: &mut Page, facts: &Facts<'_>) {
@@ -244,8 +228,7 @@ fn engine(page: &mut Page, facts: &Facts<'_>) {
     let m = &facts.metrics;
     page.line("write_amplification", format_args!("{:.2}", m.write_amplification()));
     page.line("space_amplification", format_args!("{:.2}", m.space_amplification()));
-    let tables: u64 = m.levels.iter().map(|level| level.size_bytes).sum();
-    page.line("disk_bytes", tables + m.value_segment_bytes + m.live_log_bytes);
+    page.line("disk_bytes", crate::stats::disk_bytes(m));
     page.line("gets", m.gets);
     page.line("gets_found", m.gets_found);
     page.line("batches", m.batches);

@@ -1,10 +1,10 @@
 //! The routes, and what each of them answers.
 
 use super::json::{self, Key};
-use super::look::rss_bytes;
 use super::metrics::{self, Scrape};
 use super::sampler::{Sampler, blocking};
 use super::{Facts, HttpOptions, MOST_EXPENSIVE, assets, escape, explain, guard, past};
+use crate::process::resident_bytes;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::header::{self, HeaderMap, HeaderValue};
@@ -169,7 +169,7 @@ async fn metrics_text(State(shared): Server) -> Result<Response, ApiError> {
         let scrape = Scrape {
             figures: shared.facts.figures(),
             commands: shared.facts.commands(),
-            rss_bytes: rss_bytes(),
+            rss_bytes: resident_bytes(),
             http_connections: shared.connections.load(Ordering::Relaxed),
             http_refused_connections: shared.refused.load(Ordering::Relaxed),
             http_requests: shared.requests.load(Ordering::Relaxed),

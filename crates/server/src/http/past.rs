@@ -3,6 +3,7 @@
 
 use super::json::{History, LatencyUs, Percentiles, Stall, Summary};
 use super::{Figures, Timings};
+use crate::stats::disk_bytes;
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use terrace::Metrics;
@@ -151,13 +152,6 @@ impl History {
         self.stall_cause.push(s.stall.cause);
         self.stall_seconds.push(second.stall_seconds);
     }
-}
-
-/// Bytes of SSTs, of value segments and of the log that recovery would need; the manifest, which is
-/// small, is not counted.
-fn disk_bytes(engine: &Metrics) -> u64 {
-    let tables: u64 = engine.levels.iter().map(|level| level.size_bytes).sum();
-    tables + engine.value_segment_bytes + engine.live_log_bytes
 }
 
 /// The engine gives 0 where there is no amplification yet.

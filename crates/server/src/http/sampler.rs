@@ -4,10 +4,11 @@
 
 use super::api::ApiError;
 use super::json::{FinishedJob, History, Live, Summary};
-use super::look::{FRESH, Look, rss_bytes};
+use super::look::{FRESH, Look};
 use super::past::{Past, Reading};
 use super::stream::{self, Listener, Listeners};
 use super::{Facts, MOST_LISTENERS, stall_cause};
+use crate::process::resident_bytes;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use parking_lot::Mutex;
@@ -81,7 +82,7 @@ impl Sampler {
             figures,
             timings: self.facts.timings(),
             key_count: self.facts.key_count_estimate(),
-            rss_bytes: rss_bytes(),
+            rss_bytes: resident_bytes(),
             budget_bytes: memory.budget_bytes,
             used_bytes: memory.pools.iter().map(|pool| pool.used_bytes).sum(),
             stall,
