@@ -103,6 +103,14 @@ impl<'a> Call<'a> {
         if found { &stats.keyspace_hits } else { &stats.keyspace_misses }.add(1);
     }
 
+    /// Answers with a bulk string, or that there is none.
+    pub fn bulk_or_null(&mut self, bytes: Option<impl AsRef<[u8]>>) {
+        match bytes {
+            Some(bytes) => self.reply.bulk(bytes),
+            None => self.reply.null(),
+        }
+    }
+
     /// Argument number `at` as an integer.
     pub fn integer(&self, at: usize) -> Result<i64, Failure> {
         terrace_resp::parse_integer(self.arg(at)).ok_or(Failure::NOT_AN_INTEGER)

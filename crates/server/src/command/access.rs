@@ -118,7 +118,7 @@ fn dry_run(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::err(format!("Command '{command}' not found")));
     };
     if !spec.takes(arguments.len()) {
-        return Err(Failure::Reply(super::wrong_count(spec.name).into()));
+        return Err(Failure::wrong_count(spec.name));
     }
     let inner = OwnedCommand::of(&arguments);
     let inner = inner.as_command();

@@ -29,7 +29,7 @@ fn client(call: &mut Call<'_>) -> Outcome {
         true => Ok(()),
         false => {
             let name = format!("client|{}", String::from_utf8_lossy(&subcommand));
-            Err(Failure::Reply(super::wrong_count(&name).into()))
+            Err(Failure::wrong_count(&name))
         }
     };
     match &subcommand[..] {

@@ -99,7 +99,7 @@ fn ping(call: &mut Call<'_>) -> Outcome {
     match call.count() {
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.arg(1)),
-        _ => return Err(Failure::Reply(super::wrong_count("ping").into())),
+        _ => return Err(Failure::wrong_count("ping")),
     }
     Ok(())
 }

@@ -29,6 +29,11 @@ impl Failure {
         Self::Reply(format!("ERR {text}").into())
     }
 
+    /// For a command with too many or too few arguments.
+    pub fn wrong_count(command: &str) -> Self {
+        Self::Reply(super::wrong_count(command).into())
+    }
+
     /// For a subcommand that `command`, here in capitals, does not have, or not with so many
     /// arguments.
     pub fn unknown_subcommand(command: &str, name: &[u8]) -> Self {

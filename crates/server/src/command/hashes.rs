@@ -1,7 +1,7 @@
 //! Hashes: fields with values under one key.
 
 use super::arguments::{Sample, ScanOptions, empty_page, show_page};
-use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, wrong_count};
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use terrace_keyspace::LongDouble;
 use terrace_resp::{Aggregate, Protocol};
 
@@ -175,7 +175,7 @@ fn set_fields(call: &mut Call<'_>) -> Result<u64, Failure> {
 
 fn hset(call: &mut Call<'_>) -> Outcome {
     if call.count() % 2 == 1 {
-        return Err(Failure::Reply(wrong_count("hset").into()));
+        return Err(Failure::wrong_count("hset"));
     }
     let added = set_fields(call)?;
     call.reply.integer(added as i64);
@@ -184,7 +184,7 @@ fn hset(call: &mut Call<'_>) -> Outcome {
 
 fn hmset(call: &mut Call<'_>) -> Outcome {
     if call.count() % 2 == 1 {
-        return Err(Failure::Reply(wrong_count("hmset").into()));
+        return Err(Failure::wrong_count("hmset"));
     }
     set_fields(call)?;
     call.reply.ok();
@@ -204,10 +204,7 @@ fn hget(call: &mut Call<'_>) -> Outcome {
         None => None,
     };
     call.note_lookup(value.is_some());
-    match value {
-        Some(value) => call.reply.bulk(value),
-        None => call.reply.null(),
-    }
+    call.bulk_or_null(value);
     Ok(())
 }
 
@@ -221,10 +218,7 @@ fn hmget(call: &mut Call<'_>) -> Outcome {
             Some(hash) => call.turn.hash_field(db, hash, field)?,
             None => None,
         };
-        match value {
-            Some(value) => call.reply.bulk(value),
-            None => call.reply.null(),
-        }
+        call.bulk_or_null(value);
     }
     Ok(())
 }
@@ -323,10 +317,7 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
                 Ok(())
             })?;
         }
-        match found {
-            Some(field) => call.reply.bulk(field),
-            None => call.reply.null(),
-        }
+        call.bulk_or_null(found);
         return Ok(());
     }
     let sample = call.sample(2)?;

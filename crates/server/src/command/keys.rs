@@ -336,7 +336,7 @@ fn object(call: &mut Call<'_>) -> Outcome {
     };
     if call.count() != takes {
         let name = format!("object|{}", String::from_utf8_lossy(&subcommand));
-        return Err(Failure::Reply(super::wrong_count(&name).into()));
+        return Err(Failure::wrong_count(&name));
     }
     if takes == 2 {
         call.reply.array(HELP.len());
@@ -477,10 +477,8 @@ fn tscan(call: &mut Call<'_>) -> Outcome {
 }
 
 fn randomkey(call: &mut Call<'_>) -> Outcome {
-    match call.turn.random_key(call.session.db)? {
-        Some(key) => call.reply.bulk(&key),
-        None => call.reply.null(),
-    }
+    let found = call.turn.random_key(call.session.db)?;
+    call.bulk_or_null(found);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Lists: values in a row under one key.
 
-use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, wrong_count};
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use terrace_keyspace::{End, Inserted, ranks};
 use terrace_resp::Aggregate;
 
@@ -157,16 +157,13 @@ fn pop(call: &mut Call<'_>, end: End, name: &str) -> Outcome {
     let count = match call.count() {
         2 => None,
         3 => Some(call.positive(2)?),
-        _ => return Err(Failure::Reply(wrong_count(name).into())),
+        _ => return Err(Failure::wrong_count(name)),
     };
     let popped = call.turn.list_pop(call.session.db, call.arg(1), end, count.unwrap_or(1))?;
     match (popped, count) {
         (None, None) => call.reply.null(),
         (None, Some(_)) => call.reply.null_array(),
-        (Some(elements), None) => match elements.first() {
-            Some(element) => call.reply.bulk(element),
-            None => call.reply.null(),
-        },
+        (Some(elements), None) => call.bulk_or_null(elements.first()),
         (Some(elements), Some(_)) => {
             call.reply.array(elements.len());
             for element in elements {
@@ -219,10 +216,7 @@ fn lindex(call: &mut Call<'_>) -> Outcome {
         Some(list) => call.turn.list_get(db, &list, call.integer(2)?)?,
         None => None,
     };
-    match element {
-        Some(element) => call.reply.bulk(element),
-        None => call.reply.null(),
-    }
+    call.bulk_or_null(element);
     Ok(())
 }
 

@@ -202,10 +202,10 @@ fn scard(call: &mut Call<'_>) -> Outcome {
 fn spop(call: &mut Call<'_>) -> Outcome {
     let (db, key) = (call.db(), call.arg(1));
     match call.count() {
-        2 => match call.turn.set_pop(db, key, 1)?.first() {
-            Some(member) => call.reply.bulk(member),
-            None => call.reply.null(),
-        },
+        2 => {
+            let taken = call.turn.set_pop(db, key, 1)?;
+            call.bulk_or_null(taken.first());
+        }
         3 => {
             let count = call.positive(2)?;
             let popped = call.turn.set_pop(db, key, count)?;
@@ -229,10 +229,7 @@ fn srandmember(call: &mut Call<'_>) -> Outcome {
                 Ok(())
             })?;
         }
-        match found {
-            Some(member) => call.reply.bulk(member),
-            None => call.reply.null(),
-        }
+        call.bulk_or_null(found);
         return Ok(());
     }
     if call.count() > 3 {

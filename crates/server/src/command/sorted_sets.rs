@@ -201,10 +201,7 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
                 Ok(())
             })?;
         }
-        match found {
-            Some(member) => call.reply.bulk(member),
-            None => call.reply.null(),
-        }
+        call.bulk_or_null(found);
         return Ok(());
     }
     let sample = call.sample(2)?;

@@ -1,7 +1,7 @@
 //! Strings: values of bytes, read and written as one.
 
 use super::expiry::{ExpiryOption, Unit};
-use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, wrong_count};
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use terrace_keyspace::{Error, Lifetime, LongDouble, PutOptions, When};
 
 const READ: Flags = Flags::READ.with(Flags::FAST);
@@ -208,10 +208,7 @@ pub const COMMANDS: &[CommandSpec] = &[
 fn get(call: &mut Call<'_>) -> Outcome {
     let value = call.turn.get(call.session.db, call.arg(1))?;
     call.note_lookup(value.is_some());
-    match value {
-        Some(value) => call.reply.bulk(&value),
-        None => call.reply.null(),
-    }
+    call.bulk_or_null(value);
     Ok(())
 }
 
@@ -264,18 +261,14 @@ fn setnx(call: &mut Call<'_>) -> Outcome {
 
 fn getset(call: &mut Call<'_>) -> Outcome {
     let options = PutOptions { get: true, ..PutOptions::default() };
-    match call.turn.put(call.session.db, call.arg(1), call.arg(2), &options)?.before {
-        Some(before) => call.reply.bulk(&before),
-        None => call.reply.null(),
-    }
+    let before = call.turn.put(call.session.db, call.arg(1), call.arg(2), &options)?.before;
+    call.bulk_or_null(before);
     Ok(())
 }
 
 fn getdel(call: &mut Call<'_>) -> Outcome {
-    match call.turn.take_string(call.session.db, call.arg(1))? {
-        Some(before) => call.reply.bulk(&before),
-        None => call.reply.null(),
-    }
+    let before = call.turn.take_string(call.session.db, call.arg(1))?;
+    call.bulk_or_null(before);
     Ok(())
 }
 
@@ -297,10 +290,8 @@ fn getex(call: &mut Call<'_>) -> Outcome {
             },
         },
     };
-    match call.turn.get_and_expire(db, key, lifetime)? {
-        Some(value) => call.reply.bulk(&value),
-        None => call.reply.null(),
-    }
+    let value = call.turn.get_and_expire(db, key, lifetime)?;
+    call.bulk_or_null(value);
     Ok(())
 }
 
@@ -310,10 +301,7 @@ fn mget(call: &mut Call<'_>) -> Outcome {
     call.reply.array(values.len());
     for value in values {
         call.note_lookup(value.is_some());
-        match value {
-            Some(value) => call.reply.bulk(&value),
-            None => call.reply.null(),
-        }
+        call.bulk_or_null(value);
     }
     Ok(())
 }
@@ -324,7 +312,7 @@ fn pairs<'a>(
     name: &str,
 ) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a>, Failure> {
     if call.count().is_multiple_of(2) {
-        return Err(Failure::Reply(wrong_count(name).into()));
+        return Err(Failure::wrong_count(name));
     }
     let (keys, values) = (call.args_from(1).step_by(2), call.args_from(2).step_by(2));
     Ok(keys.zip(values))
