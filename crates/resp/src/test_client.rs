@@ -66,10 +66,15 @@ impl<S: Read + Write> Client<S> {
         self.send_raw(&bytes);
     }
 
-    /// Sends several requests of words at once; gives all replies.
-    pub fn pipeline(&mut self, requests: &[&str]) -> Vec<Reply<'static>> {
+    /// Sends several requests of words at once.
+    pub fn send_words(&mut self, requests: &[&str]) {
         let words = |request: &&'_ str| request.split_whitespace().map(String::from).collect();
         self.send_all::<String>(&requests.iter().map(words).collect::<Vec<_>>());
+    }
+
+    /// Sends several requests of words at once; gives all replies.
+    pub fn pipeline(&mut self, requests: &[&str]) -> Vec<Reply<'static>> {
+        self.send_words(requests);
         requests.iter().map(|_| self.reply()).collect()
     }
 

@@ -40,10 +40,10 @@ fn a_slow_sync_is_waited_for_by_those_who_wrote_and_nobody_else() {
     first.send(&["SET", "new", "x"]);
     vfs.wait_for_somebody();
     // On the same key, on others, and one who reads what was not committed.
-    second.pipeline_sent(&["INCR count", "INCR new", "GET there"]);
-    third.pipeline_sent(&["SET other y", "GET other"]);
+    second.send_words(&["INCR count", "INCR new", "GET there"]);
+    third.send_words(&["SET other y", "GET other"]);
     assert!(hears_nothing(&third));
-    seer.pipeline_sent(&["GET other"]);
+    seer.send_words(&["GET other"]);
     assert!(hears_nothing(&first) && hears_nothing(&second) && hears_nothing(&seer));
     for _ in 0..20 {
         assert_eq!(reader.say("GET there"), bulk("1"));
