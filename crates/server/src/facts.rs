@@ -123,6 +123,10 @@ impl Facts for Server {
         self.config.dump().into_iter().map(entry).collect()
     }
 
+    fn host_names(&self) -> Vec<String> {
+        self.config.settings().http_host_names.clone()
+    }
+
     fn needs_login(&self) -> bool {
         self.acl.default_login().is_none_or(|user| !user.may_do_everything())
     }

@@ -51,9 +51,6 @@ const BLOCKING_THREADS: usize = MOST_EXPENSIVE + 3;
 /// What a server is told about its HTTP side.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Names that a `Host` header may have, beside `localhost` and addresses: a page of another
-    /// site, whose name was made to point here, has none of them.
-    pub names: Vec<String>,
     /// A request must have come this long after the connection was opened or the last answer.
     pub read_timeout: Duration,
     /// A connection that takes nothing for this long is closed.
@@ -63,7 +60,7 @@ pub struct HttpOptions {
 impl Default for HttpOptions {
     fn default() -> Self {
         let (read_timeout, write_timeout) = (Duration::from_secs(10), Duration::from_secs(10));
-        Self { names: Vec::new(), read_timeout, write_timeout }
+        Self { read_timeout, write_timeout }
     }
 }
 
@@ -93,6 +90,10 @@ pub trait Facts: Send + Sync + 'static {
 
     /// The options, as `CONFIG GET` gives them, without passwords and other secrets.
     fn config(&self) -> Vec<ConfigEntry>;
+
+    /// Names that a `Host` header may have, beside `localhost` and addresses: a page of another
+    /// site, whose name was made to point here, has none of them.
+    fn host_names(&self) -> Vec<String>;
 
     /// Whether anybody has to log in.
     fn needs_login(&self) -> bool;

@@ -85,10 +85,7 @@ impl Running {
         let http = match for_http.is_empty() {
             true => None,
             false => {
-                let options = HttpOptions {
-                    names: settings.http_host_names.clone(),
-                    ..HttpOptions::default()
-                };
+                let options = HttpOptions::default();
                 Some(http::start(for_http, server.clone(), options)?)
             }
         };

@@ -3,7 +3,7 @@
 use super::json::{self, Key};
 use super::metrics::{self, Scrape};
 use super::sampler::{Sampler, blocking};
-use super::{Facts, HttpOptions, MOST_EXPENSIVE, assets, escape, explain, guard, past};
+use super::{Facts, MOST_EXPENSIVE, assets, escape, explain, guard, past};
 use crate::process::resident_bytes;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -37,7 +37,6 @@ const MOST_HOT: usize = 32;
 /// What all requests share.
 pub(super) struct Shared {
     pub facts: Arc<dyn Facts>,
-    pub names: Vec<String>,
     pub sampler: Arc<Sampler>,
     expensive: Arc<Semaphore>,
     connections: AtomicU64,
@@ -46,11 +45,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn new(facts: Arc<dyn Facts>, options: &HttpOptions) -> Self {
+    pub fn new(facts: Arc<dyn Facts>) -> Self {
         Self {
             sampler: Arc::new(Sampler::new(facts.clone())),
             facts,
-            names: options.names.clone(),
             expensive: Arc::new(Semaphore::new(MOST_EXPENSIVE)),
             connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),

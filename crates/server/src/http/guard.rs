@@ -68,7 +68,7 @@ async fn admit(
     if !matches!(*method, Method::GET | Method::HEAD) {
         return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered"));
     }
-    if !is_for_us(uri, headers, &shared.names) {
+    if !is_for_us(uri, headers, &shared.facts.host_names()) {
         let why = "the Host header names neither an address, nor localhost, nor a configured name";
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, why));
     }

@@ -82,6 +82,10 @@ impl Facts for Made {
         vec![ConfigEntry { name: "maxclients".into(), value: "10000".into(), is_live: true }]
     }
 
+    fn host_names(&self) -> Vec<String> {
+        vec!["store.example".into()]
+    }
+
     fn needs_login(&self) -> bool {
         self.needs_login
     }

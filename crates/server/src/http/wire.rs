@@ -37,7 +37,7 @@ pub(super) async fn serve(
     options: HttpOptions,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let shared = Arc::new(Shared::new(facts, &options));
+    let shared = Arc::new(Shared::new(facts));
     let door = Arc::new(Door {
         slots: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
         router: api::router(shared.clone()),

@@ -79,8 +79,7 @@ fn only_get_is_answered() {
 
 #[test]
 fn a_name_that_is_not_ours_gets_nothing() {
-    let names = vec!["store.example".to_string()];
-    let served = Served::start(false, HttpOptions { names, ..HttpOptions::default() });
+    let served = Served::open();
     let status = |head: &str| served.send(format!("GET /healthz {head}\r\n\r\n").as_bytes()).status;
     for good in ["localhost", "127.0.0.1:80", "[::1]:6380", "store.example:6380"] {
         assert_eq!(
@@ -135,7 +134,7 @@ fn users_see_what_the_acl_lets_them() {
 
 fn impatient() -> HttpOptions {
     let (read_timeout, write_timeout) = (Duration::from_millis(500), Duration::from_millis(500));
-    HttpOptions { read_timeout, write_timeout, ..HttpOptions::default() }
+    HttpOptions { read_timeout, write_timeout }
 }
 
 #[test]
