@@ -93,7 +93,8 @@ pub fn cut(command: &Command<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Where passwords may stand: all that follows AUTH, whether it is the command or a part of HELLO,
-/// the rules of ACL SETUSER, and the values of CONFIG SET if a secret is among them.
+/// the rules of ACL SETUSER, the arguments of what ACL DRYRUN tries, and the values of CONFIG SET if
+/// a secret is among them.
 fn secrets(command: &Command<'_>) -> Range<usize> {
     let is = |at: usize, word: &str| {
         command.get(at).is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
@@ -107,6 +108,10 @@ fn secrets(command: &Command<'_>) -> Range<usize> {
     }
     if is(0, "acl") && is(1, "setuser") {
         return 3..end;
+    }
+    // The command that is tried may be one of these.
+    if is(0, "acl") && is(1, "dryrun") {
+        return 4.min(end)..end;
     }
     let named = || (2..end).step_by(2).find(|at| is_secret_option(command, *at));
     match is(0, "config") && is(1, "set") {
