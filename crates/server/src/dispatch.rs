@@ -120,19 +120,32 @@ fn check(
     session: &Session,
     server: &Server,
 ) -> Result<(), String> {
-    let Some(user) = &session.user else {
+    if session.user.is_none() {
         return match spec.flags.has(Flags::NO_AUTH) && spec.takes(args.count()) {
             true => Ok(()),
             false => Err("NOAUTH Authentication required.".into()),
         };
-    };
+    }
     if !spec.takes(args.count()) {
         return Err(command::wrong_count(spec.name));
     }
-    if !user.may_do_everything() && !spec.flags.has(Flags::NO_AUTH) {
-        server.permit(user, spec, number, args, session)?;
+    permit(spec, number, args, session, server)
+}
+
+/// Whether the client's user may execute this; else the error. A refusal is logged.
+pub(crate) fn permit(
+    spec: &CommandSpec,
+    number: u16,
+    args: &Command<'_>,
+    session: &Session,
+    server: &Server,
+) -> Result<(), String> {
+    match &session.user {
+        Some(user) if !user.may_do_everything() && !spec.flags.has(Flags::NO_AUTH) => {
+            server.permit(user, spec, number, args, session)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn queue(queued: &mut Queued, args: &Command<'_>, spec: &CommandSpec) -> Result<(), String> {

@@ -196,9 +196,7 @@ impl Server {
         args: &Command<'_>,
         session: &Session,
     ) -> Result<(), String> {
-        let access = spec.access();
-        let keys = spec.keys.of(args).map(|key| (key, access));
-        let Err(denial) = user.check(number, args.get(1), keys) else { return Ok(()) };
+        let Err(denial) = spec.check(number, args, user) else { return Ok(()) };
         let (reason, object) = denial.logged(spec.name);
         self.log_denial(session, reason, object, user.name());
         Err(denial.reply(user.name(), spec.name))

@@ -122,8 +122,7 @@ fn dry_run(call: &mut Call<'_>) -> Outcome {
     }
     let inner = OwnedCommand::of(&arguments);
     let inner = inner.as_command();
-    let keys = spec.keys.of(&inner).map(|key| (key, spec.access()));
-    match user.check(number, inner.get(1), keys) {
+    match spec.check(number, &inner, &user) {
         Ok(()) => call.reply.ok(),
         Err(denial) => call.reply.bulk(denial.dry_run(&name, spec.name)),
     }

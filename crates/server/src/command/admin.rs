@@ -81,17 +81,20 @@ pub const COMMANDS: &[CommandSpec] = &[
         ("as long as asked for", "1.0.0"),
         debug,
     ),
-    row(
-        "memory",
-        -2,
-        Flags::READ.with(Flags::WAITS),
-        (
-            "USAGE key [SAMPLES count] | STATS | DOCTOR",
-            "Tells what a key takes on disk, about, and where memory goes.",
-        ),
-        ("O(1)", "4.0.0"),
-        memory,
-    ),
+    CommandSpec {
+        keys: Keys::AfterSubcommand,
+        ..row(
+            "memory",
+            -2,
+            Flags::READ.with(Flags::WAITS),
+            (
+                "USAGE key [SAMPLES count] | STATS | DOCTOR",
+                "Tells what a key takes on disk, about, and where memory goes.",
+            ),
+            ("O(1)", "4.0.0"),
+            memory,
+        )
+    },
 ];
 
 fn config(call: &mut Call<'_>) -> Outcome {

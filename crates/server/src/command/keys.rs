@@ -164,7 +164,8 @@ pub const COMMANDS: &[CommandSpec] = &[
         summary: "Tells how the value of a key is held, in Redis's words.",
         since: "2.2.3",
         run: object,
-        ..WHOLE
+        keys: Keys::AfterSubcommand,
+        ..ROW
     },
     CommandSpec {
         name: "scan",
@@ -193,6 +194,7 @@ pub const COMMANDS: &[CommandSpec] = &[
                   the ends of the database.",
         complexity: "O(LIMIT)",
         since: "terrace",
+        flags: WALK.with(Flags::SHOWS_ALL),
         run: tscan,
         ..WHOLE
     },

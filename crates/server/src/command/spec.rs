@@ -1,7 +1,7 @@
 //! What is known of a command beside its function.
 
 use super::{Call, Failure, Outcome};
-use crate::acl::{Access, Categories, category};
+use crate::acl::{Access, Categories, Denial, User, category};
 use std::ops::BitOr;
 use terrace_keyspace::{Mode, Wait};
 use terrace_resp::Command;
@@ -33,6 +33,8 @@ impl Flags {
     pub const LOCKS_ALL: Self = Self(1 << 8);
     /// Not queued by `MULTI`, but executed at once.
     pub const NOT_QUEUED: Self = Self(1 << 9);
+    /// Shows what is under keys that are not among its arguments: for those who may read all.
+    pub const SHOWS_ALL: Self = Self(1 << 10);
 
     /// Whether all of `other` are set.
     pub const fn has(self, other: Self) -> bool {
@@ -60,6 +62,8 @@ pub enum Keys {
     None,
     /// The first argument.
     First,
+    /// The one after the subcommand (`OBJECT`).
+    AfterSubcommand,
     /// All arguments.
     All,
     /// The first argument and every second one after it (`MSET`).
@@ -69,19 +73,21 @@ pub enum Keys {
 impl Keys {
     /// The keys among the arguments of a command.
     pub fn of<'a>(self, args: &Command<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
-        let (take, step) = match self {
-            Self::None => (0, 1),
-            Self::First => (1, 1),
-            Self::All => (usize::MAX, 1),
-            Self::EverySecond => (usize::MAX, 2),
+        let (skip, take, step) = match self {
+            Self::None => (1, 0, 1),
+            Self::First => (1, 1, 1),
+            Self::AfterSubcommand => (2, 1, 1),
+            Self::All => (1, usize::MAX, 1),
+            Self::EverySecond => (1, usize::MAX, 2),
         };
-        args.iter().skip(1).step_by(step).take(take)
+        args.iter().skip(skip).step_by(step).take(take)
     }
 
     /// As `COMMAND` shows them: first, last (negative from the end), step.
     pub const fn positions(self) -> (i64, i64, i64) {
         match self {
-            Self::None => (0, 0, 0),
+            // Redis has them at the subcommands.
+            Self::None | Self::AfterSubcommand => (0, 0, 0),
             Self::First => (1, 1, 1),
             Self::All => (1, -1, 1),
             Self::EverySecond => (1, -1, 2),
@@ -202,6 +208,20 @@ impl CommandSpec {
         let waits = self.flags.has(Flags::WAITS) || self.flags.has(Flags::LOCKS_ALL);
         match waits && mode == Mode::Memory {
             true => Err(Failure::Elsewhere(Wait::Device)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a user may execute this command, of this number, with these arguments.
+    ///
+    /// # Errors
+    /// What it may not do first.
+    pub fn check(&self, number: u16, args: &Command<'_>, user: &User) -> Result<(), Denial> {
+        let access = self.access();
+        let keys = self.keys.of(args).map(|key| (key, access));
+        user.check(number, args.get(1), keys)?;
+        match self.flags.has(Flags::SHOWS_ALL) && !user.may_access_all(access) {
+            true => Err(Denial::Key(args.get(1).unwrap_or_default().to_vec())),
             false => Ok(()),
         }
     }

@@ -161,7 +161,12 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued) -> Outcome {
         reply.array(queued.commands.len());
         for command in &queued.commands {
             let args = command.as_command();
-            let Some((_, spec)) = table().find(args.name()) else { continue };
+            let Some((number, spec)) = table().find(args.name()) else { continue };
+            // Rules may have changed since it was queued.
+            if let Err(refusal) = dispatch::permit(spec, number, &args, session, server) {
+                reply.error(refusal);
+                continue;
+            }
             let mark = reply.len_bytes();
             let mut inner = Call { args, turn, session, server, reply: reply.reborrow() };
             match dispatch::run_locked(&mut inner, spec) {
