@@ -14,12 +14,14 @@
 
 mod committer;
 mod connection;
+mod conversation;
 mod event_loop;
 mod listen;
 mod pool;
 mod tls;
 mod transport;
 
+pub use conversation::Conversation;
 pub use event_loop::{LoopHandle, Loops};
 pub use listen::{Bound, Endpoint, addresses};
 pub use pool::Pool;

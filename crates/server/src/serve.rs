@@ -1,11 +1,9 @@
 //! A server from its start to its end: the one place where everything is put together.
 
-use crate::command::table;
 use crate::config::{Config, Settings, Source};
 use crate::http::{self, HttpOptions};
-use crate::latency::Latency;
 use crate::net::{self, Bound, Endpoint, Loops, Pool};
-use crate::server::Server;
+use crate::server::{Server, ServerError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -26,9 +24,9 @@ pub enum ServeError {
         /// What was wrong.
         error: terrace_keyspace::Error,
     },
-    /// A user of the configuration cannot be as it says.
+    /// The configuration does not make a server.
     #[error("{0}")]
-    User(#[from] crate::acl::AclError),
+    Server(#[from] ServerError),
     /// No socket, no thread, or no certificate.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -74,8 +72,7 @@ impl Running {
         change(&mut options);
         let space = Keyspace::open(&settings.dir, options)
             .map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
-        let latency = Latency::new(table().all().len()).map_err(io::Error::other)?;
-        let server = Arc::new(Server::new(space, config, latency)?);
+        let server = Arc::new(Server::new(space, config)?);
         let of = |bound: &[Bound]| bound.iter().map(|bound| bound.address).collect::<Vec<_>>();
         let (addresses, tls_addresses) = (of(&plain), of(&encrypted));
         server.note_addresses(&addresses);

@@ -3,7 +3,7 @@
 use crate::acl::{Acl, AclError, Catalog, Reason, User};
 use crate::checkpoints::Checkpoints;
 use crate::command::{CommandSpec, Flags, table};
-use crate::config::{Config, LogLevel, Settings};
+use crate::config::{Config, LogLevel, OutputLimit, Settings};
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::session::{Clients, Session};
@@ -17,6 +17,18 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace_keyspace::Keyspace;
 use terrace_resp::{Command, Limits};
+
+/// Why there is no server over a keyspace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// A user of the configuration cannot be as it says.
+    #[error("{0}")]
+    User(#[from] AclError),
+    /// The machine's addresses are too small for a histogram.
+    #[error("{0}")]
+    Histogram(#[from] hdrhistogram::CreationError),
+}
 
 /// A change of the log level is told to this.
 type SetLogLevel = Box<dyn Fn(LogLevel) + Send + Sync>;
@@ -59,11 +71,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Over an open keyspace; with `latency` for as many commands as there are.
+    /// Over an open keyspace.
     ///
     /// # Errors
-    /// A user's rules make no sense.
-    pub fn new(space: Arc<Keyspace>, config: Config, latency: Latency) -> Result<Self, AclError> {
+    /// A user's rules make no sense, most likely.
+    pub fn new(space: Arc<Keyspace>, config: Config) -> Result<Self, ServerError> {
         let settings = config.settings();
         let started_ms = space.now_ms();
         let commands = table().all().iter().map(|spec| (spec.name, spec.categories()));
@@ -74,7 +86,7 @@ impl Server {
             clients: Clients::default(),
             stats: Stats::default(),
             slow_log: SlowLog::default(),
-            latency,
+            latency: Latency::new(table().all().len())?,
             hot_keys: HotKeys::default(),
             checkpoints: Checkpoints::default(),
             started_ms,
@@ -147,17 +159,9 @@ impl Server {
         u32::try_from(self.config.settings().tcp_keepalive).ok().filter(|seconds| *seconds > 0)
     }
 
-    /// Whether a client has too many bytes of replies that it has not taken.
-    pub fn is_over_output_limit(&self, bytes: usize, over_soft: Duration) -> bool {
-        /// Nobody sets a limit below this.
-        const HARMLESS: usize = 64 << 10;
-        bytes > HARMLESS
-            && self
-                .config
-                .settings()
-                .client_output_buffer_limit
-                .normal
-                .is_broken(bytes as u64, over_soft)
+    /// How many bytes of replies may wait for a client.
+    pub fn output_limit(&self) -> OutputLimit {
+        self.config.settings().client_output_buffer_limit.normal
     }
 
     /// What a client is told that may not connect.

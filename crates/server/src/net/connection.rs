@@ -3,7 +3,7 @@
 use super::transport::{Received, Transport};
 use crate::dispatch::{self, Executed};
 use crate::server::Server;
-use crate::session::{ClientInfo, Session};
+use crate::session::{ClientInfo, Origin, Session};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +50,15 @@ pub(crate) enum Progress {
 }
 
 impl Talk {
-    pub fn new(session: Session, parser: RequestParser) -> Self {
+    /// A client connects; until it has logged in, if it has to, its requests are small.
+    pub fn begin(server: &Server, origin: Origin) -> Self {
+        let info = server.clients.join(origin, server.space.now_ms());
+        let session = Session::of(info, server.acl.default_login());
+        let limits = server.limits();
+        let parser = match session.user.is_some() {
+            true => RequestParser::new(limits),
+            false => RequestParser::for_guest(limits),
+        };
         Self {
             session,
             parser,
@@ -203,9 +211,12 @@ pub(crate) struct Connection {
     /// Replies that the socket has not taken, from `sent` on.
     unsent: Vec<u8>,
     sent: usize,
-    unsent_since: Option<Instant>,
+    /// How many waiting bytes were too many for long, and since when there are that many.
+    over_soft: Option<(u64, Instant)>,
     /// There may be something to read.
     pub is_readable: bool,
+    /// The client sends nothing more after what can be read now.
+    pub was_left: bool,
     /// It is served in a turn that is not committed.
     pub in_turn: bool,
     /// It wrote in that turn, or read what was written in it: its replies wait for the commit.
@@ -229,8 +240,9 @@ impl Connection {
             talk: Some(talk),
             unsent: Vec::new(),
             sent: 0,
-            unsent_since: None,
+            over_soft: None,
             is_readable: false,
+            was_left: false,
             in_turn: false,
             is_bound: false,
             awaits_commit: false,
@@ -244,10 +256,26 @@ impl Connection {
         self.unsent.len() - self.sent
     }
 
-    /// Bytes of replies that have not left, and since when there are any.
-    pub fn held_output(&self) -> (usize, Duration) {
-        let bytes = self.unsent_bytes() + self.talk.as_ref().map_or(0, |talk| talk.output.len());
-        (bytes, self.unsent_since.map_or(Duration::ZERO, |since| since.elapsed()))
+    /// Whether there is something that the socket has not taken.
+    pub fn waits_to_send(&self) -> bool {
+        self.unsent_bytes() > 0 || !self.transport.is_flushed()
+    }
+
+    /// Bytes of replies that have not left.
+    pub fn held_output(&self) -> u64 {
+        let output = self.talk.as_ref().map_or(0, |talk| talk.output.len());
+        (self.unsent_bytes() + output) as u64
+    }
+
+    /// Notes that `held` bytes wait, where `soft_bytes` are many: for how long there have been
+    /// that many without a break.
+    pub fn note_held(&mut self, held: u64, soft_bytes: u64) -> Duration {
+        if held < soft_bytes {
+            self.over_soft = None;
+            return Duration::ZERO;
+        }
+        let (_, since) = *self.over_soft.get_or_insert_with(|| (soft_bytes, Instant::now()));
+        since.elapsed()
     }
 
     /// Whether it is to be served: it is here, and takes its replies.
@@ -276,15 +304,28 @@ impl Connection {
 
     pub fn receive(&mut self, buf: &mut [u8]) -> io::Result<Received> {
         let received = self.transport.receive(buf)?;
-        self.is_readable = !matches!(received, Received::All(_));
+        self.is_readable = match received {
+            // The end is not told a second time.
+            Received::All(bytes) => self.was_left && bytes > 0,
+            Received::More(_) => true,
+            Received::Closed => false,
+        };
         Ok(received)
     }
 
     /// Sends what there is to send, as far as the socket takes it; replies of a turn only when it
     /// is over. How many bytes went out.
     pub fn flush(&mut self) -> io::Result<usize> {
+        let out = self.send()?;
+        if self.over_soft.is_some_and(|(soft_bytes, _)| self.held_output() < soft_bytes) {
+            self.over_soft = None;
+        }
+        Ok(out)
+    }
+
+    fn send(&mut self) -> io::Result<usize> {
         let mut out = 0;
-        if self.unsent_bytes() > 0 || !self.transport.is_flushed() {
+        if self.waits_to_send() {
             let sent = self.transport.send(&self.unsent[self.sent..])?;
             out += sent;
             self.sent += sent;
@@ -292,7 +333,6 @@ impl Connection {
                 self.unsent.clear();
                 self.unsent.shrink_to(KEPT_BYTES);
                 self.sent = 0;
-                self.unsent_since = None;
             }
         }
         let may_leave = |talk: &&mut Box<Talk>| !self.in_turn && !talk.output.is_empty();
@@ -302,9 +342,6 @@ impl Connection {
             false => 0,
         };
         self.unsent.extend_from_slice(&talk.output[sent..]);
-        if self.unsent_since.is_none() && !self.unsent.is_empty() {
-            self.unsent_since = Some(Instant::now());
-        }
         talk.output.clear();
         talk.output.shrink_to(KEPT_BYTES);
         Ok(out + sent)
@@ -324,9 +361,10 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{Clients, Home, Origin};
+    use crate::config::Config;
+    use crate::session::Home;
     use std::io::Read;
-    use terrace_resp::Limits;
+    use terrace_keyspace::Keyspace;
 
     struct Nobody;
 
@@ -336,6 +374,10 @@ mod tests {
 
     #[test]
     fn replies_of_a_turn_leave_when_it_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config::load(None, [], []).unwrap();
+        let space = Keyspace::open(dir.path(), config.settings().engine_options()).unwrap();
+        let server = Server::new(space, config).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut theirs = std::net::TcpStream::connect(address).unwrap();
@@ -343,8 +385,7 @@ mod tests {
         ours.set_nonblocking(true).unwrap();
         let home = Arc::new(Nobody);
         let origin = Origin { peer, local: address, is_tls: false, home, token: 0 };
-        let session = Session::of(Clients::default().join(origin, 0), None);
-        let talk = Talk::new(session, RequestParser::new(Limits::default()));
+        let talk = Talk::begin(&server, origin);
         let transport = Transport::new(mio::net::TcpStream::from_std(ours), None).unwrap();
         let mut client = Connection::new(transport, Box::new(talk));
         let say = |client: &mut Connection, text: &[u8]| {

@@ -9,7 +9,7 @@ use super::listen::Bound;
 use super::pool::Pool;
 use super::transport::{Received, Tls, Transport};
 use crate::server::Server;
-use crate::session::{Home, Origin, Session};
+use crate::session::{Home, Origin};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terrace_keyspace::{Mode, Turn, Wait};
-use terrace_resp::RequestParser;
 
 /// What one read takes at most. Also how much of one client is read before others have their turn.
 const READ_BYTES: usize = 64 << 10;
@@ -255,13 +254,15 @@ impl EventLoop {
             Token(at) if at >= FIRST_LISTENER => self.accept(at - FIRST_LISTENER),
             Token(at) => {
                 let Some(client) = self.clients.get_mut(at) else { return };
-                if event.is_writable() && client.unsent_bytes() > 0 {
+                if event.is_writable() && client.waits_to_send() {
                     self.flush(at);
                 }
                 if let Some(client) = self.clients.get_mut(at)
                     && (event.is_readable() || event.is_read_closed() || event.is_error())
                 {
                     client.is_readable = true;
+                    // Said once, and perhaps before the last bytes are read.
+                    client.was_left |= event.is_read_closed() || event.is_error();
                     self.serve(at);
                 }
             }
@@ -286,7 +287,9 @@ impl EventLoop {
                     client.talk = Some(talk);
                     client.closes |= progress == Progress::Close;
                     self.flush(token);
-                    self.serve(token);
+                    if !self.ends_over_limit(token) {
+                        self.serve(token);
+                    }
                 }
                 Message::Committed(committed) => self.turn_is_back(committed),
                 Message::Kill { token, id } => {
@@ -324,18 +327,17 @@ impl EventLoop {
                         progress = talk.feed(&mut self.scratch[..n], &mut self.turn, &self.server);
                     }
                 }
-                Ok(Received::Closed) | Err(_) => return self.remove(token),
+                // It sends nothing more; what it has asked for it may still read.
+                Ok(Received::Closed) => progress = Progress::Close,
+                Err(_) => return self.remove(token),
             }
         }
         client.is_bound |= self.turn.took_part();
-        let (held, over_soft) = client.held_output();
-        let is_over = self.server.is_over_output_limit(held, over_soft);
+        if self.ends_over_limit(token) {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(token) else { return };
         match progress {
-            _ if is_over => {
-                tracing::warn!(client = client.id, "replies over the output limit");
-                self.server.stats.output_limit_closed.add(1);
-                return self.remove(token);
-            }
             Progress::Elsewhere(Wait::Key, _) if self.handed_over > 0 => self.held_up.push(token),
             Progress::Elsewhere(Wait::Key, tries) if tries < MOST_TRIES => self.queue(token),
             Progress::Elsewhere(wait, _) => {
@@ -352,6 +354,26 @@ impl EventLoop {
         if holds_many || self.turn.size_bytes() > MOST_TURN_BYTES {
             self.end_turn();
         }
+    }
+
+    /// Ends the connection if too many replies wait for their reader, or some for too long.
+    fn ends_over_limit(&mut self, token: usize) -> bool {
+        /// Nobody sets a limit below this.
+        const HARMLESS: u64 = 64 << 10;
+        let Some(client) = self.clients.get_mut(token) else { return true };
+        let held = client.held_output();
+        if held <= HARMLESS {
+            client.note_held(held, u64::MAX);
+            return false;
+        }
+        let limit = self.server.output_limit();
+        if !limit.is_broken(held, client.note_held(held, limit.soft_bytes)) {
+            return false;
+        }
+        tracing::warn!(client = client.id, "replies over the output limit");
+        self.server.stats.output_limit_closed.add(1);
+        self.remove(token);
+        true
     }
 
     fn queue(&mut self, token: usize) {
@@ -447,14 +469,8 @@ impl EventLoop {
         let entry = self.clients.vacant_entry();
         let token = entry.key();
         let origin = Origin { peer, local, is_tls, home: self.handle.clone(), token };
-        let info = self.server.clients.join(origin, self.server.space.now_ms());
-        let session = Session::of(info, self.server.acl.default_login());
-        let limits = self.server.limits();
-        let parser = match session.user.is_some() {
-            true => RequestParser::new(limits),
-            false => RequestParser::for_guest(limits),
-        };
-        let client = entry.insert(Connection::new(transport, Box::new(Talk::new(session, parser))));
+        let talk = Box::new(Talk::begin(&self.server, origin));
+        let client = entry.insert(Connection::new(transport, talk));
         let both = Interest::READABLE | Interest::WRITABLE;
         let socket = client.transport.socket();
         if let Err(error) = self.poll.registry().register(socket, Token(token), both) {
@@ -499,6 +515,12 @@ impl EventLoop {
         for token in overdue {
             self.server.stats.timed_out.add(1);
             self.remove(token);
+        }
+        // Who reads nothing is not served, and would not be looked at otherwise.
+        let behind = self.clients.iter().filter(|(_, client)| client.unsent_bytes() > 0);
+        let behind: Vec<usize> = behind.map(|(token, _)| token).collect();
+        for token in behind {
+            self.ends_over_limit(token);
         }
     }
 

@@ -14,7 +14,7 @@ use terrace_keyspace::{Mode, Turn, Wait};
 
 /// Commands that a client may execute here before it goes back and others have their turn, if the
 /// first had to wait for the device: the next ones may have to as well.
-const MOST_COMMANDS: usize = 64;
+pub(super) const MOST_COMMANDS: usize = 64;
 
 /// A client on its visit, and where it comes from.
 pub(crate) struct Visit {
@@ -110,7 +110,7 @@ impl Pool {
 }
 
 /// Executes what the client has asked for, each command in a turn of its own.
-fn serve(talk: &mut Talk, turn: &mut Turn, server: &Server, most: usize) -> Progress {
+pub(super) fn serve(talk: &mut Talk, turn: &mut Turn, server: &Server, most: usize) -> Progress {
     for _ in 0..most {
         talk.begin_turn();
         let progress = talk.go_on(turn, server, 1);

@@ -137,12 +137,16 @@ impl Encrypted {
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut sent = 0;
         loop {
-            let taken = self.session.writer().write(&bytes[sent..])?;
-            sent += taken;
+            // First, so that there is room: a socket that took everything tells nobody to go on.
             self.push()?;
-            if sent == bytes.len() || taken == 0 || self.session.wants_write() {
+            if sent == bytes.len() || self.session.wants_write() {
                 return Ok(sent);
             }
+            let taken = self.session.writer().write(&bytes[sent..])?;
+            if taken == 0 {
+                return Ok(sent);
+            }
+            sent += taken;
         }
     }
 
