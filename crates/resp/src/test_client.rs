@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::{Limits, Reply, ReplyParser, ReplyStep, write_request};
-use std::io::{Read, Write};
+use crate::{Limits, Protocol, Reply, ReplyParser, ReplyStep, ReplyWriter, write_request};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -26,6 +26,30 @@ impl Client {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self::over(stream)
+    }
+
+    /// Waits until the server has ended the connection; panics if it says something before, or
+    /// does not end it.
+    pub fn expect_end(&mut self) {
+        assert!(self.received.is_empty(), "{}", self.received.escape_ascii());
+        let mut piece = [0; 256];
+        match self.stream.read(&mut piece) {
+            Ok(0) => {}
+            Ok(n) => panic!("it says {}", piece[..n].escape_ascii()),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "not ended"),
+        }
+    }
+
+    /// The value of an option.
+    pub fn option(&mut self, name: &str) -> String {
+        text(field(&self.call(&["CONFIG", "GET", name]), name))
+    }
+
+    /// A number of `INFO`.
+    pub fn info(&mut self, name: &str) -> u64 {
+        let page = text(&self.say("INFO"));
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap_or_else(|| panic!("no {name}: {page}")).parse().unwrap()
     }
 }
 
@@ -148,4 +172,18 @@ pub fn text(reply: &Reply<'_>) -> String {
         }
         other => panic!("no text: {other:?}"),
     }
+}
+
+/// All bytes of a reply, to look for a text in it.
+pub fn shown(reply: &Reply<'_>) -> String {
+    let mut bytes = Vec::new();
+    reply.write(&mut ReplyWriter::new(&mut bytes, Protocol::Resp3));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The value under a name in a reply of names and values.
+pub fn field<'a>(reply: &'a Reply<'static>, name: &str) -> &'a Reply<'static> {
+    let Reply::Array(items) = reply else { panic!("no names and values: {reply:?}") };
+    let found = items.chunks_exact(2).find(|pair| text(&pair[0]) == name);
+    &found.unwrap_or_else(|| panic!("no {name}: {reply:?}"))[1]
 }

@@ -18,7 +18,7 @@ fn served(vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
 }
 
 fn again(dir: Arc<TempDir>, vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
-    Served::start(dir, flags, &|options| options.advanced.vfs = Arc::new(vfs.clone()))
+    Served::start(dir, None, flags, &|options| options.advanced.vfs = Arc::new(vfs.clone()))
 }
 
 /// Whether nothing has come for the client within a moment.
@@ -109,7 +109,7 @@ fn whoever_has_a_part_in_a_failed_commit_hears_of_it() {
 fn writers_that_are_stopped_stop_no_readers() {
     let vfs = GatedVfs::new(Gated::SstCreate);
     let dir = Arc::new(tempfile::tempdir().unwrap());
-    let served = Served::start(dir, &[("server-threads", "1")], &|options| {
+    let served = Served::start(dir, None, &[("server-threads", "1")], &|options| {
         options.advanced.vfs = Arc::new(vfs.clone());
         options.memory_budget = 4 << 20;
         options.advanced.memtable_bytes = 64 << 10;

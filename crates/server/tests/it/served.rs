@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 use terrace_server::config::Config;
@@ -26,13 +27,18 @@ impl Served {
 
     /// With these options in a directory that has been served before.
     pub fn again(dir: Arc<TempDir>, flags: &[(&str, &str)]) -> Self {
-        Self::start(dir, flags, &|_| {})
+        Self::start(dir, None, flags, &|_| {})
     }
 
-    /// With these options and changes to those of the engine, in a directory that may have been
-    /// served before.
+    /// With this file and these options, of which a port that is `free` is one that is.
+    pub fn of_file(dir: Arc<TempDir>, file: Option<&Path>, flags: &[(&str, &str)]) -> Self {
+        Self::start(dir, file, flags, &|_| {})
+    }
+
+    /// As [`Self::of_file`], with changes to the options of the engine.
     pub fn start(
         dir: Arc<TempDir>,
+        file: Option<&Path>,
         flags: &[(&str, &str)],
         change: &dyn Fn(&mut terrace::Options),
     ) -> Self {
@@ -44,10 +50,15 @@ impl Served {
                 ("http-bind".into(), "127.0.0.1".into()),
                 ("port".into(), free_port().to_string()),
                 ("http-port".into(), "0".into()),
-                ("maxmemory".into(), "32mb".into()),
             ];
-            all.extend(flags.iter().map(|(name, value)| (name.to_string(), value.to_string())));
-            let config = Config::load(None, [], all).unwrap();
+            if file.is_none() {
+                all.push(("maxmemory".into(), "32mb".into()));
+            }
+            all.extend(flags.iter().map(|(name, value)| match *value {
+                "free" => (name.to_string(), free_port().to_string()),
+                value => (name.to_string(), value.to_string()),
+            }));
+            let config = Config::load(file, [], all).unwrap();
             match Running::start_with(config, change) {
                 Ok(running) => return Self { running: Some(running), dir },
                 Err(error) if error.to_string().contains("cannot listen") => {}

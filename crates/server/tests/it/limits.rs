@@ -1,0 +1,292 @@
+//! What one client may take: before it has authenticated, of memory for its replies, of
+//! connections, of time.
+
+use crate::client::{Client, bulk, error, int, ok};
+use crate::served::Served;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+use terrace_resp::{Reply, write_request};
+
+fn request(words: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_request(&mut bytes, words);
+    bytes
+}
+
+/// Waits until `what` holds.
+fn until(why: &str, mut what: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !what() {
+        assert!(Instant::now() < end, "{why}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn before_authentication_requests_are_small() {
+    let served = Served::with(&[("requirepass", "pw")]);
+    let long = "x".repeat(16 << 10);
+    let over = "x".repeat((16 << 10) + 1);
+    for (bytes, why) in [
+        (b"*11\r\n".to_vec(), "unauthenticated multibulk length"),
+        (b"*1048576\r\n".to_vec(), "unauthenticated multibulk length"),
+        (b"*2\r\n$4\r\nAUTH\r\n$16385\r\n".to_vec(), "unauthenticated bulk length"),
+        (b"*2\r\n$4\r\nAUTH\r\n$536870912\r\n".to_vec(), "unauthenticated bulk length"),
+        (request(&["AUTH", &over]), "unauthenticated bulk length"),
+        (format!("AUTH {over}").into_bytes(), "too big inline request"),
+        (request(&["AUTH", &long, &long]), "Protocol error"),
+        (request(&["AUTH", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]), "multibulk"),
+    ] {
+        let mut guest = served.client();
+        // Who has seen enough closes while there is more to come.
+        let _refused = guest.stream.write_all(&bytes);
+        if let Some(reply) = guest.try_reply() {
+            let refused = error(&reply);
+            assert!(
+                refused.starts_with("ERR Protocol error") && refused.contains(why),
+                "{refused}"
+            );
+        } else {
+            assert!(bytes.len() > 10_000, "no word about {}", bytes.escape_ascii());
+        }
+        guest.expect_end();
+    }
+    // As much as is allowed.
+    let mut guest = served.client();
+    let refused = error(&guest.call(&["AUTH", &long]));
+    assert!(refused.starts_with("WRONGPASS"), "{refused}");
+    let refused = error(&guest.say("GET 2 3 4 5 6 7 8 9 10"));
+    assert!(refused.starts_with("NOAUTH"), "{refused}");
+    // From the login on, also for what is in the same packet.
+    let value = "x".repeat(100_000);
+    let mut both = request(&["AUTH", "pw"]);
+    both.extend(request(&["SET", "k", &value]));
+    both.extend(request(&["DEL", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"]));
+    guest.send_raw(&both);
+    assert_eq!((guest.reply(), guest.reply(), guest.reply()), (ok(), ok(), int(0)));
+    assert_eq!(guest.say("GET k"), bulk(&value));
+}
+
+#[test]
+fn arguments_and_requests_have_the_configured_bounds() {
+    let served = Served::with(&[]);
+    let mut admin = served.client();
+    assert_eq!(admin.say("CONFIG SET proto-max-bulk-len 1mb client-query-buffer-limit 2mb"), ok());
+    let refused = |bytes: &[u8]| {
+        let mut client = served.client();
+        client.send_raw(bytes);
+        let refused = error(&client.reply());
+        client.expect_end();
+        refused
+    };
+    assert!(refused(b"*2\r\n$3\r\nGET\r\n$1048577\r\n").contains("invalid bulk length"));
+    let mebibyte = "x".repeat(1 << 20);
+    let mut most = served.client();
+    assert_eq!(most.call(&["SET", "k", &mebibyte]), ok());
+    let mut three = b"*4\r\n$4\r\nMSET\r\n".to_vec();
+    for _ in 0..2 {
+        three.extend(format!("${}\r\n", (1 << 20) - 10).bytes().chain(mebibyte.bytes().skip(10)));
+        three.extend(b"\r\n");
+    }
+    three.extend(b"$1048576\r\n");
+    let why = refused(&three);
+    assert!(why.starts_with("ERR Protocol error"), "{why}");
+    assert_eq!(most.say("STRLEN k"), int(1 << 20));
+}
+
+/// A client that asks for `value` `times` times and reads nothing.
+fn greedy(served: &Served, times: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(served.address()).unwrap();
+    stream.write_all(&request(&["GET", "value"]).repeat(times)).unwrap();
+    stream
+}
+
+/// All that there is to read until the server ends the connection; panics if it does not.
+fn rest(stream: &mut TcpStream) -> usize {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut piece = vec![0; 1 << 20];
+    let mut bytes = 0;
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return bytes,
+            Ok(n) => bytes += n,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return bytes,
+            Err(error) => panic!("not ended after {bytes} bytes: {error}"),
+        }
+    }
+}
+
+const GONE: &str = "client_output_buffer_limit_disconnections";
+
+#[test]
+fn who_asks_for_more_than_the_hard_limit_is_ended_and_nobody_else() {
+    let served = Served::with(&[("client-output-buffer-limit", "normal 512kb 0 0")]);
+    let mut other = served.client();
+    let value = "x".repeat(64 << 10);
+    assert_eq!(other.call(&["SET", "value", &value]), ok());
+    assert_eq!(other.say("GET value"), bulk(&value));
+    assert_eq!(other.info(GONE), 0);
+    let mut greedy = greedy(&served, 500);
+    until("it is not ended", || other.info(GONE) == 1);
+    assert!(rest(&mut greedy) < 500 * value.len());
+    assert_eq!(other.say("GET value"), bulk(&value));
+    assert_eq!(served.server().clients.count(), 1);
+    // Live: the same request is answered under a higher limit.
+    let set = ["CONFIG", "SET", "client-output-buffer-limit", "normal 100mb 0 0"];
+    assert_eq!(other.call(&set), ok());
+    let mut asked = served.client();
+    asked.send_raw(&request(&["GET", "value"]).repeat(100));
+    for _ in 0..100 {
+        assert_eq!(asked.reply(), bulk(&value));
+    }
+    assert_eq!(other.info(GONE), 1);
+}
+
+/// What comes back from the pool is a reply like any other.
+#[test]
+fn the_hard_limit_holds_for_replies_that_other_threads_made() {
+    let served = Served::with(&[("client-output-buffer-limit", "normal 4mb 0 0")]);
+    let mut other = served.client();
+    assert_eq!(other.call(&["SET", "value", &"x".repeat(1 << 20)]), ok());
+    let mut greedy = TcpStream::connect(served.address()).unwrap();
+    let mut transaction = Vec::new();
+    // Transactions of clients that watch something are executed by the pool.
+    write_request(&mut transaction, &["WATCH", "value"]);
+    write_request(&mut transaction, &["MULTI"]);
+    (0..30).for_each(|_| write_request(&mut transaction, &["GET", "value"]));
+    write_request(&mut transaction, &["EXEC"]);
+    greedy.write_all(&transaction).unwrap();
+    until("it is not ended", || other.info(GONE) == 1);
+    assert!(rest(&mut greedy) < 30 << 20);
+    assert_eq!(other.say("STRLEN value"), int(1 << 20));
+}
+
+#[test]
+fn who_stays_over_the_soft_limit_is_ended_and_who_reads_is_not() {
+    let served = Served::with(&[("client-output-buffer-limit", "normal 0 256kb 1")]);
+    let mut other = served.client();
+    let value = "x".repeat(64 << 10);
+    assert_eq!(other.call(&["SET", "value", &value]), ok());
+    // More than the kernel holds for it.
+    let times = 500;
+    let mut greedy = greedy(&served, times);
+    let mut reader = served.client();
+    let start = Instant::now();
+    let mut ended = None;
+    // It is behind for more than a second in all, and over the limit for no second at a time.
+    while start.elapsed() < Duration::from_secs(3) || ended.is_none() {
+        reader.send_raw(&request(&["GET", "value"]).repeat(20));
+        for _ in 0..20 {
+            assert_eq!(reader.reply(), bulk(&value));
+        }
+        if ended.is_none() && other.info(GONE) == 1 {
+            ended = Some(start.elapsed());
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "it is not ended");
+    }
+    assert!(ended.unwrap() >= Duration::from_secs(1), "{ended:?}");
+    assert!(rest(&mut greedy) < times * value.len());
+    assert_eq!(reader.say("GET value"), bulk(&value));
+    assert_eq!(other.info(GONE), 1);
+}
+
+/// A reader with a limit that is over its backlog stays, however long it takes.
+#[test]
+fn a_slow_reader_gets_everything_if_it_stays_below_the_limits() {
+    let served = Served::with(&[("client-output-buffer-limit", "normal 64mb 32mb 1")]);
+    let value = "x".repeat(64 << 10);
+    assert_eq!(served.client().call(&["SET", "value", &value]), ok());
+    let times = 300;
+    let mut slow = greedy(&served, times);
+    slow.shutdown(Shutdown::Write).unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    // It has said that it sends nothing more, and gets all that it has asked for nonetheless.
+    assert_eq!(rest(&mut slow), times * (value.len() + "$65536\r\n\r\n".len()));
+}
+
+#[test]
+fn the_number_of_connections_changes_while_the_server_runs() {
+    let served = Served::with(&[]);
+    let mut first = served.client();
+    assert_eq!(first.say("CONFIG SET maxclients 2"), ok());
+    let mut second = served.client();
+    assert_eq!(second.say("PING"), first.say("PING"));
+    let mut third = served.client();
+    assert_eq!(error(&third.reply()), "ERR max number of clients reached");
+    third.expect_end();
+    assert_eq!(first.info("rejected_connections"), 1);
+    assert_eq!(first.info("connected_clients"), 2);
+    assert_eq!(first.say("CONFIG SET maxclients 3"), ok());
+    assert_eq!(served.client().say("PING"), first.say("PING"));
+    // Who is in stays in when there are too many.
+    assert_eq!(first.say("CONFIG SET maxclients 1"), ok());
+    assert_eq!(second.say("PING"), first.say("PING"));
+    assert!(error(&served.client().reply()).contains("max number"));
+}
+
+#[test]
+fn guests_and_idle_clients_are_ended_after_the_timeout_and_busy_ones_are_not() {
+    let served = Served::with(&[("requirepass", "pw")]);
+    let mut busy = served.client();
+    assert_eq!(busy.say("AUTH pw"), ok());
+    let mut guest = served.client();
+    let mut idle = served.client();
+    assert_eq!(idle.say("AUTH pw"), ok());
+    // Half a request is none.
+    guest.send_raw(b"*2\r\n$4\r\nAU");
+    assert_eq!(busy.say("CONFIG SET timeout 1"), ok());
+    for mut client in [guest, idle] {
+        let patience = Some(Duration::from_millis(100));
+        client.stream.set_read_timeout(patience).unwrap();
+        until("it is not ended", || {
+            busy.say("PING");
+            matches!(client.stream.read(&mut [0]), Ok(0))
+        });
+    }
+    assert_eq!(served.server().stats.timed_out.get(), 2);
+    assert_eq!(busy.say("CONFIG SET timeout 0"), ok());
+    std::thread::sleep(Duration::from_millis(2200));
+    assert_eq!(busy.say("ECHO here"), bulk("here"));
+}
+
+/// A client that goes while the server reads its last words leaves nothing behind.
+#[test]
+fn who_goes_in_the_middle_of_a_request_is_forgotten() {
+    let served = Served::with(&[("server-threads", "2")]);
+    let mut other = served.client();
+    for at in 0..300 {
+        let mut client = TcpStream::connect(served.address()).unwrap();
+        let words: &[u8] = match at % 4 {
+            0 => b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nva",
+            1 => b"CLIENT REPLY OFF\r\n",
+            2 => b"SET k v\r\nGET k\r\nGE",
+            _ => b"*1\r\n",
+        };
+        client.write_all(words).unwrap();
+    }
+    let clients = &served.server().clients;
+    until("they are not welcomed", || clients.total() == 301);
+    until("connections are left", || clients.count() == 1);
+    assert_eq!(other.say("GET absent"), Reply::Null);
+}
+
+/// As with `printf … | nc`: what was asked for is answered, then the connection ends.
+#[test]
+fn who_stops_sending_is_answered_first() {
+    let served = Served::with(&[]);
+    for times in [1, 100, 3000] {
+        let mut client: Client = served.client();
+        let requests: Vec<u8> =
+            (0..times).flat_map(|n| request(&["ECHO", &n.to_string()])).collect();
+        client.send_raw(&requests);
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        for n in 0..times {
+            assert_eq!(client.try_reply(), Some(bulk(&n.to_string())), "{n} of {times}");
+        }
+        client.expect_end();
+    }
+    until("connections are left", || served.server().clients.count() == 0);
+    let mut client = served.client();
+    assert_eq!(client.say("GET x"), Reply::Null);
+}

@@ -1,0 +1,407 @@
+//! Who gets in and what they may do: protected mode, passwords, users with rules.
+
+use crate::client::{Client, bulk, error, field, int, ok, shown, text};
+use crate::served::Served;
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+use terrace_resp::Reply;
+use terrace_server::Running;
+use terrace_server::command::{Flags, Keys, table};
+use terrace_server::config::Config;
+
+/// An address of this machine that is not loopback, if it has one. Nothing is sent.
+fn outside_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+fn simple(text: &str) -> Reply<'static> {
+    Reply::Simple(text.as_bytes().to_vec().into())
+}
+
+/// A connection as this user.
+fn logged_in(served: &Served, name: &str, password: &str) -> Client {
+    let mut client = served.client();
+    assert_eq!(client.call(&["AUTH", name, password]), ok());
+    client
+}
+
+#[test]
+fn by_default_only_this_machine_can_connect() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tries = 0;
+    let running = loop {
+        let flags = [
+            ("dir", dir.path().join("store").to_string_lossy().into_owned()),
+            ("port", crate::served::free_port().to_string()),
+            ("http-port", crate::served::free_port().to_string()),
+        ];
+        let flags = flags.map(|(name, value)| (name.to_string(), value));
+        match Running::start(Config::load(None, [], flags).unwrap()) {
+            Ok(running) => break running,
+            Err(error) => assert!(tries < 20 && error.to_string().contains("listen"), "{error}"),
+        }
+        tries += 1;
+    };
+    for addresses in [running.addresses(), running.http_addresses()] {
+        assert!(!addresses.is_empty());
+        assert!(addresses.iter().all(|address| address.ip().is_loopback()), "{addresses:?}");
+        if let Some(ip) = outside_address() {
+            TcpStream::connect((ip, addresses[0].port())).expect_err("reached from outside");
+        }
+    }
+    running.end().unwrap();
+}
+
+#[test]
+fn without_a_password_strangers_are_told_why_they_are_not_served() {
+    let outside = outside_address();
+    let bind = outside.map_or("127.0.0.1".into(), |ip| format!("127.0.0.1 {ip}"));
+    let served = Served::with(&[("bind", &bind)]);
+    let mut own = served.client();
+    let refusal = |address: &str| served.server().refusal(&address.parse().unwrap());
+    for stranger in ["192.0.2.1:5", "[2001:db8::1]:5", "[::ffff:192.0.2.1]:5", "0.0.0.0:5"] {
+        assert!(refusal(stranger).unwrap().starts_with("-DENIED "), "{stranger}");
+    }
+    for own in ["127.0.0.1:5", "127.9.9.9:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
+        assert_eq!(refusal(own), None, "{own}");
+    }
+    // What follows is about a real connection; a machine without a network has none to offer.
+    let Some(ip) = outside else { return };
+    let address = SocketAddr::new(ip, served.address().port());
+    let before = own.info("rejected_connections");
+    let mut stranger = Client::connect(address);
+    let denied = error(&stranger.reply());
+    assert!(denied.starts_with("DENIED ") && denied.contains("requirepass"), "{denied}");
+    stranger.expect_end();
+    assert_eq!(own.info("rejected_connections"), before + 1);
+    assert_eq!(own.say("CONFIG SET protected-mode no"), ok());
+    assert_eq!(Client::connect(address).say("PING"), simple("PONG"));
+    assert_eq!(own.say("CONFIG SET protected-mode yes requirepass secret"), ok());
+    let mut stranger = Client::connect(address);
+    assert!(error(&stranger.say("PING")).starts_with("NOAUTH"));
+    assert_eq!(stranger.say("AUTH secret"), ok());
+}
+
+#[test]
+fn nothing_but_a_login_is_answered_before_one() {
+    let served = Served::with(&[("requirepass", "correct horse")]);
+    let mut client = served.client();
+    let for_guests = ["auth", "hello", "quit", "reset"];
+    for spec in table().all().iter().filter(|spec| !for_guests.contains(&spec.name)) {
+        let mut request = vec![spec.name];
+        request.resize(spec.arity.unsigned_abs() as usize, "1");
+        let reply = client.call(&request);
+        assert_eq!(error(&reply), "NOAUTH Authentication required.", "{request:?}");
+    }
+    assert!(error(&client.say("HELLO")).starts_with("NOAUTH"));
+    assert!(error(&client.say("HELLO 3")).starts_with("NOAUTH"));
+    assert_eq!(client.say("RESET"), simple("RESET"));
+    for wrong in [
+        &["AUTH", "correct"][..],
+        &["AUTH", ""],
+        &["AUTH", "correct horse "],
+        &["AUTH", "default", "wrong"],
+        &["AUTH", "nobody", "correct horse"],
+        &["AUTH", "Default", "correct horse"],
+        &["HELLO", "3", "AUTH", "default", "wrong"],
+    ] {
+        let refused = error(&client.call(wrong));
+        assert!(refused.starts_with("WRONGPASS invalid username-password pair"), "{refused}");
+        assert!(error(&client.say("GET 1")).starts_with("NOAUTH"));
+    }
+    assert_eq!(client.call(&["AUTH", "default", "correct horse"]), ok());
+    // Nothing of what was refused has happened.
+    assert_eq!(client.say("DBSIZE"), int(0));
+    assert_eq!(client.info("acl_access_denied_auth"), 7);
+    assert_eq!(client.say("RESET"), simple("RESET"));
+    assert!(error(&client.say("PING")).starts_with("NOAUTH"));
+    let hello = client.call(&["HELLO", "3", "AUTH", "default", "correct horse", "SETNAME", "me"]);
+    assert!(matches!(hello, Reply::Map(_)), "{hello:?}");
+    assert_eq!(client.say("CLIENT GETNAME"), bulk("me"));
+    let mut guest = served.client();
+    assert_eq!(guest.say("QUIT"), ok());
+    guest.expect_end();
+    assert_eq!(served.client().call(&["AUTH", "correct horse"]), ok());
+}
+
+#[test]
+fn the_password_changes_while_the_server_runs() {
+    let served = Served::with(&[]);
+    let mut early = served.client();
+    assert_eq!(early.say("CONFIG SET requirepass first"), ok());
+    // Who is in stays in, as in Redis.
+    assert_eq!(early.say("PING"), simple("PONG"));
+    let mut late = served.client();
+    assert!(error(&late.say("PING")).starts_with("NOAUTH"));
+    assert_eq!(late.say("AUTH first"), ok());
+    assert_eq!(early.say("CONFIG SET requirepass second"), ok());
+    assert_eq!(early.option("requirepass"), "second");
+    let mut later = served.client();
+    assert!(error(&later.say("AUTH first")).starts_with("WRONGPASS"));
+    assert_eq!(later.say("AUTH second"), ok());
+    assert_eq!(early.call(&["CONFIG", "SET", "requirepass", ""]), ok());
+    assert_eq!(served.client().say("PING"), simple("PONG"));
+}
+
+#[test]
+fn passwords_are_shown_nowhere() {
+    // The option is shown by CONFIG GET, to those who may run it; nothing else shows a password.
+    const SECRETS: [&str; 5] = ["hunter2", "bobs-own", "mistaken", "third-one", "fourth-one"];
+    let served = Served::with(&[
+        ("requirepass", "hunter2"),
+        ("slowlog-log-slower-than", "0"),
+        ("slowlog-max-len", "1000"),
+    ]);
+    let mut client = served.client();
+    for mistake in ["AUTH mistaken", "AUTH bob mistaken", "HELLO 3 AUTH default mistaken"] {
+        assert!(error(&client.say(mistake)).starts_with("WRONGPASS"));
+    }
+    assert_eq!(client.say("AUTH hunter2"), ok());
+    for request in [
+        "HELLO 2 AUTH default hunter2",
+        "auth default hunter2",
+        "ACL SETUSER bob on >bobs-own ~* +@all",
+        "Acl SetUser bob >third-one <bobs-own",
+        "CONFIG SET timeout 1000 requirepass third-one",
+        "config set RequirePass hunter2 timeout 0",
+        "AUTH bob third-one",
+        "CONFIG SET requirepass fourth-one maxclients 0",
+        "ACL SETUSER bob >fourth-one nonsense",
+        "ACL DRYRUN bob AUTH default hunter2",
+        "MULTI",
+        "ACL SETUSER bob >third-one",
+        "EXEC",
+    ] {
+        let reply = shown(&client.say(request));
+        assert!(SECRETS.iter().all(|secret| !reply.contains(secret)), "{request}: {reply}");
+    }
+    for request in [
+        "SLOWLOG GET 1000",
+        "INFO everything",
+        "CLIENT LIST",
+        "CLIENT INFO",
+        "ACL LIST",
+        "ACL GETUSER default",
+        "ACL GETUSER bob",
+        "ACL LOG 1000",
+        "LATENCY LATEST",
+        "LATENCY DOCTOR",
+        "MEMORY STATS",
+        "KEYS *",
+    ] {
+        let reply = shown(&client.say(request));
+        assert!(reply.len() > 2, "{request}: {reply}");
+        for secret in SECRETS {
+            assert!(!reply.contains(secret), "{secret} in {request}: {reply}");
+        }
+    }
+    let slow = shown(&client.say("SLOWLOG GET 1000"));
+    assert!(slow.contains("(redacted)") && slow.contains("SetUser"), "{slow}");
+    let dump = format!("{:?} {:?}", served.server().config.dump(), served.server().config);
+    assert!(SECRETS.iter().all(|secret| !dump.contains(secret)), "{dump}");
+    assert_eq!(client.option("requirepass"), "hunter2");
+    // SHA-256 of "third-one" and of nothing else.
+    let user = client.say("ACL GETUSER bob");
+    let Reply::Array(hashes) = field(&user, "passwords") else { panic!("{user:?}") };
+    assert_eq!(hashes.len(), 1);
+    assert!(
+        text(&hashes[0]).len() == 64 && text(&hashes[0]).bytes().all(|b| b.is_ascii_hexdigit())
+    );
+}
+
+/// What a user may do: rules, what works, and what is refused for the command or for a key.
+type Row =
+    (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
+const ROWS: &[Row] = &[
+    (
+        "~* +@read -@write",
+        &["GET a", "EXISTS a", "HGET h f"],
+        &["SET a 1", "DEL a", "CONFIG GET x"],
+        &[],
+    ),
+    ("~* +@all -@write", &["GET a", "PING", "TIME"], &["SET a 1", "HSET h f v", "FLUSHALL"], &[]),
+    ("~* +@all -@dangerous", &["GET a", "SET a 1"], &["FLUSHALL", "KEYS *", "CONFIG GET x"], &[]),
+    ("~* +get", &["GET a", "GET b"], &["SET a 1", "MGET a", "PING"], &[]),
+    ("~* +get +set -get", &["SET a 1"], &["GET a"], &[]),
+    ("allkeys allcommands", &["SET a 1", "DEL b", "ACL WHOAMI", "CONFIG GET port"], &[], &[]),
+    ("~* allcommands nocommands", &[], &["GET a", "PING"], &[]),
+    ("+@all", &["PING"], &[], &["GET a", "SET a 1", "DEL a"]),
+    (
+        "~a* +@all",
+        &["GET a", "SET a1 1", "MGET a ab"],
+        &[],
+        &["GET b", "MGET a b", "DEL b a", "MSET a 1 b 2"],
+    ),
+    ("~a* resetkeys ~b* +@all", &["GET b"], &[], &["GET a"]),
+    (
+        "%R~a* %W~b* +@all",
+        &["GET a", "DEL b", "MSET b 1 bb 2"],
+        &[],
+        &["GET b", "DEL a", "MSET b 1 a 2", "GETDEL a"],
+    ),
+    ("%RW~a* +@all", &["GETDEL a", "INCR a"], &[], &["GETDEL b"]),
+    ("~user:[0-9]? +@all", &["GET user:12"], &[], &["GET user:1", "GET user:x2", "GET xuser:12"]),
+    (
+        "~* +config|get +acl|whoami",
+        &["CONFIG GET port", "ACL WHOAMI"],
+        &["CONFIG SET timeout 1", "ACL LIST"],
+        &[],
+    ),
+    (
+        "~* +@all -config|set",
+        &["CONFIG GET port"],
+        &["CONFIG SET timeout 1", "CONFIG set timeout 1"],
+        &[],
+    ),
+    // Commands that tell about keys or show them without a place for them among their arguments.
+    (
+        "~a* +@all",
+        &["OBJECT ENCODING a", "MEMORY USAGE a", "EXPLAIN a"],
+        &[],
+        &["OBJECT ENCODING b", "MEMORY USAGE b", "EXPLAIN b", "TSCAN - +", "TSCAN a b", "WATCH b"],
+    ),
+    ("%W~* +@all", &["DEL b"], &[], &["TSCAN - +", "OBJECT ENCODING a"]),
+    ("%R~* +@all", &["TSCAN - +", "OBJECT HELP", "MEMORY STATS"], &[], &["DEL b"]),
+];
+
+#[test]
+fn users_do_what_their_rules_say_and_nothing_else() {
+    let served = Served::with(&[("acllog-max-len", "1000")]);
+    let mut admin = served.client();
+    for (rules, allowed, denied_commands, denied_keys) in ROWS {
+        let set = format!("ACL SETUSER u reset on >pw {rules}");
+        assert_eq!(admin.say(&set), ok(), "{rules}");
+        let mut user = logged_in(&served, "u", "pw");
+        // An encoding needs a string.
+        admin.say("MSET a 1 b 1");
+        for request in *allowed {
+            admin.say("MSET a 1 b 1");
+            let reply = shown(&user.say(request));
+            assert!(!reply.starts_with('-'), "{rules}: {request}: {reply}");
+            assert_eq!(admin.say(&format!("ACL DRYRUN u {request}")), ok(), "{rules}: {request}");
+        }
+        for request in *denied_commands {
+            let name = request.split(' ').next().unwrap().to_lowercase();
+            admin.say("ACL LOG RESET");
+            let why = format!("User u has no permissions to run the '{name}' command");
+            assert_eq!(error(&user.say(request)), format!("NOPERM {why}"), "{rules}: {request}");
+            assert_eq!(text(&admin.say(&format!("ACL DRYRUN u {request}"))), why);
+            logged(&mut admin, "command", &name);
+        }
+        for request in *denied_keys {
+            admin.say("ACL LOG RESET");
+            let refused = error(&user.say(request));
+            assert_eq!(refused, "NOPERM No permissions to access a key", "{rules}: {request}");
+            let dry = text(&admin.say(&format!("ACL DRYRUN u {request}")));
+            assert!(dry.starts_with("User u has no permissions to access the '"), "{dry}");
+            let key = dry.split('\'').nth(1).unwrap().to_string();
+            assert!(request.split(' ').any(|word| word == key), "{request}: {dry}");
+            logged(&mut admin, "key", &key);
+        }
+    }
+}
+
+/// The log has one entry, about this.
+fn logged(admin: &mut Client, reason: &str, object: &str) {
+    let log = admin.say("ACL LOG");
+    let Reply::Array(entries) = &log else { panic!("{log:?}") };
+    assert_eq!(entries.len(), 1, "{log:?}");
+    let told = |name| shown(field(&entries[0], name));
+    for (name, value) in
+        [("reason", reason), ("object", object), ("username", "u"), ("context", "toplevel")]
+    {
+        assert!(told(name).contains(&format!("\r\n{value}\r\n")), "{name}: {}", told(name));
+    }
+    assert!(told("client-info").contains("addr=127.0.0.1:"));
+    assert_eq!(field(&entries[0], "count"), &int(1));
+}
+
+/// A command that touches data is checked by its keys. One that has none among its arguments shows
+/// names only, or is about the whole database, or asks for the right to all keys.
+#[test]
+fn every_command_that_touches_data_has_keys_or_is_known() {
+    let known = ["dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "tscan"];
+    let touches = |flags: Flags| flags.has(Flags::READ) || flags.has(Flags::WRITE);
+    let mut without: Vec<_> = table()
+        .all()
+        .iter()
+        .filter(|spec| touches(spec.flags) && spec.keys == Keys::None)
+        .map(|spec| spec.name)
+        .collect();
+    without.retain(|name| !known.contains(name));
+    assert_eq!(without, [""; 0]);
+}
+
+#[test]
+fn a_user_that_is_gone_or_off_is_gone_at_once() {
+    let served = Served::with(&[("server-threads", "2")]);
+    let mut admin = served.client();
+    let make = |admin: &mut Client| {
+        assert_eq!(admin.say("ACL SETUSER u reset on >pw ~* +@all"), ok());
+    };
+    make(&mut admin);
+    let (mut idle, mut second) = (logged_in(&served, "u", "pw"), logged_in(&served, "u", "pw"));
+    assert_eq!(second.say("MULTI"), ok());
+    second.say("SET k u");
+    assert_eq!(admin.say("ACL DELUSER u nobody"), int(1));
+    // It need not say anything to be ended.
+    idle.expect_end();
+    second.expect_end();
+    assert!(error(&served.client().say("AUTH u pw")).starts_with("WRONGPASS"));
+    make(&mut admin);
+    let mut off = logged_in(&served, "u", "pw");
+    off.say("MULTI");
+    off.say("SET k u");
+    assert_eq!(admin.say("ACL SETUSER u off"), ok());
+    off.send(&["EXEC"]);
+    off.expect_end();
+    assert_eq!(admin.say("EXISTS k"), int(0));
+    assert!(error(&served.client().say("AUTH u pw")).starts_with("WRONGPASS"));
+    assert!(error(&admin.say("ACL DELUSER default")).contains("cannot be removed"));
+    let until = Instant::now() + Duration::from_secs(10);
+    while served.server().clients.count() > 1 {
+        assert!(Instant::now() < until, "connections are left");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_right_that_was_taken_away_is_gone_for_what_is_queued_too() {
+    let served = Served::with(&[]);
+    let mut admin = served.client();
+    assert_eq!(admin.say("ACL SETUSER u on >pw ~* +@all"), ok());
+    let mut user = logged_in(&served, "u", "pw");
+    user.pipeline(&["MULTI", "SET a 1", "SET b 1", "DEL c"]);
+    assert_eq!(admin.say("ACL SETUSER u -del resetkeys ~a ~c"), ok());
+    let Reply::Array(replies) = user.say("EXEC") else { panic!("no array") };
+    assert_eq!(replies[0], ok());
+    for (reply, why) in [(&replies[1], "access a key"), (&replies[2], "run the 'del' command")] {
+        let refused = error(reply);
+        assert!(refused.starts_with("NOPERM") && refused.contains(why), "{refused}");
+    }
+    assert_eq!(admin.say("MGET a b"), Reply::Array(vec![bulk("1"), Reply::Null]));
+    assert!(shown(&admin.say("ACL LOG")).contains("\r\ndel\r\n"));
+}
+
+#[test]
+fn the_line_of_a_user_makes_the_same_user_and_has_no_password() {
+    let served = Served::with(&[]);
+    let mut admin = served.client();
+    assert_eq!(admin.say("ACL SETUSER u on >pw ~a* %R~b* +@read -get +config|get"), ok());
+    let lines = admin.say("ACL LIST");
+    let Reply::Array(lines) = &lines else { panic!("{lines:?}") };
+    let line = lines.iter().map(text).find(|line| line.starts_with("user u ")).unwrap();
+    assert!(!line.contains("pw") && line.contains(" #"), "{line}");
+    // The line, without the name, makes the same user.
+    let rules = line.strip_prefix("user u ").unwrap();
+    assert_eq!(admin.say(&format!("ACL SETUSER v {rules}")), ok());
+    let lines = shown(&admin.say("ACL LIST"));
+    assert!(lines.contains(&line.replace("user u", "user v")), "{lines}");
+    let mut other = logged_in(&served, "v", "pw");
+    assert_eq!(other.say("EXISTS a1"), int(0));
+    assert!(error(&other.say("GET a1")).starts_with("NOPERM"));
+}

@@ -1,0 +1,243 @@
+//! Options over a connection: what is live and what is not, the file written and read again.
+
+use crate::client::{Client, bulk, error, int, ok, shown, text};
+use crate::served::Served;
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use terrace_resp::Reply;
+use terrace_server::config::{LogLevel, OPTIONS, Settings, When, option};
+
+/// Another value than the default for every option that is live.
+const LIVE: &[(&str, &str)] = &[
+    ("maxmemory", "64mb"),
+    ("appendfsync", "always"),
+    ("value-separation-threshold", "2kb"),
+    ("gc-garbage-ratio", "0.5"),
+    ("rate-limit-bytes", "100mb"),
+    ("http-host-names", "store.example other.example"),
+    ("protected-mode", "no"),
+    ("maxclients", "77"),
+    ("timeout", "1000"),
+    ("tcp-keepalive", "60"),
+    ("client-output-buffer-limit", "normal 1gb 512mb 30"),
+    ("client-query-buffer-limit", "2gb"),
+    ("proto-max-bulk-len", "256mb"),
+    ("requirepass", "a \"password\" \\ of # signs"),
+    ("acllog-max-len", "7"),
+    ("loglevel", "warning"),
+    ("slowlog-log-slower-than", "0"),
+    ("slowlog-max-len", "9"),
+    ("latency-monitor-threshold", "1"),
+];
+
+/// What is shown of an option that was given this value.
+fn canonical(name: &str, value: &str) -> String {
+    let mut settings = Settings::default();
+    let option = option(name).unwrap();
+    option.assign(&mut settings, value).unwrap();
+    option.show(&settings)
+}
+
+#[test]
+fn every_live_option_changes_and_every_other_one_is_refused() {
+    let listed: BTreeSet<_> = LIVE.iter().map(|(name, _)| *name).collect();
+    let live = OPTIONS.iter().filter(|option| option.when == When::Live);
+    assert_eq!(listed, live.map(|option| option.name).collect());
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    for (name, value) in LIVE {
+        let before = client.option(name);
+        assert_eq!(client.call(&["CONFIG", "SET", name, value]), ok(), "{name}");
+        let after = client.option(name);
+        assert_eq!(after, canonical(name, value));
+        assert_ne!(after, before, "{name}");
+        let shouted = name.to_uppercase();
+        assert_eq!(client.call(&["CONFIG", "SET", &shouted, &before]), ok(), "{name}");
+        assert_eq!(client.option(name), before);
+        for nonsense in ["", "\0", "yes no maybe", "-999999999999999999999", "\u{e9}"] {
+            let reply = client.call(&["CONFIG", "SET", name, nonsense]);
+            if reply != ok() {
+                assert!(error(&reply).starts_with("ERR CONFIG SET failed"), "{name}: {reply:?}");
+                assert_eq!(client.option(name), before);
+            } else {
+                assert_eq!(client.call(&["CONFIG", "SET", name, &before]), ok(), "{name}");
+            }
+        }
+    }
+    for option in OPTIONS.iter().filter(|option| option.when == When::Start) {
+        let before = client.option(option.name);
+        for value in [&before[..], option.default, "1"] {
+            let refused = error(&client.call(&["CONFIG", "SET", option.name, value]));
+            let why = format!("'{}') - can't set immutable config", option.name);
+            assert!(refused.ends_with(&why), "{refused}");
+        }
+        assert_eq!(client.option(option.name), before);
+    }
+    for fact in ["appendonly", "save", "maxmemory-policy"] {
+        assert!(error(&client.call(&["CONFIG", "SET", fact, "x"])).contains("immutable"));
+    }
+    let unknown = error(&client.say("CONFIG SET maxclient 5"));
+    assert!(unknown.starts_with("ERR Unknown option"), "{unknown}");
+}
+
+#[test]
+fn several_options_change_together_or_not_at_all() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    for request in [
+        "CONFIG SET maxclients 50 timeout x",
+        "CONFIG SET maxclients 50 port 1",
+        "CONFIG SET maxclients 50 maxclients 60",
+        "CONFIG SET maxclients 50 nonsense 1",
+        "CONFIG SET maxclients 50 client-query-buffer-limit 1mb proto-max-bulk-len 2mb",
+        "CONFIG SET maxclients 50 timeout",
+    ] {
+        error(&client.say(request));
+        assert_eq!(client.option("maxclients"), "10000", "{request}");
+    }
+    assert_eq!(client.say("CONFIG SET maxclients 50 timeout 7"), ok());
+    assert_eq!((client.option("maxclients"), client.option("timeout")), ("50".into(), "7".into()));
+    let many = shown(&client.say("CONFIG GET max* TIMEOUT"));
+    assert!(["maxclients", "maxmemory", "timeout"].iter().all(|n| many.contains(n)), "{many}");
+}
+
+fn http(address: SocketAddr, host: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.lines().next().unwrap_or_default().to_string()
+}
+
+#[test]
+fn what_is_live_takes_effect() {
+    let served = Served::with(&[("http-port", "free")]);
+    let mut client = served.client();
+    let set = |request: &str| assert_eq!(served.client().say(request), ok(), "{request}");
+
+    set("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 3");
+    (0..10).for_each(|_| drop(client.say("GET k")));
+    assert_eq!(client.say("SLOWLOG LEN"), int(3));
+    set("CONFIG SET slowlog-log-slower-than -1");
+    client.say("SLOWLOG RESET");
+    client.say("GET k");
+    assert_eq!(client.say("SLOWLOG LEN"), int(0));
+
+    set("CONFIG SET acllog-max-len 2");
+    (0..5).for_each(|n| drop(client.say(&format!("AUTH user{n} wrong"))));
+    let Reply::Array(entries) = client.say("ACL LOG 100") else { panic!() };
+    assert_eq!(entries.len(), 2);
+
+    set("CONFIG SET maxmemory 48mb");
+    assert_eq!(client.info("maxmemory"), 48 << 20);
+    assert_eq!(served.server().space.db().memory().budget_bytes, 48 << 20);
+
+    let address = served.running().http_addresses()[0];
+    assert!(http(address, "localhost").contains(" 200 "));
+    assert!(http(address, "store.example").contains(" 421 "));
+    set("CONFIG SET http-host-names store.example");
+    assert!(http(address, "store.example").contains(" 200 "));
+    assert!(http(address, "evil.example").contains(" 421 "));
+
+    let levels = Arc::new(Mutex::new(Vec::new()));
+    let told = levels.clone();
+    served.server().on_log_level(move |level| told.lock().unwrap().push(level));
+    set("CONFIG SET loglevel nothing");
+    set("CONFIG SET loglevel debug");
+    assert_eq!(*levels.lock().unwrap(), [LogLevel::Nothing, LogLevel::Debug]);
+}
+
+/// A server of a file; the file says what is given.
+fn of_file(content: &str) -> (Served, PathBuf) {
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let path = dir.path().join("terrace.toml");
+    std::fs::write(&path, content).unwrap();
+    (Served::of_file(dir, Some(&path), &[]), path)
+}
+
+#[test]
+fn what_was_rewritten_is_there_at_the_next_start() {
+    let (served, path) = of_file("# mine\nmaxmemory = \"32mb\" # little\ntimeout = 5\n");
+    let mut client = served.client();
+    assert_eq!(client.option("timeout"), "5");
+    for (name, value) in LIVE {
+        assert_eq!(client.call(&["CONFIG", "SET", name, value]), ok(), "{name}");
+    }
+    assert_eq!(client.say("CONFIG REWRITE"), ok());
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(written.starts_with("# mine\n") && written.contains("# little"), "{written}");
+    // Flags win over the file, and stay out of it.
+    assert!(!written.contains("\nport") && !written.contains("\ndir"), "{written}");
+    // Twice changes nothing.
+    assert_eq!(client.say("CONFIG REWRITE"), ok());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
+    drop(client);
+    let dir = served.end();
+    let served = Served::of_file(dir, Some(&path), &[]);
+    let mut client = served.client();
+    let (_, password) = LIVE.iter().find(|(name, _)| *name == "requirepass").unwrap();
+    assert!(error(&client.say("PING")).starts_with("NOAUTH"));
+    assert_eq!(client.call(&["AUTH", password]), ok());
+    for (name, value) in LIVE {
+        assert_eq!(client.option(name), canonical(name, value));
+    }
+    let none = error(&Served::with(&[]).client().say("CONFIG REWRITE"));
+    assert_eq!(none, "ERR The server is running without a config file");
+}
+
+#[test]
+fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
+    let user = |rules: &str| format!("[[user]]\nname = \"u\"\nrules = \"on >pw {rules}\"\n");
+    let first = format!("maxclients = 100\ntimeout = 50\nslowlog-max-len = 5\n{}", user("~* +get"));
+    let (served, path) = of_file(&first);
+    let mut client = served.client();
+    let reload = |content: &str| {
+        std::fs::write(&path, content).unwrap();
+        served.server().reload();
+    };
+    let options = |client: &mut Client| {
+        ["maxclients", "timeout", "slowlog-max-len"].map(|name| client.option(name))
+    };
+    let as_user = || {
+        let mut user = served.client();
+        assert_eq!(user.say("AUTH u pw"), ok());
+        user
+    };
+    assert!(error(&as_user().say("SET k v")).starts_with("NOPERM"));
+    // What CONFIG SET changed stays, unless the file says something else about it than before.
+    assert_eq!(client.say("CONFIG SET slowlog-max-len 6 timeout 60"), ok());
+    let mut stays = as_user();
+    reload(&format!("maxclients = 200\ntimeout = 51\nslowlog-max-len = 5\n{}", user("~* +@all")));
+    assert_eq!(options(&mut client), ["200", "51", "6"]);
+    assert_eq!(as_user().say("SET k v"), ok());
+    assert_eq!(stays.say("GET k"), bulk("v"));
+    for broken in [
+        "maxclients = 300\ntimeout = [",
+        "maxclients = 300\ntimeout = -1\n",
+        "maxclients = 300\nnonsense = 1\n",
+        "maxclients = 300\nport = \"x\"\n",
+        "maxclients = 300\nclient-query-buffer-limit = \"1mb\"\n",
+        "maxclients = 300\n[[user]]\nname = \"u\"\nrules = \"on +nonsense\"\n",
+        "maxclients = 300\n[[user]]\nname = \"u\"\nrules = \"on\"\npassword = \"x\"\n",
+    ] {
+        reload(broken);
+        assert_eq!(options(&mut client), ["200", "51", "6"], "{broken}");
+        assert_eq!(as_user().say("GET k"), bulk("v"), "{broken}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    served.server().reload();
+    assert_eq!(options(&mut client), ["200", "51", "6"]);
+    // Whole again; what cannot change while it runs is left.
+    reload("maxclients = 400\ndatabases = 3\n");
+    assert_eq!(options(&mut client), ["400", "0", "128"]);
+    assert_eq!(client.option("databases"), "16");
+    // The user is not in the file any more.
+    assert!(error(&served.client().say("AUTH u pw")).starts_with("WRONGPASS"));
+    stays.send(&["GET", "k"]);
+    stays.expect_end();
+    assert_eq!(text(&client.say("ACL WHOAMI")), "default");
+}
