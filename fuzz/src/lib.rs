@@ -4,7 +4,7 @@
 //! and says whether the parser took them for sound. It must not panic, in any thread, and must not
 //! take memory that the bytes do not pay for. Where a checksum would end the parse before it
 //! begins, the target makes the checksum right first: a checksum stops accidents, and a parser
-//! must not rely on it.
+//! must not rely on it. One target goes further: [`server`] executes what the bytes ask for.
 //!
 //! The list feeds two rigs: [`smoke`], which mutates what the crates' own writers make, runs on
 //! any toolchain and is part of the tests; and libFuzzer through `fuzz_targets/` (see the
@@ -19,6 +19,7 @@ pub mod manifest;
 pub mod mutate;
 pub mod resp;
 pub mod seeds;
+pub mod server;
 pub mod smoke;
 pub mod sst;
 pub mod sst_parts;
@@ -49,6 +50,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("batch", store::batch),
     ("resp_request", resp::request),
     ("resp_reply", resp::reply),
+    ("server", server::commands),
     ("inspect_log", inspect::log),
     ("inspect_sst", inspect::sst),
     ("inspect_manifest", inspect::manifest),

@@ -7,7 +7,7 @@ use crate::log::SEGMENT;
 use crate::manifest::{DIR, NUMBER, first_record, write_manifest};
 use crate::sst_parts::{FILE_NUMBER, Parts, learned_index, one_block_model};
 use crate::value::{VALUE_SEGMENT, with_right_batch};
-use crate::{inspect, resp, store};
+use crate::{inspect, resp, server, store};
 use std::path::Path;
 use terrace_base::key::pack_trailer;
 use terrace_base::{
@@ -59,6 +59,7 @@ pub fn of(name: &str) -> Vec<Vec<u8>> {
         "inspect_store" => vec![template_manifest()],
         "resp_request" => resp::request_seeds(),
         "resp_reply" => resp::reply_seeds(),
+        "server" => server::command_seeds(),
         "canary" => vec![b"TERRACE\n".to_vec()],
         _ => Vec::new(),
     }

@@ -23,9 +23,9 @@ pub const FLOORS: [(&str, u32); 20] = [
     ("terrace-inspect", 5),
     ("terrace-bench", 5),
     ("terrace-keyspace", 5),
-    ("terrace-fuzz", 6),
     ("terrace-server", 6),
     ("terrace-cli", 7),
+    ("terrace-fuzz", 7),
     ("xtask", 7),
 ];
 
