@@ -187,8 +187,7 @@ fn malformed_input_of_guests_changes_nothing() {
     assert_eq!(client.say("DBSIZE"), int(0));
 }
 
-/// Connections that announce much and send little stay, and cost little; see also the tests of the
-/// program, which look at the memory of a process.
+/// Connections that announce much and send little stay, and others are served meanwhile.
 #[test]
 fn who_announces_much_and_sends_little_is_waited_for() {
     let served = Served::with(&[]);
