@@ -306,18 +306,34 @@ impl Arena {
         }
     }
 
-    /// Asks for the cache lines the next `allocate` will hand out.
+    /// Asks for the cache lines that the next calls of `allocate` will hand out to `entries` entries
+    /// of about a line.
     #[inline]
-    pub(crate) fn prefetch_free(&self) {
+    pub(crate) fn prefetch_free(&self, entries: usize) {
         let at = self.allocated_bytes();
-        prefetch(self.base.as_ptr().wrapping_add(at));
-        prefetch(self.base.as_ptr().wrapping_add(at + 64));
+        for line in 0..=entries {
+            prefetch(self.base.as_ptr().wrapping_add(at + line * 64));
+        }
+    }
+
+    /// Asks for the cache line of a link word. Any position will do.
+    #[inline]
+    pub(crate) fn prefetch_at(&self, position: usize) {
+        prefetch(self.base.as_ptr().wrapping_add(position.wrapping_mul(WORD)));
+    }
+
+    /// Asks for the cache lines that hold trailer, lengths and the first 16 bytes of the key of a
+    /// node. Any link will do.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, link: Link) {
+        self.prefetch_at(link.node() + 1);
+        self.prefetch_at(link.node() + ENTRY_HEADER_WORDS + 2);
     }
 
     /// Asks for the cache line of a node. Any link will do.
     #[inline]
     pub(crate) fn prefetch(&self, link: Link) {
-        prefetch(self.base.as_ptr().wrapping_add(link.node() * WORD));
+        self.prefetch_at(link.node());
     }
 }
 

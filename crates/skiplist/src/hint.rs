@@ -1,7 +1,7 @@
 //! The memory of a previous insert, which makes the next one cheap if it is near.
 
 use crate::arena::MAX_HEIGHT;
-use crate::search::Gap;
+use crate::search::{Gap, Record};
 
 /// The place of the previous insert into one list.
 ///
@@ -11,10 +11,39 @@ use crate::search::Gap;
 /// than that level high (or its head), and lies at or before the left side of the level below. So
 /// what lies after the left side on one level does on all levels above. Right sides promise nothing:
 /// they only tell how far to climb.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Hint {
     /// The list the gaps are of; 0 is none.
     pub(crate) list: u64,
     pub(crate) height: usize,
+    pub(crate) nearness: Nearness,
     pub(crate) gaps: [Gap; MAX_HEIGHT],
+}
+
+impl Record for Hint {
+    #[inline]
+    fn note(&mut self, level: usize, gap: Gap) {
+        self.gaps[level] = gap;
+    }
+}
+
+/// The level up to which a search that starts from the hint is near it.
+pub(crate) const NEAR: usize = 1;
+
+/// How many of the last inserts lay near the one before, of 256; older ones count for less and less.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Nearness(u16);
+
+impl Nearness {
+    /// An eighth of what is known is forgotten for each insert.
+    #[inline]
+    pub(crate) fn note(&mut self, is_near: bool) {
+        self.0 = self.0 - self.0 / 8 + 32 * u16::from(is_near);
+    }
+
+    /// Whether it was most of them.
+    #[inline]
+    pub(crate) fn is_high(self) -> bool {
+        self.0 > 128
+    }
 }

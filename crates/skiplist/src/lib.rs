@@ -2,10 +2,12 @@
 //! reads, which frees nothing before the whole list drops.
 //!
 //! Files, each using only those above it: `region` (mapped memory), `arena` (nodes and links in
-//! it), `head` (digests of keys kept in links), `search`, `hint`, `iter`, `list` (the interface).
+//! it), `head` (digests of keys kept in links), `search`, `hint`, `group`
+//! (searches in lock-step), `iter`, `list` (the interface).
 //! Called by the engine's memtables, and through [`Iter`] by reads and flushes.
 
 mod arena;
+mod group;
 mod head;
 mod hint;
 mod iter;
@@ -14,6 +16,7 @@ mod region;
 mod search;
 mod sync;
 
+pub use group::{Entry, GROUP, SMALL_GROUP};
 pub use hint::Hint;
 pub use iter::Iter;
 pub use list::Skiplist;

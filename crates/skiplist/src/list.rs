@@ -8,6 +8,8 @@
 //!    side's link to the new node by compare-and-swap. If that fails, something was linked into the
 //!    gap (or a head in the link was renewed): walk right from the left side, and again.
 //!
+//! Many entries at once take step 1 in groups (module `group`), then steps 2 and 3 one by one.
+//!
 //! Nothing is ever unlinked, so a node found to lie before the target stays a valid place to
 //! continue from, inserts are lock-free, and searches never wait or repeat. An entry is in the list
 //! once level 0 links to it; upper levels are shortcuts.
@@ -25,8 +27,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::Full;
 use crate::arena::{Arena, BRANCH_BITS, Link, Tag};
+use crate::group::{Entry, GROUP, SMALL_GROUP};
 use crate::head::Scheme;
-use crate::hint::Hint;
+use crate::hint::{Hint, NEAR};
 use crate::iter::Iter;
 use crate::search::{Gap, Target};
 use crate::sync::{AtomicU32, Ordering};
@@ -92,16 +95,57 @@ impl Skiplist {
         value: &[u8],
         hint: &mut Hint,
     ) -> Result<(), Full> {
-        self.arena.prefetch_free();
+        self.arena.prefetch_free(1);
         let target = self.target(user_key, trailer);
-        self.locate(&target, hint);
-        if self.is_at(hint.gaps[0].after, &target) {
+        let (from, level) = self.start(&target, hint);
+        hint.nearness.note(level <= NEAR);
+        self.descend(&target, from, level, hint);
+        self.add(&target, value, hint)
+    }
+
+    /// Adds entries in their order, as [`Self::insert`] does one after the other, and gives how many
+    /// are in the list now: all, or those before the first that found too little room.
+    ///
+    /// In a list too large for the caches, where entries lie far from the one before, the searches of
+    /// up to [`GROUP`] go in lock-step and wait for memory together (see the module `group`), which
+    /// halves the cost of an insert. Elsewhere it costs what single inserts do. Any order will do;
+    /// sorted entries cost least.
+    #[must_use = "entries may have found no room"]
+    pub fn insert_all<V: AsRef<[u8]>>(&self, entries: &[Entry<'_, V>], hint: &mut Hint) -> usize {
+        let mut left = entries;
+        while let Some(first) = left.first() {
+            let together = self.gains_by_groups() && !hint.nearness.is_high();
+            let (tried, added) = if together && let Some(group) = left.first_chunk::<GROUP>() {
+                (GROUP, self.insert_group(group, hint))
+            } else if together && let Some(group) = left.first_chunk::<SMALL_GROUP>() {
+                (SMALL_GROUP, self.insert_group(group, hint))
+            } else {
+                let value = first.value.as_ref();
+                let added = self.insert(first.user_key, first.trailer, value, hint);
+                (1, usize::from(added.is_ok()))
+            };
+            left = &left[added..];
+            if added < tried {
+                break;
+            }
+        }
+        entries.len() - left.len()
+    }
+
+    /// Adds an entry at `target`, for which `start` and a search have filled the hint.
+    pub(crate) fn add(
+        &self,
+        target: &Target<'_>,
+        value: &[u8],
+        hint: &mut Hint,
+    ) -> Result<(), Full> {
+        if self.is_at(hint.gaps[0].after, target) {
             return Ok(());
         }
-        let space = self.arena.allocate(user_key.len(), value.len()).ok_or(Full)?;
-        let node = self.arena.write(space, user_key, trailer, value, target.tag);
+        let space = self.arena.allocate(target.key.len(), value.len()).ok_or(Full)?;
+        let node = self.arena.write(space, target.key, target.trailer, value, target.tag);
         for level in 0..space.height {
-            if !self.link_on(level, node, &target, &mut hint.gaps[level]) {
+            if !self.link_on(level, node, target, &mut hint.gaps[level]) {
                 self.arena.abandon();
                 return Ok(());
             }
@@ -135,23 +179,25 @@ impl Skiplist {
         }
     }
 
-    /// The gaps of `target` into the hint: as they stood during the search on the levels searched;
-    /// above those (which the hint made unnecessary) at least the left sides lie before the target.
-    fn locate(&self, target: &Target<'_>, hint: &mut Hint) {
+    /// Where to search for the gaps of `target`: from a node before it, at a level of the hint, which
+    /// starts over if it is of another list, or of one so much smaller that it is no help above.
+    ///
+    /// Once the search has recorded what it passed, the hint's gaps are as they stood during it on
+    /// the levels searched; above, at least the left sides lie before the target.
+    pub(crate) fn start(&self, target: &Target<'_>, hint: &mut Hint) -> (Link, usize) {
         let height = self.height.load(Ordering::Relaxed) as usize;
         if hint.list != self.id || hint.height < height {
-            // Gaps of another list, or of one so much smaller that they are no help above.
-            *hint = Hint { list: self.id, height, ..Hint::default() };
+            let nearness = hint.nearness;
+            *hint = Hint { list: self.id, height, nearness, ..Hint::default() };
         } else {
             for level in 0..height {
                 let Gap { before, after } = hint.gaps[level];
                 if self.is_before(before, target) && !self.is_before(after, target) {
-                    self.descend(target, before, level, &mut hint.gaps);
-                    return;
+                    return (before, level);
                 }
             }
         }
-        self.descend(target, Link::HEAD, hint.height - 1, &mut hint.gaps);
+        (Link::HEAD, hint.height - 1)
     }
 
     /// The first entry of `user_key` at or after `trailer` in internal order, which is the newest

@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
-use crate::arena::{Link, LinkWord, MAX_HEIGHT, Tag};
+use crate::arena::{Link, LinkWord, Tag};
 use crate::head::Scheme;
 use crate::list::Skiplist;
 
@@ -23,6 +23,15 @@ pub(crate) struct Target<'a> {
     pub(crate) trailer: u64,
     pub(crate) tag: Tag,
     pub(crate) scheme: &'a Scheme,
+}
+
+impl Target<'_> {
+    /// Whether `link` lies before the target, if its tag tells.
+    #[inline]
+    fn tells(&self, link: Link) -> Option<bool> {
+        let tag = link.tag();
+        (tag.epoch() == self.tag.epoch() && tag != self.tag).then_some(tag < self.tag)
+    }
 }
 
 /// Two neighbours on a level: the target lies after `before`, and at or before `after`.
@@ -50,10 +59,60 @@ impl Record for () {
     fn note(&mut self, _level: usize, _gap: Gap) {}
 }
 
-impl Record for [Gap; MAX_HEIGHT] {
+/// A search that takes turns with others: the state of [`Skiplist::descend`] between two steps.
+#[derive(Debug)]
+pub(crate) struct Search<'a, R> {
+    pub(crate) target: Target<'a>,
+    pub(crate) at: Descent,
+    known_after: Link,
+    /// The node whose entry was asked for last.
+    awaited: Link,
+    pub(crate) record: R,
+}
+
+impl<'a, R> Search<'a, R> {
+    /// To begin at the link of `from`, a node before the target, at `level`.
+    pub(crate) fn new(target: Target<'a>, from: Link, level: usize, record: R) -> Self {
+        let at = Descent::at(from, level);
+        Self { target, at, known_after: Link::NULL, awaited: Link::NULL, record }
+    }
+}
+
+/// Where a search stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Descent {
+    /// Of the link word to look at next.
+    position: usize,
+    level: usize,
+    gap: Gap,
+}
+
+impl Descent {
+    /// At the start: before the link of `node` at `level`.
     #[inline]
-    fn note(&mut self, level: usize, gap: Gap) {
-        self[level] = gap;
+    fn at(node: Link, level: usize) -> Self {
+        let gap = Gap { before: node, after: Link::NULL };
+        Self { position: node.node() - level, level, gap }
+    }
+
+    /// The gap that was looked at last: where it ends, that of the target on level 0.
+    #[inline]
+    pub(crate) fn gap(&self) -> Gap {
+        self.gap
+    }
+
+    /// Right over the successor, or down: false if there is no level further down.
+    #[inline]
+    fn go(&mut self, right: bool) -> bool {
+        if !right && self.level == 0 {
+            return false;
+        }
+        // Wrapping: at the end of a level the successor's position is computed and not taken.
+        let over = self.gap.after.node().wrapping_sub(self.level);
+        self.position = select_unpredictable(right, over, self.position + 1);
+        self.gap.before = select_unpredictable(right, self.gap.after, self.gap.before);
+        self.level -= usize::from(!right);
+        true
     }
 }
 
@@ -65,32 +124,48 @@ impl Skiplist {
         &self,
         target: &Target<'_>,
         from: Link,
-        mut level: usize,
+        level: usize,
         record: &mut impl Record,
     ) -> Gap {
-        let mut gap = Gap { before: from, after: Link::NULL };
-        let mut position = from.node() - level;
+        let mut at = Descent::at(from, level);
         // The last node found at or after the target by its key: every level below leads to it.
         let mut known_after = Link::NULL;
         loop {
-            let word = self.arena.link_at(position);
-            gap.after = word.load();
-            let tag = gap.after.tag();
-            let right = if tag.epoch() == target.tag.epoch() && tag != target.tag {
-                tag < target.tag
-            } else {
-                self.lies_before(word, gap.after, target, &mut known_after)
+            let word = self.arena.link_at(at.position);
+            at.gap.after = word.load();
+            let right = match target.tells(at.gap.after) {
+                Some(right) => right,
+                None => self.lies_before(word, at.gap.after, target, &mut known_after),
             };
-            record.note(level, gap);
-            if !right && level == 0 {
-                return gap;
+            record.note(at.level, at.gap);
+            if !at.go(right) {
+                return at.gap;
             }
-            // Wrapping: at the end of a level the successor's position is computed and not taken.
-            let over = gap.after.node().wrapping_sub(level);
-            position = select_unpredictable(right, over, position + 1);
-            gap.before = select_unpredictable(right, gap.after, gap.before);
-            level -= usize::from(!right);
         }
+    }
+
+    /// One step of a search that takes turns with others: false if it has ended. What the next step
+    /// reads, a link or a key, is asked for, to be at hand at the next turn.
+    #[inline]
+    pub(crate) fn step<R: Record>(&self, search: &mut Search<'_, R>) -> bool {
+        let Search { target, at, known_after, awaited, record } = search;
+        let word = self.arena.link_at(at.position);
+        at.gap.after = word.load();
+        let right = match target.tells(at.gap.after) {
+            Some(right) => right,
+            None if at.gap.after.node() == awaited.node() || at.gap.after.is_null() => {
+                self.lies_before(word, at.gap.after, target, known_after)
+            }
+            None => {
+                *awaited = at.gap.after;
+                self.arena.prefetch_entry(at.gap.after);
+                return true;
+            }
+        };
+        record.note(at.level, at.gap);
+        let goes_on = at.go(right);
+        self.arena.prefetch_at(at.position);
+        goes_on
     }
 
     /// Whether `link`, read from `word`, lies before the target, where tags do not tell.
@@ -135,9 +210,8 @@ impl Skiplist {
     /// Whether `link`, any link, lies before the target.
     #[inline]
     pub(crate) fn is_before(&self, link: Link, target: &Target<'_>) -> bool {
-        let tag = link.tag();
-        if tag.epoch() == target.tag.epoch() && tag != target.tag {
-            return tag < target.tag;
+        if let Some(before) = target.tells(link) {
+            return before;
         }
         link.node() == Link::HEAD.node()
             || (!link.is_null() && self.compare(link, target) == Ordering::Less)

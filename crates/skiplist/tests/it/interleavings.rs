@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loom::thread;
 use terrace_base::InternalIter;
-use terrace_skiplist::{Hint, Skiplist};
+use terrace_skiplist::{Entry, Hint, Skiplist};
 
 /// Small, since loom tracks every word.
 const ARENA_BYTES: usize = 512;
@@ -35,6 +35,15 @@ fn insert_all(list: &Skiplist, numbers: &[u8]) {
     }
 }
 
+/// As [`insert_all`], but in groups of two.
+fn insert_together(list: &Skiplist, numbers: &[u8]) {
+    let keys: Vec<[u8; 5]> = numbers.iter().map(|number| key_of(*number)).collect();
+    let entry = |(user_key, number)| Entry { user_key, trailer: 1, value: [number] };
+    let entries: Vec<Entry<'_, [u8; 1]>> =
+        keys.iter().map(|key| &key[..]).zip(numbers.iter().copied()).map(entry).collect();
+    assert_eq!(list.insert_all(&entries, &mut Hint::default()), numbers.len());
+}
+
 /// What a scan finds, checked for order and for values that belong to their keys.
 fn scan(list: &Arc<Skiplist>) -> Vec<u8> {
     let mut iter = list.iter();
@@ -50,13 +59,27 @@ fn scan(list: &Arc<Skiplist>) -> Vec<u8> {
     found
 }
 
+type Insert = fn(&Skiplist, &[u8]);
+
 /// `first` and `second` insert their keys while a reader looks around.
 fn race(before: &'static [u8], first: &'static [u8], second: &'static [u8], probe: u8) {
+    race_with([insert_all, insert_all], before, first, second, probe);
+}
+
+/// As [`race`], with a way to insert for each of the two.
+fn race_with(
+    inserts: [Insert; 2],
+    before: &'static [u8],
+    first: &'static [u8],
+    second: &'static [u8],
+    probe: u8,
+) {
     let list = list();
     insert_all(&list, before);
-    let writers = [first, second].map(|keys| {
+    let [first_insert, second_insert] = inserts;
+    let writers = [(first_insert, first), (second_insert, second)].map(|(insert, keys)| {
         let list = Arc::clone(&list);
-        thread::spawn(move || insert_all(&list, keys))
+        thread::spawn(move || insert(&list, keys))
     });
     let seen = scan(&list);
     assert!(before.iter().all(|key| seen.contains(key)));
@@ -104,6 +127,25 @@ fn loom_a_hint_with_a_stale_right_side() {
 #[test]
 fn loom_descending_with_hints_between_each_other() {
     explore(2, || race(&[5], &[7, 3], &[6, 2], 3));
+}
+
+#[test]
+fn loom_two_groups_between_each_other() {
+    let together: [Insert; 2] = [insert_together, insert_together];
+    explore(2, move || race_with(together, &[], &[2, 6], &[4, 8], 6));
+}
+
+#[test]
+fn loom_a_group_and_single_inserts_in_one_gap() {
+    let mixed: [Insert; 2] = [insert_together, insert_all];
+    explore(2, move || race_with(mixed, &[9], &[6, 3], &[4], 3));
+}
+
+/// Both groups hold both entries: the second of one group is a repeat of what came between.
+#[test]
+fn loom_the_same_group_twice() {
+    let together: [Insert; 2] = [insert_together, insert_together];
+    explore(2, move || race_with(together, &[], &[4, 5], &[5, 4], 5));
 }
 
 #[test]

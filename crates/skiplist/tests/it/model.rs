@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use terrace_base::{InternalIter, MAX_SEQNO, Rng, SplitMix64};
-use terrace_skiplist::{Hint, Iter, Skiplist};
+use terrace_skiplist::{Entry, Hint, Iter, Skiplist};
 
 type InternalKey = (Vec<u8>, Reverse<u64>);
 type Model = BTreeMap<InternalKey, Vec<u8>>;
-type Entry = (Vec<u8>, u64, Vec<u8>);
+type Read = (Vec<u8>, u64, Vec<u8>);
 
 struct Pair {
     list: Arc<Skiplist>,
@@ -18,12 +18,12 @@ struct Pair {
     hints: [Hint; 2],
 }
 
-fn entry(iter: &Iter) -> Option<Entry> {
+fn entry(iter: &Iter) -> Option<Read> {
     let entry = || (iter.user_key().to_vec(), iter.trailer(), iter.value().to_vec());
     iter.valid().then(entry)
 }
 
-fn model_entry(found: Option<(&InternalKey, &Vec<u8>)>) -> Option<Entry> {
+fn model_entry(found: Option<(&InternalKey, &Vec<u8>)>) -> Option<Read> {
     found.map(|((key, trailer), value)| (key.clone(), trailer.0, value.clone()))
 }
 
@@ -36,6 +36,26 @@ impl Pair {
     fn insert(&mut self, key: &[u8], trailer: u64, value: &[u8], hint: usize) {
         self.list.insert(key, trailer, value, &mut self.hints[hint]).unwrap();
         self.model.entry((key.to_vec(), Reverse(trailer))).or_insert_with(|| value.to_vec());
+    }
+
+    /// Inserts `(key, trailer)` pairs together, each with its place among them as its value; without
+    /// a hint as if nothing was known of the list.
+    fn insert_all(&mut self, keys: &[(Vec<u8>, u64)], hint: Option<usize>) {
+        let values: Vec<[u8; 2]> = (0..keys.len()).map(|n| (n as u16).to_le_bytes()).collect();
+        let entries: Vec<Entry<'_, _>> = keys
+            .iter()
+            .zip(&values)
+            .map(|((user_key, trailer), value)| Entry { user_key, trailer: *trailer, value })
+            .collect();
+        let mut unknown = Hint::default();
+        let hint = match hint {
+            Some(hint) => &mut self.hints[hint],
+            None => &mut unknown,
+        };
+        assert_eq!(self.list.insert_all(&entries, hint), keys.len());
+        for ((key, trailer), value) in keys.iter().zip(&values) {
+            self.model.entry((key.clone(), Reverse(*trailer))).or_insert_with(|| value.to_vec());
+        }
     }
 
     /// Every read at `(key, trailer)`.
@@ -70,7 +90,7 @@ impl Pair {
 
     /// Both directions from end to end, and the counts.
     fn check_all(&self) {
-        let expected: Vec<Entry> =
+        let expected: Vec<Read> =
             self.model.iter().map(|e| model_entry(Some(e)).unwrap()).collect();
         let mut iter = self.list.iter();
         let mut got = Vec::new();
@@ -190,6 +210,34 @@ fn all_kinds_of_keys_in_all_orders_stay_in_order() {
     }
 }
 
+/// As above, in batches: sorted, descending, unsorted, and mixed with single inserts.
+#[test]
+fn batches_of_all_kinds_of_keys_stay_in_order() {
+    let count: u64 = if cfg!(miri) { 60 } else { 10_000 };
+    for kind in 0..5 {
+        for order in 0..3 {
+            let mut rng = SplitMix64::new(kind * 3 + order);
+            let mut pair = Pair::new(8 << 20);
+            while (pair.list.entry_count() as u64) < count {
+                let len = rng.below(60);
+                let mut keys: Vec<(Vec<u8>, u64)> = (0..len)
+                    .map(|_| (key_of(kind, rng.below(100_000_000)), rng.below(3)))
+                    .collect();
+                match order {
+                    0 => keys.sort_unstable(),
+                    1 => keys.sort_unstable_by(|a, b| b.cmp(a)),
+                    _ => pair.insert(&key_of(kind, rng.below(100_000_000)), 1, b"alone", 1),
+                }
+                pair.insert_all(&keys, [None, Some(0)][len as usize % 2]);
+                if let Some((key, trailer)) = keys.first() {
+                    pair.check(key, *trailer);
+                }
+            }
+            pair.check_all();
+        }
+    }
+}
+
 /// One tenant first, others after: heads chosen early fit badly later.
 #[test]
 fn a_change_of_keys_keeps_order() {
@@ -232,6 +280,44 @@ proptest! {
                 pair.insert(key, *trailer, value, *hint);
             }
             pair.check(key, *trailer);
+        }
+        pair.check_all();
+    }
+
+    /// Few keys, so that groups hold repeats and neighbours, and what one entry is linked to is
+    /// linked in the same group.
+    #[test]
+    fn any_groups_agree(
+        groups in proptest::collection::vec(
+            (
+                proptest::collection::vec(
+                    (proptest::collection::vec(b'0'..=b'4', 0..4), 0u64..3),
+                    0..40,
+                ),
+                prop_oneof![Just(None), (0usize..2).prop_map(Some)],
+                any::<bool>(),
+            ),
+            0..if cfg!(miri) { 5 } else { 20 },
+        )
+    ) {
+        let mut pair = Pair::new(1 << 20);
+        for (mut keys, hint, sorted) in groups {
+            if sorted {
+                keys.sort();
+            }
+            let allocated = pair.list.allocated_bytes();
+            let absent = keys.iter().filter(|(key, trailer)| {
+                !pair.model.contains_key(&(key.clone(), Reverse(*trailer)))
+            });
+            let fresh = absent.collect::<std::collections::BTreeSet<_>>();
+            let most: usize =
+                fresh.iter().map(|(key, _)| Skiplist::entry_upper_bound(key.len(), 2)).sum();
+            pair.insert_all(&keys, hint);
+            // Repeats take no room.
+            prop_assert!(pair.list.allocated_bytes() <= allocated + most);
+            for (key, trailer) in &keys {
+                pair.check(key, *trailer);
+            }
         }
         pair.check_all();
     }

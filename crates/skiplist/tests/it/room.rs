@@ -1,7 +1,7 @@
 //! Arena accounting, and what happens when it is full.
 
 use terrace_base::InternalIter;
-use terrace_skiplist::{Full, Hint, Skiplist};
+use terrace_skiplist::{Entry, Full, Hint, Skiplist};
 
 #[test]
 fn what_an_entry_takes_stays_below_its_bound() {
@@ -49,6 +49,37 @@ fn a_full_arena_refuses_and_stays_as_it_was() {
     // Less may still fit, to the last word.
     while list.insert(b"small", list.entry_count() as u64, b"", &mut hint).is_ok() {}
     assert!(list.allocated_bytes() + 40 > 10_000);
+}
+
+/// Towers depend on the place alone, so that the same entries fit one by one and together.
+#[test]
+fn a_batch_enters_as_far_as_there_is_room() {
+    let keys: Vec<[u8; 2]> = (0..40u8).map(|n| [n.wrapping_mul(101), n]).collect();
+    let value = [7; 20];
+    let mut counts = std::collections::BTreeSet::new();
+    for bytes in (0..4_000).step_by(8) {
+        let singly = Skiplist::with_capacity(bytes).unwrap();
+        let mut hint = Hint::default();
+        let insert = |key: &&[u8; 2]| singly.insert(*key, 1, &value, &mut hint).is_ok();
+        let fits = keys.iter().take_while(insert).count();
+
+        let together = Skiplist::with_capacity(bytes).unwrap();
+        let mut hint = Hint::default();
+        let entries: Vec<Entry<'_, _>> =
+            keys.iter().map(|user_key| Entry { user_key, trailer: 1, value }).collect();
+        assert_eq!(together.insert_all(&entries, &mut hint), fits);
+        assert_eq!(together.allocated_bytes(), singly.allocated_bytes());
+        assert_eq!(together.entry_count(), fits);
+        assert!(together.is_ordered());
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(together.get(key, 1).is_some(), n < fits);
+        }
+        // The hint is still one: what has no key and no value may fit.
+        let _ = together.insert_all(&[Entry { user_key: b"", trailer: 1, value: b"" }], &mut hint);
+        assert!(together.is_ordered());
+        counts.insert(fits);
+    }
+    assert_eq!(counts, (0..=keys.len()).collect(), "each place was the first without room");
 }
 
 #[test]

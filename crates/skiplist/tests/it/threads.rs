@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_base::{InternalIter, Rng, SplitMix64};
-use terrace_skiplist::{Hint, Skiplist};
+use terrace_skiplist::{Entry, Hint, Skiplist};
 
 const WRITERS: u64 = 3;
 const COUNT: u64 = if cfg!(miri) { 40 } else { 20_000 };
@@ -12,6 +12,20 @@ const COUNT: u64 = if cfg!(miri) { 40 } else { 20_000 };
 /// Values repeat the key and trailer, so that a torn or misplaced entry shows.
 fn value_of(key: &[u8], trailer: u64) -> Vec<u8> {
     [key, &trailer.to_le_bytes()].concat()
+}
+
+fn insert_all(list: &Skiplist, keys: &[(Vec<u8>, u64)], hint: &mut Hint) {
+    if let [(key, trailer)] = keys {
+        return list.insert(key, *trailer, &value_of(key, *trailer), hint).unwrap();
+    }
+    let entries: Vec<Entry<'_, _>> = keys
+        .iter()
+        .map(|(user_key, trailer)| {
+            let value = value_of(user_key, *trailer);
+            Entry { user_key, trailer: *trailer, value }
+        })
+        .collect();
+    assert_eq!(list.insert_all(&entries, hint), keys.len());
 }
 
 /// Reads forwards once: strictly ascending entries, each whole. Returns their number.
@@ -34,7 +48,8 @@ fn read_through(list: &Arc<Skiplist>) -> u64 {
 }
 
 /// Runs `WRITERS` writers, the keys of each given by `key(writer, n)`, beside a scanning reader and
-/// one that looks up what writers have announced; then checks that everything is there.
+/// one that looks up what writers have announced; then checks that everything is there. The last
+/// writer inserts one by one, the others in batches, every other one as if nothing was known.
 fn run(key: impl Fn(u64, u64) -> (Vec<u8>, u64) + Sync, expected: u64) {
     let list = Skiplist::with_capacity(64 << 20).unwrap();
     let done = AtomicBool::new(false);
@@ -45,11 +60,14 @@ fn run(key: impl Fn(u64, u64) -> (Vec<u8>, u64) + Sync, expected: u64) {
                 let (list, key, progress) = (&list, &key, &progress);
                 scope.spawn(move || {
                     let mut hint = Hint::default();
-                    for n in 0..COUNT {
-                        let (key, trailer) = key(writer, n);
-                        let value = value_of(&key, trailer);
-                        list.insert(&key, trailer, &value, &mut hint).unwrap();
-                        progress[writer as usize].store(n + 1, Ordering::Release);
+                    let batch = if writer == WRITERS - 1 { 1 } else { 20 };
+                    for n in (0..COUNT).step_by(batch) {
+                        let keys: Vec<_> = (n..COUNT).take(batch).map(|n| key(writer, n)).collect();
+                        insert_all(list, &keys, &mut hint);
+                        if batch > 1 && n % 40 == 0 {
+                            hint = Hint::default();
+                        }
+                        progress[writer as usize].store(n + keys.len() as u64, Ordering::Release);
                     }
                 })
             })
