@@ -107,9 +107,10 @@ impl Skiplist {
     /// are in the list now: all, or those before the first that found too little room.
     ///
     /// In a list too large for the caches, where entries lie far from the one before, the searches of
-    /// up to [`GROUP`] go in lock-step and wait for memory together (see the module `group`), which
-    /// halves the cost of an insert. Elsewhere it costs what single inserts do. Any order will do;
-    /// sorted entries cost least.
+    /// up to [`GROUP`] go in lock-step and wait for memory together, which halves the cost of an
+    /// insert (group prefetching: Chen, Ailamaki, Gibbons, Mowry, ICDE 2004, section 4; the module
+    /// `group` says more). Elsewhere it costs what single inserts do. Any order will do; sorted
+    /// entries cost least.
     #[must_use = "entries may have found no room"]
     pub fn insert_all<V: AsRef<[u8]>>(&self, entries: &[Entry<'_, V>], hint: &mut Hint) -> usize {
         let mut left = entries;

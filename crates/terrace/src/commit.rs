@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
 use crate::install;
-use crate::memtable::MemTable;
+use crate::memtable::{Gathered, MemTable};
 use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
 use crate::read_set::{ReadSet, Reads};
@@ -28,7 +28,7 @@ use terrace_base::{MAX_SEQNO, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_log::{LogEnd, LogOptions, LogWriter, SyncedThrough};
 use terrace_manifest::names;
-use terrace_skiplist::{Hint, Skiplist};
+use terrace_skiplist::{Full, Hint, Skiplist};
 use terrace_vfs::Vfs;
 
 /// Batches are gathered into a group up to this many bytes: large enough to share a sync, small
@@ -253,6 +253,8 @@ fn insert(
     (segment, mut batch_at): LogEnd,
 ) -> Result<()> {
     let mut target = Target::default();
+    let mut gathered = Gathered::for_ops(group.iter().map(|p| p.batch.len()).sum());
+    let full = |_| insert_failed(inner, "a memtable is full although room was made");
     let mut seqno = first;
     for pending in group {
         for op in pending.batch.ops() {
@@ -260,22 +262,24 @@ fn insert(
                 return Err(insert_failed(inner, "a batch of our own encoding is malformed"));
             };
             if target.family != Some(op.family) {
+                target.settle(&mut gathered, log).map_err(full)?;
                 target = Target::of(families, op.family, segment, seqno, log);
             }
             // A family dropped meanwhile takes its writes with it.
             if let Some(memtable) = &target.memtable {
                 memtable.note_seqno(seqno);
-                if memtable.insert_op(&op, seqno, (segment, batch_at), &mut log.hint).is_err() {
-                    return Err(insert_failed(inner, "a memtable is full although room was made"));
-                }
+                let placed = (segment, batch_at);
+                let taken = memtable.take(&op, seqno, placed, &mut gathered, &mut log.hint);
+                taken.map_err(full)?;
             }
             seqno += 1;
         }
         batch_at += (pending.batch.size_bytes() + RECORD_HEADER_BYTES) as u64;
     }
-    Ok(())
+    target.settle(&mut gathered, log).map_err(full)
 }
 
+/// The memtable that takes operations of one family: none if the family was dropped.
 #[derive(Default)]
 struct Target {
     family: Option<u32>,
@@ -301,6 +305,18 @@ impl Target {
             }
         }
         Self { family: Some(id), memtable }
+    }
+
+    /// Inserts what was gathered for this memtable.
+    fn settle(
+        &self,
+        gathered: &mut Gathered<'_>,
+        log: &mut LogState,
+    ) -> std::result::Result<(), Full> {
+        match &self.memtable {
+            Some(memtable) => memtable.settle(gathered, &mut log.hint),
+            None => Ok(()),
+        }
     }
 }
 

@@ -10,10 +10,52 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
 use terrace_log::LogEnd;
-use terrace_skiplist::{Full, Hint, Skiplist};
+use terrace_skiplist::{Entry, Full, GROUP, Hint, SMALL_GROUP, Skiplist};
 
 /// Room for what an empty skiplist takes itself.
 const LIST_BYTES: usize = 4096;
+
+/// The most operations that are gathered before they are inserted; a few groups of the skiplist.
+const MOST_GATHERED: usize = 4 * GROUP;
+
+/// Operations on their way into one memtable, which they enter together.
+pub(crate) struct Gathered<'a> {
+    entries: Vec<Entry<'a, Stored<'a>>>,
+    /// How many are gathered; 0: each is inserted at once.
+    most: usize,
+    /// Stored bytes of the values that the entries refer to.
+    separated_bytes: u64,
+    bound_bytes: usize,
+}
+
+impl Gathered<'_> {
+    /// For a run of `ops` operations: too few for a group of the skiplist are not worth gathering.
+    pub fn for_ops(ops: usize) -> Self {
+        let most = if ops < SMALL_GROUP { 0 } else { ops.min(MOST_GATHERED) };
+        Self { entries: Vec::with_capacity(most), most, separated_bytes: 0, bound_bytes: 0 }
+    }
+
+    /// The most bytes that what is gathered will take in the memtable.
+    pub fn bound_bytes(&self) -> usize {
+        self.bound_bytes
+    }
+}
+
+/// What a memtable holds as the value of an entry.
+enum Stored<'a> {
+    Inline(&'a [u8]),
+    Handle(StoredHandle),
+}
+
+impl AsRef<[u8]> for Stored<'_> {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Inline(value) => value,
+            Self::Handle(handle) => handle.as_bytes(),
+        }
+    }
+}
 
 /// Sorted writes in memory. Inserts are serialised by the commit (or run in parallel on distinct
 /// entries); reads need no lock.
@@ -73,25 +115,61 @@ impl MemTable {
         }
     }
 
-    /// Inserts an operation of a batch that lies at this place of the log; `Full` changes nothing.
+    /// Takes an operation of a batch that lies at this place of the log. It is in the memtable at
+    /// the next [`Self::settle`] at the latest, which must come before anything is gathered for
+    /// another memtable. `Full`: this operation or one gathered before it, and all after that one,
+    /// are left out.
     #[inline]
-    pub fn insert_op(
+    pub fn take<'a>(
         &self,
-        op: &Op<'_>,
+        op: &Op<'a>,
         seqno: SeqNo,
         (segment, batch_at): LogEnd,
+        gathered: &mut Gathered<'a>,
         hint: &mut Hint,
     ) -> Result<(), Full> {
-        let Some(separated) = &op.separated else {
+        if op.kind == ValueKind::RangeDelete {
             return self.insert(op.key, seqno, op.kind, op.value, hint);
+        }
+        let value = match &op.separated {
+            None => Stored::Inline(op.value),
+            Some(separated) => {
+                gathered.separated_bytes += op.value.len() as u64;
+                // A segment that takes values has a number of 32 bits.
+                Stored::Handle(StoredHandle::new(op, separated, segment as u32, batch_at))
+            }
         };
-        // A segment that takes values has a number of 32 bits.
-        let handle = StoredHandle::new(op, separated, segment as u32, batch_at);
-        self.insert(op.key, seqno, op.kind, handle.as_bytes(), hint)?;
-        // Only the commit's leader writes here, so load and store do.
-        let sum = self.separated_bytes.load(Ordering::Relaxed) + op.value.len() as u64;
-        self.separated_bytes.store(sum, Ordering::Relaxed);
-        Ok(())
+        if gathered.most == 0 {
+            self.insert(op.key, seqno, op.kind, value.as_ref(), hint)?;
+            self.note_separated(gathered);
+            return Ok(());
+        }
+        gathered.bound_bytes += Skiplist::entry_upper_bound(op.key.len(), value.as_ref().len());
+        let trailer = pack_trailer(seqno, op.kind);
+        gathered.entries.push(Entry { user_key: op.key, trailer, value });
+        match gathered.entries.len() < gathered.most {
+            true => Ok(()),
+            false => self.settle(gathered, hint),
+        }
+    }
+
+    /// Inserts what was gathered. `Full`: an entry and all after it are left out.
+    pub fn settle(&self, gathered: &mut Gathered<'_>, hint: &mut Hint) -> Result<(), Full> {
+        let inserted = self.list.insert_all(&gathered.entries, hint);
+        let is_full = inserted < gathered.entries.len();
+        gathered.entries.clear();
+        gathered.bound_bytes = 0;
+        self.note_separated(gathered);
+        if is_full { Err(Full) } else { Ok(()) }
+    }
+
+    fn note_separated(&self, gathered: &mut Gathered<'_>) {
+        let more = std::mem::take(&mut gathered.separated_bytes);
+        if more > 0 {
+            // Only the commit's leader writes here, so load and store do.
+            let sum = self.separated_bytes.load(Ordering::Relaxed) + more;
+            self.separated_bytes.store(sum, Ordering::Relaxed);
+        }
     }
 
     /// Stored bytes of the values that its entries refer to, overwritten ones included.
@@ -222,5 +300,36 @@ mod tests {
         table.insert(b"a", 8, ValueKind::RangeDelete, b"l", &mut hint).unwrap();
         assert_eq!(table.range_tombstones().covering_seqno(b"k", 9), Some(8));
         assert_eq!(table.range_tombstones().covering_seqno(b"k", 7), Some(6));
+    }
+
+    #[test]
+    fn gathered_operations_are_in_after_settling_as_far_as_there_is_room() {
+        let table = MemTable::with_capacity(1, 2_000).unwrap();
+        let keys: Vec<[u8; 2]> =
+            (0..1_000u16).map(|n| n.wrapping_mul(7919).to_be_bytes()).collect();
+        let mut hint = Hint::default();
+        let mut gathered = Gathered::for_ops(keys.len());
+        let (kind, value) = (ValueKind::Put, b"value".as_slice());
+        let mut full = false;
+        for (key, seqno) in keys.iter().zip(1..) {
+            let op = Op { family: 0, kind, key, value, separated: None };
+            if table.take(&op, seqno, (1, 0), &mut gathered, &mut hint).is_err() {
+                full = true;
+                break;
+            }
+        }
+        assert!(full, "6 KB have room for less");
+        let held = table.entry_count();
+        assert!(held > MOST_GATHERED / 2);
+        for (n, (key, seqno)) in keys.iter().zip(1..).enumerate() {
+            let expected = (n < held).then(|| (pack_trailer(seqno, kind), value));
+            assert_eq!(table.get(key, seek_trailer(seqno)), expected);
+        }
+        // What is too little for a group goes in at once.
+        let table = MemTable::with_capacity(1, 2_000).unwrap();
+        let mut gathered = Gathered::for_ops(SMALL_GROUP - 1);
+        let op = Op { family: 0, kind, key: b"k", value, separated: None };
+        table.take(&op, 1, (1, 0), &mut gathered, &mut Hint::default()).unwrap();
+        assert_eq!(table.entry_count(), 1);
     }
 }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::event;
 use crate::family::Family;
 use crate::flush::{self, Parts};
-use crate::memtable::MemTable;
+use crate::memtable::{Gathered, MemTable};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use terrace_base::{HANDLE_BYTES, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_log::{LogEnd, Recovered};
 use terrace_manifest::{FileMeta, ManifestState, names};
-use terrace_skiplist::{Hint, Skiplist};
+use terrace_skiplist::{Full, Hint, Skiplist};
 use terrace_vfs::Vfs;
 
 /// What replay gathers for one family.
@@ -52,8 +52,14 @@ impl Replayed {
         self.memtables.iter().map(|m| m.size_bytes()).sum()
     }
 
-    /// Inserts an operation of the batch that lies at `placed`.
-    fn insert(&mut self, placed: LogEnd, seqno: SeqNo, op: &Op<'_>) -> std::io::Result<()> {
+    /// Takes an operation of the batch that lies at `placed`; [`Self::settle`] ends a run of them.
+    fn take<'a>(
+        &mut self,
+        placed: LogEnd,
+        seqno: SeqNo,
+        op: &Op<'a>,
+        gathered: &mut Gathered<'a>,
+    ) -> std::io::Result<()> {
         if seqno <= self.flushed_seqno {
             return Ok(());
         }
@@ -62,8 +68,10 @@ impl Replayed {
             None => op.value.len(),
         };
         let bound = Skiplist::entry_upper_bound(op.key.len(), value_len);
-        let fits = self.memtables.last().is_some_and(|m| m.room_bytes() >= bound);
-        if !fits {
+        if self.room_bytes() < gathered.bound_bytes() + bound {
+            self.settle(gathered)?;
+        }
+        if self.room_bytes() < bound {
             let capacity = self.family.options.memtable_bytes.max(bound);
             let id = self.memtables.len() as u64;
             self.memtables.push(Arc::new(MemTable::with_capacity(id, capacity)?));
@@ -71,11 +79,22 @@ impl Replayed {
         }
         if let Some(memtable) = self.memtables.last() {
             memtable.note_commit(placed.0, seqno);
-            memtable
-                .insert_op(op, seqno, placed, &mut self.hint)
-                .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
+            memtable.take(op, seqno, placed, gathered, &mut self.hint).map_err(full)?;
         }
         Ok(())
+    }
+
+    /// Bytes that still fit into the last memtable.
+    fn room_bytes(&self) -> usize {
+        self.memtables.last().map_or(0, |m| m.room_bytes())
+    }
+
+    /// Inserts what was gathered for this family.
+    fn settle(&mut self, gathered: &mut Gathered<'_>) -> std::io::Result<()> {
+        match self.memtables.last() {
+            Some(memtable) => memtable.settle(gathered, &mut self.hint).map_err(full),
+            None => Ok(()),
+        }
     }
 
     /// Writes the gathered memtables to an L0 file.
@@ -120,6 +139,23 @@ pub(crate) struct Outcome {
     pub log: Recovered,
 }
 
+/// Inserts what was gathered for a family.
+fn settle(
+    replayed: &mut BTreeMap<u32, Replayed>,
+    family: Option<u32>,
+    gathered: &mut Gathered<'_>,
+) -> std::io::Result<()> {
+    match family.and_then(|id| replayed.get_mut(&id)) {
+        Some(family) => family.settle(gathered),
+        None => Ok(()),
+    }
+}
+
+/// A memtable that had room refused an entry.
+fn full(_: Full) -> std::io::Error {
+    std::io::ErrorKind::OutOfMemory.into()
+}
+
 /// Replays `segments`. When the memtables pass `limit_bytes`, `spill` is called with the largest
 /// family (a read-only open, which writes nothing, passes no limit).
 pub(crate) fn replay(
@@ -147,14 +183,21 @@ pub(crate) fn replay(
             terrace_base::Error::corruption(&path_of(segment), offset, detail)
         };
         let (first, count, ops) = batch::decode(payload).ok_or_else(|| malformed(0))?;
+        let no_memory = |e| terrace_base::Error::io("reserve memory for", dir, e);
+        let mut gathered = Gathered::for_ops(count as usize);
+        let mut run_of = None;
         for (seqno, op) in (first..).zip(ops) {
             let op = op.map_err(malformed)?;
+            if run_of != Some(op.family) {
+                settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
+                run_of = Some(op.family);
+            }
             if let Some(family) = replayed.get_mut(&op.family) {
                 let placed = (segment, offset + RECORD_HEADER_BYTES as u64);
-                let inserted = family.insert(placed, seqno, &op);
-                inserted.map_err(|e| terrace_base::Error::io("reserve memory for", dir, e))?;
+                family.take(placed, seqno, &op, &mut gathered).map_err(no_memory)?;
             }
         }
+        settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
         last_seqno = last_seqno.max((first + u64::from(count)).saturating_sub(1));
         if replayed.values().map(Replayed::bytes).sum::<usize>() > limit_bytes
             && let Some(largest) = replayed.values_mut().max_by_key(|family| family.bytes())

@@ -1,6 +1,8 @@
 //! Column families: apart in keys, together in batches, gone when dropped.
 
+use std::collections::BTreeMap;
 use terrace::{CfOptions, Db, Error, Options, WriteBatch};
+use terrace_base::{Rng, SplitMix64};
 
 #[test]
 fn families_keep_their_keys_apart_and_batches_span_them() {
@@ -92,4 +94,61 @@ fn a_family_dropped_while_it_is_flushed_and_compacted_takes_nothing_else_with_it
         assert_eq!(db.get(round.to_be_bytes()).unwrap().as_deref(), Some(&[1; 2000][..]));
     }
     db.verify().unwrap();
+}
+
+/// Runs of operations for one family after another, long enough to enter the memtable together:
+/// repeated keys, deletes, ranges, and values that stay in the log.
+#[test]
+fn long_batches_of_mixed_operations_hold_in_memory_and_after_replay() {
+    const NAMES: [&str; 3] = ["default", "a", "b"];
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = SplitMix64::new(3);
+    let mut models: [BTreeMap<[u8; 2], Vec<u8>>; 3] = Default::default();
+    let key_of = |n: u64| (n as u16).to_be_bytes();
+    for round in 0..6 {
+        let db = Db::open(dir.path(), Options::default()).unwrap();
+        let families = NAMES.map(|name| match round {
+            0 if name != "default" => db.create_column_family(name, CfOptions::default()).unwrap(),
+            _ => db.column_family(name).unwrap(),
+        });
+        let check = |models: &[BTreeMap<[u8; 2], Vec<u8>>; 3]| {
+            for (family, model) in families.iter().zip(models) {
+                for key in (0..300).map(key_of) {
+                    let found = family.get(key).unwrap();
+                    assert_eq!(found.as_deref(), model.get(&key).map(Vec::as_slice), "{key:?}");
+                }
+            }
+        };
+        check(&models);
+        let mut batch = WriteBatch::new();
+        for run in 0..30u8 {
+            let at = rng.below(3) as usize;
+            let (family, model) = (&families[at], &mut models[at]);
+            for n in 0..rng.below(90) as u8 {
+                let key = key_of(rng.below(300));
+                match rng.below(20) {
+                    0 => {
+                        let end = key_of(rng.below(300));
+                        if key < end {
+                            batch.delete_range_cf(family, key, end);
+                            model.retain(|k, _| *k < key || *k >= end);
+                        }
+                    }
+                    1..4 => {
+                        batch.delete_cf(family, key);
+                        model.remove(&key);
+                    }
+                    kind => {
+                        let value = vec![run ^ n; if kind < 7 { 2_000 } else { 5 }];
+                        batch.put_cf(family, key, &value);
+                        model.insert(key, value);
+                    }
+                }
+            }
+        }
+        db.write(batch).unwrap();
+        check(&models);
+        drop(families);
+        db.close().unwrap();
+    }
 }
