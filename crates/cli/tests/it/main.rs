@@ -14,3 +14,4 @@ mod kill9;
 mod load;
 mod opener;
 mod program;
+mod serve;

@@ -1,0 +1,198 @@
+//! `terrace serve` as a process: its signals, its memory under those who mean no good.
+
+use crate::program::Program;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A busy machine may need so long for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server, killed when it is dropped.
+struct Serving {
+    child: Child,
+    port: u16,
+    /// What it has written to standard error.
+    log: Arc<Mutex<String>>,
+    program: Program,
+}
+
+impl Serving {
+    /// With this `terrace.toml` and these flags.
+    fn start(file: &str, flags: &[&str]) -> Self {
+        let program = Program::new();
+        program.write("terrace.toml", file);
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = program.command(&["serve", "--http-port", "0", "--bind", "127.0.0.1"]);
+        command.args(["--port", &port.to_string()]).args(flags);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()).lines(), log.clone());
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let mut kept = kept.lock().unwrap();
+                kept.push_str(&line);
+                kept.push('\n');
+            }
+        });
+        let mut serving = Self { child, port, log, program };
+        serving.until("it does not listen", |serving| serving.try_connect().is_ok());
+        serving
+    }
+
+    fn try_connect(&self) -> std::io::Result<TcpStream> {
+        let stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Waits until `what` holds; the server must not end meanwhile.
+    fn until(&mut self, why: &str, what: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !what(self) {
+            let status = self.child.try_wait().unwrap();
+            assert_eq!(status, None, "{why}: {}", self.log.lock().unwrap());
+            assert!(Instant::now() < end, "{why}: {}", self.log.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Everything that is answered to inline requests, the last of which ends the connection.
+    fn ask(&self, requests: &str) -> String {
+        let mut stream = self.try_connect().unwrap();
+        write!(stream, "{requests}\r\nQUIT\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn option(&self, name: &str) -> String {
+        let answer = self.ask(&format!("CONFIG GET {name}"));
+        answer.lines().nth(4).unwrap_or_else(|| panic!("{answer}")).to_string()
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = std::process::Command::new("kill")
+            .args(["-s", name, &self.child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Bytes of the process in memory.
+    fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_file_is_read_again_at_sighup() {
+    let mut serving = Serving::start("maxclients = 100\ntimeout = 0\n", &[]);
+    assert_eq!(serving.option("maxclients"), "100");
+    serving.program.write("terrace.toml", "maxclients = 200\ntimeout = 1000\ndatabases = 3\n");
+    serving.signal("HUP");
+    serving.until("it does not read its file", |serving| serving.option("maxclients") == "200");
+    assert_eq!(serving.option("timeout"), "1000");
+    // What needs a new start is left, and said to be.
+    assert_eq!(serving.option("databases"), "16");
+    serving.until("it says nothing", |serving| serving.log.lock().unwrap().contains("read again"));
+    serving.until("it does not say what is left", |serving| {
+        serving.log.lock().unwrap().contains("refused: [\"databases\"]")
+    });
+    serving.program.write("terrace.toml", "maxclients = 300\ntimeout = \"soon\"\n");
+    serving.signal("HUP");
+    serving.until("it does not say that the file is broken", |serving| {
+        let log = serving.log.lock().unwrap();
+        log.contains("stays as it was") && log.contains("timeout")
+    });
+    assert_eq!(
+        (serving.option("maxclients"), serving.option("timeout")),
+        ("200".into(), "1000".into())
+    );
+    serving.signal("TERM");
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = serving.child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < end, "it does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(status.success(), "{status}");
+}
+
+/// Connections that announce as much as they may and send next to nothing.
+#[test]
+fn announcements_take_no_memory() {
+    // Buffers of the connections, and what the allocator keeps.
+    const MOST_GROWTH: u64 = 48 << 20;
+    const CONNECTIONS: usize = 500;
+    let mut grown = Vec::new();
+    for (file, words) in [
+        // Half a gigabyte each, of a client.
+        ("", &b"*1048576\r\n$536870912\r\nabc"[..]),
+        ("", b"*1048576\r\n$3\r\nSET\r\n$536870912\r\n"),
+        // 160 KiB each, of a guest.
+        ("requirepass = \"pw\"\n", b"*10\r\n$16384\r\nabc"),
+        ("requirepass = \"pw\"\n", b"*10\r\n$4\r\nAUTH\r\n$16384\r\n"),
+    ] {
+        let file = format!("{file}maxmemory = \"16mb\"\n");
+        let serving = Serving::start(&file, &[]);
+        serving.ask("PING");
+        let before = serving.resident();
+        let mut open = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut stream = serving.try_connect().unwrap();
+            stream.write_all(words).unwrap();
+            open.push(stream);
+        }
+        // Served after all of them.
+        assert!(serving.ask("PING").ends_with("+OK\r\n"));
+        let growth = serving.resident().saturating_sub(before);
+        assert!(growth < MOST_GROWTH, "{growth} bytes for {}", words.escape_ascii());
+        grown.push(growth >> 10);
+    }
+    println!("KiB for {CONNECTIONS} connections: {grown:?}");
+}
+
+/// A guest who sends without end what is no login costs no more than one request.
+#[test]
+fn guests_cannot_fill_the_memory() {
+    const MOST_GROWTH: u64 = 48 << 20;
+    let serving = Serving::start("requirepass = \"pw\"\nmaxmemory = \"16mb\"\n", &[]);
+    serving.ask("PING");
+    let before = serving.resident();
+    let long = "x".repeat(16_000);
+    let request = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n{long}\r\n", long.len());
+    let mut threads = Vec::new();
+    for _ in 0..8 {
+        let (mut stream, request) = (serving.try_connect().unwrap(), request.clone());
+        threads.push(std::thread::spawn(move || {
+            let mut answers = stream.try_clone().unwrap();
+            let reader = std::thread::spawn(move || {
+                let mut text = String::new();
+                answers.read_to_string(&mut text).map(|_| text)
+            });
+            (0..1000).for_each(|_| stream.write_all(request.as_bytes()).unwrap());
+            stream.write_all(b"QUIT\r\n").unwrap();
+            reader.join().unwrap().unwrap()
+        }));
+    }
+    for thread in threads {
+        let answers = thread.join().unwrap();
+        assert_eq!(answers.matches("-NOAUTH").count(), 1000);
+    }
+    let growth = serving.resident().saturating_sub(before);
+    assert!(growth < MOST_GROWTH, "{growth} bytes");
+}
