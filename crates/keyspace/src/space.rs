@@ -48,6 +48,15 @@ impl Keyspace {
         Ok(space)
     }
 
+    /// `call` is called whenever a key is free again that a turn in [`Mode::Memory`] was refused
+    /// because another turn was writing it ([`Wait::Key`]). It must not wait, nor use the keyspace.
+    ///
+    /// [`Mode::Memory`]: crate::Mode::Memory
+    /// [`Wait::Key`]: crate::Wait::Key
+    pub fn on_release(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.locks.on_release(Box::new(call));
+    }
+
     /// As [`Self::open`], without the thread: somebody calls [`Self::sweep`].
     pub fn open_unswept(path: impl AsRef<Path>, options: Options) -> Result<Arc<Self>> {
         let clock = options.advanced.clock.clone();

@@ -219,7 +219,7 @@ impl Turn {
                     if self.held.has(stripe) {
                         continue;
                     }
-                    if !self.space.locks.try_take(stripe) {
+                    if !self.space.locks.take_or_want(stripe) {
                         for stripe in self.held.list.split_off(before) {
                             self.held.forget(stripe);
                             self.space.locks.give_back(stripe);

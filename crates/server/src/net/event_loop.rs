@@ -34,8 +34,9 @@ const MOST_TURN_BYTES: usize = 1 << 20;
 /// them.
 const MOST_SHARED_LOCKS: usize = 128;
 
-/// How often a command is tried here whose key another turn is writing: turns are short.
-const MOST_TRIES: u32 = 8;
+/// How often a command is tried here whose key another turn was writing, until it goes where it may
+/// wait: then others were always faster.
+const MOST_TRIES: u32 = 64;
 
 /// How often idle clients are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -64,11 +65,24 @@ pub struct LoopHandle {
     waker: Waker,
     /// Whether the loop has been woken and has not looked yet.
     is_woken: AtomicBool,
+    /// Whether a key is free that somebody wanted.
+    has_free_key: AtomicBool,
 }
 
 impl LoopHandle {
     fn send(&self, message: Message) {
         self.messages.lock().push(message);
+        self.wake();
+    }
+
+    /// A key is free that a turn was refused.
+    fn key_is_free(&self) {
+        if !self.has_free_key.swap(true, Ordering::AcqRel) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
         if !self.is_woken.swap(true, Ordering::AcqRel)
             && let Err(error) = self.waker.wake()
         {
@@ -116,8 +130,15 @@ impl Loops {
         for _ in 0..count.max(1) {
             let poll = Poll::new()?;
             let waker = Waker::new(poll.registry(), WAKE)?;
-            let (messages, is_woken) = (Mutex::default(), AtomicBool::new(false));
-            handles.push(Arc::new(LoopHandle { messages, waker, is_woken }));
+            let handle = Arc::new(LoopHandle {
+                messages: Mutex::default(),
+                waker,
+                is_woken: AtomicBool::new(false),
+                has_free_key: AtomicBool::new(false),
+            });
+            let called = handle.clone();
+            server.space.on_release(move || called.key_is_free());
+            handles.push(handle);
             polls.push(poll);
         }
         let mut threads = Vec::new();
@@ -188,7 +209,7 @@ struct EventLoop {
     handed_over: usize,
     /// One that came back.
     spare: Option<Box<Turn>>,
-    /// Clients whose key is being written, most likely by a turn that the committer has.
+    /// Clients whose key another turn is writing: tried again when one is free.
     held_up: Vec<usize>,
     /// Clients with more to do.
     ready: VecDeque<usize>,
@@ -221,6 +242,11 @@ impl EventLoop {
             }
             for event in &events {
                 self.take_event(event);
+            }
+            if self.handle.has_free_key.swap(false, Ordering::AcqRel) {
+                for token in std::mem::take(&mut self.held_up) {
+                    self.queue(token);
+                }
             }
             for _ in 0..self.ready.len() {
                 if let Some(token) = self.ready.pop_front() {
@@ -338,8 +364,7 @@ impl EventLoop {
         }
         let Some(client) = self.clients.get_mut(token) else { return };
         match progress {
-            Progress::Elsewhere(Wait::Key, _) if self.handed_over > 0 => self.held_up.push(token),
-            Progress::Elsewhere(Wait::Key, tries) if tries < MOST_TRIES => self.queue(token),
+            Progress::Elsewhere(Wait::Key, tries) if tries < MOST_TRIES => self.held_up.push(token),
             Progress::Elsewhere(wait, _) => {
                 client.leaves_for = Some(wait);
                 self.leaving.push(token);

@@ -71,9 +71,6 @@ impl EventLoop {
         }
         self.spare = Some(handed.turn);
         self.let_go();
-        for token in std::mem::take(&mut self.held_up) {
-            self.queue(token);
-        }
     }
 
     /// A client's turn is over: its replies leave, or are all `error`.
