@@ -192,9 +192,12 @@ impl Skiplist {
             *hint = Hint { list: self.id, height, nearness, ..Hint::default() };
         } else {
             for level in 0..height {
-                let Gap { before, after } = hint.gaps[level];
-                if self.is_before(before, target) && !self.is_before(after, target) {
-                    return (before, level);
+                let gap = hint.gaps[level];
+                if !gap.is_unknown()
+                    && self.is_before(gap.before, target)
+                    && !self.is_before(gap.after, target)
+                {
+                    return (gap.before, level);
                 }
             }
         }
@@ -353,6 +356,29 @@ impl Skiplist {
         if scheme.distinct(&keys) > told_apart + told_apart / 8 && next.set(scheme).is_ok() {
             // Release: whoever loads the epoch finds its scheme.
             self.epoch.store(epoch + 1, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Searches that begin before any of them has ended, as those of a group do.
+    #[test]
+    fn no_search_of_a_hint_that_knows_nothing_begins_at_the_bottom() {
+        let list = Skiplist::with_capacity(1 << 20).unwrap();
+        for key in 0..2_000_u32 {
+            let mut hint = Hint::default();
+            list.insert(&key.to_be_bytes(), 1, b"", &mut hint).unwrap();
+        }
+        let height = list.height.load(Ordering::Relaxed) as usize;
+        assert!(height > 2);
+        let mut hint = Hint::default();
+        for key in [1_500_u32, 3, 1_999, 700] {
+            let bytes = key.to_be_bytes();
+            let (from, level) = list.start(&list.target(&bytes, 0), &mut hint);
+            assert_eq!((from, level), (Link::HEAD, height - 1), "{key}");
         }
     }
 }

@@ -41,6 +41,15 @@ pub(crate) struct Gap {
     pub(crate) after: Link,
 }
 
+impl Gap {
+    /// Whether this is no gap that a search has found, or that of an empty level: it does not tell
+    /// where a search had best begin.
+    #[inline]
+    pub(crate) fn is_unknown(self) -> bool {
+        self.after.is_null() && self.before.node() == Link::HEAD.node()
+    }
+}
+
 impl Default for Gap {
     fn default() -> Self {
         Self { before: Link::HEAD, after: Link::NULL }
