@@ -198,7 +198,7 @@ fn check_others(server: &Arc<Server>, bench: &mut Bench, asked: &Asked) {
 /// Pipelines of every group of commands, of both protocols, and of both ways to write a request.
 const PIPELINES: &str = include_str!("pipelines.txt");
 
-/// [`PIPELINES`] as requests of bulk strings, and as lines, which are harder to break: their mutants
+/// `PIPELINES` as requests of bulk strings, and as lines, which are harder to break: their mutants
 /// get further.
 pub fn command_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
