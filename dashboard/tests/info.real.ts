@@ -54,7 +54,9 @@ test("the numbers on the page are those of INFO", async () => {
     const now = await info();
     assert.ok(before.commands! < commands && commands < now.commands!, `commands: ${before.commands} < ${commands} < ${now.commands}`);
     assert.equal(clients, now.clients);
-    assert.ok(keys > 0 && Math.abs(keys - now.keys!) <= 0.05 * now.keys!, `keys: ${keys} on the page, ${now.keys} in INFO`);
+    // An estimate, which every flush and compaction under the load makes another one.
+    const [least, most] = [Math.min(before.keys!, now.keys!), Math.max(before.keys!, now.keys!)];
+    assert.ok(keys > 0.75 * least && keys < 1.25 * most, `keys: ${keys} on the page, ${least} to ${most} in INFO`);
     totals.add(commands);
   }
   assert.equal(totals.size, 4, "the page stands still under a load");
