@@ -227,12 +227,11 @@ impl Turn {
     /// between the least and the greatest leads to the first key at or behind it. Keys that stand
     /// alone are more likely than those in crowds. Three searches for each byte at which keys part.
     pub fn random_key(&mut self, db: u8) -> Result<Option<Vec<u8>>> {
-        let Some(mut found) = self.first_key(db, &[], &[])? else { return Ok(None) };
-        let mut prefix = Vec::new();
+        let (mut drawn_so_far, mut prefix) = (None, Vec::new());
         for _ in 0..DRAWN_BYTES {
-            let last = self.last_stored_key(db, &prefix)?;
-            let (Some(first), Some(last)) = (self.first_key(db, &[], &prefix)?, last) else {
-                break;
+            let Some(first) = self.first_key(db, &[], &prefix)? else { break };
+            let Some(last) = self.last_stored_key(db, &prefix)? else {
+                return Ok(drawn_so_far.or(Some(first)));
             };
             let shared = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
             let Some(high) = last.get(shared).map(|byte| u64::from(*byte)) else {
@@ -244,13 +243,14 @@ impl Turn {
             let Some(byte) = drawn.checked_sub(1) else { return Ok(Some(first)) };
             let start = [&last[..shared], &[byte as u8]].concat();
             // The last key may be one that expired.
-            found = self.first_key(db, &start, &prefix)?.unwrap_or(first);
+            let found = self.first_key(db, &start, &prefix)?.unwrap_or(first);
             if found.len() <= shared {
                 return Ok(Some(found));
             }
             prefix = found[..=shared].to_vec();
+            drawn_so_far = Some(found);
         }
-        Ok(Some(found))
+        Ok(drawn_so_far)
     }
 
     /// The first key that is shown, from `start` on, of those that begin with `prefix`.

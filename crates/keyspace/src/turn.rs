@@ -197,11 +197,6 @@ impl Turn {
         self.took_part.take()
     }
 
-    /// Whether [`Self::commit`] may have to wait for the device.
-    pub fn commit_may_wait(&self) -> bool {
-        !self.is_clean() && self.space.db.write_may_wait()
-    }
-
     /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per turn
     /// and for all its keys.
     pub fn lock<'k>(&mut self, db: u8, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {

@@ -16,8 +16,8 @@ impl EventLoop {
         if self.served.is_empty() {
             return;
         }
-        let waits = self.handed_over > 0 && !self.turn.is_clean();
-        if waits || self.turn.commit_may_wait() {
+        let may_wait = || self.handed_over > 0 || self.server.space.db().write_may_wait();
+        if !self.turn.is_clean() && may_wait() {
             return self.hand_over();
         }
         let error = dispatch::commit(&mut self.turn, &self.server).err();
@@ -54,7 +54,8 @@ impl EventLoop {
         }
         self.handed_over += 1;
         self.server.stats.waited_turns.add(1);
-        if let Err(handed) = self.committer.send(Handed { turn, clients }) {
+        if let Err(mut handed) = self.committer.send(Handed { turn, clients }) {
+            handed.turn.abandon();
             let error = Some("ERR the commit was given up".into());
             self.turn_is_back(Committed { handed, error });
         }
