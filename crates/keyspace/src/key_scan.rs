@@ -156,7 +156,7 @@ impl Turn {
         upper: &[u8],
         values: Option<bool>,
     ) -> Result<Stored> {
-        if self.is_flushed(db) || (values.is_none() && !self.space.has_collections()) {
+        if self.is_flushed(db) || (values.is_none() && !self.may_hold_collections(db)) {
             return Ok(Stored(None));
         }
         let family = match values {

@@ -102,7 +102,7 @@ impl Turn {
         if let Some(text) = self.text(db, key)? {
             return Ok(Content::Text(text));
         }
-        if !self.space.has_collections() {
+        if !self.may_hold_collections(db) {
             return Ok(Content::Nothing);
         }
         if self.pin_view(db, key)

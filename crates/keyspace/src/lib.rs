@@ -16,6 +16,7 @@ mod long_double;
 mod random;
 // Nouns.
 mod cursors;
+mod databases;
 mod locks;
 mod written;
 // The store, and what is written into it together.

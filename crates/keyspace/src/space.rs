@@ -1,7 +1,8 @@
 //! The keyspace: one engine with three families, ids for collections, and the locks of writers.
 
 use crate::cursors::Cursors;
-use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS};
+use crate::databases::Databases;
+use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, MAX_DATABASES};
 use crate::error::{Error, Result};
 use crate::locks::Locks;
 use crate::sweep::Sweeper;
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::{Clock, ColumnFamily, Db, Options, ReadSet};
 
 /// Ids that are reserved by one write.
@@ -24,8 +25,8 @@ pub struct Keyspace {
     pub(crate) elements: ColumnFamily,
     pub(crate) locks: Locks,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Whether there may be any collection: as long as not, strings need not look for one.
-    pub(crate) has_collections: AtomicBool,
+    /// Databases that may hold a collection: in others, strings need not look for one.
+    pub(crate) with_collections: Databases,
     /// Of hashes of keys that are in memory only.
     pub(crate) seed: u64,
     pub(crate) cursors: Cursors,
@@ -66,11 +67,14 @@ impl Keyspace {
             None => db.create_column_family(name, db.options().default_family.clone()),
         };
         let (collections, elements) = (family(COLLECTIONS)?, family(ELEMENTS)?);
-        let has_collections = {
-            let mut iter = collections.iter()?;
-            iter.seek_to_first()?;
-            iter.valid() && iter.key() != IDS
-        };
+        let with_collections = Databases::default();
+        let mut iter = collections.iter()?;
+        iter.seek_to_first()?;
+        while iter.valid() && usize::from(iter.key()[0]) < MAX_DATABASES {
+            let db = iter.key()[0];
+            with_collections.add(db);
+            iter.seek(&[db + 1])?;
+        }
         let first = match collections.get(IDS)? {
             None => 1,
             Some(bytes) => match (*bytes).try_into() {
@@ -87,7 +91,7 @@ impl Keyspace {
             elements,
             locks: Locks::new(),
             clock,
-            has_collections: AtomicBool::new(has_collections),
+            with_collections,
             seed: RandomState::new().hash_one(0),
             cursors: Cursors::new(),
             sweeper: Mutex::new(None),
@@ -155,9 +159,5 @@ impl Keyspace {
             *reserved = end;
         }
         Ok(id)
-    }
-
-    pub(crate) fn has_collections(&self) -> bool {
-        self.has_collections.load(Ordering::Relaxed)
     }
 }

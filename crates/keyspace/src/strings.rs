@@ -60,7 +60,7 @@ impl Turn {
     pub fn get(&mut self, db: u8, key: &[u8]) -> Result<Option<Value>> {
         match self.text(db, key)? {
             Some(text) => Ok(Some(text.value)),
-            None if !self.space.has_collections() => Ok(None),
+            None if !self.may_hold_collections(db) => Ok(None),
             None => self.content(db, key)?.into_string(),
         }
     }
@@ -149,7 +149,7 @@ impl Turn {
         for (key, value) in pairs.clone() {
             check_lengths(key, value.len())?;
         }
-        if !self.space.has_collections() {
+        if !self.may_hold_collections(db) {
             pairs.for_each(|(key, value)| self.put_text(db, key, value, None));
             return Ok(());
         }

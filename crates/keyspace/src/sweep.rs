@@ -71,7 +71,7 @@ impl Keyspace {
     /// Notes of all databases: each database's are in the order of time.
     fn due_notes(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
-        if !self.has_collections() {
+        if self.with_collections.is_empty() {
             return Ok(notes);
         }
         let now_ms = self.now_ms();

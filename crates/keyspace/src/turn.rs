@@ -301,6 +301,10 @@ impl Turn {
             true => Ok(()),
             false => self.space.db.write_with(batch, options),
         };
+        if outcome.is_ok() && self.flushed != 0 {
+            let holders = self.metas.latest().filter(|(_, meta, _)| meta.is_some());
+            self.note_flushed(holders.fold(0, |dbs, (key, ..)| dbs | 1 << key[0]));
+        }
         self.forget();
         Ok(outcome?)
     }

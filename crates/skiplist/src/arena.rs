@@ -1,112 +1,59 @@
-//! The arena: bump-allocated nodes in one contiguous region, never moved and never freed before the
-//! whole region is.
+//! The arena: bump-allocated nodes and versions in one contiguous region, never moved and never freed
+//! before the whole region is.
 //!
-//! Positions count words of eight bytes. A node is named by the word of its lowest link; a tower
-//! grows downwards from there and the entry upwards, so that the links a search ends on, the
-//! lengths and the start of the key stand side by side:
+//! Positions count words of eight bytes. A node, one key, is named by the word of its lowest link; a
+//! tower grows downwards from there and the entry upwards, so that the links a search ends on, the
+//! length and the start of the key stand side by side. Behind the key lies the version that came with
+//! it. Versions are named by the word of their trailer:
 //!
 //! ```text
-//! word    node-h+1 ..  node-1   node     node+1    node+2                     node+3 ..
-//!       +------------+--------+--------+---------+--------------------------+------------------+
-//!       | link h-1.. | link 1 | link 0 | trailer | key_len 32 | value_len 32 | key, value, pad |
-//!       +------------+--------+--------+---------+--------------------------+------------------+
+//! word    node-h+1 ..  node-1   node     node+1                  node+2 ..
+//!       +------------+--------+--------+-----------------------+----------+---------------+
+//!       | link h-1.. | link 1 | link 0 | newest 32 | key_len 32 | key, pad | first version |
+//!       +------------+--------+--------+-----------------------+----------+---------------+
+//!
+//! word    version-1 (later ones)  version   version+1                 version+2 ..
+//!       +-----------------------+---------+-------------------------+------------+
+//!       | jump 32 | depth 32    | trailer | older 32 | value_len 32 | value, pad |
+//!       +-----------------------+---------+-------------------------+------------+
 //!
 //! link (u64): head of the successor 32 | epoch of that head 2 | node of the successor 30
 //! ```
 //!
 //! A link compares as a number like its head does. [`Link::NULL`] is all ones. Node
-//! [`Link::HEAD`] has the tallest tower and no entry; it stands before every key.
+//! [`Link::HEAD`] has the tallest tower and no entry; it stands before every key. Version 0 is none.
+//!
+//! Version words name a version in their first four bytes and hold a length in the others.
 //!
 //! Invariant on which every access rests: a non-null [`Link`] names a node of this arena whose entry
-//! has been written, and whoever holds it obtained it from the writer or through an acquiring load
-//! of a link word. Links are made in [`Arena::write`] and copied from there.
+//! has been written, a [`Version`] other than none a version that has been, and whoever holds one
+//! obtained it from the writer or through an acquiring load of the word that names it. They are made
+//! in [`Arena::write`] and [`Arena::write_version`] and copied from there.
 #![allow(unsafe_code)] // raw access to the region
 
 use std::io;
 use std::ptr::NonNull;
 
+use crate::link::{Jump, Link, LinkWord, MAX_HEIGHT, NODE_BITS, Tag, Version, VersionWord};
 use crate::region::Region;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a word.
 const WORD: usize = 8;
-/// Words of an entry before its key: link 0's node word excluded, trailer and lengths.
-const ENTRY_HEADER_WORDS: usize = 2;
-
-/// The tallest tower.
-#[cfg(not(loom))]
-pub(crate) const MAX_HEIGHT: usize = 20;
-/// The tallest tower; low, so that the model checker gets through.
-#[cfg(loom)]
-pub(crate) const MAX_HEIGHT: usize = 2;
+/// Words of a node between its lowest link and its key.
+const NODE_HEADER_WORDS: usize = 1;
+/// Words of a version before its value; a jump lies before them.
+const VERSION_HEADER_WORDS: usize = 2;
+/// The fewest words of a node: one link, and an empty key and value.
+const LEAST_NODE_WORDS: usize = 1 + NODE_HEADER_WORDS + VERSION_HEADER_WORDS;
 
 /// A node survives from one level to the next with probability 2^-BRANCH_BITS. Half, where other
 /// lists take a quarter: since the way down costs no access, what counts is steps to the right, and
 /// of these a half takes 1 a level (19 for 2^19 entries), a quarter 3 (28), for 5 bytes an entry.
 pub(crate) const BRANCH_BITS: u32 = 1;
 
-const NODE_BITS: u32 = 30;
-const NODE_MASK: u64 = (1 << NODE_BITS) - 1;
-const EPOCH_MASK: u64 = 0b11 << NODE_BITS;
-
 /// The largest arena: what the node bits of a link can address (8 GiB).
 pub(crate) const MAX_ARENA_BYTES: usize = WORD << NODE_BITS;
-
-/// A node and the head of its key. See the module for the layout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Link(u64);
-
-impl Link {
-    /// No node: the end of a level.
-    pub(crate) const NULL: Self = Self(u64::MAX);
-    /// The node before the first.
-    pub(crate) const HEAD: Self = Self(MAX_HEIGHT as u64 - 1);
-
-    #[inline]
-    pub(crate) fn is_null(self) -> bool {
-        self == Self::NULL
-    }
-
-    #[inline]
-    pub(crate) fn node(self) -> usize {
-        (self.0 & NODE_MASK) as usize
-    }
-
-    #[inline]
-    pub(crate) fn tag(self) -> Tag {
-        Tag(self.0 & !NODE_MASK)
-    }
-
-    /// The same node under another tag, which must be of its key.
-    #[inline]
-    pub(crate) fn with_tag(self, tag: Tag) -> Self {
-        Self(tag.0 | (self.0 & NODE_MASK))
-    }
-}
-
-/// What a link says about a key: its head, and the epoch of the scheme that made it. Tags of the
-/// same epoch compare like their keys; equal ones say nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Tag(u64);
-
-impl Tag {
-    #[inline]
-    pub(crate) fn new(head: u32, epoch: u32) -> Self {
-        Self(u64::from(head) << 32 | (u64::from(epoch) << NODE_BITS & EPOCH_MASK))
-    }
-
-    /// Another head of the same epoch.
-    #[inline]
-    pub(crate) fn with_head(self, head: u32) -> Self {
-        Self(u64::from(head) << 32 | self.epoch())
-    }
-
-    /// The epoch, for comparison with other epochs only.
-    #[inline]
-    pub(crate) fn epoch(self) -> u64 {
-        self.0 & EPOCH_MASK
-    }
-}
 
 /// What [`Arena::allocate`] handed out.
 #[derive(Debug, Clone, Copy)]
@@ -114,8 +61,6 @@ pub(crate) struct Space {
     node: usize,
     /// Levels of the tower.
     pub(crate) height: usize,
-    /// Entries allocated up to and including this one.
-    pub(crate) ordinal: usize,
 }
 
 /// See the module.
@@ -181,36 +126,53 @@ impl Arena {
 
     /// The most bytes an entry takes.
     pub(crate) const fn entry_upper_bound(key_len: usize, value_len: usize) -> usize {
-        let payload = key_len.saturating_add(value_len).div_ceil(WORD).saturating_mul(WORD);
-        payload.saturating_add((MAX_HEIGHT + ENTRY_HEADER_WORDS) * WORD)
+        let words = key_len.div_ceil(WORD).saturating_add(value_len.div_ceil(WORD));
+        let most = MAX_HEIGHT + NODE_HEADER_WORDS + VERSION_HEADER_WORDS;
+        words.saturating_add(most).saturating_mul(WORD)
     }
 
-    /// Takes room for an entry; `None` if there is too little, and then nothing has changed.
+    /// The most nodes that there is room for.
+    pub(crate) fn most_nodes(&self) -> usize {
+        self.capacity_words as usize / LEAST_NODE_WORDS
+    }
+
+    /// Takes room for a node and its first version; `None` if there is too little, and then nothing
+    /// has changed.
     pub(crate) fn allocate(&self, key_len: usize, value_len: usize) -> Option<Space> {
-        if u32::try_from(key_len).is_err() || u32::try_from(value_len).is_err() {
-            return None;
-        }
-        let entry_words = ((key_len + value_len).div_ceil(WORD) + ENTRY_HEADER_WORDS) as u64;
+        u32::try_from(key_len.max(value_len)).ok()?;
+        let entry_words = NODE_HEADER_WORDS
+            + key_len.div_ceil(WORD)
+            + VERSION_HEADER_WORDS
+            + value_len.div_ceil(WORD);
+        let start = self.take(|start| (height_at(start) + entry_words) as u64)?;
+        let height = height_at(start);
+        Some(Space { node: start as usize + height - 1, height })
+    }
+
+    /// Takes room for a version beside the first of its key; `None` if there is too little, and then
+    /// nothing has changed.
+    pub(crate) fn allocate_version(&self, value_len: usize) -> Option<Version> {
+        u32::try_from(value_len).ok()?;
+        let words = 1 + VERSION_HEADER_WORDS + value_len.div_ceil(WORD);
+        // Below 2^30, as all places.
+        self.take(|_| words as u64).map(|start| Version::new(start as u32 + 1, true))
+    }
+
+    /// Takes as many words as `words` says of the place where they begin, which it gives, and counts
+    /// an entry.
+    fn take(&self, words: impl Fn(u64) -> u64) -> Option<u64> {
         let mut used = self.used.0.load(Ordering::Relaxed);
         loop {
-            let words = used & u64::from(u32::MAX);
-            let height = height_at(words);
-            let taken = height as u64 + entry_words;
-            if words + taken > self.capacity_words {
+            let start = used & u64::from(u32::MAX);
+            let taken = words(start);
+            if start + taken > self.capacity_words {
                 return None;
             }
             // Relaxed: the words taken are nobody else's, and links publish what is put there.
             let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-            match self.used.0.compare_exchange_weak(
-                used,
-                used + (1 << 32) + taken,
-                success,
-                failure,
-            ) {
-                Ok(_) => {
-                    let node = words as usize + height - 1;
-                    return Some(Space { node, height, ordinal: (used >> 32) as usize + 1 });
-                }
+            let after = used + (1 << 32) + taken;
+            match self.used.0.compare_exchange_weak(used, after, success, failure) {
+                Ok(_) => return Some(start),
                 Err(now) => used = now,
             }
         }
@@ -230,23 +192,55 @@ impl Arena {
         value: &[u8],
         tag: Tag,
     ) -> Link {
-        let first = (space.node + 1) * WORD;
-        let end = first + ENTRY_HEADER_WORDS * WORD + key.len() + value.len();
-        debug_assert!(end <= self.capacity_bytes());
         #[cfg(loom)]
         self.tracked.note_write(space.node);
-        // SAFETY: first..end lies in what `allocate` gave this caller alone, and nobody else has a
-        // link to it yet. Words are aligned to eight bytes.
+        let key_at = space.node + 1 + NODE_HEADER_WORDS;
+        let first = Version::new((key_at + key.len().div_ceil(WORD)) as u32, false);
+        self.write_length(space.node + 1, key.len());
+        self.write_bytes(key_at * WORD, key);
+        self.write_version(first, trailer, value);
+        let link = Link::untagged(space.node as u32).with_tag(tag);
+        self.newest_word(link).prepare(first);
+        link
+    }
+
+    /// Fills `version`, which was allocated for this length and is not reachable yet; it has no older
+    /// one and no jump.
+    pub(crate) fn write_version(&self, version: Version, trailer: u64, value: &[u8]) {
+        #[cfg(loom)]
+        self.tracked.note_write(version.at());
+        self.write_bytes(version.at() * WORD, &trailer.to_ne_bytes());
+        self.write_length(version.at() + 1, value.len());
+        self.write_bytes((version.at() + VERSION_HEADER_WORDS) * WORD, value);
+        self.older_word(version).prepare(Version::NONE);
+    }
+
+    /// Says what comes after `version`, which [`Self::allocate_version`] gave and which is not reachable
+    /// yet.
+    pub(crate) fn prepare_version(&self, version: Version, older: Version, jump: Jump) {
+        #[cfg(loom)]
+        self.tracked.note_write(version.at());
+        let at = (version.at() - 1) * WORD;
+        self.write_bytes(at, &jump.to.bits().to_ne_bytes());
+        self.write_bytes(at + WORD / 2, &jump.depth.to_ne_bytes());
+        self.older_word(version).prepare(older);
+    }
+
+    /// Puts a length beside what will name a version.
+    fn write_length(&self, word: usize, len: usize) {
+        self.write_bytes(word * WORD + WORD / 2, &(len as u32).to_ne_bytes());
+    }
+
+    /// Copies `bytes` to the byte `at`: to space that was allocated for them and that nobody else can
+    /// reach.
+    fn write_bytes(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.capacity_bytes());
+        // SAFETY: what is written lies in what `allocate` or `allocate_version` gave this caller alone,
+        // and nobody else has a link to it yet.
         unsafe {
-            let at = self.base.as_ptr().add(first);
-            at.cast::<u64>().write(trailer);
-            at.cast::<u32>().add(2).write(key.len() as u32);
-            at.cast::<u32>().add(3).write(value.len() as u32);
-            let at = at.add(ENTRY_HEADER_WORDS * WORD);
-            std::ptr::copy_nonoverlapping(key.as_ptr(), at, key.len());
-            std::ptr::copy_nonoverlapping(value.as_ptr(), at.add(key.len()), value.len());
+            let at = self.base.as_ptr().add(at);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
         }
-        Link(space.node as u64).with_tag(tag)
     }
 
     /// The word that holds `node`'s link at `level`, which is below the height of its tower.
@@ -267,43 +261,95 @@ impl Arena {
         LinkWord(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(position * WORD).cast()) })
     }
 
+    /// What names the newest version of the node's key.
     #[inline]
-    fn entry(&self, link: Link) -> *const u8 {
+    pub(crate) fn newest_word(&self, link: Link) -> VersionWord<'_> {
         debug_assert!(!link.is_null() && link.node() != Link::HEAD.node());
+        self.version_at(link.node() + 1)
+    }
+
+    /// What names the next older version of the same key.
+    #[inline]
+    pub(crate) fn older_word(&self, version: Version) -> VersionWord<'_> {
+        debug_assert!(!version.is_none());
+        self.version_at(version.at() + 1)
+    }
+
+    #[inline]
+    fn version_at(&self, position: usize) -> VersionWord<'_> {
+        debug_assert!((position as u64) < self.capacity_words);
         #[cfg(loom)]
-        self.tracked.note_read(link.node());
-        // SAFETY: a link names a node inside the region, and its entry follows it.
-        unsafe { self.base.as_ptr().add((link.node() + 1) * WORD) }
+        return VersionWord(self.tracked.half(position));
+        // SAFETY: the position lies in the region, is aligned, and (module invariant) belongs to the
+        // header of a node or a version, the first half of which is accessed only as an atomic.
+        #[cfg(not(loom))]
+        VersionWord(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(position * WORD).cast()) })
+    }
+
+    /// A number at the byte `at`: of an entry that has been written, and that never changes again.
+    #[inline]
+    fn number<T: Copy>(&self, at: usize) -> T {
+        debug_assert!(at + size_of::<T>() <= self.capacity_bytes());
+        // SAFETY: module invariant; it lies inside the region. Callers read integers, at multiples of
+        // their size.
+        unsafe { self.base.as_ptr().add(at).cast::<T>().read() }
+    }
+
+    /// The bytes behind the length in the second half of `word`, which begin at `start`.
+    #[inline]
+    fn bytes(&self, word: usize, start: usize) -> &[u8] {
+        let len: u32 = self.number(word * WORD + WORD / 2);
+        // SAFETY: module invariant; they have been written and never change again.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(start * WORD), len as usize) }
     }
 
     /// The key of the node.
     #[inline]
     pub(crate) fn key(&self, link: Link) -> &[u8] {
-        let entry = self.entry(link);
-        // SAFETY: the entry has been written (module invariant) and never changes again.
-        unsafe {
-            let len = entry.cast::<u32>().add(2).read() as usize;
-            std::slice::from_raw_parts(entry.add(ENTRY_HEADER_WORDS * WORD), len)
-        }
+        debug_assert!(!link.is_null() && link.node() != Link::HEAD.node());
+        #[cfg(loom)]
+        self.tracked.note_read(link.node());
+        self.bytes(link.node() + 1, link.node() + 1 + NODE_HEADER_WORDS)
     }
 
-    /// The trailer of the node.
+    /// The newest version of the node's key.
     #[inline]
-    pub(crate) fn trailer(&self, link: Link) -> u64 {
-        // SAFETY: as for `key`.
-        unsafe { self.entry(link).cast::<u64>().read() }
+    pub(crate) fn newest(&self, link: Link) -> Version {
+        self.newest_word(link).load()
     }
 
-    /// The value of the node.
+    /// The next older version of the same key.
     #[inline]
-    pub(crate) fn value(&self, link: Link) -> &[u8] {
-        let entry = self.entry(link);
-        // SAFETY: as for `key`.
-        unsafe {
-            let key_len = entry.cast::<u32>().add(2).read() as usize;
-            let len = entry.cast::<u32>().add(3).read() as usize;
-            std::slice::from_raw_parts(entry.add(ENTRY_HEADER_WORDS * WORD + key_len), len)
+    pub(crate) fn older(&self, version: Version) -> Version {
+        self.older_word(version).load()
+    }
+
+    /// What a version has to jump over others; the first of a key has nothing.
+    #[inline]
+    pub(crate) fn jump(&self, version: Version) -> Jump {
+        if !version.has_jump() {
+            return Jump { to: Version::NONE, depth: 0 };
         }
+        #[cfg(loom)]
+        self.tracked.note_read(version.at());
+        let at = (version.at() - 1) * WORD;
+        Jump { to: Version::from_bits(self.number(at)), depth: self.number(at + WORD / 2) }
+    }
+
+    /// The trailer of a version.
+    #[inline]
+    pub(crate) fn trailer(&self, version: Version) -> u64 {
+        #[cfg(loom)]
+        self.tracked.note_read(version.at());
+        self.number(version.at() * WORD)
+    }
+
+    /// The value of a version.
+    #[inline]
+    pub(crate) fn value(&self, version: Version) -> &[u8] {
+        #[cfg(loom)]
+        self.tracked.note_read(version.at());
+        self.bytes(version.at() + 1, version.at() + VERSION_HEADER_WORDS)
     }
 
     /// Asks for the cache lines that the next calls of `allocate` will hand out to `entries` entries
@@ -322,45 +368,24 @@ impl Arena {
         prefetch(self.base.as_ptr().wrapping_add(position.wrapping_mul(WORD)));
     }
 
-    /// Asks for the cache lines that hold trailer, lengths and the first 16 bytes of the key of a
-    /// node. Any link will do.
+    /// Asks for the cache lines that hold the length and the first 16 bytes of the key of a node. Any
+    /// link will do.
     #[inline]
     pub(crate) fn prefetch_entry(&self, link: Link) {
         self.prefetch_at(link.node() + 1);
-        self.prefetch_at(link.node() + ENTRY_HEADER_WORDS + 2);
+        self.prefetch_at(link.node() + NODE_HEADER_WORDS + 2);
+    }
+
+    /// Asks for the newest version of a node.
+    #[inline]
+    pub(crate) fn prefetch_newest(&self, link: Link) {
+        self.prefetch_at(self.newest(link).at());
     }
 
     /// Asks for the cache line of a node. Any link will do.
     #[inline]
     pub(crate) fn prefetch(&self, link: Link) {
         self.prefetch_at(link.node());
-    }
-}
-
-/// One link of one node.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LinkWord<'a>(&'a AtomicU64);
-
-impl LinkWord<'_> {
-    /// The link. Acquire: pairs with the release in `replace`, so the node it names is written.
-    #[inline]
-    pub(crate) fn load(self) -> Link {
-        Link(self.0.load(Ordering::Acquire))
-    }
-
-    /// Sets a link of a node that is not reachable at this level yet. Relaxed: the link that makes
-    /// it reachable is released after it.
-    #[inline]
-    pub(crate) fn prepare(self, link: Link) {
-        self.0.store(link.0, Ordering::Relaxed);
-    }
-
-    /// Replaces `old` by `new` if it still stands. Release: whoever loads `new` sees the node it
-    /// names with its links prepared.
-    #[inline]
-    pub(crate) fn replace(self, old: Link, new: Link) -> bool {
-        let (success, failure) = (Ordering::Release, Ordering::Relaxed);
-        self.0.compare_exchange(old.0, new.0, success, failure).is_ok()
     }
 }
 
@@ -386,7 +411,7 @@ fn height_at(word: u64) -> usize {
 
 /// A hint to load a cache line; no effect but on time, whatever the address.
 #[inline]
-fn prefetch(at: *const u8) {
+pub(crate) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the instruction does not access memory architecturally.
     unsafe {
@@ -402,11 +427,12 @@ fn prefetch(at: *const u8) {
 #[cfg(loom)]
 mod tracked {
     use loom::cell::UnsafeCell;
-    use loom::sync::atomic::AtomicU64;
+    use loom::sync::atomic::{AtomicU32, AtomicU64};
 
     #[derive(Debug)]
     pub(super) struct Tracked {
         words: Box<[AtomicU64]>,
+        halves: Box<[AtomicU32]>,
         entries: Box<[UnsafeCell<()>]>,
     }
 
@@ -414,12 +440,17 @@ mod tracked {
         pub(super) fn new(words: usize) -> Self {
             Self {
                 words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+                halves: (0..words).map(|_| AtomicU32::new(0)).collect(),
                 entries: (0..words).map(|_| UnsafeCell::new(())).collect(),
             }
         }
 
         pub(super) fn word(&self, position: usize) -> &AtomicU64 {
             &self.words[position]
+        }
+
+        pub(super) fn half(&self, position: usize) -> &AtomicU32 {
+            &self.halves[position]
         }
 
         pub(super) fn note_write(&self, node: usize) {

@@ -14,8 +14,11 @@
 //! unlinked, so left sides stay before their targets, and linking walks right over what came between.
 
 use crate::hint::Hint;
+use crate::index::Place;
+use crate::link::Link;
 use crate::list::Skiplist;
-use crate::search::{Record, Search};
+use crate::search::Search;
+use terrace_base::checksum::hash_key;
 
 /// Entries whose searches go in lock-step: a core keeps 10 to 16 cache lines on their way.
 #[cfg(not(loom))]
@@ -61,41 +64,76 @@ impl Skiplist {
         hint: &mut Hint,
     ) -> usize {
         self.arena.prefetch_free(N);
-        let mut searches = entries.each_ref().map(|entry| {
-            let target = self.target(entry.user_key, entry.trailer);
-            let (from, level) = self.start(&target, hint);
-            Search::new(target, from, level, hint.clone())
-        });
-        self.descend_together(&mut searches);
+        let hashes = entries.each_ref().map(|entry| hash_key(entry.user_key));
+        let mut ways = self.ways(entries, &hashes, hint);
+        self.descend_together(&mut ways);
         let mut nearness = hint.nearness;
         let mut previous = None;
-        let mut added = 0;
-        for (Search { target, at, record, .. }, entry) in searches.iter_mut().zip(entries) {
-            let place = at.gap().before.node();
-            if let Some(previous) = previous.replace(place) {
-                nearness.note(place == previous);
-            }
-            // What came between since the search, entries of this group too.
-            record.gaps[0] = self.walk(target, record.gaps[0].before, 0);
-            if self.add(target, entry.value.as_ref(), record).is_err() {
+        let (mut added, mut last) = (0, None);
+        for ((way, entry), hash) in ways.iter_mut().zip(entries).zip(hashes) {
+            let value = entry.value.as_ref();
+            let outcome = match way {
+                Way::There(node) => self.add_version(*node, entry.trailer, value),
+                Way::Search(Search { target, at, record, .. }) => {
+                    let place = at.gap().before.node();
+                    if let Some(previous) = previous.replace(place) {
+                        nearness.note(place == previous);
+                    }
+                    // What came between since the search, entries of this group too.
+                    record.gaps[0] = self.walk(target, record.gaps[0].before, 0);
+                    let outcome = self.add(target, hash, (entry.trailer, value), record);
+                    last = Some(record);
+                    outcome
+                }
+            };
+            if outcome.is_err() {
                 break;
             }
             added += 1;
         }
-        let last = &searches[added.max(1) - 1];
-        *hint = Hint { nearness, ..last.record.clone() };
+        if let Some(record) = last {
+            *hint = Hint { nearness, ..record.clone() };
+        }
         added
     }
 
+    /// How each entry gets to its place: keys that the index knows need no search.
+    #[inline]
+    fn ways<'a, const N: usize, V>(
+        &'a self,
+        entries: &[Entry<'a, V>; N],
+        hashes: &[u64; N],
+        hint: &mut Hint,
+    ) -> [Way<'a>; N] {
+        hashes.iter().for_each(|hash| self.index.prefetch(*hash));
+        for node in hashes.iter().filter_map(|hash| self.index.guess(*hash)) {
+            self.arena.prefetch_entry(node);
+        }
+        std::array::from_fn(|n| {
+            let user_key = entries[n].user_key;
+            if let Place::At(node) = self.indexed(user_key, hashes[n]) {
+                self.arena.prefetch_newest(node);
+                return Way::There(node);
+            }
+            let target = self.target(user_key);
+            let (from, level) = self.start(&target, hint);
+            Way::Search(Search::new(target, from, level, hint.clone()))
+        })
+    }
+
     /// Takes all searches to their gaps on level 0, a step of each at a time.
-    fn descend_together<R: Record, const N: usize>(&self, searches: &mut [Search<'_, R>; N]) {
+    fn descend_together<const N: usize>(&self, ways: &mut [Way<'_>; N]) {
         // Those under way come first.
         let mut order: [usize; N] = std::array::from_fn(|n| n);
         let mut under_way = N;
         while under_way > 0 {
             let mut turn = 0;
             while turn < under_way {
-                if self.step(&mut searches[order[turn]]) {
+                let goes_on = match &mut ways[order[turn]] {
+                    Way::There(_) => false,
+                    Way::Search(search) => self.step(search),
+                };
+                if goes_on {
                     turn += 1;
                 } else {
                     under_way -= 1;
@@ -104,4 +142,12 @@ impl Skiplist {
             }
         }
     }
+}
+
+/// How an entry of a group gets to its place.
+#[allow(clippy::large_enum_variant)] // a group lies on the stack, and most searches are long
+enum Way<'a> {
+    /// Its key is there.
+    There(Link),
+    Search(Search<'a, Hint>),
 }

@@ -1,6 +1,6 @@
 //! The memory of a previous insert, which makes the next one cheap if it is near.
 
-use crate::arena::MAX_HEIGHT;
+use crate::link::MAX_HEIGHT;
 use crate::search::{Gap, Record};
 
 /// The place of the previous insert into one list.

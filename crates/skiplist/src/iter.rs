@@ -4,34 +4,57 @@ use std::sync::Arc;
 
 use terrace_base::{InternalIter, Result};
 
-use crate::arena::Link;
+use crate::link::{Link, Version};
 use crate::list::Skiplist;
+use crate::versions::VersionGap;
 
 /// A cursor over a [`Skiplist`] in internal order, which keeps the list alive.
 ///
-/// Never fails, and never waits for inserts. `prev` searches from the top, everything else moves
-/// along links. Misuse (moving a cursor that is not valid) leaves it invalid.
+/// Never fails, and never waits for inserts. `prev` searches from the top, or from the newest version
+/// of the key; everything else moves along links. Misuse (moving a cursor that is not valid) leaves it
+/// invalid.
 #[derive(Debug, Clone)]
 pub struct Iter {
     list: Arc<Skiplist>,
-    /// The entry the cursor stands on, or null.
+    /// The key the cursor stands on, or null.
     at: Link,
+    /// The version of the key; none only with a null key.
+    version: Version,
 }
 
 impl Iter {
     pub(crate) fn new(list: Arc<Skiplist>) -> Self {
-        Self { list, at: Link::NULL }
+        Self { list, at: Link::NULL, version: Version::NONE }
     }
 
+    /// Stands on the newest version of the key after `node`.
     #[inline]
     fn stand_after(&mut self, node: Link) {
-        self.at = self.list.arena.link(node, 0).load();
-        self.list.arena.prefetch(self.at);
+        self.stand_on_newest(self.list.arena.link(node, 0).load());
     }
 
-    /// Stands on `node`, which may be the head: then nowhere.
-    fn stand_on(&mut self, node: Link) {
-        self.at = if node.node() == Link::HEAD.node() { Link::NULL } else { node };
+    /// Stands on the newest version of `node`, which may be null.
+    #[inline]
+    fn stand_on_newest(&mut self, node: Link) {
+        let arena = &self.list.arena;
+        self.at = node;
+        self.version = Version::NONE;
+        if !node.is_null() {
+            self.version = arena.newest(node);
+            arena.prefetch(arena.link(node, 0).load());
+        }
+    }
+
+    /// Stands on the oldest version of `node`, which may be the head: then nowhere.
+    fn stand_on_oldest(&mut self, node: Link) {
+        let is_head = node.node() == Link::HEAD.node();
+        self.at = if is_head { Link::NULL } else { node };
+        self.version = if is_head { Version::NONE } else { self.list.oldest(node) };
+    }
+
+    fn stand_on(&mut self, node: Link, version: Version) {
+        self.at = node;
+        self.version = version;
     }
 }
 
@@ -47,18 +70,35 @@ impl InternalIter for Iter {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.stand_on(self.list.last());
+        self.stand_on_oldest(self.list.last());
         Ok(())
     }
 
     fn seek(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
-        self.at = self.list.gap(&self.list.target(user_key, trailer)).after;
+        let target = self.list.target(user_key);
+        let node = self.list.gap(&target).after;
+        if !self.list.is_at(node, &target) {
+            self.stand_on_newest(node);
+            return Ok(());
+        }
+        match self.list.version_gap(node, trailer).at {
+            Version::NONE => self.stand_after(node),
+            version => self.stand_on(node, version),
+        }
         Ok(())
     }
 
     fn seek_before(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
-        let before = self.list.gap(&self.list.target(user_key, trailer)).before;
-        self.stand_on(before);
+        let target = self.list.target(user_key);
+        let gap = self.list.gap(&target);
+        if self.list.is_at(gap.after, &target) {
+            let VersionGap { above, .. } = self.list.version_gap(gap.after, trailer);
+            if !above.is_none() {
+                self.stand_on(gap.after, above);
+                return Ok(());
+            }
+        }
+        self.stand_on_oldest(gap.before);
         Ok(())
     }
 
@@ -66,7 +106,10 @@ impl InternalIter for Iter {
     fn next(&mut self) -> Result<()> {
         debug_assert!(self.valid());
         if self.valid() {
-            self.stand_after(self.at);
+            match self.list.arena.older(self.version) {
+                Version::NONE => self.stand_after(self.at),
+                older => self.version = older,
+            }
         }
         Ok(())
     }
@@ -75,9 +118,14 @@ impl InternalIter for Iter {
         debug_assert!(self.valid());
         if self.valid() {
             let arena = &self.list.arena;
-            let target = self.list.target(arena.key(self.at), arena.trailer(self.at));
-            let before = self.list.gap(&target).before;
-            self.stand_on(before);
+            let above = self.list.version_gap(self.at, arena.trailer(self.version)).above;
+            if above.is_none() {
+                let target = self.list.target(arena.key(self.at));
+                let before = self.list.gap(&target).before;
+                self.stand_on_oldest(before);
+            } else {
+                self.version = above;
+            }
         }
         Ok(())
     }
@@ -91,12 +139,12 @@ impl InternalIter for Iter {
     #[inline]
     fn trailer(&self) -> u64 {
         debug_assert!(self.valid());
-        if self.valid() { self.list.arena.trailer(self.at) } else { 0 }
+        if self.valid() { self.list.arena.trailer(self.version) } else { 0 }
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
         debug_assert!(self.valid());
-        if self.valid() { self.list.arena.value(self.at) } else { &[] }
+        if self.valid() { self.list.arena.value(self.version) } else { &[] }
     }
 }

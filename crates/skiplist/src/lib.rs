@@ -1,20 +1,23 @@
 //! The memtable core: an arena skiplist of internal keys with concurrent inserts and lock-free
 //! reads, which frees nothing before the whole list drops.
 //!
-//! Files, each using only those above it: `region` (mapped memory), `arena` (nodes and links in
-//! it), `head` (digests of keys kept in links), `search`, `hint`, `group`
-//! (searches in lock-step), `iter`, `list` (the interface).
+//! Files, each using only those above it: `region` (mapped memory), `link` (what names nodes and
+//! versions), `arena` (nodes and versions in memory), `index` (nodes by the hash of their key), `head` (digests of keys kept in links), `search`,
+//! `versions` (of one key), `hint`, `group` (searches in lock-step), `iter`, `list` (the interface).
 //! Called by the engine's memtables, and through [`Iter`] by reads and flushes.
 
 mod arena;
 mod group;
 mod head;
 mod hint;
+mod index;
 mod iter;
+mod link;
 mod list;
 mod region;
 mod search;
 mod sync;
+mod versions;
 
 pub use group::{Entry, GROUP, SMALL_GROUP};
 pub use hint::Hint;

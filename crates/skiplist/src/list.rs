@@ -2,21 +2,26 @@
 //!
 //! # Insertion
 //!
-//! 1. Search for the gap of the new entry on every level (from the hint if that is near).
-//! 2. Take arena space, which decides the height of the tower, and write the entry there.
-//! 3. Link bottom-up: on each level point the new node at the gap's right side, then swing the left
+//! 1. Ask the index (module `index`) for the key. If it is there, add a version to it (module
+//!    `versions`), and that is all.
+//! 2. Search for the gap of the new key on every level (from the hint if that is near).
+//! 3. Take arena space, which decides the height of the tower, and write the entry there.
+//! 4. Link bottom-up: on each level point the new node at the gap's right side, then swing the left
 //!    side's link to the new node by compare-and-swap. If that fails, something was linked into the
-//!    gap (or a head in the link was renewed): walk right from the left side, and again.
+//!    gap (or a head in the link was renewed): walk right from the left side, and again. Between
+//!    level 0 and the others the key goes into the index.
 //!
-//! Many entries at once take step 1 in groups (module `group`), then steps 2 and 3 one by one.
+//! Many entries at once take steps 1 and 2 in groups (module `group`), then steps 3 and 4 one by one.
 //!
 //! Nothing is ever unlinked, so a node found to lie before the target stays a valid place to
-//! continue from, inserts are lock-free, and searches never wait or repeat. An entry is in the list
-//! once level 0 links to it; upper levels are shortcuts.
+//! continue from, and searches never wait or repeat. Inserts do not wait for each other either, but
+//! for the few steps in which one notes a new key in the index. An entry is in the list for scans once
+//! level 0 or a newer version links to it, and for lookups once its insert has returned; upper levels
+//! are shortcuts.
 //!
 //! # Heads
 //!
-//! All heads of one epoch come from one scheme. At the entry counts in [`LEARN_AT`] the inserting
+//! All heads of one epoch come from one scheme. At the key counts in [`LEARN_AT`] the inserting
 //! thread looks at a sample of the keys, and if another scheme tells more of them apart, publishes
 //! it as the next epoch. Links keep the head (and epoch) they have until a search passes.
 
@@ -26,15 +31,18 @@ use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use crate::Full;
-use crate::arena::{Arena, BRANCH_BITS, Link, Tag};
+use crate::arena::{Arena, BRANCH_BITS};
 use crate::group::{Entry, GROUP, SMALL_GROUP};
 use crate::head::Scheme;
 use crate::hint::{Hint, NEAR};
+use crate::index::{Index, Place};
 use crate::iter::Iter;
+use crate::link::{Link, Tag};
 use crate::search::{Gap, Target};
 use crate::sync::{AtomicU32, Ordering};
+use terrace_base::checksum::hash_key;
 
-/// Entry counts at which the scheme for heads is reconsidered; as many as there are epochs after
+/// Key counts at which the scheme for heads is reconsidered; as many as there are epochs after
 /// the first. Early, since heads are useless before; then when what came first weighs little.
 #[cfg(not(loom))]
 const LEARN_AT: [usize; 3] = [32, 1024, 32 << 10];
@@ -50,11 +58,15 @@ static NEXT_ID: PlainAtomicU64 = PlainAtomicU64::new(1);
 /// An ordered map from `(user key, trailer)` to value in internal order: user key ascending, then
 /// trailer descending.
 ///
-/// Inserts are concurrent and lock-free, reads never wait. An entry is there until the whole list
-/// is dropped, so what is borrowed from it lives as long as the borrow of the list.
+/// Inserts are concurrent, reads never wait. An entry is there until the whole list is dropped, so what
+/// is borrowed from it lives as long as the borrow of the list.
+///
+/// To look up a key and to write one again costs the same however many keys there are; a new key, and
+/// the first step of a scan, cost a search.
 #[derive(Debug)]
 pub struct Skiplist {
     pub(crate) arena: Arena,
+    pub(crate) index: Index,
     id: u64,
     /// Levels in use. Relaxed throughout: searching from a level too low or empty is only slower.
     height: AtomicU32,
@@ -69,8 +81,10 @@ impl Skiplist {
     /// # Errors
     /// If the address space cannot be reserved, or `bytes` is over 8 GiB (`InvalidInput`).
     pub fn with_capacity(bytes: usize) -> io::Result<Arc<Self>> {
+        let arena = Arena::reserve(bytes)?;
         Ok(Arc::new(Self {
-            arena: Arena::reserve(bytes)?,
+            index: Index::reserve(arena.most_nodes())?,
+            arena,
             id: NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             height: AtomicU32::new(1),
             epoch: AtomicU32::new(0),
@@ -95,12 +109,20 @@ impl Skiplist {
         value: &[u8],
         hint: &mut Hint,
     ) -> Result<(), Full> {
+        let hash = hash_key(user_key);
+        // Near the last one a search is cheaper.
+        if !hint.nearness.is_high()
+            && let Place::At(node) = self.indexed(user_key, hash)
+        {
+            return self.add_version(node, trailer, value);
+        }
+        self.index.prefetch(hash);
         self.arena.prefetch_free(1);
-        let target = self.target(user_key, trailer);
+        let target = self.target(user_key);
         let (from, level) = self.start(&target, hint);
         hint.nearness.note(level <= NEAR);
         self.descend(&target, from, level, hint);
-        self.add(&target, value, hint)
+        self.add(&target, hash, (trailer, value), hint)
     }
 
     /// Adds entries in their order, as [`Self::insert`] does one after the other, and gives how many
@@ -133,33 +155,48 @@ impl Skiplist {
         entries.len() - left.len()
     }
 
-    /// Adds an entry at `target`, for which `start` and a search have filled the hint.
+    /// Adds a version, `(trailer, value)`, of the key of `target`, for which `start` and a search have
+    /// filled the hint.
     pub(crate) fn add(
         &self,
         target: &Target<'_>,
-        value: &[u8],
+        hash: u64,
+        (trailer, value): (u64, &[u8]),
         hint: &mut Hint,
     ) -> Result<(), Full> {
-        if self.is_at(hint.gaps[0].after, target) {
-            return Ok(());
+        let there = hint.gaps[0].after;
+        if self.is_at(there, target) {
+            return self.add_beside(there, hash, trailer, value);
         }
         let space = self.arena.allocate(target.key.len(), value.len()).ok_or(Full)?;
-        let node = self.arena.write(space, target.key, target.trailer, value, target.tag);
-        for level in 0..space.height {
-            if !self.link_on(level, node, target, &mut hint.gaps[level]) {
-                self.arena.abandon();
-                return Ok(());
-            }
+        let node = self.arena.write(space, target.key, trailer, value, target.tag);
+        if !self.link_on(0, node, target, &mut hint.gaps[0]) {
+            self.arena.abandon();
+            return self.add_beside(hint.gaps[0].after, hash, trailer, value);
+        }
+        hint.gaps[0].before = node;
+        let key_count = self.index.add(hash, node);
+        for level in 1..space.height {
+            self.link_on(level, node, target, &mut hint.gaps[level]);
             hint.gaps[level].before = node;
         }
         hint.height = hint.height.max(space.height);
         if self.height.load(Ordering::Relaxed) < space.height as u32 {
             self.height.fetch_max(space.height as u32, Ordering::Relaxed);
         }
-        if LEARN_AT.contains(&space.ordinal) {
-            self.learn(space.ordinal);
+        if let Some(count) = key_count
+            && LEARN_AT.contains(&count)
+        {
+            self.learn(count);
         }
         Ok(())
+    }
+
+    /// Adds a version to a node that a search has found. Whoever linked it may not have noted it in
+    /// the index yet, and lookups must find what this insert has added.
+    fn add_beside(&self, node: Link, hash: u64, trailer: u64, value: &[u8]) -> Result<(), Full> {
+        self.index.add(hash, node);
+        self.add_version(node, trailer, value)
     }
 
     /// Links `node`, which is at `target`, on `level`. The left side of `gap` must lie before the
@@ -208,12 +245,33 @@ impl Skiplist {
     /// one visible there: its trailer and value.
     #[inline]
     pub fn get(&self, user_key: &[u8], trailer: u64) -> Option<(u64, &[u8])> {
-        let target = self.target(user_key, trailer);
-        let found = self.gap(&target).after;
-        if self.may_have_key(found, &target) && self.arena.key(found) == user_key {
-            return Some((self.arena.trailer(found), self.arena.value(found)));
-        }
-        None
+        self.get_hashed(user_key, hash_key(user_key), trailer)
+    }
+
+    /// As [`Self::get`], with [`hash_key`] of the key at hand.
+    #[inline]
+    pub fn get_hashed(&self, user_key: &[u8], hash: u64, trailer: u64) -> Option<(u64, &[u8])> {
+        let node = match self.indexed(user_key, hash) {
+            Place::At(node) => node,
+            Place::Absent => return None,
+            Place::Unknown => self.searched(user_key)?,
+        };
+        let version = self.version_gap(node, trailer).at;
+        (!version.is_none()).then(|| (self.arena.trailer(version), self.arena.value(version)))
+    }
+
+    /// What the index knows of a key.
+    #[inline]
+    pub(crate) fn indexed(&self, user_key: &[u8], hash: u64) -> Place {
+        self.index.find(hash, |node| self.arena.key(node) == user_key)
+    }
+
+    /// The node of a key, without the index.
+    #[cold]
+    fn searched(&self, user_key: &[u8]) -> Option<Link> {
+        let target = self.target(user_key);
+        let node = self.gap(&target).after;
+        self.is_at(node, &target).then_some(node)
     }
 
     /// A cursor over the entries, which keeps the list alive. Entries inserted while it stands may
@@ -225,6 +283,11 @@ impl Skiplist {
     /// Arena bytes in use, by entries and by the list itself.
     pub fn allocated_bytes(&self) -> usize {
         self.arena.allocated_bytes()
+    }
+
+    /// Bytes of the index in use, some 16 a key; beside the arena, not in it.
+    pub fn index_bytes(&self) -> usize {
+        self.index.bytes()
     }
 
     /// Memory committed for the arena: the allocated bytes in whole pages, huge ones once the
@@ -253,20 +316,21 @@ impl Skiplist {
         Arena::entry_upper_bound(key_len, value_len)
     }
 
-    /// Whether every level is in order, heads agree with keys, and each node of a level is on the
-    /// one below: what inserts keep. For tests, with no insert in progress; reads everything.
+    /// Whether every level is in order, heads agree with keys, each node of a level is on the one below,
+    /// versions descend, and the index knows every key: what inserts keep. For tests, with no insert in
+    /// progress; reads everything.
     pub fn is_ordered(&self) -> bool {
         let mut below: Option<HashSet<usize>> = None;
         for level in 0..self.height.load(Ordering::Relaxed) as usize {
             let mut nodes = HashSet::new();
             let mut node = self.arena.link(Link::HEAD, level).load();
             while !node.is_null() {
-                let (key, trailer) = (self.arena.key(node), self.arena.trailer(node));
+                let key = self.arena.key(node);
                 let next = self.arena.link(node, level).load();
-                if !next.is_null()
-                    && (self.arena.key(next), !self.arena.trailer(next)) <= (key, !trailer)
+                if !next.is_null() && self.arena.key(next) <= key
                     || !self.has_own_tag(node)
                     || below.as_ref().is_some_and(|below| !below.contains(&node.node()))
+                    || level == 0 && !(self.is_indexed(node) && self.versions_descend(node))
                 {
                     return false;
                 }
@@ -278,6 +342,31 @@ impl Skiplist {
         true
     }
 
+    fn is_indexed(&self, node: Link) -> bool {
+        let key = self.arena.key(node);
+        match self.indexed(key, hash_key(key)) {
+            Place::At(found) => found.node() == node.node(),
+            Place::Absent => false,
+            Place::Unknown => true,
+        }
+    }
+
+    fn versions_descend(&self, node: Link) -> bool {
+        let mut version = self.arena.newest(node);
+        loop {
+            let (trailer, older) = (self.arena.trailer(version), self.arena.older(version));
+            let jump = self.arena.jump(version).to;
+            if older.is_none() {
+                return jump.is_none() && version == self.oldest(node);
+            }
+            let descends = |to| trailer > self.arena.trailer(to);
+            if !descends(older) || !jump.is_none() && !descends(jump) {
+                return false;
+            }
+            version = older;
+        }
+    }
+
     fn has_own_tag(&self, node: Link) -> bool {
         let mut epochs = (0..).zip(&self.schemes);
         epochs.any(|(epoch, scheme)| {
@@ -286,11 +375,11 @@ impl Skiplist {
         })
     }
 
-    /// `(key, trailer)` as a target of searches under the current scheme.
+    /// `key` as a target of searches under the current scheme.
     #[inline]
-    pub(crate) fn target<'a>(&'a self, key: &'a [u8], trailer: u64) -> Target<'a> {
+    pub(crate) fn target<'a>(&'a self, key: &'a [u8]) -> Target<'a> {
         let (epoch, scheme) = self.scheme();
-        Target { key, trailer, tag: Tag::new(scheme.head(key), epoch), scheme }
+        Target { key, tag: Tag::new(scheme.head(key), epoch), scheme }
     }
 
     /// The scheme in use, and its epoch.
@@ -377,7 +466,7 @@ mod tests {
         let mut hint = Hint::default();
         for key in [1_500_u32, 3, 1_999, 700] {
             let bytes = key.to_be_bytes();
-            let (from, level) = list.start(&list.target(&bytes, 0), &mut hint);
+            let (from, level) = list.start(&list.target(&bytes), &mut hint);
             assert_eq!((from, level), (Link::HEAD, height - 1), "{key}");
         }
     }

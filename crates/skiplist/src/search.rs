@@ -9,18 +9,16 @@
 //! A link whose head is of an older epoch is compared by key and its head renewed in passing, by
 //! readers and writers alike.
 
-use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
-use crate::arena::{Link, LinkWord, Tag};
 use crate::head::Scheme;
+use crate::link::{Link, LinkWord, Tag};
 use crate::list::Skiplist;
 
-/// A place in the order, with its tag under the scheme the search works with.
+/// A key to find the place of, with its tag under the scheme the search works with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub(crate) key: &'a [u8],
-    pub(crate) trailer: u64,
     pub(crate) tag: Tag,
     pub(crate) scheme: &'a Scheme,
 }
@@ -192,7 +190,7 @@ impl Skiplist {
         if link.tag().epoch() < target.tag.epoch() {
             self.renew(word, link, target);
         }
-        if self.compare(link, target) == Ordering::Less {
+        if self.arena.key(link) < target.key {
             return true;
         }
         *known_after = link;
@@ -206,37 +204,21 @@ impl Skiplist {
         word.replace(link, link.with_tag(target.tag.with_head(head)));
     }
 
-    /// Where `link`, a node with an entry, lies relative to the target.
-    #[inline]
-    pub(crate) fn compare(&self, link: Link, target: &Target<'_>) -> Ordering {
-        let key = self.arena.key(link);
-        match key.cmp(target.key) {
-            Ordering::Equal => target.trailer.cmp(&self.arena.trailer(link)),
-            unequal => unequal,
-        }
-    }
-
     /// Whether `link`, any link, lies before the target.
     #[inline]
     pub(crate) fn is_before(&self, link: Link, target: &Target<'_>) -> bool {
         if let Some(before) = target.tells(link) {
             return before;
         }
-        link.node() == Link::HEAD.node()
-            || (!link.is_null() && self.compare(link, target) == Ordering::Less)
+        link.node() == Link::HEAD.node() || (!link.is_null() && self.arena.key(link) < target.key)
     }
 
-    /// Whether `link`, any link but the head, is at the target exactly.
+    /// Whether `link`, any link but the head, is at the target.
     #[inline]
     pub(crate) fn is_at(&self, link: Link, target: &Target<'_>) -> bool {
-        self.may_have_key(link, target) && self.compare(link, target) == Ordering::Equal
-    }
-
-    /// False if `link`, any link but the head, certainly has another key than the target.
-    #[inline]
-    pub(crate) fn may_have_key(&self, link: Link, target: &Target<'_>) -> bool {
         let tag = link.tag();
-        !link.is_null() && (tag.epoch() != target.tag.epoch() || tag == target.tag)
+        let may_be = tag.epoch() != target.tag.epoch() || tag == target.tag;
+        !link.is_null() && may_be && self.arena.key(link) == target.key
     }
 
     /// The gap of `target` on `level`, walking right from `from`, a node before the target.

@@ -479,7 +479,7 @@ fn in_memtable<'a>(
     if memtable.has_no_entries() {
         return None;
     }
-    memtable.get(lookup.user_key, lookup.trailer)
+    memtable.get(lookup.user_key, lookup.hash, lookup.trailer)
 }
 
 /// The user's value of a version and its expiry, unless it is a tombstone, deleted by a range, or

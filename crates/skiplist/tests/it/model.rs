@@ -139,6 +139,29 @@ fn versions_of_a_key_come_newest_first() {
     pair.check_all();
 }
 
+/// More versions than any search could pass one by one as often as here, and some that came late.
+#[test]
+fn a_key_of_many_versions_has_each_of_them() {
+    let count: u64 = if cfg!(miri) { 100 } else { 60_000 };
+    let mut pair = Pair::new(16 << 20);
+    pair.insert(b"before", 1, b"", 0);
+    pair.insert(b"counter!", 1, b"", 0);
+    for n in 0..count {
+        pair.insert(b"counter", 10 * n + 5, &n.to_le_bytes(), 0);
+        if n % 97 == 0 {
+            pair.insert(b"counter", 5 * n + 1, b"late", 1);
+        }
+    }
+    let mut rng = SplitMix64::new(3);
+    for _ in 0..count {
+        pair.check(b"counter", rng.below(10 * count + 10));
+    }
+    for trailer in [0, 1, 5, u64::MAX] {
+        pair.check(b"counter", trailer);
+    }
+    pair.check_all();
+}
+
 #[test]
 fn a_repeat_is_ignored() {
     let mut pair = Pair::new(1 << 20);

@@ -135,6 +135,13 @@ fn random_keys_in_many_versions() {
     run(key, WRITERS * COUNT);
 }
 
+/// All writers write the same few keys, each in its own versions.
+#[test]
+fn few_keys_in_many_versions() {
+    let key = |writer: u64, n: u64| ((n % 3).to_be_bytes().to_vec(), n * WRITERS + writer);
+    run(key, WRITERS * COUNT);
+}
+
 /// All writers insert the same entries: each of them is there once.
 #[test]
 fn the_same_entries() {

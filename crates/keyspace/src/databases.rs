@@ -1,0 +1,56 @@
+//! A set of databases that many threads read and change. Called by `space`, `turn` and `sweep`.
+
+use crate::encode::MAX_DATABASES;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// See the module. Empty at first.
+#[derive(Default)]
+pub(crate) struct Databases([AtomicU64; MAX_DATABASES / 64]);
+
+impl Databases {
+    pub fn has(&self, db: u8) -> bool {
+        // Relaxed: who may rely on what it says holds the lock of a key, or has been told of a commit.
+        self.0[usize::from(db) / 64].load(Ordering::Relaxed) >> (db % 64) & 1 == 1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|bits| bits.load(Ordering::Relaxed) == 0)
+    }
+
+    pub fn add(&self, db: u8) {
+        if !self.has(db) {
+            self.0[usize::from(db) / 64].fetch_or(1 << (db % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes out those of `gone`, as bits, but those in `kept`.
+    pub fn remove(&self, gone: u128, kept: u128) {
+        let gone = gone & !kept;
+        for (bits, gone) in self.0.iter().zip([gone as u64, (gone >> 64) as u64]) {
+            bits.fetch_and(!gone, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_database_comes_and_goes_alone() {
+        let databases = Databases::default();
+        for db in [0, 63, 64, 127] {
+            assert!(!databases.has(db));
+            databases.add(db);
+            databases.add(db);
+        }
+        let all =
+            |databases: &Databases| (0..128).filter(|db| databases.has(*db)).collect::<Vec<_>>();
+        assert_eq!(all(&databases), [0, 63, 64, 127]);
+        databases.remove(1 << 63 | 1 << 64 | 1 << 5, 1 << 64);
+        assert_eq!(all(&databases), [0, 64, 127]);
+        assert!(!databases.is_empty());
+        databases.remove(u128::MAX, 0);
+        assert!(databases.is_empty());
+    }
+}
