@@ -157,6 +157,11 @@ impl Index {
         Some(*keys)
     }
 
+    /// How many keys are noted.
+    pub(crate) fn key_count(&self) -> usize {
+        *lock(&self.writer)
+    }
+
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> usize {
         let counts = [&self.count, &self.extra_count].map(|count| count.load(Ordering::Relaxed));

@@ -49,7 +49,7 @@ const LEARN_AT: [usize; 3] = [32, 1024, 32 << 10];
 #[cfg(loom)]
 const LEARN_AT: [usize; 1] = [2];
 
-/// About how many keys are looked at then.
+/// About how many keys are looked at then, and for an estimate.
 const LEARN_SAMPLE: usize = 512;
 
 /// Names lists, so that a [`Hint`] is never followed into another list.
@@ -110,16 +110,16 @@ impl Skiplist {
         hint: &mut Hint,
     ) -> Result<(), Full> {
         let hash = hash_key(user_key);
+        self.index.prefetch(hash);
+        self.arena.prefetch_free(1);
+        let target = self.target(user_key);
+        let (from, level) = self.start(&target, hint);
         // Near the last one a search is cheaper.
         if !hint.nearness.is_high()
             && let Place::At(node) = self.indexed(user_key, hash)
         {
             return self.add_version(node, trailer, value);
         }
-        self.index.prefetch(hash);
-        self.arena.prefetch_free(1);
-        let target = self.target(user_key);
-        let (from, level) = self.start(&target, hint);
         hint.nearness.note(level <= NEAR);
         self.descend(&target, from, level, hint);
         self.add(&target, hash, (trailer, value), hint)
@@ -412,7 +412,27 @@ impl Skiplist {
         node
     }
 
-    /// Reconsiders the scheme for heads, with `count` entries in the list.
+    /// About which part of the keys lies below `user_key`, within some hundredths: looks at about as
+    /// many keys as a sample has.
+    pub fn part_below(&self, user_key: &[u8]) -> f64 {
+        let level = self.sampled_level(self.index.key_count());
+        let (mut below, mut all) = (0_u32, 0_u32);
+        let mut node = self.arena.link(Link::HEAD, level).load();
+        while !node.is_null() {
+            below += u32::from(self.arena.key(node) < user_key);
+            all += 1;
+            node = self.arena.link(node, level).load();
+        }
+        f64::from(below) / f64::from(all.max(1))
+    }
+
+    /// A level that holds about as many nodes as a sample should, of a list of `count` keys.
+    fn sampled_level(&self, count: usize) -> usize {
+        let height = self.height.load(Ordering::Relaxed);
+        ((count / LEARN_SAMPLE).max(1).ilog2() / BRANCH_BITS).min(height - 1) as usize
+    }
+
+    /// Reconsiders the scheme for heads, with `count` keys in the list.
     fn learn(&self, count: usize) {
         let (epoch, current) = self.scheme();
         let Some(next) = self.schemes.get(epoch as usize + 1) else { return };
@@ -422,9 +442,7 @@ impl Skiplist {
             return;
         }
         let mut keys = vec![self.arena.key(first)];
-        // A level that holds about as many nodes as the sample should.
-        let height = self.height.load(Ordering::Relaxed);
-        let level = ((count / LEARN_SAMPLE).max(1).ilog2() / BRANCH_BITS).min(height - 1) as usize;
+        let level = self.sampled_level(count);
         let mut node = self.arena.link(Link::HEAD, level).load();
         while !node.is_null() && keys.len() < 4 * LEARN_SAMPLE {
             let key = self.arena.key(node);

@@ -100,7 +100,7 @@ fn part_of_file(
 }
 
 /// The part of a memtable's entries that lies in the range: exact if it, or what is outside, is
-/// less than [`MOST_WALKED`] entries on either side.
+/// less than [`MOST_WALKED`] entries on either side, else within some hundredths.
 fn part_of_memtable(memtable: &MemTable, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<f64> {
     let count = memtable.entry_count() as u64;
     if count == 0 || (start.is_none() && end.is_none()) {
@@ -115,7 +115,11 @@ fn part_of_memtable(memtable: &MemTable, start: Option<&[u8]>, end: Option<&[u8]
     Ok(match (below, above) {
         (Some(below), Some(above)) => 1.0 - ((below + above) as f64 / count as f64).min(1.0),
         // More than it is worth counting on both sides of an end.
-        _ => 0.5,
+        _ => {
+            let from = start.map_or(0.0, |start| memtable.part_below(start));
+            let to = end.map_or(1.0, |end| memtable.part_below(end));
+            (to - from).max(0.0)
+        }
     })
 }
 

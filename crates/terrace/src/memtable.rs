@@ -245,6 +245,11 @@ impl MemTable {
         self.list.entry_count()
     }
 
+    /// About which part of its keys lies below `key`, within some hundredths.
+    pub fn part_below(&self, key: &[u8]) -> f64 {
+        self.list.part_below(key)
+    }
+
     /// The first log segment that must outlive this memtable, if it holds anything.
     pub fn first_segment(&self) -> Option<u64> {
         Some(self.first_segment.load(Ordering::Relaxed)).filter(|segment| *segment != u64::MAX)

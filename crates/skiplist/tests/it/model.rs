@@ -261,6 +261,21 @@ fn batches_of_all_kinds_of_keys_stay_in_order() {
     }
 }
 
+#[test]
+fn the_part_below_a_key_is_nearly_right() {
+    for count in [0, 1, 100, 5_000, 60_000] {
+        let mut pair = Pair::new(16 << 20);
+        for n in 0..count {
+            pair.insert(format!("{:08}", n * 7919 % count.max(1)).as_bytes(), 1, b"", 0);
+        }
+        for tenth in 0..=10 {
+            let part = pair.list.part_below(format!("{:08}", count * tenth / 10).as_bytes());
+            let exact = if count == 0 { 0.0 } else { (count * tenth / 10) as f64 / count as f64 };
+            assert!((part - exact).abs() < 0.1, "{tenth} tenths of {count}: {part}");
+        }
+    }
+}
+
 /// One tenant first, others after: heads chosen early fit badly later.
 #[test]
 fn a_change_of_keys_keeps_order() {
