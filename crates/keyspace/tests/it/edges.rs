@@ -249,3 +249,61 @@ fn notes_of_a_flushed_database_are_gone_and_those_of_others_are_not() {
     assert_eq!((swept.collections, swept.notes), (1, 1));
     assert_eq!((entries(space.collections()), entries(space.elements())), (1, 0));
 }
+
+fn hash_in(space: &Arc<Keyspace>, db: u8) {
+    let mut turn = space.turn(Mode::Device);
+    turn.lock(db, [&b"k"[..]].into_iter()).unwrap();
+    turn.hash_set(db, b"k", [(&b"f"[..], &b"v"[..])].into_iter()).unwrap();
+    turn.commit().unwrap();
+}
+
+/// Strings look for a collection only in databases that may hold one. Which do is known after a
+/// reopening, after a flush, and after what a turn writes behind its flush.
+#[test]
+fn a_string_takes_the_place_of_a_collection_wherever_one_is() {
+    let (space, vfs, clock) = store();
+    let put = |space: &Arc<Keyspace>, db: u8| {
+        let mut turn = space.turn(Mode::Device);
+        turn.lock(db, [&b"k"[..]].into_iter()).unwrap();
+        turn.put(db, b"k", b"text", &PutOptions::default()).unwrap();
+        turn.commit().unwrap();
+        let metas = entries(space.collections());
+        let mut turn = space.turn(Mode::Device);
+        assert_eq!(&*turn.get(db, b"k").unwrap().unwrap(), b"text");
+        metas
+    };
+    [3, 70, 127].map(|db| hash_in(&space, db));
+    space.close().unwrap();
+    drop(space);
+    let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
+    // Beside the note of reserved ids.
+    assert_eq!(entries(space.collections()), 4);
+    assert_eq!(put(&space, 70), 3);
+    let mut turn = space.turn(Mode::Device);
+    turn.lock_everything();
+    turn.flush_all();
+    turn.hash_set(5, b"k", [(&b"f"[..], &b"v"[..])].into_iter()).unwrap();
+    turn.commit().unwrap();
+    assert_eq!(put(&space, 127), 2);
+    assert_eq!(put(&space, 5), 1);
+    hash_in(&space, 3);
+    assert_eq!(put(&space, 3), 1);
+}
+
+/// A command that has pinned its moment sees what was there then, also if the database has been
+/// flushed since.
+#[test]
+fn a_moment_before_a_flush_still_has_its_collections() {
+    let (space, _vfs, _clock) = store();
+    hash_in(&space, 0);
+    let mut reader = space.turn(Mode::Device);
+    reader.next_command();
+    assert_eq!(reader.exists(0, [&b"a"[..], &b"b"[..]].into_iter()).unwrap(), 0);
+    let mut turn = space.turn(Mode::Device);
+    turn.lock_everything();
+    turn.flush_all();
+    turn.commit().unwrap();
+    assert_eq!(reader.exists(0, [&b"a"[..], &b"k"[..]].into_iter()).unwrap(), 1);
+    reader.next_command();
+    assert_eq!(reader.exists(0, [&b"a"[..], &b"k"[..]].into_iter()).unwrap(), 0);
+}
