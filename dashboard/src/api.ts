@@ -36,7 +36,8 @@ export interface Percentiles {
 }
 
 export interface Stall {
-  /** What held writers back at some time within the last second, in words
+  /** What held writers back within the last second, most of the time if it was more than one cause,
+   *  as the engine counted it, in words
    *  ("too many L0 files", "memtables wait for their flush", "pending compaction",
    *  "garbage collection is behind"); `null`: nothing did. */
   cause: string | null;

@@ -21,7 +21,6 @@ mod look;
 mod metrics;
 mod past;
 mod sampler;
-mod stall_cause;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -87,7 +87,9 @@ pub use get::Found;
 pub use get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};
 pub use job_list::{JobKind, JobShape};
 pub use memory::{MemoryShape, PoolShape};
-pub use metrics::{LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics};
+pub use metrics::{
+    LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics, StallCause, StallMetrics,
+};
 pub use options::{
     AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER,
     DEFAULT_FILTER_SHARE, DEFAULT_GC_GARBAGE_RATIO, DEFAULT_LEVEL_BASE_BYTES,

@@ -1,7 +1,11 @@
 //! What the engine counts: cheap counters inside, a plain struct outside, with a text form for
 //! people and one for Prometheus (`metrics/text.rs`).
 
+mod stalls;
 mod text;
+
+pub(crate) use stalls::Stalls;
+pub use stalls::{StallCause, StallMetrics};
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -154,9 +158,7 @@ pub(crate) struct Counters {
     pub gc_moved_values: AtomicU64,
     pub gc_moved_bytes: AtomicU64,
     pub gc_freed_bytes: AtomicU64,
-    pub slowdowns: AtomicU64,
-    pub stops: AtomicU64,
-    pub stall_us: AtomicU64,
+    pub stalls: Stalls,
     pub background_errors: AtomicU64,
     pub get_latency: Latency,
     pub commit_latency: Latency,
@@ -294,12 +296,14 @@ pub struct Metrics {
     pub gc_freed_bytes: u64,
     /// Value segments that are being collected now.
     pub gc_doomed_segments: u64,
-    /// Times that writes were slowed.
+    /// Times that writes were slowed, whatever for.
     pub slowdowns: u64,
-    /// Times that writes stopped.
+    /// Times that writes stopped, whatever for.
     pub stops: u64,
-    /// Time writers spent stalled, in microseconds.
+    /// Time writers spent stalled, whatever for, in microseconds.
     pub stall_us: u64,
+    /// Stalls by cause, in the order of [`StallCause::ALL`].
+    pub stalls: [StallMetrics; StallCause::ALL.len()],
     /// Failed flushes, compactions and background syncs.
     pub background_errors: u64,
     /// Filter partitions asked whether they may hold a key.
@@ -424,6 +428,11 @@ impl Metrics {
         ratio(self.device_reads, self.gets)
     }
 
+    /// Every cause of stalls and what was counted under it.
+    pub fn stalls_by_cause(&self) -> impl Iterator<Item = (StallCause, StallMetrics)> {
+        StallCause::ALL.into_iter().zip(self.stalls)
+    }
+
     /// Takes over what the verbs counted.
     pub(crate) fn fill(&mut self, c: &Counters) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -450,9 +459,10 @@ impl Metrics {
         self.gc_moved_values = get(&c.gc_moved_values);
         self.gc_moved_bytes = get(&c.gc_moved_bytes);
         self.gc_freed_bytes = get(&c.gc_freed_bytes);
-        self.slowdowns = get(&c.slowdowns);
-        self.stops = get(&c.stops);
-        self.stall_us = get(&c.stall_us);
+        self.stalls = c.stalls.table();
+        self.slowdowns = self.stalls.iter().map(|row| row.slowdowns).sum();
+        self.stops = self.stalls.iter().map(|row| row.stops).sum();
+        self.stall_us = self.stalls.iter().map(|row| row.stall_us).sum();
         self.background_errors = get(&c.background_errors);
         self.get_latency = c.get_latency.summary();
         self.commit_latency = c.commit_latency.summary();

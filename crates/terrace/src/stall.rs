@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::event;
 use crate::family::Family;
 use crate::inner::Inner;
-use crate::metrics::add;
+use crate::metrics::StallCause;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -31,35 +31,22 @@ const MOST_SMALL: usize = 4;
 /// How long a stopped writer waits before it looks again; a finished job wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(100);
 
-/// Why writes stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    L0Files,
-    Memtables,
-}
-
-impl Stop {
-    fn text(self) -> &'static str {
-        match self {
-            Self::L0Files => "too many L0 files",
-            Self::Memtables => "memtables wait for their flush",
-        }
-    }
-}
-
-/// How far a family is between slowdown (0) and stop (1); `None` below the slowdown.
-fn pressure(family: &Family) -> Option<f64> {
+/// How far a family is between slowdown (0) and stop (1), and by what; `None` below the slowdown.
+fn pressure(family: &Family) -> Option<(f64, StallCause)> {
     let options = &family.options;
     let l0 = family.state().version.level(0).len();
     let pending = family.pending_bytes.load(Ordering::Relaxed);
     let slow_at = options.pending_compaction_slowdown_bytes;
     let of_l0 = (l0 >= options.l0_slowdown).then(|| {
-        (l0 - options.l0_slowdown) as f64 / (options.l0_stop - options.l0_slowdown).max(1) as f64
+        let steps = (options.l0_stop - options.l0_slowdown).max(1);
+        ((l0 - options.l0_slowdown) as f64 / steps as f64, StallCause::L0Files)
     });
     // Pending bytes slow writes down but never stop them: at twice the limit the rate is lowest.
-    let of_pending = (pending >= slow_at && slow_at > 0)
-        .then(|| ((pending - slow_at) as f64 / slow_at as f64).min(MOST_PENDING_PRESSURE));
-    [of_l0, of_pending].into_iter().flatten().reduce(f64::max)
+    let of_pending = (pending >= slow_at && slow_at > 0).then(|| {
+        let over = (pending - slow_at) as f64 / slow_at as f64;
+        (over.min(MOST_PENDING_PRESSURE), StallCause::PendingCompaction)
+    });
+    [of_l0, of_pending].into_iter().flatten().reduce(|a, b| if b.0 > a.0 { b } else { a })
 }
 
 /// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
@@ -67,13 +54,13 @@ fn pressure(family: &Family) -> Option<f64> {
 pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Result<()> {
     wait_for_collection(inner, bytes);
     for family in families {
-        let Some(pressure) = pressure(family) else { continue };
+        let Some((pressure, cause)) = pressure(family) else { continue };
         if pressure < 1.0 {
-            slow(inner, family, pressure, bytes);
+            slow(inner, family, pressure, cause, bytes);
             continue;
         }
-        let stop = family.options.l0_stop;
-        wait_while(inner, family, Stop::L0Files, || family.state().version.level(0).len() >= stop)?;
+        let full = || family.state().version.level(0).len() >= family.options.l0_stop;
+        wait_while(inner, family, StallCause::L0Files, full)?;
     }
     Ok(())
 }
@@ -92,7 +79,7 @@ pub(crate) fn may_hold_back(inner: &Inner) -> bool {
 /// Waits until `family` may have one more immutable memtable.
 pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
     let full = || has_all_memtables(inner, family);
-    if full() { wait_while(inner, family, Stop::Memtables, full) } else { Ok(()) }
+    if full() { wait_while(inner, family, StallCause::Memtables, full) } else { Ok(()) }
 }
 
 fn is_about_to_stop(inner: &Inner, family: &Family) -> bool {
@@ -118,13 +105,9 @@ fn rate(pressure: f64) -> f64 {
     SLOW_RATE_END + (SLOW_RATE_START - SLOW_RATE_END) * left * left
 }
 
-fn slow(inner: &Inner, family: &Family, pressure: f64, bytes: usize) {
+fn slow(inner: &Inner, family: &Family, pressure: f64, cause: StallCause, bytes: usize) {
     let rate = rate(pressure);
     let wait = Duration::from_secs_f64(bytes as f64 / rate).min(MAX_SLEEP);
-    let before = inner.counters.slowdowns.fetch_add(1, Ordering::Relaxed);
-    if before.is_multiple_of(4096) {
-        event::stalled(&family.name, "compaction is behind", false);
-    }
     // Sleeping costs at least 50 us whatever is asked; below that, spinning keeps the rate smooth.
     let start = Instant::now();
     if wait > Duration::from_micros(200) {
@@ -134,7 +117,10 @@ fn slow(inner: &Inner, family: &Family, pressure: f64, bytes: usize) {
             std::thread::yield_now();
         }
     }
-    add(&inner.counters.stall_us, start.elapsed().as_micros() as u64);
+    let before = inner.counters.stalls.slowed(cause, start.elapsed());
+    if before.is_multiple_of(4096) {
+        event::stalled(&family.name, cause.text(), false);
+    }
 }
 
 /// How far garbage collection is behind: above 0 it slows writers.
@@ -150,19 +136,18 @@ fn wait_for_collection(inner: &Inner, bytes: usize) {
     if pressure <= 0.0 {
         return;
     }
-    let c = &inner.counters;
     let wait = Duration::from_secs_f64(bytes as f64 / gc_rate(pressure)).min(MAX_SLEEP);
     let owed = inner.gc.owe_us(wait.as_micros() as u64, LEAST_SLEEP_US);
     if owed == 0 {
         return;
     }
-    let before = c.slowdowns.fetch_add(1, Ordering::Relaxed);
-    if before.is_multiple_of(256) {
-        event::stalled("all", "garbage collection is behind", false);
-    }
     let start = Instant::now();
     std::thread::sleep(Duration::from_micros(owed).min(MAX_SLEEP));
-    add(&c.stall_us, start.elapsed().as_micros() as u64);
+    let cause = StallCause::GarbageCollection;
+    let before = inner.counters.stalls.slowed(cause, start.elapsed());
+    if before.is_multiple_of(256) {
+        event::stalled("all", cause.text(), false);
+    }
 }
 
 /// Bytes per second at a pressure from 0 to 1.
@@ -170,13 +155,15 @@ fn gc_rate(pressure: f64) -> f64 {
     GC_RATE_START * (GC_RATE_END / GC_RATE_START).powf(pressure.clamp(0.0, 1.0))
 }
 
+/// Waits while `stopped`; what it waits is counted as it goes, so that a long stop shows.
 fn wait_while(
     inner: &Inner,
     family: &Family,
-    stop: Stop,
+    cause: StallCause,
     mut stopped: impl FnMut() -> bool,
 ) -> Result<()> {
-    let start = Instant::now();
+    let stalls = &inner.counters.stalls;
+    let mut since = Instant::now();
     let mut told = false;
     let mut jobs = inner.scheduler.lock();
     while stopped() {
@@ -187,13 +174,14 @@ fn wait_while(
         inner.health.check_writable()?;
         if !told {
             told = true;
-            add(&inner.counters.stops, 1);
-            event::stalled(&family.name, stop.text(), true);
+            stalls.stopped(cause);
+            event::stalled(&family.name, cause.text(), true);
         }
         inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+        let now = Instant::now();
+        stalls.waited(cause, now - since);
+        since = now;
     }
-    drop(jobs);
-    add(&inner.counters.stall_us, start.elapsed().as_micros() as u64);
     Ok(())
 }
 

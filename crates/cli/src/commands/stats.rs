@@ -5,7 +5,7 @@ use crate::store::StoreArgs;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::Write;
-use terrace::{LatencySummary, LevelMetrics, Metrics};
+use terrace::{LatencySummary, LevelMetrics, Metrics, StallMetrics};
 
 /// Arguments of `stats`.
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub fn json(m: &Metrics) -> Value {
         "trivial_moves": m.trivial_moves, "compaction_read_bytes": m.compaction_read_bytes,
         "compaction_written_bytes": m.compaction_written_bytes,
         "entries_dropped": m.entries_dropped, "slowdowns": m.slowdowns, "stops": m.stops,
-        "stall_us": m.stall_us, "background_errors": m.background_errors,
+        "stall_us": m.stall_us, "stalls": stalls(m), "background_errors": m.background_errors,
         "reads": reads(m),
         "cache_used_bytes": m.cache_used_bytes, "cache_capacity_bytes": m.cache_capacity_bytes,
         "memtable_bytes": m.memtable_bytes, "pinned_bytes": m.pinned_bytes,
@@ -61,6 +61,12 @@ pub fn json(m: &Metrics) -> Value {
         "flush_latency": latency(&m.flush_latency),
         "compaction_latency": latency(&m.compaction_latency),
     })
+}
+
+/// Stalls by cause.
+fn stalls(m: &Metrics) -> Value {
+    let row = |row: StallMetrics| json!({ "slowdowns": row.slowdowns, "stops": row.stops, "stall_us": row.stall_us });
+    m.stalls_by_cause().map(|(cause, counted)| (cause.name().to_string(), row(counted))).collect()
 }
 
 fn reads(m: &Metrics) -> Value {

@@ -236,6 +236,12 @@ fn engine(page: &mut Page, facts: &Facts<'_>) {
     page.line("flushes", m.flushes);
     page.line("compactions", m.compactions);
     page.line("stall_us", m.stall_us);
+    for (cause, row) in m.stalls_by_cause() {
+        page.line(
+            &format!("stall_{}", cause.name()),
+            format_args!("slowdowns={},stops={},us={}", row.slowdowns, row.stops, row.stall_us),
+        );
+    }
     for (level, row) in m.levels.iter().enumerate().filter(|(_, row)| row.file_count > 0) {
         page.line(
             &format!("level{level}"),

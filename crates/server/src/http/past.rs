@@ -6,7 +6,7 @@ use super::{Figures, Timings};
 use crate::stats::disk_bytes;
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
-use terrace::Metrics;
+use terrace::{Metrics, StallCause, StallMetrics};
 
 /// Seconds that are kept.
 pub(super) const KEPT_SECONDS: usize = 600;
@@ -27,8 +27,6 @@ pub(super) struct Reading {
     pub rss_bytes: Option<u64>,
     pub budget_bytes: u64,
     pub used_bytes: u64,
-    /// Why writers were held back since the reading before, if they were; whether they stand still.
-    pub stall: Option<(&'static str, bool)>,
 }
 
 /// The seconds so far.
@@ -48,11 +46,6 @@ struct Second {
 }
 
 impl Past {
-    /// The last reading.
-    pub fn last(&self) -> Option<&Reading> {
-        self.before.as_ref()
-    }
-
     /// The last second.
     pub fn summary(&self) -> Option<Summary> {
         self.seconds.back().map(|second| second.summary.clone())
@@ -69,6 +62,7 @@ impl Past {
         let rate = |of| if seconds > 0.0 { growth(of) / seconds } else { 0.0 };
         let gets = growth(|r| r.engine.gets);
         let device_reads = growth(|r| r.engine.device_reads);
+        let stall = before.and_then(|before| stall(&before.engine, &now.engine));
         let summary = Summary {
             version: env!("CARGO_PKG_VERSION"),
             now_ms: now.now_ms,
@@ -87,8 +81,8 @@ impl Past {
             write_amplification: positive(now.engine.write_amplification()),
             space_amplification: positive(now.engine.space_amplification()),
             stall: Stall {
-                cause: now.stall.map(|(cause, _)| cause),
-                is_stopped: now.stall.is_some_and(|(_, is_stopped)| is_stopped),
+                cause: stall.map(|(cause, _)| cause.text()),
+                is_stopped: stall.is_some_and(|(_, is_stopped)| is_stopped),
                 seconds_total: now.engine.stall_us as f64 / 1e6,
                 count: now.engine.slowdowns + now.engine.stops,
             },
@@ -154,6 +148,18 @@ impl History {
     }
 }
 
+/// What held writers back between two readings, most of the time if there was more than one cause,
+/// and whether it stopped them.
+fn stall(before: &Metrics, now: &Metrics) -> Option<(StallCause, bool)> {
+    let rows = now.stalls_by_cause().zip(before.stalls);
+    let grown = rows.map(|((cause, row), before)| (cause, row.since(before)));
+    let (cause, grown) = grown
+        .filter(|(_, grown)| *grown != StallMetrics::default())
+        .max_by_key(|(_, grown)| (grown.stall_us, grown.slowdowns + grown.stops))?;
+    // Time without a slowdown is that of a stop that began earlier.
+    Some((cause, grown.stops > 0 || grown.slowdowns == 0))
+}
+
 /// The engine gives 0 where there is no amplification yet.
 fn positive(ratio: f64) -> Option<f64> {
     (ratio > 0.0).then_some(ratio)
@@ -198,7 +204,6 @@ mod tests {
             rss_bytes: None,
             budget_bytes: 1,
             used_bytes: 0,
-            stall: None,
         }
     }
 
@@ -220,6 +225,35 @@ mod tests {
         past.enter(reading(4));
         let summary = past.summary().unwrap();
         assert_eq!((summary.ops_per_s, summary.device_reads_per_get), (0.0, None));
+    }
+
+    #[test]
+    fn the_cause_of_a_stall_is_what_the_engine_counted_most_time_for() {
+        let mut past = Past::default();
+        let mut engine = Metrics::default();
+        let mut second = 0;
+        let mut enter = |engine: &Metrics| {
+            second += 1;
+            past.enter(Reading { engine: engine.clone(), ..reading(second) });
+            let stall = past.summary().unwrap().stall;
+            (stall.cause, stall.is_stopped)
+        };
+        let row = |slowdowns, stops, stall_us| StallMetrics { slowdowns, stops, stall_us };
+        engine.stalls[StallCause::GarbageCollection as usize] = row(9, 0, 900);
+        assert_eq!(enter(&engine), (None, false), "what was before is nobody's second");
+        assert_eq!(enter(&engine), (None, false));
+        engine.stalls[StallCause::GarbageCollection as usize] = row(12, 0, 1_300);
+        engine.stalls[StallCause::L0Files as usize] = row(50, 0, 300);
+        assert_eq!(enter(&engine), (Some("garbage collection is behind"), false));
+        engine.stalls[StallCause::L0Files as usize] = row(90, 0, 500);
+        assert_eq!(enter(&engine), (Some("too many L0 files"), false));
+        // A stop that has just begun, its time as it goes, its end.
+        for (stalled_us, stopped) in [(0, 1), (1_000_000, 1), (1_400_000, 1)] {
+            engine.stalls[StallCause::Memtables as usize] = row(0, stopped, stalled_us);
+            assert_eq!(enter(&engine), (Some("memtables wait for their flush"), true));
+        }
+        assert_eq!(enter(&engine), (None, false));
+        assert_eq!(past.history(2).stall_cause, [Some("memtables wait for their flush"), None]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::json::{FinishedJob, History, Live, Summary};
 use super::look::{FRESH, Look};
 use super::past::{Past, Reading};
 use super::stream::{self, Listener, Listeners};
-use super::{Facts, MOST_LISTENERS, stall_cause};
+use super::{Facts, MOST_LISTENERS};
 use crate::process::resident_bytes;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -65,17 +65,11 @@ impl Sampler {
         }
     }
 
-    /// Enters a second. Costs what [`terrace::Db::memory`] does, and in seconds in which writers
-    /// were held back a look at the store.
+    /// Enters a second. Costs what [`terrace::Db::memory`] does.
     fn sample(&self) {
         let engine = self.facts.engine();
         let figures = self.facts.figures();
         let (metrics, memory) = (engine.metrics(), engine.memory());
-        // Not under the lock: a look takes its time.
-        let before = self.past.lock().last().map(|last| last.engine.clone());
-        let stall = before
-            .filter(|before| stall_cause::has_stalled(before, &metrics))
-            .map(|before| stall_cause::cause(&before, &metrics, &engine.shape(), engine.options()));
         let reading = Reading {
             now_ms: engine.options().advanced.clock.wall_ms(),
             at_us: self.began.elapsed().as_micros() as u64,
@@ -85,7 +79,6 @@ impl Sampler {
             rss_bytes: resident_bytes(),
             budget_bytes: memory.budget_bytes,
             used_bytes: memory.pools.iter().map(|pool| pool.used_bytes).sum(),
-            stall,
             engine: metrics,
         };
         self.past.lock().enter(reading);

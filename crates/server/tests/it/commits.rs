@@ -134,8 +134,13 @@ fn writers_that_are_stopped_stop_no_readers() {
         for _ in 0..50 {
             assert_eq!(reader.say("GET there"), bulk("1"));
         }
+        let told = reader.say("INFO terrace");
         assert!(!writing.is_finished());
         drop(closed);
+        let Reply::Bulk(text) = told else { panic!("{told:?}") };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(text.contains("stall_memtables:slowdowns=0,stops=1,us="), "{text}");
+        assert!(text.contains("stall_l0_files:slowdowns=0,stops=0,us=0\r\n"), "{text}");
     });
     for at in (0..WRITES).step_by(97) {
         let found = reader.call(&["GET", &format!("key {at}")]);

@@ -1,5 +1,6 @@
 //! Metrics as text for people and in the Prometheus exposition format.
 
+use super::stalls::StallMetrics;
 use super::{LatencySummary, Metrics};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -74,6 +75,32 @@ impl Metrics {
                     f,
                     "L{number:<4}        {} of {} files have a model{whole}",
                     level.model_files, level.file_count,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How writers were held back, as a whole and by cause.
+    fn stall_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}",
+            self.slowdowns,
+            self.stops,
+            self.stall_us as f64 / 1e6,
+            if self.disk_full { ", DISK FULL" } else { "" },
+            if self.poisoned { ", POISONED (reopen the store)" } else { "" },
+        )?;
+        for (cause, row) in self.stalls_by_cause() {
+            if row != StallMetrics::default() {
+                writeln!(
+                    f,
+                    "            {}: {} slowdowns, {} stops, {:.3} s",
+                    cause.text(),
+                    row.slowdowns,
+                    row.stops,
+                    row.stall_us as f64 / 1e6,
                 )?;
             }
         }
@@ -184,15 +211,7 @@ impl Display for Metrics {
             self.trivial_moves,
         )?;
         self.value_log(f)?;
-        writeln!(
-            f,
-            "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}",
-            self.slowdowns,
-            self.stops,
-            self.stall_us as f64 / 1e6,
-            if self.disk_full { ", DISK FULL" } else { "" },
-            if self.poisoned { ", POISONED (reopen the store)" } else { "" },
-        )?;
+        self.stall_table(f)?;
         writeln!(
             f,
             "reads       {} gets ({} found, {} in memtables), {} seeks, {:.3} device reads per get",
@@ -250,6 +269,11 @@ struct LevelLabel {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CauseLabel {
+    cause: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ReasonLabel {
     reason: String,
 }
@@ -282,6 +306,7 @@ impl Metrics {
     pub fn to_prometheus(&self) -> String {
         let mut registry = Registry::with_prefix("terrace");
         self.register_counters(&mut registry);
+        self.register_stalls(&mut registry);
         self.register_gauges(&mut registry);
         self.register_levels(&mut registry);
         let latency = Family::<LatencyLabel, RealGauge>::default();
@@ -333,9 +358,6 @@ impl Metrics {
             ("gc_moved_values", "Values that garbage collection moved", self.gc_moved_values),
             ("gc_moved_bytes", "Bytes that garbage collection wrote", self.gc_moved_bytes),
             ("gc_freed_bytes", "Bytes of value segments given back", self.gc_freed_bytes),
-            ("slowdowns", "Times that writes were slowed", self.slowdowns),
-            ("stops", "Times that writes stopped", self.stops),
-            ("stall_microseconds", "Time writers spent stalled", self.stall_us),
             ("background_errors", "Failed flushes, compactions and syncs", self.background_errors),
             ("filter_checks", "Filter partitions asked", self.filter_checks),
             ("filter_negatives", "Filter answers: absent", self.filter_negatives),
@@ -371,6 +393,24 @@ impl Metrics {
             let counter = Counter::<u64, AtomicU64>::default();
             counter.inc_by(value);
             registry.register(name, help, counter);
+        }
+    }
+
+    fn register_stalls(&self, registry: &mut Registry) {
+        type Column = (&'static str, &'static str, fn(StallMetrics) -> u64);
+        let columns: [Column; 3] = [
+            ("slowdowns", "Times that writes were slowed", |row| row.slowdowns),
+            ("stops", "Times that writes stopped", |row| row.stops),
+            ("stall_microseconds", "Time writers spent stalled", |row| row.stall_us),
+        ];
+        for (name, help, value) in columns {
+            let counters = Family::<CauseLabel, Counter<u64, AtomicU64>>::default();
+            for (cause, row) in self.stalls_by_cause() {
+                counters
+                    .get_or_create(&CauseLabel { cause: cause.name().into() })
+                    .inc_by(value(row));
+            }
+            registry.register(name, help, counters);
         }
     }
 
@@ -514,6 +554,7 @@ mod tests {
         (metrics.models_refused, metrics.models_refused_ties) = (3, 2);
         (metrics.lookups_by_model, metrics.levels[6].model_files) = (11, 2);
         metrics.model_errors[8] = 5;
+        metrics.stalls[2] = StallMetrics { slowdowns: 0, stops: 4, stall_us: 2_500_000 };
         let text = metrics.to_string();
         assert!(text.contains("7 gets") && text.contains("amplification 2.50"), "{text}");
         assert!(text.contains("L6") && text.contains("3.0 MiB"), "{text}");
@@ -523,6 +564,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("2 of 3 files have a model"), "{text}");
+        assert!(text.contains("memtables wait for their flush: 0 slowdowns, 4 stops, 2.500 s"));
+        assert!(!text.contains("too many L0 files"), "{text}");
         let prometheus = metrics.to_prometheus();
         for line in [
             "terrace_models_refused_total{reason=\"ties\"} 2",
@@ -530,6 +573,9 @@ mod tests {
             "terrace_model_errors_total{eighths=\"8\"} 5",
             "terrace_level_model_files{level=\"6\"} 2",
             "terrace_lookups_by_model_total 11",
+            "terrace_stops_total{cause=\"memtables\"} 4",
+            "terrace_stall_microseconds_total{cause=\"memtables\"} 2500000",
+            "terrace_slowdowns_total{cause=\"garbage_collection\"} 0",
         ] {
             assert!(prometheus.contains(line), "{line} is not in {prometheus}");
         }

@@ -26,5 +26,6 @@ mod model;
 mod mutants;
 mod power_cut;
 mod separation;
+mod stalls;
 mod transactions;
 mod values;

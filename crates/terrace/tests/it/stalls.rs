@@ -1,0 +1,221 @@
+//! Writers that are held back: each cause really occurs, one at a time, and is counted under its
+//! own name only.
+
+use crate::harness::{DIR, stopped_clock};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+use terrace::vfs::{SimVfs, Vfs};
+use terrace::{Db, Metrics, Options, StallCause, StallMetrics};
+use terrace_base::Result;
+use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
+
+/// A file system in which the threads of one kind wait before they create an SST, as long as it is
+/// held.
+struct Held {
+    sim: SimVfs,
+    /// How the names of these threads begin.
+    threads: &'static str,
+    is_held: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Held {
+    fn new(threads: &'static str) -> Arc<Self> {
+        let sim = SimVfs::new(1);
+        Arc::new(Self { sim, threads, is_held: Mutex::new(true), changed: Condvar::new() })
+    }
+
+    fn let_go(&self) {
+        *self.is_held.lock().unwrap() = false;
+        self.changed.notify_all();
+    }
+}
+
+impl Vfs for Held {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
+        self.sim.open(path, mode)
+    }
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        let is_sst = path.extension().is_some_and(|extension| extension == "sst");
+        let thread = std::thread::current();
+        if is_sst && thread.name().is_some_and(|name| name.starts_with(self.threads)) {
+            let held = self.is_held.lock().unwrap();
+            drop(self.changed.wait_while(held, |is_held| *is_held).unwrap());
+        }
+        self.sim.create(path, options)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.sim.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.sim.remove(path)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.sim.hard_link(from, to)
+    }
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.sim.create_dir_all(path)
+    }
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.sim.sync_dir(path)
+    }
+    fn sync_file(&self, path: &Path) -> Result<()> {
+        self.sim.sync_file(path)
+    }
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.sim.list(dir)
+    }
+    fn len(&self, path: &Path) -> Result<u64> {
+        self.sim.len(path)
+    }
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.sim.exists(path)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.sim.lock(path)
+    }
+    fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
+        self.sim.free_space_bytes(dir)
+    }
+}
+
+const COMPACTION: &str = "terrace-compact";
+const FLUSH: &str = "terrace-flush";
+
+/// Options under which nothing holds a writer back that flushes by hand.
+fn calm_options(vfs: &Arc<Held>) -> Options {
+    let mut options = Options { memory_budget: 64 << 20, ..Options::default() };
+    let a = &mut options.advanced;
+    a.vfs = vfs.clone();
+    a.clock = Arc::new(stopped_clock());
+    a.l0_compaction_trigger = 2;
+    a.l0_slowdown = 10_000;
+    a.l0_stop = 20_000;
+    a.compact_when_idle = false;
+    a.gc_garbage_ratio = 1.0;
+    a.reserve_bytes = 0;
+    options
+}
+
+/// Overwrites the same keys, so that files overlap.
+fn overwrite(db: &Db, value_bytes: usize) {
+    for n in 0..50u64 {
+        db.put(n.to_be_bytes(), vec![n as u8; value_bytes]).unwrap();
+    }
+}
+
+/// What was counted under `cause`; nothing was under any other, and the totals are the sums.
+fn only(m: &Metrics, cause: StallCause) -> StallMetrics {
+    for (other, row) in m.stalls_by_cause() {
+        assert!(other == cause || row == StallMetrics::default(), "{other:?} in {m}");
+    }
+    let row = m.stalls[cause as usize];
+    assert_eq!((row.slowdowns, row.stops, row.stall_us), (m.slowdowns, m.stops, m.stall_us));
+    row
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never happens: {what}");
+    }
+}
+
+/// Writes until a writer stands still because of `cause`, sees how its time is counted meanwhile,
+/// lets go and waits for the writer.
+fn stop_by(vfs: &Held, db: &Db, cause: StallCause, write: impl Fn() + Send + Sync) {
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(&write);
+        let row = || only(&db.metrics(), cause);
+        let waits = |stall_us: u64| {
+            eventually("a writer stands still", || {
+                assert!(row().stops > 0 || !writing.is_finished(), "nothing stops the writer");
+                std::thread::sleep(Duration::from_millis(2));
+                row().stall_us > stall_us && row().stops > 0
+            });
+            row().stall_us
+        };
+        let stalled_us = waits(row().stall_us);
+        assert_eq!(row().stops, 1, "one stop, however long");
+        waits(stalled_us);
+        assert!(!writing.is_finished());
+        vfs.let_go();
+    });
+}
+
+#[test]
+fn too_many_l0_files_slow_writers_and_then_stop_them() {
+    let vfs = Held::new(COMPACTION);
+    let mut options = calm_options(&vfs);
+    (options.advanced.l0_slowdown, options.advanced.l0_stop) = (3, 6);
+    let db = Db::open(DIR, options).unwrap();
+    for files in 1..6 {
+        overwrite(&db, 100);
+        db.flush().unwrap();
+        let row = only(&db.metrics(), StallCause::L0Files);
+        // The writes before the flush met one file less.
+        assert_eq!((row.slowdowns > 0, row.stops), (files > 3, 0), "{files} files: {row:?}");
+    }
+    overwrite(&db, 100);
+    db.flush().unwrap();
+    let slowed = only(&db.metrics(), StallCause::L0Files);
+    assert!(slowed.slowdowns >= 150 && slowed.stops == 0, "{slowed:?}");
+    stop_by(&vfs, &db, StallCause::L0Files, || overwrite(&db, 100));
+    db.close().unwrap();
+}
+
+#[test]
+fn pending_compaction_slows_writers() {
+    let vfs = Held::new(COMPACTION);
+    let mut options = calm_options(&vfs);
+    options.advanced.pending_compaction_slowdown_bytes = 1;
+    let db = Db::open(DIR, options).unwrap();
+    for _ in 0..2 {
+        overwrite(&db, 100);
+        db.flush().unwrap();
+    }
+    eventually("a compaction is due", || {
+        overwrite(&db, 100);
+        db.metrics().slowdowns > 0
+    });
+    let row = only(&db.metrics(), StallCause::PendingCompaction);
+    assert!(row.stops == 0 && row.stall_us > 0, "{row:?}");
+    vfs.let_go();
+    db.close().unwrap();
+}
+
+#[test]
+fn memtables_that_wait_for_their_flush_stop_writers() {
+    let vfs = Held::new(FLUSH);
+    let mut options = calm_options(&vfs);
+    options.memory_budget = 4 << 20;
+    options.advanced.memtable_bytes = 64 << 10;
+    let db = Db::open(DIR, options).unwrap();
+    stop_by(&vfs, &db, StallCause::Memtables, || {
+        for _ in 0..100 {
+            overwrite(&db, 500);
+        }
+    });
+    assert_eq!(only(&db.metrics(), StallCause::Memtables).slowdowns, 0);
+    db.close().unwrap();
+}
+
+#[test]
+fn garbage_that_is_not_collected_slows_writers() {
+    let vfs = Held::new(COMPACTION);
+    let mut options = calm_options(&vfs);
+    options.default_family.value_separation_threshold = 100;
+    options.advanced.gc_garbage_ratio = 0.05;
+    options.advanced.segment_bytes = 16 << 10;
+    let db = Db::open(DIR, options).unwrap();
+    eventually("garbage collection is behind", || {
+        overwrite(&db, 1000);
+        db.flush().unwrap();
+        db.metrics().slowdowns > 0
+    });
+    let row = only(&db.metrics(), StallCause::GarbageCollection);
+    assert!(row.stops == 0 && row.stall_us > 0, "{row:?}");
+    vfs.let_go();
+    db.close().unwrap();
+}
