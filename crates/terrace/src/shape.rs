@@ -44,6 +44,8 @@ pub struct FamilyShape {
     pub name: String,
     /// Bytes of the memtable and of the immutable ones.
     pub memtable_bytes: u64,
+    /// At so many bytes a memtable is full, and waits for its flush.
+    pub memtable_limit_bytes: u64,
     /// Memtables that wait for their flush.
     pub immutable_memtables: u64,
     /// The files of L0 to L6: L0 newest first, the others in the order of their keys.
@@ -230,6 +232,7 @@ fn family_shape(
     let mut shape = FamilyShape {
         name: family.name.clone(),
         memtable_bytes: memtables.map(|memtable| memtable.size_bytes() as u64).sum(),
+        memtable_limit_bytes: family.options.memtable_bytes as u64,
         immutable_memtables: state.immutables.len() as u64,
         levels: Vec::new(),
     };

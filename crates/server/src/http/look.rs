@@ -8,7 +8,7 @@ use super::json::{
 };
 use crate::process::resident_bytes;
 use std::time::{Duration, Instant};
-use terrace::{JobShape, Options};
+use terrace::JobShape;
 use xxhash_rust::xxh3::Xxh3;
 
 /// How old a look may be.
@@ -38,7 +38,7 @@ impl Look {
         let running = seen.jobs.iter().filter(|job| job.finished_ms.is_none());
         let jobs = running.map(job).collect();
         let ended = seen.jobs.iter().filter_map(|job| finished(job, &seen)).collect();
-        Self { at, shape: shape(&seen, engine.options()), memory, jobs, ended }
+        Self { at, shape: shape(&seen), memory, jobs, ended }
     }
 
     /// The shape for events: without the files of a store that has many.
@@ -58,10 +58,10 @@ impl Look {
     }
 }
 
-fn shape(seen: &terrace::Shape, options: &Options) -> Shape {
+fn shape(seen: &terrace::Shape) -> Shape {
     Shape {
         epoch: epoch(seen),
-        families: seen.families.iter().map(|seen| family(seen, options)).collect(),
+        families: seen.families.iter().map(family).collect(),
         log_segments: seen.log_segments,
         value_segments: seen.value_segments,
         value_bytes: seen.value_bytes,
@@ -85,24 +85,14 @@ fn epoch(seen: &terrace::Shape) -> u64 {
     hash.digest() & EXACT_BITS
 }
 
-fn family(seen: &terrace::FamilyShape, options: &Options) -> FamilyShape {
+fn family(seen: &terrace::FamilyShape) -> FamilyShape {
     let used = seen.levels.iter().rposition(|files| !files.is_empty()).map_or(0, |last| last + 1);
     FamilyShape {
         name: seen.name.clone(),
         memtable_bytes: seen.memtable_bytes,
-        memtable_limit_bytes: memtable_limit(options),
+        memtable_limit_bytes: seen.memtable_limit_bytes,
         immutable_memtables: seen.immutable_memtables,
         levels: seen.levels[..used].iter().map(|files| level(files)).collect(),
-    }
-}
-
-/// As `AdvancedOptions::memtable_bytes` documents it.
-fn memtable_limit(options: &Options) -> u64 {
-    const LEAST: u64 = 256 << 10;
-    let share = options.memory_budget as f64 * options.advanced.memory_shares.memtables;
-    match options.advanced.memtable_bytes {
-        0 => (share as u64 / 4).clamp(LEAST, terrace::DEFAULT_MEMTABLE_BYTES as u64),
-        bytes => bytes as u64,
     }
 }
 
@@ -228,22 +218,21 @@ mod tests {
         assert_eq!(epoch(&one), epoch(&store(vec![file(3, 9), file(4, 9)])));
         assert_ne!(epoch(&one), epoch(&store(vec![file(3, 1)])));
         assert!(epoch(&one) < 1 << 53);
-        let shape = shape(&one, &Options::default());
+        let shape = shape(&one);
         assert_eq!(shape.families[0].levels.len(), 3, "empty levels at the end are left out");
-        assert_eq!(shape.families[0].memtable_limit_bytes, 32 << 20);
     }
 
     #[test]
     fn events_of_large_stores_list_no_files() {
         let mut look = Look {
             at: Instant::now(),
-            shape: shape(&store((0..1000).map(|n| file(n, 0)).collect()), &Options::default()),
+            shape: shape(&store((0..1000).map(|n| file(n, 0)).collect())),
             memory: memory(&terrace::MemoryShape::default()),
             jobs: Vec::new(),
             ended: Vec::new(),
         };
         assert!(look.brief().families[0].levels[2].files.is_some());
-        look.shape = shape(&store((0..1001).map(|n| file(n, 0)).collect()), &Options::default());
+        look.shape = shape(&store((0..1001).map(|n| file(n, 0)).collect()));
         let brief = look.brief();
         assert!(brief.families[0].levels[2].files.is_none());
         assert_eq!(brief.families[0].levels[2].file_count, 1001);

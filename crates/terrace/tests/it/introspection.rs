@@ -50,6 +50,22 @@ fn an_empty_store_has_a_shape() {
 }
 
 #[test]
+fn the_shape_tells_when_a_memtable_is_full() {
+    let limit = |memtable_bytes| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = small();
+        options.advanced.memtable_bytes = memtable_bytes;
+        let budget = options.memory_budget as f64 * options.advanced.memory_shares.memtables;
+        let db = Db::open(dir.path(), options).unwrap();
+        (db.shape().families[0].memtable_limit_bytes, budget as u64)
+    };
+    assert_eq!(limit(80 << 10).0, 80 << 10);
+    // Derived from the budget: at most a quarter of what all memtables have.
+    let (derived, budget) = limit(0);
+    assert!(derived >= 256 << 10 && derived <= budget / 4, "{derived} of {budget}");
+}
+
+#[test]
 fn the_shape_shows_every_file_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
