@@ -11,9 +11,6 @@ use crate::http::{
 use crate::server::Server;
 use std::sync::atomic::Ordering;
 
-/// Keys in each list of hot ones.
-const LISTED_KEYS: usize = 20;
-
 impl Facts for Server {
     fn engine(&self) -> &terrace::Db {
         self.space.db()
@@ -91,7 +88,7 @@ impl Facts for Server {
         }
     }
 
-    fn hot_keys(&self) -> HotKeys {
+    fn hot_keys(&self, count: usize) -> HotKeys {
         let window_s = self.hot_keys.window_s();
         let per_s = |count: u64| (count * u64::from(SAMPLED_ONE_IN)) as f64 / window_s;
         let list = |hot: Vec<terrace_sketch::Hot>| -> Vec<HotKey> {
@@ -106,8 +103,8 @@ impl Facts for Server {
         HotKeys {
             sampled_one_in: SAMPLED_ONE_IN,
             window_s,
-            read: list(self.hot_keys.read(LISTED_KEYS)),
-            write: list(self.hot_keys.written(LISTED_KEYS)),
+            read: list(self.hot_keys.read(count)),
+            write: list(self.hot_keys.written(count)),
         }
     }
 

@@ -84,8 +84,8 @@ pub trait Facts: Send + Sync + 'static {
     /// The slow log.
     fn slow_log(&self) -> SlowLog;
 
-    /// Keys that are read and written most.
-    fn hot_keys(&self) -> HotKeys;
+    /// Keys that are read and written most, at most `count` of each.
+    fn hot_keys(&self, count: usize) -> HotKeys;
 
     /// The options, as `CONFIG GET` gives them, without passwords and other secrets.
     fn config(&self) -> Vec<ConfigEntry>;

@@ -349,7 +349,7 @@ async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanatio
 }
 
 async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {
-    let hot = blocking(move || shared.facts.hot_keys()).await?;
+    let hot = blocking(move || shared.facts.hot_keys(MOST_HOT)).await?;
     let list = |keys: Vec<super::HotKey>| {
         let key = |hot: super::HotKey| json::HotKey {
             db: hot.db,
@@ -357,7 +357,7 @@ async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {
             per_s: hot.per_s,
             error_per_s: hot.error_per_s,
         };
-        keys.into_iter().take(MOST_HOT).map(key).collect()
+        keys.into_iter().map(key).collect()
     };
     Ok(Json(json::HotKeys {
         sampled_one_in: hot.sampled_one_in,

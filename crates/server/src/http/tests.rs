@@ -73,9 +73,14 @@ impl Facts for Made {
         SlowLog { threshold_us: Some(10_000), entries: vec![entry; 200] }
     }
 
-    fn hot_keys(&self) -> HotKeys {
+    fn hot_keys(&self, count: usize) -> HotKeys {
         let key = HotKey { db: 0, key: b"hot".to_vec(), per_s: 99.5, error_per_s: 0.5 };
-        HotKeys { sampled_one_in: 16, window_s: 60.0, read: vec![key; 40], write: Vec::new() }
+        HotKeys {
+            sampled_one_in: 16,
+            window_s: 60.0,
+            read: vec![key; count.min(40)],
+            write: Vec::new(),
+        }
     }
 
     fn config(&self) -> Vec<ConfigEntry> {
