@@ -28,6 +28,20 @@ pub(super) fn double(text: &[u8]) -> Option<f64> {
     fits.then_some(number)
 }
 
+/// A cursor as Redis takes it, which is as C's `strtoul` does: digits, with a sign in front or not;
+/// below zero it counts down from 2^64. Nothing at all is 0.
+fn cursor(text: &[u8]) -> Option<u64> {
+    let (negative, digits) = match text {
+        [] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    let number: u64 = digits.parse().ok()?;
+    Some(if negative { number.wrapping_neg() } else { number })
+}
+
 impl Call<'_> {
     /// Argument number `at` as a double.
     pub(super) fn double(&self, at: usize) -> Result<f64, Failure> {
@@ -44,14 +58,7 @@ impl Call<'_> {
 
     /// Argument number `at` as the cursor of a scan.
     pub(super) fn cursor(&self, at: usize) -> Result<u64, Failure> {
-        let text = self.arg(at);
-        let digits = text.iter().all(u8::is_ascii_digit);
-        let number = std::str::from_utf8(text).ok().filter(|_| digits);
-        match number.map(str::parse) {
-            Some(Ok(cursor)) => Ok(cursor),
-            Some(Err(_)) if text.is_empty() => Ok(0),
-            _ => Err(Failure::line("ERR invalid cursor")),
-        }
+        cursor(self.arg(at)).ok_or(Failure::line("ERR invalid cursor"))
     }
 
     /// Argument number `at` as how many random members are wanted.
@@ -153,6 +160,26 @@ pub(super) fn empty_page(call: &mut Call<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cursors_are_those_that_redis_takes() {
+        for (text, number) in [
+            ("", 0),
+            ("0", 0),
+            ("-0", 0),
+            ("+1", 1),
+            ("007", 7),
+            ("-1", u64::MAX),
+            ("18446744073709551615", u64::MAX),
+            ("-18446744073709551615", 1),
+        ] {
+            assert_eq!(cursor(text.as_bytes()), Some(number), "{text}");
+        }
+        for text in [" 1", "1 ", "x", "0x1", "-", "+", "--1", "+-1", "-+1", "18446744073709551616"]
+        {
+            assert_eq!(cursor(text.as_bytes()), None, "{text}");
+        }
+    }
 
     #[test]
     fn doubles_are_those_that_redis_takes() {
