@@ -1,6 +1,6 @@
 //! `redis-benchmark`: every test that it has for what Terrace has, without a single error.
 
-use crate::process::{Process, run};
+use crate::servers::{Process, run};
 use std::process::Command;
 
 const TESTS: &str = "ping_inline,ping_mbulk,set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,lrange_100,\

@@ -1,7 +1,7 @@
 //! Random commands to Terrace and to Redis: the replies are the same.
 
 use crate::generator::Generator;
-use crate::process::Process;
+use crate::servers::Process;
 use terrace_resp::Reply;
 use terrace_resp::test_client::Client;
 

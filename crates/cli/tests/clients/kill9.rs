@@ -1,6 +1,6 @@
 //! SIGKILL under load: everything that was acknowledged is there afterwards.
 
-use crate::process::Process;
+use crate::servers::Process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;

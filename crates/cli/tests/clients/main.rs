@@ -8,8 +8,10 @@ mod benchmark;
 mod differential;
 mod generator;
 mod kill9;
+#[path = "../process/mod.rs"]
 mod process;
 mod python;
 mod redis_cli;
 mod redis_rs;
+mod servers;
 mod ycsb;

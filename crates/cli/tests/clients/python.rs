@@ -1,6 +1,6 @@
 //! redis-py, as `cargo xtask test` installs it.
 
-use crate::process::{Process, run, tools};
+use crate::servers::{Process, run, tools};
 use std::path::Path;
 use std::process::Command;
 

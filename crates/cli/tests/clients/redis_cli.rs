@@ -1,6 +1,6 @@
 //! `redis-cli`.
 
-use crate::process::{Process, run};
+use crate::servers::{Process, run};
 use std::process::Command;
 
 fn cli(server: &Process, arguments: &[&str]) -> String {

@@ -1,6 +1,6 @@
 //! The `redis` crate.
 
-use crate::process::Process;
+use crate::servers::Process;
 use redis::{Commands, RedisResult};
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,8 +1,8 @@
 //! YCSB's core workloads over redis-py, with the data model of its Redis binding: a record is a hash,
 //! and a sorted set has all record names for scans.
 
-use crate::process::Process;
 use crate::python::script;
+use crate::servers::Process;
 
 #[test]
 #[ignore = "needs redis-py: run `cargo xtask test`"]

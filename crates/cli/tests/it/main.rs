@@ -13,5 +13,7 @@ mod demo;
 mod kill9;
 mod load;
 mod opener;
+#[path = "../process/mod.rs"]
+mod process;
 mod program;
 mod serve;

@@ -1,21 +1,14 @@
 //! `terrace serve` as a process: its signals, its memory under those who mean no good.
 
+use crate::process::{PATIENCE, Server};
 use crate::program::Program;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
 
-/// A busy machine may need so long for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A server, killed when it is dropped.
+/// A server with a file of options.
 struct Serving {
-    child: Child,
-    port: u16,
-    /// What it has written to standard error.
-    log: Arc<Mutex<String>>,
+    server: Server,
     program: Program,
 }
 
@@ -24,26 +17,11 @@ impl Serving {
     fn start(file: &str, flags: &[&str]) -> Self {
         let program = Program::new();
         program.write("terrace.toml", file);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = program.command(&["serve", "--http-port", "0", "--bind", "127.0.0.1"]);
-        command.args(["--port", &port.to_string()]).args(flags);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()).lines(), log.clone());
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                let mut kept = kept.lock().unwrap();
-                kept.push_str(&line);
-                kept.push('\n');
-            }
-        });
-        let mut serving = Self { child, port, log, program };
-        serving.until("it does not listen", |serving| serving.try_connect().is_ok());
-        serving
+        Self { server: Server::terrace(program.command(&[]), flags), program }
     }
 
     fn try_connect(&self) -> std::io::Result<TcpStream> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        let stream = TcpStream::connect(("127.0.0.1", self.server.port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(stream)
     }
@@ -52,10 +30,7 @@ impl Serving {
     fn until(&mut self, why: &str, what: impl Fn(&Self) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !what(self) {
-            let status = self.child.try_wait().unwrap();
-            assert_eq!(status, None, "{why}: {}", self.log.lock().unwrap());
-            assert!(Instant::now() < end, "{why}: {}", self.log.lock().unwrap());
-            std::thread::sleep(Duration::from_millis(20));
+            self.server.wait_a_little(why, end);
         }
     }
 
@@ -75,24 +50,17 @@ impl Serving {
 
     fn signal(&self, name: &str) {
         let sent = std::process::Command::new("kill")
-            .args(["-s", name, &self.child.id().to_string()])
+            .args(["-s", name, &self.server.child.id().to_string()])
             .status();
         assert!(sent.unwrap().success());
     }
 
     /// Bytes of the process in memory.
     fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.server.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -106,14 +74,14 @@ fn the_file_is_read_again_at_sighup() {
     assert_eq!(serving.option("timeout"), "1000");
     // What needs a new start is left, and said to be.
     assert_eq!(serving.option("databases"), "16");
-    serving.until("it says nothing", |serving| serving.log.lock().unwrap().contains("read again"));
+    serving.until("it says nothing", |serving| serving.server.log().contains("read again"));
     serving.until("it does not say what is left", |serving| {
-        serving.log.lock().unwrap().contains("refused: [\"databases\"]")
+        serving.server.log().contains("refused: [\"databases\"]")
     });
     serving.program.write("terrace.toml", "maxclients = 300\ntimeout = \"soon\"\n");
     serving.signal("HUP");
     serving.until("it does not say that the file is broken", |serving| {
-        let log = serving.log.lock().unwrap();
+        let log = serving.server.log();
         log.contains("stays as it was") && log.contains("timeout")
     });
     assert_eq!(
@@ -121,15 +89,7 @@ fn the_file_is_read_again_at_sighup() {
         ("200".into(), "1000".into())
     );
     serving.signal("TERM");
-    let end = Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = serving.child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(Instant::now() < end, "it does not end");
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    assert!(status.success(), "{status}");
+    serving.server.end_well();
 }
 
 /// Connections that announce as much as they may and send next to nothing.

@@ -1,0 +1,90 @@
+//! A server as a process of its own, for both programs of tests: starts it on a free port, keeps what
+//! it says, waits for it, and kills it in the end.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A busy machine may need so long for anything.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server, killed when it is dropped.
+pub struct Server {
+    pub child: Child,
+    pub port: u16,
+    /// What it has written to standard error.
+    log: Arc<Mutex<String>>,
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Server {
+    /// `terrace serve` by a command that names the program and where it runs.
+    pub fn terrace(mut command: Command, flags: &[&str]) -> Self {
+        let port = free_port();
+        command.args(["serve", "--http-port", "0", "--bind", "127.0.0.1"]);
+        command.args(["--port", &port.to_string()]).args(flags);
+        Self::start(command, port)
+    }
+
+    /// A command that serves `port`; returns when it does.
+    pub fn start(mut command: Command, port: u16) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()).lines(), log.clone());
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let mut kept = kept.lock().unwrap();
+                kept.push_str(&line);
+                kept.push('\n');
+            }
+        });
+        let mut server = Self { child, port, log };
+        let end = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            server.wait_a_little("it does not listen", end);
+        }
+        server
+    }
+
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// For those who wait for something: the server must not have ended, and it must not be `end`.
+    pub fn wait_a_little(&mut self, why: &str, end: Instant) {
+        let status = self.child.try_wait().unwrap();
+        assert_eq!(status, None, "{why}: {}", self.log());
+        assert!(Instant::now() < end, "{why}: {}", self.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+
+    /// Waits for the end, which must be a good one.
+    pub fn end_well(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert!(status.success(), "{status}: {}", self.log());
+                return;
+            }
+            assert!(Instant::now() < end, "it does not end: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the server on port {} said:\n{}", self.port, self.log());
+        }
+    }
+}
