@@ -1,8 +1,10 @@
 //! What the server adds to a read: the same random lookups in one store of ten times its memory,
-//! first by threads of this process, then by clients over TCP. Prints JSON.
+//! first by threads of this process, then by clients over TCP. Beside them what the way over TCP
+//! takes alone, by the same clients: `PING`, and `GET` of a key that is in memory; also of another
+//! server of the protocol, if its address is given. Prints JSON.
 //!
 //! ```text
-//! cargo run --release -p terrace-server --example beside_embedded -- DIR [MEMORY_MIB] [SECONDS]
+//! cargo run --release -p terrace-server --example beside_embedded -- DIR [MEMORY_MIB] [SECONDS] [ADDRESS]
 //! ```
 
 use hdrhistogram::Histogram;
@@ -25,13 +27,20 @@ fn main() -> Result<(), Failure> {
     let dir = arguments.next().ok_or("which directory?")?;
     let memory_mib: u64 = arguments.next().map_or(Ok(32), |text| text.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(5), |text| text.parse())?;
+    let beside: Option<SocketAddr> = arguments.next().map(|text| text.parse()).transpose()?;
     let keys = memory_mib * 10 * (1 << 20) / (VALUE_BYTES as u64 + 16);
     let time = Duration::from_secs(seconds);
     load(&config(&dir, memory_mib, 0)?, keys)?;
     let mut rows = Vec::new();
     for threads in [1, 2, 50] {
         let embedded = embedded(&config(&dir, memory_mib, 0)?, threads, keys, time)?;
-        let server = served(&dir, memory_mib, threads, keys, time)?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let running = Running::start(config(&dir, memory_mib, port)?)?;
+        let address = running.addresses()[0];
+        let server = over_tcp(address, Asked::Random(keys), threads, time)?;
+        let in_memory = over_tcp(address, Asked::Written, threads, time)?;
+        let ping = over_tcp(address, Asked::Ping, threads, time)?;
+        running.end()?;
         let cost_us = |h: &Histogram<u64>| threads as f64 * seconds as f64 * 1e6 / h.len() as f64;
         let shown = |h: &Histogram<u64>| {
             serde_json::json!({
@@ -41,14 +50,21 @@ fn main() -> Result<(), Failure> {
                 "p99_us": h.value_at_quantile(0.99) as f64 / 1e3,
             })
         };
-        rows.push(serde_json::json!({
+        let mut row = serde_json::json!({
             "clients": threads,
             "embedded": shown(&embedded),
             "server": shown(&server),
+            "server_in_memory": shown(&in_memory),
+            "server_ping": shown(&ping),
             "server_minus_embedded_us": cost_us(&server) - cost_us(&embedded),
             "server_minus_embedded_per_op_of_all_us":
                 (cost_us(&server) - cost_us(&embedded)) / threads as f64,
-        }));
+        });
+        if let Some(address) = beside {
+            row["beside_in_memory"] = shown(&over_tcp(address, Asked::Written, threads, time)?);
+            row["beside_ping"] = shown(&over_tcp(address, Asked::Ping, threads, time)?);
+        }
+        rows.push(row);
     }
     let report = serde_json::json!({
         "memory_mib": memory_mib, "keys": keys, "value_bytes": VALUE_BYTES, "direct_io": "reads",
@@ -158,34 +174,57 @@ fn embedded(
     Ok(sum)
 }
 
-fn served(
-    dir: &str,
-    memory_mib: u64,
-    threads: u64,
-    keys: u64,
+/// What clients ask for.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// Nothing.
+    Ping,
+    /// A key that each has just written.
+    Written,
+    /// One of so many keys that were loaded.
+    Random(u64),
+}
+
+fn over_tcp(
+    address: SocketAddr,
+    asked: Asked,
+    clients: u64,
     time: Duration,
 ) -> Result<Histogram<u64>, Failure> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let running = Running::start(config(dir, memory_mib, port)?)?;
-    let address: SocketAddr = running.addresses()[0];
-    let sum = together(threads, time, |thread| {
-        let (mut stream, mut state) = (TcpStream::connect(address)?, thread + 100);
+    together(clients, time, |client| {
+        let (mut stream, mut state) = (TcpStream::connect(address)?, client + 100);
         stream.set_nodelay(true)?;
-        let mut reply = vec![0; VALUE_BYTES + "$400\r\n\r\n".len()];
+        let own = format!("own:{client}");
+        if let Asked::Written = asked {
+            let value = [b'v'; VALUE_BYTES];
+            let mut reply = *b"+OK\r\n";
+            exchange(&mut stream, &[b"SET", own.as_bytes(), &value], &mut reply)?;
+        }
+        let (mut pong, mut found) = (*b"+PONG\r\n", [0; VALUE_BYTES + "$400\r\n\r\n".len()]);
         Ok(Box::new(move || {
-            let mut request = Vec::new();
-            terrace_resp::write_request(
-                &mut request,
-                &[b"GET", &name(random(&mut state) % keys)[..]],
-            );
-            stream.write_all(&request)?;
-            stream.read_exact(&mut reply)?;
-            match reply.starts_with(b"$400\r\n") {
-                true => Ok(()),
-                false => Err("another reply".into()),
-            }
+            let is_right = match asked {
+                Asked::Ping => {
+                    exchange(&mut stream, &[b"PING"], &mut pong)?;
+                    pong == *b"+PONG\r\n"
+                }
+                Asked::Written => {
+                    exchange(&mut stream, &[b"GET", own.as_bytes()], &mut found)?;
+                    found.starts_with(b"$400\r\n")
+                }
+                Asked::Random(keys) => {
+                    let key = name(random(&mut state) % keys);
+                    exchange(&mut stream, &[b"GET", &key], &mut found)?;
+                    found.starts_with(b"$400\r\n")
+                }
+            };
+            if is_right { Ok(()) } else { Err("another reply".into()) }
         }))
-    })?;
-    running.end()?;
-    Ok(sum)
+    })
+}
+
+fn exchange(stream: &mut TcpStream, args: &[&[u8]], reply: &mut [u8]) -> Result<(), Failure> {
+    let mut request = Vec::new();
+    terrace_resp::write_request(&mut request, args);
+    stream.write_all(&request)?;
+    Ok(stream.read_exact(reply)?)
 }

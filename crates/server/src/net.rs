@@ -20,6 +20,7 @@ mod listen;
 mod pool;
 mod tls;
 mod transport;
+mod visit;
 
 pub use conversation::Conversation;
 pub use event_loop::{LoopHandle, Loops};

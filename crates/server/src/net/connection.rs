@@ -1,6 +1,8 @@
 //! One client: its socket, and what it has said so far.
 
+use super::event_loop::LoopHandle;
 use super::transport::{Received, Transport};
+use super::visit::{Berth, Visit};
 use crate::dispatch::{self, Executed};
 use crate::server::Server;
 use crate::session::{ClientInfo, Origin, Session};
@@ -179,6 +181,14 @@ impl Talk {
         }
     }
 
+    /// So many bytes of the output have left.
+    pub fn has_sent(&mut self, bytes: usize) {
+        self.output.drain(..bytes);
+        if self.output.is_empty() {
+            self.output.shrink_to(KEPT_BYTES);
+        }
+    }
+
     /// Gives back memory that an idle client does not need.
     pub fn release(&mut self) {
         self.parser.release();
@@ -204,8 +214,10 @@ fn run(
 /// A client as its loop sees it.
 pub(crate) struct Connection {
     pub transport: Transport,
-    /// `None` while it is in the pool.
+    /// `None` while it is on a visit.
     pub talk: Option<Box<Talk>>,
+    /// Where it lies when it is back. `None` before its first visit.
+    berth: Option<Arc<Berth>>,
     pub id: u64,
     pub info: Arc<ClientInfo>,
     /// Replies that the socket has not taken, from `sent` on.
@@ -238,6 +250,7 @@ impl Connection {
             info: talk.session.info.clone(),
             transport,
             talk: Some(talk),
+            berth: None,
             unsent: Vec::new(),
             sent: 0,
             over_soft: None,
@@ -249,6 +262,26 @@ impl Connection {
             leaves_for: None,
             is_queued: false,
             closes: false,
+        }
+    }
+
+    /// Begins a visit, if it has to.
+    pub fn depart(&mut self, home: &Arc<LoopHandle>, token: usize) -> Option<Visit> {
+        let wait = self.leaves_for.take()?;
+        let talk = self.talk.take()?;
+        let berth = self.berth.get_or_insert_default().clone();
+        berth.leave(self.is_readable);
+        let is_flushed = !self.waits_to_send() && talk.output.is_empty();
+        let socket = self.transport.shared_socket().filter(|_| is_flushed);
+        Some(Visit { talk, wait, home: home.clone(), token, socket, berth })
+    }
+
+    /// Looks whether it is back from its visit. If not, the loop will be told when it is.
+    pub fn look(&mut self) {
+        if self.talk.is_none()
+            && let Some(berth) = &self.berth
+        {
+            self.talk = berth.look();
         }
     }
 

@@ -5,7 +5,7 @@
 //! by the million: the fuzz targets.
 
 use super::connection::{Progress, Talk};
-use super::pool;
+use super::visit;
 use crate::dispatch;
 use crate::server::Server;
 use crate::session::{Home, Origin};
@@ -73,7 +73,7 @@ impl Conversation {
                 }
                 Progress::Elsewhere(..) => {
                     let (talk, turn) = (&mut self.talk, &mut self.on_device);
-                    progress = pool::serve(talk, turn, &self.server, pool::MOST_COMMANDS);
+                    progress = visit::serve(talk, turn, &self.server, visit::MOST_COMMANDS);
                     said.append(&mut self.talk.output);
                 }
                 Progress::More => {

@@ -1,6 +1,7 @@
 //! One thread that serves many clients: reads what they send, executes what needs no waiting into
 //! one turn, commits it, and sends the replies.
 
+mod relay;
 mod turns;
 
 use super::committer::{Committed, Committer};
@@ -8,16 +9,20 @@ use super::connection::{Connection, Progress, Talk};
 use super::listen::Bound;
 use super::pool::Pool;
 use super::transport::{Received, Tls, Transport};
+use super::visit::Visit;
 use crate::server::Server;
 use crate::session::{Home, Origin};
 use mio::event::Event;
 use mio::net::TcpStream;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use parking_lot::Mutex;
+use relay::{Handed, Relay};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -144,11 +149,13 @@ impl Loops {
         let mut threads = Vec::new();
         let mut listeners = Some(listeners);
         for (number, poll) in polls.into_iter().enumerate() {
-            let event_loop = EventLoop {
+            let relay = Arc::new(Relay::default());
+            let mut event_loop = Box::new(EventLoop {
                 server: server.clone(),
                 pool: pool.clone(),
                 handle: handles[number].clone(),
                 all: handles.clone(),
+                relay: relay.clone(),
                 next: 0,
                 listeners: listeners.take().unwrap_or_default(),
                 tls: tls.clone(),
@@ -157,6 +164,7 @@ impl Loops {
                 turn: Box::new(server.space.turn(Mode::Memory)),
                 served: Vec::new(),
                 leaving: Vec::new(),
+                own_visit: None,
                 committer: Committer::start(
                     server.clone(),
                     handles[number].clone(),
@@ -170,9 +178,14 @@ impl Loops {
                 last_tick: Instant::now(),
                 accepts_again: None,
                 stops_by: None,
-            };
-            let name = format!("loop-{number}");
-            threads.push(std::thread::Builder::new().name(name).spawn(move || event_loop.run())?);
+            });
+            event_loop.register_listeners()?;
+            relay.give(event_loop);
+            for _ in 0..2 {
+                let (relay, server) = (relay.clone(), server.clone());
+                let thread = std::thread::Builder::new().name(format!("loop-{number}"));
+                threads.push(thread.spawn(move || relay::run(relay, &server))?);
+            }
         }
         Ok(Self { handles, threads })
     }
@@ -193,6 +206,8 @@ struct EventLoop {
     pool: Arc<Pool>,
     handle: Arc<LoopHandle>,
     all: Vec<Arc<LoopHandle>>,
+    /// The threads that lead it in turns.
+    relay: Arc<Relay>,
     /// Which loop takes the next client.
     next: usize,
     listeners: Vec<Bound>,
@@ -204,6 +219,8 @@ struct EventLoop {
     served: Vec<usize>,
     /// Those that go to the pool once their turn is over: what they wrote has to be seen there.
     leaving: Vec<usize>,
+    /// One of them that this thread may serve itself.
+    own_visit: Option<Visit>,
     committer: Committer,
     /// Turns that the committer has.
     handed_over: usize,
@@ -220,27 +237,23 @@ struct EventLoop {
 }
 
 impl EventLoop {
-    fn run(mut self) {
-        let mut events = Events::with_capacity(1024);
-        if let Err(error) = self.register_listeners() {
-            tracing::error!(%error, "cannot listen");
-            return;
-        }
+    /// Serves clients until the loop ends, or until somebody else is to lead it.
+    fn lead(mut self: Box<Self>, events: &mut Events) -> Handed {
         loop {
             let timeout = match self.ready.is_empty() {
                 true => Some(if self.stops_by.is_some() { ACCEPT_PAUSE } else { TICK }),
                 false => Some(Duration::ZERO),
             };
             let timeout = if self.accepts_again.is_some() { Some(ACCEPT_PAUSE) } else { timeout };
-            match self.poll.poll(&mut events, timeout) {
+            match self.poll.poll(events, timeout) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     tracing::error!(%error, "cannot wait for clients");
-                    return;
+                    return Handed::Over;
                 }
             }
-            for event in &events {
+            for event in &*events {
                 self.take_event(event);
             }
             if self.handle.has_free_key.swap(false, Ordering::AcqRel) {
@@ -261,7 +274,10 @@ impl EventLoop {
             if self.has_ended() {
                 // What nobody was told of; others may wait for its keys.
                 self.turn.abandon();
-                return;
+                return Handed::Over;
+            }
+            if let Some(visit) = self.take_own_visit() {
+                return Handed::On(self, visit);
             }
         }
     }
@@ -331,6 +347,7 @@ impl EventLoop {
     /// Reads and executes what the client has sent, as far as it goes without waiting.
     fn serve(&mut self, token: usize) {
         let Some(client) = self.clients.get_mut(token) else { return };
+        client.look();
         if !client.can_be_served() || self.stops_by.is_some() {
             return;
         }
@@ -497,8 +514,9 @@ impl EventLoop {
         let talk = Box::new(Talk::begin(&self.server, origin));
         let client = entry.insert(Connection::new(transport, talk));
         let both = Interest::READABLE | Interest::WRITABLE;
-        let socket = client.transport.socket();
-        if let Err(error) = self.poll.registry().register(socket, Token(token), both) {
+        let socket = client.transport.socket().as_raw_fd();
+        let registry = self.poll.registry();
+        if let Err(error) = registry.register(&mut SourceFd(&socket), Token(token), both) {
             tracing::warn!(%error, "cannot watch a connection");
             self.remove(token);
         }
@@ -506,7 +524,8 @@ impl EventLoop {
 
     fn remove(&mut self, token: usize) {
         let Some(mut client) = self.clients.try_remove(token) else { return };
-        let _gone = self.poll.registry().deregister(client.transport.socket());
+        let socket = client.transport.socket().as_raw_fd();
+        let _gone = self.poll.registry().deregister(&mut SourceFd(&socket));
         client.transport.close();
         self.leaving.retain(|leaving| *leaving != token);
         self.server.clients.leave(client.id);
@@ -530,6 +549,7 @@ impl EventLoop {
         let timeout_ms = self.server.idle_timeout_ms();
         let mut overdue = Vec::new();
         for (token, client) in &mut self.clients {
+            client.look();
             let idle_ms = now_ms.saturating_sub(client.info.last_used_ms());
             if client.talk.is_some() && timeout_ms.is_some_and(|most| idle_ms >= most) {
                 overdue.push(token);
@@ -565,6 +585,7 @@ impl EventLoop {
             if self.handed_over > 0 || !self.served.is_empty() {
                 return false;
             }
+            self.clients.iter_mut().for_each(|(_, client)| client.look());
             let done = |client: &Connection| client.talk.is_some() && client.is_flushed();
             let done: Vec<usize> =
                 self.clients.iter().filter(|(_, client)| done(client)).map(|(at, _)| at).collect();

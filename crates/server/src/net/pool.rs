@@ -1,34 +1,20 @@
 //! Threads that execute commands which have to wait: for the device, or for a key.
 
-use super::connection::{Progress, Talk};
-use super::event_loop::LoopHandle;
-use crate::dispatch;
+use super::visit::Visit;
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use terrace_keyspace::{Mode, Turn, Wait};
-
-/// Commands that a client may execute here before it goes back and others have their turn, if the
-/// first had to wait for the device: the next ones may have to as well.
-pub(super) const MOST_COMMANDS: usize = 64;
-
-/// A client on its visit, and where it comes from.
-pub(crate) struct Visit {
-    pub talk: Box<Talk>,
-    /// What its command has to wait for.
-    pub wait: Wait,
-    pub home: Arc<LoopHandle>,
-    pub token: usize,
-}
+use terrace_keyspace::Mode;
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Visit>,
     idle: usize,
+    /// Threads that are on a visit.
+    busy: usize,
     is_closing: bool,
 }
 
@@ -60,14 +46,17 @@ impl Pool {
         Ok(pool)
     }
 
-    pub(crate) fn send(&self, server: &Server, visits: impl Iterator<Item = Visit>) {
+    /// Whether nobody visits, nor waits to.
+    pub(super) fn is_idle(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.busy == 0 && queue.waiting.is_empty()
+    }
+
+    pub(super) fn send(&self, visits: impl Iterator<Item = Visit>) {
         let mut queue = self.queue.lock();
         let before = queue.waiting.len();
         queue.waiting.extend(visits);
-        let count = queue.waiting.len() - before;
-        server.stats.waiting.fetch_add(count as u64, Ordering::Relaxed);
-        server.stats.pool_visits.add(count as u64);
-        let wake = count.min(queue.idle);
+        let wake = (queue.waiting.len() - before).min(queue.idle);
         drop(queue);
         for _ in 0..wake {
             self.changed.notify_one();
@@ -85,11 +74,14 @@ impl Pool {
 
     fn work(&self, server: &Arc<Server>) {
         let mut turn = server.space.turn(Mode::Device);
+        let mut was_busy = false;
         loop {
-            let mut visit = {
+            let visit = {
                 let mut queue = self.queue.lock();
+                queue.busy -= usize::from(was_busy);
                 loop {
                     if let Some(visit) = queue.waiting.pop_front() {
+                        queue.busy += 1;
                         break visit;
                     }
                     if queue.is_closing {
@@ -100,28 +92,8 @@ impl Pool {
                     queue.idle -= 1;
                 }
             };
-            let most = if visit.wait == Wait::Key { 1 } else { MOST_COMMANDS };
-            let progress = serve(&mut visit.talk, &mut turn, server, most);
-            server.stats.waiting.fetch_sub(1, Ordering::Relaxed);
-            let Visit { talk, home, token, .. } = visit;
-            home.come_back(token, talk, progress);
+            visit.run(&mut turn, server);
+            was_busy = true;
         }
     }
-}
-
-/// Executes what the client has asked for, each command in a turn of its own.
-pub(super) fn serve(talk: &mut Talk, turn: &mut Turn, server: &Server, most: usize) -> Progress {
-    for _ in 0..most {
-        talk.begin_turn();
-        let progress = talk.go_on(turn, server, 1);
-        if let Err(error) = dispatch::commit(turn, server) {
-            talk.fail_turn(&error);
-        }
-        match progress {
-            // The turn that was just committed may have held the locks.
-            Progress::More | Progress::Elsewhere(..) => {}
-            Progress::Idle | Progress::Close => return progress,
-        }
-    }
-    Progress::More
 }

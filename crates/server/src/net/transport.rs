@@ -13,7 +13,8 @@ const TLS_BUFFER_BYTES: usize = 256 << 10;
 
 /// A client's socket.
 pub(crate) enum Transport {
-    Plain(TcpStream),
+    /// Shared with a thread that sends to this client while its loop does not.
+    Plain(Arc<TcpStream>),
     Tls(Box<Encrypted>),
 }
 
@@ -36,16 +37,24 @@ pub(crate) enum Received {
 
 impl Transport {
     pub fn new(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
-        let Some(config) = tls else { return Ok(Self::Plain(socket)) };
+        let Some(config) = tls else { return Ok(Self::Plain(Arc::new(socket))) };
         let mut session = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
         session.set_buffer_limit(Some(TLS_BUFFER_BYTES));
         Ok(Self::Tls(Box::new(Encrypted { socket, session })))
     }
 
-    pub fn socket(&mut self) -> &mut TcpStream {
+    pub fn socket(&self) -> &TcpStream {
         match self {
             Self::Plain(socket) => socket,
-            Self::Tls(encrypted) => &mut encrypted.socket,
+            Self::Tls(encrypted) => &encrypted.socket,
+        }
+    }
+
+    /// The socket for somebody else to send by, if what is sent need not be encrypted.
+    pub fn shared_socket(&self) -> Option<Arc<TcpStream>> {
+        match self {
+            Self::Plain(socket) => Some(socket.clone()),
+            Self::Tls(_) => None,
         }
     }
 
@@ -53,7 +62,7 @@ impl Transport {
     pub fn receive(&mut self, buf: &mut [u8]) -> io::Result<Received> {
         match self {
             // A stream that gives less than was asked for has no more (epoll(7)).
-            Self::Plain(socket) => match retry(|| socket.read(buf)) {
+            Self::Plain(socket) => match retry(|| (&**socket).read(buf)) {
                 Ok(0) => Ok(Received::Closed),
                 Ok(n) if n < buf.len() => Ok(Received::All(n)),
                 Ok(n) => Ok(Received::More(n)),
@@ -67,18 +76,7 @@ impl Transport {
     /// Writes what the socket takes of `bytes`: how many of them are off our hands.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(socket) => {
-                let mut sent = 0;
-                while sent < bytes.len() {
-                    match retry(|| socket.write(&bytes[sent..])) {
-                        Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                        Ok(n) => sent += n,
-                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                        Err(error) => return Err(error),
-                    }
-                }
-                Ok(sent)
-            }
+            Self::Plain(socket) => send(socket, bytes),
             Self::Tls(encrypted) => encrypted.send(bytes),
         }
     }
@@ -99,6 +97,20 @@ impl Transport {
         }
         let _gone = self.socket().shutdown(std::net::Shutdown::Both);
     }
+}
+
+/// Writes what a socket takes of `bytes`, and gives how many that were.
+pub(super) fn send(mut socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match retry(|| socket.write(&bytes[sent..])) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => sent += n,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
 }
 
 impl Encrypted {

@@ -5,9 +5,10 @@
 //! That one is committed when the one before is, so that all who come meanwhile share its sync.
 
 use super::super::committer::{Committed, Handed};
-use super::super::pool::Visit;
+use super::super::visit::Visit;
 use super::{EventLoop, MOST_TURN_BYTES};
 use crate::dispatch;
+use std::sync::atomic::Ordering;
 use terrace_keyspace::Mode;
 
 impl EventLoop {
@@ -88,17 +89,33 @@ impl EventLoop {
             return;
         }
         let (clients, home) = (&mut self.clients, &self.handle);
-        let mut visits = Vec::with_capacity(self.leaving.len());
+        let mut visits: Vec<Visit> = Vec::with_capacity(self.leaving.len());
         self.leaving.retain(|token| {
             let Some(client) = clients.get_mut(*token) else { return false };
             if client.in_turn {
                 return true;
             }
-            if let (Some(wait), Some(talk)) = (client.leaves_for.take(), client.talk.take()) {
-                visits.push(Visit { talk, wait, home: home.clone(), token: *token });
-            }
+            visits.extend(client.depart(home, *token));
             false
         });
-        self.pool.send(&self.server, visits.into_iter());
+        self.server.stats.pool_visits.add(visits.len() as u64);
+        self.server.stats.waiting.fetch_add(visits.len() as u64, Ordering::Relaxed);
+        if visits.len() == 1 && self.own_visit.is_none() && self.pool.is_idle() {
+            self.own_visit = visits.pop();
+        }
+        if !visits.is_empty() {
+            self.pool.send(visits.into_iter());
+        }
+    }
+
+    /// Whether a client's visit is to be paid by this thread, while the other one of the loop leads
+    /// it: only if nobody else has something to do.
+    pub(super) fn take_own_visit(&mut self) -> Option<Visit> {
+        let visit = self.own_visit.take()?;
+        if self.ready.is_empty() && self.relay.has_relief() {
+            return Some(visit);
+        }
+        self.pool.send(std::iter::once(visit));
+        None
     }
 }
