@@ -6,7 +6,8 @@
 //!                            ├─ commits the turn: one write to the log for all its connections
 //!                            ├─ writes replies
 //!                            └─► pool: a connection whose next command must wait goes there as a
-//!                                whole, executes what it has asked for, and comes back
+//!                                whole, executes what it has asked for, and comes back; one that
+//!                                is alone stays, and the loop goes to another thread
 //! ```
 //! A loop never waits for the device, nor for another loop: one slow read stalls nobody but its own
 //! client, and a commit that may have to wait, for a sync or since writes are held back, is left to

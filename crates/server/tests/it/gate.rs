@@ -1,4 +1,5 @@
-//! A file system in memory with a gate before what takes long: syncs of the log, or new SSTs.
+//! A file system in memory with a gate before what takes long: syncs of the log, new SSTs, or reads
+//! of SSTs.
 
 use parking_lot::{Condvar, Mutex};
 use std::path::Path;
@@ -12,6 +13,7 @@ use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
 pub enum Gated {
     LogSync,
     SstCreate,
+    SstRead,
 }
 
 #[derive(Default)]
@@ -118,9 +120,34 @@ impl AppendFile for GatedFile {
     }
 }
 
+struct GatedReads {
+    file: Arc<dyn RandomFile>,
+    gate: Arc<Gate>,
+}
+
+impl RandomFile for GatedReads {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.gate.pass();
+        self.file.read_at(offset, buf)
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
 impl Vfs for GatedVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
-        self.sim.open(path, mode)
+        let file = self.sim.open(path, mode)?;
+        let is_sst = path.extension().is_some_and(|extension| extension == "sst");
+        if is_sst && self.gate.what == Gated::SstRead {
+            return Ok(Arc::new(GatedReads { file, gate: self.gate.clone() }));
+        }
+        Ok(file)
     }
 
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {

@@ -15,3 +15,4 @@ mod served;
 mod settings;
 mod tls;
 mod transactions;
+mod visits;

@@ -11,6 +11,10 @@ use crate::dispatch;
 use std::sync::atomic::Ordering;
 use terrace_keyspace::Mode;
 
+/// While more clients than this wait for the device, their replies leave from the loop: it sends
+/// many at a time, and hears of many requests at a time.
+const MOST_ANSWERED_THERE: u64 = 2;
+
 impl EventLoop {
     /// Commits what was written, then sends the replies, then lets go those who have to wait.
     pub(super) fn end_turn(&mut self) {
@@ -99,7 +103,10 @@ impl EventLoop {
             false
         });
         self.server.stats.pool_visits.add(visits.len() as u64);
-        self.server.stats.waiting.fetch_add(visits.len() as u64, Ordering::Relaxed);
+        let before = self.server.stats.waiting.fetch_add(visits.len() as u64, Ordering::Relaxed);
+        if before + visits.len() as u64 > MOST_ANSWERED_THERE {
+            visits.iter_mut().for_each(|visit| visit.socket = None);
+        }
         if visits.len() == 1 && self.own_visit.is_none() && self.pool.is_idle() {
             self.own_visit = visits.pop();
         }

@@ -1,0 +1,175 @@
+//! Commands that read the device: who is alone is answered by the thread that waits, nobody else
+//! waits for that, and no reply is lost or comes in another order.
+
+use crate::client::{Client, bulk, error, ok};
+use crate::gate::{Gated, GatedVfs};
+use crate::served::Served;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use terrace_resp::Reply;
+
+const KEYS: usize = 3000;
+
+/// A server whose keys are on the device, and not in memory.
+fn served(vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let change =
+        |options: &mut terrace::Options| options.advanced.vfs = Arc::new(vfs.clone()) as Arc<_>;
+    let served = Served::start(dir.clone(), None, flags, &change);
+    let mut client = served.client();
+    for first in (0..KEYS).step_by(100) {
+        let requests: Vec<String> =
+            (first..first + 100).map(|n| format!("SET key:{n:05} {}", value(n))).collect();
+        let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+        assert!(client.pipeline(&requests).iter().all(|reply| *reply == ok()));
+    }
+    let db = served.server().space.db();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    drop(client);
+    served.end();
+    Served::start(dir, None, flags, &change)
+}
+
+fn value(n: usize) -> String {
+    format!("{n:05}").repeat(180)
+}
+
+fn pong() -> Reply<'static> {
+    Reply::Simple(b"PONG"[..].into())
+}
+
+fn visits(served: &Served) -> u64 {
+    served.server().stats.pool_visits.get()
+}
+
+/// Whether nothing has come for the client within a moment.
+fn hears_nothing(client: &Client) -> bool {
+    client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let heard = client.stream.peek(&mut [0]);
+    client.stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+}
+
+#[test]
+fn a_read_of_the_device_stalls_nobody_else() {
+    let vfs = GatedVfs::new(Gated::SstRead);
+    let served = served(&vfs, &[("server-threads", "1")]);
+    let mut alone = served.client();
+    assert_eq!(alone.say("GET key:00001"), bulk(&value(1)));
+    for round in 0..20 {
+        let closed = vfs.close();
+        let n = 100 + round * 50;
+        alone.send_words(&[&format!("GET key:{n:05}")]);
+        vfs.wait_for_somebody();
+        // One who comes now, one who has to wait as well, and what the first one says meanwhile.
+        let mut other = served.client();
+        let mut waits = served.client();
+        waits.send_words(&[&format!("GET key:{:05}", n + 25)]);
+        for _ in 0..5 {
+            assert_eq!(other.say("PING"), pong());
+            assert_eq!(other.say("SET new x"), ok());
+            assert_eq!(other.say("GET new"), bulk("x"));
+        }
+        if round % 2 == 0 {
+            alone.send_words(&["PING", "GET new"]);
+            assert_eq!(other.say("PING"), pong());
+        }
+        assert!(hears_nothing(&alone) && hears_nothing(&waits));
+        drop(closed);
+        assert_eq!(alone.reply(), bulk(&value(n)));
+        if round % 2 == 0 {
+            assert_eq!((alone.reply(), alone.reply()), (pong(), bulk("x")));
+        }
+        assert_eq!(waits.reply(), bulk(&value(n + 25)));
+    }
+    assert!(visits(&served) >= 20);
+}
+
+#[test]
+fn every_reply_comes_and_in_order() {
+    let vfs = GatedVfs::new(Gated::SstRead);
+    for (threads, clients) in [("1", 1), ("1", 2), ("2", 5)] {
+        let served = served(&vfs, &[("server-threads", threads)]);
+        std::thread::scope(|scope| {
+            for client_number in 0..clients {
+                let served = &served;
+                scope.spawn(move || {
+                    let mut client = served.client();
+                    // Neighbours share blocks: far from each other, mostly.
+                    for i in (client_number..KEYS).step_by(clients) {
+                        let n = i * 7 % KEYS;
+                        let get = format!("GET key:{n:05}");
+                        match i % 3 {
+                            0 => assert_eq!(client.say(&get), bulk(&value(n))),
+                            1 => {
+                                let replies = client.pipeline(&["PING", &get, "ECHO e", &get]);
+                                let found = bulk(&value(n));
+                                assert_eq!(replies, [pong(), found.clone(), bulk("e"), found]);
+                            }
+                            _ => {
+                                client.send_words(&[&get]);
+                                client.send_words(&["ECHO e"]);
+                                let replies = (client.reply(), client.reply());
+                                assert_eq!(replies, (bulk(&value(n)), bulk("e")));
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let visits = visits(&served);
+        assert!(visits > 100, "only {visits} of {KEYS} reads waited");
+        assert_eq!(served.server().stats.waiting.load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn clients_may_end_while_they_wait() {
+    let vfs = GatedVfs::new(Gated::SstRead);
+    let served = served(&vfs, &[("server-threads", "1")]);
+    let mut other = served.client();
+    for round in 0..10 {
+        let mut alone = served.client();
+
+        let Reply::Integer(id) = alone.say("CLIENT ID") else { panic!("no id") };
+        let closed = vfs.close();
+        alone.send_words(&[&format!("GET key:{:05}", 200 + round * 50)]);
+        vfs.wait_for_somebody();
+        match round % 2 {
+            0 => {
+                assert_eq!(other.say(&format!("CLIENT KILL ID {id}")), Reply::Integer(1));
+                alone.expect_end();
+            }
+            _ => drop(alone),
+        }
+        assert_eq!(other.say("PING"), pong());
+        drop(closed);
+        assert_eq!(other.say("GET absent"), Reply::Null);
+    }
+    let until = Instant::now() + Duration::from_secs(10);
+    while served.server().clients.count() > 1 {
+        assert!(Instant::now() < until, "clients that have gone are still counted");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(error(&other.say("GET")).contains("wrong number"));
+}
+
+#[test]
+fn a_server_that_ends_answers_who_waits() {
+    let vfs = GatedVfs::new(Gated::SstRead);
+    let served = served(&vfs, &[("server-threads", "1")]);
+    let mut alone = served.client();
+    assert_eq!(alone.say("GET key:00001"), bulk(&value(1)));
+    let closed = vfs.close();
+    alone.send_words(&["GET key:02000"]);
+    vfs.wait_for_somebody();
+    std::thread::scope(|scope| {
+        scope.spawn(|| served.end());
+        assert!(hears_nothing(&alone));
+        drop(closed);
+        assert_eq!(alone.reply(), bulk(&value(2000)));
+        alone.expect_end();
+    });
+}
