@@ -1,6 +1,7 @@
 //! One thread that serves many clients: reads what they send, executes what needs no waiting into
 //! one turn, commits it, and sends the replies.
 
+mod arrivals;
 mod relay;
 mod turns;
 
@@ -8,14 +9,14 @@ use super::committer::{Committed, Committer};
 use super::connection::{Connection, Progress, Talk};
 use super::listen::Bound;
 use super::pool::Pool;
-use super::transport::{Received, Tls, Transport};
+use super::transport::{Received, Tls};
 use super::visit::Visit;
 use crate::server::Server;
-use crate::session::{Home, Origin};
+use crate::session::Home;
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Poll, Token, Waker};
 use parking_lot::Mutex;
 use relay::{Handed, Relay};
 use slab::Slab;
@@ -282,14 +283,6 @@ impl EventLoop {
         }
     }
 
-    fn register_listeners(&mut self) -> io::Result<()> {
-        for (number, bound) in self.listeners.iter_mut().enumerate() {
-            let token = Token(FIRST_LISTENER + number);
-            self.poll.registry().register(&mut bound.listener, token, Interest::READABLE)?;
-        }
-        Ok(())
-    }
-
     fn take_event(&mut self, event: &Event) {
         match event.token() {
             WAKE => self.take_messages(),
@@ -450,78 +443,6 @@ impl EventLoop {
         }
     }
 
-    fn accept(&mut self, number: usize) {
-        loop {
-            let Some(bound) = self.listeners.get(number) else { return };
-            match bound.listener.accept() {
-                Ok((socket, peer)) => {
-                    let (local, is_tls) = (bound.address, bound.is_tls);
-                    let message = Message::Client { socket, peer, local, is_tls };
-                    self.next = (self.next + 1) % self.all.len();
-                    let home = &self.all[self.next];
-                    if Arc::ptr_eq(home, &self.handle) {
-                        let Message::Client { socket, peer, local, is_tls } = message else {
-                            return;
-                        };
-                        self.welcome(socket, peer, local, is_tls);
-                    } else {
-                        home.send(message);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    // Out of files, most likely: those who wait are asked again soon.
-                    tracing::warn!(%error, "cannot accept a connection");
-                    self.accepts_again = Some(Instant::now() + ACCEPT_PAUSE);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn welcome(
-        &mut self,
-        mut socket: TcpStream,
-        peer: SocketAddr,
-        local: SocketAddr,
-        is_tls: bool,
-    ) {
-        if self.stops_by.is_some() {
-            return;
-        }
-        if let Some(refusal) = self.server.refusal(&peer) {
-            self.server.stats.rejected_connections.add(1);
-            // Who does not read it at once does not hear it; nor does one who expects TLS.
-            if !is_tls {
-                let _unheard = io::Write::write(&mut socket, refusal.as_bytes());
-            }
-            return;
-        }
-        let _best_effort = socket.set_nodelay(true);
-        if let Some(seconds) = self.server.keepalive() {
-            set_keepalive(&socket, seconds);
-        }
-        let tls = self.tls.as_ref().filter(|_| is_tls);
-        let transport = match Transport::new(socket, tls) {
-            Ok(transport) => transport,
-            Err(error) => return tracing::warn!(%error, "cannot begin TLS"),
-        };
-        let entry = self.clients.vacant_entry();
-        let token = entry.key();
-        let origin = Origin { peer, local, is_tls, home: self.handle.clone(), token };
-        let talk = Box::new(Talk::begin(&self.server, origin));
-        let client = entry.insert(Connection::new(transport, talk));
-        let both = Interest::READABLE | Interest::WRITABLE;
-        let socket = client.transport.socket().as_raw_fd();
-        let registry = self.poll.registry();
-        if let Err(error) = registry.register(&mut SourceFd(&socket), Token(token), both) {
-            tracing::warn!(%error, "cannot watch a connection");
-            self.remove(token);
-        }
-    }
-
     fn remove(&mut self, token: usize) {
         let Some(mut client) = self.clients.try_remove(token) else { return };
         let socket = client.transport.socket().as_raw_fd();
@@ -597,18 +518,5 @@ impl EventLoop {
         let left: Vec<usize> = self.clients.iter().map(|(at, _)| at).collect();
         left.into_iter().for_each(|token| self.remove(token));
         true
-    }
-}
-
-fn set_keepalive(socket: &TcpStream, seconds: u32) {
-    use rustix::net::sockopt;
-    let idle = Duration::from_secs(u64::from(seconds));
-    let interval = Duration::from_secs(u64::from((seconds / 3).max(1)));
-    let set = sockopt::set_socket_keepalive(socket, true)
-        .and_then(|()| sockopt::set_tcp_keepidle(socket, idle))
-        .and_then(|()| sockopt::set_tcp_keepintvl(socket, interval))
-        .and_then(|()| sockopt::set_tcp_keepcnt(socket, 3));
-    if let Err(error) = set {
-        tracing::debug!(%error, "no keepalive");
     }
 }

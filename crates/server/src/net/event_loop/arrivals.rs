@@ -1,0 +1,111 @@
+//! Clients that connect: accepted by the first loop, each served by one of all.
+
+use super::{ACCEPT_PAUSE, EventLoop, FIRST_LISTENER, Message};
+use crate::net::connection::{Connection, Talk};
+use crate::net::transport::Transport;
+use crate::session::Origin;
+use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+impl EventLoop {
+    pub(super) fn register_listeners(&mut self) -> io::Result<()> {
+        for (number, bound) in self.listeners.iter_mut().enumerate() {
+            let token = Token(FIRST_LISTENER + number);
+            self.poll.registry().register(&mut bound.listener, token, Interest::READABLE)?;
+        }
+        Ok(())
+    }
+
+    /// Accepts whoever waits there, and spreads them over the loops.
+    pub(super) fn accept(&mut self, number: usize) {
+        loop {
+            let Some(bound) = self.listeners.get(number) else { return };
+            match bound.listener.accept() {
+                Ok((socket, peer)) => {
+                    let (local, is_tls) = (bound.address, bound.is_tls);
+                    let message = Message::Client { socket, peer, local, is_tls };
+                    self.next = (self.next + 1) % self.all.len();
+                    let home = &self.all[self.next];
+                    if Arc::ptr_eq(home, &self.handle) {
+                        let Message::Client { socket, peer, local, is_tls } = message else {
+                            return;
+                        };
+                        self.welcome(socket, peer, local, is_tls);
+                    } else {
+                        home.send(message);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Out of files, most likely: those who wait are asked again soon.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    self.accepts_again = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A client is served here from now on, unless it is refused.
+    pub(super) fn welcome(
+        &mut self,
+        mut socket: TcpStream,
+        peer: SocketAddr,
+        local: SocketAddr,
+        is_tls: bool,
+    ) {
+        if self.stops_by.is_some() {
+            return;
+        }
+        if let Some(refusal) = self.server.refusal(&peer) {
+            self.server.stats.rejected_connections.add(1);
+            // Who does not read it at once does not hear it; nor does one who expects TLS.
+            if !is_tls {
+                let _unheard = io::Write::write(&mut socket, refusal.as_bytes());
+            }
+            return;
+        }
+        let _best_effort = socket.set_nodelay(true);
+        if let Some(seconds) = self.server.keepalive() {
+            set_keepalive(&socket, seconds);
+        }
+        let tls = self.tls.as_ref().filter(|_| is_tls);
+        let transport = match Transport::new(socket, tls) {
+            Ok(transport) => transport,
+            Err(error) => return tracing::warn!(%error, "cannot begin TLS"),
+        };
+        let entry = self.clients.vacant_entry();
+        let token = entry.key();
+        let origin = Origin { peer, local, is_tls, home: self.handle.clone(), token };
+        let talk = Box::new(Talk::begin(&self.server, origin));
+        let client = entry.insert(Connection::new(transport, talk));
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let socket = client.transport.socket().as_raw_fd();
+        let registry = self.poll.registry();
+        if let Err(error) = registry.register(&mut SourceFd(&socket), Token(token), both) {
+            tracing::warn!(%error, "cannot watch a connection");
+            self.remove(token);
+        }
+    }
+}
+
+fn set_keepalive(socket: &TcpStream, seconds: u32) {
+    use rustix::net::sockopt;
+    let idle = Duration::from_secs(u64::from(seconds));
+    let interval = Duration::from_secs(u64::from((seconds / 3).max(1)));
+    let set = sockopt::set_socket_keepalive(socket, true)
+        .and_then(|()| sockopt::set_tcp_keepidle(socket, idle))
+        .and_then(|()| sockopt::set_tcp_keepintvl(socket, interval))
+        .and_then(|()| sockopt::set_tcp_keepcnt(socket, 3));
+    if let Err(error) = set {
+        tracing::debug!(%error, "no keepalive");
+    }
+}
