@@ -33,7 +33,7 @@ fn beside(
     mut other: impl FnMut() -> Outcome<()>,
 ) -> Outcome<()> {
     let start = Instant::now();
-    let mut timed = |run: &mut dyn FnMut() -> Outcome<()>| -> Outcome<f64> {
+    let timed = |run: &mut dyn FnMut() -> Outcome<()>| -> Outcome<f64> {
         let before = thread_ns(start);
         run()?;
         Ok((thread_ns(start) - before) as f64 / commands as f64)
