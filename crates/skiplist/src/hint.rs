@@ -16,7 +16,10 @@ pub struct Hint {
     /// The list the gaps are of; 0 is none.
     pub(crate) list: u64,
     pub(crate) height: usize,
-    pub(crate) nearness: Nearness,
+    /// How many of the last inserts lay near the one before.
+    pub(crate) nearness: Share,
+    /// How many of the last inserts that went alone were of keys that the list did not have.
+    pub(crate) novelty: Share,
     pub(crate) gaps: [Gap; MAX_HEIGHT],
 }
 
@@ -30,15 +33,15 @@ impl Record for Hint {
 /// The level up to which a search that starts from the hint is near it.
 pub(crate) const NEAR: usize = 1;
 
-/// How many of the last inserts lay near the one before, of 256; older ones count for less and less.
+/// How many of the last inserts were so, of 256; older ones count for less and less.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Nearness(u16);
+pub(crate) struct Share(u16);
 
-impl Nearness {
+impl Share {
     /// An eighth of what is known is forgotten for each insert.
     #[inline]
-    pub(crate) fn note(&mut self, is_near: bool) {
-        self.0 = self.0 - self.0 / 8 + 32 * u16::from(is_near);
+    pub(crate) fn note(&mut self, is_so: bool) {
+        self.0 = self.0 - self.0 / 8 + 32 * u16::from(is_so);
     }
 
     /// Whether it was most of them.

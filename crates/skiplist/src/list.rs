@@ -2,8 +2,8 @@
 //!
 //! # Insertion
 //!
-//! 1. Ask the index (module `index`) for the key. If it is there, add a version to it (module
-//!    `versions`), and that is all.
+//! 1. Ask the index (module `index`) for the key, unless it is likely new. If it is there, add a version
+//!    to it (module `versions`), and that is all.
 //! 2. Search for the gap of the new key on every level (from the hint if that is near).
 //! 3. Take arena space, which decides the height of the tower, and write the entry there.
 //! 4. Link bottom-up: on each level point the new node at the gap's right side, then swing the left
@@ -114,14 +114,16 @@ impl Skiplist {
         self.arena.prefetch_free(1);
         let target = self.target(user_key);
         let (from, level) = self.start(&target, hint);
-        // Near the last one a search is cheaper.
-        if !hint.nearness.is_high()
-            && let Place::At(node) = self.indexed(user_key, hash)
-        {
+        // Near the last one a search is cheaper; and if keys are new, as the last ones were, the search
+        // cannot be spared, and the index comes from memory meanwhile.
+        let index_first = !hint.nearness.is_high() && !hint.novelty.is_high();
+        if index_first && let Place::At(node) = self.indexed(user_key, hash) {
+            hint.novelty.note(false);
             return self.add_version(node, trailer, value);
         }
         hint.nearness.note(level <= NEAR);
         self.descend(&target, from, level, hint);
+        hint.novelty.note(!self.is_at(hint.gaps[0].after, &target));
         self.add(&target, hash, (trailer, value), hint)
     }
 
@@ -225,8 +227,8 @@ impl Skiplist {
     pub(crate) fn start(&self, target: &Target<'_>, hint: &mut Hint) -> (Link, usize) {
         let height = self.height.load(Ordering::Relaxed) as usize;
         if hint.list != self.id || hint.height < height {
-            let nearness = hint.nearness;
-            *hint = Hint { list: self.id, height, nearness, ..Hint::default() };
+            let Hint { nearness, novelty, .. } = *hint;
+            *hint = Hint { list: self.id, height, nearness, novelty, ..Hint::default() };
         } else {
             for level in 0..height {
                 let gap = hint.gaps[level];
