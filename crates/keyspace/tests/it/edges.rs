@@ -272,7 +272,7 @@ fn a_string_takes_the_place_of_a_collection_wherever_one_is() {
         assert_eq!(&*turn.get(db, b"k").unwrap().unwrap(), b"text");
         metas
     };
-    [3, 70, 127].map(|db| hash_in(&space, db));
+    [3, 70, 127].iter().for_each(|db| hash_in(&space, *db));
     space.close().unwrap();
     drop(space);
     let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
