@@ -42,8 +42,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>());
     let keys = arguments.next().transpose()?.unwrap_or(200_000);
-    let lookups = arguments.next().transpose()?.unwrap_or(200_000);
-    let rounds = arguments.next().transpose()?.unwrap_or(21);
+    let lookups = arguments.next().transpose()?.unwrap_or(50_000);
+    let rounds = arguments.next().transpose()?.unwrap_or(9);
     let dir = tempfile::tempdir()?;
     let db = Db::open(dir.path(), Options { memory_budget: 512 << 20, ..Options::default() })?;
     for number in 0..keys {
