@@ -72,8 +72,8 @@ impl Skiplist {
         let (mut added, mut last) = (0, None);
         for ((way, entry), hash) in ways.iter_mut().zip(entries).zip(hashes) {
             let value = entry.value.as_ref();
-            let outcome = match way {
-                Way::There(node) => self.add_version(*node, entry.trailer, value),
+            let has_room = match way {
+                Way::There(node) => self.add_version(*node, entry.trailer, value).is_ok(),
                 Way::Search(Search { target, at, record, .. }) => {
                     let place = at.gap().before.node();
                     if let Some(previous) = previous.replace(place) {
@@ -81,12 +81,12 @@ impl Skiplist {
                     }
                     // What came between since the search, entries of this group too.
                     record.gaps[0] = self.walk(target, record.gaps[0].before, 0);
-                    let outcome = self.add(target, hash, (entry.trailer, value), record);
+                    let added = self.add(target, hash, (entry.trailer, value), record);
                     last = Some(record);
-                    outcome
+                    added.is_ok()
                 }
             };
-            if outcome.is_err() {
+            if !has_room {
                 break;
             }
             added += 1;

@@ -123,8 +123,9 @@ impl Skiplist {
         }
         hint.nearness.note(level <= NEAR);
         self.descend(&target, from, level, hint);
-        hint.novelty.note(!self.is_at(hint.gaps[0].after, &target));
-        self.add(&target, hash, (trailer, value), hint)
+        let is_new = self.add(&target, hash, (trailer, value), hint)?;
+        hint.novelty.note(is_new);
+        Ok(())
     }
 
     /// Adds entries in their order, as [`Self::insert`] does one after the other, and gives how many
@@ -158,23 +159,23 @@ impl Skiplist {
     }
 
     /// Adds a version, `(trailer, value)`, of the key of `target`, for which `start` and a search have
-    /// filled the hint.
+    /// filled the hint. Gives whether the key is new.
     pub(crate) fn add(
         &self,
         target: &Target<'_>,
         hash: u64,
         (trailer, value): (u64, &[u8]),
         hint: &mut Hint,
-    ) -> Result<(), Full> {
+    ) -> Result<bool, Full> {
         let there = hint.gaps[0].after;
         if self.is_at(there, target) {
-            return self.add_beside(there, hash, trailer, value);
+            return self.add_beside(there, hash, trailer, value).map(|()| false);
         }
         let space = self.arena.allocate(target.key.len(), value.len()).ok_or(Full)?;
         let node = self.arena.write(space, target.key, trailer, value, target.tag);
         if !self.link_on(0, node, target, &mut hint.gaps[0]) {
             self.arena.abandon();
-            return self.add_beside(hint.gaps[0].after, hash, trailer, value);
+            return self.add_beside(hint.gaps[0].after, hash, trailer, value).map(|()| false);
         }
         hint.gaps[0].before = node;
         let key_count = self.index.add(hash, node);
@@ -191,7 +192,7 @@ impl Skiplist {
         {
             self.learn(count);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Adds a version to a node that a search has found. Whoever linked it may not have noted it in
