@@ -1,10 +1,9 @@
 //! Commits that have to wait: nobody waits for them who has no part in them, and nobody hears of a
 //! write before it is committed.
 
-use crate::client::{Client, bulk, error, int, ok};
+use crate::client::{bulk, error, hears_nothing, int, ok};
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -19,14 +18,6 @@ fn served(vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
 
 fn again(dir: Arc<TempDir>, vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
     Served::start(dir, None, flags, &|options| options.advanced.vfs = Arc::new(vfs.clone()))
-}
-
-/// Whether nothing has come for the client within a moment.
-fn hears_nothing(client: &Client) -> bool {
-    client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let heard = client.stream.peek(&mut [0]);
-    client.stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Commands that read the device: who is alone is answered by the thread that waits, nobody else
 //! waits for that, and no reply is lost or comes in another order.
 
-use crate::client::{Client, bulk, error, ok};
+use crate::client::{bulk, error, hears_nothing, ok};
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace_resp::Reply;
@@ -42,14 +41,6 @@ fn pong() -> Reply<'static> {
 
 fn visits(served: &Served) -> u64 {
     served.server().stats.pool_visits.get()
-}
-
-/// Whether nothing has come for the client within a moment.
-fn hears_nothing(client: &Client) -> bool {
-    client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let heard = client.stream.peek(&mut [0]);
-    client.stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
 #[test]
