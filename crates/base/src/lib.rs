@@ -1,5 +1,5 @@
 //! The vocabulary that every Terrace crate shares: keys, sequence numbers, varints, checksums,
-//! errors, the internal iterator trait, and the traits for time and randomness.
+//! errors, the internal iterator trait, the traits for time and randomness, locks and threads.
 //!
 //! Floor 0: uses no other crate of the workspace, does no I/O, and holds no global state.
 
@@ -11,6 +11,7 @@ pub mod iter;
 pub mod key;
 pub mod range_tombstone;
 pub mod rng;
+pub mod sync;
 pub mod value_handle;
 
 pub use clock::{Clock, ManualClock, SystemClock};

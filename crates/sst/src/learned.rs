@@ -23,8 +23,8 @@ use crate::stored::{self, Handle};
 use crate::watch::{BlockSaid, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Instant;
 use terrace_base::Result;
+use terrace_base::sync::Instant;
 use terrace_cache::CacheKey;
 use terrace_vfs::Buf;
 

@@ -6,8 +6,8 @@ use crate::cached::FilterSlot;
 use crate::counters::Event;
 use crate::learned::{InBlock, find_in_block};
 use crate::reader::{Entry, FilterAt, FilterMemory, Lookup, SstReader};
-use std::time::Instant;
 use terrace_base::Result;
+use terrace_base::sync::Instant;
 use terrace_vfs::Buf;
 
 /// What a lookup in one data block says of a level whose files are disjoint. Which file and block

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use terrace_base::sync::{self, Instant};
 use terrace_base::{MAX_SEQNO, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_log::{LogEnd, LogOptions, LogWriter, SyncedThrough};
@@ -156,6 +156,7 @@ fn commit(
     let placed = append(inner, &mut log, group, first)?;
     log.last_seqno = last;
     insert(inner, &mut log, families, group, first, placed)?;
+    sync::interleave();
     // Release: whoever reads this number finds the entries up to it.
     inner.visible_seqno.store(last, Ordering::Release);
     let c = &inner.counters;

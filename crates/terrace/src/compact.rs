@@ -21,7 +21,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use terrace_base::sync::Instant;
 use terrace_manifest::{FamilyEdit, SegmentMeta, Version};
 
 /// A store that committed nothing for this long is idle.

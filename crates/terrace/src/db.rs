@@ -18,12 +18,12 @@ use crate::scan::{self, Iter, ReadOptions};
 use crate::snapshots::Snapshot;
 use crate::worker::Workers;
 use crate::{checkpoint, commit, families, flush, get, install, open, stall, verify};
-use parking_lot::Mutex;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_base::ValueKind;
+use terrace_base::sync::Mutex;
 use terrace_vfs::Slice;
 
 /// An open store. Clones share it; the last one to go closes it.

@@ -9,11 +9,11 @@ use crate::read_state::ReadState;
 use crate::table_cache::TableCache;
 use crate::value_log::{SegmentMap, ValueLog};
 use arc_swap::{ArcSwap, Guard};
-use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use terrace_base::SeqNo;
+use terrace_base::sync::{self, Mutex};
 use terrace_manifest::Version;
 
 /// One key space of a store.
@@ -97,6 +97,7 @@ impl Family {
             // Segments that newer writes begin are in the map before the number is visible.
             let seqno = seqno();
             let held = values.hold();
+            sync::interleave();
             // A segment leaves the map only after a state that does not refer to it has come in:
             // while the state is the same, the map has all of its segments.
             if Arc::ptr_eq(&state, &self.state.load()) {

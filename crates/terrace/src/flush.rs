@@ -19,7 +19,8 @@ use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombsto
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use terrace_base::sync::Instant;
 use terrace_base::{Clock, InternalIter, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta};
 use terrace_vfs::Vfs;

@@ -3,10 +3,10 @@
 //! garbage there is, for writers to be slowed by. `gc` writes it; `compact` and `stall` read it.
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrace_base::sync::Mutex;
 
 /// Doomed segments of which none went for this long are emptied by force. Merges of L0 come to most
 /// of them sooner while there are writes.

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::event;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use terrace_base::sync::Mutex;
 
 const HEALTHY: u8 = 0;
 const DISK_FULL: u8 = 1;

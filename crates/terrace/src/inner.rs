@@ -30,10 +30,10 @@ use crate::trends::Trends;
 use crate::value_log::ValueLog;
 use crate::write_queue::WriteQueue;
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use terrace_base::sync::{self, Mutex};
 use terrace_base::{Clock, SeqNo};
 use terrace_manifest::{FileMeta, Manifest, ManifestState};
 use terrace_vfs::Vfs;
@@ -97,6 +97,7 @@ impl Inner {
     /// is in it is then never older than what the number promises.
     #[inline]
     pub fn visible_seqno(&self) -> SeqNo {
+        sync::interleave();
         // Acquire: pairs with the commit's Release; entries up to the number are in memtables.
         self.visible_seqno.load(Ordering::Acquire)
     }

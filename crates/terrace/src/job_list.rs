@@ -7,11 +7,11 @@
 //!
 //! `flush` and `compact` enter jobs, `shape` lists them.
 
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::Clock;
+use terrace_base::sync::Mutex;
 
 /// How long a job that has ended stays in the list.
 const LISTED_FOR_MS: u64 = 3000;

@@ -3,11 +3,11 @@
 
 use crate::batch::{Op, StoredHandle};
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace_base::key::pack_trailer;
+use terrace_base::sync::Mutex;
 use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
 use terrace_log::LogEnd;
 use terrace_skiplist::{Entry, Full, GROUP, Hint, SMALL_GROUP, Skiplist};

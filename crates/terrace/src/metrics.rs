@@ -8,9 +8,9 @@ pub(crate) use stalls::Stalls;
 pub use stalls::{StallCause, StallMetrics};
 
 use hdrhistogram::Histogram;
-use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use terrace_base::sync::Mutex;
 use terrace_manifest::LEVEL_COUNT;
 
 /// Shards of a counter that every read bumps.

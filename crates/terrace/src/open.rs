@@ -27,12 +27,12 @@ use crate::trends::Trends;
 use crate::value_log::ValueLog;
 use crate::write_queue::WriteQueue;
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use terrace_base::rng::{Rng, SplitMix64};
+use terrace_base::sync::{self, Mutex};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{
     FamilyEdit, Manifest, ManifestState, SegmentKind, SegmentMeta, VersionEdit,
@@ -174,7 +174,7 @@ fn open_manifest(
     if !options.create_if_missing {
         return Err(not_a_store(dir, "there is no CURRENT file"));
     }
-    let seed = options.advanced.clock.wall_ms() ^ (u64::from(std::process::id()) << 40);
+    let seed = options.advanced.clock.wall_ms() ^ (u64::from(sync::process_id()) << 40);
     Ok(Manifest::create(vfs.clone(), dir, SplitMix64::new(seed).next_u64())?)
 }
 

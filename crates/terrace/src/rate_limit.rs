@@ -5,9 +5,9 @@
 //! that any number of threads share the rate, first come first served. Unused time is forgotten
 //! beyond [`BURST`].
 
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use terrace_base::sync::{Instant, Mutex, thread};
 
 /// What may be written at once after a pause, in time at the rate.
 const BURST: Duration = Duration::from_millis(100);
@@ -51,7 +51,7 @@ impl RateLimiter {
             if wait.is_zero() {
                 return;
             }
-            std::thread::sleep(wait.min(LOOK));
+            thread::sleep(wait.min(LOOK));
         }
     }
 

@@ -1,9 +1,9 @@
 //! What background threads wait for and what they are busy with.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use terrace_base::sync::{Condvar, Mutex, MutexGuard};
 
 /// A compaction that is running, as far as the choice of another one must know it.
 #[derive(Debug, Clone)]

@@ -1,10 +1,10 @@
 //! Live snapshots: which sequence numbers somebody may still read at.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::SeqNo;
+use terrace_base::sync::Mutex;
 
 /// The sequence numbers of live snapshots with their counts.
 #[derive(Debug, Default)]

@@ -8,7 +8,8 @@ use crate::inner::Inner;
 use crate::metrics::StallCause;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use terrace_base::sync::{Instant, thread};
 
 /// Bytes per second that pass when the slowdown begins.
 const SLOW_RATE_START: f64 = 64e6;
@@ -111,10 +112,10 @@ fn slow(inner: &Inner, family: &Family, pressure: f64, cause: StallCause, bytes:
     // Sleeping costs at least 50 us whatever is asked; below that, spinning keeps the rate smooth.
     let start = Instant::now();
     if wait > Duration::from_micros(200) {
-        std::thread::sleep(wait);
+        thread::sleep(wait);
     } else {
         while start.elapsed() < wait {
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
     let before = inner.counters.stalls.slowed(cause, start.elapsed());
@@ -142,7 +143,7 @@ fn wait_for_collection(inner: &Inner, bytes: usize) {
         return;
     }
     let start = Instant::now();
-    std::thread::sleep(Duration::from_micros(owed).min(MAX_SLEEP));
+    thread::sleep(Duration::from_micros(owed).min(MAX_SLEEP));
     let cause = StallCause::GarbageCollection;
     let before = inner.counters.stalls.slowed(cause, start.elapsed());
     if before.is_multiple_of(256) {

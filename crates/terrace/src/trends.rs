@@ -4,9 +4,9 @@
 //! Nothing is counted here, and no thread keeps this up to date: a store that nobody looks at pays
 //! nothing. `shape` and `memory` look.
 
-use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_base::sync::Mutex;
 
 /// How far back the counters are compared, if somebody looked then.
 const WINDOW_US: u64 = 30_000_000;

@@ -16,11 +16,11 @@
 use crate::event;
 use crate::iter::values::ValueSource;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use terrace_base::sync::Mutex;
 use terrace_base::{Error, Result, ValueHandle};
 use terrace_cache::CacheKey;
 use terrace_log::value::{self, ValueRead};

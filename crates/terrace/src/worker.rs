@@ -20,8 +20,8 @@ use crate::options::SyncMode;
 use crate::reserve;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use terrace_base::sync::{Instant, thread};
 use terrace_manifest::FileMeta;
 
 /// How often the house thread frees files, looks at the disk, at the log; and how long a thread
@@ -57,7 +57,7 @@ const MAX_LOG_SHARES: u64 = 4;
 
 /// The threads of a store.
 pub(crate) struct Workers {
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Workers {
@@ -67,7 +67,7 @@ impl Workers {
         let mut threads = Vec::new();
         let mut spawn = |name: String, run: fn(&Inner)| {
             let shared = inner.clone();
-            let thread = std::thread::Builder::new().name(name).spawn(move || run(&shared));
+            let thread = thread::Builder::new().name(name).spawn(move || run(&shared));
             match thread {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {

@@ -5,10 +5,10 @@ use crate::batch::WriteBatch;
 use crate::error::Result;
 use crate::options::SyncMode;
 use crate::read_set::Reads;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use terrace_base::SeqNo;
+use terrace_base::sync::{Condvar, Mutex, MutexGuard};
 use terrace_log::LogWriter;
 use terrace_skiplist::Hint;
 

@@ -16,9 +16,9 @@
 
 use crate::options::MAX_BLOCK_BYTES;
 use crate::stored::{Checked, Handle, MAX_STORED_BYTES, TRAILER_BYTES};
-use std::time::Instant;
 use terrace_base::Decoder;
 use terrace_base::codec::{put_bytes, put_varint};
+use terrace_base::sync::Instant;
 use terrace_learned::{
     BlockGuess, BlockModel, BlockModelBuilder, ModelStats, NoModel, SAMPLED_KEYS,
 };

@@ -25,6 +25,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_base::sync::thread;
 use terrace_base::{Clock, Error, InternalIter, RangeTombstones, Result, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version, names};
 use terrace_sst::{ScanOptions, SstReader};
@@ -100,7 +101,7 @@ pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Optio
         .collect();
     let ranges: Vec<_> = bounds.windows(2).map(|pair| (pair[0], pair[1])).collect();
     let mut results: Vec<Result<Option<Piece>>> = Vec::new();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let (first, others) = ranges.split_at(1);
         let plan = &plan;
         let start = |range: &(Option<&'_ [u8]>, Option<&'_ [u8]>)| {

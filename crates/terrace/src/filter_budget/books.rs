@@ -11,7 +11,8 @@ use super::curve::Curve;
 use super::heat::Heat;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use terrace_base::sync::Instant;
 use terrace_manifest::{FileMeta, LEVEL_COUNT};
 use terrace_sst::{
     FilterKind, FilterPartitionInfo, FilterUses, SstReader, drop_filter_units, filter_charge_bytes,

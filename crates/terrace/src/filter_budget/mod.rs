@@ -38,11 +38,11 @@ use allocator::{Allocator, Offer, Room};
 use books::{Books, Load};
 use multi_queue::MultiQueue;
 use packed::Restored;
-use parking_lot::Mutex;
 use price::Price;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use terrace_base::sync::{Instant, Mutex};
 use terrace_manifest::FileMeta;
 use terrace_sst::{FilterMemory, SstReader, UnitLoad, load_filter_units};
 

@@ -4,13 +4,13 @@
 
 use crate::iter::ScanCursor;
 use crate::iter::values::ValueSource;
-use parking_lot::Mutex;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use terrace_base::key::{compare_internal, pack_trailer, trailer_kind, trailer_seqno};
+use terrace_base::sync::Mutex;
 use terrace_base::{
     Error, InternalIter, RangeTombstone, Result, Rng, SeqNo, SplitMix64, ValueHandle, ValueKind,
 };

@@ -3,9 +3,8 @@
 //!
 //! `get` takes the times, on its sampled path; `books` decides by their means.
 
-use parking_lot::Mutex;
 use std::sync::OnceLock;
-use std::time::Instant;
+use terrace_base::sync::{Instant, Mutex};
 use terrace_learned::analyzer::{Costs, LookupCosts, RunningMean};
 use terrace_manifest::LEVEL_COUNT;
 use terrace_sst::Way;
