@@ -6,20 +6,19 @@ use crate::{test, tidy};
 use anyhow::Result;
 use std::path::Path;
 
-/// Runs every step; the first that fails ends it.
-pub fn run(root: &Path) -> Result<()> {
-    let mut steps = Steps::new(root);
-    steps.cargo("format", &["fmt", "--all", "--check"])?;
-    steps.step("tidy", "cargo xtask tidy", tidy::run)?;
+/// Every step.
+pub fn steps(root: &Path) -> Result<Steps> {
+    let mut steps = Steps::new(root, "ci");
+    steps.cargo("format", &["fmt", "--all", "--check"]);
+    steps.check("tidy", tidy::run);
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    steps.cargo("clippy", &clippy)?;
+    steps.cargo("clippy", &clippy);
     let strict = [("RUSTDOCFLAGS", "-D warnings")];
     // Apart, and the library last: it shares its name with the program.
     let programs = ["doc", "-p", "terrace-cli", "-p", "xtask", "--bins", "--no-deps"];
-    steps.cargo_with("documentation of the programs", &programs, &strict)?;
+    steps.cargo_with("docs-of-programs", &programs, &strict);
     let libraries = ["doc", "--workspace", "--lib", "--no-deps"];
-    steps.cargo_with("documentation of the libraries", &libraries, &strict)?;
+    steps.cargo_with("docs-of-libraries", &libraries, &strict);
     test::add(&mut steps)?;
-    steps.summary();
-    Ok(())
+    Ok(steps)
 }

@@ -3,6 +3,8 @@
 //! and in `dashboard/node_modules`. What cannot be installed fails the run and says what a person
 //! should do; nothing is skipped.
 
+use crate::network;
+use crate::output::shown;
 use crate::steps::Steps;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -45,15 +47,18 @@ const TOOLS: &[Tool] = &[
     Tool { name: "npm", packages: &["npm"], probe: &["npm", "--version"] },
 ];
 
+/// The step that [`install`] adds.
+pub const TOOLS_STEP: &str = "tools";
+
 /// Adds the step that installs what is missing.
-pub fn install(steps: &mut Steps) -> Result<()> {
+pub fn install(steps: &mut Steps) {
     let target = steps.target_dir();
-    steps.step("tools of the tests with clients", "apt-get, pip and npm, if need be", |root| {
+    steps.check(TOOLS_STEP, move |root| {
         debian_packages()?;
         node_is_new_enough()?;
         python_packages(root, &target.join("client-tools").join("venv"))?;
         node_packages(&root.join("dashboard"))
-    })
+    });
 }
 
 /// Installs the packages of tools that are not there.
@@ -70,9 +75,11 @@ fn debian_packages() -> Result<()> {
     }
     let by_hand = format!("sudo apt-get install {}", packages.join(" "));
     let by_hand = format!("install it by hand: {by_hand}");
-    as_root(&["apt-get", "update", "--quiet"]).with_context(|| by_hand.clone())?;
+    let update = as_root(&["apt-get", "update", "--quiet"])?;
+    network::run(update).with_context(|| by_hand.clone())?;
     let install = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends"];
-    as_root(&[&install[..], &packages].concat()).with_context(|| by_hand.clone())?;
+    let install = as_root(&[&install[..], &packages].concat())?;
+    network::run(install).with_context(|| by_hand.clone())?;
     if packages.contains(&"redis-server") {
         stop_redis_service()?;
     }
@@ -102,27 +109,28 @@ fn is_there(tool: &Tool) -> bool {
 /// Debian starts the service of a package that is installed; the tests start servers of their own.
 fn stop_redis_service() -> Result<()> {
     if Path::new("/run/systemd/system").exists() {
-        as_root(&["systemctl", "disable", "--now", "redis-server"])
+        run(&mut as_root(&["systemctl", "disable", "--now", "redis-server"])?())
     } else if Path::new("/etc/init.d/redis-server").exists() {
-        as_root(&["/etc/init.d/redis-server", "stop"])
+        run(&mut as_root(&["/etc/init.d/redis-server", "stop"])?())
     } else {
         Ok(())
     }
 }
 
-/// Runs a command as root, by sudo if need be.
-fn as_root(words: &[&str]) -> Result<()> {
+/// Makes a command that runs as root, by sudo if need be.
+fn as_root(words: &[&str]) -> Result<impl Fn() -> Command + use<>> {
     let id = Command::new("id").arg("-u").output().context("start id")?;
     let sudo: &[&str] = if id.stdout.trim_ascii() == b"0" { &[] } else { &["sudo"] };
-    let words = [sudo, words].concat();
-    let mut command = Command::new(words[0]);
-    run(command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive"))
+    let words: Vec<String> = [sudo, words].concat().iter().map(|word| word.to_string()).collect();
+    Ok(move || {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    })
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
-    let shown = words.join(" ");
+    let shown = shown(command);
     println!("{shown}");
     let status = command.status().with_context(|| format!("start {shown}"))?;
     if status.success() { Ok(()) } else { bail!("{shown}: {status}") }
@@ -155,16 +163,13 @@ fn python_packages(root: &Path, venv: &Path) -> Result<()> {
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))
             .context("do it by hand: sudo apt-get install python3-venv")?;
         let python = venv.join("bin").join("python");
-        let mut pip = Command::new(&python);
-        pip.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--requirement",
-        ]);
-        run(pip.arg(&requirements)).with_context(|| {
+        let install = ["install", "--quiet", "--disable-pip-version-check", "--requirement"];
+        let pip = || {
+            let mut pip = Command::new(&python);
+            pip.args(["-m", "pip"]).args(install).arg(&requirements);
+            pip
+        };
+        network::run(pip).with_context(|| {
             let (python, file) = (python.display(), requirements.display());
             format!("do it by hand: {python} -m pip install --requirement {file}")
         })
@@ -175,8 +180,12 @@ fn python_packages(root: &Path, venv: &Path) -> Result<()> {
 fn node_packages(dashboard: &Path) -> Result<()> {
     let installed = dashboard.join("node_modules").join(".installed-lock.json");
     once(&dashboard.join("package-lock.json"), &installed, "packages of the dashboard", || {
-        run(Command::new("npm").arg("ci").current_dir(dashboard))
-            .context("do it by hand: npm ci --prefix dashboard")
+        let npm = || {
+            let mut npm = Command::new("npm");
+            npm.arg("ci").current_dir(dashboard);
+            npm
+        };
+        network::run(npm).context("do it by hand: npm ci --prefix dashboard")
     })
 }
 

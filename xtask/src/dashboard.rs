@@ -1,14 +1,19 @@
 //! The steps of the dashboard: its tests, its committed build, and the page of a running server.
 
+use crate::clients::TOOLS_STEP;
 use crate::steps::Steps;
+use crate::test::BUILD;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Adds the steps. The packages are installed and `terrace` is built.
-pub fn add(steps: &mut Steps) -> Result<()> {
+/// The step that builds the page from its sources.
+const BUILD_PAGE: &str = "dashboard-build";
+
+/// Adds the steps. They need the packages, the last also `terrace`.
+pub fn add(steps: &mut Steps) {
     let root = steps.root().to_path_buf();
     let npm = |arguments: &[&str]| {
         let mut npm = Command::new("npm");
@@ -16,16 +21,16 @@ pub fn add(steps: &mut Steps) -> Result<()> {
         npm
     };
     let shown = "npm --prefix dashboard";
-    steps.run("dashboard, with a make-believe store", &format!("{shown} test"), npm(&["test"]))?;
+    let alone = steps.command("dashboard", &format!("{shown} test"), npm(&["test"]));
+    alone.needs(&[TOOLS_STEP]);
 
     let built = steps.target_dir().join("dashboard");
     let out = built.to_string_lossy();
     let build = ["run", "build", "--", "--emptyOutDir", "--outDir", &out];
     let words = format!("{shown} {}", build.join(" "));
-    steps.run("dashboard, built", &words, npm(&build))?;
-    steps.step("dashboard, as committed", "compare with dashboard/dist", |root| {
-        same_files(&root.join("dashboard").join("dist"), &built)
-    })?;
+    steps.command(BUILD_PAGE, &words, npm(&build)).needs(&[TOOLS_STEP]);
+    let same = move |root: &Path| same_files(&root.join("dashboard").join("dist"), &built);
+    steps.check("dashboard-committed", same).needs(&[BUILD_PAGE]);
 
     let program = steps.target_dir().join("debug").join("terrace");
     let program = program.to_string_lossy();
@@ -34,7 +39,8 @@ pub fn add(steps: &mut Steps) -> Result<()> {
     if let Some(folder) = std::env::var_os(SHOTS) {
         command.env(SHOTS, root.join(folder));
     }
-    steps.run("dashboard, of a running server", &format!("{shown} {}", real.join(" ")), command)
+    let served = steps.command("dashboard-served", &format!("{shown} {}", real.join(" ")), command);
+    served.needs(&[TOOLS_STEP, BUILD]);
 }
 
 /// The folder that screenshots are put in, if they are wanted: `docs/images` for those of the

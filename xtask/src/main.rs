@@ -3,6 +3,9 @@
 mod ci;
 mod clients;
 mod dashboard;
+mod failing;
+mod network;
+mod output;
 mod peers;
 mod steps;
 mod test;
@@ -15,12 +18,15 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  tidy     check the style guide: floors, names, sizes, unsafe code, links
-  test     run everything that can fail: unit, model, crash and doc tests, loom, examples, fuzzers,
-           real clients, the dashboard in Chromium; installs what that needs
-  clients  only the last two: real clients, and the dashboard in Chromium
-  ci       all of CI: fmt, tidy, clippy, docs, then test
-  peers    fetch the engines that `terrace bench` measures beside Terrace
+  tidy            check the style guide: floors, names, sizes, unsafe code, links
+  test [STEP...]  run everything that can fail: unit, model, crash and doc tests, loom, examples,
+                  fuzzers, real clients, the dashboard in Chromium; installs what that needs
+  clients         only the last two: real clients, and the dashboard in Chromium
+  ci [STEP...]    all of CI: fmt, tidy, clippy, docs, then test
+  peers           fetch the engines that `terrace bench` measures beside Terrace
+
+A step that fails does not stop those after it that can do without; the end of the output says
+what failed and how to run just that. With names of steps only these are run.
 ";
 
 fn main() -> ExitCode {
@@ -36,11 +42,12 @@ fn main() -> ExitCode {
 
 fn run(arguments: &[String]) -> Result<()> {
     let root = root()?;
+    let rest = arguments.get(1..).unwrap_or_default();
     match arguments.first().map(String::as_str) {
         Some("tidy") => tidy::run(&root),
-        Some("test") => test::run(&root),
-        Some("clients") => test::run_outside(&root),
-        Some("ci") => ci::run(&root),
+        Some("test") => test::steps(&root)?.run(rest),
+        Some("clients") => test::steps_outside(&root).run(rest),
+        Some("ci") => ci::steps(&root)?.run(rest),
         Some("peers") => peers::run(&root),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

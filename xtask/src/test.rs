@@ -1,9 +1,11 @@
 //! `cargo xtask test`: everything that can fail, in one command. Nothing is skipped: what a step
 //! needs and does not find is installed, or fails it.
 
-use crate::steps::Steps;
+use crate::failing::Failing;
+use crate::output::run_watched;
+use crate::steps::{Failure, Steps, cargo};
 use crate::{clients, dashboard};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -14,58 +16,89 @@ const EXAMPLES: &str = "crates/terrace/examples";
 /// Seconds that each fuzz target is tried for.
 const FUZZ_SECONDS: &str = "2";
 
-/// Runs every step; the first that fails ends it.
-pub fn run(root: &Path) -> Result<()> {
-    let mut steps = Steps::new(root);
+/// The step that builds what later steps run.
+pub const BUILD: &str = "build";
+
+/// Every step.
+pub fn steps(root: &Path) -> Result<Steps> {
+    let mut steps = Steps::new(root, "test");
     add(&mut steps)?;
-    steps.summary();
-    Ok(())
+    Ok(steps)
 }
 
-/// Runs only the steps for which more than cargo is needed.
-pub fn run_outside(root: &Path) -> Result<()> {
-    let mut steps = Steps::new(root);
-    clients::install(&mut steps)?;
-    outside(&mut steps)?;
-    steps.summary();
-    Ok(())
+/// Only the steps for which more than cargo is needed, and what they need.
+pub fn steps_outside(root: &Path) -> Steps {
+    let mut steps = Steps::new(root, "clients");
+    clients::install(&mut steps);
+    build(&mut steps);
+    outside(&mut steps);
+    steps
 }
 
-/// The server with real clients, and with a real browser.
-fn outside(steps: &mut Steps) -> Result<()> {
-    // Of the whole workspace, as it was built: for one package alone, features may be others.
-    let clients = ["test", "--workspace", "--test", "clients", "--", "--include-ignored"];
-    steps.cargo("real clients, and Redis for comparison", &clients)?;
-    dashboard::add(steps)
+/// Benches and examples too. Of the whole workspace, as all later steps: for one package alone,
+/// features may be others.
+fn build(steps: &mut Steps) {
+    steps.cargo(BUILD, &["build", "--workspace", "--all-targets"]);
+}
+
+/// The server with real clients and Redis for comparison, and with a real browser.
+fn outside(steps: &mut Steps) {
+    let select = ["--workspace", "--test", "clients"];
+    let needs = [BUILD, clients::TOOLS_STEP];
+    cargo_test(steps, "clients", &select, &["--include-ignored"], &needs);
+    dashboard::add(steps);
 }
 
 /// Adds the steps of the tests to a longer run.
 pub fn add(steps: &mut Steps) -> Result<()> {
-    clients::install(steps)?;
-    let build = ["build", "--workspace", "--all-targets"];
-    steps.cargo("build everything, benches and examples too", &build)?;
-    steps.cargo("tests", &["test", "--workspace"])?;
+    clients::install(steps);
+    build(steps);
+    cargo_test(steps, "tests", &["--workspace"], &[], &[BUILD]);
     run_examples(steps)?;
-    loom(steps)?;
-    let target_dir = steps.target_dir();
-    let mut fuzz = Command::new(target_dir.join("debug").join("terrace-fuzz"));
+    loom(steps);
+    let mut fuzz = Command::new(steps.target_dir().join("debug").join("terrace-fuzz"));
     fuzz.args(["--seconds", FUZZ_SECONDS]);
-    steps.run("fuzz smoke", &format!("terrace-fuzz --seconds {FUZZ_SECONDS}"), fuzz)?;
-    outside(steps)
+    let shown = format!("cargo run -p terrace-fuzz -- --seconds {FUZZ_SECONDS}");
+    steps.command("fuzz", &shown, fuzz).needs(&[BUILD]);
+    outside(steps);
+    Ok(())
+}
+
+/// Adds tests that go on after a failure, and name what failed.
+fn cargo_test(
+    steps: &mut Steps,
+    name: &str,
+    select: &[&str],
+    extra: &'static [&str],
+    needs: &[&str],
+) {
+    let mut arguments = [&["test"], select, &["--no-fail-fast"]].concat();
+    if !extra.is_empty() {
+        arguments.extend([&["--"], extra].concat());
+    }
+    let mut command = cargo(&arguments);
+    let shown = format!("cargo {}", arguments.join(" "));
+    let step = steps.add(name, &shown, move |root| {
+        command.current_dir(root);
+        let mut failing = Failing::default();
+        let status = run_watched(command, |line| failing.look(line, extra))?;
+        let commands = failing.commands();
+        let error = || match commands.len() {
+            0 => anyhow!("{status}"),
+            count => anyhow!("tests of {count} targets failed"),
+        };
+        if status.success() { Ok(()) } else { Err(Failure::of_part(error(), commands.clone())) }
+    });
+    step.needs(needs);
 }
 
 /// Runs the examples that the build has left.
 fn run_examples(steps: &mut Steps) -> Result<()> {
     let built = steps.target_dir().join("debug").join("examples");
-    let mut names = Vec::new();
-    steps.step("list the examples", EXAMPLES, |root| {
-        names = example_names(&root.join(EXAMPLES))?;
-        println!("{}", names.join(" "));
-        Ok(())
-    })?;
-    for name in names {
+    for name in example_names(&steps.root().join(EXAMPLES))? {
         let shown = format!("cargo run -p terrace --example {name}");
-        steps.run(&format!("example {name}"), &shown, Command::new(built.join(&name)))?;
+        let example = Command::new(built.join(&name));
+        steps.command(&format!("example-{name}"), &shown, example).needs(&[BUILD]);
     }
     Ok(())
 }
@@ -83,12 +116,12 @@ fn example_names(dir: &Path) -> Result<Vec<String>> {
 }
 
 /// The skiplist under loom. Its `cfg` changes every crate, so it has a target directory of its own.
-fn loom(steps: &mut Steps) -> Result<()> {
+fn loom(steps: &mut Steps) {
     let target = steps.target_dir().join("loom");
     let target = target.to_string_lossy();
     let arguments =
         ["test", "-p", "terrace-skiplist", "--release", "--target-dir", &target, "--", "loom"];
-    steps.cargo_with("skiplist under loom", &arguments, &[("RUSTFLAGS", "--cfg loom")])
+    steps.cargo_with("loom", &arguments, &[("RUSTFLAGS", "--cfg loom")]);
 }
 
 #[cfg(test)]
@@ -101,5 +134,17 @@ mod tests {
         assert!(example_names(&here.join("src/tidy")).is_ok());
         assert!(example_names(here).is_err());
         assert!(example_names(&here.join("gone")).is_err());
+    }
+
+    #[test]
+    fn all_commands_have_steps_whose_needs_come_before_them() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let all = [steps(root).unwrap(), steps_outside(root), crate::ci::steps(root).unwrap()];
+        for steps in all {
+            // Nothing is run: no step has this name.
+            let error = steps.run(&["no such step".to_string()]).unwrap_err().to_string();
+            assert!(error.contains("there is no step"), "{error}");
+            assert!(error.contains("dashboard-served"), "{error}");
+        }
     }
 }
