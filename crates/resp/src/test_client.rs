@@ -71,16 +71,16 @@ impl<S: Read + Write> Client<S> {
         self.reply()
     }
 
-    /// Sends a request.
+    /// Sends a request, as [`Client::send_raw`] does.
     pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
-        assert!(self.try_send(arguments), "the connection has ended");
+        self.try_send(arguments);
     }
 
     /// Sends a request; `false` if the server has ended the connection.
     pub fn try_send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> bool {
         let mut request = Vec::new();
         write_request(&mut request, arguments);
-        self.stream.write_all(&request).is_ok()
+        self.try_send_raw(&request)
     }
 
     /// Sends several requests at once.
@@ -130,9 +130,24 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes as they are. A server that has seen enough may close before it has taken all
+    /// of them; what it said until then is there to be read, and then comes the end.
     pub fn send_raw(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).unwrap();
+        self.try_send_raw(bytes);
+    }
+
+    /// As [`Client::send_raw`]; `false` if the server has ended the connection.
+    fn try_send_raw(&mut self, bytes: &[u8]) -> bool {
+        use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+        match self.stream.write_all(bytes) {
+            Ok(()) => true,
+            Err(error) => {
+                let kind = error.kind();
+                let ended = matches!(kind, BrokenPipe | ConnectionReset | ConnectionAborted);
+                assert!(ended, "neither sent nor ended: {error}");
+                false
+            }
+        }
     }
 }
 
