@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use crate::Full;
-use crate::arena::{Arena, BRANCH_BITS};
+use crate::arena::{Arena, BRANCH_BITS, MAX_ARENA_BYTES};
 use crate::group::{Entry, GROUP, SMALL_GROUP};
 use crate::head::Scheme;
 use crate::hint::{Hint, NEAR};
@@ -313,6 +313,9 @@ impl Skiplist {
     pub fn is_empty(&self) -> bool {
         self.entry_count() == 0
     }
+
+    /// The largest capacity (8 GiB).
+    pub const MAX_CAPACITY_BYTES: usize = MAX_ARENA_BYTES;
 
     /// The most arena bytes an entry with these lengths takes.
     pub const fn entry_upper_bound(key_len: usize, value_len: usize) -> usize {

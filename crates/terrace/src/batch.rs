@@ -15,11 +15,13 @@
 //! that guessed otherwise when the value was added is encoded again when it is sealed.
 
 mod ops;
+mod room;
 mod save_point;
 
 pub use save_point::SavePoint;
 
 pub(crate) use ops::{Op, Ops, StoredHandle, decode};
+pub(crate) use room::entry_room_bytes;
 
 use crate::error::{Error, Result};
 use crate::options::DEFAULT_VALUE_SEPARATION_THRESHOLD;
@@ -91,6 +93,8 @@ pub struct WriteBatch {
     /// The longest inline value and the shortest separated one, before compression.
     longest_inline: usize,
     shortest_separated: usize,
+    /// What a sealed batch needs in the memtable of each family, if there are several.
+    rooms: Vec<usize>,
     refused: Option<String>,
     history: save_point::History,
 }
@@ -119,6 +123,7 @@ impl WriteBatch {
             separated_bytes: 0,
             longest_inline: 0,
             shortest_separated: usize::MAX,
+            rooms: Vec::new(),
             refused: None,
             history: save_point::History::default(),
         }
@@ -193,6 +198,7 @@ impl WriteBatch {
         self.separated_bytes = 0;
         self.longest_inline = 0;
         self.shortest_separated = usize::MAX;
+        self.rooms.clear();
         self.refused = None;
     }
 
@@ -339,8 +345,8 @@ impl WriteBatch {
     }
 
     /// Turns times to live into expiries, sees to it that exactly those values are separated that
-    /// `separation` of their family says, sums them up, and says whether the batch may be written
-    /// at all.
+    /// `separation` of their family says, sums them up, measures what the memtables need for it, and
+    /// says whether the batch may be written at all.
     pub(crate) fn seal(
         &mut self,
         clock: &dyn Clock,
@@ -367,7 +373,7 @@ impl WriteBatch {
             let sum = value::checksum(key, &front[place.at..]);
             rest[..VALUE_CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());
         }
-        Ok(())
+        self.measure()
     }
 
     /// Whether a value of this batch may be encoded otherwise than a family wants it.
@@ -434,12 +440,6 @@ impl WriteBatch {
     /// Values that stay in the log, and their stored bytes.
     pub(crate) fn separated(&self) -> (usize, usize) {
         (self.separated.len(), self.separated_bytes)
-    }
-
-    /// Bytes that keys and inline values take in memtables, at most, without the overhead of
-    /// entries.
-    pub(crate) fn memtable_bytes(&self) -> usize {
-        self.bytes.len() - self.separated_bytes
     }
 
     /// Gives the first operation its sequence number; the others follow.

@@ -28,7 +28,7 @@ use terrace_base::{MAX_SEQNO, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_log::{LogEnd, LogOptions, LogWriter, SyncedThrough};
 use terrace_manifest::names;
-use terrace_skiplist::{Full, Hint, Skiplist};
+use terrace_skiplist::{Full, Hint};
 use terrace_vfs::Vfs;
 
 /// Batches are gathered into a group up to this many bytes: large enough to share a sync, small
@@ -39,9 +39,6 @@ const GROUP_BYTES: usize = 1 << 20;
 const UNFLUSHED_SHARE: u64 = 64;
 /// Bytes of separated values that a memtable may always refer to, or two segments if that is less.
 const LEAST_UNFLUSHED_BYTES: u64 = 4 << 20;
-
-/// Memory an entry takes in a memtable beyond its batch encoding, at most.
-const ENTRY_OVERHEAD_BYTES: usize = Skiplist::entry_upper_bound(0, 0);
 
 /// Writes `batch` and returns when it is visible and as durable as asked.
 pub(crate) fn write(inner: &Inner, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
@@ -326,32 +323,58 @@ fn insert_failed(inner: &Inner, what: &str) -> Error {
     inner.health.fail("fill a memtable", error)
 }
 
-/// Sees to it that the memtables of all families that the group writes to can take it whole.
+/// Sees to it that the memtables of all families that the group writes to can take it whole. Whatever
+/// rotates here gives the new memtable the room that the group needs there, so it does not matter what
+/// rotates, and in which order. A failure is harmless: nothing of the group is in the log yet.
 fn make_room(
     inner: &Inner,
     log: &mut LogState,
     families: &[Arc<Family>],
     group: &[Pending],
 ) -> Result<()> {
-    let encoded: usize = group.iter().map(|p| p.batch.memtable_bytes()).sum();
-    let count: usize = group.iter().map(|p| p.batch.len()).sum();
-    let bound = encoded + count * ENTRY_OVERHEAD_BYTES;
     let most_separated = most_separated_bytes(inner);
+    let mut rotated = false;
     for family in families {
+        let needed = needed_bytes(family, group);
         let full = {
             let state = family.state();
             let table = &state.memtable;
-            table.room_bytes() < bound
+            table.room_bytes() < needed
                 || table.size_bytes() >= family.options.memtable_bytes
                 || table.separated_bytes() >= most_separated
         };
         let touched = || group.iter().any(|p| p.batch.touches(family.id));
         if full && (families.len() == 1 || touched()) {
-            rotate(inner, log, family, bound)?;
+            rotate(inner, log, family, needed)?;
+            rotated = true;
         }
     }
-    if families.len() > 1 {
-        bound_all_memtables(inner, log, families)?;
+    if families.len() > 1
+        && let Some(largest) = largest_over_bound(inner, families)
+    {
+        rotate(inner, log, largest, needed_bytes(largest, group))?;
+        rotated = true;
+    }
+    match rotated {
+        true => check_room(inner, families, group),
+        false => Ok(()),
+    }
+}
+
+/// Bytes that the group takes in the memtable of `family`, at most.
+fn needed_bytes(family: &Family, group: &[Pending]) -> usize {
+    group.iter().map(|p| p.batch.room_bytes(family.id)).sum()
+}
+
+/// Refuses the group, while that is harmless, if a memtable cannot take its part of it.
+fn check_room(inner: &Inner, families: &[Arc<Family>], group: &[Pending]) -> Result<()> {
+    for family in families {
+        let (needed, room) = (needed_bytes(family, group), family.state().memtable.room_bytes());
+        if room < needed {
+            let text = format!("the memtable of `{}` has {room} bytes of {needed}", family.name);
+            let error = std::io::Error::other(text);
+            return Err(terrace_base::Error::io("make room in", &inner.dir, error).into());
+        }
     }
     Ok(())
 }
@@ -363,17 +386,18 @@ fn most_separated_bytes(inner: &Inner) -> u64 {
     least.max(inner.value_log.live_bytes() / UNFLUSHED_SHARE)
 }
 
-/// Keeps the mutable memtables of many families together within half of their share of the
-/// budget (the other half is for those that wait), by rotating the largest.
-fn bound_all_memtables(inner: &Inner, log: &mut LogState, families: &[Arc<Family>]) -> Result<()> {
-    let size = |family: &Arc<Family>| family.state().memtable.size_bytes();
+/// The family with the largest mutable memtable, if all of them together are over half of the budget of
+/// memtables (the other half is for those that wait for their flush).
+fn largest_over_bound<'a>(inner: &Inner, families: &'a [Arc<Family>]) -> Option<&'a Arc<Family>> {
+    let size = |family: &Arc<Family>| match &family.state().memtable {
+        // Rotating what holds nothing frees nothing.
+        empty if empty.is_empty() => 0,
+        memtable => memtable.size_bytes(),
+    };
     if families.iter().map(size).sum::<usize>() <= inner.options.memtables_bytes() / 2 {
-        return Ok(());
+        return None;
     }
-    match families.iter().max_by_key(|family| size(family)) {
-        Some(largest) => rotate(inner, log, largest, 0),
-        None => Ok(()),
-    }
+    families.iter().max_by_key(|family| size(family))
 }
 
 /// Makes the family's memtable immutable and starts the next log segment, so that a segment

@@ -11,12 +11,11 @@ use crate::memtable::{Gathered, MemTable};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::key::EXPIRY_BYTES;
-use terrace_base::{HANDLE_BYTES, SeqNo};
+use terrace_base::SeqNo;
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_log::{LogEnd, Recovered};
 use terrace_manifest::{FileMeta, ManifestState, names};
-use terrace_skiplist::{Full, Hint, Skiplist};
+use terrace_skiplist::{Full, Hint};
 use terrace_vfs::Vfs;
 
 /// What replay gathers for one family.
@@ -63,11 +62,7 @@ impl Replayed {
         if seqno <= self.flushed_seqno {
             return Ok(());
         }
-        let value_len = match op.separated {
-            Some(_) => EXPIRY_BYTES + HANDLE_BYTES,
-            None => op.value.len(),
-        };
-        let bound = Skiplist::entry_upper_bound(op.key.len(), value_len);
+        let bound = batch::entry_room_bytes(op);
         if self.room_bytes() < gathered.bound_bytes() + bound {
             self.settle(gathered)?;
         }

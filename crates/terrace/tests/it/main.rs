@@ -25,6 +25,7 @@ mod misplaced;
 mod model;
 mod mutants;
 mod power_cut;
+mod room;
 mod separation;
 mod stalls;
 mod transactions;
