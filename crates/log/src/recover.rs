@@ -34,6 +34,8 @@ pub struct Recovered {
     pub dropped_bytes: u64,
     /// Why the prefix ends where it does; `None` if the log ends cleanly.
     pub torn: Option<String>,
+    /// Segments that were given and that no link leads to.
+    pub skipped: Vec<u64>,
 }
 
 /// Replays `segments` (number and path, ascending): calls `apply` with segment, offset and
@@ -62,7 +64,10 @@ pub fn recover(
         .map(|(number, path)| LogReader::open(vfs, path, *number))
         .collect::<Result<Vec<_>>>()?;
     let mut replay = Replay { segments, recovered: Recovered::default() };
-    for part in chain(segments, &readers) {
+    let chain = chain(segments, &readers);
+    let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
+    replay.recovered.skipped = skipped.map(|at| segments[at].0).collect();
+    for part in chain {
         if let Some(bad) = replay.part(&part, &mut readers[part.index], apply)? {
             return replay.judge(vfs, bad);
         }

@@ -5,12 +5,14 @@
 //!           store id           8   snapshot only
 //!           next family id     v   snapshot only
 //!           present            v   bit 0 next file number, 1 last seqno, 2 filter heat,
-//!                                  3 value segments
+//!                                  3 value segments, 4 evidence is kept (no field),
+//!                                  5 retired files
 //!           next file number   v   if present
 //!           last seqno         v   if present
 //!           filter heat        b   if present; for the engine, whose versions it carries itself
 //!           segments           v   how many begin, if present; each number (v), kind (1; 1 commit
 //!                                  log, 2 values), size (v); how many end (v); each number (v)
+//!           retired files      v   how many, if present; each number (v)
 //!           family count       v
 //!           families               to the end
 //!
@@ -52,6 +54,8 @@ const NEXT_FILE_NUMBER: u64 = 1;
 const LAST_SEQNO: u64 = 1 << 1;
 const FILTER_HEAT: u64 = 1 << 2;
 const SEGMENTS: u64 = 1 << 3;
+const EVIDENCE: u64 = 1 << 4;
+const RETIRED: u64 = 1 << 5;
 
 const CREATE: u64 = 1;
 const DROP: u64 = 1 << 1;
@@ -136,6 +140,8 @@ fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
         filter_heat: edit.filter_heat.as_deref(),
         segments_added: &edit.segments_added,
         segments_removed: &edit.segments_removed,
+        keeps_evidence: edit.keeps_evidence,
+        retired: &edit.retired,
         family_count: edit.families.len(),
     };
     put_head(&head, out);
@@ -162,6 +168,8 @@ pub(crate) struct Head<'a> {
     pub filter_heat: Option<&'a [u8]>,
     pub segments_added: &'a [SegmentMeta],
     pub segments_removed: &'a [u32],
+    pub keeps_evidence: bool,
+    pub retired: &'a [u64],
     pub family_count: usize,
 }
 
@@ -170,7 +178,9 @@ pub(crate) fn put_head(head: &Head<'_>, out: &mut Vec<u8>) {
     let present = bit(head.next_file_number.is_some(), NEXT_FILE_NUMBER)
         | bit(head.last_seqno.is_some(), LAST_SEQNO)
         | bit(head.filter_heat.is_some(), FILTER_HEAT)
-        | bit(segments, SEGMENTS);
+        | bit(segments, SEGMENTS)
+        | bit(head.keeps_evidence, EVIDENCE)
+        | bit(!head.retired.is_empty(), RETIRED);
     put_varint(out, present);
     for value in [head.next_file_number, head.last_seqno].into_iter().flatten() {
         put_varint(out, value);
@@ -192,6 +202,10 @@ pub(crate) fn put_head(head: &Head<'_>, out: &mut Vec<u8>) {
         for number in head.segments_removed {
             put_varint(out, u64::from(*number));
         }
+    }
+    if !head.retired.is_empty() {
+        put_varint(out, head.retired.len() as u64);
+        head.retired.iter().for_each(|number| put_varint(out, *number));
     }
     put_varint(out, head.family_count as u64);
 }
@@ -296,8 +310,8 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
         EDIT => None,
         kind => return Err(Malformed::Unknown("record kind", u64::from(kind))),
     };
-    let present =
-        input.bits("edit field", NEXT_FILE_NUMBER | LAST_SEQNO | FILTER_HEAT | SEGMENTS)?;
+    let known = NEXT_FILE_NUMBER | LAST_SEQNO | FILTER_HEAT | SEGMENTS | EVIDENCE | RETIRED;
+    let present = input.bits("edit field", known)?;
     let next_file_number = input.optional(present & NEXT_FILE_NUMBER, "next file number")?;
     let last_seqno = input.optional(present & LAST_SEQNO, "last seqno")?;
     let mut filter_heat = None;
@@ -316,6 +330,13 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
             segments_removed.push(input.narrow("segment number")?);
         }
     }
+    let mut retired = Vec::new();
+    if present & RETIRED != 0 {
+        let count = input.count("retired files", 1)?;
+        for _ in 0..count {
+            retired.push(input.varint("retired file")?);
+        }
+    }
     let count = input.count("family count", 4)?;
     let mut families = Vec::with_capacity(count);
     for _ in 0..count {
@@ -331,6 +352,8 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
         filter_heat,
         segments_added,
         segments_removed,
+        keeps_evidence: present & EVIDENCE != 0,
+        retired,
     };
     Ok(ManifestRecord { snapshot, edit })
 }

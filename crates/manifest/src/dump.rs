@@ -57,6 +57,13 @@ pub fn describe(payload: &[u8]) -> Vec<String> {
     for number in &edit.segments_removed {
         lines.push(format!("  - value segment {number}"));
     }
+    if edit.keeps_evidence {
+        lines.push("  evidence is kept of what was synced".into());
+    }
+    if !edit.retired.is_empty() {
+        let numbers: Vec<String> = edit.retired.iter().map(u64::to_string).collect();
+        lines.push(format!("  files taken out before: {}", numbers.join(" ")));
+    }
     for family in &edit.families {
         describe_family(family, &mut lines);
     }

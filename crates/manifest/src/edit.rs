@@ -20,6 +20,12 @@ pub struct VersionEdit {
     pub segments_added: Vec<SegmentMeta>,
     /// Value segments that nothing refers to any more.
     pub segments_removed: Vec<u32>,
+    /// From now on every log segment that the manifest needs exists, and evidence files
+    /// say what was synced. Never taken back.
+    pub keeps_evidence: bool,
+    /// Files that earlier records took out of the store and that may still lie in its directory.
+    /// Only a snapshot says this: edits name what they remove.
+    pub retired: Vec<u64>,
 }
 
 /// How a value segment came to be, and with it the name of its file.

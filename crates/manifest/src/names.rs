@@ -81,6 +81,16 @@ pub fn temp_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.tmp"))
 }
 
+/// Where files go that look like data and that nothing names: `lost` in `dir`.
+pub fn lost_dir(dir: &Path) -> PathBuf {
+    dir.join("lost")
+}
+
+/// The number in the name of a temporary file, if it has one.
+pub fn temp_number(name: &str) -> Option<u64> {
+    name.strip_suffix(".tmp").and_then(parse_number)
+}
+
 /// What `name` means. Only the exact spelling that this module makes is recognized.
 pub fn parse(name: &str) -> FileName {
     match name {

@@ -11,7 +11,7 @@ use crate::codec::{self, ManifestRecord, SnapshotHead};
 use crate::edit::{FamilyEdit, SegmentMeta, VersionEdit};
 use crate::file_meta::FileMeta;
 use crate::version::Version;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use terrace_base::{MAX_SEQNO, SeqNo};
 
@@ -50,6 +50,30 @@ pub struct ManifestState {
     pub filter_heat: Arc<[u8]>,
     /// The value segments by number.
     pub segments: BTreeMap<u32, SegmentMeta>,
+    /// Every log segment that is needed exists, and evidence files say what was synced: so it is
+    /// in every store that a build of this version has opened for writing.
+    pub keeps_evidence: bool,
+    /// Files that edits took out of the store and that may still lie in its directory: whoever
+    /// finds one may remove it. The newest [`MAX_RETIRED`] of them.
+    pub retired: BTreeSet<u64>,
+}
+
+/// How many retired files are remembered.
+pub const MAX_RETIRED: usize = 4096;
+
+/// Adds the files that `edit` takes out for good; one that only moves to another level stays.
+fn retire(retired: &mut BTreeSet<u64>, edit: &VersionEdit) {
+    retired.extend(&edit.retired);
+    retired.extend(edit.segments_removed.iter().map(|number| u64::from(*number)));
+    for family in &edit.families {
+        retired.extend(family.removed.iter().map(|(_, number)| *number));
+        for (_, file) in &family.added {
+            retired.remove(&file.number);
+        }
+    }
+    while retired.len() > MAX_RETIRED {
+        retired.pop_first();
+    }
 }
 
 /// Makes the edit's value segments begin and end.
@@ -79,6 +103,8 @@ pub(crate) struct Prepared {
     filter_heat: Option<Arc<[u8]>>,
     /// `None` if they stay as they are.
     segments: Option<BTreeMap<u32, SegmentMeta>>,
+    keeps_evidence: bool,
+    retired: BTreeSet<u64>,
 }
 
 /// The numbers that only grow.
@@ -177,6 +203,8 @@ impl ManifestState {
             store_id,
             filter_heat: Arc::default(),
             segments: BTreeMap::new(),
+            keeps_evidence: false,
+            retired: BTreeSet::new(),
         }
     }
 
@@ -197,7 +225,13 @@ impl ManifestState {
         if !edit.segments_added.is_empty() || !edit.segments_removed.is_empty() {
             apply_segments(segments.insert(self.segments.clone()), edit)?;
         }
-        Ok(Prepared { counters, families, filter_heat: edit.filter_heat.clone(), segments })
+        let mut retired = self.retired.clone();
+        let dropped = edit.families.iter().filter(|change| change.drop);
+        let dropped = dropped.filter_map(|change| self.families.get(&change.id));
+        retired.extend(dropped.flat_map(|f| f.version.files()).map(|(_, file)| file.number));
+        retire(&mut retired, edit);
+        let (filter_heat, keeps_evidence) = (edit.filter_heat.clone(), edit.keeps_evidence);
+        Ok(Prepared { counters, families, filter_heat, segments, keeps_evidence, retired })
     }
 
     fn prepare_family(
@@ -248,6 +282,8 @@ impl ManifestState {
         if let Some(segments) = prepared.segments {
             self.segments = segments;
         }
+        self.keeps_evidence |= prepared.keeps_evidence;
+        self.retired = prepared.retired;
         for (id, family) in prepared.families {
             match family {
                 Some(family) => self.families.insert(id, family),
@@ -269,12 +305,15 @@ impl ManifestState {
         let head = SnapshotHead { store_id: self.store_id, next_family_id: self.next_family_id };
         codec::encode_snapshot_head(head, out);
         let segments: Vec<SegmentMeta> = self.segments.values().copied().collect();
+        let retired: Vec<u64> = self.retired.iter().copied().collect();
         let head = codec::Head {
             next_file_number: Some(self.next_file_number),
             last_seqno: Some(self.last_seqno),
             filter_heat: Some(&*self.filter_heat).filter(|heat| !heat.is_empty()),
             segments_added: &segments,
             segments_removed: &[],
+            keeps_evidence: self.keeps_evidence,
+            retired: &retired,
             family_count: self.families.len(),
         };
         codec::put_head(&head, out);
@@ -300,6 +339,8 @@ pub(crate) struct Replay {
     families: BTreeMap<u32, FamilyReplay>,
     filter_heat: Arc<[u8]>,
     segments: BTreeMap<u32, SegmentMeta>,
+    keeps_evidence: bool,
+    retired: BTreeSet<u64>,
 }
 
 struct FamilyReplay {
@@ -358,6 +399,12 @@ impl Replay {
         }
         self.started = Some((before.0, counters));
         apply_segments(&mut self.segments, &edit)?;
+        self.keeps_evidence |= edit.keeps_evidence;
+        let dropped = edit.families.iter().filter(|change| change.drop);
+        for family in dropped.filter_map(|change| self.families.get(&change.id)) {
+            self.retired.extend(family.files.iter().flatten().map(|(_, file)| file.number));
+        }
+        retire(&mut self.retired, &edit);
         if let Some(heat) = edit.filter_heat {
             self.filter_heat = heat;
         }
@@ -417,6 +464,8 @@ impl Replay {
             store_id: head.store_id,
             filter_heat: self.filter_heat,
             segments: self.segments,
+            keeps_evidence: self.keeps_evidence,
+            retired: self.retired,
         }))
     }
 }

@@ -50,7 +50,9 @@ pub use level_lookup::{BlockPlace, InLevel, Traced, Way};
 pub use multi_get::{BatchLookup, multi_get};
 pub use options::{DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, SstOptions};
 pub use properties::{COMPARATOR, Properties};
-pub use reader::{Entry, FilterAt, FilterMemory, Lookup, ReaderOptions, SstReader};
+pub use reader::{
+    Entry, FilterAt, FilterMemory, Lookup, ReaderOptions, SstReader, read_properties,
+};
 pub use survey::ModelView;
 pub use terrace_compression::Compression;
 pub use terrace_filter::{FilterKind, FilterPolicy, FilterShape, PolicyError};

@@ -118,6 +118,16 @@ pub struct SstReader {
     size_bytes: u64,
 }
 
+/// What the end of the SST at `path` says of the file, without opening it for reads.
+///
+/// # Errors
+/// `Corruption` if the file does not end as a finished SST of this number does; I/O; `Unsupported`.
+pub fn read_properties(vfs: &dyn Vfs, path: &Path, file_number: u64) -> Result<Properties> {
+    let file = vfs.open(path, OpenMode::default())?;
+    let tail = Tail::read(&*file, file_number, &ReadCounters::new())?;
+    tail.decode(tail.footer.properties, Properties::decode)
+}
+
 /// What a lookup found out from one index partition.
 pub(crate) enum Step {
     Done(Option<Entry>),

@@ -131,7 +131,7 @@ fn whole(state: &ManifestState) -> VersionEdit {
         families: families.collect(),
         filter_heat: Some(state.filter_heat.clone()),
         segments_added: state.segments.values().copied().collect(),
-        segments_removed: Vec::new(),
+        ..VersionEdit::default()
     }
 }
 

@@ -16,6 +16,10 @@ pub(crate) fn torn_log(segment: u64, offset: u64, dropped_bytes: u64, why: &str)
     tracing::warn!(target: TARGET, segment, offset, dropped_bytes, why, "the log ends in an unfinished record; what was never synced is dropped");
 }
 
+pub(crate) fn set_aside(file: &str, to: &Path, why: &str) {
+    tracing::warn!(target: TARGET, file, to = %to.display(), why, "a file that looks like data was set aside");
+}
+
 pub(crate) fn flushed(family: &str, memtables: usize, entries: u64, bytes: u64, micros: u64) {
     tracing::info!(target: TARGET, family, memtables, entries, written_bytes = bytes, took_us = micros, "flush");
 }

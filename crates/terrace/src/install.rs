@@ -7,6 +7,7 @@ use crate::family::Family;
 use crate::filter_budget::FilterBudget;
 use crate::inner::{Inner, ManifestLog, Obsolete};
 use crate::metrics::add;
+use crate::output;
 use crate::value_log::{SegmentBook, ValueLog, segment_path};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -39,8 +40,9 @@ pub(crate) struct Change {
 /// The changes of a family that was dropped meanwhile are left out, and their files removed.
 pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     if changes.iter().any(|change| !change.edit.added.is_empty()) {
-        let synced = inner.vfs.sync_dir(&inner.dir);
-        synced.map_err(|error| inner.health.fail("sync the directory", error))?;
+        let named = changes.iter().try_for_each(|change| publish(inner, change));
+        let synced = named.and_then(|()| inner.vfs.sync_dir(&inner.dir));
+        synced.map_err(|error| inner.health.fail("name new files in the directory", error))?;
     }
     let mut log = inner.manifest.lock();
     // A family is dropped under this lock.
@@ -80,12 +82,23 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     Ok(())
 }
 
+/// Gives the files that were written for a change their names.
+fn publish(inner: &Inner, change: &Change) -> terrace_base::Result<()> {
+    output::publish(&*inner.vfs, &inner.dir, fresh_files(change))?;
+    output::publish_segments(&*inner.vfs, &inner.dir, &change.segments)
+}
+
+/// The files that a change adds and that did not just move to another level.
+fn fresh_files(change: &Change) -> impl Iterator<Item = u64> {
+    let removed: HashSet<u64> = change.edit.removed.iter().map(|(_, number)| *number).collect();
+    let added = change.edit.added.iter().map(|(_, file)| file.number);
+    added.filter(move |number| !removed.contains(number))
+}
+
 /// Removes the files that were written for a change that nobody wants any more, as far as that
 /// works: what stays is removed at the next open.
 fn discard(inner: &Inner, change: &Change) {
-    let removed: HashSet<u64> = change.edit.removed.iter().map(|(_, number)| *number).collect();
-    let fresh = change.edit.added.iter().filter(|(_, file)| !removed.contains(&file.number));
-    let ssts = fresh.map(|(_, file)| names::sst_path(&inner.dir, file.number));
+    let ssts = fresh_files(change).map(|number| names::sst_path(&inner.dir, number));
     let segments = change.segments.iter().map(|meta| segment_path(&inner.dir, meta));
     for path in ssts.chain(segments) {
         let _ = inner.vfs.remove(&path);

@@ -63,6 +63,7 @@ mod get;
 mod install;
 mod learn;
 mod memory;
+mod orphans;
 mod output;
 mod recover;
 mod retain;

@@ -17,6 +17,8 @@ use crate::job_list::{JobList, JobProgress};
 use crate::live::LiveOptions;
 use crate::metrics::Counters;
 use crate::options::{CfOptions, Options};
+use crate::orphans;
+use crate::output;
 use crate::rate_limit::RateLimiter;
 use crate::recover::{self, Replayed};
 use crate::reserve;
@@ -71,7 +73,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
         trainings: parts.table_cache.trainings(),
         progress: &JobProgress::default(),
     };
-    let segments = recover::live_segments(dir, &listing, &state);
+    let segments = recover::live_segments(dir, &listing, &state)?;
     let limit = options.memtables_bytes();
     let mut outcome =
         recover::replay(&*vfs, dir, &segments, &families, &state, limit, &mut |family| {
@@ -80,8 +82,11 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     for family in outcome.families.values_mut() {
         family.spill(&spill_parts)?;
     }
-    vfs.sync_dir(dir)?;
+    let fresh = outcome.families.values().flat_map(|family| &family.files);
+    output::publish(&*vfs, dir, fresh.map(|file| file.number))?;
+    // Before the edit that says that the log begins with it: a needed segment always exists.
     let segment = (spill_parts.next_file_number)();
+    let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
     next_file = numbers.load(std::sync::atomic::Ordering::Relaxed);
     let mut edit =
         recovered_edit(outcome.families.values(), segment, next_file, outcome.last_seqno);
@@ -94,9 +99,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
             family.install(state.version.clone(), &[], &parts.table_cache);
         }
     }
-    remove_orphans(&*vfs, dir, &log.state, segment)?;
+    orphans::settle(&*vfs, dir, &log.state, segment, &outcome.log.skipped)?;
     reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
-    let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
     let files = families.iter().map(|f| f.state().version.file_count()).sum();
     let took = options.advanced.clock.monotonic_us().saturating_sub(start);
     event::opened(dir, families.len(), files, outcome.log.records, took);
@@ -121,7 +125,7 @@ pub(crate) fn open_read_only(dir: &Path, options: Options) -> Result<Inner> {
     let state = Manifest::read(&*vfs, dir)?;
     let parts = Nouns::new(dir, &options)?;
     let families = open_families(&state, &options, &parts.table_cache)?;
-    let segments = recover::live_segments(dir, &vfs.list(dir)?, &state);
+    let segments = recover::live_segments(dir, &vfs.list(dir)?, &state)?;
     let outcome =
         recover::replay(&*vfs, dir, &segments, &families, &state, usize::MAX, &mut |_| Ok(()))?;
     for replayed in outcome.families.into_values() {
@@ -182,8 +186,9 @@ fn open_manifest(
 fn next_file_number(listing: &[String], state: &ManifestState) -> u64 {
     let on_disk = listing.iter().filter_map(|name| match names::parse(name) {
         FileName::Sst(n) | FileName::Log(n) | FileName::ValueLog(n) | FileName::Manifest(n) => {
-            Some(n + 1)
+            n.checked_add(1)
         }
+        FileName::Temp => names::temp_number(name)?.checked_add(1),
         _ => None,
     });
     on_disk.fold(state.next_file_number, u64::max)
@@ -254,6 +259,7 @@ fn recovered_edit<'a>(
         next_file_number: Some(next_file),
         last_seqno: Some(last_seqno),
         families: families.collect(),
+        keeps_evidence: true,
         ..VersionEdit::default()
     }
 }
@@ -281,33 +287,6 @@ fn sealed_by_recovery(
         sealed.push(SegmentMeta { number, kind, size_bytes });
     }
     Ok(sealed)
-}
-
-/// Deletes what a crash left behind: SSTs no version names, segments that neither the log nor a
-/// value needs, temporary files.
-fn remove_orphans(vfs: &dyn Vfs, dir: &Path, state: &ManifestState, segment: u64) -> Result<()> {
-    let levels = state.families.values().flat_map(|family| family.version.levels());
-    let live: HashSet<u64> = levels.flat_map(|l| l.files().iter().map(|f| f.number)).collect();
-    let is_value_segment =
-        |number: u64| u32::try_from(number).is_ok_and(|n| state.segments.contains_key(&n));
-    let mut removed = false;
-    for name in vfs.list(dir)? {
-        let orphan = match names::parse(&name) {
-            FileName::Sst(number) => !live.contains(&number),
-            FileName::Log(number) => number < segment && !is_value_segment(number),
-            FileName::ValueLog(number) => !is_value_segment(number),
-            FileName::Temp => true,
-            _ => false,
-        };
-        if orphan {
-            vfs.remove(&dir.join(&name))?;
-            removed = true;
-        }
-    }
-    if removed {
-        vfs.sync_dir(dir)?;
-    }
-    Ok(())
 }
 
 /// The nouns that exist before a store is recovered.

@@ -106,11 +106,15 @@ impl Replayed {
 }
 
 /// Log segments in `dir` that the manifest still needs, ascending.
+///
+/// # Errors
+/// `Corruption` if the oldest one is missing. Only stores that no build with evidence has opened may
+/// have none at all: earlier builds named the first segment before they made it.
 pub(crate) fn live_segments(
     dir: &Path,
     listing: &[String],
     state: &ManifestState,
-) -> Vec<(u64, PathBuf)> {
+) -> terrace_base::Result<Vec<(u64, PathBuf)>> {
     let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
     let mut segments: Vec<(u64, PathBuf)> = listing
         .iter()
@@ -124,7 +128,17 @@ pub(crate) fn live_segments(
         })
         .collect();
     segments.sort();
-    segments
+    let first = segments.first().map(|(number, _)| *number);
+    if oldest > 0 && first != Some(oldest) && (first.is_some() || state.keeps_evidence) {
+        let detail = format!(
+            "it is missing, and the manifest says that the log begins with it: writes would be \
+             lost. Put it back, restore the store from a checkpoint, or save what is left with \
+             `terrace repair {}`",
+            dir.display()
+        );
+        return Err(terrace_base::Error::corruption(&names::log_path(dir, oldest), 0, detail));
+    }
+    Ok(segments)
 }
 
 /// What [`replay`] reports.

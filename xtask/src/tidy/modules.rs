@@ -40,7 +40,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("inner", &["inner"]),
-    ("verbs 1", &["stall", "retain", "output", "install"]),
+    ("verbs 1", &["stall", "retain", "output", "install", "orphans"]),
     (
         "verbs 2",
         &[

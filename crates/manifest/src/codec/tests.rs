@@ -61,6 +61,8 @@ prop_compose! {
         heat in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..9)),
         segments_added in proptest::collection::vec(segment(), 0..4),
         segments_removed: Vec<u32>,
+        keeps_evidence: bool,
+        retired: Vec<u64>,
     ) -> ManifestRecord {
         ManifestRecord {
             snapshot: snapshot.map(|(store_id, next_family_id)| SnapshotHead { store_id, next_family_id }),
@@ -71,6 +73,8 @@ prop_compose! {
                 filter_heat: heat.map(Into::into),
                 segments_added,
                 segments_removed,
+                keeps_evidence,
+                retired,
             },
         }
     }

@@ -334,7 +334,7 @@ impl OpenSegments<'_> {
             Error::InvalidArgument("file numbers are used up: value segments have 32 bits".into())
         })?;
         self.started.push(segment);
-        let path = names::value_log_path(self.context.dir, number);
+        let path = names::temp_path(self.context.dir, number);
         ValueWriter::create(&**self.context.vfs, &path, segment, 0)
     }
 
@@ -361,11 +361,11 @@ impl Drop for OpenSegments<'_> {
     }
 }
 
-/// Removes segments that were written and are not wanted, as far as that works: what stays is
+/// Removes unpublished segments that were written and are not wanted, as far as that works: what stays is
 /// removed at the next open.
 pub(crate) fn remove_segments(vfs: &Arc<dyn Vfs>, dir: &Path, segments: impl Iterator<Item = u32>) {
     for segment in segments {
-        if let Err(error) = vfs.remove(&names::value_log_path(dir, u64::from(segment)))
+        if let Err(error) = vfs.remove(&names::temp_path(dir, u64::from(segment)))
             && !error.is_not_found()
         {
             tracing::warn!(target: crate::event::TARGET, %error, "an unfinished segment stays until the next open");

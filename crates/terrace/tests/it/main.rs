@@ -20,6 +20,7 @@ mod introspection;
 mod learning;
 mod limits;
 mod live_options;
+mod lost_files;
 mod metamorphic;
 mod misplaced;
 mod model;

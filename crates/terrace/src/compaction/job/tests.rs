@@ -7,6 +7,7 @@ use super::*;
 use crate::compaction::pick::Reason;
 use crate::compaction::simulation;
 use crate::filter_budget::FilterBudget;
+use crate::output::publish;
 use crate::value_log::ValueLog;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -96,6 +97,7 @@ impl Store {
             output.add(key, *trailer, value).unwrap();
         }
         let files = output.finish().unwrap();
+        publish(&*self.vfs, Path::new(DIR), files.iter().map(|file| file.number)).unwrap();
         let added = files.iter().map(|f| (level, f.clone())).collect();
         self.version = self.version.apply(&FamilyEdit { added, ..FamilyEdit::default() }).unwrap();
         if input {
@@ -208,7 +210,10 @@ impl Store {
         (judged.collect(), survivors)
     }
 
+    /// Publishes files that a job has just written, and reads them.
     fn read(&self, files: &[(u8, FileMeta)]) -> (Vec<Entry>, RangeTombstones) {
+        let numbers = files.iter().map(|(_, file)| file.number);
+        publish(&*self.vfs, Path::new(DIR), numbers).unwrap();
         let mut entries = Vec::new();
         let mut tombstones = Vec::new();
         for (_, file) in files {
@@ -406,7 +411,9 @@ fn speed() {
             let trailer = pack_trailer(run * 300_000 + n as u64 + 1, ValueKind::Put);
             output.add(format!("{key:016x}").as_bytes(), trailer, &[run as u8; 100]).unwrap();
         }
-        let added = output.finish().unwrap().into_iter().map(|f| (0, f)).collect();
+        let files = output.finish().unwrap();
+        publish(&*vfs, dir.path(), files.iter().map(|file| file.number)).unwrap();
+        let added = files.into_iter().map(|f| (0, f)).collect();
         version = version.apply(&FamilyEdit { added, ..FamilyEdit::default() }).unwrap();
     }
     let compaction = Compaction {

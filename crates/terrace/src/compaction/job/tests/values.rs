@@ -1,6 +1,7 @@
 //! Jobs that move values out of doomed segments.
 
 use super::*;
+use crate::output::publish_segments;
 use std::collections::HashMap;
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::{HANDLE_BYTES, ValueHandle};
@@ -123,6 +124,7 @@ fn values_of_doomed_segments_move_and_everything_reads_as_before() {
         let (want, _) = store.expected(&compaction);
         let want = store.resolved(&want);
         let output = store.run(&compaction, &AtomicBool::new(false)).unwrap().unwrap();
+        publish_segments(&*store.vfs, Path::new(DIR), &output.segments).unwrap();
         store.log.seal(&output.segments);
         let (entries, _) = store.read(&output.edit.added);
         assert_eq!(store.resolved(&entries), want, "seed {seed}");

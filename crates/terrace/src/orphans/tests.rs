@@ -1,0 +1,85 @@
+//! What an open does with files that nothing names.
+
+use super::*;
+use crate::{Db, Options};
+use std::sync::Arc;
+use terrace_manifest::Manifest;
+use terrace_vfs::SimVfs;
+
+const DIR: &str = "/store";
+
+fn options(sim: &SimVfs) -> Options {
+    let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+    options.advanced.vfs = Arc::new(sim.clone());
+    options
+}
+
+/// A store with one SST, closed; the number of the SST.
+fn store() -> (SimVfs, u64) {
+    let sim = SimVfs::new(1);
+    let db = Db::open(DIR, options(&sim)).unwrap();
+    db.put(b"key", b"value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let state = Manifest::read(&sim, Path::new(DIR)).unwrap();
+    let file = state.families[&0].version.files().next().unwrap().1.number;
+    (sim, file)
+}
+
+fn names(sim: &SimVfs, dir: &Path) -> Vec<String> {
+    if !sim.exists(dir).unwrap() { Vec::new() } else { sim.list(dir).unwrap() }
+}
+
+#[test]
+fn an_sst_that_no_version_names_is_set_aside_and_never_deleted() {
+    let (sim, file) = store();
+    let bytes = sim.read_file(names::sst_path(Path::new(DIR), file)).unwrap();
+    let stray = names::sst_path(Path::new(DIR), file + 100);
+    for round in 0..2 {
+        assert!(sim.write_file(&stray, &bytes));
+        Db::open(DIR, options(&sim)).unwrap().close().unwrap();
+        assert!(!sim.exists(&stray).unwrap());
+        let lost = names(&sim, &names::lost_dir(Path::new(DIR)));
+        assert_eq!(lost.len(), round + 1, "{lost:?}");
+        let kept = names::lost_dir(Path::new(DIR)).join(&lost[round]);
+        assert_eq!(sim.read_file(kept).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn what_a_crash_leaves_of_a_job_is_deleted() {
+    let (sim, file) = store();
+    let bytes = sim.read_file(names::sst_path(Path::new(DIR), file)).unwrap();
+    let temp = names::temp_path(Path::new(DIR), file + 100);
+    assert!(sim.write_file(&temp, &bytes[..bytes.len() / 2]));
+    Db::open(DIR, options(&sim)).unwrap().close().unwrap();
+    assert!(!sim.exists(&temp).unwrap());
+    assert_eq!(names(&sim, &names::lost_dir(Path::new(DIR))), [""; 0]);
+}
+
+/// The manifest itself says that a file was merged away: if a crash comes before it is deleted, the
+/// next open does that, and so does one after a crash in that open.
+#[test]
+fn a_file_that_the_manifest_took_out_is_deleted() {
+    let (sim, file) = store();
+    let path = names::sst_path(Path::new(DIR), file);
+    let bytes = sim.read_file(&path).unwrap();
+    let db = Db::open(DIR, options(&sim)).unwrap();
+    db.delete(b"key").unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    // A killed process: nothing is closed.
+    let sim = sim.kill_image();
+    drop(db);
+    assert!(sim.write_file(&path, &bytes));
+    for read_before in [false, true] {
+        let image = sim.kill_image();
+        if read_before {
+            // An open that came as far as the new manifest.
+            Manifest::recover(Arc::new(image.clone()), Path::new(DIR)).unwrap();
+        }
+        let db = Db::open(DIR, options(&image)).unwrap();
+        assert_eq!(db.get(b"key").unwrap(), None);
+        assert!(!image.exists(&path).unwrap());
+        assert_eq!(names(&image, &names::lost_dir(Path::new(DIR))), [""; 0]);
+    }
+}
