@@ -66,7 +66,8 @@ impl Replayed {
         if self.room_bytes() < gathered.bound_bytes() + bound {
             self.settle(gathered)?;
         }
-        if self.room_bytes() < bound {
+        // A range tombstone needs no room, but the memtable.
+        if self.memtables.is_empty() || self.room_bytes() < bound {
             let capacity = self.family.options.memtable_bytes.max(bound);
             let id = self.memtables.len() as u64;
             self.memtables.push(Arc::new(MemTable::with_capacity(id, capacity)?));

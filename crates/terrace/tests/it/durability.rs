@@ -229,3 +229,18 @@ fn an_iterator_from_before_a_file_moved_still_reads_it_after_its_removal() {
     }
     assert_eq!(seen, 40);
 }
+
+/// A range delete takes no room in a memtable's list: replay makes the memtable all the same.
+#[test]
+fn a_range_delete_that_is_all_the_log_has_of_a_family_is_replayed() {
+    let (sim, options, store) = store(SyncMode::Batch);
+    store.db.put(b"a", b"gone").unwrap();
+    store.db.put(b"z", b"stays").unwrap();
+    store.db.flush().unwrap();
+    store.db.delete_range(b"a", b"b").unwrap();
+    for image in [sim.kill_image(), sim.crash_image(3)] {
+        let after = reopen(image, &options).unwrap();
+        assert!(after.db.get(b"a").unwrap().is_none());
+        assert!(after.db.get(b"z").unwrap().is_some());
+    }
+}
