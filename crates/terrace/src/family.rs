@@ -51,8 +51,8 @@ impl Family {
         Ok(Self {
             id,
             name,
+            samples: Samples::new(options.model_costs),
             options,
-            samples: Samples::default(),
             value_separation_threshold,
             state: ArcSwap::from_pointee(state),
             change: Mutex::new(()),

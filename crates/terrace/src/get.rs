@@ -393,8 +393,7 @@ impl<'a, W: Witness> Search<'a, W> {
             let slot = self.state.slots.at(run.level, run.index);
             let found = if run.block.is_some() {
                 let found = self.ask_run(&run)?;
-                let ns = start.elapsed().as_nanos() as u64;
-                notes.push(Note { run, how: Followed::ByLevel { found: found.is_some(), ns } });
+                notes.push(Note { run, how: Followed::ByLevel { found: found.is_some() } });
                 found
             } else {
                 let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
@@ -420,12 +419,11 @@ impl<'a, W: Witness> Search<'a, W> {
     fn note(&self, Note { run, how }: &Note<'_>, family: &Family) {
         let slot = self.state.slots.at(run.level, run.index);
         match how {
-            Followed::ByLevel { found, ns } => {
+            Followed::ByLevel { found } => {
                 if let Some(model) = &self.state.level_models[run.level] {
                     model.note(*found);
                 }
                 if *found {
-                    family.samples.note_by_level(run.level, *ns);
                     slot.note(true);
                 }
             }
@@ -459,7 +457,6 @@ enum Followed {
     /// By a model of the level.
     ByLevel {
         found: bool,
-        ns: u64,
     },
     InFile(Sample),
 }

@@ -97,7 +97,7 @@ pub use options::{
     DEFAULT_LEVEL_MODEL_FILES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
     DEFAULT_MEMTABLE_SHARE, DEFAULT_SEGMENT_BYTES, DEFAULT_TARGET_FILE_BYTES,
     DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, Learning, MIN_MEMORY_BUDGET,
-    MemoryShares, Options, SyncMode, WriteOptions,
+    MemoryShares, ModelCosts, Options, SyncMode, WriteOptions,
 };
 pub use read_set::ReadSet;
 pub use scan::{Iter, ReadOptions};

@@ -3,9 +3,14 @@
 //!
 //! [`FamilyOptions`] is what the verbs work with: everything resolved and checked once, at open.
 
+mod filter_allocator;
+mod model_costs;
+
+pub use filter_allocator::FilterAllocator;
+pub use model_costs::ModelCosts;
+
 use crate::error::{Error, Result};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_base::key::MAX_KEY_BYTES;
@@ -222,42 +227,6 @@ impl Default for MemoryShares {
     }
 }
 
-/// Who decides which units of filters are in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FilterAllocator {
-    /// Memory goes where a byte saves the most reads, by one price for all filter partitions.
-    #[default]
-    Budget,
-    /// The multi-queue of ElasticBF (Li et al., USENIX ATC 2019), for comparison.
-    Mq,
-    /// The block cache: filter partitions are read whole when they are wanted, and evicted like
-    /// other metadata, as in engines without elastic filters.
-    Cached,
-}
-
-impl fmt::Display for FilterAllocator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Budget => "budget",
-            Self::Mq => "mq",
-            Self::Cached => "cached",
-        })
-    }
-}
-
-impl FromStr for FilterAllocator {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Self::Budget, Self::Mq, Self::Cached];
-        all.into_iter().find(|allocator| allocator.to_string() == text).ok_or_else(|| {
-            Error::InvalidArgument(format!(
-                "filter_allocator is \"{text}\"; it must be budget, mq or cached"
-            ))
-        })
-    }
-}
-
 /// Knobs that most users leave alone.
 #[derive(Clone)]
 pub struct AdvancedOptions {
@@ -312,6 +281,9 @@ pub struct AdvancedOptions {
     /// ([`DEFAULT_LEVEL_MODEL_FILES`]). With few files, finding the right one costs less than the
     /// model does.
     pub level_model_files: usize,
+    /// What lookups and training are taken to cost when it is decided what gets a model; `None`
+    /// (the default) measures it.
+    pub model_costs: Option<ModelCosts>,
 }
 
 impl Default for AdvancedOptions {
@@ -339,6 +311,7 @@ impl Default for AdvancedOptions {
             segment_bytes: DEFAULT_SEGMENT_BYTES,
             gc_garbage_ratio: DEFAULT_GC_GARBAGE_RATIO,
             level_model_files: DEFAULT_LEVEL_MODEL_FILES,
+            model_costs: None,
         }
     }
 }
@@ -366,6 +339,7 @@ impl fmt::Debug for AdvancedOptions {
             .field("segment_bytes", &self.segment_bytes)
             .field("gc_garbage_ratio", &self.gc_garbage_ratio)
             .field("level_model_files", &self.level_model_files)
+            .field("model_costs", &self.model_costs)
             .finish_non_exhaustive()
     }
 }
@@ -541,6 +515,7 @@ impl Options {
             value_separation_threshold: cf.value_separation_threshold,
             value_compression: cf.value_compression,
             learning: cf.learning,
+            model_costs: a.model_costs,
         }
     }
 }
@@ -570,6 +545,7 @@ pub(crate) struct FamilyOptions {
     pub value_separation_threshold: usize,
     pub value_compression: Compression,
     pub learning: Learning,
+    pub model_costs: Option<ModelCosts>,
 }
 
 impl FamilyOptions {

@@ -42,6 +42,7 @@ pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
         value_separation_threshold: usize::MAX,
         value_compression: Compression::None,
         learning: crate::options::Learning::Off,
+        model_costs: None,
     }
 }
 

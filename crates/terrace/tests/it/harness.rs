@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terrace::vfs::Vfs;
 use terrace::{
     CfOptions, ColumnFamily, Db, Options, ReadOptions, Result, Snapshot, SyncMode, WriteBatch,
@@ -26,6 +26,18 @@ pub const DIR: &str = "/db";
 
 /// When the workloads happen.
 pub const START_MS: u64 = 1_000_000;
+
+/// No wait of a test takes longer, on whatever machine: a guard against hanging, not a bound.
+const HANG_GUARD: Duration = Duration::from_secs(600);
+
+/// Waits until `done`; panics if that never happens.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < HANG_GUARD, "it never happens: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// How many times the size of a run on every change.
 pub fn effort(count: u64) -> u64 {
