@@ -7,6 +7,7 @@
 use crate::commit;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
+use crate::kill_point::kill_point;
 use crate::value_log::segment_path;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +49,7 @@ pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
     discard(vfs, &partial)?;
     vfs.create_dir_all(&partial)?;
     let result = fill(inner, &partial).and_then(|()| {
+        kill_point("checkpoint:filled");
         vfs.rename(&partial, target)?;
         Ok(vfs.sync_dir(target.parent().unwrap_or(Path::new(".")))?)
     });
@@ -77,6 +79,7 @@ fn discard(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     let _held = HeldDeletions::new(&inner.deletions_held);
     let (state, segments) = freeze(inner)?;
+    kill_point("checkpoint:frozen");
     let vfs = &*inner.vfs;
     // First, because a manifest is created only where there is no data yet.
     let (mut manifest, mut fresh) = Manifest::create(inner.vfs.clone(), dir, state.store_id)?;
@@ -93,6 +96,7 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
         link(vfs, &names::log_path(&inner.dir, number), &names::log_path(dir, number))?;
     }
     vfs.sync_dir(dir)?;
+    kill_point("checkpoint:linked");
     manifest.append(&mut fresh, &whole(&state))?;
     Ok(vfs.sync_dir(dir)?)
 }

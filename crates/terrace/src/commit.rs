@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
 use crate::install;
+use crate::kill_point::kill_point;
 use crate::memtable::{Gathered, MemTable};
 use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
@@ -153,6 +154,7 @@ fn commit(
     let placed = append(inner, &mut log, group, first)?;
     log.last_seqno = last;
     insert(inner, &mut log, families, group, first, placed)?;
+    kill_point("commit:inserted");
     sync::interleave();
     // Release: whoever reads this number finds the entries up to it.
     inner.visible_seqno.store(last, Ordering::Release);
@@ -219,9 +221,11 @@ fn append(
         return Err(lost_append(inner, "append to the log", error));
     }
     log.dirty = true;
+    kill_point("commit:logged");
     add(&inner.counters.log_bytes, log.writer.len_bytes().saturating_sub(before));
     if group.iter().any(|p| p.sync == SyncMode::Batch) {
         sync_log(inner, log)?;
+        kill_point("commit:synced");
     } else if inner.options.sync == SyncMode::Buffered
         && group.iter().any(|p| p.sync != SyncMode::Buffered || p.batch.separated().0 > 0)
     {
@@ -427,6 +431,7 @@ fn next_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
         finished.map_err(|error| lost_append(inner, "finish a log segment", error))?;
     }
     let fresh = create_segment(inner, log.writer.end())?;
+    kill_point("segment:started");
     let old = std::mem::replace(&mut log.writer, fresh);
     log.broken = false;
     log.has_values = false;
@@ -559,6 +564,7 @@ pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
         (needed, flushed.copied().collect::<Vec<_>>())
     };
     install::retire_log_before(inner, needed, &flushed)?;
+    kill_point("retire:out_of_force");
     let mut retired = Vec::new();
     {
         let lead = queue.lead();

@@ -15,6 +15,7 @@ use crate::gc;
 use crate::inner::Inner;
 use crate::install::{self, Change};
 use crate::job_list::{JobKind, JobStart};
+use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::scheduler::{Jobs, Running};
 use std::collections::{HashMap, HashSet};
@@ -270,10 +271,12 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
             false => job_failed(inner, error),
         })?;
     let Some(output) = output else { return Err(Error::Closed) };
+    kill_point("compaction:written");
     let level = usize::from(merge.output_level);
     let (edit, stats) = (output.edit, output.stats);
     let emptied = stats.moved_values > 0;
     install_edit(inner, family, edit, output.segments)?;
+    kill_point("compaction:installed");
     if emptied {
         // What is empty now goes at once: it has been there twice for long enough.
         install::drop_dead_segments(inner)?;

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::get::{Found, Reading};
 use crate::inner::Inner;
+use crate::kill_point::kill_point;
 use crate::metrics::Metrics;
 use crate::options::{CfOptions, Options, SyncMode, WriteOptions};
 use crate::scan::{self, Iter, ReadOptions};
@@ -71,6 +72,7 @@ impl Store {
             true => Ok(()),
             false => flush::all(inner).and_then(|()| commit::sync(inner)),
         };
+        kill_point("close:flushed");
         inner.scheduler.stop();
         workers.join();
         let purged = install::purge(inner);

@@ -10,6 +10,7 @@ use crate::install::{self, Change};
 use crate::iter::RunIter;
 use crate::iter::merge::MergingIter;
 use crate::job_list::{JobKind, JobProgress, JobStart};
+use crate::kill_point::kill_point;
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::models::tally::TrainingTally;
@@ -63,6 +64,7 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
     };
     let files = write_l0(&parts, family, &state.immutables, &snapshots);
     let files = files.map_err(|error| inner.health.fail("flush", error))?;
+    kill_point("flush:written");
     let written: u64 = files.iter().map(|file| file.size_bytes).sum();
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
     let flushed_seqno = state.immutables.iter().map(|m| m.max_seqno()).max();
@@ -85,6 +87,7 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
         inner,
         vec![Change { family: family.clone(), edit, flushed, segments: Vec::new() }],
     )?;
+    kill_point("flush:installed");
     let c = &inner.counters;
     add(&c.flushes, 1);
     add(&c.flush_bytes, written);

@@ -6,6 +6,7 @@ use crate::event;
 use crate::family::Family;
 use crate::filter_budget::FilterBudget;
 use crate::inner::{Inner, ManifestLog, Obsolete};
+use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::output;
 use crate::value_log::{SegmentBook, ValueLog, segment_path};
@@ -43,6 +44,7 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
         let named = changes.iter().try_for_each(|change| publish(inner, change));
         let synced = named.and_then(|()| inner.vfs.sync_dir(&inner.dir));
         synced.map_err(|error| inner.health.fail("name new files in the directory", error))?;
+        kill_point("install:directory_synced");
     }
     let mut log = inner.manifest.lock();
     // A family is dropped under this lock.
@@ -63,6 +65,7 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     let befores: Vec<Arc<Version>> =
         changes.iter().map(|change| change.family.state().version.clone()).collect();
     append(inner, &mut log, &edit)?;
+    kill_point("install:manifest_written");
     // What the new files refer to must be there before anybody sees them.
     inner.value_log.seal(&edit.segments_added);
     for (change, before) in changes.iter().zip(&befores) {
@@ -203,7 +206,10 @@ pub(crate) fn drop_log_segments(inner: &Inner, numbers: &[u64]) -> Result<()> {
             // A sealed segment may have died since the manifest was told, and be gone already.
             _ => match inner.vfs.remove(&names::log_path(&inner.dir, *number)) {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => unlinked = true,
+                _ => {
+                    kill_point("retire:file_removed");
+                    unlinked = true;
+                }
             },
         }
     }
@@ -232,6 +238,7 @@ pub(crate) fn drop_dead_segments(inner: &Inner) -> Result<()> {
     let numbers: Vec<u32> = dead.iter().map(|book| book.number).collect();
     let edit = VersionEdit { segments_removed: numbers.clone(), ..VersionEdit::default() };
     append(inner, &mut log, &edit)?;
+    kill_point("dead_segment:out_of_force");
     inner.value_log.remove(&numbers);
     add(&inner.counters.gc_freed_bytes, dead.iter().map(|book| book.size_bytes).sum());
     Ok(())
@@ -338,10 +345,12 @@ pub(crate) fn purge(inner: &Inner) -> Result<()> {
     for number in &ssts {
         inner.table_cache.forget(*number);
         remove(&names::sst_path(&inner.dir, *number))?;
+        kill_point("purge:sst_removed");
         inner.obsolete.lock().retain(|o| o.number != *number);
     }
     for path in &segments {
         remove(path)?;
+        kill_point("purge:segment_removed");
         inner.value_log.forget(path);
     }
     if !ssts.is_empty() || !segments.is_empty() {

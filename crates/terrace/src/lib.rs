@@ -23,6 +23,7 @@
 // Vocabulary.
 mod error;
 mod event;
+mod kill_point;
 mod metrics;
 mod options;
 // Nouns.
@@ -87,6 +88,8 @@ pub use estimate::Estimate;
 pub use get::Found;
 pub use get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};
 pub use job_list::{JobKind, JobShape};
+#[doc(hidden)]
+pub use kill_point::{KILL_POINTS, watch_kill_points};
 pub use memory::{MemoryShape, PoolShape};
 pub use metrics::{
     LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics, StallCause, StallMetrics,

@@ -14,6 +14,7 @@ use crate::garbage::Garbage;
 use crate::health::Health;
 use crate::inner::{Inner, ManifestLog};
 use crate::job_list::{JobList, JobProgress};
+use crate::kill_point::kill_point;
 use crate::live::LiveOptions;
 use crate::metrics::Counters;
 use crate::options::{CfOptions, Options};
@@ -55,6 +56,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     }
     let lock = lock(&*vfs, dir)?;
     let (manifest, mut state) = open_manifest(&vfs, dir, &options)?;
+    kill_point("open:manifest_recovered");
     let mut log = ManifestLog { manifest: Some(manifest), state: state.clone(), torn: false };
     let listing = vfs.list(dir)?;
     let mut next_file = next_file_number(&listing, &state);
@@ -77,13 +79,16 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let limit = options.memtables_bytes();
     let mut outcome =
         recover::replay(&*vfs, dir, &segments, &families, &state, limit, &mut |family| {
-            family.spill(&spill_parts)
+            family.spill(&spill_parts)?;
+            kill_point("open:spilled");
+            Ok(())
         })?;
     for family in outcome.families.values_mut() {
         family.spill(&spill_parts)?;
     }
     let fresh = outcome.families.values().flat_map(|family| &family.files);
     output::publish(&*vfs, dir, fresh.map(|file| file.number))?;
+    kill_point("open:replayed");
     // Before the edit that says that the log begins with it: a needed segment always exists.
     let segment = (spill_parts.next_file_number)();
     let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
@@ -94,12 +99,14 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     if let Some(manifest) = log.manifest.as_mut() {
         manifest.append(&mut log.state, &edit)?;
     }
+    kill_point("open:installed");
     for family in &families {
         if let Some(state) = log.state.families.get(&family.id) {
             family.install(state.version.clone(), &[], &parts.table_cache);
         }
     }
     orphans::settle(&*vfs, dir, &log.state, segment, &outcome.log.skipped)?;
+    kill_point("open:orphans_removed");
     reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
     let files = families.iter().map(|f| f.state().version.file_count()).sum();
     let took = options.advanced.clock.monotonic_us().saturating_sub(start);

@@ -8,6 +8,7 @@
 use crate::camera::Marks;
 pub use crate::drawn::{draw_separation, drawn_options};
 use crate::model::{Batch, Contents, FAMILIES, History, Op, State, is_empty};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -559,4 +560,23 @@ impl Run {
             assert_eq!(iter.valid().then(|| iter.key()), want, "seek_for_prev");
         }
     }
+}
+
+thread_local! {
+    /// What this thread does when it comes to a step of the engine.
+    static AT_STEP: RefCell<Option<(&'static str, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+}
+
+/// Does `then` when the calling thread next comes to the step `name` of the engine (one of
+/// `terrace::KILL_POINTS`): what another thread may do just then.
+pub fn at_step(name: &'static str, then: impl FnOnce() + 'static) {
+    fn watch(name: &'static str) {
+        let then = AT_STEP.with_borrow_mut(|at| at.take_if(|(step, _)| *step == name));
+        if let Some((_, then)) = then {
+            then();
+        }
+    }
+    static WATCHED: std::sync::Once = std::sync::Once::new();
+    WATCHED.call_once(|| assert!(terrace::watch_kill_points(watch), "steps are watched already"));
+    AT_STEP.set(Some((name, Box::new(then))));
 }
