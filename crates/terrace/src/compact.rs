@@ -347,9 +347,6 @@ fn install_edit(
     edit: FamilyEdit,
     segments: Vec<SegmentMeta>,
 ) -> Result<()> {
-    if family.is_dropped() {
-        return Ok(());
-    }
     let flushed = Vec::new();
     install::install(inner, vec![Change { family: family.clone(), edit, flushed, segments }])
 }
