@@ -71,6 +71,7 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     for (change, before) in changes.iter().zip(&befores) {
         count_values(&inner.value_log, &change.edit, before);
     }
+    inner.value_log.note_collected(&edit.segments_added);
     for change in &changes {
         let version = log.state.families.get(&change.family.id).map(|state| state.version.clone());
         if let Some(version) = version {
