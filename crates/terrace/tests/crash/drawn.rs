@@ -71,7 +71,7 @@ pub fn options(seed: u64, vfs: Arc<dyn Vfs>, now_ms: u64, families: &[String]) -
     // A small share makes recovery write files while it replays.
     match rng.below(4) {
         0 => a.memory_shares = MemoryShares { memtables: 0.5, cache: 0.4, filters: 0.0 },
-        1 => a.memory_shares = MemoryShares { memtables: 0.03, cache: 0.5, filters: 0.2 },
+        1 => a.memory_shares = MemoryShares { memtables: 0.01, cache: 0.5, filters: 0.2 },
         _ => {}
     }
     a.memtable_bytes = one(rng, &[0, 16 << 10, 64 << 10, 64 << 10]);
