@@ -76,6 +76,10 @@ fn submit(
     if batch.is_empty() {
         return Ok(());
     }
+    if matches!(options.sync, Some(SyncMode::Interval(_))) {
+        let text = "an interval is no durability of one write: set it for the store";
+        return Err(Error::InvalidArgument(text.into()));
+    }
     let start = (sample() == Sampled::Timed).then(Instant::now);
     let sync = options.sync.unwrap_or_else(|| inner.live.sync());
     let result = match queue.enter(Pending { batch, sync, reads }) {

@@ -20,6 +20,10 @@ pub(crate) fn set_aside(file: &str, to: &Path, why: &str) {
     tracing::warn!(target: TARGET, file, to = %to.display(), why, "a file that looks like data was set aside");
 }
 
+pub(crate) fn foreign_file(name: &str) {
+    tracing::warn!(target: TARGET, name, "a file in the directory has a number far past all others: it is not the store's, and is left alone");
+}
+
 pub(crate) fn flushed(family: &str, memtables: usize, entries: u64, bytes: u64, micros: u64) {
     tracing::info!(target: TARGET, family, memtables, entries, written_bytes = bytes, took_us = micros, "flush");
 }

@@ -1,6 +1,7 @@
 //! A column family: its options and the read state that its readers and its verbs share.
 
 use crate::batch::Separation;
+use crate::error::{Error, Result};
 use crate::level_model::LevelModel;
 use crate::memtable::MemTable;
 use crate::models::samples::Samples;
@@ -153,9 +154,18 @@ impl Family {
         self.state.store(Arc::new(old.with_immutables(immutables)));
     }
 
-    /// Marks the family as dropped: jobs stop and writes to it are refused.
+    /// Marks the family as dropped: jobs stop, and all calls for it are refused.
     pub fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// `NoSuchFamily` if the family was dropped.
+    #[inline]
+    pub fn check_exists(&self) -> Result<()> {
+        match self.is_dropped() {
+            true => Err(Error::NoSuchFamily(self.name.clone())),
+            false => Ok(()),
+        }
     }
 
     /// Whether the family was dropped.

@@ -106,10 +106,17 @@ pub(crate) fn get_entry(
     })
 }
 
+/// Refuses reads of a closed store and of a dropped family.
+#[inline]
+fn check(inner: &Inner, family: &Family) -> Result<()> {
+    inner.health.check_open()?;
+    family.check_exists()
+}
+
 /// What is to be said of `key`, the value read if it lies in the log.
 #[inline]
 fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading) -> Result<Answer> {
-    inner.health.check_open()?;
+    check(inner, family)?;
     let sampled = sample();
     let start = (sampled == Sampled::Timed).then(Instant::now);
     let followed = sampled == Sampled::Followed;
@@ -179,9 +186,7 @@ fn fetch(
         if let Some(value) = value {
             return Ok(Answer::Value(value, expiry));
         }
-        if family.is_dropped() {
-            return Err(Error::NoSuchFamily(family.name.clone()));
-        }
+        family.check_exists()?;
         (handle, expiry) = match look_up(inner, family, key, reading, false, witness)? {
             Answer::Separated(handle, expiry) => (handle, expiry),
             answer => return Ok(answer),

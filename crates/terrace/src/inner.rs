@@ -14,6 +14,7 @@
 
 use crate::error::{Error, Result};
 use crate::family::Family;
+use crate::file_numbers::FileNumbers;
 use crate::filter_budget::FilterBudget;
 use crate::garbage::Garbage;
 use crate::health::Health;
@@ -55,8 +56,16 @@ pub(crate) struct Obsolete {
     pub file: Weak<FileMeta>,
 }
 
+/// A number for [`Inner::open_id`].
+pub(crate) fn next_open_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// An open store.
 pub(crate) struct Inner {
+    /// No other store that this process has opened has it: tells handles of other stores.
+    pub open_id: u64,
     pub dir: PathBuf,
     pub options: Options,
     pub vfs: Arc<dyn Vfs>,
@@ -70,7 +79,7 @@ pub(crate) struct Inner {
     pub snapshots: Arc<Snapshots>,
     /// Writes up to here are readable.
     pub visible_seqno: AtomicU64,
-    pub next_file_number: AtomicU64,
+    pub file_numbers: FileNumbers,
     /// `None` in a read-only store.
     pub write_queue: Option<WriteQueue>,
     pub manifest: Mutex<ManifestLog>,
@@ -104,7 +113,7 @@ impl Inner {
 
     /// A number for a file that is about to be created.
     pub fn next_file_number(&self) -> u64 {
-        self.next_file_number.fetch_add(1, Ordering::Relaxed)
+        self.file_numbers.take()
     }
 
     /// The write queue, or the reason why there is none.

@@ -55,7 +55,7 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
         return Ok(());
     }
     let edit = VersionEdit {
-        next_file_number: Some(inner.next_file_number.load(Ordering::Relaxed)),
+        next_file_number: Some(inner.file_numbers.next()),
         last_seqno: Some(inner.visible_seqno()),
         families: changes.iter().map(|change| change.edit.clone()).collect(),
         segments_added: changes.iter().flat_map(|change| &change.segments).copied().collect(),

@@ -29,6 +29,7 @@ mod options;
 // Nouns.
 mod batch;
 mod family;
+mod file_numbers;
 mod filter_budget;
 mod garbage;
 mod health;
@@ -100,7 +101,7 @@ pub use options::{
     DEFAULT_LEVEL_MODEL_FILES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
     DEFAULT_MEMTABLE_SHARE, DEFAULT_SEGMENT_BYTES, DEFAULT_TARGET_FILE_BYTES,
     DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, Learning, MIN_MEMORY_BUDGET,
-    MemoryShares, ModelCosts, Options, SyncMode, WriteOptions,
+    MIN_SYNC_INTERVAL, MemoryShares, ModelCosts, Options, SyncMode, WriteOptions,
 };
 pub use read_set::ReadSet;
 pub use scan::{Iter, ReadOptions};

@@ -8,11 +8,12 @@ use crate::error::{Error, Result};
 use crate::event;
 use crate::families;
 use crate::family::Family;
+use crate::file_numbers::FileNumbers;
 use crate::filter_budget::FilterBudget;
 use crate::flush::Parts;
 use crate::garbage::Garbage;
 use crate::health::Health;
-use crate::inner::{Inner, ManifestLog};
+use crate::inner::{Inner, ManifestLog, next_open_id};
 use crate::job_list::{JobList, JobProgress};
 use crate::kill_point::kill_point;
 use crate::live::LiveOptions;
@@ -59,23 +60,22 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     kill_point("open:manifest_recovered");
     let mut log = ManifestLog { manifest: Some(manifest), state: state.clone(), torn: false };
     let listing = vfs.list(dir)?;
-    let mut next_file = next_file_number(&listing, &state);
+    let numbers = FileNumbers::new(&listing, state.next_file_number);
     create_families(&mut log, &options)?;
     state = log.state.clone();
 
     let parts = Nouns::new(dir, &options)?;
     let families = open_families(&state, &options, &parts.table_cache)?;
-    let numbers = AtomicU64::new(next_file);
     let spill_parts = Parts {
         vfs: &vfs,
         dir,
         clock: &*options.advanced.clock,
         limiter: &parts.limiter,
-        next_file_number: &|| numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+        next_file_number: &|| numbers.take(),
         trainings: parts.table_cache.trainings(),
         progress: &JobProgress::default(),
     };
-    let segments = recover::live_segments(dir, &listing, &state)?;
+    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
     let limit = options.memtables_bytes();
     let mut outcome =
         recover::replay(&*vfs, dir, &segments, &families, &state, limit, &mut |family| {
@@ -92,9 +92,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     // Before the edit that says that the log begins with it: a needed segment always exists.
     let segment = (spill_parts.next_file_number)();
     let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
-    next_file = numbers.load(std::sync::atomic::Ordering::Relaxed);
     let mut edit =
-        recovered_edit(outcome.families.values(), segment, next_file, outcome.last_seqno);
+        recovered_edit(outcome.families.values(), segment, numbers.next(), outcome.last_seqno);
     edit.segments_added = sealed_by_recovery(&*vfs, &segments, &state, &edit)?;
     if let Some(manifest) = log.manifest.as_mut() {
         manifest.append(&mut log.state, &edit)?;
@@ -105,7 +104,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
             family.install(state.version.clone(), &[], &parts.table_cache);
         }
     }
-    orphans::settle(&*vfs, dir, &log.state, segment, &outcome.log.skipped)?;
+    orphans::settle(&*vfs, dir, &log.state, segment, &outcome.log.skipped, &numbers)?;
     kill_point("open:orphans_removed");
     reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
     let files = families.iter().map(|f| f.state().version.file_count()).sum();
@@ -115,7 +114,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
         options,
         families,
         log,
-        next_file,
+        numbers,
         outcome.last_seqno,
         Some((log_state, lock)),
     ))
@@ -132,16 +131,17 @@ pub(crate) fn open_read_only(dir: &Path, options: Options) -> Result<Inner> {
     let state = Manifest::read(&*vfs, dir)?;
     let parts = Nouns::new(dir, &options)?;
     let families = open_families(&state, &options, &parts.table_cache)?;
-    let segments = recover::live_segments(dir, &vfs.list(dir)?, &state)?;
+    let listing = vfs.list(dir)?;
+    let numbers = FileNumbers::new(&listing, state.next_file_number);
+    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
     let outcome =
         recover::replay(&*vfs, dir, &segments, &families, &state, usize::MAX, &mut |_| Ok(()))?;
     for replayed in outcome.families.into_values() {
         replayed.family.adopt(replayed.memtables);
     }
-    let next_file = state.next_file_number;
     segments.iter().for_each(|(number, _)| parts.begin_segment(*number));
     let log = ManifestLog { manifest: None, state, torn: false };
-    Ok(parts.into_inner(options, families, log, next_file, outcome.last_seqno, None))
+    Ok(parts.into_inner(options, families, log, numbers, outcome.last_seqno, None))
 }
 
 fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
@@ -187,18 +187,6 @@ fn open_manifest(
     }
     let seed = options.advanced.clock.wall_ms() ^ (u64::from(sync::process_id()) << 40);
     Ok(Manifest::create(vfs.clone(), dir, SplitMix64::new(seed).next_u64())?)
-}
-
-/// A number above every file that exists, named by the manifest or left behind by a crash.
-fn next_file_number(listing: &[String], state: &ManifestState) -> u64 {
-    let on_disk = listing.iter().filter_map(|name| match names::parse(name) {
-        FileName::Sst(n) | FileName::Log(n) | FileName::ValueLog(n) | FileName::Manifest(n) => {
-            n.checked_add(1)
-        }
-        FileName::Temp => names::temp_number(name)?.checked_add(1),
-        _ => None,
-    });
-    on_disk.fold(state.next_file_number, u64::max)
 }
 
 /// Creates the families that the options name and the store does not have.
@@ -346,7 +334,7 @@ impl Nouns {
         options: Options,
         families: Vec<Arc<Family>>,
         manifest: ManifestLog,
-        next_file: u64,
+        file_numbers: FileNumbers,
         last_seqno: u64,
         writable: Option<Writable>,
     ) -> Inner {
@@ -367,6 +355,7 @@ impl Nouns {
         let live = LiveOptions::new(&options);
         let trends = Trends::new(options.advanced.clock.monotonic_us());
         Inner {
+            open_id: next_open_id(),
             dir: self.dir,
             vfs: options.advanced.vfs.clone(),
             clock: options.advanced.clock.clone(),
@@ -379,7 +368,7 @@ impl Nouns {
             filters: self.filters,
             snapshots: Arc::new(Snapshots::default()),
             visible_seqno: AtomicU64::new(last_seqno),
-            next_file_number: AtomicU64::new(next_file),
+            file_numbers,
             write_queue: log.map(WriteQueue::new),
             manifest: Mutex::new(manifest),
             scheduler: Scheduler::default(),

@@ -51,6 +51,10 @@ pub const DEFAULT_GC_GARBAGE_RATIO: f64 = 0.3;
 /// Default of [`AdvancedOptions::level_model_files`].
 pub const DEFAULT_LEVEL_MODEL_FILES: usize = 32;
 
+/// The shortest interval of [`SyncMode::Interval`]: below it, the thread that syncs would do nothing
+/// else.
+pub const MIN_SYNC_INTERVAL: Duration = Duration::from_millis(1);
+
 /// When a write is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
@@ -60,10 +64,20 @@ pub enum SyncMode {
     /// Every commit is handed to the kernel before it is acknowledged: survives a killed process,
     /// not a power cut.
     None,
-    /// As `None`, and the log is synced in the background at least this often.
+    /// As `None`, and the log is synced in the background at least this often, which is
+    /// [`MIN_SYNC_INTERVAL`] or more. A mode of the store, not of single writes.
     Interval(Duration),
     /// Every commit is on the device before it is acknowledged; concurrent writers share a sync.
     Batch,
+}
+
+impl SyncMode {
+    /// Refuses an interval that is too short.
+    pub(crate) fn check(self) -> Result<()> {
+        let Self::Interval(interval) = self else { return Ok(()) };
+        let (ok, got) = (interval >= MIN_SYNC_INTERVAL, format!("an interval of {interval:?}"));
+        range(ok, "sync", &got, "an interval of at least 1 ms, or batch")
+    }
 }
 
 /// How SSTs are merged.
@@ -387,6 +401,7 @@ impl Options {
 
     /// Refuses values that cannot work, naming the field, the value and the range.
     pub(crate) fn check(&self) -> Result<()> {
+        self.sync.check()?;
         let a = &self.advanced;
         let MemoryShares { memtables, cache, filters } = a.memory_shares;
         let shares = [memtables, cache, filters];
@@ -568,6 +583,8 @@ impl FamilyOptions {
 /// How one write is done.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
-    /// Durability of this write; `None` takes the store's.
+    /// Durability of this write; `None` takes the store's. [`SyncMode::Interval`] is refused: whether
+    /// and how often the log is synced in the background is decided by [`Options::sync`] and
+    /// [`Db::set_sync`](crate::Db::set_sync).
     pub sync: Option<SyncMode>,
 }

@@ -6,6 +6,7 @@ use crate::batch::{self, Op};
 use crate::error::Result;
 use crate::event;
 use crate::family::Family;
+use crate::file_numbers::FileNumbers;
 use crate::flush::{self, Parts};
 use crate::memtable::{Gathered, MemTable};
 use std::collections::BTreeMap;
@@ -115,12 +116,13 @@ pub(crate) fn live_segments(
     dir: &Path,
     listing: &[String],
     state: &ManifestState,
+    numbers: &FileNumbers,
 ) -> terrace_base::Result<Vec<(u64, PathBuf)>> {
     let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
     let mut segments: Vec<(u64, PathBuf)> = listing
         .iter()
         .filter_map(|name| match names::parse(name) {
-            names::FileName::Log(number) if number >= oldest => {
+            names::FileName::Log(number) if number >= oldest && !numbers.is_foreign(number) => {
                 let is_sealed = |n: u32| state.segments.contains_key(&n);
                 let in_force = !u32::try_from(number).is_ok_and(is_sealed);
                 in_force.then(|| (number, names::log_path(dir, number)))

@@ -31,6 +31,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "job_list",
             "health",
             "reserve",
+            "file_numbers",
             "iter",
             "value_log",
             "garbage",
