@@ -4,6 +4,7 @@ mod family_writes;
 mod introspect;
 mod live_options;
 
+pub use introspect::QuarantinedFile;
 pub use live_options::LIVE_OPTIONS;
 
 use crate::batch::WriteBatch;

@@ -37,7 +37,19 @@ pub(crate) fn stalled(family: &str, cause: &str, stopped: bool) {
 }
 
 pub(crate) fn background_error(doing: &str, error: &Error) {
-    tracing::error!(target: TARGET, doing, %error, "background work failed");
+    let severity = error.severity().name();
+    tracing::error!(target: TARGET, doing, severity, %error, "background work failed");
+}
+
+/// `pause_us`: when it is tried again, if ever.
+pub(crate) fn quarantined(
+    family: &str,
+    level: u8,
+    file: u64,
+    pause_us: Option<u64>,
+    error: &Error,
+) {
+    tracing::error!(target: TARGET, family, level, file, retry_after_us = pause_us, %error, "a file cannot be read: it is left out of compactions");
 }
 
 pub(crate) fn filter_unit_lost(file: u64, error: &terrace_base::Error) {

@@ -1,5 +1,6 @@
 //! Flush: all immutable memtables of a family become one L0 file (flush, steps 2 to 5).
 
+use crate::background_errors::Work;
 use crate::commit;
 use crate::error::{Error, Result};
 use crate::event;
@@ -170,9 +171,16 @@ pub(crate) fn all(inner: &Inner) -> Result<()> {
             !family.is_dropped() && family.state().immutables.iter().any(|m| m.id <= *id)
         })
     };
+    let why_not = |family: &Arc<Family>| {
+        let now_us = inner.clock.monotonic_us();
+        inner.background_errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
+    };
     let mut jobs = inner.scheduler.lock();
     while waits() {
         inner.health.check_writable()?;
+        if let Some(error) = families.iter().find_map(why_not) {
+            return Err(error);
+        }
         if inner.scheduler.is_stopping() {
             return Err(Error::Closed);
         }

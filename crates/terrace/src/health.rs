@@ -50,9 +50,12 @@ impl Health {
         }
     }
 
-    /// Records a failure of the write path: a full disk can pass, anything else poisons. Gives
-    /// the error to report.
+    /// Records a failure of the write path: a full disk can pass, a shortage of descriptors or the
+    /// like has changed nothing, anything else poisons. Gives the error to report.
     pub fn fail(&self, doing: &str, error: terrace_base::Error) -> Error {
+        if error.is_transient() {
+            return error.into();
+        }
         if !error.is_no_space() {
             return self.poison(doing, error);
         }

@@ -8,10 +8,11 @@
 //! 4. the scheduler
 //! 5. the purge of obsolete files
 //! 6. the family list, snapshots, table cache slots, the value log's map and books, what garbage
-//!    collection remembers, health,
+//!    collection remembers, health, background errors,
 //!    latency histograms
 //! 7. the table cache's turn, then the filter budget's ledger
 
+use crate::background_errors::BackgroundErrors;
 use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::file_numbers::FileNumbers;
@@ -91,6 +92,7 @@ pub(crate) struct Inner {
     pub limiter: Arc<RateLimiter>,
     pub live: LiveOptions,
     pub health: Health,
+    pub background_errors: BackgroundErrors,
     pub counters: Counters,
     pub obsolete: Mutex<Vec<Obsolete>>,
     /// Held while obsolete files are removed: who waits for it finds them gone.
@@ -175,6 +177,7 @@ impl Inner {
         m.snapshots = self.snapshots.list().len() as u64;
         m.disk_full = self.health.is_disk_full();
         m.poisoned = self.health.is_poisoned();
+        m.quarantined_files = self.background_errors.unreadable().len() as u64;
         m.live_log_bytes = self.write_queue.as_ref().and_then(|q| q.try_log_bytes()).unwrap_or(0);
         for family in self.families.load().iter() {
             m.memtable_bytes += family.memtable_bytes() as u64;

@@ -314,6 +314,7 @@ fn removed_files(change: &Change) -> Vec<Obsolete> {
 
 /// Marks all files of a dropped family as gone.
 pub(crate) fn retire_family(inner: &Inner, family: &Family) {
+    inner.background_errors.forget_family(family.id);
     let state = family.state();
     let files = state.version.levels().iter().flat_map(|level| level.files());
     let gone = files.map(|file| {
@@ -345,6 +346,7 @@ pub(crate) fn purge(inner: &Inner) -> Result<()> {
     };
     for number in &ssts {
         inner.table_cache.forget(*number);
+        inner.background_errors.forget(*number);
         remove(&names::sst_path(&inner.dir, *number))?;
         kill_point("purge:sst_removed");
         inner.obsolete.lock().retain(|o| o.number != *number);

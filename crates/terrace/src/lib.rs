@@ -27,6 +27,7 @@ mod kill_point;
 mod metrics;
 mod options;
 // Nouns.
+mod background_errors;
 mod batch;
 mod family;
 mod file_numbers;
@@ -83,8 +84,8 @@ mod worker;
 pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
 pub use collect::GcProgress;
 pub use compact::Progress;
-pub use db::{ColumnFamily, Db, LIVE_OPTIONS};
-pub use error::{Error, Result};
+pub use db::{ColumnFamily, Db, LIVE_OPTIONS, QuarantinedFile};
+pub use error::{Error, ErrorSeverity, Result};
 pub use estimate::Estimate;
 pub use get::Found;
 pub use get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};

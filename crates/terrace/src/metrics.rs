@@ -391,6 +391,8 @@ pub struct Metrics {
     pub snapshots: u64,
     /// Writes wait for disk room.
     pub disk_full: bool,
+    /// SSTs that compactions are picked around because they could not be read when last tried.
+    pub quarantined_files: u64,
     /// Writes are refused until the store is reopened.
     pub poisoned: bool,
     /// The levels, all column families together.

@@ -3,6 +3,7 @@
 //! SSTs are opened lazily, so the time does not depend on how many there are: it is the time to
 //! read the manifest, to replay the log (empty after a clean close), and to list the directory.
 
+use crate::background_errors::BackgroundErrors;
 use crate::commit;
 use crate::error::{Error, Result};
 use crate::event;
@@ -377,6 +378,7 @@ impl Nouns {
             limiter: self.limiter,
             live,
             health: Health::default(),
+            background_errors: BackgroundErrors::default(),
             counters: Counters::default(),
             obsolete: Mutex::new(Vec::new()),
             purging: Mutex::new(()),

@@ -4,9 +4,10 @@
 //! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
 //! flush. Whatever needs the lead is done by the house thread.
 
+use crate::background_errors::Work;
 use crate::commit;
 use crate::compact;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorSeverity, Result};
 use crate::event;
 use crate::family::Family;
 use crate::filter_budget::Loan;
@@ -45,7 +46,7 @@ const LONGEST_LEARN_REST: Duration = Duration::from_millis(800);
 /// How often the heat of filters is saved.
 const SAVE_HEAT_EVERY: Duration = Duration::from_secs(300);
 
-/// How long a thread waits after a failed job before it tries again.
+/// How long the house thread waits after a failed job before it goes on.
 const AFTER_ERROR: Duration = Duration::from_millis(500);
 
 /// Free bytes at which writes resume after a full disk, besides one memtable.
@@ -101,20 +102,21 @@ impl Workers {
     }
 }
 
-/// Runs `job`; reports and pauses if it failed.
-fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> Result<()>) -> bool {
-    match job() {
-        Ok(()) => true,
-        Err(Error::Closed) => false,
-        Err(error) => {
-            add(&inner.counters.background_errors, 1);
-            event::background_error(doing, &error);
-            let mut jobs = inner.scheduler.lock();
-            if !inner.scheduler.is_stopping() {
-                inner.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
-            }
-            false
-        }
+/// Counts and reports a job that failed.
+fn report(inner: &Inner, doing: &str, error: &Error) {
+    if !matches!(error, Error::Closed) {
+        add(&inner.counters.background_errors, 1);
+        event::background_error(doing, error);
+    }
+}
+
+/// Runs a job of the house; reports and pauses if it failed.
+fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> Result<()>) {
+    let Err(error) = job() else { return };
+    report(inner, doing, &error);
+    let mut jobs = inner.scheduler.lock();
+    if !inner.scheduler.is_stopping() {
+        inner.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
     }
 }
 
@@ -122,7 +124,18 @@ fn flush_loop(inner: &Inner) {
     while !inner.scheduler.is_stopping() {
         if let Some(family) = next_flush(inner) {
             inner.scheduler.lock().flushing.insert(family.id);
-            attempt(inner, "flush", || flush::run(inner, &family).map(drop));
+            match flush::run(inner, &family) {
+                Ok(_) => {
+                    inner.background_errors.succeeded(Work::Flush, family.id, std::iter::empty());
+                }
+                Err(error) => {
+                    report(inner, "flush", &error);
+                    if error.severity() == ErrorSeverity::Soft {
+                        let now_us = inner.clock.monotonic_us();
+                        inner.background_errors.job_failed(Work::Flush, family.id, &error, now_us);
+                    }
+                }
+            }
             inner.scheduler.lock().flushing.remove(&family.id);
             inner.scheduler.job_ended();
             continue;
@@ -140,19 +153,22 @@ fn next_flush(inner: &Inner) -> Option<Arc<Family>> {
         return None;
     }
     let families = inner.families.load();
-    let waiting = families.iter().filter(|f| !f.state().immutables.is_empty() && !f.is_dropped());
+    let now_us = inner.clock.monotonic_us();
+    let waiting = families.iter().filter(|f| {
+        !f.state().immutables.is_empty()
+            && !f.is_dropped()
+            && inner.background_errors.may_begin(Work::Flush, f.id, now_us)
+    });
     waiting.max_by_key(|f| f.state().immutables.len()).cloned()
 }
 
 fn compaction_loop(inner: &Inner) {
     while !inner.scheduler.is_stopping() {
-        let mut did = false;
-        let ok = attempt(inner, "compaction", || {
-            did = compact::run_next(inner)?;
-            Ok(())
-        });
-        if did && ok {
-            continue;
+        // What failed is not chosen again before its pause is over.
+        match compact::run_next(inner) {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(error) => report(inner, "compaction", &error),
         }
         let mut jobs = inner.scheduler.lock();
         if !inner.scheduler.is_stopping() {

@@ -30,6 +30,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "scheduler",
             "job_list",
             "health",
+            "background_errors",
             "reserve",
             "file_numbers",
             "iter",

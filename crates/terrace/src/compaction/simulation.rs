@@ -235,6 +235,7 @@ impl Simulation {
             version: &self.version,
             options: &self.options,
             in_progress: &in_progress,
+            quarantined: &HashSet::new(),
             running: &running,
             snapshots_oldest: None,
             now_ms: (self.now_s * 1e3) as u64,

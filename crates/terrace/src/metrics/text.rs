@@ -85,10 +85,11 @@ impl Metrics {
     fn stall_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}",
+            "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}{}",
             self.slowdowns,
             self.stops,
             self.stall_us as f64 / 1e6,
+            if self.quarantined_files > 0 { ", FILES QUARANTINED" } else { "" },
             if self.disk_full { ", DISK FULL" } else { "" },
             if self.poisoned { ", POISONED (reopen the store)" } else { "" },
         )?;
@@ -434,6 +435,11 @@ impl Metrics {
             ("open_files", "Open SST readers", self.open_files),
             ("snapshots", "Live snapshots", self.snapshots),
             ("disk_full", "1 while writes wait for disk room", u64::from(self.disk_full)),
+            (
+                "quarantined_files",
+                "SSTs that cannot be read and are left out of compactions",
+                self.quarantined_files,
+            ),
             ("poisoned", "1 when writes are refused until reopened", u64::from(self.poisoned)),
         ];
         for (name, help, value) in gauges {

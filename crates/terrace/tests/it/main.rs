@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod background_errors;
 mod basics;
 mod camera;
 mod crash_in_recovery;
