@@ -77,6 +77,29 @@ impl Manifest {
         Ok((manifest, state))
     }
 
+    /// Reads the manifest in force and writes nothing, because there is no room for it: edits are
+    /// refused until a [`Manifest::rewrite`].
+    ///
+    /// # Errors
+    /// As [`Manifest::recover`].
+    pub fn recover_unwritten(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Self, ManifestState)> {
+        let number = read_current(&*vfs, dir)?;
+        let state = read_manifest(&*vfs, dir, number)?;
+        let path = names::manifest_path(dir, number);
+        let end = (number, vfs.len(&path)?);
+        let manifest = Self {
+            writer: LogWriter::finished(Arc::clone(&vfs), &path, end),
+            dir: dir.to_path_buf(),
+            number,
+            snapshot_bytes: end.1,
+            min_rotate_bytes: MIN_ROTATE_BYTES,
+            poisoned: true,
+            payload: Vec::new(),
+            vfs,
+        };
+        Ok((manifest, state))
+    }
+
     /// Reads the manifest in force and writes nothing. Fit for a store that another process has
     /// open: sees one of its states.
     ///

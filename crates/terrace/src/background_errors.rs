@@ -104,6 +104,23 @@ impl BackgroundErrors {
         });
     }
 
+    /// Somebody asks for such work: what failed is tried again at once.
+    pub fn hurry(&self, work: Work) {
+        if !self.is_empty() {
+            self.change(|state| {
+                let jobs = state.jobs.iter_mut().filter(|((kind, _), _)| *kind == work);
+                jobs.for_each(|(_, failure)| failure.retry_at_us = failure.retry_at_us.map(|_| 0));
+            });
+        }
+    }
+
+    /// There is room on the disk: what failed for want of it is tried again at once.
+    pub fn retry_jobs(&self) {
+        if !self.is_empty() {
+            self.change(|state| state.jobs.clear());
+        }
+    }
+
     /// A file left the store.
     pub fn forget(&self, file: u64) {
         if !self.is_empty() {

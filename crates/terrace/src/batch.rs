@@ -471,6 +471,12 @@ impl WriteBatch {
         self.first_family.iter().chain(&self.more_families).copied()
     }
 
+    /// Whether it only removes: such a batch is taken while the disk is full.
+    pub(crate) fn only_removes(&self) -> bool {
+        let removes = |op: &Op<'_>| matches!(op.kind, ValueKind::Delete | ValueKind::RangeDelete);
+        self.ops().all(|op| op.is_ok_and(|op| removes(&op)))
+    }
+
     /// Whether anything is written to `family`.
     pub(crate) fn touches(&self, family: u32) -> bool {
         self.first_family == Some(family) || self.more_families.contains(&family)

@@ -1,7 +1,7 @@
 //! Compaction, from the choice to the installed result (compact, steps 1, 2 and 5): choose under
 //! the scheduler's lock, claim the inputs, run the job, install, release the claim.
 
-use crate::background_errors::{BackgroundErrors, Work};
+use crate::background_errors::Work;
 use crate::compaction::job::{self, JobContext};
 use crate::compaction::pick::{
     Choice, Compaction, File, Manual, ManualStep, Move, PickInput, Span, Values,
@@ -110,8 +110,17 @@ struct Shared {
 
 impl Shared {
     fn new(inner: &Inner, idle: bool) -> Self {
+        Self::at(inner, idle, inner.clock.monotonic_us())
+    }
+
+    /// For a caller who asks: every file is tried but those that are known to be damaged.
+    fn asked_for(inner: &Inner, force: bool) -> Self {
+        Self { force, ..Self::at(inner, false, u64::MAX) }
+    }
+
+    fn at(inner: &Inner, idle: bool, now_us: u64) -> Self {
         Self {
-            quarantined: inner.background_errors.quarantined(inner.clock.monotonic_us()),
+            quarantined: inner.background_errors.quarantined(now_us),
             doomed: inner.value_log.doomed().clone(),
             hidden: inner.gc.hidden(),
             force: idle || inner.gc.is_overdue(inner.clock.monotonic_us()),
@@ -189,16 +198,18 @@ fn is_idle(inner: &Inner, jobs: &mut Jobs) -> bool {
 
 /// Chooses, runs and installs one compaction; false if there was nothing to do.
 pub(crate) fn run_next(inner: &Inner) -> Result<bool> {
-    if inner.health.check_writable().is_err() {
+    if inner.health.check_may_free().is_err() {
         return Ok(false);
     }
     let (family, choice, claim) = {
         let mut jobs = inner.scheduler.lock();
-        if jobs.manual > 0 {
+        // While the disk is full one merge at a time is tried: it may free room, or have none.
+        let full = inner.health.is_disk_full();
+        if jobs.manual > 0 || (full && !jobs.running.is_empty()) {
             return Ok(false);
         }
         note_stuck(inner, &jobs);
-        let idle = is_idle(inner, &mut jobs);
+        let idle = is_idle(inner, &mut jobs) || full;
         let Some((family, choice)) = choose(inner, &jobs, idle) else { return Ok(false) };
         let claim = Claim::new(inner, &mut jobs, &choice);
         (family, choice, claim)
@@ -225,15 +236,12 @@ fn note_stuck(inner: &Inner, jobs: &Jobs) {
         let full = version.level(0).len() >= family.options.l0_stop;
         let runs = jobs.running.iter().any(|running| running.family == family.id);
         let choice = || pick(&input(inner, family, &version, jobs, &shared));
-        let files = || version.files().map(|(_, file)| file.number);
-        let why = match full && !runs {
-            true => errors.why_not(Work::Compaction, family.id, files(), now_us),
-            false => None,
-        };
-        let blocked = !errors.may_begin(Work::Compaction, family.id, now_us);
-        let why = why.filter(|_| blocked || matches!(choice(), Choice::Nothing));
-        let changed = errors.why_stuck(family.id).is_some() != why.is_some();
-        if changed {
+        let files = version.files().map(|(_, file)| file.number);
+        let failed = errors.why_not(Work::Compaction, family.id, files, now_us);
+        let blocked = || !errors.may_begin(Work::Compaction, family.id, now_us);
+        let why =
+            failed.filter(|_| full && !runs && (blocked() || matches!(choice(), Choice::Nothing)));
+        if errors.why_stuck(family.id).is_some() != why.is_some() {
             errors.set_stuck(family.id, why);
         }
     }
@@ -250,8 +258,7 @@ pub(crate) fn run_for_values(
     if inner.scheduler.is_stopping() {
         return Err(Error::Closed);
     }
-    let mut shared = Shared::new(inner, false);
-    shared.force = true;
+    let shared = Shared::asked_for(inner, true);
     let chosen = inner.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
         let version = family.state().version.clone();
         let choice = choose(&input(inner, family, &version, &jobs, &shared))?;
@@ -283,7 +290,7 @@ fn execute(inner: &Inner, family: &Arc<Family>, choice: &Choice) -> Result<Volum
     let read = files.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
     match &result {
         Ok(_) => errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number)),
-        Err(Error::Closed | Error::DiskFull(_) | Error::Poisoned(_)) => {}
+        Err(Error::Closed | Error::Poisoned(_)) => {}
         Err(error) => {
             let to_blame: Vec<(u8, &File)> =
                 read.filter(|(_, file)| is_to_blame(inner, file, error)).collect();
@@ -557,19 +564,20 @@ pub(crate) fn range(
             return Err(Error::Closed);
         }
         let version = family.state().version.clone();
-        let shared = Shared::new(inner, false);
+        let force = inner.gc.is_overdue(inner.clock.monotonic_us());
+        let shared = Shared::asked_for(inner, force);
         let step = pick_manual(&input(inner, family, &version, &jobs, &shared), &mut manual);
         let choice = match step {
             ManualStep::Done => return Ok(()),
             ManualStep::Wait => {
                 let runs = jobs.running.iter().any(|running| running.family == family.id);
-                let files = || version.files().map(|(_, file)| file.number);
-                let now_us = inner.clock.monotonic_us();
-                let why = |errors: &BackgroundErrors| {
-                    errors.why_not(Work::Compaction, family.id, files(), now_us)
-                };
-                // Once nothing runs, only a file that cannot be read is in the way.
-                if let Some(error) = (!runs).then(|| why(&inner.background_errors)).flatten() {
+                let files = version.files().map(|(_, file)| file.number);
+                let errors = &inner.background_errors;
+                // Once nothing runs, only a damaged file is in the way.
+                if !runs
+                    && let Some(error) =
+                        errors.why_not(Work::Compaction, family.id, files, u64::MAX)
+                {
                     return Err(error);
                 }
                 inner.scheduler.wait_for_end(&mut jobs, RECHECK);

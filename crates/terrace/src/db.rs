@@ -75,9 +75,13 @@ impl Store {
     fn close(&self) -> Result<()> {
         let Some(workers) = self.workers.lock().take() else { return Ok(()) };
         let inner = &self.inner;
-        let flushed = match inner.read_only || inner.health.check_writable().is_err() {
-            true => Ok(()),
-            false => flush::all(inner).and_then(|()| commit::sync(inner)),
+        let flushed = match inner.health.check_writable() {
+            _ if inner.read_only => Ok(()),
+            Ok(()) => flush::all(inner).and_then(|()| commit::sync(inner)),
+            // The log holds everything; whether the device does too can still be seen to.
+            Err(Error::DiskFull(_)) => commit::sync(inner),
+            // What was acknowledged may be lost, which its writers have not been told.
+            Err(error) => Err(error),
         };
         kill_point("close:flushed");
         inner.scheduler.stop();
@@ -336,6 +340,12 @@ impl Db {
     /// Dropping the last clone does the same but cannot tell of an error.
     pub fn close(&self) -> Result<()> {
         self.default.store.close()
+    }
+
+    /// Whether writes are refused because the disk is full, but for batches that only remove.
+    /// Costs nothing.
+    pub fn is_disk_full(&self) -> bool {
+        self.inner().health.is_disk_full()
     }
 
     /// The state of the store and what it did since the open.

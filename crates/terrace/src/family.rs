@@ -146,12 +146,17 @@ impl Family {
         true
     }
 
-    /// Takes over memtables that were replayed from the log (oldest first) as immutable ones.
-    pub fn adopt(&self, memtables: Vec<Arc<MemTable>>) {
+    /// Takes over memtables that were replayed from the log (oldest first) as immutable ones. The
+    /// mutable one, which must be empty, is replaced: memtables of a family differ in their ids.
+    pub fn adopt(&self, memtables: Vec<Arc<MemTable>>) -> io::Result<()> {
+        let id = memtables.iter().map(|m| m.id + 1).max().unwrap_or(0).max(1);
+        let fresh = Arc::new(MemTable::with_capacity(id, self.options.memtable_bytes)?);
         let _change = self.change.lock();
-        let old = self.state.load();
+        self.next_memtable_id.store(id + 1, Ordering::Relaxed);
         let immutables = memtables.into_iter().rev().collect();
-        self.state.store(Arc::new(old.with_immutables(immutables)));
+        let state = self.state.load().rotated(fresh).with_immutables(immutables);
+        self.state.store(Arc::new(state));
+        Ok(())
     }
 
     /// Marks the family as dropped: jobs stop, and all calls for it are refused.

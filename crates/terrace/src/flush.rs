@@ -15,7 +15,7 @@ use crate::kill_point::kill_point;
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::models::tally::TrainingTally;
-use crate::output::{Output, OutputContext};
+use crate::output::{Output, OutputContext, remove_files};
 use crate::rate_limit::RateLimiter;
 use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
 use std::path::Path;
@@ -80,7 +80,11 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
         // What the file refers to must be durable before the file is in force. And a power cut may
         // lose the newest writes of all families, never older ones of one family while newer ones
         // of another stay.
-        commit::sync_full_segments(inner)?;
+        if let Err(error) = commit::sync_full_segments(inner) {
+            let written = edit.added.iter().map(|(_, file)| file.number);
+            remove_files(&inner.vfs, &inner.dir, written);
+            return Err(error);
+        }
     }
     let flushed: Vec<u64> = state.immutables.iter().map(|m| m.id).collect();
     let count = flushed.len();
@@ -165,6 +169,7 @@ pub(crate) fn all(inner: &Inner) -> Result<()> {
     inner.health.check_writable()?;
     let families = inner.families.load_full();
     let upto = commit::rotate_all(inner, &families)?;
+    inner.background_errors.hurry(Work::Flush);
     inner.scheduler.wake();
     let waits = || {
         families.iter().zip(&upto).any(|(family, id)| {

@@ -49,6 +49,8 @@ pub(crate) struct ManifestLog {
     pub state: ManifestState,
     /// Whether the last append failed and its edit may or may not be on disk.
     pub torn: bool,
+    /// Files that go once it is known that the manifest does not name them.
+    pub undecided: Vec<PathBuf>,
 }
 
 /// Files that left their version and go when nobody reads them any more.

@@ -11,7 +11,7 @@ use crate::metrics::add;
 use crate::output;
 use crate::value_log::{SegmentBook, ValueLog, segment_path};
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,16 +34,19 @@ pub(crate) struct Change {
     pub segments: Vec<SegmentMeta>,
 }
 
-/// Makes the changes durable and then visible. On an error nothing is visible; files that the
-/// edits name must be left alone, since the manifest may or may not hold them (the next open
-/// removes what it does not).
+/// Makes the changes durable and then visible. On an error nothing is visible, and the files that
+/// were written for the edits go: at once if the manifest cannot name them, else when it is known
+/// that it does not.
 ///
 /// The changes of a family that was dropped meanwhile are left out, and their files removed.
 pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     if changes.iter().any(|change| !change.edit.added.is_empty()) {
         let named = changes.iter().try_for_each(|change| publish(inner, change));
         let synced = named.and_then(|()| inner.vfs.sync_dir(&inner.dir));
-        synced.map_err(|error| inner.health.fail("name new files in the directory", error))?;
+        if let Err(error) = synced {
+            changes.iter().for_each(|change| discard(inner, change));
+            return Err(inner.health.fail("name new files in the directory", error));
+        }
         kill_point("install:directory_synced");
     }
     let mut log = inner.manifest.lock();
@@ -64,7 +67,15 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     let gone: Vec<Obsolete> = changes.iter().flat_map(removed_files).collect();
     let befores: Vec<Arc<Version>> =
         changes.iter().map(|change| change.family.state().version.clone()).collect();
-    append(inner, &mut log, &edit)?;
+    if let Err(error) = append(inner, &mut log, &edit) {
+        let fresh = changes.iter().flat_map(|change| fresh_paths(inner, change));
+        match log.torn {
+            // It may name them.
+            true => log.undecided.extend(fresh),
+            false => fresh.for_each(|path| drop(inner.vfs.remove(&path))),
+        }
+        return Err(error);
+    }
     kill_point("install:manifest_written");
     // What the new files refer to must be there before anybody sees them.
     inner.value_log.seal(&edit.segments_added);
@@ -102,11 +113,20 @@ fn fresh_files(change: &Change) -> impl Iterator<Item = u64> {
 /// Removes the files that were written for a change that nobody wants any more, as far as that
 /// works: what stays is removed at the next open.
 fn discard(inner: &Inner, change: &Change) {
-    let ssts = fresh_files(change).map(|number| names::sst_path(&inner.dir, number));
-    let segments = change.segments.iter().map(|meta| segment_path(&inner.dir, meta));
-    for path in ssts.chain(segments) {
+    for path in fresh_paths(inner, change) {
         let _ = inner.vfs.remove(&path);
     }
+}
+
+/// The files that were written for a change, under their names and the temporary ones before.
+fn fresh_paths(inner: &Inner, change: &Change) -> Vec<PathBuf> {
+    let dir = &inner.dir;
+    let ssts =
+        fresh_files(change).flat_map(|n| [names::sst_path(dir, n), names::temp_path(dir, n)]);
+    let fresh = change.segments.iter().filter(|segment| segment.kind == SegmentKind::Values);
+    let segments =
+        fresh.flat_map(|s| [segment_path(dir, s), names::temp_path(dir, u64::from(s.number))]);
+    ssts.chain(segments).collect()
 }
 
 /// Waits, after the store was closed, until nobody writes to its directory any more: jobs of callers
@@ -137,19 +157,12 @@ fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
 pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -> Result<()> {
     // Whoever closes the store waits for this lock before another process may open it.
     inner.health.check_open()?;
-    let ManifestLog { manifest, state, torn } = log;
+    make_whole(inner, log)?;
+    let ManifestLog { manifest, state, torn, .. } = log;
     let Some(manifest) = manifest.as_mut() else {
         return Err(crate::error::Error::ReadOnly(inner.dir.clone()));
     };
-    // The manifest may also have failed after its last edit, which nobody was told of.
-    let written = match *torn || manifest.is_poisoned() {
-        true => manifest.rewrite(state).and_then(|()| {
-            *torn = false;
-            manifest.append(state, edit)
-        }),
-        false => manifest.append(state, edit),
-    };
-    written.map_err(|error| {
+    manifest.append(state, edit).map_err(|error| {
         if matches!(error, terrace_base::Error::InvalidArgument(_)) {
             // It does not fit the state, and nothing of it was written.
             return error.into();
@@ -157,6 +170,31 @@ pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -
         *torn = true;
         inner.health.fail("write the manifest", error)
     })
+}
+
+/// Starts a new manifest if an append to the one in force failed. What it does not name then goes.
+fn make_whole(inner: &Inner, log: &mut ManifestLog) -> Result<()> {
+    let ManifestLog { manifest, state, torn, undecided } = log;
+    let Some(manifest) = manifest.as_mut() else { return Ok(()) };
+    // It may also have failed after its last edit, which nobody was told of.
+    if *torn || manifest.is_poisoned() {
+        let written = manifest.rewrite(state);
+        written.map_err(|error| inner.health.fail("write the manifest", error))?;
+        *torn = false;
+    }
+    for path in undecided.drain(..) {
+        let _ = inner.vfs.remove(&path);
+    }
+    Ok(())
+}
+
+/// Finds out what became of edits whose append failed, if files wait for that.
+pub(crate) fn settle_manifest(inner: &Inner) -> Result<()> {
+    let mut log = inner.manifest.lock();
+    match log.undecided.is_empty() {
+        true => Ok(()),
+        false => make_whole(inner, &mut log),
+    }
 }
 
 /// Durably takes log segments before `segment` out of force for all families. Those of `flushed`
@@ -287,7 +325,7 @@ pub(crate) fn save_filter_heat(inner: &Inner) {
     let Some(heat) = inner.filters.packed_heat() else { return };
     let edit = VersionEdit { filter_heat: Some(heat.into()), ..VersionEdit::default() };
     let mut log = inner.manifest.lock();
-    let ManifestLog { manifest, state, torn } = &mut *log;
+    let ManifestLog { manifest, state, torn, .. } = &mut *log;
     let Some(manifest) = manifest.as_mut().filter(|manifest| !*torn && !manifest.is_poisoned())
     else {
         return;

@@ -30,7 +30,7 @@ use crate::snapshots::Snapshots;
 use crate::table_cache::TableCache;
 use crate::trends::Trends;
 use crate::value_log::ValueLog;
-use crate::write_queue::WriteQueue;
+use crate::write_queue::{LogState, WriteQueue};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -57,16 +57,115 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
         vfs.create_dir_all(dir)?;
     }
     let lock = lock(&*vfs, dir)?;
-    let (manifest, mut state) = open_manifest(&vfs, dir, &options)?;
+    let there: HashSet<String> = vfs.list(dir)?.into_iter().collect();
+    let is_store = vfs.exists(&names::current_path(dir))?;
+    let opened = match recover_and_write(dir, &options, start) {
+        Err(Error::DiskFull(cause)) if is_store && !cause.is_failed_sync() => {
+            open_on_full_disk(dir, &options, start, &there, cause)
+        }
+        opened => opened,
+    }?;
+    *opened.lock.lock() = Some(lock);
+    Ok(opened)
+}
+
+/// Opens a store although the disk is full: with the room of the reserve, or else with everything
+/// that was replayed in memory. Writes are refused until there is room, but for deletions.
+fn open_on_full_disk(
+    dir: &Path,
+    options: &Options,
+    start: u64,
+    there: &HashSet<String>,
+    cause: Arc<terrace_base::Error>,
+) -> Result<Inner> {
+    let vfs = &options.advanced.vfs;
+    remove_attempt(&**vfs, dir, there)?;
+    let opened = match reserve::release(&**vfs, dir)? {
+        true => recover_and_write(dir, options, start),
+        false => Err(Error::DiskFull(cause.clone())),
+    };
+    let opened = match opened {
+        Err(Error::DiskFull(_)) => {
+            remove_attempt(&**vfs, dir, there)?;
+            recover_in_memory(dir, options)?
+        }
+        opened => opened?,
+    };
+    opened.health.disk_is_full(cause);
+    Ok(opened)
+}
+
+/// Removes what an attempt to open has written since `there` was listed, as far as the manifest does
+/// not put it in force: it takes room.
+fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<()> {
+    let state = Manifest::read(vfs, dir)?;
+    let files = state.families.values().flat_map(|family| family.version.files());
+    let live: HashSet<u64> = files.map(|(_, file)| file.number).collect();
+    let oldest = state.families.values().map(|family| family.min_log_segment).min().unwrap_or(0);
+    for name in vfs.list(dir)?.iter().filter(|name| !there.contains(*name)) {
+        let unnamed = match names::parse(name) {
+            FileName::Sst(number) => !live.contains(&number),
+            FileName::Log(number) => number > oldest,
+            kind => kind == FileName::Temp,
+        };
+        if unnamed {
+            vfs.remove(&dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Recovers the store and writes nothing: what the log holds stays in memtables, and the log as it
+/// is goes on in a segment that the first write begins.
+fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
+    let vfs = &options.advanced.vfs;
+    let (manifest, state) = Manifest::recover_unwritten(vfs.clone(), dir)?;
+    let listing = vfs.list(dir)?;
+    let parts = Nouns::new(dir, options)?;
+    let families = open_families(&state, options, &parts.table_cache)?;
+    let numbers = FileNumbers::new(&listing, state.next_file_number);
+    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
+    let outcome =
+        recover::replay(&**vfs, dir, &segments, &families, &state, usize::MAX, &mut |_| Ok(()))?;
+    for replayed in outcome.families.into_values() {
+        adopt(replayed, dir)?;
+    }
+    segments.iter().for_each(|(number, _)| parts.begin_segment(*number));
+    let (log, unsynced) =
+        commit::unfinished_log(vfs, &segments, outcome.log.end, outcome.last_seqno)?;
+    let manifest =
+        ManifestLog { manifest: Some(manifest), state, torn: true, undecided: Vec::new() };
+    let last_seqno = outcome.last_seqno;
+    let inner =
+        parts.into_inner(options.clone(), families, manifest, numbers, last_seqno, Some(log));
+    let queue = inner.write_queue()?;
+    unsynced.into_iter().for_each(|segment| queue.push_unsynced(segment));
+    Ok(inner)
+}
+
+fn adopt(replayed: Replayed, dir: &Path) -> Result<()> {
+    let adopted = replayed.family.adopt(replayed.memtables);
+    Ok(adopted.map_err(|e| terrace_base::Error::io("reserve memory for", dir, e))?)
+}
+
+/// Recovers the store and begins a new log.
+fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner> {
+    let vfs = options.advanced.vfs.clone();
+    let (manifest, mut state) = open_manifest(&vfs, dir, options)?;
     kill_point("open:manifest_recovered");
-    let mut log = ManifestLog { manifest: Some(manifest), state: state.clone(), torn: false };
+    let mut log = ManifestLog {
+        manifest: Some(manifest),
+        state: state.clone(),
+        torn: false,
+        undecided: Vec::new(),
+    };
     let listing = vfs.list(dir)?;
     let numbers = FileNumbers::new(&listing, state.next_file_number);
-    create_families(&mut log, &options)?;
+    create_families(&mut log, options)?;
     state = log.state.clone();
 
-    let parts = Nouns::new(dir, &options)?;
-    let families = open_families(&state, &options, &parts.table_cache)?;
+    let parts = Nouns::new(dir, options)?;
+    let families = open_families(&state, options, &parts.table_cache)?;
     let spill_parts = Parts {
         vfs: &vfs,
         dir,
@@ -111,14 +210,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let files = families.iter().map(|f| f.state().version.file_count()).sum();
     let took = options.advanced.clock.monotonic_us().saturating_sub(start);
     event::opened(dir, families.len(), files, outcome.log.records, took);
-    Ok(parts.into_inner(
-        options,
-        families,
-        log,
-        numbers,
-        outcome.last_seqno,
-        Some((log_state, lock)),
-    ))
+    let last_seqno = outcome.last_seqno;
+    Ok(parts.into_inner(options.clone(), families, log, numbers, last_seqno, Some(log_state)))
 }
 
 /// Opens the store in `dir` as it is now, writing nothing and taking no lock. Another process may
@@ -138,10 +231,10 @@ pub(crate) fn open_read_only(dir: &Path, options: Options) -> Result<Inner> {
     let outcome =
         recover::replay(&*vfs, dir, &segments, &families, &state, usize::MAX, &mut |_| Ok(()))?;
     for replayed in outcome.families.into_values() {
-        replayed.family.adopt(replayed.memtables);
+        adopt(replayed, dir)?;
     }
     segments.iter().for_each(|(number, _)| parts.begin_segment(*number));
-    let log = ManifestLog { manifest: None, state, torn: false };
+    let log = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
     Ok(parts.into_inner(options, families, log, numbers, outcome.last_seqno, None))
 }
 
@@ -294,8 +387,6 @@ struct Nouns {
     limiter: Arc<RateLimiter>,
 }
 
-type Writable = (crate::write_queue::LogState, Box<dyn Send + Sync>);
-
 impl Nouns {
     fn new(dir: &Path, options: &Options) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(options.cache_bytes()));
@@ -337,9 +428,8 @@ impl Nouns {
         manifest: ManifestLog,
         file_numbers: FileNumbers,
         last_seqno: u64,
-        writable: Option<Writable>,
+        log: Option<LogState>,
     ) -> Inner {
-        let (log, lock) = writable.unzip();
         for family in &families {
             for (level, file) in family.state().version.files() {
                 self.filters.file_lives(usize::from(level), file);
@@ -383,7 +473,7 @@ impl Nouns {
             obsolete: Mutex::new(Vec::new()),
             purging: Mutex::new(()),
             deletions_held: AtomicU64::new(0),
-            lock: Mutex::new(lock),
+            lock: Mutex::new(None),
         }
     }
 }

@@ -54,6 +54,10 @@ fn pressure(family: &Family) -> Option<(f64, StallCause)> {
 /// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
 /// Called by the leader, so that those behind it wait too.
 pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Result<()> {
+    if inner.health.is_disk_full() {
+        // What only removes is let through, and nothing else is.
+        return Ok(());
+    }
     wait_for_collection(inner, bytes);
     for family in families {
         let Some((pressure, cause)) = pressure(family) else { continue };
@@ -80,6 +84,11 @@ pub(crate) fn may_hold_back(inner: &Inner) -> bool {
 
 /// Waits until `family` may have one more immutable memtable.
 pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
+    if inner.health.is_disk_full() {
+        // A flush may have no room before the deletions of this memtable are flushed with it. There
+        // are no more of them than the log has room for.
+        return Ok(());
+    }
     let full = || has_all_memtables(inner, family);
     if full() { wait_while(inner, family, StallCause::Memtables, full) } else { Ok(()) }
 }

@@ -130,7 +130,7 @@ fn flush_loop(inner: &Inner) {
                 }
                 Err(error) => {
                     report(inner, "flush", &error);
-                    if error.severity() == ErrorSeverity::Soft {
+                    if error.severity() < ErrorSeverity::Fatal {
                         let now_us = inner.clock.monotonic_us();
                         inner.background_errors.job_failed(Work::Flush, family.id, &error, now_us);
                     }
@@ -149,7 +149,8 @@ fn flush_loop(inner: &Inner) {
 
 /// The family with the most immutable memtables, if any waits and flushing makes sense.
 fn next_flush(inner: &Inner) -> Option<Arc<Family>> {
-    if inner.health.check_writable().is_err() {
+    // While the disk is full it may free the log.
+    if inner.health.check_may_free().is_err() {
         return None;
     }
     let families = inner.families.load();
@@ -179,6 +180,7 @@ fn compaction_loop(inner: &Inner) {
 
 fn house_loop(inner: &Inner) {
     let mut last_sync = Instant::now();
+    let mut groups = 0;
     while !inner.scheduler.is_stopping() {
         let sync = inner.live.sync();
         let tick = match sync {
@@ -193,11 +195,14 @@ fn house_loop(inner: &Inner) {
         }
         attempt(inner, "delete obsolete files", || install::purge(inner));
         if inner.health.is_disk_full() {
-            attempt(inner, "look for room", || look_for_room(inner));
+            attempt(inner, "look for room", || look_for_room(inner, &mut groups));
+        } else {
+            groups = inner.counters.groups.load(Ordering::Relaxed);
         }
-        if inner.health.check_writable().is_err() {
+        if inner.health.check_may_free().is_err() {
             continue;
         }
+        // Also while the disk is full: what was acknowledged is to become durable.
         match sync {
             SyncMode::Interval(interval) if last_sync.elapsed() >= interval => {
                 last_sync = Instant::now();
@@ -207,6 +212,10 @@ fn house_loop(inner: &Inner) {
                 attempt(inner, "write the log", || commit::hand_over(inner));
             }
             _ => {}
+        }
+        if inner.health.is_disk_full() {
+            attempt(inner, "retire log segments", || commit::retire_segments(inner));
+            continue;
         }
         if inner.value_log.is_used() {
             // A little at a time, so that a flush finds little left to wait for.
@@ -299,18 +308,31 @@ fn pass_loan_on(inner: &Inner) -> bool {
 }
 
 /// Gives the reserve back, and lets writes resume when the disk has room for a memtable again.
-fn look_for_room(inner: &Inner) -> Result<()> {
+/// `groups` is how many groups of writes had been committed when it last looked.
+fn look_for_room(inner: &Inner, groups: &mut u64) -> Result<()> {
     reserve::release(&*inner.vfs, &inner.dir)?;
+    install::purge(inner)?;
+    install::settle_manifest(inner)?;
     // Costs one small edit and may be what makes room.
     install::drop_dead_segments(inner)?;
     install::purge(inner)?;
+    let written = inner.counters.groups.load(Ordering::Relaxed);
+    if *groups != written {
+        // Deletions: what they delete goes with their flush, and with the merges after it.
+        commit::rotate_all(inner, &inner.families.load_full())?;
+        *groups = written;
+        inner.background_errors.retry_jobs();
+    }
     let need = ROOM_BYTES.min(inner.options.memtable_bytes() as u64 * 2);
     let reserve_bytes = inner.options.advanced.reserve_bytes;
     let free = inner.vfs.free_space_bytes(&inner.dir)?;
-    if free >= need + reserve_bytes {
+    // A job that met the full disk would say so once more if it ended after this.
+    let is_quiet = inner.scheduler.lock().is_quiet();
+    if free >= need + reserve_bytes && is_quiet {
         reserve::take(&*inner.vfs, &inner.dir, reserve_bytes)?;
         event::disk_has_room(free);
         inner.health.resume();
+        inner.background_errors.retry_jobs();
         inner.scheduler.job_ended();
     }
     Ok(())

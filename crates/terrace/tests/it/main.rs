@@ -6,6 +6,7 @@ mod background_errors;
 mod basics;
 mod camera;
 mod crash_in_recovery;
+mod disk_full;
 mod drawn;
 mod durability;
 mod expiry;
