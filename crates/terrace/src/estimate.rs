@@ -46,7 +46,9 @@ pub(crate) fn of(
     end: Option<&[u8]>,
 ) -> Result<Estimate> {
     inner.health.check_open()?;
-    family.check_exists()?;
+    if family.is_dropped() {
+        return Err(Error::NoSuchFamily(family.name.clone()));
+    }
     if let (Some(start), Some(end)) = (start, end)
         && start >= end
     {

@@ -12,7 +12,7 @@ const ENGINE: &str = "crates/terrace/src/";
 
 /// The modules of the engine, lowest first.
 pub const FLOORS: [(&str, &[&str]); 7] = [
-    ("vocabulary", &["error", "options", "event", "metrics", "kill_point"]),
+    ("vocabulary", &["error", "options", "event", "metrics"]),
     (
         "nouns",
         &[
@@ -30,9 +30,8 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "scheduler",
             "job_list",
             "health",
-            "background_errors",
             "reserve",
-            "file_numbers",
+            "evidence",
             "iter",
             "value_log",
             "garbage",

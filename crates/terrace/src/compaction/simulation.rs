@@ -42,7 +42,6 @@ pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
         value_separation_threshold: usize::MAX,
         value_compression: Compression::None,
         learning: crate::options::Learning::Off,
-        model_costs: None,
     }
 }
 
@@ -235,7 +234,6 @@ impl Simulation {
             version: &self.version,
             options: &self.options,
             in_progress: &in_progress,
-            quarantined: &HashSet::new(),
             running: &running,
             snapshots_oldest: None,
             now_ms: (self.now_s * 1e3) as u64,

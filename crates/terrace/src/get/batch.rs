@@ -25,7 +25,7 @@ pub(crate) fn multi_get(
     keys: &[&[u8]],
     reading: Reading,
 ) -> Result<Vec<Option<Slice>>> {
-    super::check(inner, family)?;
+    inner.health.check_open()?;
     let mut tries = 0;
     let found = loop {
         let state = family.state();

@@ -99,7 +99,7 @@ pub struct Explanation {
 
 /// Looks `key` up and tells how.
 pub(crate) fn explain(inner: &Inner, family: &Family, key: &[u8]) -> Result<Explanation> {
-    super::check(inner, family)?;
+    inner.health.check_open()?;
     let start = Instant::now();
     let ear = Ear(RefCell::new(Told::new(inner, key)));
     let answer = answer(inner, family, key, Reading::default(), false, &ear)?;
