@@ -63,6 +63,38 @@ impl Error {
             if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 
+    /// Whether the system was short of something other than disk space (descriptors, memory) or
+    /// was interrupted: nothing was done, nothing is lost, and the same call may succeed later.
+    /// Never true of a failed sync.
+    pub fn is_transient(&self) -> bool {
+        /// `ENFILE` and `EMFILE`, for which `io::ErrorKind` has no name: the same on every Unix.
+        const NO_DESCRIPTORS: [i32; 2] = [23, 24];
+        let Self::Io { source, .. } = self else { return false };
+        let passes =
+            matches!(
+                source.kind(),
+                io::ErrorKind::OutOfMemory | io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+            ) || source.raw_os_error().is_some_and(|errno| NO_DESCRIPTORS.contains(&errno));
+        passes && !self.is_failed_sync()
+    }
+
+    /// Whether a sync of a file or directory was asked for and failed, so that it is unknown what
+    /// the device holds. A file or directory that could not even be opened was not synced, which is
+    /// something else.
+    pub fn is_failed_sync(&self) -> bool {
+        matches!(self, Self::Io { op, .. } if op.starts_with("sync"))
+    }
+
+    /// The file it is about, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. }
+            | Self::Corruption { path, .. }
+            | Self::Unsupported { path, .. } => Some(path),
+            Self::InvalidArgument(_) | Self::NotInMemory => None,
+        }
+    }
+
     /// Whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
@@ -71,5 +103,25 @@ impl Error {
     /// Whether bytes on disk are damaged.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::Corruption { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_of_descriptors_passes_and_a_failed_sync_does_not() {
+        let error =
+            |op, errno| Error::io(op, Path::new("/db"), io::Error::from_raw_os_error(errno));
+        const ENOMEM: i32 = 12;
+        const EIO: i32 = 5;
+        for errno in [23, 24, ENOMEM] {
+            assert!(error("open", errno).is_transient());
+            assert!(!error("sync directory", errno).is_transient());
+            assert!(error("sync directory", errno).is_failed_sync());
+        }
+        assert!(!error("open", EIO).is_transient() && !error("open", EIO).is_failed_sync());
+        assert_eq!(error("open", EIO).path(), Some(Path::new("/db")));
     }
 }

@@ -8,9 +8,11 @@
 //! largest surplus goes first. Until enough files of a level have died, all are trained.
 //!
 //! Pure arithmetic: the caller has the clock, the counters and the queue. Times are milliseconds
-//! for lives and nanoseconds for work. [`level`] decides between models of files and of a level.
+//! for lives and nanoseconds for work. [`level`] decides between models of files and of a level; [`typical`]
+//! makes costs of measurements.
 
 pub mod level;
+pub mod typical;
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -52,33 +54,6 @@ pub struct Costs {
     pub index: LookupCosts,
     /// Lookups through a model.
     pub model: LookupCosts,
-}
-
-/// A running mean in which each measurement counts for less as later ones come.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct RunningMean {
-    mean: f64,
-    weight: f64,
-}
-
-impl RunningMean {
-    /// Of how many units the past counts at most.
-    const MEMORY: f64 = 100_000.0;
-
-    /// Adds `units` that together measured `total`. Nothing, if there are none.
-    pub fn add(&mut self, total: f64, units: f64) {
-        if !(total.is_finite() && units.is_finite() && units > 0.0) {
-            return;
-        }
-        let weight = self.weight + units;
-        self.mean += (total / units - self.mean) * (units / weight);
-        self.weight = weight.min(Self::MEMORY);
-    }
-
-    /// The mean per unit; `None` before the first measurement.
-    pub fn get(&self) -> Option<f64> {
-        (self.weight > 0.0).then_some(self.mean)
-    }
 }
 
 /// A file whose life is over.

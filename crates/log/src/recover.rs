@@ -55,17 +55,6 @@ pub fn recover(
     segments: &[(u64, PathBuf)],
     apply: &mut Apply<'_>,
 ) -> Result<Recovered> {
-    recover_proven(vfs, segments, None, apply)
-}
-
-/// As [`recover`], of a log of which is known from elsewhere that everything before `proven` was
-/// durable (with offset 0: that the segment exists). One that ends before that is an error too.
-pub fn recover_proven(
-    vfs: &dyn Vfs,
-    segments: &[(u64, PathBuf)],
-    proven: Option<SyncedThrough>,
-    apply: &mut Apply<'_>,
-) -> Result<Recovered> {
     if let Some(pair) = segments.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
         let (a, b) = (pair[0].0, pair[1].0);
         return Err(Error::InvalidArgument(format!("log segments {a} and {b} are not ascending")));
@@ -74,20 +63,14 @@ pub fn recover_proven(
         .iter()
         .map(|(number, path)| LogReader::open(vfs, path, *number))
         .collect::<Result<Vec<_>>>()?;
-    let mut replay = Replay { segments, proven, recovered: Recovered::default() };
+    let mut replay = Replay { segments, recovered: Recovered::default() };
     let chain = chain(segments, &readers);
     let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
     replay.recovered.skipped = skipped.map(|at| segments[at].0).collect();
-    for part in &chain {
-        if let Some(bad) = replay.part(part, &mut readers[part.index], apply)? {
+    for part in chain {
+        if let Some(bad) = replay.part(&part, &mut readers[part.index], apply)? {
             return replay.judge(vfs, bad);
         }
-        replay.check_proven(part.index, readers[part.index].position())?;
-    }
-    if let Some(proven) = proven
-        && !chain.iter().any(|part| segments[part.index].0 == proven.segment)
-    {
-        return Err(replay.too_short(proven.segment, 0, "the segment is missing", proven));
     }
     Ok(replay.recovered)
 }
@@ -141,8 +124,6 @@ struct Bad {
 
 struct Replay<'a> {
     segments: &'a [(u64, PathBuf)],
-    /// Everything before this is known to have been durable.
-    proven: Option<SyncedThrough>,
     recovered: Recovered,
 }
 
@@ -234,34 +215,10 @@ impl Replay<'_> {
         Err(Error::corruption(self.path(segment), offset, detail))
     }
 
-    /// Refuses a segment that ends cleanly at `end` and had been durable past it.
-    fn check_proven(&self, index: usize, end: u64) -> Result<()> {
-        let segment = self.segments[index].0;
-        match self.proven {
-            Some(proven) if proven.segment == segment && end < proven.offset => {
-                Err(self.too_short(segment, end, "the records end here", proven))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn too_short(&self, segment: u64, offset: u64, why: &str, proven: SyncedThrough) -> Error {
-        let SyncedThrough { segment: durable, offset: through } = proven;
-        let detail = format!(
-            "{why}, and the evidence files (SYNCED-1, SYNCED-2) prove that segment {durable} was durable up \
-             to offset {through}, so synced writes would be lost. Put the file back, restore the store \
-             from a checkpoint, or save what is left with `terrace repair`"
-        );
-        Error::corruption(self.path(segment), offset, detail)
-    }
-
     /// Decides between a torn tail and the loss of durable data.
     fn judge(mut self, vfs: &dyn Vfs, bad: Bad) -> Result<Recovered> {
         let (segment, offset) = bad.at;
         let spot = SyncedThrough { segment, offset };
-        if let Some(proven) = self.proven.filter(|proven| *proven > spot) {
-            return Err(self.too_short(segment, offset, &bad.why, proven));
-        }
         let (first, mut from) = bad.scan_from;
         for (number, path) in &self.segments[first..] {
             let scan = scan_markers(vfs, path, *number, from)?;
@@ -273,7 +230,7 @@ impl Replay<'_> {
             let detail = format!(
                 "{}; a sync marker at offset {at} of segment {number} proves that the log was \
                  durable up to offset {} of segment {}, so synced writes would be lost. Restore \
-                 the store from a checkpoint, or save what is left with `terrace repair`",
+                 the store from a checkpoint, or see what is left with `terrace inspect log`",
                 bad.why, through.offset, through.segment
             );
             return Err(Error::corruption(self.path(segment), offset, detail));

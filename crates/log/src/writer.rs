@@ -12,7 +12,8 @@ use crate::format::{
     SyncedThrough,
 };
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use terrace_base::{Error, Result};
 use terrace_vfs::{AppendFile, CreateOptions, Vfs};
 
@@ -31,6 +32,41 @@ pub struct LogOptions {
     /// Keep records in the process until [`LogWriter::flush`], [`LogWriter::sync`] or
     /// [`BUFFER_BYTES`].
     pub buffered: bool,
+}
+
+/// A file that an earlier process wrote.
+struct Finished {
+    vfs: Arc<dyn Vfs>,
+    path: PathBuf,
+    len: u64,
+}
+
+impl Finished {
+    fn refusal(&self, op: &'static str) -> Error {
+        Error::io(op, &self.path, io::Error::other("an earlier process finished this file"))
+    }
+}
+
+impl AppendFile for Finished {
+    fn append(&mut self, _data: &[u8]) -> Result<()> {
+        Err(self.refusal("append"))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.vfs.sync_file(&self.path)
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Appends records to a segment.
@@ -100,6 +136,25 @@ impl LogWriter {
             pending: None,
             stated: SyncedThrough { segment: 0, offset: 0 },
         })
+    }
+
+    /// Stands for a segment of an earlier process that ends at `end`: takes no records, but can be
+    /// made durable and be continued by another one.
+    pub fn finished(vfs: Arc<dyn Vfs>, path: &Path, end: LogEnd) -> Self {
+        let file = Finished { vfs, path: path.to_path_buf(), len: end.1 };
+        Self {
+            file: Box::new(file),
+            segment: end.0,
+            segment_seed: format::segment_seed(end.0),
+            buffer: Vec::new(),
+            handed_bytes: end.1,
+            buffered: false,
+            failed: true,
+            sync_failed: false,
+            synced_bytes: 0,
+            pending: None,
+            stated: SyncedThrough { segment: 0, offset: 0 },
+        }
     }
 
     /// Appends one record per payload; returns the file offset of the first. All of them go to
@@ -200,11 +255,6 @@ impl LogWriter {
             None => 0,
         };
         self.len_bytes() + (marker + RECORD_HEADER_BYTES) as u64
-    }
-
-    /// File bytes that are durable.
-    pub fn synced_bytes(&self) -> u64 {
-        self.synced_bytes
     }
 
     /// Whether everything before [`LogWriter::end`] is durable, the header included.

@@ -20,12 +20,15 @@ pub fn encode(number: u64) -> String {
     format!("{name} {checksum:08x}\n")
 }
 
-/// The manifest that `content` puts in force; `None` if it is not exactly what [`encode`] makes.
+/// The manifest that `content` puts in force; `None` if it is not exactly what [`encode`] makes, or
+/// leaves no number for the next manifest.
 pub fn decode(content: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(content).ok()?;
     let (name, _) = text.split_once(' ')?;
     match names::parse(name) {
-        names::FileName::Manifest(number) if encode(number) == text => Some(number),
+        names::FileName::Manifest(number) if number < u64::MAX && encode(number) == text => {
+            Some(number)
+        }
         _ => None,
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! 000012.sst  000013.log  000015.vlog  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE
-//! SYNCED-1  SYNCED-2  lost/
 //! ```
 //! Numbers are decimal, padded with zeros to six digits, and longer when they must be. SSTs, log
 //! segments and temporary files share one number space; manifests count on their own.
@@ -28,8 +27,6 @@ pub enum FileName {
     Temp,
     /// Room set aside for a full disk.
     Reserve,
-    /// What was synced, 1 or 2 ([`crate::evidence`]).
-    Evidence(u64),
     /// Not one of the store's names.
     Other,
 }
@@ -52,16 +49,6 @@ pub fn lock_path(dir: &Path) -> PathBuf {
 /// `RESERVE` in `dir`.
 pub fn reserve_path(dir: &Path) -> PathBuf {
     dir.join("RESERVE")
-}
-
-/// Evidence file `number` (1 or 2) in `dir`.
-pub fn evidence_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("SYNCED-{number}"))
-}
-
-/// The file that becomes evidence file `number` by a rename.
-pub fn evidence_temp_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("SYNCED-{number}.tmp"))
 }
 
 /// Manifest `number` in `dir`.
@@ -110,8 +97,6 @@ pub fn parse(name: &str) -> FileName {
         "CURRENT" => return FileName::Current,
         "LOCK" => return FileName::Lock,
         "RESERVE" => return FileName::Reserve,
-        "SYNCED-1" => return FileName::Evidence(1),
-        "SYNCED-2" => return FileName::Evidence(2),
         _ => {}
     }
     if let Some(digits) = name.strip_prefix("MANIFEST-") {
@@ -148,11 +133,6 @@ mod tests {
         assert_eq!(parse("CURRENT.tmp"), FileName::Temp);
         assert_eq!(parse("LOCK"), FileName::Lock);
         assert_eq!(parse("RESERVE"), FileName::Reserve);
-        assert_eq!(parse("SYNCED-2"), FileName::Evidence(2));
-        assert_eq!(parse("SYNCED-2.tmp"), FileName::Temp);
-        assert_eq!(parse("SYNCED-3"), FileName::Other);
-        assert_eq!(temp_number("000012.tmp"), Some(12));
-        assert_eq!(temp_number("CURRENT.tmp"), None);
     }
 
     proptest! {

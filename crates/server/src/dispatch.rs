@@ -102,6 +102,11 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
 
 /// Runs a command's function; the locks are held.
 pub(crate) fn run_locked(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
+    let refused = spec.flags.has(Flags::WRITE) && !spec.flags.has(Flags::REMOVES);
+    if refused && call.server.space.db().is_disk_full() {
+        // Before it shares a turn with a command that only removes.
+        return Err(Failure::DISK_FULL);
+    }
     if !spec.flags.has(Flags::READS_LATE) {
         return (spec.run)(call);
     }

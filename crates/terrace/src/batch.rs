@@ -84,6 +84,8 @@ pub struct WriteBatch {
     /// The family written to first, and the others, without repeats.
     first_family: Option<u32>,
     more_families: Vec<u32>,
+    /// Whose families they are, if any was named by a handle.
+    store: Option<u64>,
     /// Bytes of keys and values.
     user_bytes: u64,
     /// The values that stay in the log.
@@ -118,6 +120,7 @@ impl WriteBatch {
             ttl_offsets: Vec::new(),
             first_family: None,
             more_families: Vec::new(),
+            store: None,
             user_bytes: 0,
             separated: Vec::new(),
             separated_bytes: 0,
@@ -193,6 +196,7 @@ impl WriteBatch {
         self.ttl_offsets.clear();
         self.first_family = None;
         self.more_families.clear();
+        self.store = None;
         self.user_bytes = 0;
         self.separated.clear();
         self.separated_bytes = 0;
@@ -200,6 +204,20 @@ impl WriteBatch {
         self.shortest_separated = usize::MAX;
         self.rooms.clear();
         self.refused = None;
+    }
+
+    /// Notes that what comes next is for a family of the open store `store`.
+    #[inline]
+    pub(crate) fn note_store(&mut self, store: u64) {
+        if *self.store.get_or_insert(store) != store {
+            let text = "the batch writes to column families of two stores";
+            self.refused.get_or_insert_with(|| text.into());
+        }
+    }
+
+    /// The open store whose families were named by a handle.
+    pub(crate) fn store(&self) -> Option<u64> {
+        self.store
     }
 
     /// Adds a delete or a range delete.
@@ -451,6 +469,12 @@ impl WriteBatch {
     /// The families written to.
     pub(crate) fn families(&self) -> impl Iterator<Item = u32> {
         self.first_family.iter().chain(&self.more_families).copied()
+    }
+
+    /// Whether it only removes: such a batch is taken while the disk is full.
+    pub(crate) fn only_removes(&self) -> bool {
+        let removes = |op: &Op<'_>| matches!(op.kind, ValueKind::Delete | ValueKind::RangeDelete);
+        self.ops().all(|op| op.is_ok_and(|op| removes(&op)))
     }
 
     /// Whether anything is written to `family`.

@@ -106,6 +106,12 @@ fn empty(inner: &Inner, wanted: &HashSet<u32>, progress: &mut dyn FnMut(GcProgre
         }
         if step.is_none() {
             let mut jobs = inner.scheduler.lock();
+            // Once nothing runs, only a file that cannot be read is in the way.
+            if jobs.is_quiet()
+                && let Some(error) = compact::why_unsettled(inner)
+            {
+                return Err(error);
+            }
             inner.scheduler.wait_for_end(&mut jobs, RECHECK);
         }
     }

@@ -7,29 +7,34 @@
 //! of the log; nothing is acknowledged before it is where its [`SyncMode`] wants it; a memtable
 //! never holds what the log does not.
 
+mod segments;
+
+pub(crate) use segments::{
+    first_log, hand_over, retire_segments, seal_segment, sync, sync_full_segments, unfinished_log,
+};
+
 use crate::batch::{Separation, WriteBatch};
 use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
-use crate::install;
+use crate::kill_point::kill_point;
 use crate::memtable::{Gathered, MemTable};
 use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
 use crate::read_set::{ReadSet, Reads};
+use crate::reserve;
 use crate::stall;
 use crate::validate;
 use crate::write_queue::{Entered, Lead, LogState, Pending, Waiter};
-use std::collections::VecDeque;
-use std::path::Path;
+use segments::{lost_append, next_segment, sync_log};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use terrace_base::sync::{self, Instant};
 use terrace_base::{MAX_SEQNO, SeqNo};
+use terrace_log::LogEnd;
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{LogEnd, LogOptions, LogWriter, SyncedThrough};
-use terrace_manifest::names;
 use terrace_skiplist::{Full, Hint};
-use terrace_vfs::Vfs;
 
 /// Batches are gathered into a group up to this many bytes: large enough to share a sync, small
 /// enough that the first writer does not wait long.
@@ -40,9 +45,15 @@ const UNFLUSHED_SHARE: u64 = 64;
 /// Bytes of separated values that a memtable may always refer to, or two segments if that is less.
 const LEAST_UNFLUSHED_BYTES: u64 = 4 << 20;
 
+/// How often a group that only removes is tried while the disk is full.
+const TRIES_WHEN_FULL: u32 = 5;
+
+/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(50);
+
 /// Writes `batch` and returns when it is visible and as durable as asked.
 pub(crate) fn write(inner: &Inner, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
-    inner.health.check_writable()?;
+    check_allowed(inner, &batch)?;
     submit(inner, batch, options, None)
 }
 
@@ -53,9 +64,33 @@ pub(crate) fn write_if_unchanged(
     reads: &ReadSet,
     options: &WriteOptions,
 ) -> Result<()> {
-    inner.health.check_writable()?;
+    check_allowed(inner, &batch)?;
     let reads = validate::ahead(inner, reads)?;
     submit(inner, batch, options, Some(reads))
+}
+
+/// Whether `batch` may be written now: while the disk is full, one that only removes.
+#[inline]
+fn check_allowed(inner: &Inner, batch: &WriteBatch) -> Result<()> {
+    match inner.health.check_writable() {
+        Err(Error::DiskFull(_)) if batch.only_removes() => Ok(()),
+        allowed => allowed,
+    }
+}
+
+/// What of a group may not be written, by index, ascending: batches whose read set has changed, and
+/// while the disk is full those that do not only remove.
+fn refusals(inner: &Inner, group: &[Pending]) -> Vec<(usize, Error)> {
+    let mut refused = validate::refusals(inner, group);
+    if let Err(error @ Error::DiskFull(_)) = inner.health.check_writable() {
+        for (index, pending) in group.iter().enumerate() {
+            if !pending.batch.only_removes() && refused.iter().all(|(at, _)| *at != index) {
+                refused.push((index, error.clone()));
+            }
+        }
+        refused.sort_by_key(|(index, _)| *index);
+    }
+    refused
 }
 
 #[inline]
@@ -73,7 +108,15 @@ fn submit(
         })?;
     }
     if batch.is_empty() {
-        return Ok(());
+        // Nothing to write, but what was written before is to be as durable as asked.
+        return match options.sync.unwrap_or_else(|| inner.live.sync()) {
+            SyncMode::Batch => sync(inner),
+            _ => Ok(()),
+        };
+    }
+    if matches!(options.sync, Some(SyncMode::Interval(_))) {
+        let text = "an interval is no durability of one write: set it for the store";
+        return Err(Error::InvalidArgument(text.into()));
     }
     let start = (sample() == Sampled::Timed).then(Instant::now);
     let sync = options.sync.unwrap_or_else(|| inner.live.sync());
@@ -94,14 +137,14 @@ fn lead_group(inner: &Inner, lead: &Lead<'_>, own: Pending) -> Result<()> {
     let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes));
     if others.is_empty() {
         let mut group = [own];
-        return match validate::refusals(inner, &group).pop() {
+        return match refusals(inner, &group).pop() {
             Some((_, error)) => Err(error),
             None => commit(inner, lead, &families, &mut group),
         };
     }
     let (mut waiters, pending): (Vec<_>, Vec<_>) = others.into_iter().unzip();
     let mut group: Vec<Pending> = std::iter::once(own).chain(pending).collect();
-    let own_refusal = take_out(validate::refusals(inner, &group), &mut group, &mut waiters);
+    let own_refusal = take_out(refusals(inner, &group), &mut group, &mut waiters);
     let result = match group.is_empty() {
         true => Ok(()),
         false => commit(inner, lead, &families, &mut group),
@@ -130,14 +173,33 @@ fn take_out(
     None
 }
 
+/// Commits a group. One that only removes is tried again while jobs that end may have given room
+/// back: a full disk says so before anything of the group is in the log.
 fn commit(
     inner: &Inner,
     lead: &Lead<'_>,
     families: &[Arc<Family>],
     group: &mut [Pending],
 ) -> Result<()> {
+    for _ in 1..TRIES_WHEN_FULL {
+        match commit_once(inner, lead, families, group) {
+            Err(Error::DiskFull(_)) if group.iter().all(|p| p.batch.only_removes()) => {
+                find_room(inner)?;
+            }
+            outcome => return outcome,
+        }
+    }
+    commit_once(inner, lead, families, group)
+}
+
+fn commit_once(
+    inner: &Inner,
+    lead: &Lead<'_>,
+    families: &[Arc<Family>],
+    group: &mut [Pending],
+) -> Result<()> {
     // The state may have changed while this writer waited for its turn.
-    inner.health.check_writable()?;
+    inner.health.check_may_free()?;
     let mut log = lead.log();
     make_room(inner, &mut log, families, group)?;
     let separated: usize = group.iter().map(|p| p.batch.separated().0).sum();
@@ -153,6 +215,7 @@ fn commit(
     let placed = append(inner, &mut log, group, first)?;
     log.last_seqno = last;
     insert(inner, &mut log, families, group, first, placed)?;
+    kill_point("commit:inserted");
     sync::interleave();
     // Release: whoever reads this number finds the entries up to it.
     inner.visible_seqno.store(last, Ordering::Release);
@@ -164,6 +227,18 @@ fn commit(
     if separated > 0 {
         add(&c.values_separated, separated as u64);
         add(&c.separated_bytes, group.iter().map(|p| p.batch.separated().1 as u64).sum());
+    }
+    Ok(())
+}
+
+/// Looks for room for what only removes: gives the reserve back, and lets a job that is writing end,
+/// since it either frees room or gives up what it has taken. Such jobs need no lead.
+fn find_room(inner: &Inner) -> Result<()> {
+    reserve::release(&*inner.vfs, &inner.dir)?;
+    let mut jobs = inner.scheduler.lock();
+    let ended = jobs.ended;
+    while !jobs.is_quiet() && jobs.ended == ended && !inner.scheduler.is_stopping() {
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
     }
     Ok(())
 }
@@ -219,9 +294,11 @@ fn append(
         return Err(lost_append(inner, "append to the log", error));
     }
     log.dirty = true;
+    kill_point("commit:logged");
     add(&inner.counters.log_bytes, log.writer.len_bytes().saturating_sub(before));
     if group.iter().any(|p| p.sync == SyncMode::Batch) {
         sync_log(inner, log)?;
+        kill_point("commit:synced");
     } else if inner.options.sync == SyncMode::Buffered
         && group.iter().any(|p| p.sync != SyncMode::Buffered || p.batch.separated().0 > 0)
     {
@@ -230,15 +307,6 @@ fn append(
         flushed.map_err(|error| lost_append(inner, "write the log", error))?;
     }
     Ok(placed)
-}
-
-/// Reports a failed append. What a buffered log still held was acknowledged: going on without it
-/// in another segment would leave a hole, even if a full disk has room again.
-fn lost_append(inner: &Inner, doing: &str, error: terrace_base::Error) -> Error {
-    match inner.options.sync == SyncMode::Buffered {
-        true => inner.health.poison(doing, error),
-        false => inner.health.fail(doing, error),
-    }
 }
 
 /// Fills the memtables. Room was made before, so nothing here fails in a sound store.
@@ -419,110 +487,6 @@ pub(crate) fn rotate(
     Ok(())
 }
 
-/// Finishes the segment and starts another one, which names the place where this one ends.
-fn next_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
-    if !log.broken {
-        let finished = log.writer.finish();
-        log.broken = true;
-        finished.map_err(|error| lost_append(inner, "finish a log segment", error))?;
-    }
-    let fresh = create_segment(inner, log.writer.end())?;
-    let old = std::mem::replace(&mut log.writer, fresh);
-    log.broken = false;
-    log.has_values = false;
-    log.segments.push_back((old.segment(), old.len_bytes()));
-    // The new segment names this one: without records too its header must not be torn.
-    if log.dirty || !old.is_synced() {
-        inner.write_queue()?.push_unsynced(old);
-    }
-    Ok(())
-}
-
-/// Creates a log segment whose name survives a crash.
-fn create_segment(inner: &Inner, previous: LogEnd) -> Result<LogWriter> {
-    let number = inner.next_file_number();
-    let options = inner.options.log();
-    let path = names::log_path(&inner.dir, number);
-    let made = LogWriter::create_after(&*inner.vfs, &path, number, &options, Some(previous))
-        .and_then(|writer| inner.vfs.sync_dir(&inner.dir).map(|()| writer));
-    made.map_err(|error| inner.health.fail("start a log segment", error))
-}
-
-/// The log of a store that was just recovered: the segments before `segment` are out of force.
-pub(crate) fn first_log(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    segment: u64,
-    last_seqno: SeqNo,
-    options: &LogOptions,
-) -> terrace_base::Result<LogState> {
-    let writer = LogWriter::create(vfs, &names::log_path(dir, segment), segment, options)?;
-    vfs.sync_dir(dir)?;
-    Ok(LogState {
-        writer,
-        has_values: false,
-        segments: VecDeque::new(),
-        last_seqno,
-        dirty: false,
-        broken: false,
-        hint: Hint::default(),
-        hint_of: (0, 0),
-    })
-}
-
-/// Makes everything appended so far durable, older segments first so that there is never a hole.
-fn sync_log(inner: &Inner, log: &mut LogState) -> Result<()> {
-    sync_full_segments(inner)?;
-    let synced = match log.broken {
-        // The failed append is no part of the log; what stands before it is.
-        true => log.writer.sync_to_end().map(drop),
-        false => log.writer.sync(),
-    };
-    synced.map_err(|error| inner.health.poison("sync the log", error))?;
-    let (segment, offset) = log.writer.end();
-    log.writer.note_synced(SyncedThrough { segment, offset });
-    log.dirty = false;
-    inner.evidence.note_log(SyncedThrough { segment, offset }, log.last_seqno);
-    add(&inner.counters.log_syncs, 1);
-    Ok(())
-}
-
-/// Makes the full segments of the log durable. For a flush, which must not wait for the lead: its
-/// file may be durable only after what was written before to other families.
-pub(crate) fn sync_full_segments(inner: &Inner) -> Result<()> {
-    let synced = inner.write_queue()?.sync_full_segments();
-    synced.map_err(|error| inner.health.poison("sync the log", error))
-}
-
-/// Makes the log durable and starts a new segment, so that all earlier ones are immutable.
-pub(crate) fn seal_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
-    if log.dirty {
-        sync_log(inner, log)?;
-    }
-    next_segment(inner, log)
-}
-
-/// Syncs the log if anything was appended since the last sync.
-pub(crate) fn sync(inner: &Inner) -> Result<()> {
-    let lead = inner.write_queue()?.lead();
-    let mut log = lead.log();
-    if inner.health.is_poisoned() {
-        // What was acknowledged may never have reached the log.
-        inner.health.check_writable()?;
-    }
-    match log.dirty {
-        true => sync_log(inner, &mut log),
-        false => Ok(()),
-    }
-}
-
-/// Hands what a buffered log still holds to the kernel.
-pub(crate) fn hand_over(inner: &Inner) -> Result<()> {
-    let lead = inner.write_queue()?.lead();
-    let mut log = lead.log();
-    log.writer.flush().map_err(|error| lost_append(inner, "write the log", error))
-}
-
 /// Makes every non-empty memtable of `families` immutable. Gives, per family, the id up to which
 /// (inclusive) its memtables must be flushed for everything written before to be in SSTs.
 pub(crate) fn rotate_all(inner: &Inner, families: &[Arc<Family>]) -> Result<Vec<u64>> {
@@ -536,45 +500,4 @@ pub(crate) fn rotate_all(inner: &Inner, families: &[Arc<Family>]) -> Result<Vec<
         }
     }
     Ok(ids)
-}
-
-/// Lets go of log segments that no memtable needs any more: those with values that SSTs refer to
-/// become value segments, the others are deleted. The manifest says first that they are out of
-/// force: what a crash leaves of them, or of their removal, then means nothing.
-pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
-    if inner.deletions_held.load(Ordering::SeqCst) > 0 {
-        return Ok(());
-    }
-    let queue = inner.write_queue()?;
-    let (needed, flushed) = {
-        let lead = queue.lead();
-        let log = lead.log();
-        let families = inner.families.load();
-        let needed =
-            families.iter().filter(|f| !f.is_dropped()).filter_map(|f| f.first_segment()).min();
-        let needed = needed.unwrap_or_else(|| log.writer.segment());
-        if log.segments.front().is_none_or(|(oldest, _)| *oldest >= needed) {
-            return Ok(());
-        }
-        let flushed = log.segments.iter().take_while(|(number, _)| *number < needed);
-        (needed, flushed.copied().collect::<Vec<_>>())
-    };
-    install::retire_log_before(inner, needed, &flushed)?;
-    let mut retired = Vec::new();
-    {
-        let lead = queue.lead();
-        let mut log = lead.log();
-        // A checkpoint lists the segments while it leads: those it saw stay.
-        if inner.deletions_held.load(Ordering::SeqCst) > 0 {
-            return Ok(());
-        }
-        while let Some((number, _)) = log.segments.front().copied()
-            && number < needed
-        {
-            log.segments.pop_front();
-            retired.push(number);
-        }
-        queue.forget_unsynced(needed);
-    }
-    install::drop_log_segments(inner, &retired)
 }

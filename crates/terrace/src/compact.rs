@@ -1,6 +1,7 @@
 //! Compaction, from the choice to the installed result (compact, steps 1, 2 and 5): choose under
 //! the scheduler's lock, claim the inputs, run the job, install, release the claim.
 
+use crate::background_errors::Work;
 use crate::compaction::job::{self, JobContext};
 use crate::compaction::pick::{
     Choice, Compaction, File, Manual, ManualStep, Move, PickInput, Span, Values,
@@ -15,6 +16,7 @@ use crate::gc;
 use crate::inner::Inner;
 use crate::install::{self, Change};
 use crate::job_list::{JobKind, JobStart};
+use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::scheduler::{Jobs, Running};
 use std::collections::{HashMap, HashSet};
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use terrace_base::sync::Instant;
+use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyEdit, SegmentMeta, Version};
 
 /// A store that committed nothing for this long is idle.
@@ -94,8 +97,10 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// What all families' choices are made from that concerns separated values.
-struct ValueState {
+/// What all families' choices are made from that is not theirs: separated values, and files that
+/// cannot be read.
+struct Shared {
+    quarantined: Arc<HashSet<u64>>,
     doomed: Arc<HashSet<u32>>,
     hidden: Arc<HashMap<u64, u64>>,
     force: bool,
@@ -103,9 +108,19 @@ struct ValueState {
     segment_bytes: u64,
 }
 
-impl ValueState {
+impl Shared {
     fn new(inner: &Inner, idle: bool) -> Self {
+        Self::at(inner, idle, inner.clock.monotonic_us())
+    }
+
+    /// For a caller who asks: every file is tried but those that are known to be damaged.
+    fn asked_for(inner: &Inner, force: bool) -> Self {
+        Self { force, ..Self::at(inner, false, u64::MAX) }
+    }
+
+    fn at(inner: &Inner, idle: bool, now_us: u64) -> Self {
         Self {
+            quarantined: inner.background_errors.quarantined(now_us),
             doomed: inner.value_log.doomed().clone(),
             hidden: inner.gc.hidden(),
             force: idle || inner.gc.is_overdue(inner.clock.monotonic_us()),
@@ -122,22 +137,23 @@ fn input<'a>(
     family: &'a Family,
     version: &'a Version,
     jobs: &'a Jobs,
-    values: &'a ValueState,
+    shared: &'a Shared,
 ) -> PickInput<'a> {
     PickInput {
         family: family.id,
         version,
         options: &family.options,
         in_progress: &jobs.busy_files,
+        quarantined: &shared.quarantined,
         running: &jobs.running,
         snapshots_oldest: inner.snapshots.oldest(),
         now_ms: inner.clock.wall_ms(),
         values: Values {
-            doomed: &values.doomed,
-            force: values.force,
-            hidden: &values.hidden,
-            live_bytes: values.live_bytes,
-            segment_bytes: values.segment_bytes,
+            doomed: &shared.doomed,
+            force: shared.force,
+            hidden: &shared.hidden,
+            live_bytes: shared.live_bytes,
+            segment_bytes: shared.segment_bytes,
         },
     }
 }
@@ -145,12 +161,16 @@ fn input<'a>(
 /// The next choice of all families; idle work only if no family has other work.
 fn choose(inner: &Inner, jobs: &Jobs, idle: bool) -> Option<(Arc<Family>, Choice)> {
     let families = inner.families.load();
-    let values = ValueState::new(inner, idle);
+    let shared = Shared::new(inner, idle);
+    let now_us = inner.clock.monotonic_us();
+    let may_begin = |f: &&Arc<Family>| {
+        !f.is_dropped() && inner.background_errors.may_begin(Work::Compaction, f.id, now_us)
+    };
     let kinds: &[fn(&PickInput<'_>) -> Choice] = if idle { &[pick, pick_idle] } else { &[pick] };
     for choose in kinds {
-        for family in families.iter().filter(|f| !f.is_dropped()) {
+        for family in families.iter().filter(may_begin) {
             let version = family.state().version.clone();
-            let input = input(inner, family, &version, jobs, &values);
+            let input = input(inner, family, &version, jobs, &shared);
             family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
             let choice = choose(&input);
             if !matches!(choice, Choice::Nothing) {
@@ -178,15 +198,18 @@ fn is_idle(inner: &Inner, jobs: &mut Jobs) -> bool {
 
 /// Chooses, runs and installs one compaction; false if there was nothing to do.
 pub(crate) fn run_next(inner: &Inner) -> Result<bool> {
-    if inner.health.check_writable().is_err() {
+    if inner.health.check_may_free().is_err() {
         return Ok(false);
     }
     let (family, choice, claim) = {
         let mut jobs = inner.scheduler.lock();
-        if jobs.manual > 0 {
+        // While the disk is full one merge at a time is tried: it may free room, or have none.
+        let full = inner.health.is_disk_full();
+        if jobs.manual > 0 || (full && !jobs.running.is_empty()) {
             return Ok(false);
         }
-        let idle = is_idle(inner, &mut jobs);
+        note_stuck(inner, &jobs);
+        let idle = is_idle(inner, &mut jobs) || full;
         let Some((family, choice)) = choose(inner, &jobs, idle) else { return Ok(false) };
         let claim = Claim::new(inner, &mut jobs, &choice);
         (family, choice, claim)
@@ -197,6 +220,31 @@ pub(crate) fn run_next(inner: &Inner) -> Result<bool> {
     drop(choice);
     drop(claim);
     result.map(|_| true)
+}
+
+/// Finds out, while something fails, in which families no compaction can make room in a full L0, so
+/// that writers are told why instead of waiting.
+fn note_stuck(inner: &Inner, jobs: &Jobs) {
+    let errors = &inner.background_errors;
+    if errors.is_empty() {
+        return;
+    }
+    let shared = Shared::new(inner, false);
+    let now_us = inner.clock.monotonic_us();
+    for family in inner.families.load().iter().filter(|f| !f.is_dropped()) {
+        let version = family.state().version.clone();
+        let full = version.level(0).len() >= family.options.l0_stop;
+        let runs = jobs.running.iter().any(|running| running.family == family.id);
+        let choice = || pick(&input(inner, family, &version, jobs, &shared));
+        let files = version.files().map(|(_, file)| file.number);
+        let failed = errors.why_not(Work::Compaction, family.id, files, now_us);
+        let blocked = || !errors.may_begin(Work::Compaction, family.id, now_us);
+        let why =
+            failed.filter(|_| full && !runs && (blocked() || matches!(choice(), Choice::Nothing)));
+        if errors.why_stuck(family.id).is_some() != why.is_some() {
+            errors.set_stuck(family.id, why);
+        }
+    }
 }
 
 /// Runs and installs one compaction that `choose` wants, on the caller's thread, beside those of the
@@ -210,11 +258,10 @@ pub(crate) fn run_for_values(
     if inner.scheduler.is_stopping() {
         return Err(Error::Closed);
     }
-    let mut values = ValueState::new(inner, false);
-    values.force = true;
+    let shared = Shared::asked_for(inner, true);
     let chosen = inner.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
         let version = family.state().version.clone();
-        let choice = choose(&input(inner, family, &version, &jobs, &values))?;
+        let choice = choose(&input(inner, family, &version, &jobs, &shared))?;
         Some((family.clone(), choice))
     });
     let Some((family, choice)) = chosen else { return Ok(None) };
@@ -229,15 +276,65 @@ pub(crate) fn run_for_values(
 /// Bytes read and written.
 pub(crate) type Volume = (u64, u64);
 
+/// Runs and installs a choice, and keeps the books on what fails and when it is tried again.
 fn execute(inner: &Inner, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
-    match choice {
-        Choice::Nothing => Ok((0, 0)),
+    let errors = &inner.background_errors;
+    let (result, files) = match choice {
+        Choice::Nothing => return Ok((0, 0)),
         Choice::Move(moved) => {
             add(&inner.counters.trivial_moves, moved.files.len() as u64);
-            install_edit(inner, family, moved.edit(), Vec::new())?;
-            Ok((0, 0))
+            (install_edit(inner, family, moved.edit(), Vec::new()).map(|()| (0, 0)), &[][..])
         }
-        Choice::Merge(merge) => run_merge(inner, family, merge),
+        Choice::Merge(merge) => (run_merge(inner, family, merge), &merge.inputs[..]),
+    };
+    let read = files.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
+    match &result {
+        Ok(_) => errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number)),
+        Err(Error::Closed | Error::Poisoned(_)) => {}
+        Err(error) => {
+            let to_blame: Vec<(u8, &File)> =
+                read.filter(|(_, file)| is_to_blame(inner, file, error)).collect();
+            let now_us = inner.clock.monotonic_us();
+            if to_blame.is_empty() {
+                errors.job_failed(Work::Compaction, family.id, error, now_us);
+            }
+            for (level, file) in to_blame {
+                quarantine(inner, family, (level, file), error, now_us);
+            }
+        }
+    }
+    result
+}
+
+/// Whether a merge of `file` failed because of this input: it could not be read, or refers to a
+/// value segment that is damaged or gone.
+fn is_to_blame(inner: &Inner, file: &File, error: &Error) -> bool {
+    let cause = match error {
+        Error::Corruption(cause) | Error::Unsupported(cause) | Error::Io(cause) => cause,
+        _ => return false,
+    };
+    let Some(path) = cause.path().filter(|_| !cause.is_transient()) else { return false };
+    let refers = |number: u64| file.value_refs.iter().any(|r| u64::from(r.segment) == number);
+    match path.file_name().and_then(|name| name.to_str()).map(names::parse) {
+        Some(FileName::Sst(number)) => number == file.number && path.starts_with(&inner.dir),
+        Some(FileName::Log(number) | FileName::ValueLog(number)) => refers(number),
+        _ => false,
+    }
+}
+
+/// Takes a file out of picking that could not be read.
+fn quarantine(
+    inner: &Inner,
+    family: &Family,
+    (level, file): (u8, &File),
+    error: &Error,
+    now_us: u64,
+) {
+    let pause_us = inner.background_errors.quarantine(file.number, error, now_us);
+    event::quarantined(&family.name, level, file.number, pause_us, error);
+    // Values that a damaged file refers to cannot be moved any more: nobody is to wait for that.
+    if let (None, Error::Corruption(cause)) = (pause_us, error) {
+        file.value_refs.iter().for_each(|r| inner.value_log.spare(r.segment, cause));
     }
 }
 
@@ -270,10 +367,12 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
             false => job_failed(inner, error),
         })?;
     let Some(output) = output else { return Err(Error::Closed) };
+    kill_point("compaction:written");
     let level = usize::from(merge.output_level);
     let (edit, stats) = (output.edit, output.stats);
     let emptied = stats.moved_values > 0;
     install_edit(inner, family, edit, output.segments)?;
+    kill_point("compaction:installed");
     if emptied {
         // What is empty now goes at once: it has been there twice for long enough.
         install::drop_dead_segments(inner)?;
@@ -329,12 +428,13 @@ fn moving(inner: &Inner) -> Option<Moving<'_>> {
     })
 }
 
-/// A damaged input stops this compaction, not the writes: nothing was lost by it. Anything that
-/// went wrong while writing counts as a failure of the write path.
+/// What went wrong while reading or writing SSTs is tried again: nothing was lost by it. A full disk
+/// stops writes until there is room, and a failed sync of the directory for good.
 fn job_failed(inner: &Inner, error: terrace_base::Error) -> Error {
-    match error.is_corruption() {
-        true => error.into(),
-        false => inner.health.fail("compaction", error),
+    let of_dir = error.path() == Some(&inner.dir);
+    match error.is_no_space() || (error.is_failed_sync() && of_dir) {
+        true => inner.health.fail("compaction", error),
+        false => error.into(),
     }
 }
 
@@ -344,9 +444,6 @@ fn install_edit(
     edit: FamilyEdit,
     segments: Vec<SegmentMeta>,
 ) -> Result<()> {
-    if family.is_dropped() {
-        return Ok(());
-    }
     let flushed = Vec::new();
     install::install(inner, vec![Change { family: family.clone(), edit, flushed, segments }])
 }
@@ -368,9 +465,20 @@ fn wait_until_settled(inner: &Inner) -> Result<()> {
         if inner.scheduler.is_stopping() {
             return Err(Error::Closed);
         }
-        let waiting = |f: &Arc<Family>| !f.is_dropped() && !f.state().immutables.is_empty();
-        let flushes = inner.families.load().iter().any(waiting);
-        if !flushes && jobs.is_quiet() && choose(inner, &jobs, true).is_none() {
+        let now_us = inner.clock.monotonic_us();
+        let errors = &inner.background_errors;
+        let families = inner.families.load();
+        let waiting = |f: &&Arc<Family>| !f.is_dropped() && !f.state().immutables.is_empty();
+        let may_flush = |f: &Arc<Family>| errors.may_begin(Work::Flush, f.id, now_us);
+        let flushing = families.iter().filter(waiting).any(may_flush);
+        if !flushing && jobs.is_quiet() && choose(inner, &jobs, true).is_none() {
+            if let Some(error) = why_unsettled(inner) {
+                return Err(error);
+            }
+            if families.iter().any(|f| waiting(&f)) || errors.hopes(now_us) {
+                inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+                continue;
+            }
             drop(jobs);
             // What the last of them revealed may be worth collecting.
             gc::step(inner);
@@ -385,6 +493,21 @@ fn wait_until_settled(inner: &Inner) -> Result<()> {
         }
         inner.scheduler.wait_for_end(&mut jobs, RECHECK);
     }
+}
+
+/// Why the store does not settle, if nothing is about to be tried again that may still succeed.
+pub(crate) fn why_unsettled(inner: &Inner) -> Option<Error> {
+    let errors = &inner.background_errors;
+    let now_us = inner.clock.monotonic_us();
+    if errors.is_empty() || errors.hopes(now_us) {
+        return None;
+    }
+    inner.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
+        let version = family.state().version.clone();
+        let files = version.files().map(|(_, file)| file.number);
+        let flush = errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us);
+        flush.or_else(|| errors.why_not(Work::Compaction, family.id, files, now_us))
+    })
 }
 
 /// Waits until new files have their filters in memory, as far as there is room; a while at most,
@@ -441,11 +564,22 @@ pub(crate) fn range(
             return Err(Error::Closed);
         }
         let version = family.state().version.clone();
-        let values = ValueState::new(inner, false);
-        let step = pick_manual(&input(inner, family, &version, &jobs, &values), &mut manual);
+        let force = inner.gc.is_overdue(inner.clock.monotonic_us());
+        let shared = Shared::asked_for(inner, force);
+        let step = pick_manual(&input(inner, family, &version, &jobs, &shared), &mut manual);
         let choice = match step {
             ManualStep::Done => return Ok(()),
             ManualStep::Wait => {
+                let runs = jobs.running.iter().any(|running| running.family == family.id);
+                let files = version.files().map(|(_, file)| file.number);
+                let errors = &inner.background_errors;
+                // Once nothing runs, only a damaged file is in the way.
+                if !runs
+                    && let Some(error) =
+                        errors.why_not(Work::Compaction, family.id, files, u64::MAX)
+                {
+                    return Err(error);
+                }
                 inner.scheduler.wait_for_end(&mut jobs, RECHECK);
                 continue;
             }

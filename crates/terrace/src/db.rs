@@ -1,8 +1,10 @@
 //! The store as its user sees it: [`Db`] and [`ColumnFamily`], thin over the verbs.
 
+mod family_writes;
 mod introspect;
 mod live_options;
 
+pub use introspect::QuarantinedFile;
 pub use live_options::LIVE_OPTIONS;
 
 use crate::batch::WriteBatch;
@@ -12,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::get::{Found, Reading};
 use crate::inner::Inner;
+use crate::kill_point::kill_point;
 use crate::metrics::Metrics;
 use crate::options::{CfOptions, Options, SyncMode, WriteOptions};
 use crate::scan::{self, Iter, ReadOptions};
@@ -50,6 +53,11 @@ pub struct Db {
 
 /// A column family: a key space of its own within a store, with its own options. The handle keeps
 /// the store open.
+///
+/// Once the family is dropped, every call for it fails with [`Error::NoSuchFamily`]: reads, also at a
+/// snapshot from before, writes, batches and transactions that write to it, compaction, estimates.
+/// Iterators and values that were there before stay good. A family that is created later under
+/// the same name is another one: ask for its handle.
 #[derive(Clone)]
 pub struct ColumnFamily {
     family: Arc<Family>,
@@ -67,18 +75,20 @@ impl Store {
     fn close(&self) -> Result<()> {
         let Some(workers) = self.workers.lock().take() else { return Ok(()) };
         let inner = &self.inner;
-        let flushed = match inner.read_only || inner.health.check_writable().is_err() {
-            true => Ok(()),
-            false => flush::all(inner).and_then(|()| commit::sync(inner)),
+        let flushed = match inner.health.check_writable() {
+            _ if inner.read_only => Ok(()),
+            Ok(()) => flush::all(inner).and_then(|()| commit::sync(inner)),
+            // The log holds everything; whether the device does too can still be seen to.
+            Err(Error::DiskFull(_)) => commit::sync(inner),
+            // What was acknowledged may be lost, which its writers have not been told.
+            Err(error) => Err(error),
         };
+        kill_point("close:flushed");
         inner.scheduler.stop();
         workers.join();
         let purged = install::purge(inner);
         inner.health.close();
         install::wait_for_last(inner);
-        if !inner.read_only {
-            inner.evidence.settle();
-        }
         *inner.lock.lock() = None;
         flushed.and(purged)
     }
@@ -212,8 +222,21 @@ impl Db {
         inner.live.sync() == SyncMode::Batch || stall::may_hold_back(inner)
     }
 
-    /// Refuses a batch that writes to a family which does not exist.
+    /// Refuses a family of another store, and one that was dropped.
+    pub(crate) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
+        if cf.inner().open_id != self.inner().open_id {
+            let text = format!("the column family `{}` is of another store", cf.name());
+            return Err(Error::InvalidArgument(text));
+        }
+        cf.family.check_exists()
+    }
+
+    /// Refuses a batch that writes to a family of another store, or to one which does not exist.
     pub(crate) fn check_families(&self, batch: &WriteBatch) -> Result<()> {
+        if batch.store().is_some_and(|store| store != self.inner().open_id) {
+            let text = "the batch writes to column families of another store";
+            return Err(Error::InvalidArgument(text.into()));
+        }
         for id in batch.families() {
             if self.inner().family(id).is_none() {
                 return Err(Error::NoSuchFamily(format!("number {id}")));
@@ -319,6 +342,12 @@ impl Db {
         self.default.store.close()
     }
 
+    /// Whether writes are refused because the disk is full, but for batches that only remove.
+    /// Costs nothing.
+    pub fn is_disk_full(&self) -> bool {
+        self.inner().health.is_disk_full()
+    }
+
     /// The state of the store and what it did since the open.
     pub fn metrics(&self) -> Metrics {
         self.inner().metrics()
@@ -358,7 +387,8 @@ impl Db {
     }
 
     /// Drops a column family with all its keys; its disk space is freed when no iterator needs it
-    /// any more. The default family cannot be dropped.
+    /// any more. Calls with its handles fail from then on, see [`ColumnFamily`]. The default family
+    /// cannot be dropped.
     pub fn drop_column_family(&self, name: &str) -> Result<()> {
         families::drop(self.inner(), name)
     }
@@ -382,11 +412,11 @@ impl ColumnFamily {
         &self.family
     }
 
-    fn check_exists(&self) -> Result<()> {
-        match self.family.is_dropped() {
-            true => Err(Error::NoSuchFamily(self.family.name.clone())),
-            false => Ok(()),
-        }
+    /// What `options` say about a point read.
+    fn reading(&self, options: &ReadOptions) -> Result<Reading> {
+        let snapshot = self.inner().snapshots.seqno_of(options.snapshot.as_ref())?;
+        let ReadOptions { fill_cache, in_memory, .. } = *options;
+        Ok(Reading { snapshot, fill_cache, in_memory })
     }
 
     /// As [`Db::get`].
@@ -397,12 +427,12 @@ impl ColumnFamily {
 
     /// As [`Db::get_with`].
     pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Slice>> {
-        get::get(self.inner(), &self.family, key.as_ref(), reading(options))
+        get::get(self.inner(), &self.family, key.as_ref(), self.reading(options)?)
     }
 
     /// As [`Db::get_entry`].
     pub fn get_entry(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Found>> {
-        get::get_entry(self.inner(), &self.family, key.as_ref(), reading(options))
+        get::get_entry(self.inner(), &self.family, key.as_ref(), self.reading(options)?)
     }
 
     /// As [`Db::multi_get`].
@@ -417,7 +447,7 @@ impl ColumnFamily {
         options: &ReadOptions,
     ) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        get::multi_get(self.inner(), &self.family, &keys, reading(options))
+        get::multi_get(self.inner(), &self.family, &keys, self.reading(options)?)
     }
 
     /// Values of at least this many bytes stay in the log from now on, and shorter ones in SSTs;
@@ -430,14 +460,14 @@ impl ColumnFamily {
     }
 
     fn put_one(&self, key: &[u8], ttl: Option<Duration>, value: &[u8]) -> Result<()> {
-        self.check_exists()?;
+        self.family.check_exists()?;
         let mut batch = WriteBatch::for_one(key.len(), value.len());
         batch.put_value(self.family.id, key, ttl, value, self.family.separation());
         commit::write(self.inner(), batch, &WriteOptions::default())
     }
 
     fn write_one(&self, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
-        self.check_exists()?;
+        self.family.check_exists()?;
         let mut batch = WriteBatch::for_one(key.len(), value.len());
         batch.push(self.family.id, kind, key, value);
         commit::write(self.inner(), batch, &WriteOptions::default())
@@ -506,57 +536,10 @@ impl ColumnFamily {
         range: impl RangeBounds<K>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
-        self.check_exists()?;
+        self.family.check_exists()?;
         let start = lower(range.start_bound());
         let end = upper(range.end_bound());
         compact::range(&self.store.inner, &self.family, start.as_deref(), end.as_deref(), progress)
-    }
-}
-
-impl WriteBatch {
-    /// As [`WriteBatch::put`], in a column family.
-    pub fn put_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        let separation = cf.family.separation();
-        self.put_value(cf.id(), key.as_ref(), None, value.as_ref(), separation);
-    }
-
-    /// As [`WriteBatch::put_with_ttl`], in a column family.
-    pub fn put_with_ttl_cf(
-        &mut self,
-        cf: &ColumnFamily,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) {
-        let separation = cf.family.separation();
-        self.put_value(cf.id(), key.as_ref(), Some(ttl), value.as_ref(), separation);
-    }
-
-    /// As [`WriteBatch::put_until`], in a column family.
-    pub fn put_until_cf(
-        &mut self,
-        cf: &ColumnFamily,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        expires_at_ms: u64,
-    ) {
-        let (key, value, separation) = (key.as_ref(), value.as_ref(), cf.family.separation());
-        self.put_value_until(cf.id(), key, expires_at_ms, value, separation);
-    }
-
-    /// As [`WriteBatch::delete`], in a column family.
-    pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) {
-        self.push(cf.id(), ValueKind::Delete, key.as_ref(), &[]);
-    }
-
-    /// As [`WriteBatch::delete_range`], in a column family.
-    pub fn delete_range_cf(
-        &mut self,
-        cf: &ColumnFamily,
-        start: impl AsRef<[u8]>,
-        end: impl AsRef<[u8]>,
-    ) {
-        self.push(cf.id(), ValueKind::RangeDelete, start.as_ref(), end.as_ref());
     }
 }
 
@@ -576,10 +559,4 @@ fn upper<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
         Bound::Excluded(key) => Some(key.as_ref().to_vec()),
         Bound::Included(key) => Some([key.as_ref(), &[0]].concat()),
     }
-}
-
-/// What `options` say about a point read.
-fn reading(options: &ReadOptions) -> Reading {
-    let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
-    Reading { snapshot, fill_cache: options.fill_cache, in_memory: options.in_memory }
 }

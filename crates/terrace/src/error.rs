@@ -23,6 +23,11 @@ pub enum Error {
     /// An earlier failure made it unsafe to write on; reads go on. Reopen the store to recover.
     #[error("writes are refused after an earlier failure; reopen the store to recover ({0})")]
     Poisoned(Arc<terrace_base::Error>),
+    /// Writes wait for background work that fails again and again: L0 is full and cannot be
+    /// merged, say because of a damaged file, or memtables cannot be flushed. Reads go on; writes
+    /// resume by themselves once that work succeeds. A damaged file has to be restored.
+    #[error("writes are stopped because background work fails: {0}")]
+    WriteStopped(Box<Error>),
     /// The store was opened read-only.
     #[error("the store at {} is open read-only", .0.display())]
     ReadOnly(PathBuf),
@@ -57,6 +62,41 @@ pub enum Error {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+}
+
+/// How bad it is that background work failed; the names are RocksDB's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ErrorSeverity {
+    /// The job is tried again after a pause, and everything else goes on.
+    Soft,
+    /// Writes other than deletions are refused until the cause has passed; then they resume by
+    /// themselves.
+    Hard,
+    /// Writes are refused until the store is opened again.
+    Fatal,
+}
+
+impl ErrorSeverity {
+    /// The name in events and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Soft => "soft",
+            Self::Hard => "hard",
+            Self::Fatal => "fatal",
+        }
+    }
+}
+
+impl Error {
+    /// How bad it is if background work ends with this error.
+    pub fn severity(&self) -> ErrorSeverity {
+        match self {
+            Self::DiskFull(_) => ErrorSeverity::Hard,
+            Self::Poisoned(_) => ErrorSeverity::Fatal,
+            _ => ErrorSeverity::Soft,
+        }
+    }
 }
 
 impl From<terrace_base::Error> for Error {

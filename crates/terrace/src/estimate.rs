@@ -46,9 +46,7 @@ pub(crate) fn of(
     end: Option<&[u8]>,
 ) -> Result<Estimate> {
     inner.health.check_open()?;
-    if family.is_dropped() {
-        return Err(Error::NoSuchFamily(family.name.clone()));
-    }
+    family.check_exists()?;
     if let (Some(start), Some(end)) = (start, end)
         && start >= end
     {

@@ -20,12 +20,8 @@ pub(crate) fn set_aside(file: &str, to: &Path, why: &str) {
     tracing::warn!(target: TARGET, file, to = %to.display(), why, "a file that looks like data was set aside");
 }
 
-pub(crate) fn evidence_damaged(path: &Path, why: &str) {
-    tracing::warn!(target: TARGET, path = %path.display(), why, "an evidence file is lost or damaged: it is written anew from what the other files say");
-}
-
-pub(crate) fn evidence_stale(error: &terrace_base::Error) {
-    tracing::warn!(target: TARGET, %error, "what was synced could not be written down: until it is, fewer lost or cut files are noticed");
+pub(crate) fn foreign_file(name: &str) {
+    tracing::warn!(target: TARGET, name, "a file in the directory has a number far past all others: it is not the store's, and is left alone");
 }
 
 pub(crate) fn flushed(family: &str, memtables: usize, entries: u64, bytes: u64, micros: u64) {
@@ -41,7 +37,19 @@ pub(crate) fn stalled(family: &str, cause: &str, stopped: bool) {
 }
 
 pub(crate) fn background_error(doing: &str, error: &Error) {
-    tracing::error!(target: TARGET, doing, %error, "background work failed");
+    let severity = error.severity().name();
+    tracing::error!(target: TARGET, doing, severity, %error, "background work failed");
+}
+
+/// `pause_us`: when it is tried again, if ever.
+pub(crate) fn quarantined(
+    family: &str,
+    level: u8,
+    file: u64,
+    pause_us: Option<u64>,
+    error: &Error,
+) {
+    tracing::error!(target: TARGET, family, level, file, retry_after_us = pause_us, %error, "a file cannot be read: it is left out of compactions");
 }
 
 pub(crate) fn filter_unit_lost(file: u64, error: &terrace_base::Error) {

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
 use crate::install;
+use crate::kill_point::kill_point;
 use crate::options::{CfOptions, Options};
 use std::sync::Arc;
 use terrace_manifest::{FamilyEdit, VersionEdit};
@@ -46,6 +47,7 @@ pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<A
     };
     let edit = VersionEdit { families: vec![edit], ..VersionEdit::default() };
     install::append(inner, &mut log, &edit)?;
+    kill_point("family:created");
     let version = log.state.families.get(&id).map(|f| f.version.clone()).unwrap_or_default();
     let resolved = inner.options.family(options);
     let family = Family::new(id, name.into(), resolved, version, &inner.table_cache)
@@ -72,6 +74,7 @@ pub(crate) fn drop(inner: &Inner, name: &str) -> Result<()> {
         let edit = FamilyEdit { id: family.id, drop: true, ..FamilyEdit::default() };
         let edit = VersionEdit { families: vec![edit], ..VersionEdit::default() };
         install::append(inner, &mut log, &edit)?;
+        kill_point("family:dropped");
         family.mark_dropped();
         let mut all = (**inner.families.load()).clone();
         all.retain(|other| other.id != family.id);

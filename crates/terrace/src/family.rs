@@ -1,6 +1,7 @@
 //! A column family: its options and the read state that its readers and its verbs share.
 
 use crate::batch::Separation;
+use crate::error::{Error, Result};
 use crate::level_model::LevelModel;
 use crate::memtable::MemTable;
 use crate::models::samples::Samples;
@@ -51,8 +52,8 @@ impl Family {
         Ok(Self {
             id,
             name,
+            samples: Samples::new(options.model_costs),
             options,
-            samples: Samples::default(),
             value_separation_threshold,
             state: ArcSwap::from_pointee(state),
             change: Mutex::new(()),
@@ -145,17 +146,31 @@ impl Family {
         true
     }
 
-    /// Takes over memtables that were replayed from the log (oldest first) as immutable ones.
-    pub fn adopt(&self, memtables: Vec<Arc<MemTable>>) {
+    /// Takes over memtables that were replayed from the log (oldest first) as immutable ones. The
+    /// mutable one, which must be empty, is replaced: memtables of a family differ in their ids.
+    pub fn adopt(&self, memtables: Vec<Arc<MemTable>>) -> io::Result<()> {
+        let id = memtables.iter().map(|m| m.id + 1).max().unwrap_or(0).max(1);
+        let fresh = Arc::new(MemTable::with_capacity(id, self.options.memtable_bytes)?);
         let _change = self.change.lock();
-        let old = self.state.load();
+        self.next_memtable_id.store(id + 1, Ordering::Relaxed);
         let immutables = memtables.into_iter().rev().collect();
-        self.state.store(Arc::new(old.with_immutables(immutables)));
+        let state = self.state.load().rotated(fresh).with_immutables(immutables);
+        self.state.store(Arc::new(state));
+        Ok(())
     }
 
-    /// Marks the family as dropped: jobs stop and writes to it are refused.
+    /// Marks the family as dropped: jobs stop, and all calls for it are refused.
     pub fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// `NoSuchFamily` if the family was dropped.
+    #[inline]
+    pub fn check_exists(&self) -> Result<()> {
+        match self.is_dropped() {
+            true => Err(Error::NoSuchFamily(self.name.clone())),
+            false => Ok(()),
+        }
     }
 
     /// Whether the family was dropped.

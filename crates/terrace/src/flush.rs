@@ -1,5 +1,6 @@
 //! Flush: all immutable memtables of a family become one L0 file (flush, steps 2 to 5).
 
+use crate::background_errors::Work;
 use crate::commit;
 use crate::error::{Error, Result};
 use crate::event;
@@ -10,10 +11,11 @@ use crate::install::{self, Change};
 use crate::iter::RunIter;
 use crate::iter::merge::MergingIter;
 use crate::job_list::{JobKind, JobProgress, JobStart};
+use crate::kill_point::kill_point;
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::models::tally::TrainingTally;
-use crate::output::{Output, OutputContext};
+use crate::output::{Output, OutputContext, remove_files};
 use crate::rate_limit::RateLimiter;
 use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
 use std::path::Path;
@@ -63,6 +65,7 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
     };
     let files = write_l0(&parts, family, &state.immutables, &snapshots);
     let files = files.map_err(|error| inner.health.fail("flush", error))?;
+    kill_point("flush:written");
     let written: u64 = files.iter().map(|file| file.size_bytes).sum();
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
     let flushed_seqno = state.immutables.iter().map(|m| m.max_seqno()).max();
@@ -77,7 +80,11 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
         // What the file refers to must be durable before the file is in force. And a power cut may
         // lose the newest writes of all families, never older ones of one family while newer ones
         // of another stay.
-        commit::sync_full_segments(inner)?;
+        if let Err(error) = commit::sync_full_segments(inner) {
+            let written = edit.added.iter().map(|(_, file)| file.number);
+            remove_files(&inner.vfs, &inner.dir, written);
+            return Err(error);
+        }
     }
     let flushed: Vec<u64> = state.immutables.iter().map(|m| m.id).collect();
     let count = flushed.len();
@@ -85,6 +92,7 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
         inner,
         vec![Change { family: family.clone(), edit, flushed, segments: Vec::new() }],
     )?;
+    kill_point("flush:installed");
     let c = &inner.counters;
     add(&c.flushes, 1);
     add(&c.flush_bytes, written);
@@ -161,15 +169,23 @@ pub(crate) fn all(inner: &Inner) -> Result<()> {
     inner.health.check_writable()?;
     let families = inner.families.load_full();
     let upto = commit::rotate_all(inner, &families)?;
+    inner.background_errors.hurry(Work::Flush);
     inner.scheduler.wake();
     let waits = || {
         families.iter().zip(&upto).any(|(family, id)| {
             !family.is_dropped() && family.state().immutables.iter().any(|m| m.id <= *id)
         })
     };
+    let why_not = |family: &Arc<Family>| {
+        let now_us = inner.clock.monotonic_us();
+        inner.background_errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
+    };
     let mut jobs = inner.scheduler.lock();
     while waits() {
         inner.health.check_writable()?;
+        if let Some(error) = families.iter().find_map(why_not) {
+            return Err(error);
+        }
         if inner.scheduler.is_stopping() {
             return Err(Error::Closed);
         }

@@ -99,7 +99,11 @@ pub(crate) fn books(inner: &Inner) -> Vec<SegmentBook> {
     books.retain(|book| inner.value_log.why_spared(book.number).is_none());
     for book in &mut books {
         let bytes = (book.live_bytes as f64 * record) as u64;
-        book.live_bytes = bytes.min(book.size_bytes);
+        // What a file of its own costs counts for more the fewer values there are.
+        book.live_bytes = match inner.value_log.is_as_collected(book.number) {
+            true => book.size_bytes,
+            false => bytes.min(book.size_bytes),
+        };
     }
     books
 }

@@ -106,10 +106,17 @@ pub(crate) fn get_entry(
     })
 }
 
+/// Refuses reads of a closed store and of a dropped family.
+#[inline]
+fn check(inner: &Inner, family: &Family) -> Result<()> {
+    inner.health.check_open()?;
+    family.check_exists()
+}
+
 /// What is to be said of `key`, the value read if it lies in the log.
 #[inline]
 fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading) -> Result<Answer> {
-    inner.health.check_open()?;
+    check(inner, family)?;
     let sampled = sample();
     let start = (sampled == Sampled::Timed).then(Instant::now);
     let followed = sampled == Sampled::Followed;
@@ -179,9 +186,7 @@ fn fetch(
         if let Some(value) = value {
             return Ok(Answer::Value(value, expiry));
         }
-        if family.is_dropped() {
-            return Err(Error::NoSuchFamily(family.name.clone()));
-        }
+        family.check_exists()?;
         (handle, expiry) = match look_up(inner, family, key, reading, false, witness)? {
             Answer::Separated(handle, expiry) => (handle, expiry),
             answer => return Ok(answer),
@@ -393,8 +398,7 @@ impl<'a, W: Witness> Search<'a, W> {
             let slot = self.state.slots.at(run.level, run.index);
             let found = if run.block.is_some() {
                 let found = self.ask_run(&run)?;
-                let ns = start.elapsed().as_nanos() as u64;
-                notes.push(Note { run, how: Followed::ByLevel { found: found.is_some(), ns } });
+                notes.push(Note { run, how: Followed::ByLevel { found: found.is_some() } });
                 found
             } else {
                 let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
@@ -420,12 +424,11 @@ impl<'a, W: Witness> Search<'a, W> {
     fn note(&self, Note { run, how }: &Note<'_>, family: &Family) {
         let slot = self.state.slots.at(run.level, run.index);
         match how {
-            Followed::ByLevel { found, ns } => {
+            Followed::ByLevel { found } => {
                 if let Some(model) = &self.state.level_models[run.level] {
                     model.note(*found);
                 }
                 if *found {
-                    family.samples.note_by_level(run.level, *ns);
                     slot.note(true);
                 }
             }
@@ -459,7 +462,6 @@ enum Followed {
     /// By a model of the level.
     ByLevel {
         found: bool,
-        ns: u64,
     },
     InFile(Sample),
 }

@@ -28,6 +28,16 @@ impl Health {
         }
     }
 
+    /// `Ok` while what frees room may be written: as [`Self::check_writable`], and while the disk
+    /// is full.
+    #[inline]
+    pub fn check_may_free(&self) -> Result<()> {
+        match self.state.load(Ordering::Relaxed) {
+            HEALTHY | DISK_FULL => Ok(()),
+            _ => self.check_under_lock(),
+        }
+    }
+
     /// `Ok` until the store is closed.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
@@ -50,9 +60,12 @@ impl Health {
         }
     }
 
-    /// Records a failure of the write path: a full disk can pass, anything else poisons. Gives
-    /// the error to report.
+    /// Records a failure of the write path: a full disk can pass, a shortage of descriptors or the
+    /// like has changed nothing, anything else poisons. Gives the error to report.
     pub fn fail(&self, doing: &str, error: terrace_base::Error) -> Error {
+        if error.is_transient() {
+            return error.into();
+        }
         if !error.is_no_space() {
             return self.poison(doing, error);
         }
@@ -82,6 +95,13 @@ impl Health {
         let error = Error::Poisoned(cause);
         event::background_error(doing, &error);
         error
+    }
+
+    /// There is no room on the disk, as the open has found out.
+    pub fn disk_is_full(&self, cause: Arc<terrace_base::Error>) {
+        event::disk_full(&cause);
+        *self.cause.lock() = Some(cause);
+        self.state.store(DISK_FULL, Ordering::Relaxed);
     }
 
     /// Whether writes wait for disk room.

@@ -8,14 +8,14 @@
 //! 4. the scheduler
 //! 5. the purge of obsolete files
 //! 6. the family list, snapshots, table cache slots, the value log's map and books, what garbage
-//!    collection remembers, health,
+//!    collection remembers, health, background errors,
 //!    latency histograms
 //! 7. the table cache's turn, then the filter budget's ledger
-//! 8. the evidence: its files, then its claims
 
+use crate::background_errors::BackgroundErrors;
 use crate::error::{Error, Result};
-use crate::evidence::Evidence;
 use crate::family::Family;
+use crate::file_numbers::FileNumbers;
 use crate::filter_budget::FilterBudget;
 use crate::garbage::Garbage;
 use crate::health::Health;
@@ -49,6 +49,8 @@ pub(crate) struct ManifestLog {
     pub state: ManifestState,
     /// Whether the last append failed and its edit may or may not be on disk.
     pub torn: bool,
+    /// Files that go once it is known that the manifest does not name them.
+    pub undecided: Vec<PathBuf>,
 }
 
 /// Files that left their version and go when nobody reads them any more.
@@ -57,8 +59,16 @@ pub(crate) struct Obsolete {
     pub file: Weak<FileMeta>,
 }
 
+/// A number for [`Inner::open_id`].
+pub(crate) fn next_open_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// An open store.
 pub(crate) struct Inner {
+    /// No other store that this process has opened has it: tells handles of other stores.
+    pub open_id: u64,
     pub dir: PathBuf,
     pub options: Options,
     pub vfs: Arc<dyn Vfs>,
@@ -72,12 +82,10 @@ pub(crate) struct Inner {
     pub snapshots: Arc<Snapshots>,
     /// Writes up to here are readable.
     pub visible_seqno: AtomicU64,
-    pub next_file_number: AtomicU64,
+    pub file_numbers: FileNumbers,
     /// `None` in a read-only store.
     pub write_queue: Option<WriteQueue>,
     pub manifest: Mutex<ManifestLog>,
-    /// What was synced, written down beside it.
-    pub evidence: Evidence,
     pub scheduler: Scheduler,
     /// What runs, for whoever looks.
     pub jobs: JobList,
@@ -86,6 +94,7 @@ pub(crate) struct Inner {
     pub limiter: Arc<RateLimiter>,
     pub live: LiveOptions,
     pub health: Health,
+    pub background_errors: BackgroundErrors,
     pub counters: Counters,
     pub obsolete: Mutex<Vec<Obsolete>>,
     /// Held while obsolete files are removed: who waits for it finds them gone.
@@ -108,7 +117,7 @@ impl Inner {
 
     /// A number for a file that is about to be created.
     pub fn next_file_number(&self) -> u64 {
-        self.next_file_number.fetch_add(1, Ordering::Relaxed)
+        self.file_numbers.take()
     }
 
     /// The write queue, or the reason why there is none.
@@ -170,7 +179,7 @@ impl Inner {
         m.snapshots = self.snapshots.list().len() as u64;
         m.disk_full = self.health.is_disk_full();
         m.poisoned = self.health.is_poisoned();
-        m.evidence_stale = self.evidence.is_stale();
+        m.quarantined_files = self.background_errors.unreadable().len() as u64;
         m.live_log_bytes = self.write_queue.as_ref().and_then(|q| q.try_log_bytes()).unwrap_or(0);
         for family in self.families.load().iter() {
             m.memtable_bytes += family.memtable_bytes() as u64;

@@ -6,11 +6,12 @@ use crate::event;
 use crate::family::Family;
 use crate::filter_budget::FilterBudget;
 use crate::inner::{Inner, ManifestLog, Obsolete};
+use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::output;
 use crate::value_log::{SegmentBook, ValueLog, segment_path};
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,16 +34,20 @@ pub(crate) struct Change {
     pub segments: Vec<SegmentMeta>,
 }
 
-/// Makes the changes durable and then visible. On an error nothing is visible; files that the
-/// edits name must be left alone, since the manifest may or may not hold them (the next open
-/// removes what it does not).
+/// Makes the changes durable and then visible. On an error nothing is visible, and the files that
+/// were written for the edits go: at once if the manifest cannot name them, else when it is known
+/// that it does not.
 ///
 /// The changes of a family that was dropped meanwhile are left out, and their files removed.
 pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     if changes.iter().any(|change| !change.edit.added.is_empty()) {
         let named = changes.iter().try_for_each(|change| publish(inner, change));
         let synced = named.and_then(|()| inner.vfs.sync_dir(&inner.dir));
-        synced.map_err(|error| inner.health.fail("name new files in the directory", error))?;
+        if let Err(error) = synced {
+            changes.iter().for_each(|change| discard(inner, change));
+            return Err(inner.health.fail("name new files in the directory", error));
+        }
+        kill_point("install:directory_synced");
     }
     let mut log = inner.manifest.lock();
     // A family is dropped under this lock.
@@ -53,7 +58,7 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
         return Ok(());
     }
     let edit = VersionEdit {
-        next_file_number: Some(inner.next_file_number.load(Ordering::Relaxed)),
+        next_file_number: Some(inner.file_numbers.next()),
         last_seqno: Some(inner.visible_seqno()),
         families: changes.iter().map(|change| change.edit.clone()).collect(),
         segments_added: changes.iter().flat_map(|change| &change.segments).copied().collect(),
@@ -62,12 +67,22 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     let gone: Vec<Obsolete> = changes.iter().flat_map(removed_files).collect();
     let befores: Vec<Arc<Version>> =
         changes.iter().map(|change| change.family.state().version.clone()).collect();
-    append(inner, &mut log, &edit)?;
+    if let Err(error) = append(inner, &mut log, &edit) {
+        let fresh = changes.iter().flat_map(|change| fresh_paths(inner, change));
+        match log.torn {
+            // It may name them.
+            true => log.undecided.extend(fresh),
+            false => fresh.for_each(|path| drop(inner.vfs.remove(&path))),
+        }
+        return Err(error);
+    }
+    kill_point("install:manifest_written");
     // What the new files refer to must be there before anybody sees them.
     inner.value_log.seal(&edit.segments_added);
     for (change, before) in changes.iter().zip(&befores) {
         count_values(&inner.value_log, &change.edit, before);
     }
+    inner.value_log.note_collected(&edit.segments_added);
     for change in &changes {
         let version = log.state.families.get(&change.family.id).map(|state| state.version.clone());
         if let Some(version) = version {
@@ -98,11 +113,20 @@ fn fresh_files(change: &Change) -> impl Iterator<Item = u64> {
 /// Removes the files that were written for a change that nobody wants any more, as far as that
 /// works: what stays is removed at the next open.
 fn discard(inner: &Inner, change: &Change) {
-    let ssts = fresh_files(change).map(|number| names::sst_path(&inner.dir, number));
-    let segments = change.segments.iter().map(|meta| segment_path(&inner.dir, meta));
-    for path in ssts.chain(segments) {
+    for path in fresh_paths(inner, change) {
         let _ = inner.vfs.remove(&path);
     }
+}
+
+/// The files that were written for a change, under their names and the temporary ones before.
+fn fresh_paths(inner: &Inner, change: &Change) -> Vec<PathBuf> {
+    let dir = &inner.dir;
+    let ssts =
+        fresh_files(change).flat_map(|n| [names::sst_path(dir, n), names::temp_path(dir, n)]);
+    let fresh = change.segments.iter().filter(|segment| segment.kind == SegmentKind::Values);
+    let segments =
+        fresh.flat_map(|s| [segment_path(dir, s), names::temp_path(dir, u64::from(s.number))]);
+    ssts.chain(segments).collect()
 }
 
 /// Waits, after the store was closed, until nobody writes to its directory any more: jobs of callers
@@ -133,29 +157,43 @@ fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
 pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -> Result<()> {
     // Whoever closes the store waits for this lock before another process may open it.
     inner.health.check_open()?;
-    let ManifestLog { manifest, state, torn } = log;
+    make_whole(inner, log)?;
+    let ManifestLog { manifest, state, torn, .. } = log;
     let Some(manifest) = manifest.as_mut() else {
         return Err(crate::error::Error::ReadOnly(inner.dir.clone()));
     };
-    // The manifest may also have failed after its last edit, which nobody was told of.
-    let written = match *torn || manifest.is_poisoned() {
-        true => manifest.rewrite(state).and_then(|()| {
-            *torn = false;
-            manifest.append(state, edit)
-        }),
-        false => manifest.append(state, edit),
-    };
-    match written {
-        Ok(()) => {
-            inner.evidence.note_manifest(manifest.synced(), state, None);
-            Ok(())
+    manifest.append(state, edit).map_err(|error| {
+        if matches!(error, terrace_base::Error::InvalidArgument(_)) {
+            // It does not fit the state, and nothing of it was written.
+            return error.into();
         }
-        // It does not fit the state, and nothing of it was written.
-        Err(error @ terrace_base::Error::InvalidArgument(_)) => Err(error.into()),
-        Err(error) => {
-            *torn = true;
-            Err(inner.health.fail("write the manifest", error))
-        }
+        *torn = true;
+        inner.health.fail("write the manifest", error)
+    })
+}
+
+/// Starts a new manifest if an append to the one in force failed. What it does not name then goes.
+fn make_whole(inner: &Inner, log: &mut ManifestLog) -> Result<()> {
+    let ManifestLog { manifest, state, torn, undecided } = log;
+    let Some(manifest) = manifest.as_mut() else { return Ok(()) };
+    // It may also have failed after its last edit, which nobody was told of.
+    if *torn || manifest.is_poisoned() {
+        let written = manifest.rewrite(state);
+        written.map_err(|error| inner.health.fail("write the manifest", error))?;
+        *torn = false;
+    }
+    for path in undecided.drain(..) {
+        let _ = inner.vfs.remove(&path);
+    }
+    Ok(())
+}
+
+/// Finds out what became of edits whose append failed, if files wait for that.
+pub(crate) fn settle_manifest(inner: &Inner) -> Result<()> {
+    let mut log = inner.manifest.lock();
+    match log.undecided.is_empty() {
+        true => Ok(()),
+        false => make_whole(inner, &mut log),
     }
 }
 
@@ -207,7 +245,10 @@ pub(crate) fn drop_log_segments(inner: &Inner, numbers: &[u64]) -> Result<()> {
             // A sealed segment may have died since the manifest was told, and be gone already.
             _ => match inner.vfs.remove(&names::log_path(&inner.dir, *number)) {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => unlinked = true,
+                _ => {
+                    kill_point("retire:file_removed");
+                    unlinked = true;
+                }
             },
         }
     }
@@ -236,6 +277,7 @@ pub(crate) fn drop_dead_segments(inner: &Inner) -> Result<()> {
     let numbers: Vec<u32> = dead.iter().map(|book| book.number).collect();
     let edit = VersionEdit { segments_removed: numbers.clone(), ..VersionEdit::default() };
     append(inner, &mut log, &edit)?;
+    kill_point("dead_segment:out_of_force");
     inner.value_log.remove(&numbers);
     add(&inner.counters.gc_freed_bytes, dead.iter().map(|book| book.size_bytes).sum());
     Ok(())
@@ -283,17 +325,14 @@ pub(crate) fn save_filter_heat(inner: &Inner) {
     let Some(heat) = inner.filters.packed_heat() else { return };
     let edit = VersionEdit { filter_heat: Some(heat.into()), ..VersionEdit::default() };
     let mut log = inner.manifest.lock();
-    let ManifestLog { manifest, state, torn } = &mut *log;
+    let ManifestLog { manifest, state, torn, .. } = &mut *log;
     let Some(manifest) = manifest.as_mut().filter(|manifest| !*torn && !manifest.is_poisoned())
     else {
         return;
     };
-    match manifest.append(state, &edit) {
-        Ok(()) => inner.evidence.note_manifest(manifest.synced(), state, None),
-        Err(error) => {
-            *torn = true;
-            event::filter_heat_not_saved(&error);
-        }
+    if let Err(error) = manifest.append(state, &edit) {
+        *torn = true;
+        event::filter_heat_not_saved(&error);
     }
 }
 
@@ -313,6 +352,7 @@ fn removed_files(change: &Change) -> Vec<Obsolete> {
 
 /// Marks all files of a dropped family as gone.
 pub(crate) fn retire_family(inner: &Inner, family: &Family) {
+    inner.background_errors.forget_family(family.id);
     let state = family.state();
     let files = state.version.levels().iter().flat_map(|level| level.files());
     let gone = files.map(|file| {
@@ -344,11 +384,14 @@ pub(crate) fn purge(inner: &Inner) -> Result<()> {
     };
     for number in &ssts {
         inner.table_cache.forget(*number);
+        inner.background_errors.forget(*number);
         remove(&names::sst_path(&inner.dir, *number))?;
+        kill_point("purge:sst_removed");
         inner.obsolete.lock().retain(|o| o.number != *number);
     }
     for path in &segments {
         remove(path)?;
+        kill_point("purge:segment_removed");
         inner.value_log.forget(path);
     }
     if !ssts.is_empty() || !segments.is_empty() {

@@ -71,6 +71,7 @@ impl Learner {
             }
             let own = self.families.entry(family.id).or_default();
             own.look(inner, family, now_ms);
+            family.samples.forget_stale(now_ms);
             let file = match family.options.learning {
                 Learning::Analyze => own.next_file(inner, family, now_ms),
                 Learning::Build | Learning::Off => None,
@@ -84,10 +85,10 @@ impl Learner {
                 continue;
             }
             if let Some(verdict) = file {
-                own.train_file(inner, family, &verdict);
+                own.train_file(inner, family, &verdict, now_ms);
             }
             if let Some(level) = level {
-                own.train_level(inner, family, level);
+                own.train_level(inner, family, level, now_ms);
             }
         }
         busy
@@ -110,7 +111,6 @@ impl FamilyBooks {
         for (level, model) in state.level_models.iter().enumerate() {
             if std::mem::replace(&mut self.has_model[level], model.is_some()) && model.is_none() {
                 event::level_model_dropped(&family.name, level);
-                family.samples.forget_level(level);
             }
         }
         if std::ptr::eq(self.seen.as_ptr(), Arc::as_ptr(&state.version)) {
@@ -154,9 +154,7 @@ impl FamilyBooks {
             if few || state.level_models[level].is_some() {
                 return None;
             }
-            let costs = family.samples.level_costs(level)?;
-            let training = family.samples.costs(level);
-            Some((training, costs.file_path_ns, costs.level_path_ns))
+            family.samples.level_costs(level)
         };
         let note = |level: usize, decision: &LevelDecision| {
             event::decided_on_level_model(&family.name, level, decision);
@@ -166,7 +164,7 @@ impl FamilyBooks {
         Some(level)
     }
 
-    fn train_file(&mut self, inner: &Inner, family: &Family, verdict: &FileVerdict) {
+    fn train_file(&mut self, inner: &Inner, family: &Family, verdict: &FileVerdict, now_ms: u64) {
         let FileVerdict { number, level, .. } = *verdict;
         let version = family.state().version.clone();
         let files = version.level(level).files();
@@ -177,49 +175,45 @@ impl FamilyBooks {
             if reader.has_model() { Ok(None) } else { reader.train() }
         });
         let name = &family.name;
-        let has_model = match outcome {
-            Ok(None) => true,
-            Ok(Some(training)) => {
-                let took = start.elapsed();
-                family.samples.note_training(took.as_nanos() as u64, file.entry_count);
-                inner.table_cache.trainings().note(&training);
-                match &training.model {
-                    Ok(bytes) => {
-                        let micros = took.as_micros() as u64;
-                        event::model_trained(name, level, number, *bytes, micros);
-                    }
-                    Err(why) => event::model_refused(name, level, number, why),
-                }
-                training.model.is_ok()
-            }
+        let training = match outcome {
+            Ok(Some(training)) => training,
+            Ok(None) => return self.books.trained(number, true),
             Err(error) => {
                 event::model_refused(name, level, number, &error);
-                false
+                return self.books.failed(number, now_ms);
             }
         };
-        self.books.trained(number, has_model);
+        let took = start.elapsed();
+        family.samples.note_file_training(took.as_nanos() as u64, file.entry_count);
+        inner.table_cache.trainings().note(&training);
+        match &training.model {
+            Ok(bytes) => {
+                event::model_trained(name, level, number, *bytes, took.as_micros() as u64);
+            }
+            Err(why) => event::model_refused(name, level, number, why),
+        }
+        self.books.trained(number, training.model.is_ok());
     }
 
-    fn train_level(&mut self, inner: &Inner, family: &Family, level: usize) {
-        let start = Instant::now();
+    fn train_level(&mut self, inner: &Inner, family: &Family, level: usize, now_ms: u64) {
         let version = family.state().version.clone();
         let files = version.level(level);
-        match learn_level(inner, family, level, files) {
+        let mut work = Duration::ZERO;
+        match learn_level(inner, family, level, files, &mut work) {
             Ok(Learned::Interrupted) => {}
             Ok(Learned::Refused(why)) => {
                 event::level_model_refused(&family.name, level, &why);
                 self.books.refuse_level(level);
             }
             Ok(Learned::Model { bytes }) => {
-                let took = start.elapsed();
                 let keys = files.files().iter().map(|file| file.entry_count).sum();
-                family.samples.note_training(took.as_nanos() as u64, keys);
-                let micros = took.as_micros() as u64;
+                family.samples.note_level_training(work.as_nanos() as u64, keys);
+                let micros = work.as_micros() as u64;
                 event::level_model_built(&family.name, level, files.len(), bytes, micros);
             }
             Err(error) => {
                 event::level_model_refused(&family.name, level, &error);
-                self.books.refuse_level(level);
+                self.books.level_failed(level, now_ms);
             }
         }
     }
@@ -235,7 +229,14 @@ enum Learned {
     Interrupted,
 }
 
-fn learn_level(inner: &Inner, family: &Family, level: usize, files: &Level) -> Result<Learned> {
+/// Adds to `work` how long it took, without the time that it waited for flushes and compactions.
+fn learn_level(
+    inner: &Inner,
+    family: &Family,
+    level: usize,
+    files: &Level,
+    work: &mut Duration,
+) -> Result<Learned> {
     if files.size_bytes() / inner.options.advanced.block_size as u64 > MOST_BLOCKS {
         return Ok(Learned::Refused(NoModel::BufferFull));
     }
@@ -253,7 +254,9 @@ fn learn_level(inner: &Inner, family: &Family, level: usize, files: &Level) -> R
         if inner.scheduler.is_stopping() || !is_same() {
             return Ok(Learned::Interrupted);
         }
+        let start = Instant::now();
         builder.add(file, &inner.table_cache.reader(file)?)?;
+        *work += start.elapsed();
     }
     let start = Instant::now();
     let training = builder.finish(&inner.table_cache);
@@ -262,7 +265,9 @@ fn learn_level(inner: &Inner, family: &Family, level: usize, files: &Level) -> R
         true => Err(NoModel::TooManyBytes),
         false => Ok(model),
     });
-    let ns = start.elapsed().as_nanos() as u64;
+    let took = start.elapsed();
+    *work += took;
+    let ns = took.as_nanos() as u64;
     inner.table_cache.trainings().note_level(model.as_ref().err(), &training.stats, ns);
     Ok(match model {
         Err(why) => Learned::Refused(why),

@@ -23,12 +23,14 @@
 // Vocabulary.
 mod error;
 mod event;
+mod kill_point;
 mod metrics;
 mod options;
 // Nouns.
+mod background_errors;
 mod batch;
-mod evidence;
 mod family;
+mod file_numbers;
 mod filter_budget;
 mod garbage;
 mod health;
@@ -82,12 +84,14 @@ mod worker;
 pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
 pub use collect::GcProgress;
 pub use compact::Progress;
-pub use db::{ColumnFamily, Db, LIVE_OPTIONS};
-pub use error::{Error, Result};
+pub use db::{ColumnFamily, Db, LIVE_OPTIONS, QuarantinedFile};
+pub use error::{Error, ErrorSeverity, Result};
 pub use estimate::Estimate;
 pub use get::Found;
 pub use get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};
 pub use job_list::{JobKind, JobShape};
+#[doc(hidden)]
+pub use kill_point::{KILL_POINTS, watch_kill_points};
 pub use memory::{MemoryShape, PoolShape};
 pub use metrics::{
     LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics, StallCause, StallMetrics,
@@ -98,7 +102,7 @@ pub use options::{
     DEFAULT_LEVEL_MODEL_FILES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
     DEFAULT_MEMTABLE_SHARE, DEFAULT_SEGMENT_BYTES, DEFAULT_TARGET_FILE_BYTES,
     DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, Learning, MIN_MEMORY_BUDGET,
-    MemoryShares, Options, SyncMode, WriteOptions,
+    MIN_SYNC_INTERVAL, MemoryShares, ModelCosts, Options, SyncMode, WriteOptions,
 };
 pub use read_set::ReadSet;
 pub use scan::{Iter, ReadOptions};

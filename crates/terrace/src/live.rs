@@ -49,6 +49,7 @@ impl LiveOptions {
 
     /// Changes it; `Buffered` only where the store was opened so.
     pub fn set_sync(&self, sync: SyncMode) -> Result<()> {
+        sync.check()?;
         if sync == SyncMode::Buffered && !self.buffered {
             let text = "sync can become buffered only in a store that was opened so; reopen it";
             return Err(Error::InvalidArgument(text.into()));

@@ -3,18 +3,20 @@
 //! SSTs are opened lazily, so the time does not depend on how many there are: it is the time to
 //! read the manifest, to replay the log (empty after a clean close), and to list the directory.
 
+use crate::background_errors::BackgroundErrors;
 use crate::commit;
 use crate::error::{Error, Result};
 use crate::event;
-use crate::evidence::Evidence;
 use crate::families;
 use crate::family::Family;
+use crate::file_numbers::FileNumbers;
 use crate::filter_budget::FilterBudget;
 use crate::flush::Parts;
 use crate::garbage::Garbage;
 use crate::health::Health;
-use crate::inner::{Inner, ManifestLog};
+use crate::inner::{Inner, ManifestLog, next_open_id};
 use crate::job_list::{JobList, JobProgress};
+use crate::kill_point::kill_point;
 use crate::live::LiveOptions;
 use crate::metrics::Counters;
 use crate::options::{CfOptions, Options};
@@ -28,7 +30,7 @@ use crate::snapshots::Snapshots;
 use crate::table_cache::TableCache;
 use crate::trends::Trends;
 use crate::value_log::ValueLog;
-use crate::write_queue::WriteQueue;
+use crate::write_queue::{LogState, WriteQueue};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -36,7 +38,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::sync::{self, Mutex};
-use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{
     FamilyEdit, Manifest, ManifestState, SegmentKind, SegmentMeta, VersionEdit,
@@ -56,74 +57,161 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
         vfs.create_dir_all(dir)?;
     }
     let lock = lock(&*vfs, dir)?;
-    // Before CURRENT: what was written down earlier must still be there.
-    let found = evidence::read(&*vfs, dir)?;
-    let (manifest, mut state) = open_manifest(&vfs, dir, &options, &found.claims)?;
-    if state.keeps_evidence {
-        found.problems.iter().for_each(|(path, why)| event::evidence_damaged(path, why));
+    let there: HashSet<String> = vfs.list(dir)?.into_iter().collect();
+    let is_store = vfs.exists(&names::current_path(dir))?;
+    let opened = match recover_and_write(dir, &options, start) {
+        Err(Error::DiskFull(cause)) if is_store && !cause.is_failed_sync() => {
+            open_on_full_disk(dir, &options, start, &there, cause)
+        }
+        opened => opened,
+    }?;
+    *opened.lock.lock() = Some(lock);
+    Ok(opened)
+}
+
+/// Opens a store although the disk is full: with the room of the reserve, or else with everything
+/// that was replayed in memory. Writes are refused until there is room, but for deletions.
+fn open_on_full_disk(
+    dir: &Path,
+    options: &Options,
+    start: u64,
+    there: &HashSet<String>,
+    cause: Arc<terrace_base::Error>,
+) -> Result<Inner> {
+    let vfs = &options.advanced.vfs;
+    remove_attempt(&**vfs, dir, there)?;
+    let opened = match reserve::release(&**vfs, dir)? {
+        true => recover_and_write(dir, options, start),
+        false => Err(Error::DiskFull(cause.clone())),
+    };
+    let opened = match opened {
+        Err(Error::DiskFull(_)) => {
+            remove_attempt(&**vfs, dir, there)?;
+            recover_in_memory(dir, options)?
+        }
+        opened => opened?,
+    };
+    opened.health.disk_is_full(cause);
+    Ok(opened)
+}
+
+/// Removes what an attempt to open has written since `there` was listed, as far as the manifest does
+/// not put it in force: it takes room.
+fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<()> {
+    let state = Manifest::read(vfs, dir)?;
+    let files = state.families.values().flat_map(|family| family.version.files());
+    let live: HashSet<u64> = files.map(|(_, file)| file.number).collect();
+    let oldest = state.families.values().map(|family| family.min_log_segment).min().unwrap_or(0);
+    for name in vfs.list(dir)?.iter().filter(|name| !there.contains(*name)) {
+        let unnamed = match names::parse(name) {
+            FileName::Sst(number) => !live.contains(&number),
+            FileName::Log(number) => number > oldest,
+            kind => kind == FileName::Temp,
+        };
+        if unnamed {
+            vfs.remove(&dir.join(name))?;
+        }
     }
-    let mut log = ManifestLog { manifest: Some(manifest), state: state.clone(), torn: false };
+    Ok(())
+}
+
+/// Recovers the store and writes nothing: what the log holds stays in memtables, and the log as it
+/// is goes on in a segment that the first write begins.
+fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
+    let vfs = &options.advanced.vfs;
+    let (manifest, state) = Manifest::recover_unwritten(vfs.clone(), dir)?;
     let listing = vfs.list(dir)?;
-    let mut next_file = next_file_number(&listing, &state);
-    create_families(&mut log, &options)?;
+    let parts = Nouns::new(dir, options)?;
+    let families = open_families(&state, options, &parts.table_cache)?;
+    let numbers = FileNumbers::new(&listing, state.next_file_number);
+    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
+    let outcome =
+        recover::replay(&**vfs, dir, &segments, &families, &state, usize::MAX, &mut |_| Ok(()))?;
+    for replayed in outcome.families.into_values() {
+        adopt(replayed, dir)?;
+    }
+    segments.iter().for_each(|(number, _)| parts.begin_segment(*number));
+    let (log, unsynced) =
+        commit::unfinished_log(vfs, &segments, outcome.log.end, outcome.last_seqno)?;
+    let manifest =
+        ManifestLog { manifest: Some(manifest), state, torn: true, undecided: Vec::new() };
+    let last_seqno = outcome.last_seqno;
+    let inner =
+        parts.into_inner(options.clone(), families, manifest, numbers, last_seqno, Some(log));
+    let queue = inner.write_queue()?;
+    unsynced.into_iter().for_each(|segment| queue.push_unsynced(segment));
+    Ok(inner)
+}
+
+fn adopt(replayed: Replayed, dir: &Path) -> Result<()> {
+    let adopted = replayed.family.adopt(replayed.memtables);
+    Ok(adopted.map_err(|e| terrace_base::Error::io("reserve memory for", dir, e))?)
+}
+
+/// Recovers the store and begins a new log.
+fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner> {
+    let vfs = options.advanced.vfs.clone();
+    let (manifest, mut state) = open_manifest(&vfs, dir, options)?;
+    kill_point("open:manifest_recovered");
+    let mut log = ManifestLog {
+        manifest: Some(manifest),
+        state: state.clone(),
+        torn: false,
+        undecided: Vec::new(),
+    };
+    let listing = vfs.list(dir)?;
+    let numbers = FileNumbers::new(&listing, state.next_file_number);
+    create_families(&mut log, options)?;
     state = log.state.clone();
 
-    let parts = Nouns::new(dir, &options)?;
-    let families = open_families(&state, &options, &parts.table_cache)?;
-    let numbers = AtomicU64::new(next_file);
+    let parts = Nouns::new(dir, options)?;
+    let families = open_families(&state, options, &parts.table_cache)?;
     let spill_parts = Parts {
         vfs: &vfs,
         dir,
         clock: &*options.advanced.clock,
         limiter: &parts.limiter,
-        next_file_number: &|| numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+        next_file_number: &|| numbers.take(),
         trainings: parts.table_cache.trainings(),
         progress: &JobProgress::default(),
     };
-    let segments = recover::live_segments(dir, &listing, &state)?;
-    let log_files = recover::LogFiles::new(dir, &segments, &found.claims, &state);
+    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
     let limit = options.memtables_bytes();
     let mut outcome =
-        recover::replay(&*vfs, &log_files, &families, &state, limit, &mut |family| {
-            family.spill(&spill_parts)
+        recover::replay(&*vfs, dir, &segments, &families, &state, limit, &mut |family| {
+            family.spill(&spill_parts)?;
+            kill_point("open:spilled");
+            Ok(())
         })?;
     for family in outcome.families.values_mut() {
         family.spill(&spill_parts)?;
     }
     let fresh = outcome.families.values().flat_map(|family| &family.files);
     output::publish(&*vfs, dir, fresh.map(|file| file.number))?;
-    let known = Claims { store_id: state.store_id, ..found.claims };
-    let evidence = Evidence::start(vfs.clone(), dir, known);
+    kill_point("open:replayed");
     // Before the edit that says that the log begins with it: a needed segment always exists.
     let segment = (spill_parts.next_file_number)();
     let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
-    next_file = numbers.load(std::sync::atomic::Ordering::Relaxed);
     let mut edit =
-        recovered_edit(outcome.families.values(), segment, next_file, outcome.last_seqno);
+        recovered_edit(outcome.families.values(), segment, numbers.next(), outcome.last_seqno);
     edit.segments_added = sealed_by_recovery(&*vfs, &segments, &state, &edit)?;
     if let Some(manifest) = log.manifest.as_mut() {
         manifest.append(&mut log.state, &edit)?;
-        evidence.note_manifest(manifest.synced(), &log.state, Some(segment));
     }
+    kill_point("open:installed");
     for family in &families {
         if let Some(state) = log.state.families.get(&family.id) {
             family.install(state.version.clone(), &[], &parts.table_cache);
         }
     }
-    orphans::settle(&*vfs, dir, &log.state, segment, &outcome.log.skipped)?;
+    orphans::settle(&*vfs, dir, &log.state, segment, &outcome.log.skipped, &numbers)?;
+    kill_point("open:orphans_removed");
     reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
     let files = families.iter().map(|f| f.state().version.file_count()).sum();
     let took = options.advanced.clock.monotonic_us().saturating_sub(start);
     event::opened(dir, families.len(), files, outcome.log.records, took);
-    Ok(parts.into_inner(
-        options,
-        families,
-        log,
-        next_file,
-        outcome.last_seqno,
-        evidence,
-        Some((log_state, lock)),
-    ))
+    let last_seqno = outcome.last_seqno;
+    Ok(parts.into_inner(options.clone(), families, log, numbers, last_seqno, Some(log_state)))
 }
 
 /// Opens the store in `dir` as it is now, writing nothing and taking no lock. Another process may
@@ -134,23 +222,20 @@ pub(crate) fn open_read_only(dir: &Path, options: Options) -> Result<Inner> {
     if !vfs.exists(&names::current_path(dir))? {
         return Err(not_a_store(dir, "there is no CURRENT file"));
     }
-    // Before CURRENT: a writer beside this reader only adds to what it says.
-    let claims = evidence::read(&*vfs, dir)?.claims;
     let state = Manifest::read(&*vfs, dir)?;
     let parts = Nouns::new(dir, &options)?;
     let families = open_families(&state, &options, &parts.table_cache)?;
-    let segments = recover::live_segments(dir, &vfs.list(dir)?, &state)?;
-    let log_files = recover::LogFiles::new(dir, &segments, &claims, &state);
+    let listing = vfs.list(dir)?;
+    let numbers = FileNumbers::new(&listing, state.next_file_number);
+    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
     let outcome =
-        recover::replay(&*vfs, &log_files, &families, &state, usize::MAX, &mut |_| Ok(()))?;
+        recover::replay(&*vfs, dir, &segments, &families, &state, usize::MAX, &mut |_| Ok(()))?;
     for replayed in outcome.families.into_values() {
-        replayed.family.adopt(replayed.memtables);
+        adopt(replayed, dir)?;
     }
-    let next_file = state.next_file_number;
     segments.iter().for_each(|(number, _)| parts.begin_segment(*number));
-    let log = ManifestLog { manifest: None, state, torn: false };
-    let evidence = Evidence::unwritten(vfs, dir);
-    Ok(parts.into_inner(options, families, log, next_file, outcome.last_seqno, evidence, None))
+    let log = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
+    Ok(parts.into_inner(options, families, log, numbers, outcome.last_seqno, None))
 }
 
 fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
@@ -177,19 +262,17 @@ fn open_manifest(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
     options: &Options,
-    claims: &Claims,
 ) -> Result<(Manifest, ManifestState)> {
     if vfs.exists(&names::current_path(dir))? {
-        return Ok(Manifest::recover_proven(vfs.clone(), dir, claims)?);
+        return Ok(Manifest::recover(vfs.clone(), dir)?);
     }
     let mut store_files = vfs.list(dir)?;
     store_files.retain(|name| {
-        use FileName::{Evidence, Log, Sst, ValueLog};
-        matches!(names::parse(name), Sst(_) | Log(_) | ValueLog(_) | Evidence(_))
+        matches!(names::parse(name), FileName::Sst(_) | FileName::Log(_) | FileName::ValueLog(_))
     });
     if let Some(name) = store_files.first() {
         let why = format!(
-            "CURRENT is missing although there is {name}; restore CURRENT, or save what there is with `terrace repair`"
+            "CURRENT is missing although there is {name}; restore CURRENT, see `terrace inspect manifest`"
         );
         return Err(not_a_store(dir, why));
     }
@@ -198,18 +281,6 @@ fn open_manifest(
     }
     let seed = options.advanced.clock.wall_ms() ^ (u64::from(sync::process_id()) << 40);
     Ok(Manifest::create(vfs.clone(), dir, SplitMix64::new(seed).next_u64())?)
-}
-
-/// A number above every file that exists, named by the manifest or left behind by a crash.
-fn next_file_number(listing: &[String], state: &ManifestState) -> u64 {
-    let on_disk = listing.iter().filter_map(|name| match names::parse(name) {
-        FileName::Sst(n) | FileName::Log(n) | FileName::ValueLog(n) | FileName::Manifest(n) => {
-            n.checked_add(1)
-        }
-        FileName::Temp => names::temp_number(name)?.checked_add(1),
-        _ => None,
-    });
-    on_disk.fold(state.next_file_number, u64::max)
 }
 
 /// Creates the families that the options name and the store does not have.
@@ -316,8 +387,6 @@ struct Nouns {
     limiter: Arc<RateLimiter>,
 }
 
-type Writable = (crate::write_queue::LogState, Box<dyn Send + Sync>);
-
 impl Nouns {
     fn new(dir: &Path, options: &Options) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(options.cache_bytes()));
@@ -357,12 +426,10 @@ impl Nouns {
         options: Options,
         families: Vec<Arc<Family>>,
         manifest: ManifestLog,
-        next_file: u64,
+        file_numbers: FileNumbers,
         last_seqno: u64,
-        evidence: Evidence,
-        writable: Option<Writable>,
+        log: Option<LogState>,
     ) -> Inner {
-        let (log, lock) = writable.unzip();
         for family in &families {
             for (level, file) in family.state().version.files() {
                 self.filters.file_lives(usize::from(level), file);
@@ -379,6 +446,7 @@ impl Nouns {
         let live = LiveOptions::new(&options);
         let trends = Trends::new(options.advanced.clock.monotonic_us());
         Inner {
+            open_id: next_open_id(),
             dir: self.dir,
             vfs: options.advanced.vfs.clone(),
             clock: options.advanced.clock.clone(),
@@ -391,21 +459,21 @@ impl Nouns {
             filters: self.filters,
             snapshots: Arc::new(Snapshots::default()),
             visible_seqno: AtomicU64::new(last_seqno),
-            next_file_number: AtomicU64::new(next_file),
+            file_numbers,
             write_queue: log.map(WriteQueue::new),
             manifest: Mutex::new(manifest),
-            evidence,
             scheduler: Scheduler::default(),
             jobs: JobList::default(),
             trends,
             limiter: self.limiter,
             live,
             health: Health::default(),
+            background_errors: BackgroundErrors::default(),
             counters: Counters::default(),
             obsolete: Mutex::new(Vec::new()),
             purging: Mutex::new(()),
             deletions_held: AtomicU64::new(0),
-            lock: Mutex::new(lock),
+            lock: Mutex::new(None),
         }
     }
 }

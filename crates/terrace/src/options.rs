@@ -3,9 +3,14 @@
 //!
 //! [`FamilyOptions`] is what the verbs work with: everything resolved and checked once, at open.
 
+mod filter_allocator;
+mod model_costs;
+
+pub use filter_allocator::FilterAllocator;
+pub use model_costs::ModelCosts;
+
 use crate::error::{Error, Result};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_base::key::MAX_KEY_BYTES;
@@ -46,6 +51,10 @@ pub const DEFAULT_GC_GARBAGE_RATIO: f64 = 0.3;
 /// Default of [`AdvancedOptions::level_model_files`].
 pub const DEFAULT_LEVEL_MODEL_FILES: usize = 32;
 
+/// The shortest interval of [`SyncMode::Interval`]: below it, the thread that syncs would do nothing
+/// else.
+pub const MIN_SYNC_INTERVAL: Duration = Duration::from_millis(1);
+
 /// When a write is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
@@ -55,10 +64,20 @@ pub enum SyncMode {
     /// Every commit is handed to the kernel before it is acknowledged: survives a killed process,
     /// not a power cut.
     None,
-    /// As `None`, and the log is synced in the background at least this often.
+    /// As `None`, and the log is synced in the background at least this often, which is
+    /// [`MIN_SYNC_INTERVAL`] or more. A mode of the store, not of single writes.
     Interval(Duration),
     /// Every commit is on the device before it is acknowledged; concurrent writers share a sync.
     Batch,
+}
+
+impl SyncMode {
+    /// Refuses an interval that is too short.
+    pub(crate) fn check(self) -> Result<()> {
+        let Self::Interval(interval) = self else { return Ok(()) };
+        let (ok, got) = (interval >= MIN_SYNC_INTERVAL, format!("an interval of {interval:?}"));
+        range(ok, "sync", &got, "an interval of at least 1 ms, or batch")
+    }
 }
 
 /// How SSTs are merged.
@@ -222,42 +241,6 @@ impl Default for MemoryShares {
     }
 }
 
-/// Who decides which units of filters are in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FilterAllocator {
-    /// Memory goes where a byte saves the most reads, by one price for all filter partitions.
-    #[default]
-    Budget,
-    /// The multi-queue of ElasticBF (Li et al., USENIX ATC 2019), for comparison.
-    Mq,
-    /// The block cache: filter partitions are read whole when they are wanted, and evicted like
-    /// other metadata, as in engines without elastic filters.
-    Cached,
-}
-
-impl fmt::Display for FilterAllocator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Budget => "budget",
-            Self::Mq => "mq",
-            Self::Cached => "cached",
-        })
-    }
-}
-
-impl FromStr for FilterAllocator {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Self::Budget, Self::Mq, Self::Cached];
-        all.into_iter().find(|allocator| allocator.to_string() == text).ok_or_else(|| {
-            Error::InvalidArgument(format!(
-                "filter_allocator is \"{text}\"; it must be budget, mq or cached"
-            ))
-        })
-    }
-}
-
 /// Knobs that most users leave alone.
 #[derive(Clone)]
 pub struct AdvancedOptions {
@@ -312,6 +295,9 @@ pub struct AdvancedOptions {
     /// ([`DEFAULT_LEVEL_MODEL_FILES`]). With few files, finding the right one costs less than the
     /// model does.
     pub level_model_files: usize,
+    /// What lookups and training are taken to cost when it is decided what gets a model; `None`
+    /// (the default) measures it.
+    pub model_costs: Option<ModelCosts>,
 }
 
 impl Default for AdvancedOptions {
@@ -339,6 +325,7 @@ impl Default for AdvancedOptions {
             segment_bytes: DEFAULT_SEGMENT_BYTES,
             gc_garbage_ratio: DEFAULT_GC_GARBAGE_RATIO,
             level_model_files: DEFAULT_LEVEL_MODEL_FILES,
+            model_costs: None,
         }
     }
 }
@@ -366,6 +353,7 @@ impl fmt::Debug for AdvancedOptions {
             .field("segment_bytes", &self.segment_bytes)
             .field("gc_garbage_ratio", &self.gc_garbage_ratio)
             .field("level_model_files", &self.level_model_files)
+            .field("model_costs", &self.model_costs)
             .finish_non_exhaustive()
     }
 }
@@ -413,6 +401,7 @@ impl Options {
 
     /// Refuses values that cannot work, naming the field, the value and the range.
     pub(crate) fn check(&self) -> Result<()> {
+        self.sync.check()?;
         let a = &self.advanced;
         let MemoryShares { memtables, cache, filters } = a.memory_shares;
         let shares = [memtables, cache, filters];
@@ -541,6 +530,7 @@ impl Options {
             value_separation_threshold: cf.value_separation_threshold,
             value_compression: cf.value_compression,
             learning: cf.learning,
+            model_costs: a.model_costs,
         }
     }
 }
@@ -570,6 +560,7 @@ pub(crate) struct FamilyOptions {
     pub value_separation_threshold: usize,
     pub value_compression: Compression,
     pub learning: Learning,
+    pub model_costs: Option<ModelCosts>,
 }
 
 impl FamilyOptions {
@@ -592,6 +583,8 @@ impl FamilyOptions {
 /// How one write is done.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
-    /// Durability of this write; `None` takes the store's.
+    /// Durability of this write; `None` takes the store's. [`SyncMode::Interval`] is refused: whether
+    /// and how often the log is synced in the background is decided by [`Options::sync`] and
+    /// [`Db::set_sync`](crate::Db::set_sync).
     pub sync: Option<SyncMode>,
 }

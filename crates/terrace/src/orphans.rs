@@ -8,6 +8,7 @@
 
 use crate::error::Result;
 use crate::event;
+use crate::file_numbers::FileNumbers;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use terrace_log::{LogReader, Step};
@@ -26,13 +27,15 @@ enum Fate {
 }
 
 /// Settles every file in `dir` that neither `state` nor the log from `segment` on needs. `skipped` are
-/// the segments that recovery left out because no link leads to them.
+/// the segments that recovery left out because no link leads to them. Foreign files stay, as
+/// `numbers` tells them.
 pub(crate) fn settle(
     vfs: &dyn Vfs,
     dir: &Path,
     state: &ManifestState,
     segment: u64,
     skipped: &[u64],
+    numbers: &FileNumbers,
 ) -> Result<()> {
     let levels = state.families.values().flat_map(|family| family.version.levels());
     let live: HashSet<u64> = levels.flat_map(|l| l.files().iter().map(|f| f.number)).collect();
@@ -42,6 +45,10 @@ pub(crate) fn settle(
     };
     let mut changed = false;
     for name in vfs.list(dir)? {
+        if numbers.is_foreign_name(&name) {
+            event::foreign_file(&name);
+            continue;
+        }
         let path = dir.join(&name);
         let fate = match names::parse(&name) {
             FileName::Sst(number) if live.contains(&number) => Fate::Stays,

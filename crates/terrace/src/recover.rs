@@ -6,6 +6,7 @@ use crate::batch::{self, Op};
 use crate::error::Result;
 use crate::event;
 use crate::family::Family;
+use crate::file_numbers::FileNumbers;
 use crate::flush::{self, Parts};
 use crate::memtable::{Gathered, MemTable};
 use std::collections::BTreeMap;
@@ -13,8 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::SeqNo;
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{LogEnd, Recovered, SyncedThrough};
-use terrace_manifest::evidence::Claims;
+use terrace_log::{LogEnd, Recovered};
 use terrace_manifest::{FileMeta, ManifestState, names};
 use terrace_skiplist::{Full, Hint};
 use terrace_vfs::Vfs;
@@ -116,12 +116,13 @@ pub(crate) fn live_segments(
     dir: &Path,
     listing: &[String],
     state: &ManifestState,
+    numbers: &FileNumbers,
 ) -> terrace_base::Result<Vec<(u64, PathBuf)>> {
-    let oldest = oldest_needed(state);
+    let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
     let mut segments: Vec<(u64, PathBuf)> = listing
         .iter()
         .filter_map(|name| match names::parse(name) {
-            names::FileName::Log(number) if number >= oldest => {
+            names::FileName::Log(number) if number >= oldest && !numbers.is_foreign(number) => {
                 let is_sealed = |n: u32| state.segments.contains_key(&n);
                 let in_force = !u32::try_from(number).is_ok_and(is_sealed);
                 in_force.then(|| (number, names::log_path(dir, number)))
@@ -167,46 +168,17 @@ fn full(_: Full) -> std::io::Error {
     std::io::ErrorKind::OutOfMemory.into()
 }
 
-/// The log as recovery finds it.
-pub(crate) struct LogFiles<'a> {
-    dir: &'a Path,
-    /// Those that the manifest needs, ascending.
-    segments: &'a [(u64, PathBuf)],
-    /// What the evidence proves of them.
-    proven: Option<SyncedThrough>,
-}
-
-impl<'a> LogFiles<'a> {
-    /// The log in `dir`, of which `claims` are known. What they say of segments that the manifest does
-    /// not need any more counts no longer.
-    pub fn new(
-        dir: &'a Path,
-        segments: &'a [(u64, PathBuf)],
-        claims: &Claims,
-        state: &ManifestState,
-    ) -> Self {
-        let log = claims.log;
-        let proven = Some(log).filter(|log| log.segment > 0 && log.segment >= oldest_needed(state));
-        Self { dir, segments, proven }
-    }
-}
-
-/// The oldest log segment that any family needs.
-fn oldest_needed(state: &ManifestState) -> u64 {
-    state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0)
-}
-
-/// Replays the log. When the memtables pass `limit_bytes`, `spill` is called with the largest
+/// Replays `segments`. When the memtables pass `limit_bytes`, `spill` is called with the largest
 /// family (a read-only open, which writes nothing, passes no limit).
 pub(crate) fn replay(
     vfs: &dyn Vfs,
-    files: &LogFiles<'_>,
+    dir: &Path,
+    segments: &[(u64, PathBuf)],
     families: &[Arc<Family>],
     state: &ManifestState,
     limit_bytes: usize,
     spill: &mut dyn FnMut(&mut Replayed) -> Result<()>,
 ) -> Result<Outcome> {
-    let LogFiles { dir, segments, proven } = *files;
     let mut replayed: BTreeMap<u32, Replayed> = families
         .iter()
         .map(|family| {
@@ -217,39 +189,38 @@ pub(crate) fn replay(
     let mut last_seqno = state.last_seqno;
     let mut failure = None;
     let path_of = |segment| names::log_path(dir, segment);
-    let log =
-        terrace_log::recover_proven(vfs, segments, proven, &mut |segment, offset, payload| {
-            let malformed = |at: usize| {
-                let detail = format!("a record passes its checksum but is no batch (at byte {at})");
-                terrace_base::Error::corruption(&path_of(segment), offset, detail)
-            };
-            let (first, count, ops) = batch::decode(payload).ok_or_else(|| malformed(0))?;
-            let no_memory = |e| terrace_base::Error::io("reserve memory for", dir, e);
-            let mut gathered = Gathered::for_ops(count as usize);
-            let mut run_of = None;
-            for (seqno, op) in (first..).zip(ops) {
-                let op = op.map_err(malformed)?;
-                if run_of != Some(op.family) {
-                    settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
-                    run_of = Some(op.family);
-                }
-                if let Some(family) = replayed.get_mut(&op.family) {
-                    let placed = (segment, offset + RECORD_HEADER_BYTES as u64);
-                    family.take(placed, seqno, &op, &mut gathered).map_err(no_memory)?;
-                }
+    let log = terrace_log::recover(vfs, segments, &mut |segment, offset, payload| {
+        let malformed = |at: usize| {
+            let detail = format!("a record passes its checksum but is no batch (at byte {at})");
+            terrace_base::Error::corruption(&path_of(segment), offset, detail)
+        };
+        let (first, count, ops) = batch::decode(payload).ok_or_else(|| malformed(0))?;
+        let no_memory = |e| terrace_base::Error::io("reserve memory for", dir, e);
+        let mut gathered = Gathered::for_ops(count as usize);
+        let mut run_of = None;
+        for (seqno, op) in (first..).zip(ops) {
+            let op = op.map_err(malformed)?;
+            if run_of != Some(op.family) {
+                settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
+                run_of = Some(op.family);
             }
-            settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
-            last_seqno = last_seqno.max((first + u64::from(count)).saturating_sub(1));
-            if replayed.values().map(Replayed::bytes).sum::<usize>() > limit_bytes
-                && let Some(largest) = replayed.values_mut().max_by_key(|family| family.bytes())
-                && let Err(error) = spill(largest)
-            {
-                let text = error.to_string();
-                failure = Some(error);
-                return Err(terrace_base::Error::InvalidArgument(text));
+            if let Some(family) = replayed.get_mut(&op.family) {
+                let placed = (segment, offset + RECORD_HEADER_BYTES as u64);
+                family.take(placed, seqno, &op, &mut gathered).map_err(no_memory)?;
             }
-            Ok(())
-        });
+        }
+        settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
+        last_seqno = last_seqno.max((first + u64::from(count)).saturating_sub(1));
+        if replayed.values().map(Replayed::bytes).sum::<usize>() > limit_bytes
+            && let Some(largest) = replayed.values_mut().max_by_key(|family| family.bytes())
+            && let Err(error) = spill(largest)
+        {
+            let text = error.to_string();
+            failure = Some(error);
+            return Err(terrace_base::Error::InvalidArgument(text));
+        }
+        Ok(())
+    });
     if let Some(error) = failure {
         return Err(error);
     }

@@ -1,5 +1,6 @@
-//! The reserve file: room that is given back when the disk is full, so that the manifest and
-//! flushes under way can finish. Best effort: a store works without it.
+//! The reserve file: room that is given back when the disk is full, so that deletions, the manifest,
+//! and flushes and compactions that free room can be written, and a full disk can be opened. Best
+//! effort: a store works without it.
 
 use std::path::Path;
 use terrace_base::Result;
@@ -19,10 +20,11 @@ pub(crate) fn take(vfs: &dyn Vfs, dir: &Path, bytes: u64) -> Result<()> {
     }
 }
 
-/// Gives the space back.
-pub(crate) fn release(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+/// Gives the space back; false if there was none.
+pub(crate) fn release(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
     match vfs.remove(&names::reserve_path(dir)) {
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
     }
 }

@@ -6,7 +6,7 @@
 //! filtered (`iter/visible`), separated values are read (`iter/values`); [`Iter`] is the public
 //! face.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::family::Family;
 use crate::inner::Inner;
 use crate::iter::RunIter;
@@ -118,15 +118,13 @@ impl ReadOptions {
 pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Result<Iter> {
     inner.health.check_open()?;
     inner.counters.seeks.add(1);
-    let snapshot = options.snapshot.as_ref().map(Snapshot::seqno);
+    let snapshot = inner.snapshots.seqno_of(options.snapshot.as_ref())?;
     // The map has every segment that the state refers to, and keeps their files: garbage collection
     // may take them out of the store, and the scan goes on.
     let (state, seqno, held) = family
         .hold_with_values(&inner.value_log, || snapshot.unwrap_or_else(|| inner.visible_seqno()));
     // The values of a dropped family may be gone.
-    if family.is_dropped() {
-        return Err(Error::NoSuchFamily(family.name.clone()));
-    }
+    family.check_exists()?;
     let reading = match options.keys_only {
         true => Reading::KeysOnly,
         false => {

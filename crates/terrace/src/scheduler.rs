@@ -29,6 +29,8 @@ pub(crate) struct Jobs {
     pub manual: usize,
     /// Grows with every change that could make work.
     pub generation: u64,
+    /// Jobs that ended so far.
+    pub ended: u64,
     /// Callers of `wait_idle`: idle compaction need not wait for a quiet time.
     pub settling: usize,
     /// Groups committed when last looked at, and since when there are no more.
@@ -76,7 +78,10 @@ impl Scheduler {
 
     /// Says that a job ended: wakes whoever waits for its effect, and the workers.
     pub fn job_ended(&self) {
-        self.jobs.lock().generation += 1;
+        let mut jobs = self.jobs.lock();
+        jobs.generation += 1;
+        jobs.ended += 1;
+        drop(jobs);
         self.ended.notify_all();
         self.work.notify_all();
     }

@@ -1,5 +1,6 @@
 //! Live snapshots: which sequence numbers somebody may still read at.
 
+use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,18 @@ impl Snapshots {
         let seqno = visible_seqno.load(Ordering::Acquire);
         *live.entry(seqno).or_default() += 1;
         Snapshot { held: Arc::new(Held { seqno, snapshots: self.clone() }) }
+    }
+
+    /// The sequence number that `snapshot` reads at, if there is one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is a snapshot of another store.
+    pub fn seqno_of(self: &Arc<Self>, snapshot: Option<&Snapshot>) -> Result<Option<SeqNo>> {
+        match snapshot {
+            None => Ok(None),
+            Some(snapshot) if snapshot.is_of(self) => Ok(Some(snapshot.seqno())),
+            Some(_) => Err(Error::InvalidArgument("the snapshot is of another store".into())),
+        }
     }
 
     /// The live sequence numbers, ascending.

@@ -1,7 +1,8 @@
 //! When writers outrun flush and compaction: first they are slowed, smoothly, then they stop.
 //! Every stall has a cause that the metrics count and an event names.
 
-use crate::error::Result;
+use crate::background_errors::Work;
+use crate::error::{Error, Result};
 use crate::event;
 use crate::family::Family;
 use crate::inner::Inner;
@@ -53,6 +54,10 @@ fn pressure(family: &Family) -> Option<(f64, StallCause)> {
 /// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
 /// Called by the leader, so that those behind it wait too.
 pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Result<()> {
+    if inner.health.is_disk_full() {
+        // What only removes is let through, and nothing else is.
+        return Ok(());
+    }
     wait_for_collection(inner, bytes);
     for family in families {
         let Some((pressure, cause)) = pressure(family) else { continue };
@@ -79,6 +84,11 @@ pub(crate) fn may_hold_back(inner: &Inner) -> bool {
 
 /// Waits until `family` may have one more immutable memtable.
 pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
+    if inner.health.is_disk_full() {
+        // A flush may have no room before the deletions of this memtable are flushed with it. There
+        // are no more of them than the log has room for.
+        return Ok(());
+    }
     let full = || has_all_memtables(inner, family);
     if full() { wait_while(inner, family, StallCause::Memtables, full) } else { Ok(()) }
 }
@@ -156,6 +166,18 @@ fn gc_rate(pressure: f64) -> f64 {
     GC_RATE_START * (GC_RATE_END / GC_RATE_START).powf(pressure.clamp(0.0, 1.0))
 }
 
+/// Why what a writer waits for does not happen, if it failed again and again.
+fn why_hopeless(inner: &Inner, family: &Family, cause: StallCause) -> Option<Error> {
+    let errors = &inner.background_errors;
+    match cause {
+        StallCause::L0Files => errors.why_stuck(family.id),
+        _ => {
+            let now_us = inner.clock.monotonic_us();
+            errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
+        }
+    }
+}
+
 /// Waits while `stopped`; what it waits is counted as it goes, so that a long stop shows.
 fn wait_while(
     inner: &Inner,
@@ -169,10 +191,13 @@ fn wait_while(
     let mut jobs = inner.scheduler.lock();
     while stopped() {
         if inner.scheduler.is_stopping() {
-            return Err(crate::error::Error::Closed);
+            return Err(Error::Closed);
         }
-        // A flush that cannot go on will not make room: say so instead of waiting for ever.
+        // Work that cannot go on will not make room: say so instead of waiting for ever.
         inner.health.check_writable()?;
+        if let Some(why) = why_hopeless(inner, family, cause) {
+            return Err(Error::WriteStopped(Box::new(why)));
+        }
         if !told {
             told = true;
             stalls.stopped(cause);

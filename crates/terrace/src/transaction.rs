@@ -151,6 +151,7 @@ impl Transaction {
 
     /// As [`Transaction::get`], in a column family.
     pub fn get_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.db.check_family(cf)?;
         let key = key.as_ref();
         if self.own.get(cf.id(), key).is_none() {
             self.reads.watch(cf, key);
@@ -170,6 +171,7 @@ impl Transaction {
         cf: &ColumnFamily,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Slice>> {
+        self.db.check_family(cf)?;
         match self.own.get(cf.id(), key.as_ref()) {
             Some(Own::Deleted) => Ok(None),
             Some(Own::Value(place)) => Ok(self.batch.encoded().get(place.clone()).map(Slice::from)),

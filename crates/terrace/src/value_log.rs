@@ -101,6 +101,8 @@ pub(crate) struct ValueLog {
     /// Bytes that live SSTs refer to, by segment, sealed or not.
     live: Mutex<BTreeMap<u32, u64>>,
     live_bytes: AtomicU64,
+    /// Bytes that SSTs referred to when garbage collection had written a segment, by segment.
+    collected: Mutex<BTreeMap<u32, u64>>,
     doomed: ArcSwap<HashSet<u32>>,
     /// Segments with a value that cannot be read, and why: they are not collected.
     spared: Mutex<BTreeMap<u32, String>>,
@@ -137,6 +139,7 @@ impl ValueLog {
             change: Mutex::new(()),
             live: Mutex::default(),
             live_bytes: AtomicU64::new(0),
+            collected: Mutex::default(),
             doomed: ArcSwap::default(),
             spared: Mutex::default(),
             leaving: Mutex::default(),
@@ -202,6 +205,7 @@ impl ValueLog {
         });
         self.leaving.lock().extend(leaving);
         self.live.lock().retain(|number, _| !numbers.contains(number));
+        self.collected.lock().retain(|number, _| !numbers.contains(number));
         let doomed = self.doomed.load();
         if doomed.iter().any(|number| numbers.contains(number)) {
             let rest = doomed.iter().filter(|n| !numbers.contains(n)).copied();
@@ -263,6 +267,21 @@ impl ValueLog {
     /// Bytes of `segment` that live SSTs refer to.
     pub fn live_bytes_of(&self, segment: u32) -> u64 {
         self.live.lock().get(&segment).copied().unwrap_or(0)
+    }
+
+    /// Garbage collection has written `segments`, and SSTs refer to all of them.
+    pub fn note_collected(&self, segments: &[SegmentMeta]) {
+        let of_values = segments.iter().filter(|meta| meta.kind == SegmentKind::Values);
+        for SegmentMeta { number, .. } in of_values {
+            self.collected.lock().insert(*number, self.live_bytes_of(*number));
+        }
+    }
+
+    /// Whether garbage collection has written `segment` since the open and nothing in it has become
+    /// garbage yet: to move its values would write the same file again.
+    pub fn is_as_collected(&self, segment: u32) -> bool {
+        let whole = self.collected.lock().get(&segment).copied();
+        whole.is_some_and(|bytes| bytes == self.live_bytes_of(segment))
     }
 
     /// Bytes that live SSTs refer to, in all segments.

@@ -4,9 +4,10 @@
 //! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
 //! flush. Whatever needs the lead is done by the house thread.
 
+use crate::background_errors::Work;
 use crate::commit;
 use crate::compact;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorSeverity, Result};
 use crate::event;
 use crate::family::Family;
 use crate::filter_budget::Loan;
@@ -45,7 +46,7 @@ const LONGEST_LEARN_REST: Duration = Duration::from_millis(800);
 /// How often the heat of filters is saved.
 const SAVE_HEAT_EVERY: Duration = Duration::from_secs(300);
 
-/// How long a thread waits after a failed job before it tries again.
+/// How long the house thread waits after a failed job before it goes on.
 const AFTER_ERROR: Duration = Duration::from_millis(500);
 
 /// Free bytes at which writes resume after a full disk, besides one memtable.
@@ -101,20 +102,21 @@ impl Workers {
     }
 }
 
-/// Runs `job`; reports and pauses if it failed.
-fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> Result<()>) -> bool {
-    match job() {
-        Ok(()) => true,
-        Err(Error::Closed) => false,
-        Err(error) => {
-            add(&inner.counters.background_errors, 1);
-            event::background_error(doing, &error);
-            let mut jobs = inner.scheduler.lock();
-            if !inner.scheduler.is_stopping() {
-                inner.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
-            }
-            false
-        }
+/// Counts and reports a job that failed.
+fn report(inner: &Inner, doing: &str, error: &Error) {
+    if !matches!(error, Error::Closed) {
+        add(&inner.counters.background_errors, 1);
+        event::background_error(doing, error);
+    }
+}
+
+/// Runs a job of the house; reports and pauses if it failed.
+fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> Result<()>) {
+    let Err(error) = job() else { return };
+    report(inner, doing, &error);
+    let mut jobs = inner.scheduler.lock();
+    if !inner.scheduler.is_stopping() {
+        inner.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
     }
 }
 
@@ -122,7 +124,18 @@ fn flush_loop(inner: &Inner) {
     while !inner.scheduler.is_stopping() {
         if let Some(family) = next_flush(inner) {
             inner.scheduler.lock().flushing.insert(family.id);
-            attempt(inner, "flush", || flush::run(inner, &family).map(drop));
+            match flush::run(inner, &family) {
+                Ok(_) => {
+                    inner.background_errors.succeeded(Work::Flush, family.id, std::iter::empty());
+                }
+                Err(error) => {
+                    report(inner, "flush", &error);
+                    if error.severity() < ErrorSeverity::Fatal {
+                        let now_us = inner.clock.monotonic_us();
+                        inner.background_errors.job_failed(Work::Flush, family.id, &error, now_us);
+                    }
+                }
+            }
             inner.scheduler.lock().flushing.remove(&family.id);
             inner.scheduler.job_ended();
             continue;
@@ -136,23 +149,27 @@ fn flush_loop(inner: &Inner) {
 
 /// The family with the most immutable memtables, if any waits and flushing makes sense.
 fn next_flush(inner: &Inner) -> Option<Arc<Family>> {
-    if inner.health.check_writable().is_err() {
+    // While the disk is full it may free the log.
+    if inner.health.check_may_free().is_err() {
         return None;
     }
     let families = inner.families.load();
-    let waiting = families.iter().filter(|f| !f.state().immutables.is_empty() && !f.is_dropped());
+    let now_us = inner.clock.monotonic_us();
+    let waiting = families.iter().filter(|f| {
+        !f.state().immutables.is_empty()
+            && !f.is_dropped()
+            && inner.background_errors.may_begin(Work::Flush, f.id, now_us)
+    });
     waiting.max_by_key(|f| f.state().immutables.len()).cloned()
 }
 
 fn compaction_loop(inner: &Inner) {
     while !inner.scheduler.is_stopping() {
-        let mut did = false;
-        let ok = attempt(inner, "compaction", || {
-            did = compact::run_next(inner)?;
-            Ok(())
-        });
-        if did && ok {
-            continue;
+        // What failed is not chosen again before its pause is over.
+        match compact::run_next(inner) {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(error) => report(inner, "compaction", &error),
         }
         let mut jobs = inner.scheduler.lock();
         if !inner.scheduler.is_stopping() {
@@ -163,6 +180,7 @@ fn compaction_loop(inner: &Inner) {
 
 fn house_loop(inner: &Inner) {
     let mut last_sync = Instant::now();
+    let mut groups = 0;
     while !inner.scheduler.is_stopping() {
         let sync = inner.live.sync();
         let tick = match sync {
@@ -177,11 +195,14 @@ fn house_loop(inner: &Inner) {
         }
         attempt(inner, "delete obsolete files", || install::purge(inner));
         if inner.health.is_disk_full() {
-            attempt(inner, "look for room", || look_for_room(inner));
+            attempt(inner, "look for room", || look_for_room(inner, &mut groups));
+        } else {
+            groups = inner.counters.groups.load(Ordering::Relaxed);
         }
-        if inner.health.check_writable().is_err() {
+        if inner.health.check_may_free().is_err() {
             continue;
         }
+        // Also while the disk is full: what was acknowledged is to become durable.
         match sync {
             SyncMode::Interval(interval) if last_sync.elapsed() >= interval => {
                 last_sync = Instant::now();
@@ -191,6 +212,10 @@ fn house_loop(inner: &Inner) {
                 attempt(inner, "write the log", || commit::hand_over(inner));
             }
             _ => {}
+        }
+        if inner.health.is_disk_full() {
+            attempt(inner, "retire log segments", || commit::retire_segments(inner));
+            continue;
         }
         if inner.value_log.is_used() {
             // A little at a time, so that a flush finds little left to wait for.
@@ -283,18 +308,31 @@ fn pass_loan_on(inner: &Inner) -> bool {
 }
 
 /// Gives the reserve back, and lets writes resume when the disk has room for a memtable again.
-fn look_for_room(inner: &Inner) -> Result<()> {
+/// `groups` is how many groups of writes had been committed when it last looked.
+fn look_for_room(inner: &Inner, groups: &mut u64) -> Result<()> {
     reserve::release(&*inner.vfs, &inner.dir)?;
+    install::purge(inner)?;
+    install::settle_manifest(inner)?;
     // Costs one small edit and may be what makes room.
     install::drop_dead_segments(inner)?;
     install::purge(inner)?;
+    let written = inner.counters.groups.load(Ordering::Relaxed);
+    if *groups != written {
+        // Deletions: what they delete goes with their flush, and with the merges after it.
+        commit::rotate_all(inner, &inner.families.load_full())?;
+        *groups = written;
+        inner.background_errors.retry_jobs();
+    }
     let need = ROOM_BYTES.min(inner.options.memtable_bytes() as u64 * 2);
     let reserve_bytes = inner.options.advanced.reserve_bytes;
     let free = inner.vfs.free_space_bytes(&inner.dir)?;
-    if free >= need + reserve_bytes {
+    // A job that met the full disk would say so once more if it ended after this.
+    let is_quiet = inner.scheduler.lock().is_quiet();
+    if free >= need + reserve_bytes && is_quiet {
         reserve::take(&*inner.vfs, &inner.dir, reserve_bytes)?;
         event::disk_has_room(free);
         inner.health.resume();
+        inner.background_errors.retry_jobs();
         inner.scheduler.job_ended();
     }
     Ok(())

@@ -12,7 +12,7 @@ const ENGINE: &str = "crates/terrace/src/";
 
 /// The modules of the engine, lowest first.
 pub const FLOORS: [(&str, &[&str]); 7] = [
-    ("vocabulary", &["error", "options", "event", "metrics"]),
+    ("vocabulary", &["error", "options", "event", "metrics", "kill_point"]),
     (
         "nouns",
         &[
@@ -30,8 +30,9 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "scheduler",
             "job_list",
             "health",
+            "background_errors",
             "reserve",
-            "evidence",
+            "file_numbers",
             "iter",
             "value_log",
             "garbage",

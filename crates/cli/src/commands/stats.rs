@@ -56,7 +56,7 @@ pub fn json(m: &Metrics) -> Value {
         "cache_used_bytes": m.cache_used_bytes, "cache_capacity_bytes": m.cache_capacity_bytes,
         "memtable_bytes": m.memtable_bytes, "pinned_bytes": m.pinned_bytes,
         "open_files": m.open_files, "snapshots": m.snapshots, "disk_full": m.disk_full,
-        "poisoned": m.poisoned,
+        "poisoned": m.poisoned, "quarantined_files": m.quarantined_files,
         "get_latency": latency(&m.get_latency), "commit_latency": latency(&m.commit_latency),
         "flush_latency": latency(&m.flush_latency),
         "compaction_latency": latency(&m.compaction_latency),

@@ -5,8 +5,19 @@
 //! so is not known; the guess is, as long again as it has been (the median, if the chance of an end
 //! falls with the time gone by), with as many lookups.
 
-use super::{Costs, MIN_WAIT_MS};
+use super::MIN_WAIT_MS;
 use std::fmt;
+
+/// What a model of a level takes and saves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LevelCosts {
+    /// Nanoseconds to train one key.
+    pub training_ns_per_key: f64,
+    /// What a lookup takes through its files' models, the search for the file included.
+    pub file_path_ns: f64,
+    /// What one takes through a model of the level.
+    pub level_path_ns: f64,
+}
 
 /// A level, as its counters see it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,10 +28,8 @@ pub struct LevelState {
     pub key_count: u64,
     /// Lookups that reached it in that time.
     pub lookup_count: u64,
-    /// What a lookup takes through its files' models, the search for the file included.
-    pub file_path_ns: f64,
-    /// What one takes through a model of the level.
-    pub level_path_ns: f64,
+    /// What is gained and what it takes.
+    pub costs: LevelCosts,
 }
 
 /// What models a level should have.
@@ -56,13 +65,14 @@ impl fmt::Display for LevelDecision {
 }
 
 /// Decides on one level without a model over it. One that has it keeps it until the level changes.
-pub fn decide(level: &LevelState, costs: &Costs) -> LevelDecision {
+pub fn decide(level: &LevelState) -> LevelDecision {
+    let costs = &level.costs;
     let cost = costs.training_ns_per_key * level.key_count as f64;
     let wait_ms = MIN_WAIT_MS.max((cost / 1e6).ceil() as u64);
     if level.quiet_ms < wait_ms {
         return LevelDecision::Files { deficit_ns: None };
     }
-    let benefit = (level.file_path_ns - level.level_path_ns) * level.lookup_count as f64;
+    let benefit = (costs.file_path_ns - costs.level_path_ns) * level.lookup_count as f64;
     match benefit > cost {
         true => LevelDecision::Level { surplus_ns: benefit - cost },
         false => LevelDecision::Files { deficit_ns: Some(cost - benefit) },

@@ -1,6 +1,6 @@
 //! Decisions from figures that can be checked by hand.
 
-use super::level::{LevelDecision, LevelState};
+use super::level::{LevelCosts, LevelDecision, LevelState};
 use super::*;
 
 const COSTS: Costs = Costs {
@@ -92,34 +92,17 @@ fn the_largest_surplus_goes_first_and_the_unknown_after_it() {
 }
 
 #[test]
-fn a_running_mean_weighs_by_units_and_forgets() {
-    let mut mean = RunningMean::default();
-    assert_eq!(mean.get(), None);
-    mean.add(f64::NAN, 1.0);
-    mean.add(5.0, 0.0);
-    assert_eq!(mean.get(), None);
-    mean.add(1000.0, 10.0);
-    mean.add(0.0, 30.0);
-    assert_eq!(mean.get(), Some(25.0));
-    (0..50).for_each(|_| mean.add(7e5, 1e5));
-    assert!((mean.get().unwrap() - 7.0).abs() < 0.001);
-}
-
-#[test]
 fn a_level_gets_its_own_model_when_it_is_quiet_and_busy() {
-    let level = LevelState {
-        quiet_ms: 1000,
-        key_count: 1_000_000,
-        lookup_count: 3_000_000,
-        file_path_ns: 150.0,
-        level_path_ns: 100.0,
-    };
-    let decide = |level| level::decide(&level, &COSTS);
+    let costs =
+        LevelCosts { training_ns_per_key: 100.0, file_path_ns: 150.0, level_path_ns: 100.0 };
+    let level = LevelState { quiet_ms: 1000, key_count: 1_000_000, lookup_count: 3_000_000, costs };
+    let decide = |level| level::decide(&level);
     assert_eq!(decide(level), LevelDecision::Level { surplus_ns: 5e7 });
     let few = LevelState { lookup_count: 1000, ..level };
     assert_eq!(decide(few), LevelDecision::Files { deficit_ns: Some(9.995e7) });
     let restless = LevelState { quiet_ms: 99, ..level };
     assert_eq!(decide(restless), LevelDecision::Files { deficit_ns: None });
-    let slower = LevelState { level_path_ns: 151.0, ..level };
+    let costs = LevelCosts { level_path_ns: 151.0, ..costs };
+    let slower = LevelState { costs, ..level };
     assert!(matches!(decide(slower), LevelDecision::Files { deficit_ns: Some(_) }));
 }

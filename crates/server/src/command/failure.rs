@@ -24,6 +24,11 @@ impl Failure {
     /// For an argument that should be a number.
     pub const NOT_A_FLOAT: Self = Self::Reply(Cow::Borrowed("ERR value is not a valid float"));
 
+    /// For a write while the disk is full.
+    pub const DISK_FULL: Self = Self::line(
+        "MISCONF the disk is full: DEL, UNLINK, FLUSHDB and FLUSHALL go on, other writes wait for room",
+    );
+
     /// An error with the code `ERR`.
     pub fn err(text: impl std::fmt::Display) -> Self {
         Self::Reply(format!("ERR {text}").into())
@@ -66,7 +71,7 @@ impl From<terrace::Error> for Failure {
         let code = match &error {
             E::NotInMemory => return Self::Elsewhere(Wait::Device),
             // Redis refuses writes with this code when it cannot persist them.
-            E::DiskFull(_) | E::Poisoned(_) | E::Io(_) => "MISCONF",
+            E::DiskFull(_) | E::Poisoned(_) | E::WriteStopped(_) | E::Io(_) => "MISCONF",
             E::ReadOnly(_) => "READONLY",
             _ => "ERR",
         };

@@ -15,7 +15,8 @@ const READ: Flags = Flags::READ.with(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.with(Flags::FAST);
 /// Looks at many keys, one after the other.
 const WALK: Flags = Flags::READ.with(Flags::WAITS);
-const FLUSH: Flags = Flags::WRITE.with(Flags::DANGEROUS).with(Flags::LOCKS_ALL);
+const FLUSH: Flags =
+    Flags::WRITE.with(Flags::DANGEROUS).with(Flags::LOCKS_ALL).with(Flags::REMOVES);
 
 /// What most rows have.
 const ROW: CommandSpec = CommandSpec {
@@ -47,7 +48,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "del",
         arity: -2,
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.with(Flags::REMOVES),
         keys: Keys::All,
         arguments: "key [key ...]",
         summary: "Removes keys, and gives how many there were.",
@@ -58,7 +59,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "unlink",
         arity: -2,
-        flags: WRITE,
+        flags: WRITE.with(Flags::REMOVES),
         keys: Keys::All,
         arguments: "key [key ...]",
         summary: "As DEL.",

@@ -36,6 +36,9 @@ impl Flags {
     /// Shows what is under keys that are not among its arguments: for those who may read all.
     pub const SHOWS_ALL: Self = Self(1 << 10);
 
+    /// Only removes: executed while the disk is full.
+    pub const REMOVES: Self = Self(1 << 11);
+
     /// Whether all of `other` are set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -52,8 +52,13 @@ pub struct GatedVfs {
 impl GatedVfs {
     /// The gate is open.
     pub fn new(what: Gated) -> Self {
+        Self::over(SimVfs::new(1), what)
+    }
+
+    /// As [`Self::new`], over what is there.
+    pub fn over(sim: SimVfs, what: Gated) -> Self {
         let gate = Gate { what, state: Mutex::default(), changed: Condvar::new() };
-        Self { sim: SimVfs::new(1), gate: Arc::new(gate) }
+        Self { sim, gate: Arc::new(gate) }
     }
 
     pub fn sim(&self) -> &SimVfs {
@@ -152,7 +157,7 @@ impl Vfs for GatedVfs {
 
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
         let is = |ending| path.extension().is_some_and(|extension| extension == ending);
-        if is("sst") && self.gate.what == Gated::SstCreate {
+        if (is("sst") || is("tmp")) && self.gate.what == Gated::SstCreate {
             self.gate.pass();
         }
         let gate = (is("log") && self.gate.what == Gated::LogSync).then(|| self.gate.clone());

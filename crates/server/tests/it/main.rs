@@ -5,6 +5,7 @@
 mod client;
 mod command_options;
 mod commits;
+mod disk_full;
 mod documents;
 mod gate;
 mod hostile;

@@ -20,6 +20,7 @@ pub struct SavePoint {
     ttl_count: usize,
     first_family: Option<u32>,
     more_families: usize,
+    store: Option<u64>,
     user_bytes: u64,
     separated_count: usize,
     separated_bytes: usize,
@@ -89,6 +90,7 @@ impl WriteBatch {
             ttl_count: self.ttl_offsets.len(),
             first_family: self.first_family,
             more_families: self.more_families.len(),
+            store: self.store,
             user_bytes: self.user_bytes,
             separated_count: self.separated.len(),
             separated_bytes: self.separated_bytes,
@@ -124,6 +126,7 @@ impl WriteBatch {
         self.ttl_offsets.truncate(point.ttl_count);
         self.first_family = point.first_family;
         self.more_families.truncate(point.more_families);
+        self.store = point.store;
         self.user_bytes = point.user_bytes;
         self.separated.truncate(point.separated_count);
         self.separated_bytes = point.separated_bytes;

@@ -19,6 +19,9 @@
 //! by themselves; files of deeper levels are rewritten in place, those of the base level only when
 //! it must be now. Merges that would reveal much garbage in the value log are done early.
 //!
+//! **A file that cannot be read** stays where it is, and what is newer stays above it; everything
+//! else goes on ([`around_quarantined`]).
+//!
 //! **Idle**, whatever costs at most [`IDLE_RATIO`] rewritten bytes per byte moved is merged down.
 //!
 //! `compaction/simulation` prints what this writes.
@@ -98,7 +101,8 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
             let few = input.files(0).len() < input.options.l0_compaction_trigger;
             let reason = if few { Reason::Values } else { Reason::L0Files };
             let merge = merge_l0(input, &targets, reason);
-            l0_waits = merge.is_none();
+            // For a file that cannot be read nobody waits.
+            l0_waits = merge.is_none() && input.quarantined.is_empty();
             merge
         }
         // A merge out of the base level would keep L0 waiting even longer.
@@ -180,9 +184,56 @@ fn move_l0(input: &PickInput<'_>, targets: &Targets, idle: bool) -> Option<Choic
     })
 }
 
-/// All of L0 into the base level.
+/// All of L0 into the base level, or what can be merged of it around files that cannot be read.
 fn merge_l0(input: &PickInput<'_>, targets: &Targets, reason: Reason) -> Option<Choice> {
-    input.complete(0, input.files(0).to_vec(), targets.base, reason)
+    let all = input.complete(0, input.files(0).to_vec(), targets.base, reason);
+    match input.quarantined.is_empty() {
+        true => all,
+        false => all.or_else(|| around_quarantined(input, targets, reason)),
+    }
+}
+
+/// Merges L0 while some file cannot be read. The files of L0 that may sink go down to the base
+/// level, or, if the unreadable file lies there, into an empty level above it: those that overlap
+/// no older file which stays. The others are merged among themselves when neighbours are similar,
+/// so that their number grows with the logarithm of what is written.
+fn around_quarantined(input: &PickInput<'_>, targets: &Targets, reason: Reason) -> Option<Choice> {
+    let files = input.files(0);
+    if files.iter().any(|f| input.in_progress.contains(&f.number)) {
+        return None;
+    }
+    let mut stays: Vec<&File> = Vec::new();
+    let mut sinks: Vec<File> = Vec::new();
+    for file in files.iter().rev() {
+        let above = |older: &&File| Span::of([*older]).is_some_and(|span| span.overlaps(file));
+        match input.is_busy(file) || stays.iter().any(above) {
+            true => stays.push(file),
+            false => sinks.insert(0, file.clone()),
+        }
+    }
+    let least = if reason == Reason::L0Files { input.options.l0_compaction_trigger } else { 1 };
+    let sunk = (sinks.len() >= least).then(|| {
+        (1..=targets.base).rev().find_map(|to| input.complete(0, sinks.clone(), to, reason))
+    });
+    sunk.flatten().or_else(|| merge_similar(input))
+}
+
+/// Merges neighbours in age within L0, the newest that are many enough and of similar size.
+fn merge_similar(input: &PickInput<'_>) -> Option<Choice> {
+    let files = input.files(0);
+    let hurry = files.len() + 2 >= input.options.l0_slowdown;
+    let least = if hurry { 2 } else { input.options.l0_compaction_trigger.max(2) };
+    (0..files.len()).find_map(|first| {
+        let mut gathered = 0;
+        let similar = files[first..].iter().take_while(|f| {
+            let fits = !input.is_busy(f) && (gathered == 0 || f.size_bytes <= gathered);
+            gathered += f.size_bytes;
+            fits
+        });
+        let similar: Vec<File> = similar.cloned().collect();
+        let many = similar.len() >= least;
+        many.then(|| input.complete(0, similar, 0, Reason::L0Backlog)).flatten()
+    })
 }
 
 /// L0 near the slowdown while a running compaction is in the way of merging it: its newest files
@@ -363,7 +414,9 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
             manual.next_level();
         } else {
             let targets = targets(input.version, input.options);
-            let Some(choice) = merge_l0(input, &targets, Reason::Manual) else {
+            // All of it, or nothing: who asks is told what is in the way.
+            let files = input.files(0).to_vec();
+            let Some(choice) = input.complete(0, files, targets.base, Reason::Manual) else {
                 return ManualStep::Wait;
             };
             manual.next_level();

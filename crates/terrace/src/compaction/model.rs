@@ -55,6 +55,8 @@ struct Store {
     /// Whether picking is told to empty doomed segments now.
     force: bool,
     rewrites: u64,
+    /// Files that no merge may read.
+    quarantined: HashSet<u64>,
 }
 
 fn expiry(value: &[u8]) -> u64 {
@@ -107,6 +109,7 @@ impl Store {
             hidden: HashMap::new(),
             force: false,
             rewrites: 0,
+            quarantined: HashSet::new(),
         }
     }
 
@@ -266,6 +269,7 @@ impl Store {
             version: &self.version,
             options: &self.options,
             in_progress: &in_progress,
+            quarantined: &self.quarantined,
             running: &running,
             snapshots_oldest: self.snapshots.first().copied(),
             now_ms: self.now_ms,
@@ -385,6 +389,10 @@ impl Store {
     }
 
     fn step(&mut self) {
+        // In one store of three some files cannot be read.
+        if self.key_count.is_multiple_of(3) && self.rng.one_in(25) {
+            self.quarantine();
+        }
         match self.rng.below(16) {
             0..5 => self.flush(),
             5..8 if self.jobs.len() < 3 => {
@@ -422,6 +430,21 @@ impl Store {
                 self.begin(choice.unwrap_or(Choice::Nothing));
             }
             _ => self.end(),
+        }
+    }
+
+    /// Lets a file become unreadable, or all of them readable again. No job reads it.
+    fn quarantine(&mut self) {
+        let busy: HashSet<u64> =
+            self.jobs.iter().flat_map(|j| j.compaction.files().map(|f| f.number)).collect();
+        let files = self.version.files().map(|(_, file)| file.number);
+        let free: Vec<u64> = files.filter(|number| !busy.contains(number)).collect();
+        match free.is_empty() || self.rng.one_in(8) {
+            true => self.quarantined.clear(),
+            false => {
+                let at = self.rng.below(free.len() as u64) as usize;
+                self.quarantined.insert(free[at]);
+            }
         }
     }
 
@@ -500,12 +523,17 @@ impl Store {
 
 fn model(style: CompactionStyle) {
     let (mut merges, mut moves, mut deepest, mut rewrites) = (0, 0, 0, 0);
+    let mut quarantined = 0;
     for seed in 0..150 {
         let mut store = Store::new(seed, style);
         for _ in 0..120 + seed {
             store.step();
             store.check(3);
         }
+        store.settle();
+        store.check(60);
+        quarantined += u64::from(!store.quarantined.is_empty());
+        store.quarantined.clear();
         store.settle();
         store.check(60);
         deepest = deepest.max(store.runs());
@@ -528,7 +556,7 @@ fn model(style: CompactionStyle) {
         rewrites += store.rewrites;
     }
     assert!(merges > 2000 && moves > 30 && deepest > 2, "{merges} {moves} {deepest}");
-    assert!(rewrites > 100, "{rewrites}");
+    assert!(rewrites > 100 && quarantined > 10, "{rewrites} {quarantined}");
 }
 
 #[test]

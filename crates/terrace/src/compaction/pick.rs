@@ -8,6 +8,8 @@
 //!   files that overlap no older L0 file; of the levels up to the output all overlapping files.
 //! - **Disjointness.** Levels below L0 hold disjoint files, and files are cut between user keys, so
 //!   the files of the output level that overlap the inputs are all that can meet the output.
+//! - **Damage.** A file that cannot be read is never an input either. As it stays where it is, newer
+//!   versions of its keys stay in the levels above it.
 //! - **Concurrency.** A busy file is never an input. Two compactions that write the same level
 //!   must not write overlapping ranges ([`PickInput::may_write`]): only files that exist can be
 //!   busy, and an empty range of a level has none. An L0 compaction excludes another one, because
@@ -46,6 +48,8 @@ pub(crate) struct PickInput<'a> {
     pub options: &'a FamilyOptions,
     /// Numbers of the input files of running compactions.
     pub in_progress: &'a HashSet<u64>,
+    /// Numbers of files that cannot be read: as busy, but nothing ends that they wait for.
+    pub quarantined: &'a HashSet<u64>,
     /// Running compactions of all families.
     pub running: &'a [Running],
     /// The oldest live snapshot.
@@ -350,12 +354,12 @@ impl<'a> PickInput<'a> {
         self.version.level(level).files()
     }
 
-    /// Whether a running compaction reads `file`.
+    /// Whether `file` may not be an input: a running compaction reads it, or it cannot be read.
     pub fn is_busy(&self, file: &FileMeta) -> bool {
-        self.in_progress.contains(&file.number)
+        self.in_progress.contains(&file.number) || self.quarantined.contains(&file.number)
     }
 
-    /// Whether a running compaction reads any of `files`.
+    /// Whether any of `files` may not be an input.
     pub fn any_busy<'f>(&self, files: impl IntoIterator<Item = &'f File>) -> bool {
         files.into_iter().any(|f| self.is_busy(f))
     }

@@ -42,6 +42,7 @@ pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
         value_separation_threshold: usize::MAX,
         value_compression: Compression::None,
         learning: crate::options::Learning::Off,
+        model_costs: None,
     }
 }
 
@@ -234,6 +235,7 @@ impl Simulation {
             version: &self.version,
             options: &self.options,
             in_progress: &in_progress,
+            quarantined: &HashSet::new(),
             running: &running,
             snapshots_oldest: None,
             now_ms: (self.now_s * 1e3) as u64,

@@ -76,6 +76,7 @@ struct Drawn {
     options: FamilyOptions,
     version: Version,
     busy: HashSet<u64>,
+    quarantined: HashSet<u64>,
     running: Vec<Running>,
     snapshot: Option<SeqNo>,
     now_ms: u64,
@@ -91,6 +92,7 @@ impl Drawn {
             version: &self.version,
             options: &self.options,
             in_progress: &self.busy,
+            quarantined: &self.quarantined,
             running: &self.running,
             snapshots_oldest: self.snapshot,
             now_ms: self.now_ms,
@@ -171,6 +173,7 @@ fn run_script(text: &str) -> String {
         options: simulation::options(64 << 20),
         version: Version::empty(),
         busy: HashSet::new(),
+        quarantined: HashSet::new(),
         running: Vec::new(),
         snapshot: None,
         now_ms: 1_000_000,
@@ -189,6 +192,9 @@ fn run_script(text: &str) -> String {
                 }
             }
             "busy" => drawn.busy.extend(words[1..].iter().map(|w| w.parse::<u64>().unwrap())),
+            "quarantined" => {
+                drawn.quarantined = words[1..].iter().map(|w| w.parse().unwrap()).collect();
+            }
             "running" => {
                 let (start, end) = words[2].split_once('-').unwrap();
                 drawn.running.push(Running {

@@ -123,10 +123,12 @@ fn by_ratio(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
 }
 
 fn by_count(input: &PickInput<'_>, runs: &[Run<'_>], trigger: usize) -> Option<Choice> {
-    let first = runs.iter().position(|run| !run.busy)?;
-    let free = runs[first..].iter().take_while(|run| !run.busy).count();
-    let count = (runs.len() + 1).checked_sub(trigger)?.min(free);
-    (count > 1).then(|| merge(input, runs, first..first + count, Reason::RunCount)).flatten()
+    let most = (runs.len() + 1).checked_sub(trigger)?;
+    (0..runs.len()).find_map(|first| {
+        let free = runs[first..].iter().take_while(|run| !run.busy).count();
+        let count = most.min(free);
+        (count > 1).then(|| merge(input, runs, first..first + count, Reason::RunCount)).flatten()
+    })
 }
 
 /// A run of which enough has expired, or that is mostly tombstones, with all older runs, so that

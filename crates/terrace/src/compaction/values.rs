@@ -10,6 +10,7 @@
 //! that refer to them together. Dropping the stage removes every file it started. Called by `job`.
 
 use super::pick::{Compaction, Reason, doomed_bytes};
+use crate::kill_point::kill_point;
 use crate::output::Output;
 use crate::rate_limit::RateLimiter;
 use crate::value_log::{SegmentMap, ValueLog};
@@ -342,6 +343,7 @@ impl OpenSegments<'_> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let number = writer.segment();
         let size_bytes = writer.finish()?;
+        kill_point("collection:segment_written");
         self.moved.bytes += size_bytes;
         self.moved.segments.push(SegmentMeta { number, kind: SegmentKind::Values, size_bytes });
         Ok(())

@@ -2,14 +2,51 @@
 //! `estimate` and `get/explain`.
 
 use super::{ColumnFamily, Db, lower, upper};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::estimate::{self, Estimate};
 use crate::get::explain::{self, Explanation};
 use crate::memory::{self, MemoryShape};
 use crate::shape::{self, FilterHeat, ModelShape, Shape};
 use std::ops::RangeBounds;
 
+/// An SST that could not be read when a compaction last tried, so that compactions are picked around
+/// it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct QuarantinedFile {
+    /// Its number: file `000012.sst` has 12.
+    pub number: u64,
+    /// The column family that it belongs to.
+    pub family: String,
+    /// Its level.
+    pub level: usize,
+    /// What went wrong. After damage ([`Error::Corruption`]) it is not tried again before the next
+    /// open, after other errors it is, with growing pauses.
+    pub error: Error,
+}
+
 impl Db {
+    /// The SSTs that could not be read when a compaction last tried, by number. Reads of other files
+    /// and compactions around them go on; restore them from a checkpoint.
+    pub fn quarantined_files(&self) -> Vec<QuarantinedFile> {
+        let inner = self.inner();
+        let place = |number: u64| {
+            inner.families.load().iter().find_map(|family| {
+                let state = family.state();
+                let mut files = state.version.files();
+                let (level, _) = files.find(|(_, file)| file.number == number)?;
+                Some((family.name.clone(), usize::from(level)))
+            })
+        };
+        let unreadable = inner.background_errors.unreadable().into_iter();
+        unreadable
+            .filter_map(|(number, error)| {
+                let (family, level) = place(number)?;
+                Some(QuarantinedFile { number, family, level, error })
+            })
+            .collect()
+    }
+
     /// What the store looks like now: families, levels, files, and the jobs that run. Reads nothing
     /// from the device; costs a walk over all files and the filter partitions of open ones.
     pub fn shape(&self) -> Shape {

@@ -24,7 +24,8 @@ impl Db {
     /// Changes when writes are durable that do not say so themselves, from the next commit on.
     ///
     /// # Errors
-    /// [`SyncMode::Buffered`] in a store that was not opened with it.
+    /// [`SyncMode::Buffered`] in a store that was not opened with it; an interval below
+    /// [`MIN_SYNC_INTERVAL`](crate::MIN_SYNC_INTERVAL).
     pub fn set_sync(&self, sync: SyncMode) -> Result<()> {
         self.inner().live.set_sync(sync)
     }

@@ -25,7 +25,7 @@ pub(crate) fn multi_get(
     keys: &[&[u8]],
     reading: Reading,
 ) -> Result<Vec<Option<Slice>>> {
-    inner.health.check_open()?;
+    super::check(inner, family)?;
     let mut tries = 0;
     let found = loop {
         let state = family.state();

@@ -99,7 +99,7 @@ pub struct Explanation {
 
 /// Looks `key` up and tells how.
 pub(crate) fn explain(inner: &Inner, family: &Family, key: &[u8]) -> Result<Explanation> {
-    inner.health.check_open()?;
+    super::check(inner, family)?;
     let start = Instant::now();
     let ear = Ear(RefCell::new(Told::new(inner, key)));
     let answer = answer(inner, family, key, Reading::default(), false, &ear)?;

@@ -89,9 +89,9 @@ impl Metrics {
             self.slowdowns,
             self.stops,
             self.stall_us as f64 / 1e6,
+            if self.quarantined_files > 0 { ", FILES QUARANTINED" } else { "" },
             if self.disk_full { ", DISK FULL" } else { "" },
             if self.poisoned { ", POISONED (reopen the store)" } else { "" },
-            if self.evidence_stale { ", EVIDENCE STALE" } else { "" },
         )?;
         for (cause, row) in self.stalls_by_cause() {
             if row != StallMetrics::default() {
@@ -435,12 +435,12 @@ impl Metrics {
             ("open_files", "Open SST readers", self.open_files),
             ("snapshots", "Live snapshots", self.snapshots),
             ("disk_full", "1 while writes wait for disk room", u64::from(self.disk_full)),
-            ("poisoned", "1 when writes are refused until reopened", u64::from(self.poisoned)),
             (
-                "evidence_stale",
-                "1 while what was synced cannot be written down",
-                u64::from(self.evidence_stale),
+                "quarantined_files",
+                "SSTs that cannot be read and are left out of compactions",
+                self.quarantined_files,
             ),
+            ("poisoned", "1 when writes are refused until reopened", u64::from(self.poisoned)),
         ];
         for (name, help, value) in gauges {
             let gauge = IntGauge::default();

@@ -6,14 +6,21 @@
 //! decided on, so it would not count for any of them.
 
 use std::collections::HashMap;
-use terrace_learned::analyzer::level::{self, LevelDecision, LevelState};
+use terrace_learned::analyzer::level::{self, LevelCosts, LevelDecision, LevelState};
 use terrace_learned::analyzer::{
     Candidate, Costs, DeadFile, Decision, LevelHistory, Lookups, decide,
 };
 use terrace_manifest::LEVEL_COUNT;
 
-/// A file that was passed over is looked at again when it is older by one part in so many.
+/// A file or level that was passed over is looked at again when it is older by one part in so many,
+/// and after so long at the latest: costs and lookups may be others by then.
 const SECOND_LOOK_PART: u64 = 4;
+const LONGEST_SECOND_LOOK_MS: u64 = 60_000;
+
+/// A model that could not be made, or was lost, is tried again after so long; twice as long each
+/// time, up to so many times.
+const FIRST_RETRY_MS: u64 = 1000;
+const MOST_DOUBLINGS: u32 = 10;
 
 /// Where a file's lookups are counted.
 pub(crate) trait Counted {
@@ -43,12 +50,19 @@ struct Life<C> {
     stage: Stage,
     /// Not to be decided on before.
     wait_until_ms: u64,
-    /// How often a model was lost again.
+    /// How often a model was lost again, or could not be made.
     losses: u32,
     last: Option<Decision>,
 }
 
 impl<C: Counted> Life<C> {
+    /// Decides again, later.
+    fn put_off(&mut self, now_ms: u64) {
+        self.stage = Stage::Open;
+        self.wait_until_ms = now_ms + retry_ms(self.losses);
+        self.losses += 1;
+    }
+
     fn lookups(&self) -> Lookups {
         less(self.counts.lookups(), self.before)
     }
@@ -56,6 +70,16 @@ impl<C: Counted> Life<C> {
     fn age_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.born_ms)
     }
+}
+
+/// How long to wait after `failures` before, and another now.
+fn retry_ms(failures: u32) -> u64 {
+    FIRST_RETRY_MS << failures.min(MOST_DOUBLINGS)
+}
+
+/// How long to wait with what is `age_ms` old and was not worth a model.
+fn second_look_ms(age_ms: u64) -> u64 {
+    (age_ms / SECOND_LOOK_PART).clamp(1, LONGEST_SECOND_LOOK_MS)
 }
 
 fn less(a: Lookups, b: Lookups) -> Lookups {
@@ -72,6 +96,8 @@ struct Quiet {
     key_count: u64,
     files: usize,
     refused: bool,
+    /// How often its model could not be made.
+    failures: u32,
     wait_until_ms: u64,
     /// A sum over the files' numbers: whether they are the same.
     mark: u64,
@@ -172,6 +198,7 @@ impl<C: Counted> Books<C> {
                 key_count: files().map(|file| file.key_count).sum(),
                 files: count,
                 refused: false,
+                failures: 0,
                 wait_until_ms: 0,
                 mark,
             };
@@ -205,7 +232,7 @@ impl<C: Counted> Books<C> {
             match decision {
                 Decision::Wait { until_ms } => life.wait_until_ms = life.born_ms + until_ms,
                 Decision::Skip { .. } => {
-                    life.wait_until_ms = now_ms + (age_ms / SECOND_LOOK_PART).max(1);
+                    life.wait_until_ms = now_ms + second_look_ms(age_ms);
                 }
                 Decision::Train { .. } | Decision::TrainUnknown => {
                     let urgent = |best: &FileVerdict| decision.cmp_urgency(&best.decision).is_gt();
@@ -230,23 +257,28 @@ impl<C: Counted> Books<C> {
         }
     }
 
+    /// File `number` could not be read; it is tried again, each time after a longer while.
+    pub fn failed(&mut self, number: u64, now_ms: u64) {
+        if let Some(life) = self.lives.get_mut(&number) {
+            life.put_off(now_ms);
+        }
+    }
+
     /// Files whose model `is_lost` are decided on again, each time after a longer while: memory is
     /// too scarce for all.
     pub fn find_losses(&mut self, now_ms: u64, is_lost: impl Fn(&C) -> bool) {
         let trained = self.lives.iter_mut().filter(|(_, life)| life.stage == Stage::Trained);
         for (_, life) in trained.filter(|(_, life)| is_lost(&life.counts)) {
-            life.stage = Stage::Open;
-            life.losses += 1;
-            life.wait_until_ms = now_ms + (1000 << life.losses.min(12));
+            life.put_off(now_ms);
         }
     }
 
-    /// Which of the levels below L0 is to get a model; `paths` are the costs of training and of
-    /// lookups without and with a model, or `None` for a level that has one or was not measured.
+    /// Which of the levels below L0 is to get a model; `costs` are those of a level, or `None` if it
+    /// has one or was not measured.
     pub fn next_level(
         &mut self,
         now_ms: u64,
-        paths: impl Fn(usize) -> Option<(Costs, f64, f64)>,
+        costs: impl Fn(usize) -> Option<LevelCosts>,
         mut note: impl FnMut(usize, &LevelDecision),
     ) -> Option<(usize, LevelDecision)> {
         for number in 1..LEVEL_COUNT {
@@ -255,15 +287,14 @@ impl<C: Counted> Books<C> {
             if quiet.files < 2 || quiet.refused || now_ms < quiet.wait_until_ms {
                 continue;
             }
-            let Some((costs, file_path_ns, level_path_ns)) = paths(number) else { continue };
+            let Some(costs) = costs(number) else { continue };
             let state = LevelState {
                 quiet_ms: now_ms.saturating_sub(quiet.since_ms),
                 key_count: quiet.key_count,
                 lookup_count: (self.lookups_at(number) - quiet.before).max(0.0) as u64,
-                file_path_ns,
-                level_path_ns,
+                costs,
             };
-            let decision = level::decide(&state, &costs);
+            let decision = level::decide(&state);
             if let LevelDecision::Level { .. } = decision {
                 return Some((number, decision));
             }
@@ -271,14 +302,22 @@ impl<C: Counted> Books<C> {
                 if quiet.wait_until_ms == 0 {
                     note(number, &decision);
                 }
-                let again = now_ms + (state.quiet_ms / SECOND_LOOK_PART).max(1);
+                let again = now_ms + second_look_ms(state.quiet_ms);
                 self.levels[number].wait_until_ms = again;
             }
         }
         None
     }
 
-    /// The keys of `level` cannot be learned, or not for what it costs, until its files change.
+    /// Files of `level` could not be read; it is tried again, each time after a longer while.
+    pub fn level_failed(&mut self, level: usize, now_ms: u64) {
+        if let Some(quiet) = self.levels.get_mut(level) {
+            quiet.wait_until_ms = now_ms + retry_ms(quiet.failures);
+            quiet.failures += 1;
+        }
+    }
+
+    /// The keys of `level` cannot be learned, or not in the memory for it, until its files change.
     pub fn refuse_level(&mut self, level: usize) {
         if let Some(quiet) = self.levels.get_mut(level) {
             quiet.refused = true;

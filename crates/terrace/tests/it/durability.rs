@@ -244,3 +244,112 @@ fn a_range_delete_that_is_all_the_log_has_of_a_family_is_replayed() {
         assert!(after.db.get(b"z").unwrap().is_some());
     }
 }
+
+#[test]
+fn an_interval_goes_on_syncing_what_was_acknowledged_while_the_disk_is_full() {
+    let (sim, options, store) = store(SyncMode::Interval(Duration::from_millis(20)));
+    sim.set_capacity_bytes(Some(sim.files().iter().map(|(_, bytes)| bytes).sum::<u64>() + 9000));
+    let mut acknowledged = 0;
+    while store.db.put(key(acknowledged), [b'v'; 100]).is_ok() {
+        acknowledged += 1;
+        assert!(acknowledged < 10_000, "the disk is never full");
+    }
+    assert!(store.db.is_disk_full() && acknowledged > 10);
+    let mut seed = 0;
+    wait_until("everything acknowledged survives a power cut", || {
+        seed += 1;
+        let image = sim.crash_image(seed);
+        image.set_capacity_bytes(None);
+        let after = reopen(image, &options).unwrap();
+        (0..acknowledged).all(|number| after.db.get(key(number)).unwrap().is_some())
+    });
+}
+
+#[test]
+fn close_tells_that_acknowledged_writes_were_lost() {
+    let (sim, options, store) = store(SyncMode::Buffered);
+    store.db.put(b"k", b"acknowledged").unwrap();
+    let at_op = sim.op_count();
+    let filter = Some(OpClass::Append);
+    sim.set_fault(Some(Fault { at_op, kind: FaultKind::Eio, forever: true, filter }));
+    wait_until("the log cannot be written", || store.db.metrics().poisoned);
+    sim.set_fault(None);
+    assert!(matches!(store.db.close(), Err(Error::Poisoned(_))));
+    let after = reopen(sim.kill_image(), &options).unwrap();
+    assert!(after.db.get(b"k").unwrap().is_none(), "it was not lost");
+}
+
+#[test]
+fn a_synced_batch_that_writes_nothing_makes_durable_what_was_written_before() {
+    let void_range = || {
+        let mut batch = terrace::WriteBatch::new();
+        batch.delete_range(b"b", b"a");
+        batch
+    };
+    for batch in [terrace::WriteBatch::new(), void_range()] {
+        let (sim, options, store) = store(SyncMode::None);
+        (0..20).for_each(|number| store.db.put(key(number), b"v").unwrap());
+        let durable = terrace::WriteOptions { sync: Some(SyncMode::Batch) };
+        store.db.write_with(batch, &durable).unwrap();
+        for seed in 0..20 {
+            let after = reopen(sim.crash_image(seed), &options).unwrap();
+            assert!((0..20).all(|number| after.db.get(key(number)).unwrap().is_some()));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_over_of_a_flush_or_compaction_that_failed() {
+    let (mut struck, mut failed) = (0, 0);
+    for kind in [FaultKind::Enospc, FaultKind::NoDescriptors, FaultKind::Eio] {
+        for after in 0..60 {
+            let (sim, _, store) = store(SyncMode::None);
+            for _ in 0..2 {
+                (0..30).for_each(|number| store.db.put(key(number), [b'v'; 100]).unwrap());
+                store.db.flush().unwrap();
+            }
+            store.db.wait_idle().unwrap();
+            store.db.put(key(1), b"v").unwrap();
+            let at_op = sim.op_count() + after;
+            sim.set_fault(Some(Fault { at_op, kind, forever: false, filter: None }));
+            failed += u32::from(store.db.flush().is_err());
+            failed += u32::from(store.db.compact_range::<&[u8]>(..).is_err());
+            struck += u32::from(sim.executed_faults() > 0);
+            sim.set_fault(None);
+            if store.db.metrics().poisoned {
+                continue;
+            }
+            write_again(&store).unwrap();
+            let live = || {
+                store.db.flush().and_then(|()| store.db.wait_idle()).ok()?;
+                store.db.verify().ok()
+            };
+            let ssts = || {
+                let files = sim.files();
+                files.iter().filter(|(path, _)| path.extension() == Some("sst".as_ref())).count()
+            };
+            wait_until("nothing is left over", || live() == Some(ssts() as u64));
+        }
+    }
+    assert!(struck > 60 && failed > 20, "{struck} {failed}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_opened_is_not_a_failed_sync() {
+    for after in 0..3 {
+        let (sim, options, store) = store(SyncMode::Batch);
+        let at_op = sim.op_count() + after;
+        let kind = FaultKind::NoDescriptors;
+        let filter = Some(OpClass::SyncDir);
+        sim.set_fault(Some(Fault { at_op, kind, forever: true, filter }));
+        store.db.put(b"k", b"v").unwrap();
+        assert!(matches!(store.db.flush(), Err(Error::Io(_) | Error::WriteStopped(_))));
+        assert!(sim.executed_faults() > 0 && !store.db.metrics().poisoned);
+        sim.set_fault(None);
+        wait_until("the flush is tried again", || store.db.flush().is_ok());
+        store.db.put(b"l", b"w").unwrap();
+        let after = reopen(sim.crash_image(after), &options).unwrap();
+        assert_eq!(after.db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+        assert_eq!(after.db.get(b"l").unwrap().as_deref(), Some(&b"w"[..]));
+    }
+}

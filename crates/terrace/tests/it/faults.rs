@@ -4,7 +4,7 @@
 use crate::harness::{
     Action, Generator, Mix, Store, draw_separation, effort, small_options, stopped_clock,
 };
-use crate::model::{Contents, History, State, is_empty};
+use crate::model::{Contents, History, Op, State, is_empty};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -289,7 +289,11 @@ impl Scene {
         let start = Instant::now();
         let mut waited = false;
         loop {
-            let batch = generator.batch();
+            let mut batch = generator.batch();
+            // What only removes is taken while the disk is full.
+            while !batch.iter().any(|op| matches!(op, Op::Put { .. })) {
+                batch = generator.batch();
+            }
             match self.execute(store, &Action::Write(batch, Some(SyncMode::Batch)))? {
                 None => break,
                 Some(Error::DiskFull(_)) if start.elapsed() < RESUMES_WITHIN => waited = true,

@@ -451,3 +451,28 @@ fn values_are_in_the_order_of_their_keys_after_a_full_collection() {
     db.collect_garbage(0.5).unwrap();
     assert_eq!(db.metrics().gc_moved_values, m.gc_moved_values);
 }
+
+#[test]
+fn a_value_that_is_alone_in_its_segment_is_not_moved_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
+    options.default_family.value_separation_threshold = 16;
+    options.advanced.gc_garbage_ratio = 0.05;
+    let db = Db::open(dir.path(), options).unwrap();
+    // What the file itself costs is more than half of the segment.
+    db.put(b"small", [7; 20]).unwrap();
+    db.flush().unwrap();
+    let (done, settled) = std::sync::mpsc::channel();
+    let waiting = db.clone();
+    let waiter = std::thread::spawn(move || {
+        waiting.wait_idle().unwrap();
+        done.send(()).unwrap();
+    });
+    while settled.recv_timeout(Duration::from_millis(20)).is_err() {
+        let moved = db.metrics().gc_moved_values;
+        assert!(moved < 20, "the store never rests: {moved} moves of one value");
+    }
+    waiter.join().unwrap();
+    assert_eq!(db.get(b"small").unwrap().as_deref(), Some(&[7; 20][..]));
+    db.close().unwrap();
+}

@@ -8,11 +8,12 @@
 use crate::camera::Marks;
 pub use crate::drawn::{draw_separation, drawn_options};
 use crate::model::{Batch, Contents, FAMILIES, History, Op, State, is_empty};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terrace::vfs::Vfs;
 use terrace::{
     CfOptions, ColumnFamily, Db, Options, ReadOptions, Result, Snapshot, SyncMode, WriteBatch,
@@ -26,6 +27,18 @@ pub const DIR: &str = "/db";
 
 /// When the workloads happen.
 pub const START_MS: u64 = 1_000_000;
+
+/// No wait of a test takes longer, on whatever machine: a guard against hanging, not a bound.
+const HANG_GUARD: Duration = Duration::from_secs(600);
+
+/// Waits until `done`; panics if that never happens.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < HANG_GUARD, "it never happens: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// How many times the size of a run on every change.
 pub fn effort(count: u64) -> u64 {
@@ -547,4 +560,23 @@ impl Run {
             assert_eq!(iter.valid().then(|| iter.key()), want, "seek_for_prev");
         }
     }
+}
+
+thread_local! {
+    /// What this thread does when it comes to a step of the engine.
+    static AT_STEP: RefCell<Option<(&'static str, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+}
+
+/// Does `then` when the calling thread next comes to the step `name` of the engine (one of
+/// `terrace::KILL_POINTS`): what another thread may do just then.
+pub fn at_step(name: &'static str, then: impl FnOnce() + 'static) {
+    fn watch(name: &'static str) {
+        let then = AT_STEP.with_borrow_mut(|at| at.take_if(|(step, _)| *step == name));
+        if let Some((_, then)) = then {
+            then();
+        }
+    }
+    static WATCHED: std::sync::Once = std::sync::Once::new();
+    WATCHED.call_once(|| assert!(terrace::watch_kill_points(watch), "steps are watched already"));
+    AT_STEP.set(Some((name, Box::new(then))));
 }

@@ -1,6 +1,7 @@
 //! Bad input: a typed error that says what to do, nothing lost.
 
-use terrace::{Db, Error, FilterPolicy, MAX_KEY_BYTES, Options, WriteBatch};
+use std::time::Duration;
+use terrace::{Db, Error, FilterPolicy, MAX_KEY_BYTES, Options, SyncMode, WriteBatch};
 
 #[test]
 fn keys_and_batches_over_the_limits_are_refused_whole() {
@@ -73,6 +74,8 @@ fn options_out_of_range_name_the_field_and_the_range() {
     };
     refused(|o| o.memory_budget = 1000, "memory_budget");
     refused(|o| o.background_jobs = 0, "background_jobs");
+    refused(|o| o.sync = SyncMode::Interval(Duration::ZERO), "sync");
+    refused(|o| o.sync = SyncMode::Interval(Duration::from_micros(999)), "sync");
     refused(|o| o.default_family.filter = vec![], "filter");
     refused(
         |o| {

@@ -98,3 +98,30 @@ fn the_block_cache_takes_and_gives_what_the_budget_changes_by() {
     assert!(db.set_memory_budget(20 << 20).is_err());
     assert_eq!(db.option("memory_budget"), Some((40 << 20).to_string()));
 }
+
+/// A thread that syncs in no time would do nothing else.
+#[test]
+fn an_interval_of_no_length_is_refused_wherever_a_sync_mode_is_set() {
+    let (_, db) = open(SyncMode::None);
+    for interval in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
+        let refused = db.set_sync(SyncMode::Interval(interval));
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{interval:?}");
+    }
+    assert!(matches!(db.set_option("sync", "interval:0"), Err(Error::InvalidArgument(_))));
+    assert_eq!(db.option("sync").as_deref(), Some("none"), "what was refused is not in force");
+    db.set_sync(SyncMode::Interval(terrace::MIN_SYNC_INTERVAL)).unwrap();
+    db.set_sync(SyncMode::Interval(Duration::MAX)).unwrap();
+    db.put(b"k", b"v").unwrap();
+}
+
+/// One write cannot start syncs in the background, so it cannot ask for them.
+#[test]
+fn an_interval_is_no_durability_of_a_single_write() {
+    let (_, db) = open(SyncMode::None);
+    let sync = Some(SyncMode::Interval(Duration::from_secs(1)));
+    let mut batch = terrace::WriteBatch::new();
+    batch.put(b"k", b"v");
+    let refused = db.write_with(batch, &terrace::WriteOptions { sync });
+    assert!(matches!(refused, Err(Error::InvalidArgument(_))));
+    assert!(db.get(b"k").unwrap().is_none());
+}

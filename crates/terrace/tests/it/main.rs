@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod background_errors;
 mod basics;
 mod camera;
 mod crash_in_recovery;
+mod disk_full;
 mod drawn;
 mod durability;
 mod expiry;
@@ -14,6 +16,7 @@ mod faults;
 mod filters;
 mod fixture;
 mod gc;
+mod handles;
 mod harness;
 mod in_memory;
 mod introspection;
@@ -29,5 +32,6 @@ mod power_cut;
 mod room;
 mod separation;
 mod stalls;
+mod strays;
 mod transactions;
 mod values;

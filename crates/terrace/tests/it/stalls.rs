@@ -37,7 +37,8 @@ impl Vfs for Held {
         self.sim.open(path, mode)
     }
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        let is_sst = path.extension().is_some_and(|extension| extension == "sst");
+        // It bears a temporary name while it is written.
+        let is_sst = path.extension().is_some_and(|ending| ending == "sst" || ending == "tmp");
         let thread = std::thread::current();
         if is_sst && thread.name().is_some_and(|name| name.starts_with(self.threads)) {
             let held = self.is_held.lock().unwrap();

@@ -77,24 +77,22 @@ fn create_dirs(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(error),
         // One that another process created a moment ago may not be durable yet either.
-        _ => sync_entries(parent),
+        _ => sync_entries(&File::open(or_here(parent))?),
     }
 }
 
-fn sync_entries(dir: &Path) -> io::Result<()> {
+fn sync_entries(dir: &File) -> io::Result<()> {
     count_sync();
-    let dir = File::open(or_here(dir))?;
-    match retry_on_intr(|| rustix::fs::fsync(&dir)) {
+    match retry_on_intr(|| rustix::fs::fsync(dir)) {
         // Says a file system on which directories cannot be synced: they are durable by design.
         Err(Errno::INVAL) => Ok(()),
         other => Ok(other?),
     }
 }
 
-fn sync_content(path: &Path) -> io::Result<()> {
+fn sync_content(file: &File) -> io::Result<()> {
     count_sync();
-    let file = File::open(path)?;
-    Ok(retry_on_intr(|| rustix::fs::fdatasync(&file))?)
+    Ok(retry_on_intr(|| rustix::fs::fdatasync(file))?)
 }
 
 fn names_of_files(dir: &Path) -> io::Result<Vec<String>> {
@@ -144,11 +142,14 @@ impl Vfs for PosixVfs {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        at("sync directory", path, sync_entries(path))
+        // A directory that cannot be opened was not synced, and no sync of it has failed.
+        let dir = at("open", path, File::open(or_here(path)))?;
+        at("sync directory", path, sync_entries(&dir))
     }
 
     fn sync_file(&self, path: &Path) -> Result<()> {
-        at("sync", path, sync_content(path))
+        let file = at("open", path, File::open(path))?;
+        at("sync", path, sync_content(&file))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {

@@ -38,6 +38,9 @@ pub enum FaultKind {
     /// A sync (of a file or directory) fails; what is durable is unknown. Other operations are
     /// not affected.
     SyncFails,
+    /// The process has no descriptor left (`EMFILE`): what opens, creates or lists fails and does
+    /// nothing, and so does a sync of a directory, which has to be opened for it.
+    NoDescriptors,
 }
 
 /// A fault to inject.
@@ -57,12 +60,13 @@ pub struct Fault {
 impl Fault {
     /// Whether it strikes operations of `class`.
     pub(super) fn applies_to(&self, class: OpClass) -> bool {
-        use OpClass::{Append, Create, Link, Read, Rename, Sync, SyncDir};
+        use OpClass::{Append, Create, Link, Open, Read, Rename, Sync, SyncDir};
         let affected = match self.kind {
             FaultKind::Eio | FaultKind::Eintr => true,
             FaultKind::Enospc => matches!(class, Create | Append | Sync | Rename | Link),
             FaultKind::ShortWrite => matches!(class, Append | Read),
             FaultKind::SyncFails => matches!(class, Sync | SyncDir),
+            FaultKind::NoDescriptors => matches!(class, Open | Create | SyncDir),
         };
         affected && self.filter.is_none_or(|wanted| wanted == class)
     }

@@ -159,7 +159,11 @@ impl SimVfs {
     ) -> Result<T> {
         let mut state = self.shared.state.lock();
         let outcome = state.begin(class).and_then(|_| work(&mut state));
-        outcome.map_err(|source| Error::io(op, path, source))
+        outcome.map_err(|source| {
+            // What could not be opened was not synced: see `Error::is_failed_sync`.
+            let unopened = source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error());
+            Error::io(if unopened { "open" } else { op }, path, source)
+        })
     }
 }
 

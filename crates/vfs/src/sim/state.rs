@@ -193,6 +193,7 @@ impl State {
             FaultKind::Eintr => Ok(false),
             FaultKind::ShortWrite if class == OpClass::Append => Ok(true),
             FaultKind::Enospc => Err(error(io::ErrorKind::StorageFull)),
+            FaultKind::NoDescriptors => Err(rustix::io::Errno::MFILE.into()),
             FaultKind::Eio | FaultKind::SyncFails | FaultKind::ShortWrite => Err(io_error()),
         }
     }

@@ -156,7 +156,7 @@ fn a_lost_model_is_made_again_but_not_at_once() {
     store.books.trained(100, true);
     store.books.find_losses(store.now_ms, |_| false);
     assert_eq!(store.next(), None);
-    for wait_ms in [2000, 4000, 8000] {
+    for wait_ms in [1000, 2000, 4000] {
         store.books.find_losses(store.now_ms, |_| true);
         store.now_ms += wait_ms - 1;
         assert_eq!(store.next(), None);
@@ -166,10 +166,62 @@ fn a_lost_model_is_made_again_but_not_at_once() {
     }
 }
 
+#[test]
+fn a_file_that_could_not_be_read_is_tried_again() {
+    let mut store = Store::default();
+    store.add(2, 100);
+    store.now_ms += 50;
+    assert_eq!(store.next().unwrap().number, 100);
+    let mut waits_ms = Vec::new();
+    for _ in 0..14 {
+        store.books.failed(100, store.now_ms);
+        let failed_ms = store.now_ms;
+        while store.next().is_none() {
+            store.now_ms += 1;
+        }
+        waits_ms.push(store.now_ms - failed_ms);
+    }
+    assert_eq!(waits_ms[..4], [1000, 2000, 4000, 8000]);
+    assert_eq!(waits_ms[10..], [1_024_000; 4], "the wait has a bound");
+}
+
+/// One measurement said that it does not pay, however old the file is by then.
+#[test]
+fn what_was_not_worth_a_model_is_judged_again_within_a_minute() {
+    let mut store = Store::with_dead(ENOUGH_DEAD_FILES, 1000, 0.0);
+    store.add(2, 100);
+    store.now_ms += 100 * 3_600_000;
+    store.ask(100, 1e6);
+    let slow = |_| Costs { model: LookupCosts { positive_ns: 900.0, negative_ns: 900.0 }, ..COSTS };
+    assert_eq!(store.books.next_file(store.now_ms, slow, |_| {}), None);
+    assert_eq!(store.next(), None, "not at once");
+    store.now_ms += 60_000;
+    assert_eq!(store.next().unwrap().number, 100);
+    // So is a level.
+    store.add(2, 101);
+    store.now_ms += 100 * 3_600_000;
+    store.ask(101, 1e6);
+    assert_eq!(next_level(&mut store, -5.0), None);
+    assert_eq!(next_level(&mut store, 20.0), None, "not at once");
+    store.now_ms += 60_000;
+    assert_eq!(next_level(&mut store, 20.0), Some(2));
+    for wait_ms in [1000, 2000, 4000] {
+        store.books.level_failed(2, store.now_ms);
+        store.now_ms += wait_ms - 1;
+        assert_eq!(next_level(&mut store, 20.0), None);
+        store.now_ms += 1;
+        assert_eq!(next_level(&mut store, 20.0), Some(2));
+    }
+}
+
 fn next_level(store: &mut Store, saved_ns: f64) -> Option<usize> {
     let now_ms = store.now_ms;
-    let paths = |_| Some((COSTS, 500.0, 500.0 - saved_ns));
-    let next = store.books.next_level(now_ms, paths, |_, _| {});
+    let costs = LevelCosts {
+        training_ns_per_key: 100.0,
+        file_path_ns: 500.0,
+        level_path_ns: 500.0 - saved_ns,
+    };
+    let next = store.books.next_level(now_ms, |_| Some(costs), |_, _| {});
     next.map(|(level, decision)| {
         assert!(matches!(decision, LevelDecision::Level { .. }));
         level
@@ -218,6 +270,7 @@ fn a_level_that_was_not_measured_or_is_l0_gets_none() {
     store.now_ms += 1000;
     (1..5).for_each(|number| store.ask(number, 1e9));
     assert_eq!(store.books.next_level(store.now_ms, |_| None, |_, _| {}), None);
-    let only_l0 = |level| (level == 0).then_some((COSTS, 500.0, 0.0));
+    let costs = LevelCosts { training_ns_per_key: 100.0, file_path_ns: 500.0, level_path_ns: 0.0 };
+    let only_l0 = |level| (level == 0).then_some(costs);
     assert_eq!(store.books.next_level(store.now_ms, only_l0, |_, _| {}), None);
 }

@@ -1,0 +1,72 @@
+//! A full disk: what removes goes on, everything else is refused, and the server starts and serves.
+
+use crate::client::{bulk, error, ok};
+use crate::gate::{Gated, GatedVfs};
+use crate::served::Served;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use terrace_resp::Reply;
+
+/// What takes longer never happens.
+const NEVER: Duration = Duration::from_secs(240);
+
+fn served(dir: &Arc<TempDir>, vfs: &GatedVfs) -> Served {
+    Served::start(dir.clone(), None, &[], &|options| {
+        options.advanced.vfs = Arc::new(vfs.clone());
+        options.memory_budget = 4 << 20;
+        options.advanced.memtable_bytes = 64 << 10;
+        options.advanced.reserve_bytes = 256 << 10;
+    })
+}
+
+fn used_bytes(vfs: &GatedVfs) -> u64 {
+    vfs.sim().files().into_iter().map(|(_, bytes)| bytes).sum()
+}
+
+fn is_misconf(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(_)) && error(reply).starts_with("MISCONF")
+}
+
+#[test]
+fn a_full_disk_is_emptied_by_del_and_flushall_and_a_server_starts_on_it() {
+    let vfs = GatedVfs::new(Gated::LogSync);
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let first = served(&dir, &vfs);
+    let mut client = first.client();
+    vfs.sim().set_capacity_bytes(Some(used_bytes(&vfs) + (3 << 20)));
+    let value = "v".repeat(4000);
+    let mut there = 0;
+    while client.call(&["SET", &format!("key {there}"), &value]) == ok() {
+        there += 1;
+        assert!(there < 100_000, "the disk is never full");
+    }
+    assert!(is_misconf(&client.call(&["SET", "more", &value])));
+    assert_eq!(client.call(&["DEL", "key 0"]), Reply::Integer(1));
+    let replies = client.pipeline(&["DEL absent", "SET new x", "UNLINK absent", "GET absent"]);
+    assert!(is_misconf(&replies[1]), "{replies:?}");
+    let gone = Reply::Integer(0);
+    assert_eq!((&replies[0], &replies[2], &replies[3]), (&gone, &gone, &Reply::Null));
+    assert_eq!(client.call(&["GET", "key 1"]), bulk(&value));
+    drop(client);
+    drop(first);
+    // Not a byte of room, and no reserve.
+    let image = GatedVfs::over(vfs.sim().kill_image(), Gated::LogSync);
+    image.sim().truncate(dir.path().join("store/RESERVE"), 0);
+    image.sim().set_capacity_bytes(Some(used_bytes(&image)));
+    let second = served(&dir, &image);
+    let mut client = second.client();
+    assert_eq!(client.call(&["GET", "key 1"]), bulk(&value));
+    assert!(is_misconf(&client.call(&["SET", "more", &value])));
+    // Room for the log, none for values.
+    image.sim().set_capacity_bytes(Some(used_bytes(&image) + (256 << 10)));
+    let start = Instant::now();
+    while client.call(&["FLUSHALL"]) != ok() {
+        assert!(start.elapsed() < NEVER, "FLUSHALL is refused");
+    }
+    assert_eq!(client.call(&["GET", "key 1"]), Reply::Null);
+    while client.call(&["SET", "after", &value]) != ok() {
+        assert!(start.elapsed() < NEVER, "there is never room");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,110 @@
+//! Numbers for new files. SSTs, log segments and value segments share one number space; the counter
+//! starts above every file of the store, named by the manifest or left behind by a crash.
+//!
+//! A file whose number lies far past all others is not the store's: somebody has put it there. It must
+//! not raise the counter, since segments with values have numbers of 32 bits and no number is used
+//! twice. It is never read, removed or written over.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_manifest::names::{self, FileName};
+
+/// A number so far above the largest number of the store is foreign. The store itself leaves gaps of
+/// as many numbers as one job takes and a crash makes void: some thousands.
+const LEAST_FOREIGN_GAP: u64 = 1 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FileNumbers {
+    next: AtomicU64,
+    /// Numbers of files that are not the store's, ascending.
+    foreign: Vec<u64>,
+}
+
+impl FileNumbers {
+    /// For a directory with the files of `listing`, of which the manifest says that numbers from
+    /// `next` on are free.
+    pub fn new(listing: &[String], next: u64) -> Self {
+        let mut numbers: Vec<u64> = listing.iter().filter_map(|name| number_of(name)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut next = next;
+        let mut is_own = |number: &u64| {
+            let own = *number < next.saturating_add(LEAST_FOREIGN_GAP);
+            if own {
+                next = next.max(number.saturating_add(1));
+            }
+            own
+        };
+        let own = numbers.iter().take_while(|number| is_own(number)).count();
+        Self { next: AtomicU64::new(next), foreign: numbers.split_off(own) }
+    }
+
+    /// A number for a file that is about to be created.
+    pub fn take(&self) -> u64 {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if self.foreign.binary_search(&number).is_err() {
+                return number;
+            }
+        }
+    }
+
+    /// All numbers taken so far lie below this.
+    pub fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Whether the files with this number are not the store's.
+    pub fn is_foreign(&self, number: u64) -> bool {
+        self.foreign.binary_search(&number).is_ok()
+    }
+
+    /// Whether `name` is that of a file which only looks like one of the store.
+    pub fn is_foreign_name(&self, name: &str) -> bool {
+        number_of(name).is_some_and(|number| self.is_foreign(number))
+    }
+}
+
+/// The number in the name of a file that shares the number space. Manifests count on their own.
+fn number_of(name: &str) -> Option<u64> {
+    match names::parse(name) {
+        FileName::Sst(number) | FileName::Log(number) | FileName::ValueLog(number) => Some(number),
+        FileName::Temp => names::temp_number(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(files: &[&str], next: u64) -> FileNumbers {
+        let listing: Vec<String> = files.iter().map(|name| name.to_string()).collect();
+        FileNumbers::new(&listing, next)
+    }
+
+    #[test]
+    fn what_a_crash_left_behind_raises_the_counter_and_what_lies_far_ahead_does_not() {
+        let left_behind = ["000004.sst", "000009.log", "000012.vlog", "MANIFEST-000099", "x.sst"];
+        assert_eq!(of(&left_behind, 7).next(), 13);
+        assert_eq!(of(&[], 7).next(), 7);
+        let ahead = format!("{:06}.sst", 7 + LEAST_FOREIGN_GAP);
+        let within = format!("{:06}.log", 6 + LEAST_FOREIGN_GAP);
+        assert_eq!(of(&[&ahead], 7).next(), 7);
+        assert_eq!(of(&[&within], 7).next(), 7 + LEAST_FOREIGN_GAP);
+        // The gap counts from the file before.
+        let numbers = of(&[&ahead, &within, "18446744073709551615.sst"], 7);
+        assert_eq!(numbers.next(), 8 + LEAST_FOREIGN_GAP);
+        assert!(numbers.is_foreign(u64::MAX) && !numbers.is_foreign(7 + LEAST_FOREIGN_GAP));
+        assert!(numbers.is_foreign_name("18446744073709551615.log"));
+        assert!(!numbers.is_foreign_name("MANIFEST-18446744073709551615"));
+    }
+
+    #[test]
+    fn a_foreign_number_is_never_taken() {
+        let foreign = 5 + LEAST_FOREIGN_GAP;
+        let numbers = of(&[&format!("{foreign}.sst"), &format!("{}.log", foreign + 1)], 5);
+        numbers.next.store(foreign - 1, Ordering::Relaxed);
+        assert_eq!([numbers.take(), numbers.take()], [foreign - 1, foreign + 2]);
+    }
+}

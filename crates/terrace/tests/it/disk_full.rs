@@ -1,0 +1,161 @@
+//! A disk that is really full: deletions are taken and empty it, and the store opens, is read, and
+//! is written again as soon as there is room.
+
+use crate::harness::{DIR, Store, draw_separation, key, small_options, stopped_clock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use terrace::vfs::SimVfs;
+use terrace::{Error, Options, SyncMode, WriteBatch, WriteOptions};
+use terrace_base::SplitMix64;
+
+/// What takes longer never happens.
+const NEVER: Duration = Duration::from_secs(240);
+
+fn options(sim: &SimVfs, seed: u64, reserve_bytes: u64) -> Options {
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
+    options.sync = [SyncMode::None, SyncMode::Batch][seed as usize % 2];
+    options.advanced.reserve_bytes = reserve_bytes;
+    draw_separation(&mut options, &mut SplitMix64::new(seed));
+    options
+}
+
+fn used_bytes(sim: &SimVfs) -> u64 {
+    sim.files().into_iter().map(|(_, bytes)| bytes).sum()
+}
+
+/// Puts until the disk is full. Gives what was acknowledged.
+fn fill(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut there = BTreeMap::new();
+    for number in 0..100_000u64 {
+        let (key, value) = (key(number), number.to_string().repeat(40).into_bytes());
+        match store.db.put(&key, &value) {
+            Ok(()) => drop(there.insert(key, value)),
+            Err(Error::DiskFull(_)) => return there,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    panic!("the disk is never full");
+}
+
+fn check(store: &Store, there: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    for (key, value) in there {
+        assert_eq!(store.db.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+    assert_eq!(store.contents().unwrap()[0], *there);
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < NEVER, "it never happens: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_full_disk_takes_deletions_and_is_emptied_by_them() {
+    for seed in 0..8 {
+        let sim = SimVfs::new(seed);
+        let store = Store::open(options(&sim, seed, 64 << 10)).unwrap();
+        sim.set_capacity_bytes(Some(used_bytes(&sim) + (300 << 10)));
+        let mut there = fill(&store);
+        let first = there.keys().next().unwrap().clone();
+        store.db.delete(&first).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        there.remove(&first);
+        check(&store, &there);
+        // A batch that also puts is refused whole.
+        let mut mixed = WriteBatch::new();
+        mixed.put(b"new", b"value");
+        mixed.delete(there.keys().next().unwrap());
+        if store.db.is_disk_full() {
+            match store.db.write(mixed) {
+                Err(Error::DiskFull(_)) => check(&store, &there),
+                outcome => assert!(outcome.is_err() || !store.db.is_disk_full(), "{outcome:?}"),
+            }
+        }
+        let mut all = WriteBatch::new();
+        for family in &store.families {
+            all.delete_range_cf(family, b"", b"\xff");
+        }
+        store
+            .db
+            .write_with(all, &WriteOptions { sync: Some(SyncMode::Batch) })
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        check(&store, &BTreeMap::new());
+        eventually("deletions make room", || store.db.put(b"after", b"room").is_ok());
+        store.db.flush().unwrap();
+        assert!(!store.db.metrics().poisoned);
+        let mut options = options(&sim, seed, 0);
+        options.advanced.vfs = Arc::new(sim.crash_image(seed));
+        let after = Store::open(options).unwrap();
+        check(&after, &BTreeMap::from([(b"after".to_vec(), b"room".to_vec())]));
+    }
+}
+
+#[test]
+fn a_full_disk_opens_is_read_and_becomes_writable_when_there_is_room() {
+    let (mut full, mut opens) = (0, 0);
+    for seed in 0..6 {
+        let sim = SimVfs::new(seed);
+        let reserve_bytes = if seed < 3 { 0 } else { 4 << 10 };
+        let store = Store::open(options(&sim, seed, reserve_bytes)).unwrap();
+        sim.set_capacity_bytes(Some(used_bytes(&sim) + (200 << 10)));
+        let there = fill(&store);
+        // However little there is left, the open finds it too little at another place.
+        for room in [0, 50, 200, 500, 1000, 2000, 4000, 8000, 12_000, 16_000, 30_000] {
+            let image = sim.kill_image();
+            image.set_capacity_bytes(Some(used_bytes(&image) + room));
+            let mut options = options(&image, seed, reserve_bytes);
+            let store = Store::open(options.clone())
+                .unwrap_or_else(|error| panic!("seed {seed}, room {room}: {error}"));
+            check(&store, &there);
+            opens += 1;
+            full += u64::from(store.db.is_disk_full());
+            // Killed once more.
+            options.advanced.vfs = Arc::new(image.kill_image());
+            check(&Store::open(options.clone()).unwrap(), &there);
+            match store.db.put(b"after", b"room") {
+                Ok(()) | Err(Error::DiskFull(_)) => {}
+                Err(other) => panic!("seed {seed}, room {room}: {other:?}"),
+            }
+            image.set_capacity_bytes(None);
+            eventually("writes resume", || store.db.put(b"after", b"room").is_ok());
+            store.db.flush().unwrap();
+            store.db.sync().unwrap();
+            let mut there = there.clone();
+            there.insert(b"after".to_vec(), b"room".to_vec());
+            check(&store, &there);
+            options.advanced.vfs = Arc::new(image.crash_image(seed + room));
+            check(&Store::open(options.clone()).unwrap(), &there);
+            store.db.wait_idle().unwrap();
+            store.db.verify().unwrap();
+            store.db.close().unwrap();
+            drop(store);
+            options.advanced.vfs = Arc::new(image);
+            check(&Store::open(options).unwrap(), &there);
+        }
+    }
+    assert!(full > opens / 3, "{full} of {opens} opens found the disk full");
+}
+
+#[test]
+fn a_store_that_was_opened_on_a_full_disk_takes_deletions_from_its_reserve() {
+    let sim = SimVfs::new(1);
+    let store = Store::open(options(&sim, 1, 64 << 10)).unwrap();
+    sim.set_capacity_bytes(Some(used_bytes(&sim) + (200 << 10)));
+    let there = fill(&store);
+    // As if it was killed before it gave the reserve back.
+    let image = sim.kill_image();
+    let reserve = std::path::Path::new(DIR).join("RESERVE");
+    image.set_capacity_bytes(None);
+    if image.read_file(&reserve).is_none() {
+        assert!(image.write_file(&reserve, vec![0; 64 << 10]));
+    }
+    image.set_capacity_bytes(Some(used_bytes(&image)));
+    let store = Store::open(options(&image, 1, 64 << 10)).unwrap();
+    check(&store, &there);
+    store.db.delete_range(b"", b"\xff").unwrap();
+    check(&store, &BTreeMap::new());
+    eventually("deletions make room", || store.db.put(b"after", b"room").is_ok());
+}

@@ -1,0 +1,66 @@
+//! Files that are not the store's but look like it: somebody has put them into the directory.
+
+use std::path::Path;
+use std::sync::Arc;
+use terrace::vfs::{SimVfs, Vfs};
+use terrace::{Db, Options};
+use terrace_manifest::names::{self, FileName};
+use terrace_vfs::CreateOptions;
+
+fn options(vfs: &SimVfs) -> Options {
+    let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
+    options.advanced.vfs = Arc::new(vfs.clone());
+    options
+}
+
+/// The largest number among the files of the store, strays aside.
+fn largest_number(vfs: &SimVfs, stray: &str) -> u64 {
+    let listing = vfs.list(Path::new("/db")).unwrap();
+    let number = |name: &String| match names::parse(name) {
+        FileName::Sst(n) | FileName::Log(n) | FileName::ValueLog(n) | FileName::Manifest(n) => n,
+        _ => 0,
+    };
+    listing.iter().filter(|name| *name != stray).map(number).max().unwrap()
+}
+
+/// Of every kind of file: past the numbers of segments with values, past those of the file system's
+/// larger half, the last one, and the last but one.
+#[test]
+fn a_file_with_a_number_far_past_all_others_is_left_alone_and_changes_nothing() {
+    let numbers =
+        ["5000000000", "9223372036854775808", "18446744073709551614", "18446744073709551615"];
+    let kinds = [("", ".sst"), ("", ".log"), ("", ".vlog"), ("", ".tmp"), ("MANIFEST-", "")];
+    for (before, after) in kinds {
+        for number in numbers {
+            let stray = format!("{before}{number}{after}");
+            let vfs = SimVfs::new(1);
+            let db = Db::open("/db", options(&vfs)).unwrap();
+            db.put(b"old", vec![1; 5000]).unwrap();
+            db.close().unwrap();
+            let path = Path::new("/db").join(&stray);
+            let mut file = vfs.create(&path, &CreateOptions::default()).unwrap();
+            file.append(b"not yours").unwrap();
+            drop(file);
+            for round in 0..3u8 {
+                let db = Db::open("/db", options(&vfs)).unwrap();
+                assert_eq!(db.get(b"old").unwrap().as_deref(), Some(&vec![1; 5000][..]), "{stray}");
+                let separated = db.metrics().values_separated;
+                db.put([round], vec![2; 5000]).unwrap();
+                assert_eq!(db.metrics().values_separated, separated + 1, "{stray}");
+                db.flush().unwrap();
+                db.compact_range::<&[u8]>(..).unwrap();
+                db.collect_garbage(0.0).unwrap();
+                assert_eq!(db.get([round]).unwrap().as_deref(), Some(&vec![2; 5000][..]));
+                if round == 1 {
+                    drop(db);
+                } else {
+                    db.close().unwrap();
+                }
+                let read_only = Db::open_read_only("/db", options(&vfs)).unwrap();
+                assert!(read_only.get([round]).unwrap().is_some(), "{stray}");
+            }
+            assert_eq!(vfs.len(&path).unwrap(), 9, "{stray} was touched");
+            assert!(largest_number(&vfs, &stray) < 200, "{stray} raised the file numbers");
+        }
+    }
+}
