@@ -19,6 +19,6 @@ pub use codec::Decoder;
 pub use error::{Error, Result};
 pub use iter::InternalIter;
 pub use key::{MAX_SEQNO, SeqNo, ValueKind};
-pub use range_tombstone::{RangeTombstone, RangeTombstones};
+pub use range_tombstone::{RangeTombstone, RangeTombstoneRef, RangeTombstones};
 pub use rng::{Rng, SplitMix64};
 pub use value_handle::{HANDLE_BYTES, ValueHandle, ValueRef};

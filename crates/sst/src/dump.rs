@@ -315,10 +315,10 @@ impl Dump<'_> {
             return Ok(());
         };
         let stored = self.stored(handle)?.unwrap_or_default();
-        let text = format!("range tombstones: {} fragments", tombstones.fragments().len());
+        let text = format!("range tombstones: {} fragments", tombstones.fragment_count());
         self.line(handle.offset, &stored, &text)?;
         for fragment in tombstones.fragments() {
-            let (start, end) = (shown(&fragment.start), shown(&fragment.end));
+            let (start, end) = (shown(fragment.start), shown(fragment.end));
             self.row("", &[], &format!("  [{start}, {end}) @ {:?}", fragment.seqnos))?;
         }
         self.trailer(handle)

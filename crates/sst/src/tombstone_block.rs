@@ -5,44 +5,50 @@
 
 use crate::stored::Checked;
 use terrace_base::codec::{put_bytes, put_varint};
-use terrace_base::{Decoder, MAX_SEQNO, RangeTombstone, RangeTombstones};
+use terrace_base::range_tombstone::Fragment;
+use terrace_base::{Decoder, MAX_SEQNO, RangeTombstones};
 
 pub(crate) fn encode(tombstones: &RangeTombstones, out: &mut Vec<u8>) {
-    put_varint(out, tombstones.fragments().len() as u64);
-    for fragment in tombstones.fragments() {
-        put_bytes(out, &fragment.start);
-        put_bytes(out, &fragment.end);
-        put_varint(out, fragment.seqnos.len() as u64);
-        fragment.seqnos.iter().for_each(|seqno| put_varint(out, *seqno));
+    put_varint(out, tombstones.fragment_count() as u64);
+    for Fragment { start, end, seqnos } in tombstones.fragments() {
+        put_bytes(out, start);
+        put_bytes(out, end);
+        put_varint(out, seqnos.len() as u64);
+        seqnos.iter().for_each(|seqno| put_varint(out, *seqno));
     }
 }
 
-/// Decodes and checks: fragments ascending and apart, sequence numbers descending.
+/// Decodes and checks: fragments ascending and apart, sequence numbers descending. What it takes
+/// in memory is bounded by the length of the block.
 pub(crate) fn decode(bytes: &[u8]) -> Checked<RangeTombstones> {
     let mut decoder = Decoder::new(bytes);
-    let list = decode_list(&mut decoder).ok_or("range tombstones are malformed")?;
+    let set = decode_set(&mut decoder).ok_or("range tombstones are malformed")?;
     if !decoder.is_empty() {
         return Err("bytes after the range tombstones");
     }
-    Ok(RangeTombstones::new(list))
+    Ok(set)
 }
 
-fn decode_list(decoder: &mut Decoder<'_>) -> Option<Vec<RangeTombstone>> {
-    let mut list: Vec<RangeTombstone> = Vec::new();
+fn decode_set(decoder: &mut Decoder<'_>) -> Option<RangeTombstones> {
+    let mut set = RangeTombstones::default();
     let mut past: &[u8] = &[];
+    let mut seqnos = Vec::new();
     for _ in 0..decoder.varint()? {
         let (start, end) = (decoder.bytes()?, decoder.bytes()?);
         if start >= end || start < past {
             return None;
         }
         past = end;
+        seqnos.clear();
         let mut below = MAX_SEQNO + 1;
         for _ in 0..decoder.varint().filter(|count| *count > 0)? {
             below = decoder.varint().filter(|seqno| *seqno < below)?;
-            list.push(RangeTombstone { start: start.to_vec(), end: end.to_vec(), seqno: below });
+            seqnos.push(below);
         }
+        set.push(Fragment { start, end, seqnos: &seqnos });
     }
-    Some(list)
+    set.shrink_to_fit();
+    Some(set)
 }
 
 #[cfg(test)]
@@ -50,6 +56,7 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use terrace_base::RangeTombstone;
 
     proptest! {
         #[test]

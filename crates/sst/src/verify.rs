@@ -243,12 +243,7 @@ impl Walk<'_> {
     fn totals(&mut self) -> Result<()> {
         let (reader, properties) = (self.reader, self.reader.properties());
         let place = reader.place(reader.footer.properties);
-        let tombstones: u64 = reader
-            .range_tombstones()
-            .fragments()
-            .iter()
-            .map(|fragment| fragment.seqnos.len() as u64)
-            .sum();
+        let tombstones = reader.range_tombstones().seqnos().len() as u64;
         let pairs = [
             ("entries", properties.entry_count, self.report.entries),
             ("tombstones", properties.tombstone_count, self.tombstones),

@@ -21,6 +21,7 @@ use crate::value_refs::ValueTally;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use terrace_base::key::{
     EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, common_prefix, compare_internal,
     shortest_separator, trailer_kind, trailer_seqno,
@@ -91,7 +92,7 @@ pub struct SstWriter {
     index_bytes: Vec<u8>,
     filter: FilterWriter,
     learned: Option<LearnedWriter>,
-    range_tombstones: RangeTombstones,
+    range_tombstones: Arc<RangeTombstones>,
     /// User key and trailer of the last entry.
     last: (Vec<u8>, u64),
     smallest: Vec<u8>,
@@ -138,7 +139,7 @@ impl SstWriter {
             index_bytes: Vec::new(),
             filter: FilterWriter::new(options.filter, options.prefix_len, metadata_target),
             learned: options.learning.then(LearnedWriter::default),
-            range_tombstones: RangeTombstones::default(),
+            range_tombstones: Arc::default(),
             last: (Vec::new(), 0),
             smallest: Vec::new(),
             seqnos: None,
@@ -220,8 +221,8 @@ impl SstWriter {
     }
 
     /// The range tombstones of the file, already clipped to its key range; replaces earlier ones.
-    pub fn set_range_tombstones(&mut self, tombstones: RangeTombstones) {
-        self.range_tombstones = tombstones;
+    pub fn set_range_tombstones(&mut self, tombstones: impl Into<Arc<RangeTombstones>>) {
+        self.range_tombstones = tombstones.into();
     }
 
     /// About how long the file would be if it were finished now.
@@ -380,26 +381,24 @@ impl SstWriter {
 
     /// What only the end shows: bounds, sequence numbers, expiry.
     fn complete_properties(&mut self) {
-        let tombstones = std::mem::take(&mut self.range_tombstones);
+        let tombstones = Arc::clone(&self.range_tombstones);
         let has_points = self.properties.entry_count > 0;
         let properties = &mut self.properties;
         properties.smallest = std::mem::take(&mut self.smallest);
         properties.largest.clone_from(&self.last.0);
-        if let [first, .., last] | [first @ last] = tombstones.fragments() {
-            if !has_points || first.start < properties.smallest {
-                properties.smallest.clone_from(&first.start);
-            }
-            if !has_points || last.end > properties.largest {
-                properties.largest.clone_from(&last.end);
-                properties.largest_exclusive = true;
-            }
+        if let Some(first) = tombstones.fragments().next()
+            && (!has_points || first.start < properties.smallest.as_slice())
+        {
+            properties.smallest = first.start.to_vec();
         }
-        let seqnos = tombstones.fragments().iter().flat_map(|fragment| &fragment.seqnos);
-        for seqno in seqnos {
-            self.properties.range_tombstone_count += 1;
-            self.note_seqno(*seqno);
+        if let Some(last) = tombstones.fragments().next_back()
+            && (!has_points || last.end > properties.largest.as_slice())
+        {
+            properties.largest = last.end.to_vec();
+            properties.largest_exclusive = true;
         }
-        self.range_tombstones = tombstones;
+        properties.range_tombstone_count = tombstones.seqnos().len() as u64;
+        tombstones.seqnos().iter().for_each(|seqno| self.note_seqno(*seqno));
         let properties = &mut self.properties;
         (properties.smallest_seqno, properties.largest_seqno) = self.seqnos.unwrap_or_default();
         let raw = properties.raw_key_bytes + properties.raw_value_bytes;

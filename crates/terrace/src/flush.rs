@@ -17,7 +17,7 @@ use crate::metrics::add;
 use crate::models::tally::TrainingTally;
 use crate::output::{Output, OutputContext, remove_files};
 use crate::rate_limit::RateLimiter;
-use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
+use crate::retain::{Below, Retain, Verdict, collapse_tombstones, surviving_tombstones};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -125,8 +125,8 @@ pub(crate) fn write_l0(
     memtables: &[Arc<MemTable>],
     snapshots: &[SeqNo],
 ) -> terrace_base::Result<Vec<FileMeta>> {
-    let ranges: Vec<_> = memtables.iter().map(|m| m.range_tombstones()).collect();
-    let tombstones = gather_tombstones(ranges.iter().map(|set| &**set), None, None);
+    let ranges = memtables.iter().flat_map(|m| m.range_tombstones());
+    let tombstones = collapse_tombstones(ranges, snapshots);
     let now_ms = parts.clock.wall_ms();
     // Older versions may lie anywhere below, and L0 is ordered by sequence number: neither
     // tombstones are dropped nor numbers zeroed here.

@@ -475,7 +475,7 @@ fn in_memtable<'a>(
     covered: &mut SeqNo,
 ) -> Option<(u64, &'a [u8])> {
     if memtable.has_range_tombstones() {
-        let newest = memtable.range_tombstones().covering_seqno(lookup.user_key, seqno);
+        let newest = memtable.covering_seqno(lookup.user_key, seqno);
         *covered = (*covered).max(newest.unwrap_or(0));
     }
     if memtable.has_no_entries() {

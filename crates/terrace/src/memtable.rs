@@ -1,14 +1,16 @@
 //! The memtable: a skiplist of point entries, a set of range tombstones, and what recovery needs
 //! to know of it (put, step 4 of 4; get, step 2 of 6).
 
+mod range_set;
+
 use crate::batch::{Op, StoredHandle};
-use arc_swap::ArcSwap;
+use range_set::RangeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::key::pack_trailer;
-use terrace_base::sync::Mutex;
-use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
+use terrace_base::range_tombstone::CoverSpan;
+use terrace_base::{RangeTombstoneRef, SeqNo, ValueKind};
 use terrace_log::LogEnd;
 use terrace_skiplist::{Entry, Full, GROUP, Hint, SMALL_GROUP, Skiplist};
 
@@ -69,22 +71,6 @@ pub(crate) struct MemTable {
     /// Stored bytes of the values that entries refer to.
     separated_bytes: AtomicU64,
     range: RangeSet,
-}
-
-/// Range tombstones: appended under a lock, fragmented when a reader first needs them.
-#[derive(Default)]
-struct RangeSet {
-    count: AtomicUsize,
-    bytes: AtomicUsize,
-    all: Mutex<Vec<RangeTombstone>>,
-    fragmented: ArcSwap<Fragmented>,
-}
-
-/// The set made of the first `count` tombstones.
-#[derive(Default)]
-struct Fragmented {
-    set: Arc<RangeTombstones>,
-    count: usize,
 }
 
 impl MemTable {
@@ -188,7 +174,7 @@ impl MemTable {
         hint: &mut Hint,
     ) -> Result<(), Full> {
         if kind == ValueKind::RangeDelete {
-            self.range.add(RangeTombstone { start: key.to_vec(), end: value.to_vec(), seqno });
+            self.range.add(key, value, seqno);
             return Ok(());
         }
         self.list.insert(key, pack_trailer(seqno, kind), value, hint)
@@ -204,13 +190,23 @@ impl MemTable {
     /// Whether there is any range tombstone.
     #[inline]
     pub fn has_range_tombstones(&self) -> bool {
-        // Acquire: pairs with the Release in `add`.
-        self.range.count.load(Ordering::Acquire) > 0
+        !self.range.is_empty()
     }
 
-    /// The range tombstones as one fragmented set. Free while there are none.
-    pub fn range_tombstones(&self) -> Arc<RangeTombstones> {
-        self.range.fragmented()
+    /// The range tombstones, oldest first.
+    pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstoneRef<'_>> {
+        self.range.iter()
+    }
+
+    /// The newest range tombstone at or below `read_seqno` that covers `key`.
+    #[inline]
+    pub fn covering_seqno(&self, key: &[u8], read_seqno: SeqNo) -> Option<SeqNo> {
+        self.range.covering_seqno(key, read_seqno)
+    }
+
+    /// The keys around `key` for which a read at `read_seqno` meets the same range tombstone.
+    pub fn cover_span(&self, key: &[u8], read_seqno: SeqNo) -> CoverSpan<'_> {
+        self.range.span_at(key, read_seqno)
     }
 
     /// A cursor over the point entries.
@@ -232,7 +228,7 @@ impl MemTable {
     /// Bytes of memory in use.
     pub fn size_bytes(&self) -> usize {
         let list = self.list.allocated_bytes() + self.list.index_bytes();
-        list + self.range.bytes.load(Ordering::Relaxed)
+        list + self.range.size_bytes()
     }
 
     /// Bytes that still fit.
@@ -261,32 +257,6 @@ impl MemTable {
     }
 }
 
-impl RangeSet {
-    fn add(&self, tombstone: RangeTombstone) {
-        let bytes = tombstone.start.len() + tombstone.end.len() + size_of::<RangeTombstone>();
-        self.all.lock().push(tombstone);
-        self.bytes.fetch_add(3 * bytes, Ordering::Relaxed);
-        // Release: a reader that sees the count finds the tombstone under the lock.
-        self.count.fetch_add(1, Ordering::Release);
-    }
-
-    fn fragmented(&self) -> Arc<RangeTombstones> {
-        let current = self.fragmented.load();
-        // Acquire: pairs with the Release in `add`.
-        if current.count >= self.count.load(Ordering::Acquire) {
-            return current.set.clone();
-        }
-        let all = self.all.lock();
-        let current = self.fragmented.load();
-        if current.count >= all.len() {
-            return current.set.clone();
-        }
-        let set = Arc::new(RangeTombstones::new(all.iter().cloned()));
-        self.fragmented.store(Arc::new(Fragmented { set: set.clone(), count: all.len() }));
-        set
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,10 +274,10 @@ mod tests {
         assert!(table.get(b"k", hash_key(b"k"), seek_trailer(2)).is_none());
         assert!(!table.has_range_tombstones());
         table.insert(b"a", 6, ValueKind::RangeDelete, b"z", &mut hint).unwrap();
-        assert_eq!(table.range_tombstones().covering_seqno(b"k", 9), Some(6));
+        assert_eq!(table.covering_seqno(b"k", 9), Some(6));
         table.insert(b"a", 8, ValueKind::RangeDelete, b"l", &mut hint).unwrap();
-        assert_eq!(table.range_tombstones().covering_seqno(b"k", 9), Some(8));
-        assert_eq!(table.range_tombstones().covering_seqno(b"k", 7), Some(6));
+        assert_eq!(table.covering_seqno(b"k", 9), Some(8));
+        assert_eq!(table.covering_seqno(b"k", 7), Some(6));
     }
 
     #[test]

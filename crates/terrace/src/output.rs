@@ -57,7 +57,7 @@ static GO_ON: AtomicBool = AtomicBool::new(false);
 pub(crate) struct Output<'a> {
     context: OutputContext<'a>,
     /// Of the whole output.
-    tombstones: RangeTombstones,
+    tombstones: Arc<RangeTombstones>,
     cancel: &'a AtomicBool,
     grandparents: &'a [Arc<FileMeta>],
     /// The first grandparent that does not end before the last key.
@@ -88,7 +88,7 @@ impl<'a> Output<'a> {
     pub fn new(context: OutputContext<'a>, tombstones: RangeTombstones) -> Self {
         Self {
             context,
-            tombstones,
+            tombstones: Arc::new(tombstones),
             cancel: &GO_ON,
             grandparents: &[],
             grandparent_at: 0,
@@ -162,7 +162,11 @@ impl<'a> Output<'a> {
         self.full_at = None;
         self.grandparent_bytes = 0;
         if !self.tombstones.is_empty() {
-            open.writer.set_range_tombstones(self.tombstones.clip(self.cut.as_deref(), next));
+            let whole = self.cut.is_none() && next.is_none();
+            open.writer.set_range_tombstones(match whole {
+                true => Arc::clone(&self.tombstones),
+                false => Arc::new(self.tombstones.clip(self.cut.as_deref(), next)),
+            });
         }
         let end = open.writer.finish()?;
         if let Some(training) = &end.training {

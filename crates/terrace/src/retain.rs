@@ -27,9 +27,10 @@
 //!
 //! Called by `flush` and `compaction/job`.
 
+use std::iter::Peekable;
 use terrace_base::key::{EXPIRY_BYTES, pack_trailer, trailer_kind, trailer_seqno};
-use terrace_base::range_tombstone::Fragment;
-use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
+use terrace_base::range_tombstone::Fragments;
+use terrace_base::{RangeTombstoneRef, RangeTombstones, SeqNo, ValueKind};
 use terrace_manifest::FileMeta;
 
 /// What becomes of an entry.
@@ -131,16 +132,15 @@ fn stripe_of(snapshots: &[SeqNo], seqno: SeqNo) -> usize {
 /// The state between two entries: the current user key and what is known of it.
 pub(crate) struct Retain<'a> {
     snapshots: &'a [SeqNo],
-    tombstones: &'a [Fragment],
+    /// From the first fragment on that ends after `key`.
+    tombstones: Peekable<Fragments<'a>>,
     below: &'a mut Below,
     now_ms: u64,
     zero_seqnos: bool,
-    /// The first fragment that ends after `key`.
-    fragment_at: usize,
     key: Vec<u8>,
     /// Stripe of the version before, of the same key; `None` at the first entry of all.
     last_stripe: Option<usize>,
-    /// Whether `tombstones[fragment_at]` covers `key`.
+    /// Whether the next fragment covers `key`.
     covered: bool,
     below_holds: Option<bool>,
 }
@@ -158,11 +158,10 @@ impl<'a> Retain<'a> {
         debug_assert!(snapshots.is_sorted());
         Self {
             snapshots,
-            tombstones: tombstones.fragments(),
+            tombstones: tombstones.fragments().peekable(),
             below,
             now_ms,
             zero_seqnos,
-            fragment_at: 0,
             key: Vec::new(),
             last_stripe: None,
             covered: false,
@@ -212,21 +211,15 @@ impl<'a> Retain<'a> {
         self.key.clear();
         self.key.extend_from_slice(user_key);
         self.below_holds = None;
-        if self.fragment_at < self.tombstones.len() {
-            let rest = &self.tombstones[self.fragment_at..];
-            self.fragment_at += rest.iter().take_while(|f| f.end.as_slice() <= user_key).count();
-            self.covered = self
-                .tombstones
-                .get(self.fragment_at)
-                .is_some_and(|f| f.start.as_slice() <= user_key);
-        }
+        while self.tombstones.next_if(|f| f.end <= user_key).is_some() {}
+        self.covered = self.tombstones.peek().is_some_and(|f| f.start <= user_key);
     }
 
     /// Whether a tombstone of `stripe` newer than `seqno` covers the current key. The newest one
     /// that the stripe's readers see decides: it is the largest of the stripe, or older than it.
-    fn is_deleted_by_range(&self, seqno: SeqNo, stripe: usize) -> bool {
+    fn is_deleted_by_range(&mut self, seqno: SeqNo, stripe: usize) -> bool {
         let newest_visible = self.snapshots.get(stripe).copied().unwrap_or(SeqNo::MAX);
-        self.tombstones.get(self.fragment_at).is_some_and(|f| {
+        self.tombstones.peek().is_some_and(|f| {
             f.seqnos.iter().find(|t| **t <= newest_visible).is_some_and(|t| *t > seqno)
         })
     }
@@ -247,57 +240,36 @@ fn is_expired(value: &[u8], now_ms: u64) -> bool {
     value.first_chunk::<EXPIRY_BYTES>().is_some_and(|at| u64::from_le_bytes(*at) <= now_ms)
 }
 
-/// The range tombstones that the output must carry (rule 6). Pieces that touch and carry the same
-/// sequence number are joined again, so that repeated cutting does not multiply fragments.
+/// `tombstones` as one set in which of every fragment only the newest sequence number of a stripe
+/// is left: all that rule 2 asks for, and all of rule 6 that does not depend on what lies below.
+pub(crate) fn collapse_tombstones<'a>(
+    tombstones: impl IntoIterator<Item = RangeTombstoneRef<'a>>,
+    snapshots: &[SeqNo],
+) -> RangeTombstones {
+    RangeTombstones::collapse(tombstones, |seqno| stripe_of(snapshots, seqno) as u64)
+}
+
+/// The range tombstones that the output must carry (rule 6), of those that
+/// [`collapse_tombstones`] made of all inputs. Fragments that touch and carry the same are joined,
+/// so that repeated cutting does not multiply them.
 pub(crate) fn surviving_tombstones(
     tombstones: &RangeTombstones,
     snapshots: &[SeqNo],
     below: &Below,
 ) -> RangeTombstones {
-    let mut kept: Vec<RangeTombstone> = Vec::new();
-    // Index in `kept` of the pieces that end where the fragment before ended.
-    let mut open: Vec<usize> = Vec::new();
-    for fragment in tombstones.fragments() {
-        let needed_below = below.may_hold_in(&fragment.start, &fragment.end);
-        let mut last_stripe = None;
-        let mut still_open = Vec::new();
-        for seqno in &fragment.seqnos {
-            let stripe = stripe_of(snapshots, *seqno);
-            let redundant = last_stripe.replace(stripe) == Some(stripe);
-            if redundant || (stripe == 0 && !needed_below) {
-                continue;
-            }
-            let joined = open.iter().copied().find(|at| {
-                kept.get(*at).is_some_and(|t| t.seqno == *seqno && t.end == fragment.start)
-            });
-            let at = joined.unwrap_or(kept.len());
-            match joined.and_then(|at| kept.get_mut(at)) {
-                Some(piece) => piece.end.clone_from(&fragment.end),
-                None => kept.push(RangeTombstone {
-                    start: fragment.start.clone(),
-                    end: fragment.end.clone(),
-                    seqno: *seqno,
-                }),
-            }
-            still_open.push(at);
+    let mut survivors = RangeTombstones::default();
+    for mut fragment in tombstones.fragments() {
+        if !below.may_hold_in(fragment.start, fragment.end)
+            && let [newer @ .., oldest] = fragment.seqnos
+            && stripe_of(snapshots, *oldest) == 0
+        {
+            fragment.seqnos = newer;
         }
-        open = still_open;
+        if !fragment.seqnos.is_empty() {
+            survivors.push_joined(fragment);
+        }
     }
-    RangeTombstones::new(kept)
-}
-
-/// The tombstones of several sets as one, clipped to the keys of `[start, end)`; `None` leaves
-/// that side open.
-pub(crate) fn gather_tombstones<'a>(
-    sets: impl IntoIterator<Item = &'a RangeTombstones>,
-    start: Option<&[u8]>,
-    end: Option<&[u8]>,
-) -> RangeTombstones {
-    let all: Vec<RangeTombstone> = sets.into_iter().flat_map(RangeTombstones::iter).collect();
-    match all.is_empty() {
-        true => RangeTombstones::default(),
-        false => RangeTombstones::new(all).clip(start, end),
-    }
+    survivors
 }
 
 #[cfg(test)]

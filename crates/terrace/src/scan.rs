@@ -205,7 +205,7 @@ fn open(
 
 /// A memtable that is empty now holds nothing that a read which has its sequence number may see.
 fn push_memtable(
-    memtable: &MemTable,
+    memtable: &Arc<MemTable>,
     runs: &mut Vec<RunIter>,
     covers: &mut Vec<Box<dyn CoverSource>>,
 ) {
@@ -213,7 +213,7 @@ fn push_memtable(
         runs.push(RunIter::Mem(memtable.iter()));
     }
     if memtable.has_range_tombstones() {
-        covers.push(Box::new(memtable.range_tombstones()));
+        covers.push(Box::new(Arc::clone(memtable)));
     }
 }
 

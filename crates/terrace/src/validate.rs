@@ -146,7 +146,7 @@ fn has_changed(inner: &Inner, state: &ReadState, key: &[u8], since: SeqNo) -> Re
 }
 
 fn has_newer(memtable: &MemTable, key: &[u8], since: SeqNo) -> bool {
-    let covering = || memtable.range_tombstones().covering_seqno(key, MAX_SEQNO);
+    let covering = || memtable.covering_seqno(key, MAX_SEQNO);
     let newest = || {
         let found = memtable.get(key, hash_key(key), seek_trailer(MAX_SEQNO));
         found.map(|(trailer, _)| trailer_seqno(trailer))

@@ -145,17 +145,17 @@ fn bounds(file: &FileMeta, reader: &Arc<SstReader>, problems: &mut Problems) -> 
     if iter.valid() && !file.contains(iter.user_key()) {
         outside("the last key", iter.user_key());
     }
-    let fragments = reader.range_tombstones().fragments();
-    if let Some(first) = fragments.first()
-        && first.start < file.smallest
+    let mut fragments = reader.range_tombstones().fragments();
+    if let Some(first) = fragments.clone().next()
+        && first.start < file.smallest.as_slice()
     {
-        outside("a range tombstone from", &first.start);
+        outside("a range tombstone from", first.start);
     }
     // Its end is exclusive, so it may be the largest key of the file either way.
-    if let Some(last) = fragments.last()
-        && last.end > file.largest
+    if let Some(last) = fragments.next_back()
+        && last.end > file.largest.as_slice()
     {
-        outside("a range tombstone up to", &last.end);
+        outside("a range tombstone up to", last.end);
     }
     Ok(())
 }

@@ -19,12 +19,13 @@ use crate::job_list::JobProgress;
 use crate::options::FamilyOptions;
 use crate::output::{Output, OutputContext, remove_files};
 use crate::rate_limit::RateLimiter;
-use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
+use crate::retain::{Below, Retain, Verdict, collapse_tombstones, surviving_tombstones};
 use crate::table_cache::TableCache;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_base::range_tombstone::Fragment;
 use terrace_base::sync::thread;
 use terrace_base::{Clock, Error, InternalIter, RangeTombstones, Result, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version, names};
@@ -244,11 +245,17 @@ fn open_inputs(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Res
     Ok(runs)
 }
 
+/// The range tombstones of all inputs, as far as they cover keys of `[start, end)`.
+fn input_tombstones(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> RangeTombstones {
+    let sets = plan.readers.iter().map(|reader| reader.range_tombstones());
+    let fragments = sets.flat_map(|set| set.fragments_in(start, end));
+    collapse_tombstones(fragments.flat_map(Fragment::tombstones), &plan.ctx.snapshots)
+}
+
 /// Merges the keys of `[start, end)`; `None` if it was cancelled.
 fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Option<Piece>> {
     let (ctx, compaction) = (plan.ctx, plan.compaction);
-    let sets = plan.readers.iter().map(|reader| reader.range_tombstones());
-    let tombstones: RangeTombstones = gather_tombstones(sets, start, end);
+    let tombstones = input_tombstones(plan, start, end);
     let mut below = plan.below.clone();
     let survivors = surviving_tombstones(&tombstones, &ctx.snapshots, &below);
     let zero_seqnos = compaction.output_level > 0;

@@ -5,11 +5,12 @@
 use super::pick::{Choice, Compaction, Manual, ManualStep, PickInput, Reason, Values};
 use super::{job, pick, pick_idle, pick_manual, pick_values, simulation};
 use crate::options::{CompactionStyle, FamilyOptions};
-use crate::retain::{Below, Retain, Verdict, gather_tombstones, surviving_tombstones};
+use crate::retain::{Below, Retain, Verdict, collapse_tombstones, surviving_tombstones};
 use crate::scheduler::Running;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use terrace_base::key::{EXPIRY_BYTES, MAX_SEQNO, pack_trailer, trailer_kind, trailer_seqno};
+use terrace_base::range_tombstone::Fragment;
 use terrace_base::{RangeTombstone, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind, ValueRef};
 use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
 
@@ -157,7 +158,8 @@ impl Store {
         }
         content.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         let snapshots: Vec<SeqNo> = self.snapshots.iter().copied().collect();
-        let tombstones = RangeTombstones::new(ranges);
+        let ranges = ranges.iter().map(RangeTombstone::as_ref);
+        let tombstones = collapse_tombstones(ranges, &snapshots);
         let below = Below::everywhere();
         let added = self.merge(content, &tombstones, &snapshots, below, 0, false);
         self.apply(&FamilyEdit { added, ..FamilyEdit::default() });
@@ -207,9 +209,9 @@ impl Store {
     fn file(&mut self, content: Content) -> Option<FileMeta> {
         let first = content.entries.first().map(|e| e.0.clone());
         let last = content.entries.last().map(|e| e.0.clone());
-        let fragments = content.tombstones.fragments();
-        let start = fragments.first().map(|f| f.start.clone());
-        let end = fragments.last().map(|f| f.end.clone());
+        let mut fragments = content.tombstones.fragments();
+        let start = fragments.clone().next().map(|f| f.start.to_vec());
+        let end = fragments.next_back().map(|f| f.end.to_vec());
         let largest_exclusive = match (&last, &end) {
             (Some(last), Some(end)) => end > last,
             (None, Some(_)) => true,
@@ -230,7 +232,7 @@ impl Store {
         }
         let file = FileMeta {
             number,
-            size_bytes: 100 * (content.entries.len() + fragments.len()) as u64,
+            size_bytes: 100 * (content.entries.len() + content.tombstones.fragment_count()) as u64,
             smallest: first.into_iter().chain(start).min()?,
             largest: last.into_iter().chain(end).max()?,
             largest_exclusive,
@@ -318,7 +320,9 @@ impl Store {
         let below = job::below(version, &job.compaction);
         let files: Vec<&Content> =
             job.compaction.files().map(|f| &self.contents[&f.number]).collect();
-        let tombstones = gather_tombstones(files.iter().map(|c| &c.tombstones), None, None);
+        let fragments = files.iter().flat_map(|content| content.tombstones.fragments());
+        let tombstones =
+            collapse_tombstones(fragments.flat_map(Fragment::tombstones), &job.snapshots);
         let mut entries: Vec<Entry> =
             files.iter().flat_map(|content| content.entries.clone()).collect();
         entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));

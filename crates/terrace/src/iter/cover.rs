@@ -5,42 +5,21 @@
 //! range are the sources asked again, and a file's tombstones are loaded when a key inside that
 //! file's bounds first comes up.
 
-use terrace_base::{RangeTombstones, Result, SeqNo};
-
-/// The range of keys around a key, `[start, end)`, that the same tombstones of one source cover.
-/// `None` leaves a side open.
-pub(crate) struct Span<'a> {
-    pub start: Option<&'a [u8]>,
-    pub end: Option<&'a [u8]>,
-    /// The covering tombstones, newest first.
-    pub seqnos: &'a [SeqNo],
-}
-
-impl<'a> Span<'a> {
-    /// The span of `set` that holds `key`: a fragment, or the gap between two.
-    pub fn around(key: &[u8], set: &'a RangeTombstones) -> Self {
-        let fragments = set.fragments();
-        let after = fragments.partition_point(|f| f.start.as_slice() <= key);
-        let next = fragments.get(after).map(|f| f.start.as_slice());
-        match after.checked_sub(1).map(|at| &fragments[at]) {
-            Some(f) if key < f.end.as_slice() => {
-                Span { start: Some(&f.start), end: Some(&f.end), seqnos: &f.seqnos }
-            }
-            Some(f) => Span { start: Some(&f.end), end: next, seqnos: &[] },
-            None => Span { start: None, end: next, seqnos: &[] },
-        }
-    }
-}
+use crate::memtable::MemTable;
+use std::sync::Arc;
+use terrace_base::range_tombstone::CoverSpan;
+use terrace_base::{Result, SeqNo};
 
 /// Tombstones of one memtable, file or level.
 pub(crate) trait CoverSource: Send {
-    /// The span that holds `key`.
-    fn span(&mut self, key: &[u8]) -> Result<Span<'_>>;
+    /// The keys around `key` for which a read at `read_seqno` meets the same tombstone, or some of
+    /// them.
+    fn span(&mut self, key: &[u8], read_seqno: SeqNo) -> Result<CoverSpan<'_>>;
 }
 
-impl CoverSource for std::sync::Arc<RangeTombstones> {
-    fn span(&mut self, key: &[u8]) -> Result<Span<'_>> {
-        Ok(Span::around(key, self))
+impl CoverSource for Arc<MemTable> {
+    fn span(&mut self, key: &[u8], read_seqno: SeqNo) -> Result<CoverSpan<'_>> {
+        Ok(self.cover_span(key, read_seqno))
     }
 }
 
@@ -96,9 +75,8 @@ impl Cover {
         (self.seqno, self.known, self.bounded) = (0, false, false);
         self.start.clear();
         for source in &mut self.sources {
-            let span = source.span(key)?;
-            let visible = span.seqnos.iter().copied().find(|seqno| *seqno <= self.read_seqno);
-            self.seqno = self.seqno.max(visible.unwrap_or(0));
+            let span = source.span(key, self.read_seqno)?;
+            self.seqno = self.seqno.max(span.seqno);
             if let Some(start) = span.start
                 && start > self.start.as_slice()
             {

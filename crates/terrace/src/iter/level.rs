@@ -6,11 +6,12 @@
 //! whole, unopened, if a range tombstone newer than all of it covers it.
 
 use crate::iter::ScanCursor;
-use crate::iter::cover::{CoverSource, Span};
+use crate::iter::cover::CoverSource;
 use crate::read_state::ReadState;
 use crate::table_cache::TableCache;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
+use terrace_base::range_tombstone::CoverSpan;
 use terrace_base::{Error, InternalIter, Result, SeqNo};
 use terrace_manifest::FileMeta;
 use terrace_sst::{ScanOptions, SstIter, SstReader};
@@ -365,7 +366,7 @@ impl FileCover {
 }
 
 impl CoverSource for FileCover {
-    fn span(&mut self, key: &[u8]) -> Result<Span<'_>> {
+    fn span(&mut self, key: &[u8], read_seqno: SeqNo) -> Result<CoverSpan<'_>> {
         let index = self.files.seek(key);
         let holds = self.files.files().get(index).filter(|file| file.contains(key));
         if holds.is_some_and(|file| file.range_tombstone_count > 0)
@@ -378,14 +379,16 @@ impl CoverSource for FileCover {
             // Nothing of a file covers its largest key or what lies past it.
             let start = index.checked_sub(1).map(|before| files[before].largest.as_slice());
             let end = files.get(index).map(|file| file.smallest.as_slice());
-            return Ok(Span { start, end, seqnos: &[] });
+            return Ok(CoverSpan { start, end, seqno: 0 });
         };
         let next = files.get(index + 1).map(|file| file.smallest.as_slice());
         let span = match &self.open {
-            Some((at, reader)) if *at == index => Span::around(key, reader.range_tombstones()),
-            _ => Span { start: None, end: None, seqnos: &[] },
+            Some((at, reader)) if *at == index => {
+                reader.range_tombstones().span_at(key, read_seqno)
+            }
+            _ => CoverSpan::default(),
         };
-        Ok(Span { start: span.start.or(Some(&file.smallest)), end: span.end.or(next), ..span })
+        Ok(CoverSpan { start: span.start.or(Some(&file.smallest)), end: span.end.or(next), ..span })
     }
 }
 

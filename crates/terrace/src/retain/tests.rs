@@ -5,6 +5,7 @@ use super::*;
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::path::Path;
+use terrace_base::RangeTombstone;
 use terrace_base::key::MAX_SEQNO;
 
 /// One version: key, sequence number, kind, expiry for `PutTtl`, and a tag standing for the value.
@@ -48,6 +49,12 @@ fn read<'e>(
     (!gone).then_some(newest.value.as_slice())
 }
 
+/// What a job makes of the tombstones of its inputs.
+fn collapsed(tombstones: &RangeTombstones, snapshots: &[SeqNo]) -> RangeTombstones {
+    let all: Vec<RangeTombstone> = tombstones.iter().collect();
+    collapse_tombstones(all.iter().map(RangeTombstone::as_ref), snapshots)
+}
+
 /// Runs the inputs through `Retain` as a job does.
 fn retain_all(
     inputs: &[Entry],
@@ -57,7 +64,9 @@ fn retain_all(
     below: &mut Below,
     zero_seqnos: bool,
 ) -> (Vec<Entry>, RangeTombstones) {
-    let survivors = surviving_tombstones(tombstones, snapshots, below);
+    let collapsed = collapsed(tombstones, snapshots);
+    let survivors = surviving_tombstones(&collapsed, snapshots, below);
+    let tombstones = &collapsed;
     let mut retain = Retain::new(snapshots, tombstones, now_ms, below, zero_seqnos);
     let mut out = Vec::new();
     for e in inputs {
@@ -323,7 +332,7 @@ fn run_script(script: &str) -> String {
             }
         }
     }
-    let set = RangeTombstones::new(tombstones);
+    let set = collapsed(&RangeTombstones::new(tombstones), &snapshots);
     let mut below = Below::files(&files);
     let survivors = surviving_tombstones(&set, &snapshots, &below);
     let mut retain = Retain::new(&snapshots, &set, now_ms, &mut below, zero_seqnos);

@@ -29,6 +29,7 @@ mod misplaced;
 mod model;
 mod mutants;
 mod power_cut;
+mod range_deletes;
 mod room;
 mod separation;
 mod stalls;

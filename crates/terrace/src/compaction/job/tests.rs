@@ -195,7 +195,8 @@ impl Store {
     /// What must come out, by one pass over all entries.
     fn expected(&self, compaction: &Compaction) -> (Vec<Entry>, RangeTombstones) {
         let mut below = below(&self.version, compaction);
-        let tombstones = RangeTombstones::new(self.tombstones.clone());
+        let tombstones = self.tombstones.iter().map(RangeTombstone::as_ref);
+        let tombstones = collapse_tombstones(tombstones, &self.snapshots);
         let survivors = surviving_tombstones(&tombstones, &self.snapshots, &below);
         let mut entries = self.entries.clone();
         entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
@@ -233,11 +234,10 @@ impl Store {
 /// Whether `part` covers nothing that `whole` does not, and with `exact` nothing less either,
 /// however the two are cut.
 fn covers_alike(part: &RangeTombstones, whole: &RangeTombstones, exact: bool) -> bool {
-    let both = part.fragments().iter().chain(whole.fragments());
-    let bounds: BTreeSet<&[u8]> =
-        both.flat_map(|f| [f.start.as_slice(), f.end.as_slice()]).collect();
+    let both = part.fragments().chain(whole.fragments());
+    let bounds: BTreeSet<&[u8]> = both.flat_map(|f| [f.start, f.end]).collect();
     let seqnos = |set: &RangeTombstones, key: &[u8]| {
-        set.fragment_at(key).map_or_else(Vec::new, |f| f.seqnos.clone())
+        set.fragment_at(key).map_or_else(Vec::new, |f| f.seqnos.to_vec())
     };
     bounds.iter().all(|key| {
         let (part, whole) = (seqnos(part, key), seqnos(whole, key));

@@ -3,7 +3,13 @@
 use super::*;
 use proptest::prelude::*;
 use std::sync::Arc;
-use terrace_base::RangeTombstone;
+use terrace_base::{RangeTombstone, RangeTombstones};
+
+impl CoverSource for Arc<RangeTombstones> {
+    fn span(&mut self, key: &[u8], read_seqno: SeqNo) -> Result<CoverSpan<'_>> {
+        Ok(self.span_at(key, read_seqno))
+    }
+}
 
 proptest! {
     #[test]
@@ -46,9 +52,9 @@ proptest! {
 fn sources_are_asked_once_per_span() {
     struct Counting(Arc<RangeTombstones>, Arc<std::sync::atomic::AtomicU64>);
     impl CoverSource for Counting {
-        fn span(&mut self, key: &[u8]) -> Result<Span<'_>> {
+        fn span(&mut self, key: &[u8], read_seqno: SeqNo) -> Result<CoverSpan<'_>> {
             self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            Ok(Span::around(key, &self.0))
+            Ok(self.0.span_at(key, read_seqno))
         }
     }
     let tombstone = RangeTombstone { start: b"b".to_vec(), end: b"d".to_vec(), seqno: 5 };

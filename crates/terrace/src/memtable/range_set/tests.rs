@@ -1,0 +1,141 @@
+//! The tree against a walk over all tombstones, at every moment of its growth; what it takes.
+
+use super::*;
+use proptest::prelude::*;
+use terrace_base::{RangeTombstone, Rng, SplitMix64};
+
+fn set_of(list: &[RangeTombstone]) -> RangeSet {
+    let set = RangeSet::default();
+    list.iter().for_each(|t| set.add(&t.start, &t.end, t.seqno));
+    set
+}
+
+fn covering(list: &[RangeTombstone], key: &[u8], read_seqno: SeqNo) -> Option<SeqNo> {
+    let newest_first = list.iter().rev();
+    let mut covers = newest_first
+        .filter(|t| t.seqno <= read_seqno && t.start.as_slice() <= key && key < t.end.as_slice());
+    covers.next().map(|t| t.seqno)
+}
+
+/// Tombstones over keys of one byte at every second sequence number.
+fn tombstones(ranges: &[(u8, u8)]) -> Vec<RangeTombstone> {
+    let apart = ranges.iter().filter(|(a, b)| a != b).zip(1..);
+    apart
+        .map(|((a, b), n)| RangeTombstone {
+            start: vec![*a.min(b)],
+            end: vec![*a.max(b)],
+            seqno: 2 * n,
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn every_read_agrees_with_a_walk_over_all(
+        ranges in proptest::collection::vec((0u8..40, 0u8..40), 0..150),
+        reads in proptest::collection::vec((0u8..40, 0u64..302), 1..40),
+    ) {
+        let list = tombstones(&ranges);
+        let set = set_of(&list);
+        for (key, read_seqno) in reads {
+            let want = covering(&list, &[key], read_seqno);
+            prop_assert_eq!(set.covering_seqno(&[key], read_seqno), want);
+            let span = set.span_at(&[key], read_seqno);
+            prop_assert_eq!(span.seqno, want.unwrap_or(0));
+            // The span is all of what meets the same tombstone, and nothing else.
+            let same = |other: &u8| covering(&list, &[*other], read_seqno) == want;
+            let start = (0..key).rev().take_while(same).last().unwrap_or(key);
+            let end = (key..40).take_while(same).last().unwrap_or(key) + 1;
+            let inside = |other: u8| {
+                span.start.is_none_or(|start| start <= [other].as_slice())
+                    && span.end.is_none_or(|end| [other].as_slice() < end)
+            };
+            prop_assert!((start..end).all(inside), "{span:?} within {start}..{end} around {key}");
+            prop_assert!((0..start).chain(end..40).all(|other| !inside(other)), "{span:?}");
+        }
+        let all: Vec<_> = list.iter().map(|t| t.as_ref()).collect();
+        prop_assert_eq!(set.iter().collect::<Vec<_>>(), all);
+    }
+}
+
+/// Intervals that all nodes hold together.
+fn intervals(set: &RangeSet, count: usize) -> usize {
+    let unions = (0..count / CHUNK).filter_map(|chunk| set.nodes.get(chunk));
+    unions.flat_map(|unions| unions.iter()).map(|union| union.len()).sum()
+}
+
+#[test]
+fn memory_is_linear_if_ranges_overlap_and_n_log_n_at_worst() {
+    const COUNT: usize = 20_000;
+    let levels = COUNT.ilog2() as usize + 1;
+    let key = |n: usize| format!("key{n:08}").into_bytes();
+    let fill = |range: &mut dyn FnMut(usize) -> (usize, usize)| {
+        let set = RangeSet::default();
+        for n in 0..COUNT {
+            let (start, end) = range(n);
+            set.add(&key(start), &key(end), n as u64 + 1);
+        }
+        set
+    };
+    let mut rng = SplitMix64::new(11);
+    let overlapping = [
+        fill(&mut |n| (n, 3 * COUNT - n)),
+        fill(&mut |n| (COUNT - n, COUNT + n + 1)),
+        fill(&mut |n| (0, n + 1)),
+        fill(&mut |_| {
+            let start = rng.below(COUNT as u64) as usize;
+            (start, start + COUNT)
+        }),
+    ];
+    for set in &overlapping {
+        let held = intervals(set, COUNT);
+        assert!(held <= COUNT / 2, "{held} intervals");
+        assert!(set.size_bytes() <= 250 * COUNT, "{} bytes", set.size_bytes());
+    }
+    // Ranges apart, in an order that no two neighbours touch.
+    let apart = fill(&mut |n| (2 * (n * 7919 % COUNT), 2 * (n * 7919 % COUNT) + 1));
+    let held = intervals(&apart, COUNT);
+    assert!(held > COUNT * (levels - 5) && held <= COUNT * levels, "{held} intervals");
+    assert!(apart.size_bytes() <= COUNT * (250 + 8 * levels), "{} bytes", apart.size_bytes());
+    assert!(apart.size_bytes() >= COUNT * (22 + 8 * (levels - 5)), "{}", apart.size_bytes());
+}
+
+#[test]
+fn readers_beside_the_writer_see_every_tombstone_that_they_know_of() {
+    const COUNT: u64 = 4_000;
+    let key = |n: u64| n.to_be_bytes();
+    let mut rng = SplitMix64::new(3);
+    let list: Vec<RangeTombstone> = (1..=COUNT)
+        .map(|seqno| {
+            let start = rng.below(500);
+            let end = start + 1 + rng.below(20);
+            RangeTombstone { start: key(start).to_vec(), end: key(end).to_vec(), seqno }
+        })
+        .collect();
+    let set = RangeSet::default();
+    let visible = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for seed in 0..2 {
+            let (set, visible, list) = (&set, &visible, &list);
+            scope.spawn(move || {
+                let mut rng = SplitMix64::new(seed);
+                loop {
+                    let seen = visible.load(Ordering::Acquire);
+                    let snapshot = rng.below(seen as u64 + 1);
+                    for read_seqno in [snapshot, seen as u64] {
+                        let key = key(rng.below(520));
+                        let want = covering(&list[..seen], &key, read_seqno);
+                        assert_eq!(set.covering_seqno(&key, read_seqno), want);
+                    }
+                    if seen == list.len() {
+                        break;
+                    }
+                }
+            });
+        }
+        for (t, seen) in list.iter().zip(1..) {
+            set.add(&t.start, &t.end, t.seqno);
+            visible.store(seen, Ordering::Release);
+        }
+    });
+}
