@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::
 use std::sync::{Arc, Mutex, PoisonError};
 use sweep::{Books, Departed, Sweep, Weigh};
 use tally::Tally;
+use terrace_base::sync::thread;
 
 /// A shard has at least this much capacity when the cache is made: room for hundreds of blocks,
 /// so that an uneven spread of keys over shards does not matter.
@@ -125,7 +126,7 @@ impl<V: Cached> Cache<V> {
     /// A cache that holds values of up to `capacity_bytes` together. A single value must fit one
     /// of the [`shard_count`](Self::shard_count) equal parts.
     pub fn new(capacity_bytes: usize) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = thread::available_parallelism().map_or(1, usize::from);
         Self::with_shards(capacity_bytes, shards_for(capacity_bytes, threads))
     }
 

@@ -10,7 +10,7 @@ use crate::gc;
 use crate::inner::Inner;
 use crate::install;
 use crate::value_log::SegmentBook;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
@@ -45,7 +45,7 @@ pub(crate) fn run(
     commit::retire_segments(inner)?;
     let books = gc::books(inner);
     let enough = |book: &&SegmentBook| book.garbage_share() >= min_share;
-    let wanted: HashSet<u32> = books.iter().filter(enough).map(|book| book.number).collect();
+    let wanted: BTreeSet<u32> = books.iter().filter(enough).map(|book| book.number).collect();
     let _asked = Asked::new(inner, &wanted);
     let result = empty(inner, &wanted, progress);
     install::drop_dead_segments(inner)?;
@@ -56,11 +56,11 @@ pub(crate) fn run(
 /// Segments asked for, until this is dropped.
 struct Asked<'a> {
     inner: &'a Inner,
-    wanted: &'a HashSet<u32>,
+    wanted: &'a BTreeSet<u32>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(inner: &'a Inner, wanted: &'a HashSet<u32>) -> Self {
+    fn new(inner: &'a Inner, wanted: &'a BTreeSet<u32>) -> Self {
         inner.gc.asked.lock().extend(wanted);
         Self { inner, wanted }
     }
@@ -74,12 +74,17 @@ impl Drop for Asked<'_> {
 
 /// Rewrites files, on the caller's thread and those of the background, until none refers to the
 /// segments.
-fn empty(inner: &Inner, wanted: &HashSet<u32>, progress: &mut dyn FnMut(GcProgress)) -> Result<()> {
+fn empty(
+    inner: &Inner,
+    wanted: &BTreeSet<u32>,
+    progress: &mut dyn FnMut(GcProgress),
+) -> Result<()> {
     let mut told =
         GcProgress { steps: 0, read_bytes: 0, written_bytes: 0, segments_left: wanted.len() };
     loop {
         inner.health.check_writable()?;
-        if !wanted.is_subset(&inner.value_log.doomed()) {
+        let doomed = inner.value_log.doomed();
+        if !wanted.iter().all(|number| doomed.contains(number)) {
             gc::step(inner);
         }
         let step = compact::run_for_values(inner, pick_values)?;

@@ -30,7 +30,7 @@ use segments::{lost_append, next_segment, sync_log};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use terrace_base::sync::{self, Instant};
+use terrace_base::sync::{self, Instant, Note, Origin};
 use terrace_base::{MAX_SEQNO, SeqNo};
 use terrace_log::LogEnd;
 use terrace_log::format::RECORD_HEADER_BYTES;
@@ -120,7 +120,7 @@ fn submit(
     }
     let start = (sample() == Sampled::Timed).then(Instant::now);
     let sync = options.sync.unwrap_or_else(|| inner.live.sync());
-    let result = match queue.enter(Pending { batch, sync, reads }) {
+    let result = match queue.enter(Pending { batch, sync, reads, origin: Origin::here() }) {
         Entered::Done(result) => result,
         Entered::Leads(lead, own) => lead_group(inner, &lead, own),
     };
@@ -219,6 +219,7 @@ fn commit_once(
     sync::interleave();
     // Release: whoever reads this number finds the entries up to it.
     inner.visible_seqno.store(last, Ordering::Release);
+    sync::note(Note::Visible, group.iter().map(|p| p.origin));
     let c = &inner.counters;
     add(&c.groups, 1);
     add(&c.batches, group.len() as u64);
@@ -280,6 +281,7 @@ fn append(
         seqno += pending.batch.len() as u64;
         batch_at += (pending.batch.size_bytes() + RECORD_HEADER_BYTES) as u64;
     }
+    sync::note(Note::Logged, group.iter().map(|p| p.origin));
     let before = log.writer.len_bytes();
     let appended = match &*group {
         [only] => log.writer.append(&[only.batch.encoded()]),

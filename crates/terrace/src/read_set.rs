@@ -7,7 +7,7 @@
 
 use crate::family::Family;
 use crate::snapshots::Snapshot;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use terrace_base::SeqNo;
@@ -53,7 +53,7 @@ pub struct ReadSet {
 #[derive(Clone)]
 pub(crate) struct Watched {
     pub family: Arc<Family>,
-    pub keys: HashMap<Box<[u8]>, SeqNo>,
+    pub keys: BTreeMap<Box<[u8]>, SeqNo>,
 }
 
 /// A read set on its way to the leader of a write group.
@@ -78,7 +78,7 @@ impl ReadSet {
         }
         let watched = Arc::make_mut(&mut self.watched);
         let at = at.unwrap_or_else(|| {
-            watched.push(Watched { family: family.clone(), keys: HashMap::new() });
+            watched.push(Watched { family: family.clone(), keys: BTreeMap::new() });
             watched.len() - 1
         });
         watched[at].keys.insert(key.into(), since);

@@ -8,7 +8,7 @@ use crate::metrics::SAMPLE_EVERY;
 use crate::models::books::Counted;
 use crate::models::tally::TrainingTally;
 use arc_swap::{ArcSwapOption, Guard};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -91,7 +91,7 @@ pub(crate) struct TableCache {
     max_open: usize,
     open: AtomicUsize,
     pinned_bytes: AtomicUsize,
-    slots: Mutex<HashMap<u64, Arc<ReaderSlot>>>,
+    slots: Mutex<BTreeMap<u64, Arc<ReaderSlot>>>,
     filters: Arc<FilterBudget>,
     trainings: TrainingTally,
     /// Bytes that the block cache has besides its share, from filters that do not need them.
@@ -127,7 +127,7 @@ impl TableCache {
             max_open: max_open.max(4),
             open: AtomicUsize::new(0),
             pinned_bytes: AtomicUsize::new(0),
-            slots: Mutex::new(HashMap::new()),
+            slots: Mutex::new(BTreeMap::new()),
             filters,
             trainings: TrainingTally::default(),
             loan_bytes: AtomicUsize::new(0),

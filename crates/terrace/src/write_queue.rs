@@ -8,7 +8,7 @@ use crate::read_set::Reads;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use terrace_base::SeqNo;
-use terrace_base::sync::{Condvar, Mutex, MutexGuard};
+use terrace_base::sync::{Condvar, Mutex, MutexGuard, Origin};
 use terrace_log::LogWriter;
 use terrace_skiplist::Hint;
 
@@ -38,6 +38,8 @@ pub(crate) struct Pending {
     pub sync: SyncMode,
     /// It is written only if nothing of this has changed.
     pub reads: Option<Reads>,
+    /// Who wrote it, for simulations.
+    pub origin: Origin,
 }
 
 /// A writer that waits.

@@ -5,7 +5,7 @@
 //! that comes and goes between two looks is never seen; it was younger than any file that is
 //! decided on, so it would not count for any of them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use terrace_learned::analyzer::level::{self, LevelCosts, LevelDecision, LevelState};
 use terrace_learned::analyzer::{
     Candidate, Costs, DeadFile, Decision, LevelHistory, Lookups, decide,
@@ -121,7 +121,7 @@ pub(crate) struct FileVerdict {
 
 /// The books of one family.
 pub(crate) struct Books<C> {
-    lives: HashMap<u64, Life<C>>,
+    lives: BTreeMap<u64, Life<C>>,
     histories: [LevelHistory; LEVEL_COUNT],
     levels: [Quiet; LEVEL_COUNT],
 }
@@ -129,7 +129,7 @@ pub(crate) struct Books<C> {
 impl<C> Default for Books<C> {
     fn default() -> Self {
         Self {
-            lives: HashMap::new(),
+            lives: BTreeMap::new(),
             histories: Default::default(),
             levels: [Quiet::default(); LEVEL_COUNT],
         }
@@ -139,7 +139,7 @@ impl<C> Default for Books<C> {
 impl<C: Counted> Books<C> {
     /// Takes down which files are live now. To be called after each change of the version.
     pub fn observe(&mut self, now_ms: u64, live: &[LiveFile], counts: impl Fn(u64) -> C) {
-        let at: HashMap<u64, LiveFile> = live.iter().map(|file| (file.number, *file)).collect();
+        let at: BTreeMap<u64, LiveFile> = live.iter().map(|file| (file.number, *file)).collect();
         let Self { lives, histories, .. } = self;
         lives.retain(|number, life| {
             let place = at.get(number);

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::options::{CfOptions, Options, SyncMode};
 use crate::write_queue::Pending;
 use std::time::Instant;
+use terrace_base::sync::Origin;
 
 type Write<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
 
@@ -154,7 +155,7 @@ fn what_is_flushed_and_merged_between_the_two_checks_is_seen() {
         let mut batch = WriteBatch::new();
         batch.put(b"result", b"");
         batch.seal(&*db.inner().clock, &|_| Separation::DEFAULT).unwrap();
-        Pending { batch, sync: SyncMode::None, reads: Some(reads) }
+        Pending { batch, sync: SyncMode::None, reads: Some(reads), origin: Origin::here() }
     };
     // Somebody else's snapshot keeps merges from going further than with any read set.
     let group: Vec<Pending> = keys.iter().map(|key| pending(key)).collect();
