@@ -13,6 +13,8 @@ pub fn steps(root: &Path) -> Result<Steps> {
     steps.check("tidy", tidy::run);
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.cargo("clippy", &clippy);
+    let simulation = ["clippy", "-p", "terrace", "--features", "simulation", "--test", "sim"];
+    steps.cargo("clippy-simulation", &[&simulation[..], &["--", "-D", "warnings"]].concat());
     let strict = [("RUSTDOCFLAGS", "-D warnings")];
     // Apart, and the library last: it shares its name with the program.
     let programs = ["doc", "-p", "terrace-cli", "-p", "xtask", "--bins", "--no-deps"];

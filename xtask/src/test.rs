@@ -54,6 +54,7 @@ pub fn add(steps: &mut Steps) -> Result<()> {
     clients::install(steps);
     build(steps);
     cargo_test(steps, "tests", &["--workspace"], &[], &[BUILD]);
+    simulation(steps);
     run_examples(steps)?;
     loom(steps);
     let mut fuzz = Command::new(steps.target_dir().join("debug").join("terrace-fuzz"));
@@ -90,6 +91,15 @@ fn cargo_test(
         if status.success() { Ok(()) } else { Err(Failure::of_part(error(), commands.clone())) }
     });
     step.needs(needs);
+}
+
+/// The engine on a seeded scheduler, and the scheduler: the feature is in no other build.
+fn simulation(steps: &mut Steps) {
+    let feature = ["--features", "simulation"];
+    let scheduler = [&["-p", "terrace-base"], &feature[..], &["--lib"]].concat();
+    cargo_test(steps, "scheduler", &scheduler, &["sync"], &[BUILD]);
+    let engine = [&["-p", "terrace"], &feature[..], &["--test", "sim"]].concat();
+    cargo_test(steps, "simulation", &engine, &[], &[BUILD]);
 }
 
 /// Runs the examples that the build has left.
