@@ -62,6 +62,7 @@ struct Queue {
 }
 
 /// What became of a writer that stepped up.
+#[allow(clippy::large_enum_variant, reason = "a box would be an allocation in every write")]
 pub(crate) enum Entered<'a> {
     /// It leads, with its own batch in hand.
     Leads(Lead<'a>, Pending),

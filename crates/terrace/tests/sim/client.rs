@@ -108,7 +108,10 @@ impl Client {
                 self.snapshots.push(Held { snapshot, prefixes });
                 Ok(())
             }
-            Step::DropSnapshot => Ok(drop(self.snapshots.pop())),
+            Step::DropSnapshot => {
+                drop(self.snapshots.pop());
+                Ok(())
+            }
             Step::ReadSnapshot { family, key, scan } => self.read_snapshot(family, &key, scan),
             Step::OpenIter(family) => self.open_iter(family),
             Step::ReadIter(count) => self.read_iter(count),
@@ -123,8 +126,14 @@ impl Client {
             Step::Checkpoint => self.checkpoint(),
             Step::WaitIdle => store.db.wait_idle(),
             Step::Verify => store.db.verify().map(drop),
-            Step::TurnClock(ms) => Ok(self.place.clock.turn(ms)),
-            Step::Sleep(time) => Ok(thread::sleep(time)),
+            Step::TurnClock(ms) => {
+                self.place.clock.turn(ms);
+                Ok(())
+            }
+            Step::Sleep(time) => {
+                thread::sleep(time);
+                Ok(())
+            }
         }
     }
 
