@@ -299,11 +299,15 @@ impl WriteBatch {
         let expiry = expiry.as_ref().map_or(&[][..], |bytes| bytes);
         self.start_op(family, kind, key);
         put_varint(&mut self.bytes, (expiry.len() + value.len()) as u64);
+        self.bytes.reserve(expiry.len() + value.len());
         let at = self.bytes.len();
         self.bytes.extend_from_slice(expiry);
         self.bytes.extend_from_slice(value);
         self.user_bytes += (expiry.len() + value.len()) as u64;
-        self.longest_inline = self.longest_inline.max(value.len());
+        // A value too long for the log is inline whatever its family wants: no reason to encode again.
+        if value.len() <= MAX_STORED_VALUE_BYTES {
+            self.longest_inline = self.longest_inline.max(value.len());
+        }
         at
     }
 
@@ -324,6 +328,8 @@ impl WriteBatch {
         let at = self.bytes.len();
         let key_at = after_key - key.len();
         self.separated.push(Place { key_at, key_len: key.len(), at, len: stored.len() });
+        // At once: to grow for the checksum would double what a large value takes.
+        self.bytes.reserve(stored.len() + VALUE_CHECKSUM_BYTES);
         self.bytes.extend_from_slice(stored);
         self.bytes.extend_from_slice(&[0; VALUE_CHECKSUM_BYTES]);
         self.separated_bytes += stored.len();

@@ -177,6 +177,11 @@ impl Db {
     }
 
     /// Sets `key` (at most 64 KiB) to `value` (at most 1 GiB).
+    ///
+    /// While it is written a large value takes one copy beside the caller's, in the batch; one more
+    /// in the memtable if it does not stay in the log (because of
+    /// [`CfOptions::value_separation_threshold`], or since it has exactly 1 GiB), and two more for
+    /// a moment if it is compressed.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.default.put(key, value)
     }

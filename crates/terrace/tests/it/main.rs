@@ -20,6 +20,7 @@ mod handles;
 mod harness;
 mod in_memory;
 mod introspection;
+mod large_values;
 mod learning;
 mod limits;
 mod live_options;
