@@ -1,5 +1,6 @@
 //! What every embedder does first: write, read, scan, reopen, on the real file system.
 
+use crate::harness::eventually;
 use std::path::Path;
 use std::time::Duration;
 use terrace::{Db, Options, ReadOptions, WriteBatch};
@@ -135,15 +136,10 @@ fn a_value_with_a_ttl_goes_away_and_frees_its_disk_by_itself() {
     std::thread::sleep(Duration::from_millis(500));
     assert!(db.get(key(7)).unwrap().is_none());
     assert_eq!(db.iter().unwrap().entries().count(), 1);
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    loop {
+    eventually("entries leave the disk", || {
         let entries: u64 = db.metrics().levels.iter().map(|level| level.entry_count).sum();
-        if entries <= 100 {
-            break;
-        }
-        assert!(std::time::Instant::now() < deadline, "{entries} entries are still on disk");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        entries <= 100
+    });
     assert_eq!(db.get(b"long").unwrap().as_deref(), Some(&b"kept"[..]));
 }
 

@@ -1,7 +1,7 @@
 //! What survives which crash and which failing disk, one case at a time; each of them once went
 //! wrong.
 
-use crate::harness::{DIR, Store, key, small_options, stopped_clock};
+use crate::harness::{DIR, HANG_GUARD, Store, eventually, key, small_options, stopped_clock};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,14 +24,6 @@ fn reopen(image: SimVfs, options: &Options) -> terrace::Result<Store> {
     Store::open(options)
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn logs(sim: &SimVfs) -> Vec<PathBuf> {
     let paths = sim.files().into_iter().map(|(path, _)| path);
     paths
@@ -47,7 +39,7 @@ fn fault(sim: &SimVfs, class: OpClass, after: u64) {
 
 /// Writes until one is taken.
 fn write_again(store: &Store) -> terrace::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + HANG_GUARD;
     loop {
         match store.db.put(b"again", b"written") {
             Err(Error::DiskFull(_)) if Instant::now() < deadline => {
@@ -65,7 +57,7 @@ fn a_power_cut_does_not_keep_a_flushed_family_without_older_writes_to_another() 
     for number in 0..120 {
         store.db.put(key(number), [b'v'; 200]).unwrap();
     }
-    wait_until("one family is flushed by itself", || store.db.metrics().flushes > 0);
+    eventually("one family is flushed by itself", || store.db.metrics().flushes > 0);
     for seed in 0..60 {
         let after = reopen(sim.crash_image(seed), &options).unwrap();
         assert!(after.db.get(key(0)).unwrap().is_some(), "it was flushed");
@@ -107,7 +99,7 @@ fn a_log_segment_that_comes_back_after_its_removal_is_not_replayed() {
     let mut stale = sim.read_file(&first).unwrap();
     store.db.flush().unwrap();
     store.db.put(b"k", b"new").unwrap();
-    wait_until("the first segment is removed", || !logs(&sim).contains(&first));
+    eventually("the first segment is removed", || !logs(&sim).contains(&first));
     // The removal was not durable, and half of the segment was never synced.
     stale.truncate(50);
     let image = sim.kill_image();
@@ -256,7 +248,7 @@ fn an_interval_goes_on_syncing_what_was_acknowledged_while_the_disk_is_full() {
     }
     assert!(store.db.is_disk_full() && acknowledged > 10);
     let mut seed = 0;
-    wait_until("everything acknowledged survives a power cut", || {
+    eventually("everything acknowledged survives a power cut", || {
         seed += 1;
         let image = sim.crash_image(seed);
         image.set_capacity_bytes(None);
@@ -272,7 +264,7 @@ fn close_tells_that_acknowledged_writes_were_lost() {
     let at_op = sim.op_count();
     let filter = Some(OpClass::Append);
     sim.set_fault(Some(Fault { at_op, kind: FaultKind::Eio, forever: true, filter }));
-    wait_until("the log cannot be written", || store.db.metrics().poisoned);
+    eventually("the log cannot be written", || store.db.metrics().poisoned);
     sim.set_fault(None);
     assert!(matches!(store.db.close(), Err(Error::Poisoned(_))));
     let after = reopen(sim.kill_image(), &options).unwrap();
@@ -328,7 +320,7 @@ fn nothing_is_left_over_of_a_flush_or_compaction_that_failed() {
                 let files = sim.files();
                 files.iter().filter(|(path, _)| path.extension() == Some("sst".as_ref())).count()
             };
-            wait_until("nothing is left over", || live() == Some(ssts() as u64));
+            eventually("nothing is left over", || live() == Some(ssts() as u64));
         }
     }
     assert!(struck > 60 && failed > 20, "{struck} {failed}");
@@ -346,7 +338,7 @@ fn a_directory_that_cannot_be_opened_is_not_a_failed_sync() {
         assert!(matches!(store.db.flush(), Err(Error::Io(_) | Error::WriteStopped(_))));
         assert!(sim.executed_faults() > 0 && !store.db.metrics().poisoned);
         sim.set_fault(None);
-        wait_until("the flush is tried again", || store.db.flush().is_ok());
+        eventually("the flush is tried again", || store.db.flush().is_ok());
         store.db.put(b"l", b"w").unwrap();
         let after = reopen(sim.crash_image(after), &options).unwrap();
         assert_eq!(after.db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));

@@ -2,7 +2,8 @@
 //! reads go on, what was acknowledged is there after a reopen, and a full disk passes by itself.
 
 use crate::harness::{
-    Action, Generator, Mix, Store, draw_separation, effort, small_options, stopped_clock,
+    Action, Generator, HANG_GUARD, Mix, Store, draw_separation, effort, small_options,
+    stopped_clock,
 };
 use crate::model::{Contents, History, Op, State, is_empty};
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use terrace::{Error, Options, SyncMode};
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
-/// How soon writes must go on after a full disk has room.
-const RESUMES_WITHIN: Duration = Duration::from_secs(5);
+/// Writes that do not go on by then after a full disk has room never will.
+const RESUMES_WITHIN: Duration = HANG_GUARD;
 
 /// What a run was promised and what it tried.
 #[derive(Default)]

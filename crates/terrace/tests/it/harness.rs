@@ -29,7 +29,7 @@ pub const DIR: &str = "/db";
 pub const START_MS: u64 = 1_000_000;
 
 /// No wait of a test takes longer, on whatever machine: a guard against hanging, not a bound.
-const HANG_GUARD: Duration = Duration::from_secs(600);
+pub const HANG_GUARD: Duration = Duration::from_secs(600);
 
 /// Waits until `done`; panics if that never happens.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {

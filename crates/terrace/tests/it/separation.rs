@@ -1,12 +1,12 @@
 //! Values in the log under everything else that goes on: dropped families, scans and batched reads
 //! while segments come and go, devices that fail, read-only opens.
 
-use crate::harness::{DIR, Store, effort, key, small_options, stopped_clock};
+use crate::harness::{DIR, Store, effort, eventually, key, small_options, stopped_clock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs, Vfs};
 use terrace::{CfOptions, Compression, Db, Error, Options, ReadOptions, WriteBatch};
 use terrace_base::rng::{Rng, SplitMix64};
@@ -36,14 +36,6 @@ fn segments(sim: &SimVfs) -> Vec<PathBuf> {
     paths.filter(is_segment).collect()
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !done() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn a_dropped_family_frees_its_segments_but_not_under_an_iterator() {
     let sim = SimVfs::new(1);
@@ -55,12 +47,12 @@ fn a_dropped_family_frees_its_segments_but_not_under_an_iterator() {
         gone.put(key(n), value(n, 0)).unwrap();
     }
     db.flush().unwrap();
-    wait_until("the log is sealed", || db.metrics().value_segments > 4);
+    eventually("the log is sealed", || db.metrics().value_segments > 4);
     let before = segments(&sim).len();
     let mut iter = gone.iter().unwrap();
     iter.seek_to_first().unwrap();
     db.drop_column_family("gone").unwrap();
-    wait_until("no segment refers to the family", || db.metrics().value_segments <= 1);
+    eventually("no segment refers to the family", || db.metrics().value_segments <= 1);
     // The handle may still be there, but it shows no wrong value.
     assert!(matches!(gone.iter(), Err(Error::NoSuchFamily(_))));
     for n in 0..200 {
@@ -77,7 +69,7 @@ fn a_dropped_family_frees_its_segments_but_not_under_an_iterator() {
     }
     assert_eq!(seen, (0..200).map(|n| (key(n), value(n, 0))).collect());
     drop((iter, gone));
-    wait_until("the files are deleted", || segments(&sim).len() < before - 4);
+    eventually("the files are deleted", || segments(&sim).len() < before - 4);
     assert_eq!(db.get(b"stays").unwrap().as_deref(), Some(&value(1, 1)[..]));
     db.verify().unwrap();
     db.close().unwrap();
@@ -241,7 +233,7 @@ fn reads_are_whole_while_segments_come_and_go() {
     let metrics = db.metrics();
     println!("{} whole reads; {metrics}", reads.load(Ordering::Relaxed));
     assert!(reads.load(Ordering::Relaxed) > 20 && metrics.gc_moved_values > 0, "{metrics}");
-    wait_until("dead segments are dropped", || db.metrics().value_segment_bytes < 200 << 10);
+    eventually("dead segments are dropped", || db.metrics().value_segment_bytes < 200 << 10);
 }
 
 #[test]

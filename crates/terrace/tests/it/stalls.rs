@@ -1,10 +1,9 @@
 //! Writers that are held back: each cause really occurs, one at a time, and is counted under its
 //! own name only.
 
-use crate::harness::{DIR, stopped_clock};
+use crate::harness::{DIR, eventually, stopped_clock};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Db, Metrics, Options, StallCause, StallMetrics};
 use terrace_base::Result;
@@ -116,13 +115,6 @@ fn only(m: &Metrics, cause: StallCause) -> StallMetrics {
     row
 }
 
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it never happens: {what}");
-    }
-}
-
 /// Writes until a writer stands still because of `cause`, sees how its time is counted meanwhile,
 /// lets go and waits for the writer.
 fn stop_by(vfs: &Held, db: &Db, cause: StallCause, write: impl Fn() + Send + Sync) {
@@ -132,7 +124,6 @@ fn stop_by(vfs: &Held, db: &Db, cause: StallCause, write: impl Fn() + Send + Syn
         let waits = |stall_us: u64| {
             eventually("a writer stands still", || {
                 assert!(row().stops > 0 || !writing.is_finished(), "nothing stops the writer");
-                std::thread::sleep(Duration::from_millis(2));
                 row().stall_us > stall_us && row().stops > 0
             });
             row().stall_us
