@@ -56,6 +56,14 @@ pub trait Vfs: Send + Sync + 'static {
     /// returned value is dropped. If anybody holds it, this process included: an I/O error of
     /// kind `WouldBlock`.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+    /// Takes a shared advisory lock on the existing file `path`, until the returned value is dropped:
+    /// any number may hold one, in any process, but not beside the exclusive one of [`Vfs::lock`].
+    /// Needs the right to read the file, no more. If somebody holds the exclusive lock: an I/O
+    /// error of kind `WouldBlock`. A file system without shared locks gives one of kind
+    /// `Unsupported`, as this default does.
+    fn lock_shared(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        Err(Error::io("lock", path, std::io::ErrorKind::Unsupported.into()))
+    }
     /// Bytes that this process may still write to the file system that holds `dir`.
     fn free_space_bytes(&self, dir: &Path) -> Result<u64>;
     /// Executes many reads, together where the system can; fills the `result` of each.

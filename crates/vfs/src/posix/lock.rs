@@ -1,17 +1,25 @@
-//! The advisory lock on a file: `flock` against other processes, and a list of what this process
-//! holds, because some network file systems give a process the locks it already has.
+//! Advisory locks on files, exclusive and shared: `flock` against other processes, and a list of what
+//! this process holds, because some network file systems give a process the locks it already has.
 
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Device and inode of every file locked by this process.
-static HELD: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+/// Every file locked by this process, by device and inode.
+static HELD: Mutex<BTreeMap<(u64, u64), Holders>> = Mutex::new(BTreeMap::new());
+
+/// Who holds the lock of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holders {
+    Exclusive,
+    /// So many, at least one.
+    Shared(u64),
+}
 
 fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
@@ -25,11 +33,12 @@ pub(super) struct FileLock {
 }
 
 impl FileLock {
+    /// The exclusive lock; the file is created if it is missing.
     pub(super) fn take(path: &Path) -> io::Result<Self> {
         let mut held = HELD.lock();
         // Asked by name first: where locks belong to processes, closing a second handle of a
         // locked file would free it.
-        if path.metadata().is_ok_and(|metadata| held.contains(&identity(&metadata))) {
+        if path.metadata().is_ok_and(|metadata| held.contains_key(&identity(&metadata))) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let file = OpenOptions::new()
@@ -41,13 +50,35 @@ impl FileLock {
             .open(path)?;
         let identity = identity(&file.metadata()?);
         retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive))?;
-        held.insert(identity);
+        held.insert(identity, Holders::Exclusive);
+        Ok(Self { identity, _file: file })
+    }
+
+    /// A shared lock on an existing file.
+    pub(super) fn share(path: &Path) -> io::Result<Self> {
+        let mut held = HELD.lock();
+        let known = held.get(&identity(&path.metadata()?));
+        if known == Some(&Holders::Exclusive) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let file = File::open(path)?;
+        let identity = identity(&file.metadata()?);
+        retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockShared))?;
+        let before = match held.get(&identity) {
+            Some(Holders::Shared(count)) => *count,
+            _ => 0,
+        };
+        held.insert(identity, Holders::Shared(before + 1));
         Ok(Self { identity, _file: file })
     }
 }
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        HELD.lock().remove(&self.identity);
+        let mut held = HELD.lock();
+        match held.get_mut(&self.identity) {
+            Some(Holders::Shared(count)) if *count > 1 => *count -= 1,
+            _ => drop(held.remove(&self.identity)),
+        }
     }
 }

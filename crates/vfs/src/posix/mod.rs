@@ -168,6 +168,10 @@ impl Vfs for PosixVfs {
         Ok(Box::new(at("lock", path, FileLock::take(path))?))
     }
 
+    fn lock_shared(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        Ok(Box::new(at("lock", path, FileLock::share(path))?))
+    }
+
     fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
         at("free space of", dir, free_bytes(dir))
     }

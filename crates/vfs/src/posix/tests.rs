@@ -213,6 +213,23 @@ fn a_lock_is_exclusive_until_dropped() {
 }
 
 #[test]
+fn shared_locks_are_held_together_but_not_beside_the_exclusive_one() {
+    let dir = directory();
+    let path = dir.path().join("READERS");
+    assert_eq!(kind(PosixVfs.lock_shared(&path)), ErrorKind::NotFound);
+    write(&path, b"", false);
+    let (one, two) = (PosixVfs.lock_shared(&path).unwrap(), PosixVfs.lock_shared(&path).unwrap());
+    assert_eq!(kind(PosixVfs.lock(&path)), ErrorKind::WouldBlock);
+    drop(one);
+    assert_eq!(kind(PosixVfs.lock(&path)), ErrorKind::WouldBlock, "one is left");
+    drop(two);
+    let exclusive = PosixVfs.lock(&path).unwrap();
+    assert_eq!(kind(PosixVfs.lock_shared(&path)), ErrorKind::WouldBlock);
+    drop(exclusive);
+    assert!(PosixVfs.lock_shared(&path).is_ok());
+}
+
+#[test]
 fn names_come_and_go() {
     let dir = directory();
     let deep = dir.path().join("a/b/c");

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::fault::OpClass;
-use super::state::{NodeId, State, error, io_error};
+use super::state::{EXCLUSIVE, NodeId, State, error, io_error};
 use crate::counters::{count_read, count_sync, count_write};
 use crate::{AppendFile, RandomFile};
 use std::io;
@@ -177,12 +177,13 @@ impl AppendFile for SimAppendFile {
     }
 }
 
-/// The advisory lock on a node, freed when dropped.
+/// An advisory lock on a node, freed when dropped.
 pub(super) struct SimLock {
     handle: Handle,
 }
 
 impl SimLock {
+    /// The exclusive lock; the file is created if it is missing.
     pub(super) fn take(shared: &Arc<Shared>, path: &Path) -> io::Result<Self> {
         let mut state = shared.state.lock();
         state.begin(OpClass::Create)?;
@@ -190,17 +191,35 @@ impl SimLock {
             Ok(node) => node,
             Err(_) => state.create_file(path)?,
         };
-        if state.locked.contains(&node) {
+        if state.locked.contains_key(&node) {
             return Err(error(io::ErrorKind::WouldBlock));
         }
         let handle = Handle::new(shared, &mut state, node, path)?;
-        state.locked.insert(node);
+        state.locked.insert(node, EXCLUSIVE);
+        Ok(Self { handle })
+    }
+
+    /// A shared lock on an existing file.
+    pub(super) fn share(shared: &Arc<Shared>, path: &Path) -> io::Result<Self> {
+        let mut state = shared.state.lock();
+        state.begin(OpClass::Open)?;
+        let node = state.find(path)?;
+        let holders = state.locked.get(&node).copied().unwrap_or(0);
+        if holders == EXCLUSIVE {
+            return Err(error(io::ErrorKind::WouldBlock));
+        }
+        let handle = Handle::new(shared, &mut state, node, path)?;
+        state.locked.insert(node, holders + 1);
         Ok(Self { handle })
     }
 }
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.handle.shared.state.lock().locked.remove(&self.handle.node);
+        let mut state = self.handle.shared.state.lock();
+        match state.locked.get_mut(&self.handle.node) {
+            Some(holders) if *holders > 1 && *holders != EXCLUSIVE => *holders -= 1,
+            _ => drop(state.locked.remove(&self.handle.node)),
+        }
     }
 }

@@ -243,6 +243,13 @@ impl Vfs for SimVfs {
         }
     }
 
+    fn lock_shared(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        match SimLock::share(&self.shared, path) {
+            Ok(lock) => Ok(Box::new(lock)),
+            Err(source) => Err(Error::io("lock", path, source)),
+        }
+    }
+
     fn free_space_bytes(&self, _dir: &Path) -> Result<u64> {
         Ok(self.shared.state.lock().free_bytes())
     }

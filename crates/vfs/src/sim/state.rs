@@ -16,6 +16,8 @@ use terrace_base::SplitMix64;
 pub(super) type NodeId = u64;
 pub(super) type Name = Arc<str>;
 pub(super) const ROOT: NodeId = 0;
+/// One holds the lock, and nobody else may.
+pub(super) const EXCLUSIVE: u64 = u64::MAX;
 
 #[derive(Clone, Default)]
 pub(super) struct FileNode {
@@ -123,7 +125,8 @@ pub(super) struct State {
     pub(super) next_node: NodeId,
     /// Unlinked nodes that may still be open or named by durable state.
     pub(super) unlinked: Vec<NodeId>,
-    pub(super) locked: BTreeSet<NodeId>,
+    /// How many hold the lock of a file, or [`EXCLUSIVE`].
+    pub(super) locked: BTreeMap<NodeId, u64>,
     /// Whether paths are reported with a leading `/`: as the first one created was given.
     pub(super) absolute: Option<bool>,
     pub(super) op_count: u64,
@@ -162,7 +165,7 @@ impl State {
             nodes: BTreeMap::from([(ROOT, Node::Dir(Arc::default()))]),
             next_node: ROOT + 1,
             unlinked: Vec::new(),
-            locked: BTreeSet::new(),
+            locked: BTreeMap::new(),
             absolute: None,
             op_count: 0,
             power_cut_at: None,

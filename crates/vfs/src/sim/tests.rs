@@ -172,6 +172,22 @@ fn a_killed_process_loses_nothing_but_leaves_it_unsynced() {
 }
 
 #[test]
+fn shared_locks_are_held_together_but_not_beside_the_exclusive_one() {
+    let sim = synced_dir();
+    let readers = path("READERS");
+    assert_eq!(kind(sim.lock_shared(&readers)), ErrorKind::NotFound);
+    create(&sim, "READERS");
+    let (one, two) = (sim.lock_shared(&readers).unwrap(), sim.lock_shared(&readers).unwrap());
+    drop(one);
+    assert_eq!(kind(sim.lock(&readers)), ErrorKind::WouldBlock, "one is left");
+    drop(two);
+    let exclusive = sim.lock(&readers).unwrap();
+    assert_eq!(kind(sim.lock_shared(&readers)), ErrorKind::WouldBlock);
+    drop(exclusive);
+    assert!(sim.lock_shared(&readers).is_ok());
+}
+
+#[test]
 fn after_the_power_cut_nothing_changes() {
     let sim = synced_dir();
     let mut file = create(&sim, "a");
