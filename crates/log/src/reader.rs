@@ -172,6 +172,19 @@ impl LogReader {
         Ok(Step::End { offset, torn: self.ended.clone().flatten() })
     }
 
+    /// Opens the file again, for a writer may have appended to it. True if a sound record stands
+    /// where none did: [`LogReader::next`] then goes on with it. Else nothing changes.
+    pub(crate) fn look_again(&mut self, vfs: &dyn Vfs) -> Result<bool> {
+        let mut fresh = Self::open(vfs, self.window.file().path(), self.segment)?;
+        fresh.position = fresh.position.max(self.position);
+        let grown =
+            fresh.header.is_ok() && matches!(fresh.examine(fresh.position)?, Found::Record { .. });
+        if grown {
+            *self = fresh;
+        }
+        Ok(grown)
+    }
+
     /// Skips damage: moves to the next sound record after the current position and returns its
     /// offset, or `None` if there is none. For inspection only; recovery never reads past damage.
     pub fn resync(&mut self) -> Result<Option<u64>> {

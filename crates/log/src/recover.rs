@@ -55,6 +55,26 @@ pub fn recover(
     segments: &[(u64, PathBuf)],
     apply: &mut Apply<'_>,
 ) -> Result<Recovered> {
+    replay(vfs, segments, apply, false)
+}
+
+/// As [`recover`], of a log that another process may be appending to. What is seen is a prefix that
+/// holds at least what the kernel had when this was called: an append that is half seen is looked
+/// at again, and neither taken for damage nor for the end of what follows it.
+pub fn recover_beside_writer(
+    vfs: &dyn Vfs,
+    segments: &[(u64, PathBuf)],
+    apply: &mut Apply<'_>,
+) -> Result<Recovered> {
+    replay(vfs, segments, apply, true)
+}
+
+fn replay(
+    vfs: &dyn Vfs,
+    segments: &[(u64, PathBuf)],
+    apply: &mut Apply<'_>,
+    beside_writer: bool,
+) -> Result<Recovered> {
     if let Some(pair) = segments.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
         let (a, b) = (pair[0].0, pair[1].0);
         return Err(Error::InvalidArgument(format!("log segments {a} and {b} are not ascending")));
@@ -68,8 +88,20 @@ pub fn recover(
     let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
     replay.recovered.skipped = skipped.map(|at| segments[at].0).collect();
     for part in chain {
-        if let Some(bad) = replay.part(&part, &mut readers[part.index], apply)? {
-            return replay.judge(vfs, bad);
+        let reader = &mut readers[part.index];
+        // Only the last segment can be growing.
+        let may_grow = beside_writer && part.index + 1 == segments.len() && part.missing.is_none();
+        while let Some(bad) = replay.part(&part, reader, apply)? {
+            if may_grow && reader.look_again(vfs)? {
+                continue;
+            }
+            match replay.judge(vfs, bad) {
+                // The proof was written after the reader had passed, and so was what it proves.
+                Err(error) if may_grow && error.is_corruption() && reader.look_again(vfs)? => {
+                    replay.recovered.dropped_bytes = 0;
+                }
+                judged => return judged,
+            }
         }
     }
     Ok(replay.recovered)
@@ -216,7 +248,7 @@ impl Replay<'_> {
     }
 
     /// Decides between a torn tail and the loss of durable data.
-    fn judge(mut self, vfs: &dyn Vfs, bad: Bad) -> Result<Recovered> {
+    fn judge(&mut self, vfs: &dyn Vfs, bad: Bad) -> Result<Recovered> {
         let (segment, offset) = bad.at;
         let spot = SyncedThrough { segment, offset };
         let (first, mut from) = bad.scan_from;
@@ -240,7 +272,7 @@ impl Replay<'_> {
         }
         self.recovered.torn =
             Some(format!("{} at offset {offset}: {}", self.path(segment).display(), bad.why));
-        Ok(self.recovered)
+        Ok(self.recovered.clone())
     }
 
     /// The path of a segment; of the first one for a segment that is missing.

@@ -473,3 +473,47 @@ fn recovery_works_through_a_trait_object() {
     let shared: Arc<dyn Vfs> = Arc::new(vfs);
     assert_eq!(recover(&*shared, &segments, &mut |_, _, _| Ok(())).unwrap().records, 12);
 }
+
+/// A segment with reserved room, to which the writer appends when its first record is replayed.
+fn replay_while_it_grows(
+    recover: fn(&dyn Vfs, &[(u64, PathBuf)], &mut Apply<'_>) -> Result<Recovered>,
+) -> Result<(Recovered, u64)> {
+    let vfs = vfs();
+    let options = LogOptions { preallocate_bytes: 4 << 20, ..LogOptions::default() };
+    let mut writer = LogWriter::create(&vfs, &path(1), 1, &options)?;
+    writer.append(&[b"first"])?;
+    let (mut writer, mut seen) = (Some(writer), 0);
+    let recovered = recover(&vfs, &listed(&vfs), &mut |_, _, _| {
+        seen += 1;
+        if let Some(mut writer) = writer.take() {
+            // Past what the reader has in its buffer, with markers that prove it.
+            for _ in 0..10 {
+                writer.append(&[&[7; 100_000]])?;
+                writer.sync()?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok((recovered, seen))
+}
+
+#[test]
+fn an_append_that_is_half_seen_is_neither_damage_nor_the_end() {
+    let (recovered, seen) = replay_while_it_grows(recover_beside_writer).unwrap();
+    assert_eq!((recovered.records, seen, recovered.torn), (11, 11, None));
+    // The same reads look like damage to one who is alone with the file.
+    assert!(replay_while_it_grows(recover).unwrap_err().is_corruption());
+}
+
+#[test]
+fn damage_beside_a_writer_is_damage() {
+    let vfs = vfs();
+    let mut writer = LogWriter::create(&vfs, &path(1), 1, &LogOptions::default()).unwrap();
+    for n in 0..5 {
+        writer.append(&[&payload(n)]).unwrap();
+        writer.sync().unwrap();
+    }
+    assert!(vfs.corrupt(path(1), HEADER_BYTES + 4, 1));
+    let found = recover_beside_writer(&vfs, &listed(&vfs), &mut |_, _, _| Ok(()));
+    assert!(found.unwrap_err().is_corruption());
+}
