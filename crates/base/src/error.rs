@@ -38,6 +38,12 @@ pub enum Error {
         /// Which version it has and which this build reads.
         detail: String,
     },
+    /// A file that another process has removed, which was free to do so.
+    #[error("{} was removed by the process that writes the store", path.display())]
+    Removed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The caller asked for something outside the limits.
     #[error("{0}")]
     InvalidArgument(String),
@@ -90,7 +96,8 @@ impl Error {
         match self {
             Self::Io { path, .. }
             | Self::Corruption { path, .. }
-            | Self::Unsupported { path, .. } => Some(path),
+            | Self::Unsupported { path, .. }
+            | Self::Removed { path } => Some(path),
             Self::InvalidArgument(_) | Self::NotInMemory => None,
         }
     }

@@ -4,7 +4,7 @@ use crate::arguments;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use terrace::vfs::PosixVfs;
-use terrace::{Db, Error, Options};
+use terrace::{Db, Options};
 use terrace_inspect::Contents;
 
 /// The directory that is used when none is named.
@@ -82,9 +82,4 @@ impl StoreArgs {
             }
         }
     }
-}
-
-/// Whether a read failed only because a writer elsewhere replaced the file under it.
-pub fn is_stale(error: &Error) -> bool {
-    matches!(error, Error::Io(cause) if cause.is_not_found())
 }

@@ -86,7 +86,7 @@ impl Listing {
                 FileName::ValueLog(number) => {
                     listing.value_logs.insert(number, path);
                 }
-                FileName::Lock | FileName::Reserve => {}
+                FileName::Lock | FileName::Reserve | FileName::Readers(_) => {}
                 FileName::Temp => listing.temps.push(name),
                 FileName::Other => listing.others.push(name),
             }

@@ -1,10 +1,10 @@
 //! The names of the files in a store's directory: the one place that makes and reads them.
 //!
 //! ```text
-//! 000012.sst  000013.log  000015.vlog  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE
+//! 000012.sst  000013.log  000015.vlog  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE  READERS-000001
 //! ```
 //! Numbers are decimal, padded with zeros to six digits, and longer when they must be. SSTs, log
-//! segments and temporary files share one number space; manifests count on their own.
+//! segments and temporary files share one number space; manifests and `READERS` count on their own.
 
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,8 @@ pub enum FileName {
     Temp,
     /// Room set aside for a full disk.
     Reserve,
+    /// Locked, shared, by readers beside the writer.
+    Readers(u64),
     /// Not one of the store's names.
     Other,
 }
@@ -49,6 +51,11 @@ pub fn lock_path(dir: &Path) -> PathBuf {
 /// `RESERVE` in `dir`.
 pub fn reserve_path(dir: &Path) -> PathBuf {
     dir.join("RESERVE")
+}
+
+/// The file number `number` in `dir` that readers lock.
+pub fn readers_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("READERS-{number:06}"))
 }
 
 /// Manifest `number` in `dir`.
@@ -102,6 +109,9 @@ pub fn parse(name: &str) -> FileName {
     if let Some(digits) = name.strip_prefix("MANIFEST-") {
         return parse_number(digits).map_or(FileName::Other, FileName::Manifest);
     }
+    if let Some(digits) = name.strip_prefix("READERS-") {
+        return parse_number(digits).map_or(FileName::Other, FileName::Readers);
+    }
     match name.rsplit_once('.') {
         Some((_, "tmp")) => FileName::Temp,
         Some((digits, "sst")) => parse_number(digits).map_or(FileName::Other, FileName::Sst),
@@ -145,6 +155,7 @@ mod tests {
             prop_assert_eq!(read(value_log_path(dir, number)), FileName::ValueLog(number));
             prop_assert_eq!(read(manifest_path(dir, number)), FileName::Manifest(number));
             prop_assert_eq!(read(temp_path(dir, number)), FileName::Temp);
+            prop_assert_eq!(read(readers_path(dir, number)), FileName::Readers(number));
         }
     }
 }

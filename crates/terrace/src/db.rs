@@ -3,6 +3,7 @@
 mod family_writes;
 mod introspect;
 mod live_options;
+mod read_only_api;
 
 pub use introspect::QuarantinedFile;
 pub use live_options::LIVE_OPTIONS;
@@ -20,7 +21,7 @@ use crate::options::{CfOptions, Options, SyncMode, WriteOptions};
 use crate::scan::{self, Iter, ReadOptions};
 use crate::snapshots::Snapshot;
 use crate::worker::Workers;
-use crate::{checkpoint, commit, families, flush, get, install, open, stall, verify};
+use crate::{checkpoint, commit, families, flush, get, install, open, read_only, stall, verify};
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
@@ -88,6 +89,9 @@ impl Store {
         workers.join();
         let purged = install::purge(inner);
         inner.health.close();
+        if inner.read_only {
+            read_only::let_go(inner);
+        }
         install::wait_for_last(inner);
         *inner.lock.lock() = None;
         flushed.and(purged)
@@ -109,11 +113,6 @@ impl Db {
     /// way that would lose acknowledged writes; `InvalidArgument` for an option out of range.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Ok(Self::start(open::open(path.as_ref(), options)?))
-    }
-
-    /// Opens the store in `path` as it is now, without a lock and without writing anything.
-    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Ok(Self::start(open::open_read_only(path.as_ref(), options)?))
     }
 
     fn start(inner: Inner) -> Self {
@@ -252,7 +251,7 @@ impl Db {
 
     /// A consistent view of the whole store, all column families, as of now.
     pub fn snapshot(&self) -> Snapshot {
-        self.inner().snapshots.take(&self.inner().visible_seqno)
+        self.inner().snapshot()
     }
 
     /// An iterator over all keys, not positioned yet.
@@ -418,8 +417,8 @@ impl ColumnFamily {
     }
 
     /// What `options` say about a point read.
-    fn reading(&self, options: &ReadOptions) -> Result<Reading> {
-        let snapshot = self.inner().snapshots.seqno_of(options.snapshot.as_ref())?;
+    fn reading<'a>(&self, options: &'a ReadOptions) -> Result<Reading<'a>> {
+        let snapshot = self.inner().snapshots.check(options.snapshot.as_ref())?;
         let ReadOptions { fill_cache, in_memory, .. } = *options;
         Ok(Reading { snapshot, fill_cache, in_memory })
     }

@@ -59,6 +59,10 @@ pub enum Error {
     /// has read nothing; repeat it without the option where waiting is allowed.
     #[error("the read needs the device; repeat it without `in_memory`")]
     NotInMemory,
+    /// The store is open read-only, and the process that writes has removed a file that is needed
+    /// here. [`Db::refresh`](crate::Db::refresh) it, or open it again.
+    #[error("{0}; refresh the read-only store or open it again")]
+    Outdated(Arc<terrace_base::Error>),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -106,6 +110,7 @@ impl From<terrace_base::Error> for Error {
             terrace_base::Error::InvalidArgument(text) => Self::InvalidArgument(text),
             terrace_base::Error::NotInMemory => Self::NotInMemory,
             terrace_base::Error::Corruption { .. } => Self::Corruption(Arc::new(error)),
+            terrace_base::Error::Removed { .. } => Self::Outdated(Arc::new(error)),
             terrace_base::Error::Unsupported { .. } => Self::Unsupported(Arc::new(error)),
             _ if no_space => Self::DiskFull(Arc::new(error)),
             _ => Self::Io(Arc::new(error)),

@@ -98,6 +98,10 @@ pub(crate) fn level_model_dropped(family: &str, level: usize) {
     tracing::info!(target: TARGET, family, level, "the files of a level changed: its model goes, those of the files serve");
 }
 
+pub(crate) fn readers_pin(files: u64, bytes: u64) {
+    tracing::warn!(target: TARGET, files, bytes, "read-only stores keep files that are not needed otherwise: refresh or close them, or set max_reader_pinned_bytes");
+}
+
 pub(crate) fn disk_full(error: &terrace_base::Error) {
     tracing::error!(target: TARGET, %error, "the disk is full: writes are refused until there is room");
 }

@@ -7,6 +7,7 @@ use crate::memtable::MemTable;
 use crate::models::samples::Samples;
 use crate::options::{FamilyOptions, Learning};
 use crate::read_state::ReadState;
+use crate::reader_pins::ReaderPin;
 use crate::table_cache::TableCache;
 use crate::value_log::{SegmentMap, ValueLog};
 use arc_swap::{ArcSwap, Guard};
@@ -157,6 +158,26 @@ impl Family {
         let state = self.state.load().rotated(fresh).with_immutables(immutables);
         self.state.store(Arc::new(state));
         Ok(())
+    }
+
+    /// Makes `version` and memtables that were replayed from the log (oldest first) all that reads
+    /// see, in a read-only store. `pin` keeps the files.
+    pub fn show(
+        &self,
+        version: Arc<Version>,
+        memtables: Vec<Arc<MemTable>>,
+        pin: Option<Arc<ReaderPin>>,
+        table_cache: &TableCache,
+    ) {
+        settle_models(&self.options, &version, table_cache);
+        let _change = self.change.lock();
+        let old = self.state.load();
+        let immutables = memtables.into_iter().rev().collect();
+        let memtable = old.memtable.clone();
+        let state = ReadState::of_version(memtable, immutables, version, table_cache)
+            .with_level_models(&old.level_models)
+            .pinned_by(pin);
+        self.state.store(Arc::new(state));
     }
 
     /// Marks the family as dropped: jobs stop, and all calls for it are refused.

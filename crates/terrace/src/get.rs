@@ -14,6 +14,7 @@ use crate::memtable::MemTable;
 use crate::metrics::{Sampled, sample};
 use crate::models::samples::Sample;
 use crate::read_state::ReadState;
+use crate::snapshots::Snapshot;
 use crate::table_cache::ReaderGuard;
 pub(crate) use batch::multi_get;
 use candidates::{Candidates, Run};
@@ -32,18 +33,26 @@ const TOGETHER: usize = 6;
 
 /// How a point read reads.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
+pub(crate) struct Reading<'a> {
     /// `None`: what is there now.
-    pub snapshot: Option<SeqNo>,
+    pub snapshot: Option<&'a Snapshot>,
     /// Whether data blocks that have to be read go into the cache.
     pub fill_cache: bool,
     /// Whether the read is given up where it needs the device.
     pub in_memory: bool,
 }
 
-impl Default for Reading {
+impl Default for Reading<'_> {
     fn default() -> Self {
         Self { snapshot: None, fill_cache: true, in_memory: false }
+    }
+}
+
+impl Reading<'_> {
+    /// The sequence number to read at; to be asked for after the read state was taken.
+    #[inline]
+    fn seqno(&self, inner: &Inner) -> SeqNo {
+        self.snapshot.map_or_else(|| inner.visible_seqno(), Snapshot::seqno)
     }
 }
 
@@ -86,7 +95,7 @@ pub(crate) fn get(
     inner: &Inner,
     family: &Family,
     key: &[u8],
-    reading: Reading,
+    reading: Reading<'_>,
 ) -> Result<Option<Slice>> {
     Ok(read(inner, family, key, reading)?.value())
 }
@@ -96,7 +105,7 @@ pub(crate) fn get_entry(
     inner: &Inner,
     family: &Family,
     key: &[u8],
-    reading: Reading,
+    reading: Reading<'_>,
 ) -> Result<Option<Found>> {
     Ok(match read(inner, family, key, reading)? {
         Answer::Value(value, expiry) => {
@@ -115,7 +124,7 @@ fn check(inner: &Inner, family: &Family) -> Result<()> {
 
 /// What is to be said of `key`, the value read if it lies in the log.
 #[inline]
-fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading) -> Result<Answer> {
+fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading<'_>) -> Result<Answer> {
     check(inner, family)?;
     let sampled = sample();
     let start = (sampled == Sampled::Timed).then(Instant::now);
@@ -137,7 +146,7 @@ fn answer(
     inner: &Inner,
     family: &Family,
     key: &[u8],
-    reading: Reading,
+    reading: Reading<'_>,
     followed: bool,
     witness: impl Witness,
 ) -> Result<Answer> {
@@ -154,15 +163,22 @@ fn look_up(
     inner: &Inner,
     family: &Family,
     key: &[u8],
-    reading: Reading,
+    reading: Reading<'_>,
     followed: bool,
     witness: impl Witness,
 ) -> Result<Answer> {
-    let state = family.state();
-    let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
+    let now;
+    let state = match reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
+        Some((held, _)) => held,
+        None => {
+            now = family.state();
+            &*now
+        }
+    };
+    let seqno = reading.seqno(inner);
     let Reading { fill_cache, in_memory, .. } = reading;
     let lookup = Lookup { fill_cache, in_memory, ..Lookup::new(key, seqno) };
-    let mut search = Search::new(inner, &state, &lookup, seqno, witness);
+    let mut search = Search::new(inner, state, &lookup, seqno, witness);
     let answer = search.run(followed.then_some(family));
     if in_memory && !matches!(answer, Ok(Answer::Absent | Answer::Value(..))) {
         return search.settle_in_memory(answer);
@@ -175,13 +191,16 @@ fn fetch(
     inner: &Inner,
     family: &Family,
     key: &[u8],
-    reading: Reading,
+    reading: Reading<'_>,
     (mut handle, mut expiry): (ValueHandle, Expiry),
     mut witness: impl Witness,
 ) -> Result<Answer> {
     for _ in 0..MOST_TRIES {
         witness.wants_value(&handle);
-        let value = inner.value_log.get(key, handle, reading.fill_cache)?;
+        let value = match reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
+            Some((_, held)) => inner.value_log.get_held(held, key, handle, reading.fill_cache)?,
+            None => inner.value_log.get(key, handle, reading.fill_cache)?,
+        };
         witness.value(&handle, value.is_some());
         if let Some(value) = value {
             return Ok(Answer::Value(value, expiry));

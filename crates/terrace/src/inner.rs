@@ -25,9 +25,10 @@ use crate::metrics::{Counters, Metrics};
 use crate::options::Options;
 use crate::rate_limit::RateLimiter;
 use crate::read_state::ReadState;
+use crate::reader_pins::ReaderPins;
 use crate::scheduler::Scheduler;
-use crate::snapshots::Snapshots;
-use crate::table_cache::TableCache;
+use crate::snapshots::{Snapshot, Snapshots, View};
+use crate::table_cache::{Pinned, TableCache};
 use crate::trends::Trends;
 use crate::value_log::ValueLog;
 use crate::write_queue::WriteQueue;
@@ -37,6 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_base::sync::{self, Mutex};
 use terrace_base::{Clock, SeqNo};
+use terrace_log::LogEnd;
 use terrace_manifest::{FileMeta, Manifest, ManifestState};
 use terrace_vfs::Vfs;
 
@@ -63,6 +65,21 @@ pub(crate) struct Obsolete {
 pub(crate) fn next_open_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A look at the directory of a store that another process may be writing to.
+#[derive(Default)]
+pub(crate) struct Look {
+    /// The manifest that was in force, and its length.
+    pub manifest: (u64, u64),
+    /// Numbers from here on were free, as the manifest said.
+    pub next_file_number: u64,
+    /// The newest log segment that there was.
+    pub newest_log: Option<u64>,
+    /// Where the log ended.
+    pub log_end: Option<LogEnd>,
+    /// What replayed memtables take beyond the share of memtables.
+    pub _memory: Option<Pinned>,
 }
 
 /// An open store.
@@ -97,6 +114,10 @@ pub(crate) struct Inner {
     pub background_errors: BackgroundErrors,
     pub counters: Counters,
     pub obsolete: Mutex<Vec<Obsolete>>,
+    /// Files that nobody in this process needs, until no reader does.
+    pub reader_pins: ReaderPins,
+    /// In a read-only store: what the last look at the directory found. Held during a refresh.
+    pub last_look: Mutex<Option<Look>>,
     /// Held while obsolete files are removed: who waits for it finds them gone.
     pub purging: Mutex<()>,
     /// While above 0, no file is deleted (a checkpoint links them).
@@ -113,6 +134,19 @@ impl Inner {
         sync::interleave();
         // Acquire: pairs with the commit's Release; entries up to the number are in memtables.
         self.visible_seqno.load(Ordering::Acquire)
+    }
+
+    /// A snapshot of what is visible now.
+    pub fn snapshot(&self) -> Snapshot {
+        if !self.read_only {
+            return self.snapshots.take(&self.visible_seqno);
+        }
+        // A refresh changes what is shown under this lock.
+        let _shown = self.manifest.lock();
+        let families = self.families.load();
+        let states = families.iter().map(|family| (family.id, family.hold_state())).collect();
+        let view = View { states, segments: self.value_log.hold() };
+        self.snapshots.take_of(&self.visible_seqno, Some(view))
     }
 
     /// A number for a file that is about to be created.
@@ -176,6 +210,7 @@ impl Inner {
         m.cache_capacity_bytes = self.table_cache.cache().capacity_bytes() as u64;
         m.pinned_bytes = self.table_cache.pinned_bytes() as u64;
         m.open_files = self.table_cache.open_count() as u64;
+        (m.reader_pinned_files, m.reader_pinned_bytes) = self.reader_pins.pinned();
         m.snapshots = self.snapshots.list().len() as u64;
         m.disk_full = self.health.is_disk_full();
         m.poisoned = self.health.is_poisoned();

@@ -11,7 +11,7 @@ use crate::metrics::add;
 use crate::output;
 use crate::value_log::{SegmentBook, ValueLog, segment_path};
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -237,22 +237,23 @@ pub(crate) fn retire_log_before(inner: &Inner, segment: u64, flushed: &[(u64, u6
 /// segments now and those that somebody may still read: these go when they are let go of.
 pub(crate) fn drop_log_segments(inner: &Inner, numbers: &[u64]) -> Result<()> {
     let sealed: HashSet<u32> = inner.value_log.books().iter().map(|book| book.number).collect();
-    let mut unlinked = false;
+    let mut gone = Vec::new();
     for number in numbers {
         match u32::try_from(*number) {
             Ok(number) if sealed.contains(&number) || inner.value_log.is_leaving(number) => {}
             Ok(segment) if inner.value_log.has(*number) => inner.value_log.remove(&[segment]),
             // A sealed segment may have died since the manifest was told, and be gone already.
-            _ => match inner.vfs.remove(&names::log_path(&inner.dir, *number)) {
-                Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => {
-                    kill_point("retire:file_removed");
-                    unlinked = true;
-                }
-            },
+            _ => gone.push(names::log_path(&inner.dir, *number)),
         }
     }
-    if unlinked {
+    remove_files(inner, gone, "retire:file_removed")
+}
+
+/// Removes files that nothing names any more, now or when readers beside this process need them no
+/// more, and those of earlier calls. On a full disk readers come last.
+fn remove_files(inner: &Inner, paths: Vec<PathBuf>, step: &'static str) -> Result<()> {
+    let regardless = inner.health.is_disk_full();
+    if inner.reader_pins.remove(&*inner.vfs, paths, step, regardless)? {
         inner.vfs.sync_dir(&inner.dir)?;
     }
     Ok(())
@@ -365,7 +366,7 @@ pub(crate) fn retire_family(inner: &Inner, family: &Family) {
 }
 
 /// Deletes obsolete files that no read state, iterator or job holds any more. When it returns,
-/// they are gone, whichever thread removed them.
+/// they are gone, whichever thread removed them, unless a reader beside this process needs them.
 pub(crate) fn purge(inner: &Inner) -> Result<()> {
     if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_poisoned() {
         return Ok(());
@@ -378,24 +379,15 @@ pub(crate) fn purge(inner: &Inner) -> Result<()> {
     if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_closed() {
         return Ok(());
     }
-    let remove = |path: &Path| match inner.vfs.remove(path) {
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
-    };
-    for number in &ssts {
-        inner.table_cache.forget(*number);
-        inner.background_errors.forget(*number);
-        remove(&names::sst_path(&inner.dir, *number))?;
-        kill_point("purge:sst_removed");
-        inner.obsolete.lock().retain(|o| o.number != *number);
+    let gone: HashSet<u64> = ssts.iter().copied().collect();
+    inner.obsolete.lock().retain(|o| !gone.contains(&o.number));
+    ssts.iter().for_each(|number| inner.table_cache.forget(*number));
+    ssts.iter().for_each(|number| inner.background_errors.forget(*number));
+    segments.iter().for_each(|path| inner.value_log.forget(path));
+    let ssts = ssts.iter().map(|number| names::sst_path(&inner.dir, *number)).collect();
+    remove_files(inner, ssts, "purge:sst_removed")?;
+    if segments.is_empty() {
+        return Ok(());
     }
-    for path in &segments {
-        remove(path)?;
-        kill_point("purge:segment_removed");
-        inner.value_log.forget(path);
-    }
-    if !ssts.is_empty() || !segments.is_empty() {
-        inner.vfs.sync_dir(&inner.dir)?;
-    }
-    Ok(())
+    remove_files(inner, segments, "purge:segment_removed")
 }

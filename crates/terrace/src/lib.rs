@@ -43,6 +43,7 @@ mod models;
 mod rate_limit;
 mod read_set;
 mod read_state;
+mod reader_pins;
 mod reserve;
 mod scheduler;
 mod snapshots;
@@ -78,6 +79,7 @@ mod verify;
 // The loop and the top.
 mod db;
 mod open;
+mod read_only;
 mod transaction;
 mod worker;
 

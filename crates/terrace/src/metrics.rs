@@ -387,6 +387,10 @@ pub struct Metrics {
     pub pinned_bytes: u64,
     /// Open SST readers.
     pub open_files: u64,
+    /// Files that are kept for read-only stores only.
+    pub reader_pinned_files: u64,
+    /// Bytes of these.
+    pub reader_pinned_bytes: u64,
     /// Live snapshots.
     pub snapshots: u64,
     /// Writes wait for disk room.

@@ -19,10 +19,11 @@ use crate::job_list::{JobList, JobProgress};
 use crate::kill_point::kill_point;
 use crate::live::LiveOptions;
 use crate::metrics::Counters;
-use crate::options::{CfOptions, Options};
+use crate::options::{AdvancedOptions, CfOptions, Options};
 use crate::orphans;
 use crate::output;
 use crate::rate_limit::RateLimiter;
+use crate::reader_pins::ReaderPins;
 use crate::recover::{self, Replayed};
 use crate::reserve;
 use crate::scheduler::Scheduler;
@@ -121,16 +122,18 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let vfs = &options.advanced.vfs;
     let (manifest, state) = Manifest::recover_unwritten(vfs.clone(), dir)?;
     let listing = vfs.list(dir)?;
-    let parts = Nouns::new(dir, options)?;
-    let families = open_families(&state, options, &parts.table_cache)?;
+    let mut parts = Nouns::new(dir, options, false)?;
+    parts.mind_readers(&listing, options);
+    let families = open_families(&state, options, &parts.table_cache, &[])?;
     let numbers = FileNumbers::new(&listing, state.next_file_number);
     let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
-    let outcome =
-        recover::replay(&**vfs, dir, &segments, &families, &state, usize::MAX, &mut |_| Ok(()))?;
+    let source = recover::Log { vfs: &**vfs, dir, segments: &segments, beside_writer: false };
+    let outcome = recover::replay(&source, &families, &state, usize::MAX, &mut |_| Ok(()))?;
     for replayed in outcome.families.into_values() {
         adopt(replayed, dir)?;
     }
-    segments.iter().for_each(|(number, _)| parts.begin_segment(*number));
+    let numbers_of_segments = segments.iter().filter_map(|(n, _)| u32::try_from(*n).ok());
+    numbers_of_segments.for_each(|number| parts.value_log.begin(number));
     let (log, unsynced) =
         commit::unfinished_log(vfs, &segments, outcome.log.end, outcome.last_seqno)?;
     let manifest =
@@ -164,8 +167,9 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
     create_families(&mut log, options)?;
     state = log.state.clone();
 
-    let parts = Nouns::new(dir, options)?;
-    let families = open_families(&state, options, &parts.table_cache)?;
+    let mut parts = Nouns::new(dir, options, false)?;
+    parts.mind_readers(&listing, options);
+    let families = open_families(&state, options, &parts.table_cache, &[])?;
     let spill_parts = Parts {
         vfs: &vfs,
         dir,
@@ -177,12 +181,12 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
     };
     let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
     let limit = options.memtables_bytes();
-    let mut outcome =
-        recover::replay(&*vfs, dir, &segments, &families, &state, limit, &mut |family| {
-            family.spill(&spill_parts)?;
-            kill_point("open:spilled");
-            Ok(())
-        })?;
+    let source = recover::Log { vfs: &*vfs, dir, segments: &segments, beside_writer: false };
+    let mut outcome = recover::replay(&source, &families, &state, limit, &mut |family| {
+        family.spill(&spill_parts)?;
+        kill_point("open:spilled");
+        Ok(())
+    })?;
     for family in outcome.families.values_mut() {
         family.spill(&spill_parts)?;
     }
@@ -204,7 +208,15 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
             family.install(state.version.clone(), &[], &parts.table_cache);
         }
     }
-    orphans::settle(&*vfs, dir, &log.state, segment, &outcome.log.skipped, &numbers)?;
+    orphans::settle(
+        &*vfs,
+        dir,
+        &log.state,
+        segment,
+        &outcome.log.skipped,
+        &numbers,
+        &parts.reader_pins,
+    )?;
     kill_point("open:orphans_removed");
     reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
     let files = families.iter().map(|f| f.state().version.file_count()).sum();
@@ -214,31 +226,7 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
     Ok(parts.into_inner(options.clone(), families, log, numbers, last_seqno, Some(log_state)))
 }
 
-/// Opens the store in `dir` as it is now, writing nothing and taking no lock. Another process may
-/// go on writing; what it writes later is not seen.
-pub(crate) fn open_read_only(dir: &Path, options: Options) -> Result<Inner> {
-    options.check()?;
-    let vfs = options.advanced.vfs.clone();
-    if !vfs.exists(&names::current_path(dir))? {
-        return Err(not_a_store(dir, "there is no CURRENT file"));
-    }
-    let state = Manifest::read(&*vfs, dir)?;
-    let parts = Nouns::new(dir, &options)?;
-    let families = open_families(&state, &options, &parts.table_cache)?;
-    let listing = vfs.list(dir)?;
-    let numbers = FileNumbers::new(&listing, state.next_file_number);
-    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
-    let outcome =
-        recover::replay(&*vfs, dir, &segments, &families, &state, usize::MAX, &mut |_| Ok(()))?;
-    for replayed in outcome.families.into_values() {
-        adopt(replayed, dir)?;
-    }
-    segments.iter().for_each(|(number, _)| parts.begin_segment(*number));
-    let log = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
-    Ok(parts.into_inner(options, families, log, numbers, outcome.last_seqno, None))
-}
-
-fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
+pub(crate) fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
     Error::NotAStore { dir: dir.to_path_buf(), why: why.into() }
 }
 
@@ -316,12 +304,17 @@ pub(crate) fn family_options<'a>(options: &'a Options, name: &str) -> &'a CfOpti
     named.map_or(&options.default_family, |(_, cf)| cf)
 }
 
-fn open_families(
+/// The families of `state`; those that are in `known` already as they are.
+pub(crate) fn open_families(
     state: &ManifestState,
     options: &Options,
     table_cache: &TableCache,
+    known: &[Arc<Family>],
 ) -> Result<Vec<Arc<Family>>> {
     let open = |f: &terrace_manifest::FamilyState| {
+        if let Some(family) = known.iter().find(|family| family.id == f.id) {
+            return Ok(family.clone());
+        }
         let resolved = options.family(family_options(options, &f.name));
         Family::new(f.id, f.name.clone(), resolved, f.version.clone(), table_cache)
             .map(Arc::new)
@@ -379,16 +372,17 @@ fn sealed_by_recovery(
 }
 
 /// The nouns that exist before a store is recovered.
-struct Nouns {
+pub(crate) struct Nouns {
     dir: std::path::PathBuf,
     filters: Arc<FilterBudget>,
-    table_cache: Arc<TableCache>,
-    value_log: ValueLog,
+    pub table_cache: Arc<TableCache>,
+    pub value_log: ValueLog,
     limiter: Arc<RateLimiter>,
+    reader_pins: ReaderPins,
 }
 
 impl Nouns {
-    fn new(dir: &Path, options: &Options) -> Result<Self> {
+    pub(crate) fn new(dir: &Path, options: &Options, read_only: bool) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(options.cache_bytes()));
         let allocator = options.advanced.filter_allocator;
         let filters = Arc::new(FilterBudget::new(allocator, options.filter_bytes()));
@@ -400,8 +394,9 @@ impl Nouns {
         let value_files = max_open / VALUE_FILES_SHARE;
         let direct = options.direct_io.reads;
         let value_log =
-            ValueLog::new(options.advanced.vfs.clone(), dir, direct, cache.clone(), value_files);
-        let table_cache = Arc::new(TableCache::new(
+            ValueLog::new(options.advanced.vfs.clone(), dir, direct, cache.clone(), value_files)
+                .read_only(read_only);
+        let table_cache = TableCache::new(
             options.advanced.vfs.clone(),
             dir,
             cache,
@@ -409,19 +404,22 @@ impl Nouns {
             filters.clone(),
             direct,
             max_open - value_files,
-        ));
+        );
+        let table_cache = Arc::new(table_cache.read_only(read_only));
         let limiter = Arc::new(RateLimiter::new(options.advanced.rate_limit_bytes_per_s));
-        Ok(Self { dir: dir.to_path_buf(), filters, table_cache, value_log, limiter })
+        let (reader_pins, dir) = (ReaderPins::none(dir), dir.to_path_buf());
+        Ok(Self { dir, filters, table_cache, value_log, limiter, reader_pins })
     }
 
-    /// Values of log segment `number` may be read.
-    fn begin_segment(&self, number: u64) {
-        if let Ok(number) = u32::try_from(number) {
-            self.value_log.begin(number);
-        }
+    /// From here on files may be removed, but not those that readers beside the writer need.
+    /// `listing` is what is in the directory.
+    fn mind_readers(&mut self, listing: &[String], options: &Options) {
+        let AdvancedOptions { vfs, max_reader_pinned_bytes, .. } = &options.advanced;
+        self.reader_pins = ReaderPins::open(&**vfs, &self.dir, listing, *max_reader_pinned_bytes);
     }
 
-    fn into_inner(
+    /// The store.
+    pub(crate) fn into_inner(
         self,
         options: Options,
         families: Vec<Arc<Family>>,
@@ -471,6 +469,8 @@ impl Nouns {
             background_errors: BackgroundErrors::default(),
             counters: Counters::default(),
             obsolete: Mutex::new(Vec::new()),
+            reader_pins: self.reader_pins,
+            last_look: Mutex::new(None),
             purging: Mutex::new(()),
             deletions_held: AtomicU64::new(0),
             lock: Mutex::new(None),

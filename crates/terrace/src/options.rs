@@ -298,6 +298,11 @@ pub struct AdvancedOptions {
     /// What lookups and training are taken to cost when it is decided what gets a model; `None`
     /// (the default) measures it.
     pub model_costs: Option<ModelCosts>,
+    /// What read-only stores of other processes may keep on disk that this one needs no more; above
+    /// it the oldest files go, and a reader that misses one gets
+    /// [`Error::Outdated`](crate::Error::Outdated). `None` (the default) keeps all of them until the
+    /// readers refresh, close or end, or the disk is full.
+    pub max_reader_pinned_bytes: Option<u64>,
 }
 
 impl Default for AdvancedOptions {
@@ -326,6 +331,7 @@ impl Default for AdvancedOptions {
             gc_garbage_ratio: DEFAULT_GC_GARBAGE_RATIO,
             level_model_files: DEFAULT_LEVEL_MODEL_FILES,
             model_costs: None,
+            max_reader_pinned_bytes: None,
         }
     }
 }
@@ -354,6 +360,7 @@ impl fmt::Debug for AdvancedOptions {
             .field("gc_garbage_ratio", &self.gc_garbage_ratio)
             .field("level_model_files", &self.level_model_files)
             .field("model_costs", &self.model_costs)
+            .field("max_reader_pinned_bytes", &self.max_reader_pinned_bytes)
             .finish_non_exhaustive()
     }
 }

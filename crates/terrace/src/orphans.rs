@@ -9,6 +9,7 @@
 use crate::error::Result;
 use crate::event;
 use crate::file_numbers::FileNumbers;
+use crate::reader_pins::ReaderPins;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use terrace_log::{LogReader, Step};
@@ -28,7 +29,7 @@ enum Fate {
 
 /// Settles every file in `dir` that neither `state` nor the log from `segment` on needs. `skipped` are
 /// the segments that recovery left out because no link leads to them. Foreign files stay, as
-/// `numbers` tells them.
+/// `numbers` tells them. What goes and readers of the writer before still need goes when they do.
 pub(crate) fn settle(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -36,6 +37,7 @@ pub(crate) fn settle(
     segment: u64,
     skipped: &[u64],
     numbers: &FileNumbers,
+    reader_pins: &ReaderPins,
 ) -> Result<()> {
     let levels = state.families.values().flat_map(|family| family.version.levels());
     let live: HashSet<u64> = levels.flat_map(|l| l.files().iter().map(|f| f.number)).collect();
@@ -44,6 +46,7 @@ pub(crate) fn settle(
         known.is_some_and(|segment| segment.kind == kind)
     };
     let mut changed = false;
+    let mut gone = Vec::new();
     for name in vfs.list(dir)? {
         if numbers.is_foreign_name(&name) {
             event::foreign_file(&name);
@@ -67,16 +70,24 @@ pub(crate) fn settle(
                 let unknown = !state.retired.contains(&number) && has_records(vfs, &path, number);
                 lost_if(unknown, "the manifest does not know this value segment")
             }
-            FileName::Temp => Fate::Goes,
+            // No reader knows it.
+            FileName::Temp => {
+                vfs.remove(&path)?;
+                changed = true;
+                Fate::Stays
+            }
             _ => Fate::Stays,
         };
         match fate {
-            Fate::Stays => continue,
-            Fate::Goes => vfs.remove(&path)?,
-            Fate::IsLost(why) => drop(set_aside(vfs, dir, &name, why)?),
+            Fate::Stays => {}
+            Fate::Goes => gone.push(path),
+            Fate::IsLost(why) => {
+                set_aside(vfs, dir, &name, why)?;
+                changed = true;
+            }
         }
-        changed = true;
     }
+    changed |= reader_pins.remove(vfs, gone, "open:orphans_removed", false)?;
     if changed {
         vfs.sync_dir(dir)?;
     }

@@ -2,6 +2,7 @@
 
 use crate::level_model::LevelModel;
 use crate::memtable::MemTable;
+use crate::reader_pins::ReaderPin;
 use crate::table_cache::{ReaderSlot, TableCache};
 use std::sync::Arc;
 use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
@@ -20,6 +21,8 @@ pub(crate) struct ReadState {
     pub level_models: [Option<Arc<LevelModel>>; LEVEL_COUNT],
     /// Whether any SST holds a range tombstone.
     pub has_range_tombstones: bool,
+    /// In a read-only store: keeps the files from being removed by the writer.
+    pub pin: Option<Arc<ReaderPin>>,
 }
 
 /// Reader slots in the order of a version's levels and files.
@@ -54,7 +57,13 @@ impl ReadState {
         let ranged = |f: &Arc<FileMeta>| f.range_tombstone_count > 0;
         let has_range_tombstones = version.levels().iter().any(|l| l.files().iter().any(ranged));
         let level_models = Default::default();
-        Self { memtable, immutables, version, slots, level_models, has_range_tombstones }
+        let pin = None;
+        Self { memtable, immutables, version, slots, level_models, has_range_tombstones, pin }
+    }
+
+    /// Holds the files of the version by `pin` as long as the state lives.
+    pub fn pinned_by(self, pin: Option<Arc<ReaderPin>>) -> Self {
+        Self { pin, ..self }
     }
 
     /// Takes over `models`, as far as they are of these very levels.
@@ -83,6 +92,7 @@ impl ReadState {
             slots: self.slots.clone(),
             level_models: self.level_models.clone(),
             has_range_tombstones: self.has_range_tombstones,
+            pin: self.pin.clone(),
         }
     }
 }

@@ -48,7 +48,8 @@ impl Replayed {
         self.flushed_seqno.max(replayed).max(written)
     }
 
-    fn bytes(&self) -> usize {
+    /// Bytes of the memtables.
+    pub fn bytes(&self) -> usize {
         self.memtables.iter().map(|m| m.size_bytes()).sum()
     }
 
@@ -144,6 +145,16 @@ pub(crate) fn live_segments(
     Ok(segments)
 }
 
+/// The log that is replayed.
+pub(crate) struct Log<'a> {
+    pub vfs: &'a dyn Vfs,
+    pub dir: &'a Path,
+    /// Ascending.
+    pub segments: &'a [(u64, PathBuf)],
+    /// Another process may be appending to it.
+    pub beside_writer: bool,
+}
+
 /// What [`replay`] reports.
 pub(crate) struct Outcome {
     pub families: BTreeMap<u32, Replayed>,
@@ -168,12 +179,9 @@ fn full(_: Full) -> std::io::Error {
     std::io::ErrorKind::OutOfMemory.into()
 }
 
-/// Replays `segments`. When the memtables pass `limit_bytes`, `spill` is called with the largest
-/// family (a read-only open, which writes nothing, passes no limit).
+/// Replays a log. When the memtables pass `limit_bytes`, `spill` is called with the largest family.
 pub(crate) fn replay(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    segments: &[(u64, PathBuf)],
+    &Log { vfs, dir, segments, beside_writer }: &Log<'_>,
     families: &[Arc<Family>],
     state: &ManifestState,
     limit_bytes: usize,
@@ -189,7 +197,7 @@ pub(crate) fn replay(
     let mut last_seqno = state.last_seqno;
     let mut failure = None;
     let path_of = |segment| names::log_path(dir, segment);
-    let log = terrace_log::recover(vfs, segments, &mut |segment, offset, payload| {
+    let apply = &mut |segment, offset, payload: &[u8]| {
         let malformed = |at: usize| {
             let detail = format!("a record passes its checksum but is no batch (at byte {at})");
             terrace_base::Error::corruption(&path_of(segment), offset, detail)
@@ -220,12 +228,17 @@ pub(crate) fn replay(
             return Err(terrace_base::Error::InvalidArgument(text));
         }
         Ok(())
-    });
+    };
+    let log = match beside_writer {
+        true => terrace_log::recover_beside_writer(vfs, segments, apply),
+        false => terrace_log::recover(vfs, segments, apply),
+    };
     if let Some(error) = failure {
         return Err(error);
     }
     let log = log?;
-    if let (Some(why), Some((segment, offset))) = (&log.torn, log.end) {
+    // Beside a writer it is an append that was half seen.
+    if let (Some(why), Some((segment, offset)), false) = (&log.torn, log.end, beside_writer) {
         event::torn_log(segment, offset, log.dropped_bytes, why);
     }
     Ok(Outcome { families: replayed, last_seqno, log })

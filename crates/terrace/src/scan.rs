@@ -118,11 +118,14 @@ impl ReadOptions {
 pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Result<Iter> {
     inner.health.check_open()?;
     inner.counters.seeks.add(1);
-    let snapshot = inner.snapshots.seqno_of(options.snapshot.as_ref())?;
+    let snapshot = inner.snapshots.check(options.snapshot.as_ref())?;
     // The map has every segment that the state refers to, and keeps their files: garbage collection
     // may take them out of the store, and the scan goes on.
-    let (state, seqno, held) = family
-        .hold_with_values(&inner.value_log, || snapshot.unwrap_or_else(|| inner.visible_seqno()));
+    let (state, seqno, held) = match snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
+        Some((state, held)) => (state.clone(), inner.visible_seqno(), held.clone()),
+        None => family.hold_with_values(&inner.value_log, || inner.visible_seqno()),
+    };
+    let seqno = snapshot.map_or(seqno, Snapshot::seqno);
     // The values of a dropped family may be gone.
     family.check_exists()?;
     let reading = match options.keys_only {

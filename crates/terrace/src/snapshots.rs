@@ -1,7 +1,11 @@
-//! Live snapshots: which sequence numbers somebody may still read at.
+//! Live snapshots: which sequence numbers somebody may still read at. A snapshot of a read-only
+//! store also holds what it reads, since the writer knows nothing of it.
 
 use crate::error::{Error, Result};
+use crate::read_state::ReadState;
+use crate::value_log::SegmentMap;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::SeqNo;
@@ -13,26 +17,48 @@ pub(crate) struct Snapshots {
     live: Mutex<BTreeMap<SeqNo, usize>>,
 }
 
+/// All families of a read-only store between two refreshes.
+pub(crate) struct View {
+    /// By id of the family.
+    pub states: BTreeMap<u32, Arc<ReadState>>,
+    /// Where the separated values lie that the states refer to.
+    pub segments: Arc<SegmentMap>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
 impl Snapshots {
     /// Registers a snapshot of what is visible now. The number is read under the lock, so that a
     /// job that lists the snapshots either sees this one or started when everything it merges
     /// was already visible to it.
     pub fn take(self: &Arc<Self>, visible_seqno: &AtomicU64) -> Snapshot {
+        self.take_of(visible_seqno, None)
+    }
+
+    /// As [`Self::take`], of a read-only store that shows `view`.
+    pub fn take_of(self: &Arc<Self>, visible_seqno: &AtomicU64, view: Option<View>) -> Snapshot {
         let mut live = self.live.lock();
         // Acquire: pairs with the commit's Release, so that the writes up to it are readable.
         let seqno = visible_seqno.load(Ordering::Acquire);
         *live.entry(seqno).or_default() += 1;
-        Snapshot { held: Arc::new(Held { seqno, snapshots: self.clone() }) }
+        Snapshot { held: Arc::new(Held { seqno, snapshots: self.clone(), view }) }
     }
 
-    /// The sequence number that `snapshot` reads at, if there is one.
+    /// The snapshot, if there is one.
     ///
     /// # Errors
     /// `InvalidArgument` if it is a snapshot of another store.
-    pub fn seqno_of(self: &Arc<Self>, snapshot: Option<&Snapshot>) -> Result<Option<SeqNo>> {
+    pub fn check<'a>(
+        self: &Arc<Self>,
+        snapshot: Option<&'a Snapshot>,
+    ) -> Result<Option<&'a Snapshot>> {
         match snapshot {
             None => Ok(None),
-            Some(snapshot) if snapshot.is_of(self) => Ok(Some(snapshot.seqno())),
+            Some(snapshot) if snapshot.is_of(self) => Ok(Some(snapshot)),
             Some(_) => Err(Error::InvalidArgument("the snapshot is of another store".into())),
         }
     }
@@ -52,6 +78,7 @@ impl Snapshots {
 struct Held {
     seqno: SeqNo,
     snapshots: Arc<Snapshots>,
+    view: Option<View>,
 }
 
 impl Drop for Held {
@@ -68,7 +95,7 @@ impl Drop for Held {
 
 /// A consistent view of the whole store at one moment; reads at it see nothing written later.
 /// Cheap to clone; released when the last clone is dropped. While it lives, compaction keeps the
-/// versions it sees.
+/// versions it sees. One of a read-only store keeps the files it reads, whatever is refreshed.
 ///
 /// ```
 /// # fn main() -> terrace::Result<()> {
@@ -93,6 +120,13 @@ impl Snapshot {
     /// The sequence number the snapshot reads at.
     pub(crate) fn seqno(&self) -> SeqNo {
         self.held.seqno
+    }
+
+    /// What reads of family `id` at the snapshot see, and where their values lie, if the snapshot
+    /// holds that itself: in a read-only store.
+    pub(crate) fn view_of(&self, id: u32) -> Option<(&Arc<ReadState>, &Arc<SegmentMap>)> {
+        let view = self.held.view.as_ref()?;
+        Some((view.states.get(&id)?, &view.segments))
     }
 
     /// Whether it is a snapshot of the store with these `snapshots`.

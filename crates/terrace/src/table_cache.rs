@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use terrace_base::Result;
 use terrace_base::sync::Mutex;
+use terrace_base::{Error, Result};
 use terrace_learned::analyzer::Lookups;
 use terrace_manifest::{FileMeta, names};
 use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
@@ -89,6 +89,8 @@ pub(crate) struct TableCache {
     options: ReaderOptions,
     cache_bytes: AtomicUsize,
     max_open: usize,
+    /// Another process may remove files.
+    read_only: bool,
     open: AtomicUsize,
     pinned_bytes: AtomicUsize,
     slots: Mutex<BTreeMap<u64, Arc<ReaderSlot>>>,
@@ -125,6 +127,7 @@ impl TableCache {
             },
             cache_bytes: AtomicUsize::new(cache_bytes),
             max_open: max_open.max(4),
+            read_only: false,
             open: AtomicUsize::new(0),
             pinned_bytes: AtomicUsize::new(0),
             slots: Mutex::new(BTreeMap::new()),
@@ -133,6 +136,11 @@ impl TableCache {
             loan_bytes: AtomicUsize::new(0),
             turn: Mutex::new(()),
         }
+    }
+
+    /// The same, of a store that is open read-only if `read_only`.
+    pub fn read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
     }
 
     /// The slot of file `number`, made if there is none.
@@ -186,7 +194,11 @@ impl TableCache {
     fn open(&self, slot: &ReaderSlot, file: &FileMeta) -> Result<Arc<SstReader>> {
         let path = names::sst_path(&self.dir, file.number);
         let options = ReaderOptions { models: slot.models, ..self.options.clone() };
-        let reader = SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &options)?;
+        let reader = SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &options);
+        let reader = reader.map_err(|error| match self.read_only {
+            true if error.is_not_found() => Error::Removed { path },
+            _ => error,
+        })?;
         slot.touched.store(true, Ordering::Relaxed);
         // Counted before others can see and close it, so that the counts never fall below zero.
         self.pinned_bytes.fetch_add(reader.pinned_bytes(), Ordering::Relaxed);

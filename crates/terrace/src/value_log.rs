@@ -93,6 +93,8 @@ pub(crate) struct ValueLog {
     dir: PathBuf,
     /// Read sealed segments past the page cache.
     direct: bool,
+    /// Another process may remove files.
+    read_only: bool,
     /// Keeps values that point reads fetched.
     cache: Arc<BlockCache>,
     map: ArcSwap<SegmentMap>,
@@ -134,6 +136,7 @@ impl ValueLog {
             vfs,
             dir: dir.to_path_buf(),
             direct,
+            read_only: false,
             cache,
             map: ArcSwap::default(),
             change: Mutex::new(()),
@@ -147,6 +150,11 @@ impl ValueLog {
             max_open: max_open.max(4),
             counters: ValueCounters::default(),
         }
+    }
+
+    /// The same, of a store that is open read-only if `read_only`.
+    pub fn read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
     }
 
     /// Whether there is any segment with values.
@@ -223,6 +231,12 @@ impl ValueLog {
         let mut map = SegmentMap::clone(&self.map.load());
         change(&mut map);
         self.map.store(Arc::new(map));
+    }
+
+    /// Forgets the files of segments that left the map and that nobody holds: in a read-only store,
+    /// which deletes none.
+    pub fn forget_unheld(&self) {
+        self.leaving.lock().retain(|leaving| leaving.segment.strong_count() > 0);
     }
 
     /// Whether segment `number` has left the map and its file is still there.
@@ -335,7 +349,22 @@ impl ValueLog {
     /// the segment has left the store: the key is to be looked up again.
     pub fn get(&self, key: &[u8], handle: ValueHandle, fill_cache: bool) -> Result<Option<Slice>> {
         let map = self.map.load();
-        let Some(segment) = map.get(&handle.segment) else { return Ok(None) };
+        match self.get_held(&map, key, handle, fill_cache) {
+            // After a refresh nothing keeps the segments of before.
+            Err(Error::Removed { .. }) if !self.has(u64::from(handle.segment)) => Ok(None),
+            value => value,
+        }
+    }
+
+    /// As [`ValueLog::get`], of the segments in `held`.
+    pub fn get_held(
+        &self,
+        held: &SegmentMap,
+        key: &[u8],
+        handle: ValueHandle,
+        fill_cache: bool,
+    ) -> Result<Option<Slice>> {
+        let Some(segment) = held.get(&handle.segment) else { return Ok(None) };
         let place = place_of(segment, &handle);
         if let Some(value) = self.cached(&place) {
             return Ok(Some(value));
@@ -479,7 +508,10 @@ impl ValueLog {
         let sealed = segment.sealed_bytes.load(Ordering::Relaxed) > 0;
         // What is still being written is in the page cache.
         let mode = OpenMode { direct: self.direct && sealed, random: true };
-        let file = self.vfs.open(&segment.path, mode)?;
+        let file = self.vfs.open(&segment.path, mode).map_err(|error| match self.read_only {
+            true if error.is_not_found() => Error::Removed { path: segment.path.clone() },
+            _ => error,
+        })?;
         segment.touched.store(true, Ordering::Relaxed);
         segment.file.store(Some(self.opened(&file)));
         if self.open.load(Ordering::Relaxed) > self.max_open {

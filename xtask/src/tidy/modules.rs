@@ -18,7 +18,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
         &[
             "batch",
             "memtable",
-            "snapshots",
+            "reader_pins",
             "rate_limit",
             "live",
             "filter_budget",
@@ -35,6 +35,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "file_numbers",
             "iter",
             "value_log",
+            "snapshots",
             "garbage",
             "family",
             "read_set",
@@ -66,7 +67,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("loop", &["worker"]),
-    ("top", &["open", "db", "transaction"]),
+    ("top", &["open", "read_only", "db", "transaction"]),
 ];
 
 /// The rank of a top-level module; `None` if it is not listed.

@@ -2,15 +2,11 @@
 
 use crate::arguments;
 use crate::outcome::{Outcome, tell};
-use crate::store::{StoreArgs, is_stale};
+use crate::store::StoreArgs;
 use anyhow::Result;
 use std::ffi::OsString;
 use std::io::Write;
-use terrace::Slice;
 use terrace_inspect::Escaped;
-
-/// How often a read starts over because a writer replaced files under it.
-const ATTEMPTS: u32 = 5;
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
@@ -33,7 +29,7 @@ pub struct GetArgs {
 /// Prints the value; says so if there is none.
 pub fn run(args: &GetArgs) -> Result<Outcome> {
     let key = arguments::bytes(&args.key, args.hex)?;
-    let Some(value) = read(&args.store, &key)? else {
+    let Some(value) = args.store.open_read_only()?.get(&key)? else {
         tell(&format!("there is no key `{}`", Escaped(&key)));
         return Ok(Outcome::Negative);
     };
@@ -47,14 +43,4 @@ pub fn run(args: &GetArgs) -> Result<Outcome> {
     }
     out.flush()?;
     Ok(Outcome::Done)
-}
-
-fn read(store: &StoreArgs, key: &[u8]) -> Result<Option<Slice>> {
-    let mut attempt = 1;
-    loop {
-        match store.open_read_only()?.get(key) {
-            Err(error) if attempt < ATTEMPTS && is_stale(&error) => attempt += 1,
-            result => return Ok(result?),
-        }
-    }
 }

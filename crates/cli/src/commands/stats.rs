@@ -56,6 +56,8 @@ pub fn json(m: &Metrics) -> Value {
         "cache_used_bytes": m.cache_used_bytes, "cache_capacity_bytes": m.cache_capacity_bytes,
         "memtable_bytes": m.memtable_bytes, "pinned_bytes": m.pinned_bytes,
         "open_files": m.open_files, "snapshots": m.snapshots, "disk_full": m.disk_full,
+        "reader_pinned_files": m.reader_pinned_files,
+        "reader_pinned_bytes": m.reader_pinned_bytes,
         "poisoned": m.poisoned, "quarantined_files": m.quarantined_files,
         "get_latency": latency(&m.get_latency), "commit_latency": latency(&m.commit_latency),
         "flush_latency": latency(&m.flush_latency),

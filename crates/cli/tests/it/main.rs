@@ -8,6 +8,7 @@
 )]
 
 mod basics;
+mod beside;
 mod damage;
 mod demo;
 mod kill9;

@@ -7,6 +7,7 @@ use crate::family::Family;
 use crate::inner::Inner;
 use crate::metrics::{Sampled, sample};
 use crate::read_state::ReadState;
+use crate::value_log::SegmentMap;
 use std::sync::Arc;
 use terrace_base::{SeqNo, ValueHandle};
 use terrace_sst::{BatchLookup, Lookup, SstReader};
@@ -23,20 +24,29 @@ pub(crate) fn multi_get(
     inner: &Inner,
     family: &Family,
     keys: &[&[u8]],
-    reading: Reading,
+    reading: Reading<'_>,
 ) -> Result<Vec<Option<Slice>>> {
     super::check(inner, family)?;
     let mut tries = 0;
     let found = loop {
-        let state = family.state();
-        let seqno = reading.snapshot.unwrap_or_else(|| inner.visible_seqno());
+        let view = reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id));
+        let now;
+        let state = match view {
+            Some((held, _)) => held,
+            None => {
+                now = family.state();
+                &*now
+            }
+        };
+        let seqno = reading.seqno(inner);
         if reading.in_memory {
-            break from_memory(inner, family, &state, keys, seqno)?;
+            break from_memory(inner, family, state, keys, seqno)?;
         }
-        let answers = search(inner, &state, keys, seqno, reading.fill_cache)?;
+        let answers = search(inner, state, keys, seqno, reading.fill_cache)?;
+        let held = view.map_or_else(|| inner.value_log.hold(), |(_, held)| held.clone());
         // If a value was collected meanwhile, all keys are looked up again, at a moment of their
         // own: no snapshot keeps what the last moment showed.
-        match fetch(inner, keys, answers)? {
+        match fetch(inner, &held, keys, answers)? {
             Ok(found) => break found,
             Err(_) if family.is_dropped() => {
                 return Err(Error::NoSuchFamily(family.name.clone()));
@@ -56,6 +66,7 @@ pub(crate) fn multi_get(
 /// the store ends it.
 fn fetch(
     inner: &Inner,
+    held: &SegmentMap,
     keys: &[&[u8]],
     answers: Vec<Answer>,
 ) -> Result<std::result::Result<Vec<Option<Slice>>, ValueHandle>> {
@@ -67,13 +78,12 @@ fn fetch(
             _ => None,
         })
         .collect();
-    let held = inner.value_log.hold();
     if let Some((_, gone)) = wanted.iter().find(|(_, h)| !held.contains_key(&h.segment)) {
         return Ok(Err(*gone));
     }
     let mut values = match wanted.is_empty() {
         true => Vec::new(),
-        false => inner.value_log.read_held(&held, &wanted),
+        false => inner.value_log.read_held(held, &wanted),
     }
     .into_iter();
     let value = |answer| match answer {

@@ -4,8 +4,8 @@
 use super::*;
 use crate::db::Db;
 use crate::get::{self, Reading};
-use crate::open;
 use crate::options::{CfOptions, ModelCosts, Options};
+use crate::read_only;
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_sst::Compression;
@@ -70,7 +70,7 @@ fn files_wait_before_they_are_trained_one_at_a_time_and_then_the_level() {
     options.advanced.model_costs = Some(COSTS);
     fill("/db", &options, KEYS);
     options.advanced.clock = clock.clone();
-    let inner = open::open_read_only("/db".as_ref(), options).unwrap();
+    let inner = read_only::open("/db".as_ref(), options).unwrap();
     let mut learner = Learner::default();
     let mut rng = SplitMix64::new(2);
     assert!(!learner.step(&inner), "files are new");
@@ -111,7 +111,7 @@ fn a_level_model_of_other_files_is_not_taken() {
     const KEYS: u64 = 40_000;
     let options = options(Arc::new(SimVfs::new(3)), Learning::Build);
     fill("/db", &options, KEYS);
-    let inner = open::open_read_only("/db".as_ref(), options).unwrap();
+    let inner = read_only::open("/db".as_ref(), options).unwrap();
     let family = inner.families.load()[0].clone();
     let version = family.state().version.clone();
     let level = (1..LEVEL_COUNT).find(|n| version.level(*n).len() > 1).unwrap();
@@ -205,10 +205,10 @@ fn ways_of_a_lookup() {
     fill(path.to_str().unwrap(), &options, keys);
     println!("filled with models in {:.2} s", start.elapsed().as_secs_f64());
     options.default_family.learning = Learning::Off;
-    let inner = open::open_read_only(&path, options.clone()).unwrap();
+    let inner = read_only::open(&path, options.clone()).unwrap();
     println!("by index          {:.0} ns", lookup_ns(&inner, keys));
     options.default_family.learning = Learning::Build;
-    let inner = open::open_read_only(&path, options).unwrap();
+    let inner = read_only::open(&path, options).unwrap();
     println!("by models of files {:.0} ns", lookup_ns(&inner, keys));
     let family = inner.families.load()[0].clone();
     let mut own = FamilyBooks::default();

@@ -433,6 +433,8 @@ impl Metrics {
             ("memtable_bytes", "Bytes of memtables", self.memtable_bytes),
             ("pinned_bytes", "Bytes open SST readers pin", self.pinned_bytes),
             ("open_files", "Open SST readers", self.open_files),
+            ("reader_pinned_files", "Files kept for readers", self.reader_pinned_files),
+            ("reader_pinned_bytes", "Bytes of those", self.reader_pinned_bytes),
             ("snapshots", "Live snapshots", self.snapshots),
             ("disk_full", "1 while writes wait for disk room", u64::from(self.disk_full)),
             (

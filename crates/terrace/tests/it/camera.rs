@@ -151,6 +151,10 @@ impl Vfs for Camera {
         self.around(|| self.sim.lock(path))
     }
 
+    fn lock_shared(&self, path: &Path) -> terrace_base::Result<Box<dyn Send + Sync>> {
+        self.sim.lock_shared(path)
+    }
+
     fn free_space_bytes(&self, dir: &Path) -> terrace_base::Result<u64> {
         self.sim.free_space_bytes(dir)
     }

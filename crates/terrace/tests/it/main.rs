@@ -31,6 +31,7 @@ mod model;
 mod mutants;
 mod power_cut;
 mod range_deletes;
+mod readers;
 mod room;
 mod separation;
 mod stalls;

@@ -111,6 +111,10 @@ impl Vfs for Counting {
         touch();
         self.0.lock(path)
     }
+    fn lock_shared(&self, path: &Path) -> terrace_base::Result<Box<dyn Send + Sync>> {
+        touch();
+        self.0.lock_shared(path)
+    }
     fn free_space_bytes(&self, dir: &Path) -> terrace_base::Result<u64> {
         self.0.free_space_bytes(dir)
     }
