@@ -6,7 +6,8 @@
 //!    manifest says it is; and every value that it refers to ([`values`]).
 //! 4. The value segments ([`segments`]): there, of the stated length.
 //! 5. The commit log ([`log`]): readable as a recovery reads it, its batches sound.
-//! 6. Files that belong to nothing: told, but no problem; the next open removes them.
+//! 6. Files that belong to nothing: told, but no problem; the next open removes them, or moves them to
+//!    `lost/` if they look like data.
 //!
 //! Takes no lock. Another process may have the store open, add, merge and remove files meanwhile:
 //! what looks wrong is looked at again under the newest manifest before it is called a problem.
@@ -23,10 +24,11 @@ use crate::text::SizeBytes;
 use crate::tree::Tree;
 use std::collections::HashSet;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::Result;
+use terrace_base::{Error, Result};
 use terrace_manifest::FileMeta;
+use terrace_manifest::evidence::{self, Claims, Evidence};
 use terrace_vfs::Vfs;
 
 /// How often a part of the check starts over because the store changed under it.
@@ -154,12 +156,28 @@ pub fn check_store_with(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report> {
     let mut report = Report::default();
+    // Before the manifest and the log: whoever writes meanwhile only adds to what it says.
+    let evidence = match evidence::read(&**vfs, dir) {
+        Ok(evidence) => evidence,
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error) => {
+            report.problems.push(Problem::from_error(&error, dir));
+            Evidence::default()
+        }
+    };
+    let claims = evidence.claims;
     let Some(tree) = salvage::load(&**vfs, dir, &mut report.problems)? else {
         return Ok(report);
     };
     report.problems.extend(tree.faults(dir));
     report.counts.families = tree.families.len() as u64;
-    let mut checker = Checker { vfs, dir, report, newest: None };
+    if tree.keeps_evidence {
+        let told = |(path, why): (PathBuf, String)| {
+            format!("{}: {why}; the next open writes it anew", path.display())
+        };
+        report.notes.extend(evidence.problems.into_iter().map(told));
+    }
+    let mut checker = Checker { vfs, dir, report, claims, newest: None };
     checker.ssts(&tree, progress);
     checker.segments_and_log(tree)?;
     checker.unclaimed()?;
@@ -170,6 +188,8 @@ struct Checker<'a> {
     vfs: &'a Arc<dyn Vfs>,
     dir: &'a Path,
     report: Report,
+    /// What is known to have been durable.
+    claims: Claims,
     /// The tree that the check last saw, if it changed.
     newest: Option<Tree>,
 }
@@ -221,7 +241,7 @@ impl Checker<'_> {
         )?;
         let (log, _) = self.settled(
             tree,
-            |listing, tree| log::check(&**self.vfs, listing, tree),
+            |listing, tree| log::check(&**self.vfs, self.dir, &self.claims, listing, tree),
             |found| found.problems.is_empty(),
         )?;
         let report = &mut self.report;

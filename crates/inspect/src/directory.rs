@@ -50,6 +50,8 @@ pub(crate) struct Listing {
     pub logs: BTreeMap<u64, PathBuf>,
     /// Value segments that garbage collection wrote.
     pub value_logs: BTreeMap<u64, PathBuf>,
+    /// What says what was synced.
+    pub evidence: Vec<PathBuf>,
     pub temps: Vec<String>,
     pub others: Vec<String>,
 }
@@ -60,10 +62,11 @@ impl Listing {
         self.has_writes() || !self.manifests.is_empty()
     }
 
-    /// Whether there are files that hold writes. A manifest alone, without `CURRENT`, is what a
+    /// Whether there are files that hold writes, or say that there were. A manifest alone, without `CURRENT`, is what a
     /// crash leaves of a store that was just being made.
     fn has_writes(&self) -> bool {
-        !(self.ssts.is_empty() && self.logs.is_empty() && self.value_logs.is_empty())
+        let lists = [&self.ssts, &self.logs, &self.value_logs];
+        !(lists.iter().all(|list| list.is_empty()) && self.evidence.is_empty())
     }
 
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Self> {
@@ -87,6 +90,7 @@ impl Listing {
                     listing.value_logs.insert(number, path);
                 }
                 FileName::Lock | FileName::Reserve | FileName::Readers(_) => {}
+                FileName::Evidence(_) => listing.evidence.push(path),
                 FileName::Temp => listing.temps.push(name),
                 FileName::Other => listing.others.push(name),
             }
@@ -103,7 +107,8 @@ pub(crate) fn number_of(path: &Path) -> u64 {
         FileName::Manifest(number)
         | FileName::Sst(number)
         | FileName::Log(number)
-        | FileName::ValueLog(number) => number,
+        | FileName::ValueLog(number)
+        | FileName::Evidence(number) => number,
         _ => 0,
     }
 }

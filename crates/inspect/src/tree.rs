@@ -18,6 +18,8 @@ pub(crate) struct Tree {
     pub last_seqno: SeqNo,
     pub families: BTreeMap<u32, FamilyTree>,
     pub segments: BTreeMap<u32, SegmentMeta>,
+    /// Every log segment that is needed exists, and evidence is kept.
+    pub keeps_evidence: bool,
 }
 
 /// One column family.
@@ -44,6 +46,7 @@ impl From<ManifestState> for Tree {
             last_seqno: state.last_seqno,
             families: state.families.into_iter().map(|(id, f)| (id, family(f))).collect(),
             segments: state.segments,
+            keeps_evidence: state.keeps_evidence,
         }
     }
 }

@@ -23,5 +23,5 @@ pub mod writer;
 
 pub use format::{LogEnd, SyncedThrough};
 pub use reader::{LogReader, Record, RecordKind, Step, read_header};
-pub use recover::{Recovered, recover, recover_beside_writer};
+pub use recover::{Recovered, Setting, recover, recover_with};
 pub use writer::{LogOptions, LogWriter};

@@ -55,25 +55,27 @@ pub fn recover(
     segments: &[(u64, PathBuf)],
     apply: &mut Apply<'_>,
 ) -> Result<Recovered> {
-    replay(vfs, segments, apply, false)
+    recover_with(vfs, segments, Setting::default(), apply)
 }
 
-/// As [`recover`], of a log that another process may be appending to. What is seen is a prefix that
-/// holds at least what the kernel had when this was called: an append that is half seen is looked
-/// at again, and neither taken for damage nor for the end of what follows it.
-pub fn recover_beside_writer(
-    vfs: &dyn Vfs,
-    segments: &[(u64, PathBuf)],
-    apply: &mut Apply<'_>,
-) -> Result<Recovered> {
-    replay(vfs, segments, apply, true)
+/// What is known of a log beside its bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Setting {
+    /// Everything before this place is known from elsewhere to have been durable (with offset 0: the
+    /// segment exists). A log that ends before it is an error.
+    pub proven: Option<SyncedThrough>,
+    /// Another process may be appending to the log. What is seen is a prefix that holds at least what
+    /// the kernel had when the call was made: an append that is half seen is looked at again, and
+    /// neither taken for damage nor for the end of what follows it.
+    pub beside_writer: bool,
 }
 
-fn replay(
+/// As [`recover`], of a log of which more is known.
+pub fn recover_with(
     vfs: &dyn Vfs,
     segments: &[(u64, PathBuf)],
+    Setting { proven, beside_writer }: Setting,
     apply: &mut Apply<'_>,
-    beside_writer: bool,
 ) -> Result<Recovered> {
     if let Some(pair) = segments.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
         let (a, b) = (pair[0].0, pair[1].0);
@@ -83,15 +85,15 @@ fn replay(
         .iter()
         .map(|(number, path)| LogReader::open(vfs, path, *number))
         .collect::<Result<Vec<_>>>()?;
-    let mut replay = Replay { segments, recovered: Recovered::default() };
+    let mut replay = Replay { segments, proven, recovered: Recovered::default() };
     let chain = chain(segments, &readers);
     let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
     replay.recovered.skipped = skipped.map(|at| segments[at].0).collect();
-    for part in chain {
+    for part in &chain {
         let reader = &mut readers[part.index];
         // Only the last segment can be growing.
         let may_grow = beside_writer && part.index + 1 == segments.len() && part.missing.is_none();
-        while let Some(bad) = replay.part(&part, reader, apply)? {
+        while let Some(bad) = replay.part(part, reader, apply)? {
             if may_grow && reader.look_again(vfs)? {
                 continue;
             }
@@ -103,6 +105,12 @@ fn replay(
                 judged => return judged,
             }
         }
+        replay.check_proven(part.index, readers[part.index].position())?;
+    }
+    if let Some(proven) = proven
+        && !chain.iter().any(|part| segments[part.index].0 == proven.segment)
+    {
+        return Err(replay.too_short(proven.segment, 0, "the segment is missing", proven));
     }
     Ok(replay.recovered)
 }
@@ -156,6 +164,8 @@ struct Bad {
 
 struct Replay<'a> {
     segments: &'a [(u64, PathBuf)],
+    /// Everything before this is known to have been durable.
+    proven: Option<SyncedThrough>,
     recovered: Recovered,
 }
 
@@ -247,10 +257,34 @@ impl Replay<'_> {
         Err(Error::corruption(self.path(segment), offset, detail))
     }
 
+    /// Refuses a segment that ends cleanly at `end` and had been durable past it.
+    fn check_proven(&self, index: usize, end: u64) -> Result<()> {
+        let segment = self.segments[index].0;
+        match self.proven {
+            Some(proven) if proven.segment == segment && end < proven.offset => {
+                Err(self.too_short(segment, end, "the records end here", proven))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn too_short(&self, segment: u64, offset: u64, why: &str, proven: SyncedThrough) -> Error {
+        let SyncedThrough { segment: durable, offset: through } = proven;
+        let detail = format!(
+            "{why}, and the evidence files (SYNCED-1, SYNCED-2) prove that segment {durable} was durable up \
+             to offset {through}, so synced writes would be lost. Put the file back, restore the store \
+             from a checkpoint, or see what is left with `terrace inspect log`"
+        );
+        Error::corruption(self.path(segment), offset, detail)
+    }
+
     /// Decides between a torn tail and the loss of durable data.
     fn judge(&mut self, vfs: &dyn Vfs, bad: Bad) -> Result<Recovered> {
         let (segment, offset) = bad.at;
         let spot = SyncedThrough { segment, offset };
+        if let Some(proven) = self.proven.filter(|proven| *proven > spot) {
+            return Err(self.too_short(segment, offset, &bad.why, proven));
+        }
         let (first, mut from) = bad.scan_from;
         for (number, path) in &self.segments[first..] {
             let scan = scan_markers(vfs, path, *number, from)?;

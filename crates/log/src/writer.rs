@@ -257,6 +257,11 @@ impl LogWriter {
         self.len_bytes() + (marker + RECORD_HEADER_BYTES) as u64
     }
 
+    /// File bytes that are durable.
+    pub fn synced_bytes(&self) -> u64 {
+        self.synced_bytes
+    }
+
     /// Whether everything before [`LogWriter::end`] is durable, the header included.
     pub fn is_synced(&self) -> bool {
         self.synced_bytes == self.handed_bytes

@@ -6,7 +6,7 @@
 //! write a [`Manifest`].
 //!
 //! [`file_meta`], [`level`], [`version`] and [`edit`] are the data; [`codec`] their bytes;
-//! [`state`] applies edits; [`manifest`] is the file and its switch; [`shape`] prints and parses
+//! [`state`] applies edits; [`manifest`] is the file and its switch; [`evidence`] says what was synced; [`shape`] prints and parses
 //! LSM shapes; [`dump`] prints a manifest whatever its state. The format is specified in
 //! `docs/format/manifest.md`.
 
@@ -16,6 +16,7 @@ pub mod codec;
 pub mod current;
 pub mod dump;
 pub mod edit;
+pub mod evidence;
 pub mod file_meta;
 pub mod level;
 pub mod manifest;

@@ -8,13 +8,14 @@
 use crate::codec::{self, Malformed};
 use crate::current;
 use crate::edit::VersionEdit;
+use crate::evidence::{self, Claims};
 use crate::names::{self, FileName};
 use crate::state::{ManifestState, Replay};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, Result};
-use terrace_log::{LogOptions, LogWriter};
+use terrace_log::{LogEnd, LogOptions, LogWriter, Setting, SyncedThrough};
 use terrace_vfs::Vfs;
 
 /// A manifest file grows to this length, or to [`SNAPSHOT_MULTIPLE`] times the snapshot that it
@@ -71,8 +72,17 @@ impl Manifest {
     /// I/O with `is_not_found()` if there is no `CURRENT`: the directory holds no store.
     /// `Corruption` if `CURRENT` or what it names is damaged, or absent from a directory with data.
     pub fn recover(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Self, ManifestState)> {
-        let number = read_current(&*vfs, dir)?;
-        let state = read_manifest(&*vfs, dir, number)?;
+        let claims = evidence::read(&*vfs, dir)?.claims;
+        Self::recover_proven(vfs, dir, &claims)
+    }
+
+    /// As [`Manifest::recover`], with the evidence that was read before.
+    pub fn recover_proven(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        claims: &Claims,
+    ) -> Result<(Self, ManifestState)> {
+        let (number, state) = read_proven(&*vfs, dir, claims)?;
         let manifest = Self::start(vfs, dir, number + 1, &state)?;
         Ok((manifest, state))
     }
@@ -82,9 +92,12 @@ impl Manifest {
     ///
     /// # Errors
     /// As [`Manifest::recover`].
-    pub fn recover_unwritten(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Self, ManifestState)> {
-        let number = read_current(&*vfs, dir)?;
-        let state = read_manifest(&*vfs, dir, number)?;
+    pub fn recover_unwritten(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        claims: &Claims,
+    ) -> Result<(Self, ManifestState)> {
+        let (number, state) = read_proven(&*vfs, dir, claims)?;
         let path = names::manifest_path(dir, number);
         let end = (number, vfs.len(&path)?);
         let manifest = Self {
@@ -106,10 +119,10 @@ impl Manifest {
     /// # Errors
     /// As [`Manifest::recover`].
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<ManifestState> {
+        let claims = evidence::read(vfs, dir)?.claims;
         let mut attempt = 1;
         loop {
-            let outcome = read_current(vfs, dir).and_then(|n| read_manifest(vfs, dir, n));
-            match outcome {
+            match read_proven(vfs, dir, &claims).map(|(_, state)| state) {
                 // A writer may have moved to a new file, or appended, while this one was read.
                 Err(error) if error.is_corruption() && attempt < READ_ATTEMPTS => attempt += 1,
                 outcome => return outcome,
@@ -164,6 +177,11 @@ impl Manifest {
     /// Bytes of the manifest file in force.
     pub fn len_bytes(&self) -> u64 {
         self.writer.len_bytes()
+    }
+
+    /// The manifest file in force and the length of it that is durable.
+    pub fn synced(&self) -> LogEnd {
+        (self.number, self.writer.synced_bytes())
     }
 
     /// Whether edits are refused after a failure.
@@ -246,6 +264,28 @@ fn remove_obsolete(vfs: &dyn Vfs, dir: &Path, number: u64) {
     }
 }
 
+/// The manifest in force and the state that it says, which must not be less than `claims` prove.
+fn read_proven(vfs: &dyn Vfs, dir: &Path, claims: &Claims) -> Result<(u64, ManifestState)> {
+    let number = read_current(vfs, dir)?;
+    let (newest, bytes) = claims.manifest;
+    if number < newest {
+        let detail = format!(
+            "it names manifest {number}, and the evidence files (SYNCED-1, SYNCED-2) prove that manifest \
+             {newest} was in force: this is an older CURRENT. Put the newer one back, or see what is \
+             left with `terrace inspect`"
+        );
+        return Err(Error::corruption(&names::current_path(dir), 0, detail));
+    }
+    let proven = SyncedThrough { segment: number, offset: bytes };
+    let state = read_manifest(vfs, dir, number, Some(proven).filter(|_| number == newest))?;
+    if claims.store_id != 0 && claims.store_id != state.store_id {
+        let detail = "the evidence files (SYNCED-1, SYNCED-2) are of another store; remove them, or put \
+                      the store's own back";
+        return Err(Error::corruption(&names::evidence_path(dir, 1), 0, detail));
+    }
+    Ok((number, state))
+}
+
 /// Reads `CURRENT`, and tells a directory without a store from a store that lost its `CURRENT`.
 fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
     current::read(vfs, dir).map_err(|error| {
@@ -259,9 +299,12 @@ fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
     })
 }
 
-/// Refuses a directory with SSTs or log segments: those are made only once `CURRENT` is durable.
+/// Refuses a directory with data or evidence: those are made only once `CURRENT` is durable.
 fn check_no_data(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    let is_data = |name: &String| matches!(names::parse(name), FileName::Sst(_) | FileName::Log(_));
+    let is_data = |name: &String| {
+        use FileName::{Evidence, Log, Sst, ValueLog};
+        matches!(names::parse(name), Sst(_) | Log(_) | ValueLog(_) | Evidence(_))
+    };
     match vfs.list(dir)?.into_iter().filter(is_data).min() {
         Some(name) => {
             let detail = format!(
@@ -286,16 +329,24 @@ fn absent(dir: &Path, number: u64) -> Error {
 }
 
 /// The state that manifest `number` says.
-fn read_manifest(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<ManifestState> {
+fn read_manifest(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    number: u64,
+    proven: Option<SyncedThrough>,
+) -> Result<ManifestState> {
     let path = names::manifest_path(dir, number);
     let damaged = |offset: u64, why: String| {
-        let detail = format!("{why}; restore the store from a checkpoint");
+        let detail = format!(
+            "{why}; restore the store from a checkpoint, or see what is left with `terrace inspect`"
+        );
         Error::corruption(&path, offset, detail)
     };
     let mut replay = Replay::default();
     let mut last = 0;
     let segments = [(number, path.clone())];
-    terrace_log::recover(vfs, &segments, &mut |_, offset, payload| {
+    let setting = Setting { proven, ..Setting::default() };
+    terrace_log::recover_with(vfs, &segments, setting, &mut |_, offset, payload| {
         last = offset;
         let record = codec::decode_record(payload).map_err(|malformed| match malformed {
             Malformed::Unknown(..) => {

@@ -1,7 +1,8 @@
 //! The names of the files in a store's directory: the one place that makes and reads them.
 //!
 //! ```text
-//! 000012.sst  000013.log  000015.vlog  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE  READERS-000001
+//! 000012.sst  000013.log  000015.vlog  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE
+//! READERS-000001  SYNCED-1  SYNCED-2  lost/
 //! ```
 //! Numbers are decimal, padded with zeros to six digits, and longer when they must be. SSTs, log
 //! segments and temporary files share one number space; manifests and `READERS` count on their own.
@@ -29,6 +30,8 @@ pub enum FileName {
     Reserve,
     /// Locked, shared, by readers beside the writer.
     Readers(u64),
+    /// What was synced, 1 or 2 ([`crate::evidence`]).
+    Evidence(u64),
     /// Not one of the store's names.
     Other,
 }
@@ -56,6 +59,16 @@ pub fn reserve_path(dir: &Path) -> PathBuf {
 /// The file number `number` in `dir` that readers lock.
 pub fn readers_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("READERS-{number:06}"))
+}
+
+/// Evidence file `number` (1 or 2) in `dir`.
+pub fn evidence_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("SYNCED-{number}"))
+}
+
+/// The file that becomes evidence file `number` by a rename.
+pub fn evidence_temp_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("SYNCED-{number}.tmp"))
 }
 
 /// Manifest `number` in `dir`.
@@ -104,6 +117,8 @@ pub fn parse(name: &str) -> FileName {
         "CURRENT" => return FileName::Current,
         "LOCK" => return FileName::Lock,
         "RESERVE" => return FileName::Reserve,
+        "SYNCED-1" => return FileName::Evidence(1),
+        "SYNCED-2" => return FileName::Evidence(2),
         _ => {}
     }
     if let Some(digits) = name.strip_prefix("MANIFEST-") {
@@ -143,6 +158,11 @@ mod tests {
         assert_eq!(parse("CURRENT.tmp"), FileName::Temp);
         assert_eq!(parse("LOCK"), FileName::Lock);
         assert_eq!(parse("RESERVE"), FileName::Reserve);
+        assert_eq!(parse("SYNCED-2"), FileName::Evidence(2));
+        assert_eq!(parse("SYNCED-2.tmp"), FileName::Temp);
+        assert_eq!(parse("SYNCED-3"), FileName::Other);
+        assert_eq!(temp_number("000012.tmp"), Some(12));
+        assert_eq!(temp_number("CURRENT.tmp"), None);
     }
 
     proptest! {

@@ -63,7 +63,6 @@ pub const MAX_RETIRED: usize = 4096;
 
 /// Adds the files that `edit` takes out for good; one that only moves to another level stays.
 fn retire(retired: &mut BTreeSet<u64>, edit: &VersionEdit) {
-    retired.extend(&edit.retired);
     retired.extend(edit.segments_removed.iter().map(|number| u64::from(*number)));
     for family in &edit.families {
         retired.extend(family.removed.iter().map(|(_, number)| *number));
@@ -71,6 +70,7 @@ fn retire(retired: &mut BTreeSet<u64>, edit: &VersionEdit) {
             retired.remove(&file.number);
         }
     }
+    retired.extend(&edit.retired);
     while retired.len() > MAX_RETIRED {
         retired.pop_first();
     }

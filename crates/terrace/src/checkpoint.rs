@@ -11,6 +11,7 @@ use crate::kill_point::kill_point;
 use crate::value_log::segment_path;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
 use terrace_vfs::{CreateOptions, OpenMode, Vfs};
 
@@ -78,7 +79,7 @@ fn discard(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 
 fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     let _held = HeldDeletions::new(&inner.deletions_held);
-    let (state, segments) = freeze(inner)?;
+    let (state, segments, known) = freeze(inner)?;
     kill_point("checkpoint:frozen");
     let vfs = &*inner.vfs;
     // First, because a manifest is created only where there is no data yet.
@@ -92,17 +93,27 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     for segment in state.segments.values() {
         link(vfs, &segment_path(&inner.dir, segment), &segment_path(dir, segment))?;
     }
-    for number in segments {
+    for number in segments.iter().copied() {
         link(vfs, &names::log_path(&inner.dir, number), &names::log_path(dir, number))?;
     }
     vfs.sync_dir(dir)?;
     kill_point("checkpoint:linked");
     manifest.append(&mut fresh, &whole(&state))?;
+    let log = Some(known.log).filter(|log| segments.contains(&log.segment));
+    let claims = Claims {
+        store_id: state.store_id,
+        manifest: manifest.synced(),
+        log: log.unwrap_or(Claims::default().log),
+        ..known
+    };
+    for number in 1..=EVIDENCE_FILES as u64 {
+        EvidenceFile::create(vfs, dir, number, &claims)?;
+    }
     Ok(vfs.sync_dir(dir)?)
 }
 
-/// The state at one moment, and the finished segments it needs.
-fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<u64>)> {
+/// The state at one moment, the finished segments it needs, and what is known to be durable.
+fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<u64>, Claims)> {
     let lead = inner.write_queue()?.lead();
     let mut log = lead.log();
     commit::seal_segment(inner, &mut log)?;
@@ -110,7 +121,7 @@ fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<u64>)> {
     let state = manifest.state.clone();
     let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
     let live = log.segments.iter().map(|(number, _)| *number).filter(|n| *n >= oldest);
-    Ok((state, live.collect()))
+    Ok((state, live.collect(), inner.evidence.claims()))
 }
 
 /// One edit that makes an empty store have `state`.
@@ -135,6 +146,7 @@ fn whole(state: &ManifestState) -> VersionEdit {
         families: families.collect(),
         filter_heat: Some(state.filter_heat.clone()),
         segments_added: state.segments.values().copied().collect(),
+        keeps_evidence: state.keeps_evidence,
         ..VersionEdit::default()
     }
 }

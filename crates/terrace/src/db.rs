@@ -93,6 +93,9 @@ impl Store {
             read_only::let_go(inner);
         }
         install::wait_for_last(inner);
+        if !inner.read_only {
+            inner.evidence.settle();
+        }
         *inner.lock.lock() = None;
         flushed.and(purged)
     }

@@ -24,6 +24,14 @@ pub(crate) fn foreign_file(name: &str) {
     tracing::warn!(target: TARGET, name, "a file in the directory has a number far past all others: it is not the store's, and is left alone");
 }
 
+pub(crate) fn evidence_damaged(path: &Path, why: &str) {
+    tracing::warn!(target: TARGET, path = %path.display(), why, "an evidence file is lost or damaged: it is written anew from what the other files say");
+}
+
+pub(crate) fn evidence_stale(error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, %error, "what was synced could not be written down: until it is, fewer lost or cut files are noticed");
+}
+
 pub(crate) fn flushed(family: &str, memtables: usize, entries: u64, bytes: u64, micros: u64) {
     tracing::info!(target: TARGET, family, memtables, entries, written_bytes = bytes, took_us = micros, "flush");
 }

@@ -11,9 +11,11 @@
 //!    collection remembers, health, background errors,
 //!    latency histograms
 //! 7. the table cache's turn, then the filter budget's ledger
+//! 8. the evidence: its files, then its claims
 
 use crate::background_errors::BackgroundErrors;
 use crate::error::{Error, Result};
+use crate::evidence::Evidence;
 use crate::family::Family;
 use crate::file_numbers::FileNumbers;
 use crate::filter_budget::FilterBudget;
@@ -103,6 +105,8 @@ pub(crate) struct Inner {
     /// `None` in a read-only store.
     pub write_queue: Option<WriteQueue>,
     pub manifest: Mutex<ManifestLog>,
+    /// What was synced, written down beside it.
+    pub evidence: Evidence,
     pub scheduler: Scheduler,
     /// What runs, for whoever looks.
     pub jobs: JobList,
@@ -215,6 +219,7 @@ impl Inner {
         m.disk_full = self.health.is_disk_full();
         m.poisoned = self.health.is_poisoned();
         m.quarantined_files = self.background_errors.unreadable().len() as u64;
+        m.evidence_stale = self.evidence.is_stale();
         m.live_log_bytes = self.write_queue.as_ref().and_then(|q| q.try_log_bytes()).unwrap_or(0);
         for family in self.families.load().iter() {
             m.memtable_bytes += family.memtable_bytes() as u64;

@@ -162,14 +162,18 @@ pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -
     let Some(manifest) = manifest.as_mut() else {
         return Err(crate::error::Error::ReadOnly(inner.dir.clone()));
     };
-    manifest.append(state, edit).map_err(|error| {
-        if matches!(error, terrace_base::Error::InvalidArgument(_)) {
-            // It does not fit the state, and nothing of it was written.
-            return error.into();
+    match manifest.append(state, edit) {
+        Ok(()) => {
+            inner.evidence.note_manifest(manifest.synced(), state, None);
+            Ok(())
         }
-        *torn = true;
-        inner.health.fail("write the manifest", error)
-    })
+        // It does not fit the state, and nothing of it was written.
+        Err(error @ terrace_base::Error::InvalidArgument(_)) => Err(error.into()),
+        Err(error) => {
+            *torn = true;
+            Err(inner.health.fail("write the manifest", error))
+        }
+    }
 }
 
 /// Starts a new manifest if an append to the one in force failed. What it does not name then goes.
@@ -331,9 +335,12 @@ pub(crate) fn save_filter_heat(inner: &Inner) {
     else {
         return;
     };
-    if let Err(error) = manifest.append(state, &edit) {
-        *torn = true;
-        event::filter_heat_not_saved(&error);
+    match manifest.append(state, &edit) {
+        Ok(()) => inner.evidence.note_manifest(manifest.synced(), state, None),
+        Err(error) => {
+            *torn = true;
+            event::filter_heat_not_saved(&error);
+        }
     }
 }
 

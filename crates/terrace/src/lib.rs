@@ -29,6 +29,7 @@ mod options;
 // Nouns.
 mod background_errors;
 mod batch;
+mod evidence;
 mod family;
 mod file_numbers;
 mod filter_budget;

@@ -399,6 +399,8 @@ pub struct Metrics {
     pub quarantined_files: u64,
     /// Writes are refused until the store is reopened.
     pub poisoned: bool,
+    /// What was synced could not be written down: until it is, fewer lost or cut files are noticed.
+    pub evidence_stale: bool,
     /// The levels, all column families together.
     pub levels: [LevelMetrics; LEVEL_COUNT],
     /// Point reads.

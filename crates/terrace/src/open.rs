@@ -7,6 +7,7 @@ use crate::background_errors::BackgroundErrors;
 use crate::commit;
 use crate::error::{Error, Result};
 use crate::event;
+use crate::evidence::Evidence;
 use crate::families;
 use crate::family::Family;
 use crate::file_numbers::FileNumbers;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::sync::{self, Mutex};
+use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{
     FamilyEdit, Manifest, ManifestState, SegmentKind, SegmentMeta, VersionEdit,
@@ -120,15 +122,16 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
 /// is goes on in a segment that the first write begins.
 fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let vfs = &options.advanced.vfs;
-    let (manifest, state) = Manifest::recover_unwritten(vfs.clone(), dir)?;
+    let claims = evidence::read(&**vfs, dir)?.claims;
+    let (manifest, state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
     let listing = vfs.list(dir)?;
     let mut parts = Nouns::new(dir, options, false)?;
     parts.mind_readers(&listing, options);
     let families = open_families(&state, options, &parts.table_cache, &[])?;
     let numbers = FileNumbers::new(&listing, state.next_file_number);
     let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
-    let source = recover::Log { vfs: &**vfs, dir, segments: &segments, beside_writer: false };
-    let outcome = recover::replay(&source, &families, &state, usize::MAX, &mut |_| Ok(()))?;
+    let log = recover::Log::new(&**vfs, dir, &segments, &claims, &state);
+    let outcome = recover::replay(&log, &families, &state, usize::MAX, &mut |_| Ok(()))?;
     for replayed in outcome.families.into_values() {
         adopt(replayed, dir)?;
     }
@@ -139,8 +142,10 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let manifest =
         ManifestLog { manifest: Some(manifest), state, torn: true, undecided: Vec::new() };
     let last_seqno = outcome.last_seqno;
-    let inner =
-        parts.into_inner(options.clone(), families, manifest, numbers, last_seqno, Some(log));
+    // The files stay as they are, and true, until there is room to write them anew.
+    let evidence = Evidence::unwritten(vfs.clone(), dir, claims);
+    let (options, log) = (options.clone(), Some(log));
+    let inner = parts.into_inner(options, families, manifest, numbers, last_seqno, evidence, log);
     let queue = inner.write_queue()?;
     unsynced.into_iter().for_each(|segment| queue.push_unsynced(segment));
     Ok(inner)
@@ -154,7 +159,12 @@ fn adopt(replayed: Replayed, dir: &Path) -> Result<()> {
 /// Recovers the store and begins a new log.
 fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner> {
     let vfs = options.advanced.vfs.clone();
-    let (manifest, mut state) = open_manifest(&vfs, dir, options)?;
+    // Before CURRENT: what was written down earlier must still be there.
+    let found = evidence::read(&*vfs, dir)?;
+    let (manifest, mut state) = open_manifest(&vfs, dir, options, &found.claims)?;
+    if state.keeps_evidence {
+        found.problems.iter().for_each(|(path, why)| event::evidence_damaged(path, why));
+    }
     kill_point("open:manifest_recovered");
     let mut log = ManifestLog {
         manifest: Some(manifest),
@@ -180,9 +190,9 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
         progress: &JobProgress::default(),
     };
     let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
+    let log_files = recover::Log::new(&*vfs, dir, &segments, &found.claims, &state);
     let limit = options.memtables_bytes();
-    let source = recover::Log { vfs: &*vfs, dir, segments: &segments, beside_writer: false };
-    let mut outcome = recover::replay(&source, &families, &state, limit, &mut |family| {
+    let mut outcome = recover::replay(&log_files, &families, &state, limit, &mut |family| {
         family.spill(&spill_parts)?;
         kill_point("open:spilled");
         Ok(())
@@ -193,6 +203,8 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
     let fresh = outcome.families.values().flat_map(|family| &family.files);
     output::publish(&*vfs, dir, fresh.map(|file| file.number))?;
     kill_point("open:replayed");
+    let known = Claims { store_id: state.store_id, ..found.claims };
+    let evidence = Evidence::start(vfs.clone(), dir, known);
     // Before the edit that says that the log begins with it: a needed segment always exists.
     let segment = (spill_parts.next_file_number)();
     let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
@@ -201,6 +213,7 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
     edit.segments_added = sealed_by_recovery(&*vfs, &segments, &state, &edit)?;
     if let Some(manifest) = log.manifest.as_mut() {
         manifest.append(&mut log.state, &edit)?;
+        evidence.note_manifest(manifest.synced(), &log.state, Some(segment));
     }
     kill_point("open:installed");
     for family in &families {
@@ -223,7 +236,8 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
     let took = options.advanced.clock.monotonic_us().saturating_sub(start);
     event::opened(dir, families.len(), files, outcome.log.records, took);
     let last_seqno = outcome.last_seqno;
-    Ok(parts.into_inner(options.clone(), families, log, numbers, last_seqno, Some(log_state)))
+    let writable = Some(log_state);
+    Ok(parts.into_inner(options.clone(), families, log, numbers, last_seqno, evidence, writable))
 }
 
 pub(crate) fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
@@ -250,13 +264,15 @@ fn open_manifest(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
     options: &Options,
+    claims: &Claims,
 ) -> Result<(Manifest, ManifestState)> {
     if vfs.exists(&names::current_path(dir))? {
-        return Ok(Manifest::recover(vfs.clone(), dir)?);
+        return Ok(Manifest::recover_proven(vfs.clone(), dir, claims)?);
     }
     let mut store_files = vfs.list(dir)?;
     store_files.retain(|name| {
-        matches!(names::parse(name), FileName::Sst(_) | FileName::Log(_) | FileName::ValueLog(_))
+        use FileName::{Evidence, Log, Sst, ValueLog};
+        matches!(names::parse(name), Sst(_) | Log(_) | ValueLog(_) | Evidence(_))
     });
     if let Some(name) = store_files.first() {
         let why = format!(
@@ -426,6 +442,7 @@ impl Nouns {
         manifest: ManifestLog,
         file_numbers: FileNumbers,
         last_seqno: u64,
+        evidence: Evidence,
         log: Option<LogState>,
     ) -> Inner {
         for family in &families {
@@ -460,6 +477,7 @@ impl Nouns {
             file_numbers,
             write_queue: log.map(WriteQueue::new),
             manifest: Mutex::new(manifest),
+            evidence,
             scheduler: Scheduler::default(),
             jobs: JobList::default(),
             trends,

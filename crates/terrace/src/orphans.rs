@@ -2,8 +2,8 @@
 //!
 //! What was never finished goes: temporary files, and whatever the manifest's own records say was
 //! taken out. A finished SST or segment that no record names may be all that is left of data, so it is
-//! never deleted: it moves to `lost/` in the store's directory, an event names it, and
-//! `terrace repair --from-lost` can take it back. Outputs of jobs bear temporary names until just
+//! never deleted: it moves to `lost/` in the store's directory, and an event names it.
+//! Outputs of jobs bear temporary names until just
 //! before their edit ([`crate::output::publish`]), so a crash leaves next to nothing that looks lost.
 
 use crate::error::Result;

@@ -9,6 +9,7 @@
 //! when the look began.
 
 use crate::error::{Error, Result};
+use crate::evidence::Evidence;
 use crate::family::Family;
 use crate::file_numbers::FileNumbers;
 use crate::inner::{Inner, Look, ManifestLog, Obsolete};
@@ -22,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_log::format::RECORD_HEADER_BYTES;
+use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FileMeta, Manifest, ManifestState, SegmentMeta, Version, current};
 use terrace_vfs::{OpenMode, Vfs};
@@ -39,6 +41,7 @@ struct Place<'a> {
 
 /// What a look found.
 struct Found {
+    claims: Claims,
     pin: Option<Arc<ReaderPin>>,
     state: ManifestState,
     /// Those of before, as far as they are still there, and new ones.
@@ -59,13 +62,14 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     }
     let parts = Nouns::new(dir, &options, true)?;
     let place = Place { vfs: &*vfs, dir, options: &options, table_cache: &parts.table_cache };
-    let Found { pin, state, families, segments, outcome, look } = place.look(&[])?;
+    let Found { claims, pin, state, families, segments, outcome, look } = place.look(&[])?;
     let last_seqno = outcome.last_seqno;
     show(outcome, &state, &pin, &parts.table_cache);
     segments.iter().filter_map(|n| u32::try_from(*n).ok()).for_each(|n| parts.value_log.begin(n));
     let numbers = FileNumbers::new(&[], state.next_file_number);
+    let evidence = Evidence::unwritten(vfs, dir, claims);
     let log = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
-    let inner = parts.into_inner(options, families, log, numbers, last_seqno, None);
+    let inner = parts.into_inner(options, families, log, numbers, last_seqno, evidence, None);
     *inner.last_look.lock() = Some(look);
     Ok(inner)
 }
@@ -128,6 +132,8 @@ impl Place<'_> {
     fn look_once(&self, known: &[Arc<Family>]) -> Result<Found> {
         let Self { vfs, dir, options, table_cache } = *self;
         let pin = ReaderPin::take(vfs, dir)?.map(Arc::new);
+        // Before anything that it speaks of: a writer beside this reader only adds to what it says.
+        let claims = evidence::read(vfs, dir)?.claims;
         // Before the manifest is read: an edit that comes in between is seen as a change later.
         let manifest = manifest_in_force(vfs, dir)?;
         let state = Manifest::read(vfs, dir)?;
@@ -136,7 +142,7 @@ impl Place<'_> {
         let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
         let families = open::open_families(&state, options, table_cache, known)?;
         let (share, cache) = (options.memtables_bytes(), options.cache_bytes());
-        let log = Log { vfs, dir, segments: &segments, beside_writer: true };
+        let log = Log::new(vfs, dir, &segments, &claims, &state).beside_writer();
         let too_much = || {
             Error::InvalidArgument(format!(
                 "the log holds more than {} bytes that are in no SST yet, and a read-only store has \
@@ -157,7 +163,7 @@ impl Place<'_> {
             _memory: (excess > 0).then(|| TableCache::pin(table_cache, excess)),
         };
         let segments = segments.into_iter().map(|(number, _)| number).collect();
-        Ok(Found { pin, state, families, segments, outcome, look })
+        Ok(Found { claims, pin, state, families, segments, outcome, look })
     }
 }
 

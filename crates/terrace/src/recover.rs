@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::SeqNo;
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{LogEnd, Recovered};
+use terrace_log::{LogEnd, Recovered, Setting};
+use terrace_manifest::evidence::Claims;
 use terrace_manifest::{FileMeta, ManifestState, names};
 use terrace_skiplist::{Full, Hint};
 use terrace_vfs::Vfs;
@@ -119,7 +120,7 @@ pub(crate) fn live_segments(
     state: &ManifestState,
     numbers: &FileNumbers,
 ) -> terrace_base::Result<Vec<(u64, PathBuf)>> {
-    let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
+    let oldest = oldest_needed(state);
     let mut segments: Vec<(u64, PathBuf)> = listing
         .iter()
         .filter_map(|name| match names::parse(name) {
@@ -136,8 +137,8 @@ pub(crate) fn live_segments(
     if oldest > 0 && first != Some(oldest) && (first.is_some() || state.keeps_evidence) {
         let detail = format!(
             "it is missing, and the manifest says that the log begins with it: writes would be \
-             lost. Put it back, restore the store from a checkpoint, or save what is left with \
-             `terrace repair {}`",
+             lost. Put it back, restore the store from a checkpoint, or see what is left with \
+             `terrace inspect log {}`",
             dir.display()
         );
         return Err(terrace_base::Error::corruption(&names::log_path(dir, oldest), 0, detail));
@@ -151,8 +152,30 @@ pub(crate) struct Log<'a> {
     pub dir: &'a Path,
     /// Ascending.
     pub segments: &'a [(u64, PathBuf)],
-    /// Another process may be appending to it.
-    pub beside_writer: bool,
+    /// What is known of it.
+    pub setting: Setting,
+}
+
+impl<'a> Log<'a> {
+    /// The log in `dir`, of which `claims` are known. What they say of segments that the manifest does
+    /// not need any more counts no longer.
+    pub fn new(
+        vfs: &'a dyn Vfs,
+        dir: &'a Path,
+        segments: &'a [(u64, PathBuf)],
+        claims: &Claims,
+        state: &ManifestState,
+    ) -> Self {
+        let log = claims.log;
+        let proven = Some(log).filter(|log| log.segment > 0 && log.segment >= oldest_needed(state));
+        Self { vfs, dir, segments, setting: Setting { proven, beside_writer: false } }
+    }
+
+    /// The same, while another process may be appending to it.
+    pub fn beside_writer(mut self) -> Self {
+        self.setting.beside_writer = true;
+        self
+    }
 }
 
 /// What [`replay`] reports.
@@ -179,9 +202,14 @@ fn full(_: Full) -> std::io::Error {
     std::io::ErrorKind::OutOfMemory.into()
 }
 
+/// The oldest log segment that any family needs.
+fn oldest_needed(state: &ManifestState) -> u64 {
+    state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0)
+}
+
 /// Replays a log. When the memtables pass `limit_bytes`, `spill` is called with the largest family.
 pub(crate) fn replay(
-    &Log { vfs, dir, segments, beside_writer }: &Log<'_>,
+    &Log { vfs, dir, segments, setting }: &Log<'_>,
     families: &[Arc<Family>],
     state: &ManifestState,
     limit_bytes: usize,
@@ -229,16 +257,14 @@ pub(crate) fn replay(
         }
         Ok(())
     };
-    let log = match beside_writer {
-        true => terrace_log::recover_beside_writer(vfs, segments, apply),
-        false => terrace_log::recover(vfs, segments, apply),
-    };
+    let log = terrace_log::recover_with(vfs, segments, setting, apply);
     if let Some(error) = failure {
         return Err(error);
     }
     let log = log?;
     // Beside a writer it is an append that was half seen.
-    if let (Some(why), Some((segment, offset)), false) = (&log.torn, log.end, beside_writer) {
+    if let (Some(why), Some((segment, offset)), false) = (&log.torn, log.end, setting.beside_writer)
+    {
         event::torn_log(segment, offset, log.dropped_bytes, why);
     }
     Ok(Outcome { families: replayed, last_seqno, log })

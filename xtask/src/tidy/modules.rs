@@ -33,6 +33,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
             "background_errors",
             "reserve",
             "file_numbers",
+            "evidence",
             "iter",
             "value_log",
             "snapshots",

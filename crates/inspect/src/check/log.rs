@@ -6,7 +6,10 @@ use crate::problem::Problem;
 use crate::text::Abridged;
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
+use terrace_log::Setting;
 use terrace_log::format::RECORD_HEADER_BYTES;
+use terrace_manifest::evidence::Claims;
+use terrace_manifest::names;
 use terrace_vfs::Vfs;
 
 /// Bytes of a key in a message.
@@ -21,45 +24,61 @@ pub(super) struct Found {
     pub ops: u64,
 }
 
-/// Replays the segments that `tree` still needs, into nothing.
-pub(super) fn check(vfs: &dyn Vfs, listing: &Listing, tree: &Tree) -> Found {
+/// Replays the segments that `tree` still needs, into nothing. `claims` are what is known of them.
+pub(super) fn check(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    claims: &Claims,
+    listing: &Listing,
+    tree: &Tree,
+) -> Found {
     let mut found = Found::default();
-    let live = listing.logs.range(tree.oldest_log_segment()..);
+    let oldest = tree.oldest_log_segment();
+    let sealed = |number: u64| u32::try_from(number).is_ok_and(|n| tree.segments.contains_key(&n));
+    let live = listing.logs.range(oldest..).filter(|(number, _)| !sealed(**number));
     let segments: Vec<(u64, PathBuf)> =
         live.map(|(number, path)| (*number, path.clone())).collect();
     found.segments = segments.len() as u64;
+    let first = segments.first().map(|(number, _)| *number);
+    if oldest > 0 && first != Some(oldest) && (first.is_some() || tree.keeps_evidence) {
+        let detail = "it is missing, and the manifest says that the log begins with it";
+        found.problems.push(Problem::of(&names::log_path(dir, oldest), detail));
+    }
+    let proven = Some(claims.log).filter(|log| log.segment > 0 && log.segment >= oldest);
     let mut next_seqno = 0;
-    let outcome = terrace_log::recover(vfs, &segments, &mut |segment, offset, payload| {
-        let path = listing.logs.get(&segment).map_or(Path::new(""), PathBuf::as_path);
-        let mut problem = |detail: String| {
-            let problem = Problem::of(path, detail);
-            found.problems.push(Problem { offset: Some(offset), ..problem });
-        };
-        found.records += 1;
-        let payload_at = offset + RECORD_HEADER_BYTES as u64;
-        let place = PayloadPlace { segment, offset: payload_at };
-        let Some(batch) = batch::decode(payload, place) else {
-            problem("the record passes its checksum but is no batch".into());
-            return Ok(());
-        };
-        if let Some((at, why)) = batch.fault {
-            problem(format!("the batch of this record is damaged at byte {at}: {why}"));
-        }
-        for (op, handle) in batch.unsound_values() {
-            problem(format!(
-                "the checksum of the value of `{}` at offset {} is wrong",
-                Abridged(op.key, SHOWN_BYTES),
-                handle.offset
-            ));
-        }
-        if batch.first_seqno < next_seqno {
-            let first = batch.first_seqno;
-            problem(format!("the batch starts at seqno {first}, {next_seqno} should be next"));
-        }
-        next_seqno = batch.first_seqno.saturating_add(u64::from(batch.op_count));
-        found.ops += batch.ops.len() as u64;
-        Ok(())
-    });
+    let setting = Setting { proven, ..Setting::default() };
+    let outcome =
+        terrace_log::recover_with(vfs, &segments, setting, &mut |segment, offset, payload| {
+            let path = listing.logs.get(&segment).map_or(Path::new(""), PathBuf::as_path);
+            let mut problem = |detail: String| {
+                let problem = Problem::of(path, detail);
+                found.problems.push(Problem { offset: Some(offset), ..problem });
+            };
+            found.records += 1;
+            let payload_at = offset + RECORD_HEADER_BYTES as u64;
+            let place = PayloadPlace { segment, offset: payload_at };
+            let Some(batch) = batch::decode(payload, place) else {
+                problem("the record passes its checksum but is no batch".into());
+                return Ok(());
+            };
+            if let Some((at, why)) = batch.fault {
+                problem(format!("the batch of this record is damaged at byte {at}: {why}"));
+            }
+            for (op, handle) in batch.unsound_values() {
+                problem(format!(
+                    "the checksum of the value of `{}` at offset {} is wrong",
+                    Abridged(op.key, SHOWN_BYTES),
+                    handle.offset
+                ));
+            }
+            if batch.first_seqno < next_seqno {
+                let first = batch.first_seqno;
+                problem(format!("the batch starts at seqno {first}, {next_seqno} should be next"));
+            }
+            next_seqno = batch.first_seqno.saturating_add(u64::from(batch.op_count));
+            found.ops += batch.ops.len() as u64;
+            Ok(())
+        });
     match outcome {
         Ok(recovered) => {
             if let Some(why) = recovered.torn {

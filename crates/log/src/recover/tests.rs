@@ -497,6 +497,15 @@ fn replay_while_it_grows(
     Ok((recovered, seen))
 }
 
+fn recover_beside_writer(
+    vfs: &dyn Vfs,
+    segments: &[(u64, PathBuf)],
+    apply: &mut Apply<'_>,
+) -> Result<Recovered> {
+    let setting = Setting { beside_writer: true, ..Setting::default() };
+    recover_with(vfs, segments, setting, apply)
+}
+
 #[test]
 fn an_append_that_is_half_seen_is_neither_damage_nor_the_end() {
     let (recovered, seen) = replay_while_it_grows(recover_beside_writer).unwrap();

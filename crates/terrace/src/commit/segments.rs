@@ -145,6 +145,7 @@ pub(super) fn sync_log(inner: &Inner, log: &mut LogState) -> Result<()> {
     let (segment, offset) = log.writer.end();
     log.writer.note_synced(SyncedThrough { segment, offset });
     log.dirty = false;
+    inner.evidence.note_log(SyncedThrough { segment, offset }, log.last_seqno);
     add(&inner.counters.log_syncs, 1);
     Ok(())
 }

@@ -85,13 +85,14 @@ impl Metrics {
     fn stall_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}{}",
+            "stalls      {} slowdowns, {} stops, {:.3} s in all{}{}{}{}",
             self.slowdowns,
             self.stops,
             self.stall_us as f64 / 1e6,
             if self.quarantined_files > 0 { ", FILES QUARANTINED" } else { "" },
             if self.disk_full { ", DISK FULL" } else { "" },
             if self.poisoned { ", POISONED (reopen the store)" } else { "" },
+            if self.evidence_stale { ", EVIDENCE STALE" } else { "" },
         )?;
         for (cause, row) in self.stalls_by_cause() {
             if row != StallMetrics::default() {
@@ -443,6 +444,7 @@ impl Metrics {
                 self.quarantined_files,
             ),
             ("poisoned", "1 when writes are refused until reopened", u64::from(self.poisoned)),
+            ("evidence_stale", "1 while evidence is not written", u64::from(self.evidence_stale)),
         ];
         for (name, help, value) in gauges {
             let gauge = IntGauge::default();
@@ -584,13 +586,10 @@ mod tests {
             "terrace_stops_total{cause=\"memtables\"} 4",
             "terrace_stall_microseconds_total{cause=\"memtables\"} 2500000",
             "terrace_slowdowns_total{cause=\"garbage_collection\"} 0",
+            "terrace_level_filter_stopped{level=\"6\"} 40",
         ] {
             assert!(prometheus.contains(line), "{line} is not in {prometheus}");
         }
-        assert!(
-            prometheus.contains("terrace_level_filter_stopped{level=\"6\"} 40"),
-            "{prometheus}"
-        );
         assert!(prometheus.contains("terrace_filter_lambda 1.5e-9"), "{prometheus}");
         assert!(prometheus.contains("terrace_gets_total 7"), "{prometheus}");
         assert!(prometheus.contains("terrace_level_files{level=\"6\"} 3"), "{prometheus}");

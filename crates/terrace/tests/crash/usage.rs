@@ -108,7 +108,8 @@ pub fn left_over(dir: &Path) -> Result<Vec<String>, String> {
     let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
     let sealed = |n: u64| u32::try_from(n).is_ok_and(|n| state.segments.contains_key(&n));
     let is_known = |name: &str| match names::parse(name) {
-        FileName::Current | FileName::Lock | FileName::Reserve | FileName::Readers(_) => true,
+        FileName::Current | FileName::Lock | FileName::Reserve => true,
+        FileName::Readers(_) | FileName::Evidence(_) => true,
         FileName::Manifest(_) => current.contains(name),
         FileName::Sst(number) => ssts.contains(&number),
         FileName::Log(number) => number >= oldest || sealed(number),

@@ -114,6 +114,13 @@ fn a_store_of_format_version_1_opens_and_reads_the_same() {
     check(&db);
     db.close().unwrap();
     check(&Db::open(copy.path(), Options::default()).unwrap());
+    // From the first open for writing on it has evidence of what was synced, and needs it.
+    let manifest = std::fs::read_dir(copy.path()).unwrap().map(|entry| entry.unwrap().path());
+    let manifest = manifest.filter(|path| path.to_string_lossy().contains("MANIFEST-"));
+    let manifest = manifest.last().unwrap();
+    let len = std::fs::metadata(&manifest).unwrap().len();
+    std::fs::OpenOptions::new().write(true).open(&manifest).unwrap().set_len(len - 30).unwrap();
+    assert!(Db::open(copy.path(), Options::default()).is_err());
 }
 
 #[test]

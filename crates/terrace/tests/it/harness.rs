@@ -562,9 +562,12 @@ impl Run {
     }
 }
 
+/// The name of a step of the engine, and what to do there.
+type AtStep = (&'static str, Box<dyn FnOnce()>);
+
 thread_local! {
     /// What this thread does when it comes to a step of the engine.
-    static AT_STEP: RefCell<Option<(&'static str, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+    static AT_STEP: RefCell<Option<AtStep>> = const { RefCell::new(None) };
 }
 
 /// Does `then` when the calling thread next comes to the step `name` of the engine (one of

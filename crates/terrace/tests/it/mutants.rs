@@ -1,9 +1,8 @@
 //! R6: damaged bytes. Any byte of any file flipped, any file cut: the store says which file is damaged, or every answer is right. Of the families one has
 //! large values in the log, one all of them, and one none.
 //!
-//! Every write of the store is synced, and all but the last are followed by the log record that
-//! proves it. Damage to the log may therefore take the last write, and nothing else, unnoticed
-//! (a cut may take the proof as well: then what is left is a prefix).
+//! Every write of the store is synced, and the evidence files say so: no damage to one file may take
+//! any of them unnoticed, not even the last. Damage to an evidence file is harmless.
 
 use crate::harness::{DIR, Store, effort, key, small_options, stopped_clock};
 use crate::model::{Contents, History, Op};
@@ -20,8 +19,8 @@ pub struct Specimen {
     pub sim: SimVfs,
     pub options: Options,
     pub history: History,
-    /// What it holds after all writes but the last few, the newest state first.
-    pub states: Vec<Contents>,
+    /// What it holds.
+    pub contents: Contents,
     pub keys: Vec<Vec<u8>>,
     /// Segments that the log has no more use for, but SSTs refer to values in them.
     pub sealed: HashSet<PathBuf>,
@@ -86,12 +85,10 @@ pub fn specimen(value_bytes: usize) -> Specimen {
     }
     std::thread::sleep(std::time::Duration::from_millis(250));
     let sim = sim.kill_image();
-    let count = history.batches.len();
-    let now = clock.now_ms();
-    let states = (0..count).map(|lost| history.state(count - lost).contents(now)).collect();
+    let contents = history.state(history.batches.len()).contents(clock.now_ms());
     let keys = (0..46).map(key).chain([b"absent".to_vec()]).collect();
     let sealed = sealed_segments(&sim);
-    Specimen { sim, options, history, states, keys, sealed }
+    Specimen { sim, options, history, contents, keys, sealed }
 }
 
 pub fn sealed_segments(sim: &SimVfs) -> HashSet<PathBuf> {
@@ -110,6 +107,8 @@ fn is_typed(error: &Error) -> bool {
     let names_a_file = text.contains(DIR);
     match error {
         Error::Corruption(_) | Error::Unsupported(_) | Error::NotAStore { .. } => names_a_file,
+        // A file that is gone.
+        Error::Io(cause) => cause.is_not_found() && names_a_file,
         _ => false,
     }
 }
@@ -119,7 +118,6 @@ pub enum Outcome {
     Refused,
     ReadError,
     Harmless,
-    LostTail,
 }
 
 impl Specimen {
@@ -133,13 +131,8 @@ impl Specimen {
         if read_only { Store::open_read_only(options) } else { Store::open(options) }
     }
 
-    /// Opens and reads everything; `may_lose` is how many of the last writes may be missing.
-    pub fn examine(
-        &self,
-        image: &SimVfs,
-        read_only: bool,
-        may_lose: usize,
-    ) -> Result<Outcome, String> {
+    /// Opens and reads everything: errors must name a file, and answers must be right.
+    pub fn examine(&self, image: &SimVfs, read_only: bool) -> Result<Outcome, String> {
         let typed = |error: Error| match is_typed(&error) {
             true => Ok(()),
             false => Err(format!("an error of the wrong kind or without a file: {error:?}")),
@@ -151,24 +144,14 @@ impl Specimen {
         if store.families.len() != 3 {
             return Err(format!("{} families", store.families.len()));
         }
-        // Which of the allowed states it is: no answer may contradict it.
-        let mut allowed: Vec<usize> = (0..=may_lose.min(self.states.len() - 1)).collect();
         let mut failed = false;
         for family in 0..3 {
-            let handle = &store.families[family];
+            let (handle, want) = (&store.families[family], &self.contents[family]);
             for key in &self.keys {
                 match handle.get(key) {
-                    Ok(got) => {
-                        let agrees = |lost: &usize| {
-                            self.states[*lost][family].get(key).map(Vec::as_slice) == got.as_deref()
-                        };
-                        allowed.retain(agrees);
-                        if allowed.is_empty() {
-                            return Err(format!(
-                                "a wrong answer for {}",
-                                String::from_utf8_lossy(key)
-                            ));
-                        }
+                    Ok(got) if got.as_deref() == want.get(key).map(Vec::as_slice) => {}
+                    Ok(_) => {
+                        return Err(format!("a wrong answer for {}", String::from_utf8_lossy(key)));
                     }
                     Err(error) => {
                         failed = true;
@@ -181,19 +164,12 @@ impl Specimen {
                 let ended = error.is_none();
                 failed |= !ended;
                 error.map_or(Ok(()), typed)?;
-                let agrees =
-                    |lost: &usize| is_begin_of(&self.states[*lost][family], &seen, backward, ended);
-                allowed.retain(agrees);
-                if allowed.is_empty() {
+                if !is_begin_of(want, &seen, backward, ended) {
                     return Err(format!("a wrong scan (backward: {backward})"));
                 }
             }
         }
-        Ok(match (failed, allowed.contains(&0)) {
-            (true, _) => Outcome::ReadError,
-            (false, true) => Outcome::Harmless,
-            (false, false) => Outcome::LostTail,
-        })
+        Ok(if failed { Outcome::ReadError } else { Outcome::Harmless })
     }
 }
 
@@ -239,6 +215,7 @@ pub fn kind_of(path: &Path) -> &'static str {
     let name = path.file_name().unwrap().to_str().unwrap();
     match name {
         "CURRENT" => "CURRENT",
+        "SYNCED-1" | "SYNCED-2" => "evidence",
         _ if name.starts_with("MANIFEST") => "manifest",
         _ if name.ends_with(".sst") => "sst",
         _ if name.ends_with(".log") => "log",
@@ -264,9 +241,9 @@ fn r6_no_damaged_byte_changes_an_answer() {
             *bytes += file.1;
             kinds
         });
-    assert_eq!(kinds.len(), 5, "every kind of file: {kinds:?}");
+    assert_eq!(kinds.len(), 6, "every kind of file: {kinds:?}");
     assert!(kinds["log"].0 >= 2 && kinds["sst"].0 >= 4 && kinds["values"].0 >= 2, "{kinds:?}");
-    assert_eq!(specimen.examine(&specimen.sim, true, 0), Ok(Outcome::Harmless), "unharmed");
+    assert_eq!(specimen.examine(&specimen.sim, true), Ok(Outcome::Harmless), "unharmed");
     let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     let wanted = effort(20_000);
     let mut tally: BTreeMap<(&str, String), u64> = BTreeMap::new();
@@ -286,10 +263,9 @@ fn r6_no_damaged_byte_changes_an_answer() {
                 .unwrap();
             let image = specimen.sim.kill_image();
             let kind = specimen.kind_of(path);
-            let (what, may_lose) = damage(&image, path, at, *len, kind, &mut rng);
-            let may_lose = if kind == "log" { may_lose } else { 0 };
+            let what = damage(&image, path, at, *len, &mut rng);
             let read_only = !rng.one_in(12);
-            match specimen.examine(&image, read_only, may_lose) {
+            match specimen.examine(&image, read_only) {
                 Ok(outcome) => *tally.entry((kind, format!("{outcome:?}"))).or_default() += 1,
                 Err(why) => panic!(
                     "R6: seed {seed}, mutant {n}: {} of {len} bytes, {what} at {at}, read-only {read_only}: {why}",
@@ -312,38 +288,31 @@ fn r6_no_damaged_byte_changes_an_answer() {
             all("log", Outcome::Refused) > mutants / 20 && all("manifest", Outcome::Refused) > 50
         );
         assert!(all("values", Outcome::ReadError) > mutants / 100);
+        assert_eq!(all("evidence", Outcome::Refused) + all("evidence", Outcome::ReadError), 0);
     }
 }
 
-/// Damages one place; says how, and how many of the last writes that may hide in a log.
-fn damage(
-    image: &SimVfs,
-    path: &Path,
-    at: u64,
-    len: u64,
-    kind: &str,
-    rng: &mut SplitMix64,
-) -> (&'static str, usize) {
+/// Damages one place; says how.
+fn damage(image: &SimVfs, path: &Path, at: u64, len: u64, rng: &mut SplitMix64) -> &'static str {
     match rng.below(12) {
-        0 if kind != "manifest" => {
+        0 => {
             assert!(image.truncate(path, at));
-            ("cut", usize::MAX)
+            "cut"
         }
         1 => {
             for at in at..len.min(at + 1 + rng.below(16)) {
                 let byte = image.read_file(path).unwrap()[at as usize];
                 flip(image, path, at, byte);
             }
-            // Zeros may take the last record together with the proof of the one before.
-            ("zeros", 2)
+            "zeros"
         }
         2..=5 => {
             flip(image, path, at, 1 << rng.below(8));
-            ("a flipped bit", 1)
+            "a flipped bit"
         }
         _ => {
             flip(image, path, at, 1 + rng.below(255) as u8);
-            ("another byte", 1)
+            "another byte"
         }
     }
 }
@@ -386,7 +355,7 @@ fn r6_a_flipped_byte_in_the_log_is_an_error_of_the_value_it_belongs_to() {
             let xor = 1 + rng.below(255) as u8;
             flip(&image, path, at, xor);
             let mut failed = Vec::new();
-            for (family, want) in store.families.iter().zip(&specimen.states[0]) {
+            for (family, want) in store.families.iter().zip(&specimen.contents) {
                 for key in &specimen.keys {
                     match family.get_with(key, &read) {
                         Ok(got) => assert_eq!(

@@ -1,0 +1,90 @@
+//! Evidence files, whole, cut, damaged and swapped.
+
+use super::*;
+use terrace_vfs::SimVfs;
+
+const DIR: &str = "/store";
+
+fn claims(n: u64) -> Claims {
+    Claims {
+        store_id: 7,
+        manifest: (1 + n / 10, 100 + n),
+        log: SyncedThrough { segment: 3 + n / 5, offset: 44 + n },
+        last_seqno: n,
+        next_file_number: n / 2,
+    }
+}
+
+fn written(count: u64) -> SimVfs {
+    let vfs = SimVfs::new(1);
+    let dir = Path::new(DIR);
+    vfs.create_dir_all(dir).unwrap();
+    let mut files: Vec<EvidenceFile> =
+        (1..=2).map(|n| EvidenceFile::create(&vfs, dir, n, &claims(0)).unwrap()).collect();
+    for n in 1..count {
+        files[0].note(&claims(n)).unwrap();
+        if n.is_multiple_of(4) {
+            files[1].note(&claims(n)).unwrap();
+            files[1].sync().unwrap();
+        }
+    }
+    vfs.sync_dir(dir).unwrap();
+    vfs
+}
+
+#[test]
+fn what_was_noted_is_read_and_every_number_is_the_largest() {
+    let found = read(&written(30), Path::new(DIR)).unwrap();
+    assert_eq!(found, Evidence { claims: claims(29), problems: Vec::new() });
+    assert_eq!(Claims::decode(&claims(5).encode()[1..]), None);
+    assert_eq!(Claims::decode(&claims(5).encode()), Some(claims(5)));
+}
+
+#[test]
+fn one_lost_or_cut_file_leaves_what_the_other_says() {
+    let vfs = written(30);
+    let dir = Path::new(DIR);
+    for (number, left) in [(1, 28), (2, 29)] {
+        let path = names::evidence_path(dir, number);
+        let len = vfs.len(&path).unwrap();
+        for cut in 0..len {
+            let image = vfs.kill_image();
+            assert!(image.truncate(&path, cut));
+            let found = read(&image, dir).unwrap();
+            assert!(found.claims.last_seqno >= left, "cut of {number} at {cut}: {found:?}");
+        }
+        let image = vfs.kill_image();
+        image.remove(&path).unwrap();
+        let found = read(&image, dir).unwrap();
+        assert_eq!(found.claims, claims(left));
+        assert_eq!(found.problems, [(path, "it is missing".to_string())]);
+    }
+}
+
+#[test]
+fn a_damaged_byte_costs_one_record() {
+    let vfs = written(30);
+    let (dir, path) = (Path::new(DIR), names::evidence_path(Path::new(DIR), 1));
+    for at in 0..vfs.len(&path).unwrap() {
+        assert!(vfs.corrupt(&path, at, 0x10));
+        let found = read(&vfs, dir).unwrap();
+        assert!(found.claims.last_seqno >= 28, "byte {at}: {found:?}");
+        assert!(vfs.corrupt(&path, at, 0x10));
+    }
+}
+
+#[test]
+fn a_power_cut_leaves_only_true_claims() {
+    for seed in 0..50 {
+        let found = read(&written(30).crash_image(seed), Path::new(DIR)).unwrap();
+        assert!((28..30).contains(&found.claims.last_seqno), "{found:?}");
+    }
+}
+
+#[test]
+fn files_of_two_stores_are_refused() {
+    let vfs = written(3);
+    let dir = Path::new(DIR);
+    EvidenceFile::create(&vfs, dir, 2, &Claims { store_id: 8, ..claims(1) }).unwrap();
+    assert!(read(&vfs, dir).unwrap_err().is_corruption());
+}

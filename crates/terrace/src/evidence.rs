@@ -1,0 +1,189 @@
+//! Evidence of what was synced, as an open store keeps it: the claims, and the two files that say
+//! them (`terrace_manifest::evidence`).
+//!
+//! A log sync costs one small append to the first file, without a sync of its own; the first sync in
+//! a segment and every manifest edit are noted in both, and the second file is synced after an edit. A leader never
+//! waits here for a sync: it leaves its claim to whoever holds the files. Evidence that cannot be
+//! written is no reason to fail what is durable already: the files go on saying what is true, an event
+//! and a metric say that they are behind, and they are written anew at the next occasion.
+
+use crate::event;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_base::Result;
+use terrace_base::sync::{Mutex, MutexGuard};
+use terrace_log::{LogEnd, SyncedThrough};
+use terrace_manifest::ManifestState;
+use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
+use terrace_vfs::Vfs;
+
+/// A file of this length is replaced by one with a single record.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The evidence of one store. Takes no other lock; may be called under any.
+pub(crate) struct Evidence {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    claims: Mutex<Claims>,
+    files: Mutex<[Option<EvidenceFile>; EVIDENCE_FILES]>,
+    /// Per file, whether claims were made since it was written.
+    behind: [AtomicBool; EVIDENCE_FILES],
+    /// Whether the last attempt to write one failed.
+    stale: AtomicBool,
+}
+
+impl Evidence {
+    /// Evidence of which nothing is written before something is noted: for read-only stores, where
+    /// nothing ever is, and for those that were opened on a full disk.
+    pub fn unwritten(vfs: Arc<dyn Vfs>, dir: &Path, known: Claims) -> Self {
+        Self {
+            vfs,
+            dir: dir.to_path_buf(),
+            claims: Mutex::new(known),
+            files: Mutex::new(Default::default()),
+            behind: Default::default(),
+            stale: AtomicBool::new(false),
+        }
+    }
+
+    /// Writes both files anew, with what was known. The directory is the caller's to sync.
+    pub fn start(vfs: Arc<dyn Vfs>, dir: &Path, known: Claims) -> Self {
+        let evidence = Self::unwritten(vfs, dir, known);
+        let mut files = evidence.files.lock();
+        for (number, file) in (1..).zip(files.iter_mut()) {
+            match EvidenceFile::create(&*evidence.vfs, dir, number, &known) {
+                Ok(fresh) => *file = Some(fresh),
+                Err(error) => evidence.fell_behind(&error),
+            }
+        }
+        drop(files);
+        evidence
+    }
+
+    /// What is claimed.
+    pub fn claims(&self) -> Claims {
+        *self.claims.lock()
+    }
+
+    /// Whether the files say less than they could, since writing them failed.
+    pub fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed)
+    }
+
+    /// The log has just been made durable up to `log`, writes up to `last_seqno` with it.
+    pub fn note_log(&self, log: SyncedThrough, last_seqno: u64) {
+        let begins_segment = {
+            let mut claims = self.claims.lock();
+            let begins_segment = claims.log.segment != log.segment || claims.log.offset == 0;
+            claims.log = claims.log.max(log);
+            claims.last_seqno = claims.last_seqno.max(last_seqno);
+            begins_segment
+        };
+        self.fall_behind(begins_segment);
+        if let Some(files) = self.files.try_lock() {
+            self.catch_up(files);
+        }
+    }
+
+    /// An edit of the manifest has just been made durable; `segment` is the first of a new log, of which
+    /// the name is durable.
+    pub fn note_manifest(&self, manifest: LogEnd, state: &ManifestState, segment: Option<u64>) {
+        {
+            let mut claims = self.claims.lock();
+            let segment = segment.unwrap_or(claims.log.segment);
+            claims.add(&Claims {
+                store_id: state.store_id,
+                manifest,
+                log: SyncedThrough { segment, offset: 0 },
+                last_seqno: 0,
+                next_file_number: state.next_file_number,
+            });
+        }
+        self.fall_behind(true);
+        let mut files = self.files.lock();
+        self.write(&mut files);
+        if let Some(file) = &mut files[1]
+            && let Err(error) = file.sync()
+        {
+            files[1] = None;
+            self.fell_behind(&error);
+        }
+        self.catch_up(files);
+    }
+
+    /// Makes both files durable: the last thing before a store is closed.
+    pub fn settle(&self) {
+        let mut files = self.files.lock();
+        for file in files.iter_mut() {
+            if let Some(Err(error)) = file.as_mut().map(EvidenceFile::sync) {
+                *file = None;
+                self.fell_behind(&error);
+            }
+        }
+        self.catch_up(files);
+    }
+
+    fn fall_behind(&self, both: bool) {
+        // SeqCst, as in `catch_up`: either the holder of the files sees this, or the caller gets them.
+        self.behind[0].store(true, Ordering::SeqCst);
+        if both {
+            self.behind[1].store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Writes what is claimed until nobody has claimed more.
+    fn catch_up<'a>(&'a self, mut files: MutexGuard<'a, [Option<EvidenceFile>; EVIDENCE_FILES]>) {
+        loop {
+            self.write(&mut files);
+            drop(files);
+            if !self.behind.iter().any(|behind| behind.load(Ordering::SeqCst)) {
+                return;
+            }
+            files = match self.files.try_lock() {
+                Some(files) => files,
+                None => return,
+            };
+        }
+    }
+
+    /// Writes what is claimed to the files that are behind.
+    fn write(&self, files: &mut [Option<EvidenceFile>; EVIDENCE_FILES]) {
+        // A segment that begins, or an edit: an occasion to write a file anew that failed.
+        let occasion = self.behind[1].load(Ordering::SeqCst);
+        for (at, file) in files.iter_mut().enumerate() {
+            if !self.behind[at].swap(false, Ordering::SeqCst) {
+                continue;
+            }
+            let claims = self.claims();
+            let written = match file {
+                Some(open) if open.len_bytes() < MOST_BYTES => open.note(&claims),
+                None if !occasion => continue,
+                _ => self.replacement(at, &claims).map(|fresh| *file = Some(fresh)),
+            };
+            if let Err(error) = written {
+                *file = None;
+                self.fell_behind(&error);
+            }
+        }
+        if files.iter().all(Option::is_some) {
+            self.stale.store(false, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn replacement(&self, at: usize, claims: &Claims) -> Result<EvidenceFile> {
+        let fresh = EvidenceFile::create(&*self.vfs, &self.dir, at as u64 + 1, claims)?;
+        self.vfs.sync_dir(&self.dir)?;
+        Ok(fresh)
+    }
+
+    fn fell_behind(&self, error: &terrace_base::Error) {
+        if !self.stale.swap(true, Ordering::Relaxed) {
+            event::evidence_stale(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! Evidence on disks that fail.
+
+use super::*;
+use terrace_manifest::evidence::read;
+use terrace_vfs::{Fault, FaultKind, OpClass, SimVfs};
+
+const DIR: &str = "/store";
+
+fn started() -> (SimVfs, Evidence, ManifestState) {
+    let sim = SimVfs::new(1);
+    sim.create_dir_all(Path::new(DIR)).unwrap();
+    let state = ManifestState::fresh(7);
+    let known = Claims { store_id: 7, ..Claims::default() };
+    let evidence = Evidence::start(Arc::new(sim.clone()), Path::new(DIR), known);
+    sim.sync_dir(Path::new(DIR)).unwrap();
+    evidence.note_manifest((1, 100), &state, Some(3));
+    (sim, evidence, state)
+}
+
+fn log(offset: u64) -> SyncedThrough {
+    SyncedThrough { segment: 3, offset }
+}
+
+fn fail(sim: &SimVfs, kind: FaultKind, filter: OpClass) {
+    let fault = Fault { at_op: sim.op_count(), kind, forever: true, filter: Some(filter) };
+    sim.set_fault(Some(fault));
+}
+
+#[test]
+fn every_claim_is_in_the_first_file_and_what_begins_something_in_both() {
+    let (sim, evidence, _) = started();
+    evidence.note_log(log(50), 1);
+    evidence.note_log(log(60), 2);
+    let found = read(&sim, Path::new(DIR)).unwrap();
+    assert_eq!((found.claims, found.problems.len()), (evidence.claims(), 0));
+    sim.remove(&terrace_manifest::names::evidence_path(Path::new(DIR), 1)).unwrap();
+    let found = read(&sim, Path::new(DIR)).unwrap().claims;
+    assert_eq!((found.log, found.manifest), (log(50), (1, 100)));
+}
+
+#[test]
+fn evidence_that_cannot_be_written_stays_true_and_is_written_anew() {
+    for (kind, filter) in [
+        (FaultKind::Enospc, OpClass::Append),
+        (FaultKind::ShortWrite, OpClass::Append),
+        (FaultKind::SyncFails, OpClass::Sync),
+    ] {
+        let (sim, evidence, state) = started();
+        evidence.note_log(log(50), 1);
+        fail(&sim, kind, filter);
+        evidence.note_log(log(60), 2);
+        evidence.note_manifest((1, 200), &state, None);
+        evidence.settle();
+        assert!(evidence.is_stale(), "{kind:?}");
+        let found = read(&sim, Path::new(DIR)).unwrap().claims;
+        assert!(found.log <= log(60) && found.log >= log(50), "{found:?}");
+        sim.set_fault(None);
+        evidence.note_manifest((1, 300), &state, None);
+        assert!(!evidence.is_stale());
+        let found = read(&sim.crash_image(1), Path::new(DIR)).unwrap();
+        assert_eq!((found.claims, found.problems.len()), (evidence.claims(), 0));
+    }
+}
+
+#[test]
+fn a_long_file_is_replaced() {
+    let (sim, evidence, _) = started();
+    let rounds = MOST_BYTES / 60;
+    (1..rounds).for_each(|n| evidence.note_log(log(50 + n), n));
+    let path = terrace_manifest::names::evidence_path(Path::new(DIR), 1);
+    assert!(sim.len(&path).unwrap() < MOST_BYTES / 2);
+    assert_eq!(read(&sim, Path::new(DIR)).unwrap().claims, evidence.claims());
+}
