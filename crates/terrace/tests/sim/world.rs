@@ -54,6 +54,10 @@ fn options(seed: u64, life: usize, disk: &Disk, clock: &SimClock) -> Options {
     let machine = ManualClock::at(clock.wall_ms());
     let mut options = drawn_options(Arc::new(disk.clone()), &machine, &mut rng);
     options.advanced.clock = Arc::new(clock.clone());
+    if rng.one_in(3) {
+        // So little memory that the bound over the memtables of all families matters.
+        options.advanced.memory_shares.memtables = 0.02;
+    }
     options.advanced.max_subcompactions = 1 + rng.below(3) as usize;
     options.advanced.rate_limit_bytes_per_s = if rng.one_in(6) { 2 << 20 } else { 0 };
     options.advanced.l0_slowdown = 4 + rng.below(8) as usize;
