@@ -131,7 +131,7 @@ fn exercise(data: &[u8]) -> bool {
     let lookups: Vec<_> = keys.iter().take(20).map(|key| Lookup::new(key, MAX_SEQNO)).collect();
     let _ = reader.multi_get(&lookups);
     let _ = reader.index_separators(3);
-    let _ = reader.range_tombstones().fragments().len();
+    let _ = reader.range_tombstones().fragments().count();
     let _ = reader.pinned_bytes();
     sound
 }

@@ -5,6 +5,8 @@
 //! our output that goes away (`terrace scan | head`) ends the command without a word.
 
 #![forbid(unsafe_code)]
+// `stats` writes one JSON object with more keys than `json!` takes by default.
+#![recursion_limit = "256"]
 
 mod arguments;
 mod commands;

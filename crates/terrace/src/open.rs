@@ -144,8 +144,9 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let last_seqno = outcome.last_seqno;
     // The files stay as they are, and true, until there is room to write them anew.
     let evidence = Evidence::unwritten(vfs.clone(), dir, claims);
-    let (options, log) = (options.clone(), Some(log));
-    let inner = parts.into_inner(options, families, manifest, numbers, last_seqno, evidence, log);
+    let (file_numbers, log) = (numbers, Some(log));
+    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log };
+    let inner = parts.into_inner(options.clone(), opened);
     let queue = inner.write_queue()?;
     unsynced.into_iter().for_each(|segment| queue.push_unsynced(segment));
     Ok(inner)
@@ -236,8 +237,9 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
     let took = options.advanced.clock.monotonic_us().saturating_sub(start);
     event::opened(dir, families.len(), files, outcome.log.records, took);
     let last_seqno = outcome.last_seqno;
-    let writable = Some(log_state);
-    Ok(parts.into_inner(options.clone(), families, log, numbers, last_seqno, evidence, writable))
+    let (manifest, file_numbers, log) = (log, numbers, Some(log_state));
+    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log };
+    Ok(parts.into_inner(options.clone(), opened))
 }
 
 pub(crate) fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
@@ -397,6 +399,17 @@ pub(crate) struct Nouns {
     reader_pins: ReaderPins,
 }
 
+/// What an open has read and recovered.
+pub(crate) struct Opened {
+    pub families: Vec<Arc<Family>>,
+    pub manifest: ManifestLog,
+    pub file_numbers: FileNumbers,
+    pub last_seqno: u64,
+    pub evidence: Evidence,
+    /// None: the store is read-only.
+    pub log: Option<LogState>,
+}
+
 impl Nouns {
     pub(crate) fn new(dir: &Path, options: &Options, read_only: bool) -> Result<Self> {
         let cache = Arc::new(BlockCache::new(options.cache_bytes()));
@@ -435,16 +448,8 @@ impl Nouns {
     }
 
     /// The store.
-    pub(crate) fn into_inner(
-        self,
-        options: Options,
-        families: Vec<Arc<Family>>,
-        manifest: ManifestLog,
-        file_numbers: FileNumbers,
-        last_seqno: u64,
-        evidence: Evidence,
-        log: Option<LogState>,
-    ) -> Inner {
+    pub(crate) fn into_inner(self, options: Options, opened: Opened) -> Inner {
+        let Opened { families, manifest, file_numbers, last_seqno, evidence, log } = opened;
         for family in &families {
             for (level, file) in family.state().version.files() {
                 self.filters.file_lives(usize::from(level), file);

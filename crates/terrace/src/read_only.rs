@@ -13,7 +13,7 @@ use crate::evidence::Evidence;
 use crate::family::Family;
 use crate::file_numbers::FileNumbers;
 use crate::inner::{Inner, Look, ManifestLog, Obsolete};
-use crate::open::{self, Nouns, not_a_store};
+use crate::open::{self, Nouns, Opened, not_a_store};
 use crate::options::Options;
 use crate::reader_pins::ReaderPin;
 use crate::recover::{self, Log, Outcome, Replayed};
@@ -66,10 +66,11 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let last_seqno = outcome.last_seqno;
     show(outcome, &state, &pin, &parts.table_cache);
     segments.iter().filter_map(|n| u32::try_from(*n).ok()).for_each(|n| parts.value_log.begin(n));
-    let numbers = FileNumbers::new(&[], state.next_file_number);
+    let file_numbers = FileNumbers::new(&[], state.next_file_number);
     let evidence = Evidence::unwritten(vfs, dir, claims);
-    let log = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
-    let inner = parts.into_inner(options, families, log, numbers, last_seqno, evidence, None);
+    let manifest = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
+    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log: None };
+    let inner = parts.into_inner(options, opened);
     *inner.last_look.lock() = Some(look);
     Ok(inner)
 }
@@ -89,7 +90,7 @@ pub(crate) fn refresh(inner: &Inner) -> Result<bool> {
     let place = Place { vfs, dir, options: &inner.options, table_cache: &inner.table_cache };
     let mut found = place.look(&inner.families.load())?;
     // The memory of the look before is not given back while somebody may still read it.
-    let look = std::mem::replace(&mut found.look, Look::default());
+    let look = std::mem::take(&mut found.look);
     let is_new = publish(inner, found);
     *last = Some(look);
     Ok(is_new)

@@ -64,7 +64,7 @@ pub struct ReadOptions {
     pub fill_cache: bool,
     /// Make do with what is in the memory of the process (false): a read that would need the device
     /// (to open an SST, for an index partition, a data block, or a separated value that the cache
-    /// does not have) gives [`Error::NotInMemory`] instead, with nothing read and nothing changed,
+    /// does not have) gives [`NotInMemory`](crate::Error::NotInMemory) instead, with nothing read and nothing changed,
     /// so that a thread which must not wait can leave it to another one. Filters and learned
     /// indexes that are not in memory are done without. A refused read costs no more than a cached
     /// one, and the repetition counts as one read.
@@ -223,7 +223,7 @@ fn push_memtable(
 /// A cursor over the keys and values of a column family at one moment, in both directions.
 ///
 /// With [`ReadOptions::in_memory`] the call that would need the device gives
-/// [`Error::NotInMemory`], as any other error.
+/// [`NotInMemory`](crate::Error::NotInMemory), as any other error.
 ///
 /// A fresh iterator stands nowhere; seek first. Past either end it is not valid, and a step from
 /// there does nothing. After an error it is not valid; a seek may be tried again. A value that

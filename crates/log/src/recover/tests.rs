@@ -475,15 +475,13 @@ fn recovery_works_through_a_trait_object() {
 }
 
 /// A segment with reserved room, to which the writer appends when its first record is replayed.
-fn replay_while_it_grows(
-    recover: fn(&dyn Vfs, &[(u64, PathBuf)], &mut Apply<'_>) -> Result<Recovered>,
-) -> Result<(Recovered, u64)> {
+fn replay_while_it_grows(setting: Setting) -> Result<(Recovered, u64)> {
     let vfs = vfs();
     let options = LogOptions { preallocate_bytes: 4 << 20, ..LogOptions::default() };
     let mut writer = LogWriter::create(&vfs, &path(1), 1, &options)?;
     writer.append(&[b"first"])?;
     let (mut writer, mut seen) = (Some(writer), 0);
-    let recovered = recover(&vfs, &listed(&vfs), &mut |_, _, _| {
+    let recovered = recover_with(&vfs, &listed(&vfs), setting, &mut |_, _, _| {
         seen += 1;
         if let Some(mut writer) = writer.take() {
             // Past what the reader has in its buffer, with markers that prove it.
@@ -497,21 +495,14 @@ fn replay_while_it_grows(
     Ok((recovered, seen))
 }
 
-fn recover_beside_writer(
-    vfs: &dyn Vfs,
-    segments: &[(u64, PathBuf)],
-    apply: &mut Apply<'_>,
-) -> Result<Recovered> {
-    let setting = Setting { beside_writer: true, ..Setting::default() };
-    recover_with(vfs, segments, setting, apply)
-}
+const BESIDE_WRITER: Setting = Setting { proven: None, beside_writer: true };
 
 #[test]
 fn an_append_that_is_half_seen_is_neither_damage_nor_the_end() {
-    let (recovered, seen) = replay_while_it_grows(recover_beside_writer).unwrap();
+    let (recovered, seen) = replay_while_it_grows(BESIDE_WRITER).unwrap();
     assert_eq!((recovered.records, seen, recovered.torn), (11, 11, None));
     // The same reads look like damage to one who is alone with the file.
-    assert!(replay_while_it_grows(recover).unwrap_err().is_corruption());
+    assert!(replay_while_it_grows(Setting::default()).unwrap_err().is_corruption());
 }
 
 #[test]
@@ -523,6 +514,6 @@ fn damage_beside_a_writer_is_damage() {
         writer.sync().unwrap();
     }
     assert!(vfs.corrupt(path(1), HEADER_BYTES + 4, 1));
-    let found = recover_beside_writer(&vfs, &listed(&vfs), &mut |_, _, _| Ok(()));
+    let found = recover_with(&vfs, &listed(&vfs), BESIDE_WRITER, &mut |_, _, _| Ok(()));
     assert!(found.unwrap_err().is_corruption());
 }

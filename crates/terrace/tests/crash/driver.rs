@@ -220,7 +220,8 @@ impl Driver {
         let store = orders.store();
         let db = Db::open_read_only(&store, self.reading_options(round))
             .map_err(|e| format!("opening for reading after {end:?}: {e}"))?;
-        let view = View::of(&db, round.number % 2 == 0).map_err(|e| format!("a scan: {e}"))?;
+        let view =
+            View::of(&db, round.number.is_multiple_of(2)).map_err(|e| format!("a scan: {e}"))?;
         let least = |done: &Done| match end {
             End::Closed => done.acknowledged.len(),
             End::Killed => self.least(round, done),

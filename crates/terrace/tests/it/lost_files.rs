@@ -44,7 +44,7 @@ fn r10_no_lost_file_and_no_two_make_an_older_store() {
     let mut tally: BTreeMap<(&str, String), u64> = BTreeMap::new();
     for (at, first) in files.iter().enumerate() {
         for second in &files[at..] {
-            let read_only = (at + name(second).len()) % 2 == 0;
+            let read_only = (at + name(second).len()).is_multiple_of(2);
             let image = specimen.sim.kill_image();
             image.remove(first).unwrap();
             if first != second {
@@ -145,8 +145,8 @@ fn r10_damage_to_the_last_synced_write_is_no_torn_tail() {
     let store = Store::open(options.clone()).unwrap();
     store.db.put(key(1), b"one").unwrap();
     store.db.put(key(2), b"two").unwrap();
-    let log = sim.files().into_iter().map(|(path, _)| path);
-    let log = log.filter(|path| name(path).ends_with(".log")).last().unwrap();
+    let mut paths = sim.files().into_iter().map(|(path, _)| path);
+    let log = paths.rfind(|path| name(path).ends_with(".log")).unwrap();
     let image = sim.kill_image();
     let last = *boundaries(&image, &log).iter().nth_back(1).unwrap();
     assert!(image.corrupt(&log, last + 12, 1));
