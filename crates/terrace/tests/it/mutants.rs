@@ -107,7 +107,8 @@ fn is_typed(error: &Error) -> bool {
     let names_a_file = text.contains(DIR);
     match error {
         Error::Corruption(_) | Error::Unsupported(_) | Error::NotAStore { .. } => names_a_file,
-        // A file that is gone.
+        // A file that is gone; a reader cannot know who removed it.
+        Error::Outdated(_) => names_a_file,
         Error::Io(cause) => cause.is_not_found() && names_a_file,
         _ => false,
     }
