@@ -80,6 +80,12 @@ fn commands_that_read_beside_a_server_under_load_see_a_prefix() {
             }
         }
         let _ends = Ends(&done);
+        // A server that has answered a write has a store.
+        let end = Instant::now() + PATIENCE;
+        while acknowledged.load(Ordering::SeqCst) == 0 {
+            assert!(Instant::now() < end, "the server acknowledges nothing");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         let mut before = 0;
         for run in 0..RUNS {
             let floor = acknowledged.load(Ordering::SeqCst).max(before);

@@ -94,6 +94,8 @@ fn whoever_has_a_part_in_a_failed_commit_hears_of_it() {
     assert_eq!(replies.len(), 3);
     assert!(replies.iter().all(|reply| error(reply).starts_with("MISCONF")), "{replies:?}");
     assert_eq!(reader.say("GET there"), bulk("1"));
+    let ended = served.try_end().unwrap_err().to_string();
+    assert!(ended.contains("sync"), "the close says what may be lost: {ended}");
 }
 
 #[test]

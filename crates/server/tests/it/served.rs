@@ -84,6 +84,11 @@ impl Served {
         Client::connect(self.address())
     }
 
+    /// Ends the server; an error of the close is what is tested.
+    pub fn try_end(mut self) -> Result<(), impl std::fmt::Display + std::fmt::Debug> {
+        self.running.take().unwrap().end()
+    }
+
     /// Ends the server and gives its directory.
     pub fn end(mut self) -> Arc<TempDir> {
         self.running.take().unwrap().end().unwrap();
