@@ -1,16 +1,12 @@
 //! A disk that is really full: deletions are taken and empty it, and the store opens, is read, and
 //! is written again as soon as there is room.
 
-use crate::harness::{DIR, Store, draw_separation, key, small_options, stopped_clock};
+use crate::harness::{DIR, Store, draw_separation, eventually, key, small_options, stopped_clock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use terrace::vfs::SimVfs;
 use terrace::{Error, Options, SyncMode, WriteBatch, WriteOptions};
 use terrace_base::SplitMix64;
-
-/// What takes longer never happens.
-const NEVER: Duration = Duration::from_secs(240);
 
 fn options(sim: &SimVfs, seed: u64, reserve_bytes: u64) -> Options {
     let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
@@ -43,14 +39,6 @@ fn check(store: &Store, there: &BTreeMap<Vec<u8>, Vec<u8>>) {
         assert_eq!(store.db.get(key).unwrap().as_deref(), Some(&value[..]));
     }
     assert_eq!(store.contents().unwrap()[0], *there);
-}
-
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < NEVER, "it never happens: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Whether a write was taken; not to be is only for want of room.
