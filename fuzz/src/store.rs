@@ -11,6 +11,9 @@ use terrace_log::{LogOptions, LogReader, LogWriter, Step};
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::SimVfs;
 
+/// More operations than a batch of the template has.
+const MOST_OPS: u64 = 100;
+
 /// A store made once: what its directory held when it was closed, and the batches in its log.
 struct Template {
     files: Vec<(PathBuf, Vec<u8>)>,
@@ -55,9 +58,18 @@ pub fn template_image() -> SimVfs {
     vfs
 }
 
-/// Batches as the engine wrote them to its log.
+/// Batches as the engine wrote them to its log, numbered as those that come after them.
 pub fn batches() -> Vec<Vec<u8>> {
-    template().batches.clone()
+    let mut batches = template().batches.clone();
+    let number = |batch: &[u8]| batch.first_chunk().map_or(0, |number| u64::from_le_bytes(*number));
+    let newest = batches.iter().map(|batch| number(batch)).max().unwrap_or(0);
+    for batch in &mut batches {
+        let later = number(batch) + newest + MOST_OPS;
+        if let Some(number) = batch.first_chunk_mut() {
+            *number = later.to_le_bytes();
+        }
+    }
+    batches
 }
 
 fn options(vfs: &SimVfs) -> Options {

@@ -223,6 +223,7 @@ pub(crate) fn replay(
         })
         .collect();
     let mut last_seqno = state.last_seqno;
+    let mut next_seqno = 0;
     let mut failure = None;
     let path_of = |segment| names::log_path(dir, segment);
     let apply = &mut |segment, offset, payload: &[u8]| {
@@ -231,6 +232,12 @@ pub(crate) fn replay(
             terrace_base::Error::corruption(&path_of(segment), offset, detail)
         };
         let (first, count, ops) = batch::decode(payload).ok_or_else(|| malformed(0))?;
+        // The commits of a log number their operations in its order, and memtables rely on it.
+        if first < next_seqno {
+            let detail = format!("a batch starts at seqno {first}, {next_seqno} should be next");
+            return Err(terrace_base::Error::corruption(&path_of(segment), offset, detail));
+        }
+        next_seqno = first + u64::from(count);
         let no_memory = |e| terrace_base::Error::io("reserve memory for", dir, e);
         let mut gathered = Gathered::for_ops(count as usize);
         let mut run_of = None;

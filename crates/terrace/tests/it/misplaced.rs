@@ -8,6 +8,7 @@ use std::sync::Arc;
 use terrace::vfs::SimVfs;
 use terrace::{Compression, Error};
 use terrace_base::checksum::block_checksum;
+use terrace_log::{LogOptions, LogReader, LogWriter, RecordKind, Step};
 
 /// Where the stored blocks of an SST lie: each ends in a type and a checksum over its content,
 /// its file's number and its offset.
@@ -179,4 +180,37 @@ fn r7_log_segments_and_manifests_in_the_wrong_place_are_detected() {
         }
     }
     println!("R7: {checked} files under the name of another: all detected");
+}
+
+/// A record that a file system gives back twice: sound in itself, with numbers that were used.
+#[test]
+fn r7_a_batch_that_the_log_holds_twice_is_detected() {
+    let clock = stopped_clock();
+    let sim = SimVfs::new(3);
+    let store = Store::open(small_options(Arc::new(sim.clone()), &clock)).unwrap();
+    for number in 0..5 {
+        store.db.delete_range(key(number), key(number + 2)).unwrap();
+    }
+    store.db.sync().unwrap();
+    let image = sim.kill_image();
+    let logs = image.files().into_iter().map(|(path, _)| path).filter(|p| kind_of(p) == "log");
+    let last = logs.max().unwrap();
+    let mut reader = LogReader::open(&image, &last, file_number(&last)).unwrap();
+    let mut payloads = Vec::new();
+    while let Step::Record(record) = reader.next().unwrap() {
+        if record.kind == RecordKind::Data {
+            payloads.push(record.payload.to_vec());
+        }
+    }
+    assert_eq!(payloads.len(), 5);
+    let number = file_number(&last) + 1;
+    let next = last.with_file_name(format!("{number:06}.log"));
+    let mut writer = LogWriter::create(&image, &next, number, &LogOptions::default()).unwrap();
+    writer.append(&[&payloads[2]]).unwrap();
+    writer.sync().unwrap();
+    let error = Store::open(small_options(Arc::new(image), &clock)).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Corruption(_)), "{error:?}");
+    let text = error.to_string();
+    let name = next.file_name().unwrap().to_str().unwrap();
+    assert!(text.contains("should be next") && text.contains(name), "{text}");
 }
