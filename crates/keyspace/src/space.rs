@@ -136,6 +136,11 @@ impl Keyspace {
         self.clock.wall_ms()
     }
 
+    /// The monotonic clock, in us since some moment.
+    pub fn monotonic_us(&self) -> u64 {
+        self.clock.monotonic_us()
+    }
+
     /// A turn without any command yet.
     pub fn turn(self: &Arc<Self>, mode: Mode) -> Turn {
         Turn::begin(self.clone(), mode)

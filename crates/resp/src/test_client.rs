@@ -6,10 +6,19 @@
 use crate::{Limits, Protocol, Reply, ReplyParser, ReplyStep, ReplyWriter, write_request};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// No reply takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Far longer than anything takes, on a busy machine too: what takes longer hangs.
+pub const HANG_GUARD: Duration = Duration::from_secs(600);
+
+/// Waits until `what` holds; panics with `why` if it never does.
+pub fn until(why: &str, mut what: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < HANG_GUARD, "{why}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// A connection.
 pub struct Client<S = TcpStream> {
@@ -24,7 +33,7 @@ impl Client {
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
         Self::over(stream)
     }
 

@@ -98,7 +98,7 @@ fn load_and_kill(program: &Program, first: u64, rng: &mut SplitMix64) -> u64 {
     // a first batch became durable.
     let mut last = 0;
     if !rng.one_in(4) {
-        last = durable.recv_timeout(Duration::from_secs(60)).unwrap_or(0);
+        last = durable.recv_timeout(Duration::from_secs(600)).unwrap_or(0);
     }
     let deadline = Instant::now() + Duration::from_millis(rng.below(500));
     loop {

@@ -223,8 +223,8 @@ pub(crate) struct Connection {
     /// Replies that the socket has not taken, from `sent` on.
     unsent: Vec<u8>,
     sent: usize,
-    /// How many waiting bytes were too many for long, and since when there are that many.
-    over_soft: Option<(u64, Instant)>,
+    /// How many waiting bytes were too many for long, and since when (monotonic, us).
+    over_soft: Option<(u64, u64)>,
     /// There may be something to read.
     pub is_readable: bool,
     /// The client sends nothing more after what can be read now.
@@ -300,15 +300,15 @@ impl Connection {
         (self.unsent_bytes() + output) as u64
     }
 
-    /// Notes that `held` bytes wait, where `soft_bytes` are many: for how long there have been
-    /// that many without a break.
-    pub fn note_held(&mut self, held: u64, soft_bytes: u64) -> Duration {
+    /// Notes that `held` bytes wait at `now_us`, where `soft_bytes` are many: for how long there
+    /// have been that many without a break.
+    pub fn note_held(&mut self, held: u64, soft_bytes: u64, now_us: u64) -> Duration {
         if held < soft_bytes {
             self.over_soft = None;
             return Duration::ZERO;
         }
-        let (_, since) = *self.over_soft.get_or_insert_with(|| (soft_bytes, Instant::now()));
-        since.elapsed()
+        let (_, since) = *self.over_soft.get_or_insert((soft_bytes, now_us));
+        Duration::from_micros(now_us.saturating_sub(since))
     }
 
     /// Whether it is to be served: it is here, and takes its replies.

@@ -397,12 +397,13 @@ impl EventLoop {
         const HARMLESS: u64 = 64 << 10;
         let Some(client) = self.clients.get_mut(token) else { return true };
         let held = client.held_output();
+        let now_us = self.server.space.monotonic_us();
         if held <= HARMLESS {
-            client.note_held(held, u64::MAX);
+            client.note_held(held, u64::MAX, now_us);
             return false;
         }
         let limit = self.server.output_limit();
-        if !limit.is_broken(held, client.note_held(held, limit.soft_bytes)) {
+        if !limit.is_broken(held, client.note_held(held, limit.soft_bytes, now_us)) {
             return false;
         }
         tracing::warn!(client = client.id, "replies over the output limit");

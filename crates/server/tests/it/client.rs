@@ -1,6 +1,8 @@
 //! The client that these tests share with those of the binary.
 
-pub use terrace_resp::test_client::{Client, array, bulk, error, field, int, ok, shown, text};
+pub use terrace_resp::test_client::{
+    Client, HANG_GUARD, array, bulk, error, field, int, ok, shown, text, until,
+};
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -9,6 +11,6 @@ use std::time::Duration;
 pub fn hears_nothing(client: &Client) -> bool {
     client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let heard = client.stream.peek(&mut [0]);
-    client.stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    client.stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
     heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }

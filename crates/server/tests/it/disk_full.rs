@@ -1,15 +1,11 @@
 //! A full disk: what removes goes on, everything else is refused, and the server starts and serves.
 
-use crate::client::{bulk, error, ok};
+use crate::client::{bulk, error, ok, until};
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use terrace_resp::Reply;
-
-/// What takes longer never happens.
-const NEVER: Duration = Duration::from_secs(240);
 
 fn served(dir: &Arc<TempDir>, vfs: &GatedVfs) -> Served {
     Served::start(dir.clone(), None, &[], &|options| {
@@ -60,13 +56,7 @@ fn a_full_disk_is_emptied_by_del_and_flushall_and_a_server_starts_on_it() {
     assert!(is_misconf(&client.call(&["SET", "more", &value])));
     // Room for the log, none for values.
     image.sim().set_capacity_bytes(Some(used_bytes(&image) + (256 << 10)));
-    let start = Instant::now();
-    while client.call(&["FLUSHALL"]) != ok() {
-        assert!(start.elapsed() < NEVER, "FLUSHALL is refused");
-    }
+    until("FLUSHALL is refused", || client.call(&["FLUSHALL"]) == ok());
     assert_eq!(client.call(&["GET", "key 1"]), Reply::Null);
-    while client.call(&["SET", "after", &value]) != ok() {
-        assert!(start.elapsed() < NEVER, "there is never room");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("there is never room", || client.call(&["SET", "after", &value]) == ok());
 }

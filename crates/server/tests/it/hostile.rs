@@ -1,7 +1,7 @@
 //! Bytes that no client sends, against a live server: each on a connection of its own, while others
 //! are served as if there were none.
 
-use crate::client::{Client, bulk, int, ok};
+use crate::client::{Client, HANG_GUARD, bulk, int, ok};
 use crate::served::Served;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -101,7 +101,7 @@ fn by_hand() -> Vec<Vec<u8>> {
 /// must be replies, a protocol error the last.
 fn throw(address: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
     stream.set_nodelay(true).unwrap();
     // It may have been ended before all is sent.
     let sent = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));

@@ -1,26 +1,17 @@
 //! What one client may take: before it has authenticated, of memory for its replies, of
 //! connections, of time.
 
-use crate::client::{Client, bulk, error, int, ok};
+use crate::client::{Client, HANG_GUARD, bulk, error, int, ok, until};
 use crate::served::Served;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use terrace_resp::{Reply, write_request};
 
 fn request(words: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     write_request(&mut bytes, words);
     bytes
-}
-
-/// Waits until `what` holds.
-fn until(why: &str, mut what: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !what() {
-        assert!(Instant::now() < end, "{why}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
@@ -109,7 +100,7 @@ fn greedy(served: &Served, times: usize) -> TcpStream {
 
 /// All that there is to read until the server ends the connection; panics if it does not.
 fn rest(stream: &mut TcpStream) -> usize {
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
     let mut piece = vec![0; 1 << 20];
     let mut bytes = 0;
     loop {
@@ -169,7 +160,7 @@ fn the_hard_limit_holds_for_replies_that_other_threads_made() {
 
 #[test]
 fn who_stays_over_the_soft_limit_is_ended_and_who_reads_is_not() {
-    let served = Served::with(&[("client-output-buffer-limit", "normal 0 256kb 1")]);
+    let (served, clock) = Served::with_clock(&[("client-output-buffer-limit", "normal 0 256kb 1")]);
     let mut other = served.client();
     let value = "x".repeat(64 << 10);
     assert_eq!(other.call(&["SET", "value", &value]), ok());
@@ -177,20 +168,27 @@ fn who_stays_over_the_soft_limit_is_ended_and_who_reads_is_not() {
     let times = 500;
     let mut greedy = greedy(&served, times);
     let mut reader = served.client();
-    let start = Instant::now();
-    let mut ended = None;
     // It is behind for more than a second in all, and over the limit for no second at a time.
-    while start.elapsed() < Duration::from_secs(3) || ended.is_none() {
+    let mut read = || {
         reader.send_raw(&request(&["GET", "value"]).repeat(20));
         for _ in 0..20 {
             assert_eq!(reader.reply(), bulk(&value));
         }
-        if ended.is_none() && other.info(GONE) == 1 {
-            ended = Some(start.elapsed());
-        }
-        assert!(start.elapsed() < Duration::from_secs(20), "it is not ended");
+    };
+    for _ in 0..10 {
+        read();
+        assert_eq!(other.info(GONE), 0);
+        clock.advance(100);
     }
-    assert!(ended.unwrap() >= Duration::from_secs(1), "{ended:?}");
+    until("it is not ended", || {
+        read();
+        clock.advance(100);
+        other.info(GONE) == 1
+    });
+    for _ in 0..30 {
+        read();
+        clock.advance(100);
+    }
     assert!(rest(&mut greedy) < times * value.len());
     assert_eq!(reader.say("GET value"), bulk(&value));
     assert_eq!(other.info(GONE), 1);
@@ -232,7 +230,7 @@ fn the_number_of_connections_changes_while_the_server_runs() {
 
 #[test]
 fn guests_and_idle_clients_are_ended_after_the_timeout_and_busy_ones_are_not() {
-    let served = Served::with(&[("requirepass", "pw")]);
+    let (served, clock) = Served::with_clock(&[("requirepass", "pw")]);
     let mut busy = served.client();
     assert_eq!(busy.say("AUTH pw"), ok());
     let mut guest = served.client();
@@ -241,16 +239,16 @@ fn guests_and_idle_clients_are_ended_after_the_timeout_and_busy_ones_are_not() {
     // Half a request is none.
     guest.send_raw(b"*2\r\n$4\r\nAU");
     assert_eq!(busy.say("CONFIG SET timeout 1"), ok());
-    for mut client in [guest, idle] {
-        let patience = Some(Duration::from_millis(100));
-        client.stream.set_read_timeout(patience).unwrap();
-        until("it is not ended", || {
-            busy.say("PING");
-            matches!(client.stream.read(&mut [0]), Ok(0))
-        });
+    for _ in 0..2 {
+        clock.advance(600);
+        busy.say("PING");
     }
+    guest.expect_end();
+    idle.expect_end();
     assert_eq!(served.server().stats.timed_out.get(), 2);
     assert_eq!(busy.say("CONFIG SET timeout 0"), ok());
+    clock.advance(10_000);
+    // The loop looks at its clients once a second.
     std::thread::sleep(Duration::from_millis(2200));
     assert_eq!(busy.say("ECHO here"), bulk("here"));
 }

@@ -1,9 +1,8 @@
 //! Who gets in and what they may do: protected mode, passwords, users with rules.
 
-use crate::client::{Client, bulk, error, field, int, ok, shown, text};
+use crate::client::{Client, bulk, error, field, int, ok, shown, text, until};
 use crate::served::Served;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
 use terrace_resp::Reply;
 use terrace_server::Running;
 use terrace_server::command::{Flags, Keys, table};
@@ -362,11 +361,7 @@ fn a_user_that_is_gone_or_off_is_gone_at_once() {
     assert_eq!(admin.say("EXISTS k"), int(0));
     assert!(error(&served.client().say("AUTH u pw")).starts_with("WRONGPASS"));
     assert!(error(&admin.say("ACL DELUSER default")).contains("cannot be removed"));
-    let until = Instant::now() + Duration::from_secs(10);
-    while served.server().clients.count() > 1 {
-        assert!(Instant::now() < until, "connections are left");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("connections are left", || served.server().clients.count() == 1);
 }
 
 #[test]

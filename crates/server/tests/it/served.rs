@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
+use terrace_base::ManualClock;
 use terrace_server::config::Config;
 use terrace_server::{Running, Server};
 
@@ -23,6 +24,15 @@ impl Served {
     /// With these options, on free ports, in a new directory.
     pub fn with(flags: &[(&str, &str)]) -> Self {
         Self::again(Arc::new(tempfile::tempdir().unwrap()), flags)
+    }
+
+    /// As [`Self::with`], with a clock that stands until the test turns it.
+    pub fn with_clock(flags: &[(&str, &str)]) -> (Self, ManualClock) {
+        let clock = ManualClock::at(1_700_000_000_000);
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let set = |options: &mut terrace::Options| options.advanced.clock = Arc::new(clock.clone());
+        let served = Self::start(dir, None, flags, &set);
+        (served, clock)
     }
 
     /// With these options in a directory that has been served before.

@@ -1,7 +1,7 @@
 //! TLS: what comes through it, who is let in, and what strangers do to it. Certificates are made
 //! anew by every test.
 
-use crate::client::{Client, bulk, error, int, ok};
+use crate::client::{Client, HANG_GUARD, bulk, error, int, ok, until};
 use crate::served::Served;
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -14,7 +14,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 use terrace_resp::{Reply, write_request};
 
@@ -115,7 +115,7 @@ fn connect(address: SocketAddr, trusts: &Authority, own: Option<&Identity>) -> C
     let session = ClientConnection::new(Arc::new(config), name).unwrap();
     let socket = TcpStream::connect(address).unwrap();
     socket.set_nodelay(true).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(HANG_GUARD)).unwrap();
     Client::over(StreamOwned::new(session, socket))
 }
 
@@ -193,7 +193,7 @@ fn who_does_not_speak_tls_is_ended_and_harms_nobody() {
         &[0; 40_000],
     ] {
         let mut plain = TcpStream::connect(address(&served)).unwrap();
-        plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        plain.set_read_timeout(Some(HANG_GUARD)).unwrap();
         let _refused = plain.write_all(words);
         let _refused = plain.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
@@ -315,23 +315,17 @@ fn handshakes_that_never_end_hold_nobody_up() {
         }
         open.push(socket);
     }
-    let start = Instant::now();
     let mut good = connect(address(&served), &authority, None);
     for _ in 0..50 {
         assert_eq!(good.say("SET k v"), ok());
     }
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!(served.server().clients.count(), 201);
     drop(open);
-    let until = Instant::now() + Duration::from_secs(20);
-    while served.server().clients.count() > 1 {
-        assert!(Instant::now() < until, "connections are left");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("connections are left", || served.server().clients.count() == 1);
     // The timeout is for them too.
     assert_eq!(good.say("CONFIG SET timeout 1"), ok());
     let half_open = TcpStream::connect(address(&served)).unwrap();
-    half_open.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    half_open.set_read_timeout(Some(HANG_GUARD)).unwrap();
     let _refused = (&half_open).write_all(&hello[..100]);
     let ended = (&half_open).read_to_end(&mut Vec::new());
     assert!(ended.is_ok(), "{ended:?}");

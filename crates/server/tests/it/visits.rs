@@ -1,11 +1,10 @@
 //! Commands that read the device: who is alone is answered by the thread that waits, nobody else
 //! waits for that, and no reply is lost or comes in another order.
 
-use crate::client::{bulk, error, hears_nothing, ok};
+use crate::client::{bulk, error, hears_nothing, ok, until};
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use terrace_resp::Reply;
 
 const KEYS: usize = 3000;
@@ -139,11 +138,7 @@ fn clients_may_end_while_they_wait() {
         drop(closed);
         assert_eq!(other.say("GET absent"), Reply::Null);
     }
-    let until = Instant::now() + Duration::from_secs(10);
-    while served.server().clients.count() > 1 {
-        assert!(Instant::now() < until, "clients that have gone are still counted");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("clients that have gone are still counted", || served.server().clients.count() == 1);
     assert!(error(&other.say("GET")).contains("wrong number"));
 }
 
