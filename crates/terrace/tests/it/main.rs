@@ -13,6 +13,7 @@ mod expiry;
 mod explain;
 mod families;
 mod faults;
+mod faults_in_turn;
 mod filters;
 mod fixture;
 mod gc;
