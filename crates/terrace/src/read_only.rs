@@ -1,9 +1,9 @@
 //! Stores that are open read-only, beside a writer or alone: the open, and the refresh.
 //!
 //! A look at the directory goes: take the pin ([`crate::reader_pins`]); read the manifest; replay
-//! the log that it needs. Under the pin the writer removes nothing of that. Where no pin can be had,
-//! a look may miss what the writer has just removed. That is seen, and the look is repeated: never
-//! is a log without its beginning taken for the whole.
+//! the log that it needs; see that no family came or went meanwhile. Under the pin the writer removes
+//! nothing of that. Where no pin can be had, a look may miss what the writer has just removed. That is
+//! seen, and the look is repeated: never is a log without its beginning taken for the whole.
 //!
 //! What is shown is a prefix of the writer's history, with at least everything that the kernel had
 //! when the look began.
@@ -111,8 +111,10 @@ impl Place<'_> {
         let mut looks = 1;
         loop {
             let error = match self.look_once(known) {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => families_change(self.dir),
                 Err(error) if may_be_the_writer(&error) => error,
-                outcome => return outcome,
+                Err(error) => return Err(error),
             };
             let now = Stamp::take(self.vfs, self.dir).ok();
             if looks > 1 && now == before {
@@ -130,7 +132,9 @@ impl Place<'_> {
         }
     }
 
-    fn look_once(&self, known: &[Arc<Family>]) -> Result<Found> {
+    /// `None` if families came or went meanwhile: the log may then show writes of after that, and a
+    /// batch in parts.
+    fn look_once(&self, known: &[Arc<Family>]) -> Result<Option<Found>> {
         let Self { vfs, dir, options, table_cache } = *self;
         let pin = ReaderPin::take(vfs, dir)?.map(Arc::new);
         // Before anything that it speaks of: a writer beside this reader only adds to what it says.
@@ -154,6 +158,11 @@ impl Place<'_> {
         };
         let replay = recover::replay;
         let outcome = replay(&log, &families, &state, share + cache, &mut |_| Err(too_much()))?;
+        if manifest_in_force(vfs, dir)? != manifest
+            && !Manifest::read(vfs, dir)?.families.keys().eq(state.families.keys())
+        {
+            return Ok(None);
+        }
         let bytes: usize = outcome.families.values().map(Replayed::bytes).sum();
         let excess = bytes.saturating_sub(share);
         let look = Look {
@@ -164,8 +173,15 @@ impl Place<'_> {
             _memory: (excess > 0).then(|| TableCache::pin(table_cache, excess)),
         };
         let segments = segments.into_iter().map(|(number, _)| number).collect();
-        Ok(Found { claims, pin, state, families, segments, outcome, look })
+        Ok(Some(Found { claims, pin, state, families, segments, outcome, look }))
     }
+}
+
+/// What to say of a store whose families change during every look.
+fn families_change(dir: &Path) -> Error {
+    let why = "column families come and go faster than they can be read";
+    let source = std::io::Error::new(std::io::ErrorKind::ResourceBusy, why);
+    terrace_base::Error::io("read the families of", dir, source).into()
 }
 
 /// Whether an error may come of reading while the writer removes, cuts or appends.

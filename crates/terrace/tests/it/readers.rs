@@ -197,6 +197,37 @@ fn a_manifest_that_is_replaced_while_it_is_opened_is_read_again() {
     }
 }
 
+/// What the log shows of a moment, the families show as well: no batch is there in parts because one
+/// of its families is not yet known, and none without the drop of a family before it.
+#[test]
+fn a_family_that_comes_or_goes_during_an_open_does_so_before_the_writes_that_follow() {
+    for before in [Call::ListAfterManifest, Call::OpenLog] {
+        for drops in [false, true] {
+            let sim = SimVfs::new(9);
+            let writer = Arc::new(Writer::open(DIR.as_ref(), sim_options(&sim)));
+            writer.write(3);
+            let create = |db: &Db| db.create_column_family("passing", CfOptions::default());
+            if drops {
+                create(&writer.db).unwrap();
+            }
+            let acting = writer.clone();
+            let act = move || {
+                match drops {
+                    true => acting.db.drop_column_family("passing").unwrap(),
+                    false => drop(create(&acting.db).unwrap()),
+                }
+                acting.write(1);
+            };
+            let vfs = Interposed::new(&sim, true, before, 1, act);
+            let reader = Db::open_read_only(DIR, options(vfs.clone())).unwrap();
+            assert_eq!(vfs.left(), 0, "the writer did not act");
+            let (newest, is_there) =
+                (seen(&reader).unwrap(), reader.column_family("passing").is_some());
+            assert_eq!(newest > 3, is_there != drops, "{newest} batches, the family: {is_there}");
+        }
+    }
+}
+
 /// Without a pin there is no promise but this: a clear error, and never a hole.
 #[test]
 fn a_reader_that_loses_every_race_says_so() {
