@@ -373,8 +373,12 @@ pub(crate) fn retire_family(inner: &Inner, family: &Family) {
 }
 
 /// Deletes obsolete files that no read state, iterator or job holds any more. When it returns,
-/// they are gone, whichever thread removed them, unless a reader beside this process needs them.
+/// they are gone, whichever thread removed them, unless a reader beside this process needs them. A
+/// store that is open read-only owns no file.
 pub(crate) fn purge(inner: &Inner) -> Result<()> {
+    if inner.read_only {
+        return Ok(());
+    }
     if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_poisoned() {
         return Ok(());
     }

@@ -102,6 +102,8 @@ struct State {
 /// The writer's side: the files that are to be removed, and whether they may be.
 pub(crate) struct ReaderPins {
     dir: PathBuf,
+    /// Whether this process writes the store: nobody else removes its files.
+    is_writer: bool,
     /// Pinned bytes above which the oldest files go although readers may need them.
     max_bytes: Option<u64>,
     state: Mutex<State>,
@@ -110,17 +112,18 @@ pub(crate) struct ReaderPins {
 }
 
 impl ReaderPins {
-    /// Of a store that is open read-only: it removes nothing.
+    /// Of a store that is open read-only: it removes nothing, whatever it is asked.
     pub fn none(dir: &Path) -> Self {
         let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { dir: dir.to_path_buf(), max_bytes: None, state: Mutex::default(), files, bytes }
+        let (dir, state) = (dir.to_path_buf(), Mutex::default());
+        Self { dir, is_writer: false, max_bytes: None, state, files, bytes }
     }
 
     /// Of a writer that has just locked the store; `listing` is what is in its directory. To be
     /// called before the writer lets go of any file. If no `READERS` file can be made (a full
     /// disk), readers go without.
     pub fn open(vfs: &dyn Vfs, dir: &Path, listing: &[String], max_bytes: Option<u64>) -> Self {
-        let pins = Self { max_bytes, ..Self::none(dir) };
+        let pins = Self { is_writer: true, max_bytes, ..Self::none(dir) };
         {
             let mut state = pins.state.lock();
             state.warn_bytes = WARN_BYTES;
@@ -152,6 +155,9 @@ impl ReaderPins {
         step: &'static str,
         regardless: bool,
     ) -> Result<bool> {
+        if !self.is_writer {
+            return Ok(false);
+        }
         let mut state = self.state.lock();
         let epoch = state.newest.unwrap_or(0);
         for path in paths {
@@ -350,6 +356,14 @@ mod tests {
         drop(reader);
         pins.remove(&sim, Vec::new(), STEP, false).unwrap();
         assert_eq!(left(&sim), (vec![1], 1));
+    }
+
+    #[test]
+    fn a_store_that_is_open_read_only_removes_nothing() {
+        let (sim, _) = store();
+        let path = file(&sim, 1);
+        let removed = ReaderPins::none(DIR.as_ref()).remove(&sim, vec![path], STEP, true);
+        assert_eq!((removed.unwrap(), left(&sim).0), (false, vec![1]));
     }
 
     #[test]

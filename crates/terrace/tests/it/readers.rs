@@ -284,6 +284,29 @@ fn an_open_reader_keeps_what_it_shows_and_lets_go_of_it() {
     assert_eq!((metrics.reader_pinned_files, metrics.reader_pinned_bytes), (0, 0));
 }
 
+/// What one reader lets go of last, another may still read.
+#[test]
+fn a_reader_that_is_closed_removes_no_file() {
+    let sim = SimVfs::new(10);
+    let writer = Writer::open(DIR.as_ref(), sim_options(&sim));
+    writer.write(40);
+    writer.db.flush().unwrap();
+    writer.write(3);
+    let first = writer.acknowledged();
+    let one = Db::open_read_only(DIR, sim_options(&sim)).unwrap();
+    let other = Db::open_read_only(DIR, sim_options(&sim)).unwrap();
+    let iters = (one.iter().unwrap(), one.column_family("second").unwrap().iter().unwrap());
+    writer.replace_all_files();
+    assert!(one.refresh().unwrap());
+    let files = |sim: &SimVfs| sim.files().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    let before = files(&sim);
+    drop(iters);
+    one.close().unwrap();
+    drop(one);
+    assert_eq!(files(&sim), before);
+    assert_eq!(seen(&other).unwrap(), first);
+}
+
 /// A reader that is closed holds nothing, though a handle of it is left.
 #[test]
 fn a_closed_reader_holds_nothing() {
