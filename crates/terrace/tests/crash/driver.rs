@@ -1,10 +1,10 @@
 //! The driver: draws rounds from a seed, starts a child for each, lets it die where the round says,
 //! reads the store that it leaves, and judges it by what was begun and acknowledged. Beside a child
-//! that runs it opens the store for reading. On a failure it keeps everything and says where.
+//! that runs it lets readers read. On a failure it keeps everything and says where.
 //!
-//! What the store shows after one child is exactly what the next must find: nothing is left open
-//! between two rounds.
+//! What the store shows after one child is exactly what the next must find.
 
+use crate::beside::{Now, Readers};
 use crate::child::{ORDERS, Orders};
 use crate::drawn;
 use crate::expected::{Bounds, Round, State, View, judge};
@@ -48,7 +48,8 @@ struct Tally {
     kills: u64,
     closes: u64,
     operations: u64,
-    read_beside: u64,
+    /// Closed stores in which every file was accounted for.
+    tidy_closes: u64,
     checkpoints: u64,
     set_aside: u64,
     passed: BTreeMap<String, u64>,
@@ -61,6 +62,7 @@ struct Driver {
     rng: SplitMix64,
     dir: PathBuf,
     state: State,
+    readers: Readers,
     now_ms: u64,
     /// Points yet to be drawn; refilled when it is empty.
     points: Vec<&'static str>,
@@ -76,6 +78,7 @@ impl Driver {
             rng: SplitMix64::new(seed),
             dir: dir.to_path_buf(),
             state: State::new(),
+            readers: Readers::default(),
             now_ms: START_MS,
             points: Vec::new(),
             tally: Tally::default(),
@@ -120,11 +123,16 @@ impl Driver {
         };
         let round = Round { number, seed, now_ms: self.now_ms, before: self.state.clone() };
         round.before.save(&self.dir.join("before"));
-        journal::clear(&self.dir, THREADS);
+        self.readers.close(!has_readers(&round));
+        journal::clear(&self.dir);
         let _ = std::fs::remove_file(orders.report());
         self.orders = orders.to_line();
         let mut child = start(&orders);
-        let end = self.wait(&mut child, &orders, &round)?;
+        let end = self.wait(&mut child, &orders, &round).inspect_err(|_| {
+            // What it leaves is evidence: it must not go on.
+            let _ = child.kill();
+            let _ = child.wait();
+        })?;
         match end {
             End::Killed => {
                 self.tally.kills += 1;
@@ -155,25 +163,16 @@ impl Driver {
                 };
             }
             if started.elapsed() > CHILD_HANGS_AFTER {
-                let _ = child.kill();
-                let _ = child.wait();
                 return Err("the child hangs".into());
             }
-            if READERS_BESIDE && self.rng_of(round).one_in(2) {
-                self.read_beside(orders, round)?;
-            } else {
-                std::thread::sleep(Duration::from_millis(5));
+            if has_readers(round) {
+                let (dir, store) = (&self.dir, &orders.store());
+                let now = Now { dir, store, round, sync: self.sync_of(round) };
+                let options = self.reading_options(round);
+                self.readers.step(&now, options)?;
             }
+            std::thread::sleep(BETWEEN_READS);
         }
-    }
-
-    /// Draws that depend on time must not change the rounds.
-    fn rng_of(&self, round: &Round) -> SplitMix64 {
-        SplitMix64::new(round.seed ^ self.tally.read_beside)
-    }
-
-    fn done(&self) -> Vec<Done> {
-        (0..THREADS).map(|thread| Done::read(&self.dir, thread)).collect()
     }
 
     fn reading_options(&self, round: &Round) -> Options {
@@ -182,52 +181,26 @@ impl Driver {
         Options { create_if_missing: false, ..options }
     }
 
-    /// A store that is opened for reading beside the child shows a prefix of the history: all that
-    /// was acknowledged before, nothing that begins later.
-    fn read_beside(&mut self, orders: &Orders, round: &Round) -> Result<(), String> {
-        let before = self.done();
-        let db = Db::open_read_only(orders.store(), self.reading_options(round))
-            .map_err(|e| format!("opening for reading beside the writer: {e}"))?;
-        let after = self.done();
-        let view = View::of(&db, self.tally.read_beside.is_multiple_of(2))
-            .map_err(|e| format!("reading beside the writer: {e}"))?;
-        let bounds = Bounds {
-            least: before.iter().map(|done| self.least(round, done)).collect(),
-            most: after.iter().map(|done| done.begun.len()).collect(),
-            over: before.iter().map(|done| done.acknowledged.len()).collect(),
-        };
-        judge(&view, round, &after, &bounds)
-            .map_err(|why| format!("read beside the writer: {why}"))?;
-        self.tally.read_beside += 1;
-        Ok(())
-    }
-
-    /// How many operations of a thread survive its process.
-    fn least(&self, round: &Round, done: &Done) -> usize {
-        match self.sync_of(round) {
-            SyncMode::Buffered => 0,
-            _ => done.acknowledged.len(),
-        }
-    }
-
     fn sync_of(&self, round: &Round) -> SyncMode {
         drawn::options(round.seed, PosixVfs::shared(), round.now_ms, &[]).sync
     }
 
     fn judge(&mut self, orders: &Orders, round: &Round, end: End) -> Result<(), String> {
-        let done = self.done();
+        let done = Done::read_all(&self.dir);
         self.tally.operations += done.iter().map(|d| d.acknowledged.len() as u64).sum::<u64>();
         let store = orders.store();
         let db = Db::open_read_only(&store, self.reading_options(round))
             .map_err(|e| format!("opening for reading after {end:?}: {e}"))?;
         let view =
             View::of(&db, round.number.is_multiple_of(2)).map_err(|e| format!("a scan: {e}"))?;
-        let least = |done: &Done| match end {
+        let sync = self.sync_of(round);
+        let least = |(done, seen): (&Done, usize)| match end {
             End::Closed => done.acknowledged.len(),
-            End::Killed => self.least(round, done),
+            End::Killed => done.handed_over(sync).max(seen),
         };
         let bounds = Bounds {
-            least: done.iter().map(least).collect(),
+            // What a reader has seen is there as well.
+            least: done.iter().zip(self.readers.seen(round)).map(least).collect(),
             most: done.iter().map(|done| done.begun.len()).collect(),
             over: done.iter().map(|done| done.acknowledged.len()).collect(),
         };
@@ -244,14 +217,18 @@ impl Driver {
             let lost = names::lost_dir(&store);
             self.tally.set_aside += usage::directory_files(&lost);
             let _ = std::fs::remove_dir_all(lost);
-            let left_over = usage::left_over(&store)?;
-            if !left_over.is_empty() {
-                return Err(format!("left over in a closed store: {left_over:?}"));
-            }
-            let (bytes, live) = (usage::directory_bytes(&store), self.state.live_bytes());
-            self.tally.most_bytes = self.tally.most_bytes.max(bytes);
-            if bytes > live * MOST_PER_LIVE_BYTE + MOST_BESIDE_BYTES {
-                return Err(format!("the closed store has {bytes} bytes for {live} live ones"));
+            // Readers keep files past a close.
+            if !has_readers(round) {
+                let left_over = usage::left_over(&store)?;
+                if !left_over.is_empty() {
+                    return Err(format!("left over in a closed store: {left_over:?}"));
+                }
+                let (bytes, live) = (usage::directory_bytes(&store), self.state.live_bytes());
+                if bytes > live * MOST_PER_LIVE_BYTE + MOST_BESIDE_BYTES {
+                    return Err(format!("the closed store has {bytes} bytes for {live} live ones"));
+                }
+                self.tally.tidy_closes += 1;
+                self.tally.most_bytes = self.tally.most_bytes.max(bytes);
             }
         }
         Ok(())
@@ -309,21 +286,26 @@ impl Driver {
     }
 
     fn report(&self, rounds: u64) {
-        let t = &self.tally;
+        let (t, beside) = (&self.tally, &self.readers.tally);
         println!("{:32} {:>12} {:>6}", "point", "passed", "died");
         for point in kill::points() {
             let of = |map: &BTreeMap<String, u64>| map.get(point).copied().unwrap_or(0);
             println!("{point:32} {:>12} {:>6}", of(&t.passed), of(&t.died_at));
         }
         println!(
-            "crash test: SEED={}, {rounds} rounds on one store: {} kills, {} closes, {} operations, {} \
-             read-only opens beside a writer, {} checkpoints, {} files set aside; at most {} bytes on \
-             disk, {} live at the end; 0 lost, 0 holes",
+            "crash test: SEED={}, {rounds} rounds on one store: {} kills, {} closes, {} of them with no \
+             file left over, {} operations; beside a writer {} read-only opens, {} refreshes, {} of them \
+             with news, {} reads of what was read before; {} checkpoints, {} files set aside; at most {} \
+             bytes on disk, {} live at the end; 0 lost, 0 holes",
             self.seed,
             t.kills,
             t.closes,
+            t.tidy_closes,
             t.operations,
-            t.read_beside,
+            beside.opens,
+            beside.refreshes,
+            beside.news,
+            beside.reread,
             t.checkpoints,
             t.set_aside,
             t.most_bytes,
@@ -332,8 +314,13 @@ impl Driver {
     }
 }
 
-/// Whether the store is opened for reading beside the writer.
-const READERS_BESIDE: bool = false;
+/// How long the driver waits between two things that readers do.
+const BETWEEN_READS: Duration = Duration::from_millis(5);
+
+/// Whether readers are beside the child. Without them, what a round leaves is what the writer keeps.
+fn has_readers(round: &Round) -> bool {
+    !round.number.is_multiple_of(3)
+}
 
 fn err_path(dir: &Path) -> PathBuf {
     dir.join("child-said")
@@ -385,6 +372,8 @@ fn a_store_that_lives_through_every_kill_has_what_was_acknowledged_and_no_hole()
     if effort >= 1.0 {
         assert!(idle.is_empty(), "no child came past {idle:?}: the test misses what they are for");
         assert!(driver.tally.kills > rounds / 2, "only {} children died", driver.tally.kills);
+        assert!(driver.tally.tidy_closes > 0, "no closed store was looked through");
+        assert!(driver.readers.tally.news > 0, "no reader saw anything new");
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -115,6 +115,7 @@ pub struct Bounds {
 type Seen = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// What a store shows.
+#[derive(PartialEq, Eq)]
 pub struct View {
     /// By place, then thread.
     places: Vec<Seen>,
@@ -160,6 +161,12 @@ impl View {
             own.push(family.map(|family| scan(&family, backward)).transpose()?);
         }
         Ok(Self { places, own, rest })
+    }
+
+    /// Everything in the default family, in order of key.
+    pub fn default_family(&self) -> impl Iterator<Item = (&Vec<u8>, &Vec<u8>)> {
+        let all: BTreeMap<_, _> = self.places[0].iter().flatten().chain(&self.rest).collect();
+        all.into_iter()
     }
 
     /// The number of the last marked operation of `thread` in the round.
@@ -217,7 +224,7 @@ struct Found {
 }
 
 /// Finds the state that `view` shows: of every thread the operations up to a number within
-/// `bounds`, and nothing else. Gives the numbers too.
+/// `bounds`, and nothing else. Gives the numbers too, the least that show the same.
 pub fn judge(
     view: &View,
     round: &Round,
@@ -239,7 +246,7 @@ pub fn judge(
     }
     state.counter = judge_counter(view, round, &all_ops, &there)?;
     check_order(&all_ops, done, bounds, &there)?;
-    Ok((state, there.into_iter().map(|(_, most)| most).collect()))
+    Ok((state, there.into_iter().map(|(least, _)| least).collect()))
 }
 
 fn judge_thread(
@@ -250,16 +257,21 @@ fn judge_thread(
     bounds: &Bounds,
 ) -> std::result::Result<Found, String> {
     let (least, most) = (bounds.least[thread], bounds.most[thread].min(ops.len()));
-    // Which own families there may be: they are in force as soon as they are acknowledged.
+    // Which own families there may be, and up to how many operations. They are in force as soon as
+    // they are acknowledged, whatever a buffered log has lost; and no write is there without the
+    // families that were made or dropped before it.
     let mut model = round.before.models[thread].clone();
-    let mut incarnations = Vec::new();
+    let mut incarnations: Vec<(usize, Option<u32>)> = Vec::new();
     for at in 0..=most {
-        if at >= bounds.over[thread] && !incarnations.contains(&model.incarnation()) {
-            incarnations.push(model.incarnation());
+        let own = model.incarnation();
+        if at >= bounds.over[thread] && own.is_some() == view.own[thread].is_some() {
+            match incarnations.last_mut().filter(|(_, last)| *last == own) {
+                Some((until, _)) => *until = at,
+                None => incarnations.push((at, own)),
+            }
         }
         ops.get(at).into_iter().for_each(|op| model.apply(op));
     }
-    incarnations.retain(|own| own.is_some() == view.own[thread].is_some());
     let marked = |op: &Op| matches!(op, Op::Write { marked: true, .. } | Op::Count);
     let seen = view.marker(round, thread);
     let from = seen.map_or(0, |op| op + 1);
@@ -271,10 +283,12 @@ fn judge_thread(
         if (from.max(least)..=until).contains(&count) {
             let shows =
                 |own: &&Option<u32>| view.shows(thread, &model, **own, round.now_ms).is_ok();
+            let mut possible =
+                incarnations.iter().filter(|(until, _)| *until >= count).map(|(_, own)| own);
             let own = match &found {
                 // Only operations that nobody can see may follow.
                 Some(found) => Some(&found.own).filter(shows),
-                None => incarnations.iter().find(shows),
+                None => possible.clone().find(shows),
             };
             match own {
                 Some(own) => {
@@ -283,7 +297,7 @@ fn judge_thread(
                 }
                 None if found.is_some() => break,
                 None => {
-                    let own = incarnations.first().copied().flatten();
+                    let own = possible.next().copied().flatten();
                     let difference = view.shows(thread, &model, own, round.now_ms).err();
                     let _ = write!(why, "; after {count} operations {difference:?}");
                 }

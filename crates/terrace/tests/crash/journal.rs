@@ -9,10 +9,12 @@
 //! Tickets say what happened before what: an operation that was acknowledged with a smaller ticket
 //! than another began with was over before.
 
+use crate::script::THREADS;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace::SyncMode;
 
 /// Bytes of a record.
 const RECORD: usize = 16;
@@ -78,6 +80,20 @@ impl Done {
         done
     }
 
+    /// What the journals of all threads in `dir` say now.
+    pub fn read_all(dir: &Path) -> Vec<Self> {
+        (0..THREADS).map(|thread| Self::read(dir, thread)).collect()
+    }
+
+    /// How many operations are there for others, or after a kill, if the log was written in mode
+    /// `sync`: a buffered one promises nothing but what was synced.
+    pub fn handed_over(&self, sync: SyncMode) -> usize {
+        match sync {
+            SyncMode::Buffered => 0,
+            _ => self.acknowledged.len(),
+        }
+    }
+
     /// How many operations were acknowledged before the ticket `before`.
     pub fn acknowledged_before(&self, before: u64) -> usize {
         self.acknowledged.partition_point(|ticket| *ticket < before)
@@ -90,8 +106,8 @@ impl Done {
 }
 
 /// Removes the journals of the round before.
-pub fn clear(dir: &Path, threads: usize) {
-    for thread in 0..threads {
+pub fn clear(dir: &Path) {
+    for thread in 0..THREADS {
         let _ = std::fs::remove_file(path(dir, thread));
     }
 }
