@@ -8,7 +8,7 @@
 //!
 //! [`mod@format`] is the byte layout, which [`writer`] and [`reader`] share and nothing else;
 //! [`recover()`] replays many segments under the rule "a prefix without holes"; [`dump`] prints a
-//! segment whatever its state. The format is specified in `docs/format/log.md`.
+//! segment whatever its state; [`salvage()`] replays what is sound of one. The format is specified in `docs/format/log.md`.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ pub mod dump;
 pub mod format;
 pub mod reader;
 pub mod recover;
+mod salvage;
 mod scan;
 pub mod value;
 mod window;
@@ -24,4 +25,5 @@ pub mod writer;
 pub use format::{LogEnd, SyncedThrough};
 pub use reader::{LogReader, Record, RecordKind, Step, read_header};
 pub use recover::{Recovered, Setting, recover, recover_with};
+pub use salvage::{Gap, salvage};
 pub use writer::{LogOptions, LogWriter};

@@ -117,17 +117,17 @@ pub fn recover_with(
 
 /// One segment of the log in order.
 #[derive(Debug, PartialEq, Eq)]
-struct Part {
+pub(crate) struct Part {
     /// Index among the segments.
-    index: usize,
+    pub index: usize,
     /// Where the segment after it continues it; `None` if that one does not say.
-    until: Option<u64>,
+    pub until: Option<u64>,
     /// The segment that should stand before this one and does not exist.
-    missing: Option<LogEnd>,
+    pub missing: Option<LogEnd>,
 }
 
 /// Orders the segments by following the links back from the last one.
-fn chain(segments: &[(u64, PathBuf)], readers: &[LogReader]) -> Vec<Part> {
+pub(crate) fn chain(segments: &[(u64, PathBuf)], readers: &[LogReader]) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut next = segments.len().checked_sub(1).map(|last| (last, None));
     while let Some((index, until)) = next {
@@ -273,7 +273,7 @@ impl Replay<'_> {
         let detail = format!(
             "{why}, and the evidence files (SYNCED-1, SYNCED-2) prove that segment {durable} was durable up \
              to offset {through}, so synced writes would be lost. Put the file back, restore the store \
-             from a checkpoint, or see what is left with `terrace inspect log`"
+             from a checkpoint, or save what is left with `terrace repair`"
         );
         Error::corruption(self.path(segment), offset, detail)
     }
@@ -296,7 +296,7 @@ impl Replay<'_> {
             let detail = format!(
                 "{}; a sync marker at offset {at} of segment {number} proves that the log was \
                  durable up to offset {} of segment {}, so synced writes would be lost. Restore \
-                 the store from a checkpoint, or see what is left with `terrace inspect log`",
+                 the store from a checkpoint, or save what is left with `terrace repair`",
                 bad.why, through.offset, through.segment
             );
             return Err(Error::corruption(self.path(segment), offset, detail));

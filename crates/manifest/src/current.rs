@@ -55,7 +55,7 @@ pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
         let found = String::from_utf8_lossy(&content).trim_end().to_string();
         let detail = format!(
             "it should name a manifest and its checksum and says {found:?}; restore it from a \
-             checkpoint, or look for the newest manifest with `terrace inspect manifest`"
+             checkpoint, or let `terrace repair` look for the newest manifest"
         );
         Error::corruption(&path, 0, detail)
     })

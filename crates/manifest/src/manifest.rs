@@ -201,7 +201,12 @@ impl Manifest {
 
     /// Writes a manifest of `state` under the first free number from `number` on and puts it in
     /// force.
-    fn start(vfs: Arc<dyn Vfs>, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
+    pub(crate) fn start(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        number: u64,
+        state: &ManifestState,
+    ) -> Result<Self> {
         let mut number = number;
         // Left over from a switch that a crash cut short, and never in force.
         while vfs.exists(&names::manifest_path(dir, number))? {
@@ -271,8 +276,8 @@ fn read_proven(vfs: &dyn Vfs, dir: &Path, claims: &Claims) -> Result<(u64, Manif
     if number < newest {
         let detail = format!(
             "it names manifest {number}, and the evidence files (SYNCED-1, SYNCED-2) prove that manifest \
-             {newest} was in force: this is an older CURRENT. Put the newer one back, or see what is \
-             left with `terrace inspect`"
+             {newest} was in force: this is an older CURRENT. Put the newer one back, or save what \
+             is left with `terrace repair`"
         );
         return Err(Error::corruption(&names::current_path(dir), 0, detail));
     }
@@ -308,8 +313,8 @@ fn check_no_data(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     match vfs.list(dir)?.into_iter().filter(is_data).min() {
         Some(name) => {
             let detail = format!(
-                "it is missing although the directory holds data ({name}); put it back, or \
-                 restore the store from a checkpoint"
+                "it is missing although the directory holds data ({name}); put it back, \
+                 restore the store from a checkpoint, or run `terrace repair`"
             );
             Err(Error::corruption(&names::current_path(dir), 0, detail))
         }
@@ -322,8 +327,8 @@ fn check_no_data(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 fn absent(dir: &Path, number: u64) -> Error {
     let name = names::manifest_name(number);
     let detail = format!(
-        "it names {name}, which does not exist; put that file back, or restore the store from a \
-         checkpoint"
+        "it names {name}, which does not exist; put that file back, restore the store from a \
+         checkpoint, or run `terrace repair`"
     );
     Error::corruption(&names::current_path(dir), 0, detail)
 }
@@ -338,7 +343,7 @@ fn read_manifest(
     let path = names::manifest_path(dir, number);
     let damaged = |offset: u64, why: String| {
         let detail = format!(
-            "{why}; restore the store from a checkpoint, or see what is left with `terrace inspect`"
+            "{why}; restore the store from a checkpoint, or save what is left with `terrace repair`"
         );
         Error::corruption(&path, offset, detail)
     };

@@ -1,0 +1,167 @@
+//! Replaying what is sound of damaged segments, whatever lies between: for `terrace repair`, which tells
+//! of every gap. A store is opened with [`crate::recover()`], which never goes on behind a hole.
+
+use crate::format::HEADER_BYTES;
+use crate::reader::{LogReader, RecordKind, Step};
+use crate::recover::{Apply, Part, Recovered, chain};
+use std::path::PathBuf;
+use terrace_base::Result;
+use terrace_vfs::Vfs;
+
+/// A place in a log where something is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// Number of the segment.
+    pub segment: u64,
+    /// Where it begins in the segment.
+    pub offset: u64,
+    /// What is wrong there.
+    pub why: String,
+}
+
+/// Replays every sound data record of `segments` (ascending) in the order of the log, but for what a
+/// recovery before has dropped: segments that no link leads to are told as skipped, and of a segment that is
+/// continued at a place only what stands before it counts. Gives what else was passed over. Writes nothing.
+///
+/// # Errors
+/// I/O; `Unsupported`; what `apply` returns, unless it is corruption: that is a gap.
+pub fn salvage(
+    vfs: &dyn Vfs,
+    segments: &[(u64, PathBuf)],
+    apply: &mut Apply<'_>,
+) -> Result<(Recovered, Vec<Gap>)> {
+    let mut readers = segments
+        .iter()
+        .map(|(number, path)| LogReader::open(vfs, path, *number))
+        .collect::<Result<Vec<_>>>()?;
+    let mut recovered = Recovered::default();
+    let mut gaps = Vec::new();
+    let chain = chain(segments, &readers);
+    let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
+    recovered.skipped = skipped.map(|at| segments[at].0).collect();
+    for part in &chain {
+        if let Some((segment, end)) = part.missing {
+            let why = format!("the segment, with records up to {end}, is missing");
+            gaps.push(Gap { segment, offset: 0, why });
+        }
+        let reader = &mut readers[part.index];
+        one(part, reader, apply, &mut recovered, &mut gaps)?;
+        recovered.end = Some((reader.segment(), reader.position().max(HEADER_BYTES)));
+    }
+    Ok((recovered, gaps))
+}
+
+fn one(
+    part: &Part,
+    reader: &mut LogReader,
+    apply: &mut Apply<'_>,
+    recovered: &mut Recovered,
+    gaps: &mut Vec<Gap>,
+) -> Result<()> {
+    let segment = reader.segment();
+    loop {
+        let offset = reader.position();
+        if part.until.is_some_and(|until| offset >= until) {
+            return Ok(());
+        }
+        let why = match reader.next() {
+            Ok(Step::Record(record)) => {
+                if record.kind != RecordKind::Data {
+                    continue;
+                }
+                match apply(segment, record.offset, record.payload) {
+                    Ok(()) => recovered.records += 1,
+                    Err(error) if error.is_corruption() => {
+                        gaps.push(Gap { segment, offset: record.offset, why: error.to_string() });
+                    }
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
+            Ok(Step::End { torn, .. }) => match (part.until, torn) {
+                (None, None) => return Ok(()),
+                (Some(until), None) => format!("records up to {until} should follow"),
+                (_, Some(why)) => why,
+            },
+            // A sync marker of a wrong length: the record before and behind it count.
+            Err(error) if error.is_corruption() => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        gaps.push(Gap { segment, offset, why });
+        if reader.resync()?.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LogOptions, LogWriter};
+    use std::path::Path;
+    use terrace_vfs::SimVfs;
+
+    fn path(number: u64) -> PathBuf {
+        PathBuf::from(format!("/log/{number:06}.log"))
+    }
+
+    /// Three linked segments of ten records each.
+    fn log() -> (SimVfs, Vec<(u64, PathBuf)>) {
+        let sim = SimVfs::new(1);
+        sim.create_dir_all(Path::new("/log")).unwrap();
+        let mut end = None;
+        for number in 1..=3 {
+            let options = LogOptions::default();
+            let mut writer =
+                LogWriter::create_after(&sim, &path(number), number, &options, end).unwrap();
+            for n in 0..10 {
+                writer.append(&[format!("record {}", number * 10 + n).as_bytes()]).unwrap();
+            }
+            writer.sync().unwrap();
+            end = Some((number, writer.len_bytes()));
+        }
+        (sim, (1..=3).map(|number| (number, path(number))).collect())
+    }
+
+    fn salvaged(sim: &SimVfs, segments: &[(u64, PathBuf)]) -> (Vec<String>, Vec<Gap>) {
+        let mut seen = Vec::new();
+        let mut apply = |_: u64, _: u64, payload: &[u8]| {
+            seen.push(String::from_utf8(payload.to_vec()).unwrap());
+            Ok(())
+        };
+        let (_, gaps) = salvage(sim, segments, &mut apply).unwrap();
+        (seen, gaps)
+    }
+
+    #[test]
+    fn every_damaged_byte_costs_one_record_at_most_and_is_told() {
+        let (sim, segments) = log();
+        let (all, gaps) = salvaged(&sim, &segments);
+        assert_eq!((all.len(), gaps), (30, Vec::new()));
+        let len = sim.len(&path(2)).unwrap();
+        for at in 0..len {
+            let image = sim.kill_image();
+            if !image.corrupt(path(2), at, 0x41) {
+                continue;
+            }
+            let (seen, gaps) = salvaged(&image, &segments);
+            assert!(seen.len() >= 29, "byte {at}: {} of 30", seen.len());
+            assert!(seen.iter().all(|record| all.contains(record)), "byte {at}");
+            assert!(seen.len() == 30 || !gaps.is_empty(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_missing_segment_is_a_gap_and_what_follows_it_counts() {
+        let (sim, segments) = log();
+        for missing in 0..3 {
+            let mut left = segments.clone();
+            let (number, _) = left.remove(missing);
+            let (seen, gaps) = salvaged(&sim, &left);
+            assert_eq!(seen.len(), 20);
+            // Nothing in the log says what stood before its first segment, or behind its last.
+            let told = gaps.iter().any(|gap| gap.segment == number);
+            assert_eq!(told, missing == 1, "{gaps:?}");
+        }
+    }
+}
