@@ -370,12 +370,17 @@ impl Dump<'_> {
         let stored = self.stored(handle)?.unwrap_or_default();
         self.line(handle.offset, &stored, "properties")?;
         let value_refs = std::mem::take(&mut properties.value_refs);
+        let family = properties.family.take();
         for line in format!("{properties:#?}").lines() {
             let field = line.trim().trim_end_matches(',');
             // Keys are shown as text below; the debug form spreads them over many lines.
-            if field.contains(": ") && !field.ends_with(['[', ']']) {
+            let is_shown_below = field.ends_with(['[', ']']) || field == "family: None";
+            if field.contains(": ") && !is_shown_below {
                 self.row("", &[], &format!("  {field}"))?;
             }
+        }
+        if let Some((id, name)) = family {
+            self.row("", &[], &format!("  family {id}: {name:?}"))?;
         }
         for ValueRef { segment, bytes } in value_refs {
             self.row("", &[], &format!("  value segment {segment}: {bytes} bytes"))?;

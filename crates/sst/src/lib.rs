@@ -26,6 +26,7 @@ mod plot;
 mod presence;
 mod properties;
 mod reader;
+mod salvage;
 mod stored;
 mod survey;
 mod tombstone_block;
@@ -53,6 +54,7 @@ pub use properties::{COMPARATOR, Properties};
 pub use reader::{
     Entry, FilterAt, FilterMemory, Lookup, ReaderOptions, SstReader, read_properties,
 };
+pub use salvage::{TakeEntry, Unreadable, is_damage};
 pub use survey::ModelView;
 pub use terrace_compression::Compression;
 pub use terrace_filter::{FilterKind, FilterPolicy, FilterShape, PolicyError};

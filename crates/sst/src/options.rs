@@ -1,5 +1,6 @@
 //! How an SST is written, and the limits of the format.
 
+use terrace_base::SeqNo;
 use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use terrace_compression::Compression;
 use terrace_filter::FilterPolicy;
@@ -39,6 +40,10 @@ pub struct SstOptions {
     pub direct_write: bool,
     /// Wall-clock time of creation in Unix milliseconds, recorded in the properties.
     pub created_ms: u64,
+    /// Id and name of the column family, recorded in the properties.
+    pub family: Option<(u32, String)>,
+    /// Every write of the family up to here was in SSTs when this one was made, recorded in the properties.
+    pub flushed_seqno: SeqNo,
 }
 
 impl Default for SstOptions {
@@ -53,6 +58,8 @@ impl Default for SstOptions {
             learning: true,
             direct_write: false,
             created_ms: 0,
+            family: None,
+            flushed_seqno: 0,
         }
     }
 }

@@ -56,6 +56,10 @@ pub struct Properties {
     pub ttl_due_ms: Option<u64>,
     /// The value segments that entries refer to, ascending.
     pub value_refs: Vec<ValueRef>,
+    /// Id and name of the column family, for whoever has lost the manifest.
+    pub family: Option<(u32, String)>,
+    /// Every write of the family up to here was in SSTs when this one was made; 0 if it does not say.
+    pub flushed_seqno: SeqNo,
     /// The order of user keys; this version knows [`COMPARATOR`] only.
     pub comparator: String,
 }
@@ -83,6 +87,8 @@ impl Default for Properties {
             created_ms: 0,
             ttl_due_ms: None,
             value_refs: Vec::new(),
+            family: None,
+            flushed_seqno: 0,
             comparator: COMPARATOR.to_string(),
         }
     }
@@ -98,6 +104,8 @@ const TAG_LARGEST_EXCLUSIVE: u64 = 16;
 const TAG_TTL_DUE: u64 = 18;
 const TAG_COMPARATOR: u64 = 19;
 const TAG_VALUE_REFS: u64 = 20;
+const TAG_FAMILY: u64 = 22;
+const TAG_FLUSHED_SEQNO: u64 = 23;
 
 impl Properties {
     fn numbers(&mut self) -> [&mut u64; NUMBER_TAGS.len()] {
@@ -139,6 +147,12 @@ impl Properties {
         if !self.value_refs.is_empty() {
             fields.push((TAG_VALUE_REFS, value_refs::encode(&self.value_refs)));
         }
+        if let Some((id, name)) = &self.family {
+            fields.push((TAG_FAMILY, [number(u64::from(*id)), name.clone().into_bytes()].concat()));
+        }
+        if self.flushed_seqno > 0 {
+            fields.push((TAG_FLUSHED_SEQNO, number(self.flushed_seqno)));
+        }
         fields.push((TAG_COMPARATOR, self.comparator.clone().into_bytes()));
         fields.sort_unstable_by_key(|(tag, _)| *tag);
         put_varint(out, fields.len() as u64);
@@ -177,6 +191,12 @@ impl Properties {
             TAG_LARGEST_EXCLUSIVE => self.largest_exclusive = *bytes.first()? != 0,
             TAG_TTL_DUE => self.ttl_due_ms = Some(number()?),
             TAG_VALUE_REFS => self.value_refs = value_refs::decode(bytes)?,
+            TAG_FAMILY => {
+                let (id, len) = get_varint(bytes)?;
+                let name = String::from_utf8(bytes.get(len..)?.to_vec()).ok()?;
+                self.family = Some((u32::try_from(id).ok()?, name));
+            }
+            TAG_FLUSHED_SEQNO => self.flushed_seqno = number()?,
             TAG_COMPARATOR => self.comparator = String::from_utf8(bytes.to_vec()).ok()?,
             _ => {}
         }
@@ -189,6 +209,7 @@ impl Properties {
             + self.smallest.len()
             + self.largest.len()
             + self.comparator.len()
+            + self.family.as_ref().map_or(0, |(_, name)| name.len())
             + self.filter.len()
             + self.value_refs.len() * size_of::<ValueRef>()
     }
@@ -205,7 +226,7 @@ mod tests {
             values in proptest::collection::vec(any::<u64>(), NUMBER_TAGS.len()), kind in 0u8..3,
             filter: String, smallest: Vec<u8>, largest: Vec<u8>, exclusive: bool,
             ttl_due_ms: Option<u64>, segments in proptest::collection::btree_map(any::<u32>(), any::<u64>(), 0..4),
-            damage: Vec<(usize, u8)>,
+            family: Option<(u32, String)>, flushed_seqno: u64, damage: Vec<(usize, u8)>,
         ) {
             let mut properties = Properties {
                 compression: Compression::from_byte(kind).unwrap(),
@@ -214,6 +235,8 @@ mod tests {
                 largest,
                 largest_exclusive: exclusive,
                 ttl_due_ms,
+                family,
+                flushed_seqno,
                 value_refs: segments
                     .into_iter()
                     .map(|(segment, bytes)| ValueRef { segment, bytes })

@@ -20,6 +20,7 @@ use crate::load::OnMiss;
 use crate::multi_get::{BatchLookup, multi_get};
 use crate::presence::{Plan, Presence};
 use crate::properties::{COMPARATOR, Properties};
+use crate::salvage::{self, TakeEntry, Unreadable};
 use crate::stored::{Handle, Place};
 use crate::tombstone_block;
 use crate::verify::{self, VerifyReport};
@@ -446,6 +447,15 @@ impl SstReader {
     /// the first damage found.
     pub fn verify(self: &Arc<Self>) -> Result<VerifyReport> {
         verify::verify(self)
+    }
+
+    /// Gives every entry that can be read to `take`, in order, and tells what cannot: for a file that
+    /// [`SstReader::verify`] refuses. Nothing else reads past damage.
+    ///
+    /// # Errors
+    /// What `take` returns; I/O that is no damage ([`is_damage`](crate::is_damage)).
+    pub fn salvage(self: &Arc<Self>, take: &mut TakeEntry<'_>) -> Result<Vec<Unreadable>> {
+        salvage::entries(self, take)
     }
 
     /// The range tombstones of the file.

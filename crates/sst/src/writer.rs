@@ -149,6 +149,8 @@ impl SstWriter {
                 compression: options.compression,
                 filter: options.filter.to_string(),
                 created_ms: options.created_ms,
+                family: options.family.clone(),
+                flushed_seqno: options.flushed_seqno,
                 ..Properties::default()
             },
             options,

@@ -352,6 +352,7 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
         table_cache: &inner.table_cache,
         next_file_number: &|| inner.next_file_number(),
         options: &family.options,
+        flushed_seqno: inner.flushed_seqno(family.id),
         snapshots: inner.snapshots.list(),
         clock: &*inner.clock,
         limiter: &inner.limiter,
@@ -368,8 +369,7 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
         })?;
     let Some(output) = output else { return Err(Error::Closed) };
     kill_point("compaction:written");
-    let level = usize::from(merge.output_level);
-    let (edit, stats) = (output.edit, output.stats);
+    let (level, edit, stats) = (usize::from(merge.output_level), output.edit, output.stats);
     let emptied = stats.moved_values > 0;
     install_edit(inner, family, edit, output.segments)?;
     kill_point("compaction:installed");

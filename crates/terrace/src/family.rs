@@ -42,10 +42,11 @@ impl Family {
     pub fn new(
         id: u32,
         name: String,
-        options: FamilyOptions,
+        mut options: FamilyOptions,
         version: Arc<Version>,
         table_cache: &TableCache,
     ) -> io::Result<Self> {
+        options.family = Some((id, name.clone()));
         let memtable = Arc::new(MemTable::with_capacity(0, options.memtable_bytes)?);
         settle_models(&options, &version, table_cache);
         let state = ReadState::of_version(memtable, Vec::new(), version, table_cache);

@@ -153,6 +153,11 @@ impl Inner {
         self.snapshots.take_of(&self.visible_seqno, Some(view))
     }
 
+    /// Every write of family `id` up to here is in its SSTs.
+    pub fn flushed_seqno(&self, id: u32) -> SeqNo {
+        self.manifest.lock().state.families.get(&id).map_or(0, |family| family.flushed_seqno)
+    }
+
     /// A number for a file that is about to be created.
     pub fn next_file_number(&self) -> u64 {
         self.file_numbers.take()

@@ -497,12 +497,8 @@ impl Options {
             &a.segment_bytes,
             "4096 bytes to 512 GiB",
         )?;
-        range(
-            (0.05..=1.0).contains(&a.gc_garbage_ratio),
-            "gc_garbage_ratio",
-            &a.gc_garbage_ratio,
-            "0.05 to 1",
-        )?;
+        let ratio = &a.gc_garbage_ratio;
+        range((0.05..=1.0).contains(ratio), "gc_garbage_ratio", ratio, "0.05 to 1")?;
         self.default_family.check()?;
         self.column_families.iter().try_for_each(|(_, family)| family.check())
     }
@@ -538,6 +534,7 @@ impl Options {
             value_compression: cf.value_compression,
             learning: cf.learning,
             model_costs: a.model_costs,
+            family: None,
         }
     }
 }
@@ -568,6 +565,8 @@ pub(crate) struct FamilyOptions {
     pub value_compression: Compression,
     pub learning: Learning,
     pub model_costs: Option<ModelCosts>,
+    /// Id and name of the family, which its SSTs record.
+    pub family: Option<(u32, String)>,
 }
 
 impl FamilyOptions {
@@ -583,6 +582,8 @@ impl FamilyOptions {
             learning: self.learning == Learning::Build,
             direct_write: self.direct_write,
             created_ms,
+            family: self.family.clone(),
+            flushed_seqno: 0,
         }
     }
 }

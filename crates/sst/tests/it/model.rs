@@ -23,6 +23,8 @@ fn random_options(rng: &mut SplitMix64) -> SstOptions {
         learning: !rng.one_in(4),
         direct_write: rng.one_in(2),
         created_ms: 7,
+        family: rng.one_in(2).then(|| (3, "three".into())),
+        flushed_seqno: rng.below(2),
     }
 }
 

@@ -29,7 +29,7 @@ use terrace_base::range_tombstone::Fragment;
 use terrace_base::sync::thread;
 use terrace_base::{Clock, Error, InternalIter, RangeTombstones, Result, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version, names};
-use terrace_sst::{ScanOptions, SstReader};
+use terrace_sst::{ScanOptions, SstOptions, SstReader};
 use terrace_vfs::Vfs;
 
 /// Entries between two looks at the cancel flag.
@@ -50,6 +50,8 @@ pub(crate) struct JobContext<'a> {
     pub table_cache: &'a Arc<TableCache>,
     pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
     pub options: &'a FamilyOptions,
+    /// Every write of the family up to here is in its SSTs.
+    pub flushed_seqno: SeqNo,
     /// Live snapshots, ascending, listed after the compaction was chosen.
     pub snapshots: Vec<SeqNo>,
     pub clock: &'a dyn Clock,
@@ -324,7 +326,10 @@ fn output_context<'p>(plan: &'p Plan<'_>) -> OutputContext<'p> {
         vfs: ctx.vfs,
         dir: ctx.dir,
         next_file_number: ctx.next_file_number,
-        sst_options: ctx.options.sst(level, plan.now_ms),
+        sst_options: SstOptions {
+            flushed_seqno: ctx.flushed_seqno,
+            ..ctx.options.sst(level, plan.now_ms)
+        },
         target_file_bytes: if level == 0 { u64::MAX } else { ctx.options.target_file_bytes },
         limiter: ctx.limiter,
         trainings: ctx.table_cache.trainings(),

@@ -43,6 +43,7 @@ pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
         value_compression: Compression::None,
         learning: crate::options::Learning::Off,
         model_costs: None,
+        family: None,
     }
 }
 
