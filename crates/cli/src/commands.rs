@@ -8,6 +8,7 @@ mod get;
 mod inspect;
 mod load;
 mod put;
+mod repair;
 mod scan;
 mod serve;
 mod stats;
@@ -42,6 +43,8 @@ pub enum Command {
     Checkpoint(checkpoint::CheckpointArgs),
     /// Check every checksum and every invariant of a store; nothing is written
     Verify(verify::VerifyArgs),
+    /// Make a store that does not open into one that does, and tell what could not be saved
+    Repair(repair::RepairArgs),
     /// Show what is in the files of a store, damaged or not; nothing is written
     Inspect(inspect::InspectArgs),
     /// Serve the store to Redis clients, with metrics and a dashboard
@@ -64,6 +67,7 @@ impl Command {
             Self::Compact(args) => compact::run(&args),
             Self::Checkpoint(args) => checkpoint::run(&args),
             Self::Verify(args) => verify::run(&args),
+            Self::Repair(args) => repair::run(&args),
             Self::Inspect(args) => inspect::run(&args),
             Self::Serve(args) => serve::run(args),
             Self::Bench(args) => bench::run(args),

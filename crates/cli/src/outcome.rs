@@ -10,6 +10,8 @@ pub enum Outcome {
     Done,
     /// The answer is "no": key absent, damage found. 1, and the command said why.
     Negative,
+    /// It is done as far as that is possible, and something is lost: 3, and the command said what.
+    Partial,
     /// The arguments name nothing that can be looked at: 2, and the command said why.
     Unusable,
 }
@@ -20,6 +22,7 @@ pub fn exit_code(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Negative) => ExitCode::from(1),
         Ok(Outcome::Unusable) => ExitCode::from(2),
+        Ok(Outcome::Partial) => ExitCode::from(3),
         // Whoever read our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -152,7 +152,7 @@ fn whole(state: &ManifestState) -> VersionEdit {
 }
 
 /// Links, or copies where the file system cannot link.
-fn link(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn link(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     if vfs.hard_link(from, to).is_ok() {
         return Ok(());
     }

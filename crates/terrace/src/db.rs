@@ -118,7 +118,7 @@ impl Db {
         Ok(Self::start(open::open(path.as_ref(), options)?))
     }
 
-    fn start(inner: Inner) -> Self {
+    pub(crate) fn start(inner: Inner) -> Self {
         let inner = Arc::new(inner);
         let workers = Workers::start(&inner);
         // Every store has its default family: the manifest creates it first.

@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// Bytes on disk are not what was written. Reads elsewhere go on; restore from a checkpoint,
-    /// or look at the damage with `terrace verify` and `terrace inspect`.
+    /// look at the damage with `terrace verify` and `terrace inspect`, or save the rest with [`repair`](crate::repair()).
     #[error("{0}; restore this file from a checkpoint or run `terrace verify` to see the extent")]
     Corruption(Arc<terrace_base::Error>),
     /// The operating system refused an operation on a file.

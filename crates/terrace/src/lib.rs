@@ -81,6 +81,7 @@ mod verify;
 mod db;
 mod open;
 mod read_only;
+mod repair;
 mod transaction;
 mod worker;
 
@@ -108,6 +109,7 @@ pub use options::{
     MIN_SYNC_INTERVAL, MemoryShares, ModelCosts, Options, SyncMode, WriteOptions,
 };
 pub use read_set::ReadSet;
+pub use repair::{RepairOptions, RepairReport, repair};
 pub use scan::{Iter, ReadOptions};
 pub use shape::{
     FamilyShape, FileShape, FilterHeat, FilterPartitionHeat, ModelSegment, ModelShape, Shape,

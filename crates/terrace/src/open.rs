@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::sync::{self, Mutex};
+use terrace_log::Recovered;
 use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{
@@ -158,15 +159,34 @@ fn adopt(replayed: Replayed, dir: &Path) -> Result<()> {
 }
 
 /// Recovers the store and begins a new log.
-fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner> {
+pub(crate) fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner> {
     let vfs = options.advanced.vfs.clone();
     // Before CURRENT: what was written down earlier must still be there.
     let found = evidence::read(&*vfs, dir)?;
-    let (manifest, mut state) = open_manifest(&vfs, dir, options, &found.claims)?;
+    let (manifest, state) = open_manifest(&vfs, dir, options, &found.claims)?;
     if state.keeps_evidence {
         found.problems.iter().for_each(|(path, why)| event::evidence_damaged(path, why));
     }
     kill_point("open:manifest_recovered");
+    let (inner, log) = recover_log(dir, options, (manifest, state), found.claims, false)?;
+    let families = inner.families.load();
+    let files = families.iter().map(|f| f.state().version.file_count()).sum();
+    let took = options.advanced.clock.monotonic_us().saturating_sub(start);
+    event::opened(dir, families.len(), files, log.records, took);
+    drop(families);
+    Ok(inner)
+}
+
+/// Replays the log of a store, of which `claims` are known, into SSTs, and begins a new one. With `salvages`,
+/// for a repair, what is sound of it, whatever is not.
+pub(crate) fn recover_log(
+    dir: &Path,
+    options: &Options,
+    (manifest, mut state): (Manifest, ManifestState),
+    claims: Claims,
+    salvages: bool,
+) -> Result<(Inner, Recovered)> {
+    let vfs = options.advanced.vfs.clone();
     let mut log = ManifestLog {
         manifest: Some(manifest),
         state: state.clone(),
@@ -190,8 +210,12 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
         trainings: parts.table_cache.trainings(),
         progress: &JobProgress::default(),
     };
-    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
-    let log_files = recover::Log::new(&*vfs, dir, &segments, &found.claims, &state);
+    let segments = match salvages {
+        true => recover::segments_in(dir, &listing, &state, &numbers),
+        false => recover::live_segments(dir, &listing, &state, &numbers)?,
+    };
+    let mut log_files = recover::Log::new(&*vfs, dir, &segments, &claims, &state);
+    log_files.salvages = salvages;
     let limit = options.memtables_bytes();
     let mut outcome = recover::replay(&log_files, &families, &state, limit, &mut |family| {
         family.spill(&spill_parts)?;
@@ -204,7 +228,7 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
     let fresh = outcome.families.values().flat_map(|family| &family.files);
     output::publish(&*vfs, dir, fresh.map(|file| file.number))?;
     kill_point("open:replayed");
-    let known = Claims { store_id: state.store_id, ..found.claims };
+    let known = Claims { store_id: state.store_id, ..claims };
     let evidence = Evidence::start(vfs.clone(), dir, known);
     // Before the edit that says that the log begins with it: a needed segment always exists.
     let segment = (spill_parts.next_file_number)();
@@ -233,20 +257,17 @@ fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner>
     )?;
     kill_point("open:orphans_removed");
     reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
-    let files = families.iter().map(|f| f.state().version.file_count()).sum();
-    let took = options.advanced.clock.monotonic_us().saturating_sub(start);
-    event::opened(dir, families.len(), files, outcome.log.records, took);
     let last_seqno = outcome.last_seqno;
     let (manifest, file_numbers, log) = (log, numbers, Some(log_state));
     let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log };
-    Ok(parts.into_inner(options.clone(), opened))
+    Ok((parts.into_inner(options.clone(), opened), outcome.log))
 }
 
 pub(crate) fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
     Error::NotAStore { dir: dir.to_path_buf(), why: why.into() }
 }
 
-fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Box<dyn Send + Sync>> {
+pub(crate) fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Box<dyn Send + Sync>> {
     if !vfs.exists(dir)? {
         return Err(not_a_store(dir, "the directory does not exist"));
     }
@@ -278,7 +299,7 @@ fn open_manifest(
     });
     if let Some(name) = store_files.first() {
         let why = format!(
-            "CURRENT is missing although there is {name}; restore CURRENT, see `terrace inspect manifest`"
+            "CURRENT is missing although there is {name}; restore it, or run `terrace repair`"
         );
         return Err(not_a_store(dir, why));
     }

@@ -101,6 +101,15 @@ fn lost_if(lost: bool, why: &'static str) -> Fate {
 /// Moves file `name` of `dir` to `lost/`, under a name that is free there; gives the new path. The
 /// entry in `lost/` is durable; that the old one is gone is for the caller to sync.
 pub(crate) fn set_aside(vfs: &dyn Vfs, dir: &Path, name: &str, why: &str) -> Result<PathBuf> {
+    let target = free_name(vfs, dir, name)?;
+    vfs.rename(&dir.join(name), &target)?;
+    vfs.sync_dir(&names::lost_dir(dir))?;
+    event::set_aside(name, &target, why);
+    Ok(target)
+}
+
+/// A path in `lost/`, which is made if it is missing, that nothing has: `name`, or that with a number.
+pub(crate) fn free_name(vfs: &dyn Vfs, dir: &Path, name: &str) -> Result<PathBuf> {
     let lost = names::lost_dir(dir);
     vfs.create_dir_all(&lost)?;
     let mut target = lost.join(name);
@@ -109,9 +118,6 @@ pub(crate) fn set_aside(vfs: &dyn Vfs, dir: &Path, name: &str, why: &str) -> Res
         target = lost.join(format!("{name}.{copy}"));
         copy += 1;
     }
-    vfs.rename(&dir.join(name), &target)?;
-    vfs.sync_dir(&lost)?;
-    event::set_aside(name, &target, why);
     Ok(target)
 }
 

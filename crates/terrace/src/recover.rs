@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::SeqNo;
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{LogEnd, Recovered, Setting};
+use terrace_log::{Gap, LogEnd, Recovered, Setting};
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::{FileMeta, ManifestState, names};
 use terrace_skiplist::{Full, Hint};
@@ -109,17 +109,13 @@ impl Replayed {
     }
 }
 
-/// Log segments in `dir` that the manifest still needs, ascending.
-///
-/// # Errors
-/// `Corruption` if the oldest one is missing. Only stores that no build with evidence has opened may
-/// have none at all: earlier builds named the first segment before they made it.
-pub(crate) fn live_segments(
+/// Log segments in `dir` that the manifest still needs, as far as they are there, ascending.
+pub(crate) fn segments_in(
     dir: &Path,
     listing: &[String],
     state: &ManifestState,
     numbers: &FileNumbers,
-) -> terrace_base::Result<Vec<(u64, PathBuf)>> {
+) -> Vec<(u64, PathBuf)> {
     let oldest = oldest_needed(state);
     let mut segments: Vec<(u64, PathBuf)> = listing
         .iter()
@@ -133,12 +129,28 @@ pub(crate) fn live_segments(
         })
         .collect();
     segments.sort();
+    segments
+}
+
+/// Log segments in `dir` that the manifest still needs, ascending.
+///
+/// # Errors
+/// `Corruption` if the oldest one is missing. Only stores that no build with evidence has opened may
+/// have none at all: earlier builds named the first segment before they made it.
+pub(crate) fn live_segments(
+    dir: &Path,
+    listing: &[String],
+    state: &ManifestState,
+    numbers: &FileNumbers,
+) -> terrace_base::Result<Vec<(u64, PathBuf)>> {
+    let oldest = oldest_needed(state);
+    let segments = segments_in(dir, listing, state, numbers);
     let first = segments.first().map(|(number, _)| *number);
     if oldest > 0 && first != Some(oldest) && (first.is_some() || state.keeps_evidence) {
         let detail = format!(
             "it is missing, and the manifest says that the log begins with it: writes would be \
-             lost. Put it back, restore the store from a checkpoint, or see what is left with \
-             `terrace inspect log {}`",
+             lost. Put it back, restore the store from a checkpoint, or save what is left with \
+             `terrace repair {}`",
             dir.display()
         );
         return Err(terrace_base::Error::corruption(&names::log_path(dir, oldest), 0, detail));
@@ -154,6 +166,8 @@ pub(crate) struct Log<'a> {
     pub segments: &'a [(u64, PathBuf)],
     /// What is known of it.
     pub setting: Setting,
+    /// Replay what is sound, whatever is not: for a repair.
+    pub salvages: bool,
 }
 
 impl<'a> Log<'a> {
@@ -168,7 +182,20 @@ impl<'a> Log<'a> {
     ) -> Self {
         let log = claims.log;
         let proven = Some(log).filter(|log| log.segment > 0 && log.segment >= oldest_needed(state));
-        Self { vfs, dir, segments, setting: Setting { proven, beside_writer: false } }
+        let setting = Setting { proven, beside_writer: false };
+        Self { vfs, dir, segments, setting, salvages: false }
+    }
+
+    /// Gives every record to `apply`; what was read, and if it is salvaged, what could not be.
+    pub fn read(
+        &self,
+        apply: &mut terrace_log::recover::Apply<'_>,
+    ) -> terrace_base::Result<(Recovered, Vec<Gap>)> {
+        match self.salvages {
+            true => terrace_log::salvage(self.vfs, self.segments, apply),
+            false => terrace_log::recover_with(self.vfs, self.segments, self.setting, apply)
+                .map(|recovered| (recovered, Vec::new())),
+        }
     }
 
     /// The same, while another process may be appending to it.
@@ -203,13 +230,13 @@ fn full(_: Full) -> std::io::Error {
 }
 
 /// The oldest log segment that any family needs.
-fn oldest_needed(state: &ManifestState) -> u64 {
+pub(crate) fn oldest_needed(state: &ManifestState) -> u64 {
     state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0)
 }
 
 /// Replays a log. When the memtables pass `limit_bytes`, `spill` is called with the largest family.
 pub(crate) fn replay(
-    &Log { vfs, dir, segments, setting }: &Log<'_>,
+    log @ &Log { dir, setting, .. }: &Log<'_>,
     families: &[Arc<Family>],
     state: &ManifestState,
     limit_bytes: usize,
@@ -236,6 +263,12 @@ pub(crate) fn replay(
         if first < next_seqno {
             let detail = format!("a batch starts at seqno {first}, {next_seqno} should be next");
             return Err(terrace_base::Error::corruption(&path_of(segment), offset, detail));
+        }
+        // What is salvaged is whole batches.
+        if log.salvages
+            && let Some(Err(at)) = ops.clone().find(|op| op.is_err())
+        {
+            return Err(malformed(at));
         }
         next_seqno = first + u64::from(count);
         let no_memory = |e| terrace_base::Error::io("reserve memory for", dir, e);
@@ -264,7 +297,7 @@ pub(crate) fn replay(
         }
         Ok(())
     };
-    let log = terrace_log::recover_with(vfs, segments, setting, apply);
+    let log = log.read(apply).map(|(log, _)| log);
     if let Some(error) = failure {
         return Err(error);
     }

@@ -68,7 +68,7 @@ pub const FLOORS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("loop", &["worker"]),
-    ("top", &["open", "read_only", "db", "transaction"]),
+    ("top", &["open", "read_only", "db", "repair", "transaction"]),
 ];
 
 /// The rank of a top-level module; `None` if it is not listed.

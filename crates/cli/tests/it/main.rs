@@ -17,4 +17,5 @@ mod opener;
 #[path = "../process/mod.rs"]
 mod process;
 mod program;
+mod repair;
 mod serve;

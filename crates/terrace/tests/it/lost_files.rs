@@ -153,7 +153,7 @@ fn r10_damage_to_the_last_synced_write_is_no_torn_tail() {
     options.advanced.vfs = Arc::new(image.clone());
     let error = Db::open(DIR, options.clone()).err().expect("a synced write is gone");
     let text = error.to_string();
-    assert!(text.contains(name(&log)) && text.contains("terrace inspect"), "{text}");
+    assert!(text.contains(name(&log)) && text.contains("terrace repair"), "{text}");
     // Without both evidence files, that is without any proof, it is a torn tail.
     for number in 1..=2 {
         image.remove(Path::new(&format!("{DIR}/SYNCED-{number}"))).unwrap();

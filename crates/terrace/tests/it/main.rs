@@ -33,6 +33,7 @@ mod mutants;
 mod power_cut;
 mod range_deletes;
 mod readers;
+mod repair;
 mod room;
 mod separation;
 mod stalls;

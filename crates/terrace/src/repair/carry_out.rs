@@ -1,0 +1,136 @@
+//! Writing the repaired store.
+
+use super::Repair;
+use super::merge::LAST_LEVEL;
+use super::plan::{Files, Plan};
+use super::ssts::version_of;
+use crate::checkpoint;
+use crate::error::Result;
+use crate::file_numbers::FileNumbers;
+use crate::inner::Inner;
+use crate::open;
+use crate::options::FamilyOptions;
+use crate::orphans;
+use std::path::PathBuf;
+use terrace_manifest::names::{self, FileName};
+use terrace_manifest::{FamilyState, FileMeta, ManifestState, salvage};
+
+impl Repair<'_> {
+    /// Does what `plan` says; the store that comes out, with its log replayed.
+    pub(super) fn carry_out(&mut self, plan: Plan) -> Result<Inner> {
+        let Plan { mut state, claims, number, numbers, families, mut aside, headers, log, .. } =
+            plan;
+        for (id, files) in families {
+            let Some(family) = state.families.get_mut(&id) else { continue };
+            self.place(family, files, &numbers, &mut aside)?;
+        }
+        self.vfs.sync_dir(self.dir)?;
+        state.next_file_number = state.next_file_number.max(numbers.next());
+        self.back_up(&state, &numbers, &headers)?;
+        for (number, path) in headers {
+            self.mend_header(number, &path)?;
+        }
+        let manifest = salvage::replace(self.vfs.clone(), self.dir, number, &state)?;
+        for (name, suffix) in aside {
+            self.set_aside(&name, suffix)?;
+        }
+        self.vfs.sync_dir(self.dir)?;
+        let (dir, salvages) = (self.dir, log.salvages);
+        let (inner, log) =
+            open::recover_log(dir, &self.options, (manifest, state), claims, salvages)?;
+        self.report.log_batches = log.records;
+        Ok(inner)
+    }
+
+    /// Writes the files of a family anew, as far as that has to be, and gives it its version.
+    fn place(
+        &mut self,
+        family: &mut FamilyState,
+        files: Files,
+        numbers: &FileNumbers,
+        aside: &mut Vec<(String, &'static str)>,
+    ) -> Result<()> {
+        let options = self.family_options(family);
+        let next = || numbers.take();
+        let mut merge = files.merge();
+        let mut placed: Vec<(u8, FileMeta)> = Vec::new();
+        let mut fresh = Vec::new();
+        for (level, sst) in files.ssts {
+            let level = level.unwrap_or(0);
+            if sst.damage.is_none() {
+                placed.push((level, sst.meta));
+                continue;
+            }
+            let written = self.rewrite(sst.meta.number, &options, sst.flushed_seqno, &next)?;
+            fresh.extend(written.iter().map(|file| file.number));
+            placed.extend(written.into_iter().map(|file| (level, file)));
+        }
+        let mut version = version_of(family.id, placed.clone());
+        // The manifest says what cannot be.
+        if version.is_none() && !merge {
+            merge = true;
+            let old = placed.iter().filter(|(_, file)| !fresh.contains(&file.number));
+            aside.extend(old.map(|(_, file)| (format!("{:06}.sst", file.number), ".merged")));
+        }
+        if merge {
+            let files: Vec<FileMeta> = placed.into_iter().map(|(_, file)| file).collect();
+            let kept: Vec<u64> = files.iter().map(|file| file.number).collect();
+            let merged = self.merge(family.id, files, &options, family.flushed_seqno, &next)?;
+            // A single file stays as it is.
+            aside.retain(|(name, suffix)| {
+                let is = |file: &FileMeta| *name == format!("{:06}.sst", file.number);
+                *suffix != ".merged" || !merged.iter().any(is)
+            });
+            let unused = fresh.into_iter().filter(|n| merged.iter().all(|file| file.number != *n));
+            for number in unused.filter(|number| kept.contains(number)) {
+                aside.push((format!("{number:06}.sst"), ".merged"));
+            }
+            let placed = merged.into_iter().map(|file| (LAST_LEVEL, file)).collect();
+            version = version_of(family.id, placed);
+        }
+        family.version = version.unwrap_or_default();
+        Ok(())
+    }
+
+    fn family_options(&self, family: &FamilyState) -> FamilyOptions {
+        let options = open::family_options(&self.options, &family.name);
+        let family = Some((family.id, family.name.clone()));
+        FamilyOptions { family, ..self.options.family(options) }
+    }
+
+    /// Copies what will be replaced or replayed to `lost/`.
+    fn back_up(
+        &self,
+        state: &ManifestState,
+        numbers: &FileNumbers,
+        headers: &[(u64, PathBuf)],
+    ) -> Result<()> {
+        for name in self.vfs.list(self.dir)? {
+            use FileName::{Current, Evidence, Log, Manifest, ValueLog};
+            let mended = |number: u64| headers.iter().any(|(mended, _)| *mended == number);
+            let stays = |n: u64| u32::try_from(n).is_ok_and(|n| state.segments.contains_key(&n));
+            let goes = match names::parse(&name) {
+                Current | Evidence(_) | Manifest(_) => true,
+                Log(number) => mended(number) || !(stays(number) || numbers.is_foreign(number)),
+                ValueLog(number) => mended(number),
+                _ => false,
+            };
+            if !goes {
+                continue;
+            }
+            let target = orphans::free_name(&*self.vfs, self.dir, &name)?;
+            checkpoint::link(&*self.vfs, &self.dir.join(&name), &target)?;
+        }
+        Ok(self.vfs.sync_dir(&names::lost_dir(self.dir))?)
+    }
+
+    /// Moves a file that the new manifest does not name to `lost/`.
+    fn set_aside(&self, name: &str, suffix: &str) -> Result<()> {
+        let path = self.dir.join(name);
+        if self.vfs.exists(&path)? {
+            let target = orphans::free_name(&*self.vfs, self.dir, &format!("{name}{suffix}"))?;
+            self.vfs.rename(&path, &target)?;
+        }
+        Ok(self.vfs.sync_dir(&names::lost_dir(self.dir))?)
+    }
+}

@@ -1,0 +1,169 @@
+//! The commit log: what a replay will find in it, and segments whose header is damaged.
+
+use super::Repair;
+use super::base::is_loss;
+use crate::batch;
+use crate::error::Result;
+use crate::file_numbers::FileNumbers;
+use crate::recover;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use terrace_log::format::{HEADER_BYTES, Header, encode_header};
+use terrace_log::{Gap, LogEnd};
+use terrace_manifest::ManifestState;
+use terrace_manifest::evidence::Claims;
+use terrace_manifest::names;
+use terrace_vfs::{CreateOptions, OpenMode};
+
+/// Bytes copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What is in the log.
+#[derive(Default)]
+pub(super) struct LogSurvey {
+    /// Whether it has to be salvaged, since an open would refuse it.
+    pub salvages: bool,
+    pub batches: u64,
+    /// Ids of the families that the batches write to.
+    pub families: BTreeSet<u32>,
+    pub end: Option<LogEnd>,
+    pub gaps: Vec<Gap>,
+    /// Why it ends where it does, if it looks as if a crash had cut it.
+    pub torn: Option<String>,
+    /// Segments that an earlier recovery had dropped.
+    pub skipped: Vec<u64>,
+}
+
+impl Repair<'_> {
+    /// Reads the log that `state` needs.
+    pub(super) fn read_log(
+        &mut self,
+        listing: &[String],
+        state: &ManifestState,
+        claims: &Claims,
+        numbers: &FileNumbers,
+    ) -> Result<LogSurvey> {
+        let segments = recover::segments_in(self.dir, listing, state, numbers);
+        let vfs = self.vfs.clone();
+        let mut log = recover::Log::new(&*vfs, self.dir, &segments, claims, state);
+        let complete = recover::live_segments(self.dir, listing, state, numbers).map(drop);
+        let mut survey = match complete.and_then(|()| read(&log)) {
+            Err(error) if is_loss(&error) => {
+                log.salvages = true;
+                read(&log)?
+            }
+            read => read?,
+        };
+        survey.salvages = log.salvages;
+        self.saved(format!("{} batches of the log", survey.batches));
+        if let Some(why) = &survey.torn {
+            self.note(format!("the log ends where a crash seems to have cut it: {why}"));
+        }
+        for number in &survey.skipped {
+            self.note(format!(
+                "log segment {number}: the log does not lead to it; it moves to lost/"
+            ));
+        }
+        if survey.salvages {
+            self.tell_gaps(&survey, &segments, state, claims);
+        }
+        Ok(survey)
+    }
+
+    fn tell_gaps(
+        &mut self,
+        survey: &LogSurvey,
+        segments: &[(u64, PathBuf)],
+        state: &ManifestState,
+        claims: &Claims,
+    ) {
+        let before = self.report.lost.len();
+        let oldest = recover::oldest_needed(state);
+        let first = segments.first().map(|(number, _)| *number);
+        if oldest > 0 && first != Some(oldest) {
+            self.lost(format!("log segment {oldest}: it is missing, and the log begins with it"));
+        }
+        for Gap { segment, offset, why } in &survey.gaps {
+            self.lost(format!("log segment {segment} at offset {offset}: {why}"));
+        }
+        let end = survey.end.unwrap_or_default();
+        let proven = (claims.log.segment, claims.log.offset);
+        if proven.0 > 0 && proven.0 >= oldest && end < proven {
+            self.lost(format!(
+                "the log behind offset {} of segment {}: it had been durable up to offset {} of segment {}",
+                end.1, end.0, proven.1, proven.0
+            ));
+        }
+        if self.report.lost.len() == before {
+            self.lost(
+                "the log: an open refuses it, although every record in it can be read".into(),
+            );
+        }
+    }
+
+    /// The segments among `numbers` that have another header than theirs; they are written anew for that.
+    pub(super) fn bad_headers(&self, paths: Vec<(u64, PathBuf)>) -> Result<Vec<(u64, PathBuf)>> {
+        let mut bad = Vec::new();
+        for (number, path) in paths {
+            if self.vfs.len(&path)? <= HEADER_BYTES {
+                continue;
+            }
+            match terrace_log::read_header(&*self.vfs, &path)? {
+                Ok(header) if header.segment == number => {}
+                _ => bad.push((number, path)),
+            }
+        }
+        Ok(bad)
+    }
+
+    /// Puts a copy of a segment with a sound header in its place. Its records are what they were: their checksums
+    /// say where they stand.
+    pub(super) fn mend_header(&self, number: u64, path: &Path) -> Result<()> {
+        let temp = names::temp_path(self.dir, number);
+        if self.vfs.exists(&temp)? {
+            self.vfs.remove(&temp)?;
+        }
+        let source = self.vfs.open(path, OpenMode::default())?;
+        let mut copy = self.vfs.create(&temp, &CreateOptions::default())?;
+        copy.append(&encode_header(&Header { segment: number, previous: None }))?;
+        let mut offset = HEADER_BYTES;
+        let mut buffer = vec![0; COPY_BYTES];
+        while offset < source.len() {
+            let len = buffer.len().min((source.len() - offset) as usize);
+            source.read_at(offset, &mut buffer[..len])?;
+            copy.append(&buffer[..len])?;
+            offset += len as u64;
+        }
+        copy.finish()?;
+        copy.sync()?;
+        self.vfs.rename(&temp, path)?;
+        Ok(self.vfs.sync_dir(self.dir)?)
+    }
+}
+
+/// Reads what a replay would, and checks what it would check.
+fn read(log: &recover::Log<'_>) -> terrace_base::Result<LogSurvey> {
+    let mut survey = LogSurvey::default();
+    let mut next_seqno = 0;
+    let mut apply = |segment: u64, offset: u64, payload: &[u8]| {
+        let path = names::log_path(log.dir, segment);
+        let wrong = |why: String| terrace_base::Error::corruption(&path, offset, why);
+        let no_batch = || wrong("a record passes its checksum but is no batch".into());
+        let (first, count, ops) = batch::decode(payload).ok_or_else(no_batch)?;
+        let ops: std::result::Result<Vec<_>, usize> =
+            ops.map(|op| op.map(|op| op.family)).collect();
+        let ops = ops.map_err(|_| no_batch())?;
+        if first < next_seqno {
+            let why = format!("a batch starts at seqno {first}, {next_seqno} should be next");
+            return Err(wrong(why));
+        }
+        next_seqno = first + u64::from(count);
+        survey.families.extend(ops);
+        Ok(())
+    };
+    let (recovered, gaps) = log.read(&mut apply)?;
+    survey.batches = recovered.records;
+    survey.torn = recovered.torn;
+    (survey.end, survey.skipped, survey.gaps) = (recovered.end, recovered.skipped, gaps);
+    Ok(survey)
+}

@@ -1,0 +1,334 @@
+//! What the repaired store will consist of.
+
+use super::Repair;
+use super::base::{Base, Proof};
+use super::log::LogSurvey;
+use super::ssts::{Sst, Ssts, describe};
+use crate::error::Result;
+use crate::file_numbers::FileNumbers;
+use crate::recover;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use terrace_manifest::evidence::Claims;
+use terrace_manifest::names::{self, FileName};
+use terrace_manifest::{FamilyState, ManifestState, SegmentKind, SegmentMeta};
+
+/// The family of SSTs that do not say whose they are.
+const UNKNOWN_FAMILY: &str = "unknown";
+
+/// What is to be done.
+pub(super) struct Plan {
+    /// Families, counters and value segments; its versions come from `families`.
+    pub state: ManifestState,
+    pub claims: Claims,
+    /// Number of the new manifest.
+    pub number: u64,
+    pub numbers: FileNumbers,
+    pub families: BTreeMap<u32, Files>,
+    /// Files to set aside once the new manifest is in force, and what is added to their names.
+    pub aside: Vec<(String, &'static str)>,
+    /// Segments whose header is to be made anew.
+    pub headers: Vec<(u64, PathBuf)>,
+    pub log: LogSurvey,
+    /// Whether a plain open reads the store, with nothing missing.
+    sound: bool,
+}
+
+/// The SSTs of a family.
+#[derive(Default)]
+pub(super) struct Files {
+    /// With their level; `None` if nobody knows it.
+    pub ssts: Vec<(Option<u8>, Sst)>,
+}
+
+impl Files {
+    /// Whether they have to be merged.
+    pub fn merge(&self) -> bool {
+        self.ssts.iter().any(|(level, _)| level.is_none())
+    }
+}
+
+impl Plan {
+    /// Whether there is nothing to repair.
+    pub fn is_sound(&self) -> bool {
+        self.sound
+    }
+}
+
+impl Repair<'_> {
+    /// Looks at everything and decides.
+    pub(super) fn plan(&mut self, take_all: bool) -> Result<Plan> {
+        let Base { mut state, proof, claims, newest, opens } = self.base()?;
+        let mut listing = self.vfs.list(self.dir)?;
+        listing.sort();
+        let mut ssts = self.ssts(&listing)?;
+        let known = proof != Proof::Short || state.next_file_number > 1;
+        self.raise_counters(&mut state, &claims, (!known).then_some((&ssts, &listing)))?;
+        let numbers = FileNumbers::new(&listing, state.next_file_number);
+        ssts.readable.retain(|number, _| !numbers.is_foreign(*number));
+        ssts.unreadable.retain(|number, _| !numbers.is_foreign(*number));
+        let mut families = self.named(&state, &mut ssts, proof);
+        let mut aside = Vec::new();
+        for (number, why) in &ssts.unreadable {
+            aside.push((file_name(*number), ".damaged"));
+            // Of a whole manifest what it names is told already, and nothing else is needed.
+            if proof != Proof::Whole && !state.retired.contains(number) {
+                self.lost(format!("SST {number}, of which nothing can be read: {why}"));
+            }
+        }
+        let log = self.read_log(&listing, &state, &claims, &numbers)?;
+        if proof != Proof::Whole || take_all {
+            self.take_in(&mut state, &mut families, &log, ssts.readable, take_all, proof);
+        }
+        self.name_families_of_log(&mut state, &log, proof);
+        for files in families.values() {
+            for (_, sst) in &files.ssts {
+                if sst.damage.is_some() {
+                    aside.push((file_name(sst.meta.number), ".damaged"));
+                } else if files.merge() {
+                    aside.push((file_name(sst.meta.number), ".merged"));
+                }
+            }
+        }
+        flushed_seqnos(&mut state, &families);
+        let headers = self.value_segments(&mut state, &families, &listing, &numbers)?;
+        headers.iter().for_each(|(number, _)| {
+            self.note(format!("segment {number}: it gets a sound header"));
+        });
+        let told = self.report.lost.is_empty() && aside.is_empty() && headers.is_empty();
+        let merges = families.values().any(Files::merge);
+        let sound = opens && told && !log.salvages && !merges && !take_all;
+        let number = newest.saturating_add(1);
+        Ok(Plan { state, claims, number, numbers, families, aside, headers, log, sound })
+    }
+
+    /// Numbers past everything that is known to have been used. If no manifest tells (`files`), those of files
+    /// that prove their numbers count.
+    fn raise_counters(
+        &self,
+        state: &mut ManifestState,
+        claims: &Claims,
+        files: Option<(&Ssts, &[String])>,
+    ) -> Result<()> {
+        state.keeps_evidence = true;
+        state.last_seqno = state.last_seqno.max(claims.last_seqno);
+        let mut next = state.next_file_number.max(claims.next_file_number);
+        if let Some((ssts, listing)) = files {
+            next = next.max(ssts.readable.keys().next_back().map_or(0, |number| number + 1));
+            for name in listing {
+                let number = match names::parse(name) {
+                    FileName::Log(number) | FileName::ValueLog(number) => number,
+                    _ => continue,
+                };
+                let header = terrace_log::read_header(&*self.vfs, &self.dir.join(name))?;
+                if header.is_ok_and(|header| header.segment == number) {
+                    next = next.max(number + 1);
+                }
+            }
+        }
+        state.next_file_number = next;
+        Ok(())
+    }
+
+    /// The files that the manifest names, as far as they can be read; they leave `ssts`.
+    fn named(
+        &mut self,
+        state: &ManifestState,
+        ssts: &mut Ssts,
+        proof: Proof,
+    ) -> BTreeMap<u32, Files> {
+        let mut families: BTreeMap<u32, Files> = BTreeMap::new();
+        for family in state.families.values() {
+            let files = families.entry(family.id).or_default();
+            let owner = format!("family `{}`", family.name);
+            for (level, file) in family.version.files() {
+                let Some(mut sst) = ssts.readable.remove(&file.number) else {
+                    let why = match (ssts.unreadable.get(&file.number), proof) {
+                        (Some(why), _) => format!("nothing of it can be read ({why})"),
+                        (None, Proof::Whole) => "it is missing".into(),
+                        (None, _) => {
+                            "it is missing, or an edit that is lost took it out".to_string()
+                        }
+                    };
+                    self.lost(format!("{}: {why}", describe(&owner, level, file)));
+                    continue;
+                };
+                if sst.meta.size_bytes == file.size_bytes {
+                    sst.meta = (**file).clone();
+                }
+                self.tell_damage(&owner, &sst);
+                files.ssts.push((Some(level), sst));
+            }
+            let count = files.ssts.len();
+            let bytes: u64 = files.ssts.iter().map(|(_, sst)| sst.meta.size_bytes).sum();
+            self.saved(format!("{owner}: {count} SSTs that the manifest names, {bytes} bytes"));
+        }
+        families
+    }
+
+    /// Gives the SSTs that no manifest names to their families.
+    fn take_in(
+        &mut self,
+        state: &mut ManifestState,
+        families: &mut BTreeMap<u32, Files>,
+        log: &LogSurvey,
+        readable: BTreeMap<u64, Sst>,
+        take_all: bool,
+        proof: Proof,
+    ) {
+        // Of families with the same name the one made last keeps it.
+        let mut owned: BTreeMap<std::cmp::Reverse<u32>, Vec<Sst>> = BTreeMap::new();
+        let mut unowned = Vec::new();
+        let mut owners: BTreeSet<u32> =
+            state.families.keys().chain(&log.families).copied().collect();
+        for (number, sst) in readable {
+            if !take_all && state.retired.contains(&number) {
+                continue;
+            }
+            match &sst.family {
+                Some((id, _)) => {
+                    owners.insert(*id);
+                    owned.entry(std::cmp::Reverse(*id)).or_default().push(sst);
+                }
+                None => unowned.push(sst),
+            }
+        }
+        let first_unknown = state.next_family_id;
+        for (std::cmp::Reverse(id), ssts) in owned {
+            let name =
+                ssts.last().and_then(|sst| sst.family.as_ref()).map(|(_, name)| name.clone());
+            if !state.families.contains_key(&id) && id < first_unknown {
+                let name = name.unwrap_or_default();
+                self.note(format!(
+                    "{} SSTs of family `{name}`, which was dropped, move to lost/",
+                    ssts.len()
+                ));
+                continue;
+            }
+            let name = add_family(state, id, &name.unwrap_or_default());
+            self.add_unnamed(&name, families.entry(id).or_default(), ssts);
+        }
+        if unowned.is_empty() {
+            return;
+        }
+        let id = match owners.iter().all(|id| *id == 0) && first_unknown <= 1 {
+            true => 0,
+            false => owners.last().map_or(1, |last| last + 1).max(state.next_family_id),
+        };
+        let name = match id {
+            0 => "default".to_string(),
+            id => add_family(state, id, UNKNOWN_FAMILY),
+        };
+        let list: Vec<String> = unowned.iter().map(|sst| sst.meta.number.to_string()).collect();
+        let list = list.join(", ");
+        match (id, proof) {
+            (0, _) => {}
+            _ => self.lost(format!(
+                "whose the SSTs {list} are: an earlier build wrote them, and they do not say. They are merged into \
+                 the family `{name}`, where of equal keys only the newest shows; the files are kept in lost/"
+            )),
+        }
+        self.add_unnamed(&name, families.entry(id).or_default(), unowned);
+    }
+
+    fn add_unnamed(&mut self, family: &str, files: &mut Files, ssts: Vec<Sst>) {
+        let owner = format!("family `{family}`");
+        let bytes: u64 = ssts.iter().map(|sst| sst.meta.size_bytes).sum();
+        self.saved(format!("{owner}: {} SSTs that no manifest names, {bytes} bytes", ssts.len()));
+        for sst in ssts {
+            self.tell_damage(&owner, &sst);
+            files.ssts.push((None, sst));
+        }
+    }
+
+    /// Families of which nothing but writes in the log is left get a name.
+    fn name_families_of_log(&mut self, state: &mut ManifestState, log: &LogSurvey, proof: Proof) {
+        let first_unknown = state.next_family_id;
+        for id in log.families.iter().copied() {
+            if proof == Proof::Whole || state.families.contains_key(&id) || id < first_unknown {
+                continue;
+            }
+            let name = add_family(state, id, &format!("family-{id}"));
+            self.lost(format!(
+                "the name of family {id}, which has writes in the log only; it is `{name}` now"
+            ));
+        }
+    }
+
+    /// The value segments: those that SSTs refer to and that are there. Gives those, and those of the log,
+    /// that have no sound header.
+    fn value_segments(
+        &mut self,
+        state: &mut ManifestState,
+        families: &BTreeMap<u32, Files>,
+        listing: &[String],
+        numbers: &FileNumbers,
+    ) -> Result<Vec<(u64, PathBuf)>> {
+        let oldest = recover::oldest_needed(state);
+        let files = families.values().flat_map(|files| &files.ssts);
+        let refs = files.flat_map(|(_, sst)| &sst.meta.value_refs);
+        let referred: HashSet<u32> = refs.map(|reference| reference.segment).collect();
+        let known: BTreeSet<u32> = state.segments.keys().copied().chain(referred).collect();
+        let mut used = Vec::new();
+        for number in known {
+            let file = u64::from(number);
+            let moved = names::value_log_path(self.dir, file);
+            let (kind, path) = match self.vfs.exists(&moved)? {
+                true => (SegmentKind::Values, moved),
+                false => (SegmentKind::CommitLog, names::log_path(self.dir, file)),
+            };
+            if !self.vfs.exists(&path)? {
+                // What it took with it was told with the SSTs that refer to it.
+                state.segments.remove(&number);
+                continue;
+            }
+            // One that is replayed becomes a value segment by that.
+            let replayed = kind == SegmentKind::CommitLog && file >= oldest;
+            if !replayed || state.segments.contains_key(&number) {
+                let size_bytes = self.vfs.len(&path)?;
+                state.segments.insert(number, SegmentMeta { number, kind, size_bytes });
+            }
+            used.push((file, path));
+        }
+        used.extend(recover::segments_in(self.dir, listing, state, numbers));
+        used.sort();
+        used.dedup();
+        self.bad_headers(used)
+    }
+}
+
+fn file_name(number: u64) -> String {
+    format!("{number:06}.sst")
+}
+
+/// Adds family `id` if it is not there; gives its name, which is another if a family has that already.
+fn add_family(state: &mut ManifestState, id: u32, name: &str) -> String {
+    if let Some(family) = state.families.get(&id) {
+        return family.name.clone();
+    }
+    let mut name = match name.is_empty() {
+        true => format!("family-{id}"),
+        false => name.to_string(),
+    };
+    while state.family_named(&name).is_some() {
+        name = format!("{name}-{id}");
+    }
+    let min_log_segment = recover::oldest_needed(state);
+    let version = Arc::default();
+    let family = FamilyState { id, name: name.clone(), version, min_log_segment, flushed_seqno: 0 };
+    state.families.insert(id, family);
+    state.next_family_id = state.next_family_id.max(id.saturating_add(1));
+    name
+}
+
+/// Every write of a family up to the newest in its SSTs is in SSTs, or was merged away: the log has nothing
+/// to add there.
+fn flushed_seqnos(state: &mut ManifestState, families: &BTreeMap<u32, Files>) {
+    for family in state.families.values_mut() {
+        let files = families.get(&family.id).map(|files| &files.ssts[..]).unwrap_or_default();
+        let flushed = files.iter().map(|(_, sst)| sst.flushed_seqno).max().unwrap_or(0);
+        family.flushed_seqno = family.flushed_seqno.max(flushed);
+        state.last_seqno = state.last_seqno.max(family.flushed_seqno);
+    }
+}

@@ -1,0 +1,287 @@
+//! Every SST of the directory: read whole, with the values it refers to; and written anew without what cannot
+//! be read.
+
+use super::values::Values;
+use super::{Repair, shown};
+use crate::error::Result;
+use crate::job_list::JobProgress;
+use crate::models::tally::TrainingTally;
+use crate::options::FamilyOptions;
+use crate::output::{self, Output, OutputContext};
+use crate::rate_limit::RateLimiter;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use terrace_base::key::trailer_kind;
+use terrace_base::{SeqNo, ValueHandle};
+use terrace_manifest::names::{self, FileName};
+use terrace_manifest::{FileMeta, Version};
+use terrace_sst::{
+    BlockCache, FilterMemory, Properties, ReadCounters, ReaderOptions, SstReader, Unreadable,
+    is_damage,
+};
+
+/// Entries, and bytes of them, whose values are read together.
+const ENTRIES_TOGETHER: usize = 256;
+const BYTES_TOGETHER: u64 = 1 << 20;
+
+/// Blocks and partitions that are read one by one; nearly nothing is read twice.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// Stretches of one file that are told one by one.
+const TOLD_STRETCHES: usize = 20;
+
+/// An SST of which something can be read.
+pub(super) struct Sst {
+    pub meta: FileMeta,
+    pub family: Option<(u32, String)>,
+    /// Every write of the family up to here was in SSTs when it was made.
+    pub flushed_seqno: SeqNo,
+    /// None: it is sound. Else it has to be written anew.
+    pub damage: Option<Damage>,
+}
+
+/// What is wrong with an SST.
+#[derive(Default)]
+pub(super) struct Damage {
+    /// The first thing that is wrong, if no entry is lost by it.
+    pub why: Option<String>,
+    pub unreadable: Vec<Unreadable>,
+    /// Entries whose value is lost, and of the first: key, and why.
+    pub values: u64,
+    pub first_value: Option<(Vec<u8>, String)>,
+    /// Entries that can be read.
+    pub entries: u64,
+}
+
+impl Damage {
+    fn is_none(&self) -> bool {
+        self.why.is_none() && self.unreadable.is_empty() && self.values == 0
+    }
+}
+
+/// The SSTs of a directory.
+#[derive(Default)]
+pub(super) struct Ssts {
+    pub readable: BTreeMap<u64, Sst>,
+    /// Of those of which nothing can be read: why.
+    pub unreadable: BTreeMap<u64, String>,
+}
+
+/// Entries that wait for their values to be checked.
+#[derive(Default)]
+struct Pending {
+    entries: Vec<Waiting>,
+    bytes: u64,
+}
+
+struct Waiting {
+    key: Vec<u8>,
+    trailer: u64,
+    value: Vec<u8>,
+    handle: Option<ValueHandle>,
+}
+
+impl Repair<'_> {
+    /// Reads every SST in `listing`.
+    pub(super) fn ssts(&self, listing: &[String]) -> Result<Ssts> {
+        let mut ssts = Ssts::default();
+        let mut values = Values::new(self.vfs.clone(), self.dir.to_path_buf());
+        for name in listing {
+            let FileName::Sst(number) = names::parse(name) else { continue };
+            match self.read_sst(number, &mut values) {
+                Ok(sst) => drop(ssts.readable.insert(number, sst)),
+                Err(error) if is_damage(&error) => {
+                    ssts.unreadable.insert(number, error.to_string());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(ssts)
+    }
+
+    fn open_sst(&self, number: u64) -> terrace_base::Result<Arc<SstReader>> {
+        let options = ReaderOptions {
+            cache: Arc::new(BlockCache::new(CACHE_BYTES)),
+            filter_memory: FilterMemory::Cached,
+            models: false,
+            direct: false,
+            counters: Arc::new(ReadCounters::new()),
+        };
+        let path = names::sst_path(self.dir, number);
+        let size_bytes = self.vfs.len(&path)?;
+        SstReader::open(&self.vfs, &path, number, size_bytes, &options)
+    }
+
+    fn read_sst(&self, number: u64, values: &mut Values) -> terrace_base::Result<Sst> {
+        let reader = self.open_sst(number)?;
+        let properties = reader.properties();
+        let why = match reader.verify() {
+            Ok(_) => None,
+            Err(error) if is_damage(&error) => Some(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        let mut damage = Damage::default();
+        if why.is_some() || !properties.value_refs.is_empty() {
+            damage = self.pass(&reader, values, None)?;
+            damage.why = why;
+        }
+        let meta = file_meta(number, reader.size_bytes(), properties.clone());
+        Ok(Sst {
+            family: properties.family.clone(),
+            flushed_seqno: properties.flushed_seqno.max(properties.largest_seqno),
+            damage: (!damage.is_none()).then_some(damage),
+            meta,
+        })
+    }
+
+    /// Reads what can be read of an SST, into `output` if there is one.
+    fn pass(
+        &self,
+        reader: &Arc<SstReader>,
+        values: &mut Values,
+        mut output: Option<&mut Output<'_>>,
+    ) -> terrace_base::Result<Damage> {
+        let mut damage = Damage::default();
+        let mut pending = Pending::default();
+        let unreadable = reader.salvage(&mut |key, trailer, value| {
+            let kind = trailer_kind(trailer);
+            let handle = kind.and_then(|kind| ValueHandle::of_entry(kind, value));
+            pending.bytes += (key.len() + value.len()) as u64;
+            pending.bytes += handle.map_or(0, |handle| u64::from(handle.len));
+            let (key, value) = (key.to_vec(), value.to_vec());
+            pending.entries.push(Waiting { key, trailer, value, handle });
+            match pending.entries.len() == ENTRIES_TOGETHER || pending.bytes >= BYTES_TOGETHER {
+                true => settle(&mut pending, values, &mut damage, &mut output),
+                false => Ok(()),
+            }
+        })?;
+        settle(&mut pending, values, &mut damage, &mut output)?;
+        damage.unreadable = unreadable;
+        Ok(damage)
+    }
+
+    /// Writes what can be read of SST `number` to new files, which have their names when this returns.
+    pub(super) fn rewrite(
+        &self,
+        number: u64,
+        options: &FamilyOptions,
+        flushed_seqno: SeqNo,
+        next_file_number: &(dyn Fn() -> u64 + Sync),
+    ) -> Result<Vec<FileMeta>> {
+        let reader = self.open_sst(number)?;
+        let mut values = Values::new(self.vfs.clone(), self.dir.to_path_buf());
+        let mut sst_options = options.sst(0, self.options.advanced.clock.wall_ms());
+        sst_options.flushed_seqno = flushed_seqno;
+        let (limiter, trainings) = (RateLimiter::new(0), TrainingTally::default());
+        let progress = JobProgress::default();
+        let context = OutputContext {
+            vfs: &self.vfs,
+            dir: self.dir,
+            next_file_number,
+            sst_options,
+            target_file_bytes: u64::MAX,
+            limiter: &limiter,
+            trainings: &trainings,
+            progress: &progress,
+        };
+        let mut output = Output::new(context, reader.range_tombstones().clone());
+        self.pass(&reader, &mut values, Some(&mut output))?;
+        let files = output.finish()?;
+        output::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
+        Ok(files)
+    }
+
+    /// Tells what is lost of an SST.
+    pub(super) fn tell_damage(&mut self, owner: &str, sst: &Sst) {
+        let Some(damage) = &sst.damage else { return };
+        let number = sst.meta.number;
+        if damage.unreadable.is_empty() && damage.values == 0 {
+            let why = damage.why.as_deref().unwrap_or("it is damaged");
+            self.saved(format!("SST {number} of {owner}: all entries of a damaged file ({why})"));
+            return;
+        }
+        let lost = sst.meta.entry_count.saturating_sub(damage.entries);
+        let mut told = vec![format!(
+            "SST {number} of {owner}: {lost} of {} entries; the others are saved",
+            sst.meta.entry_count
+        )];
+        for stretch in damage.unreadable.iter().take(TOLD_STRETCHES) {
+            let after = stretch.after.as_deref().map_or("the first".into(), shown);
+            let upto = shown(&stretch.upto);
+            told.push(format!("SST {number}: keys after {after} up to {upto}: {}", stretch.error));
+        }
+        if let Some(more) = damage.unreadable.len().checked_sub(TOLD_STRETCHES + 1) {
+            told.push(format!("SST {number}: {} more stretches of keys", more + 1));
+        }
+        if let Some((key, why)) = &damage.first_value {
+            let (count, key) = (damage.values, shown(key));
+            told.push(format!("SST {number}: the values of {count} keys, first of {key}: {why}"));
+        }
+        self.report.lost.extend(told);
+    }
+}
+
+/// Checks the values of what waits and writes what is sound.
+fn settle(
+    pending: &mut Pending,
+    values: &mut Values,
+    damage: &mut Damage,
+    output: &mut Option<&mut Output<'_>>,
+) -> terrace_base::Result<()> {
+    let Pending { entries, .. } = std::mem::take(pending);
+    let wanted: Vec<(&[u8], ValueHandle)> =
+        entries.iter().filter_map(|e| e.handle.map(|at| (e.key.as_slice(), at))).collect();
+    let mut faults = values.check(&wanted)?.into_iter();
+    for Waiting { key, trailer, value, handle } in &entries {
+        if let Some(why) = handle.and_then(|_| faults.next().flatten()) {
+            damage.values += 1;
+            damage.first_value.get_or_insert_with(|| (key.clone(), why));
+            continue;
+        }
+        damage.entries += 1;
+        if let Some(output) = output {
+            output.add(key, *trailer, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the manifest says of a file with these properties.
+fn file_meta(number: u64, size_bytes: u64, properties: Properties) -> FileMeta {
+    FileMeta {
+        number,
+        size_bytes,
+        smallest: properties.smallest,
+        largest: properties.largest,
+        largest_exclusive: properties.largest_exclusive,
+        smallest_seqno: properties.smallest_seqno,
+        largest_seqno: properties.largest_seqno,
+        entry_count: properties.entry_count,
+        tombstone_count: properties.tombstone_count,
+        range_tombstone_count: properties.range_tombstone_count,
+        raw_bytes: properties.raw_key_bytes.saturating_add(properties.raw_value_bytes),
+        created_ms: properties.created_ms,
+        ttl_due_ms: properties.ttl_due_ms,
+        value_refs: properties.value_refs,
+    }
+}
+
+/// A file that the manifest names, in a sentence.
+pub(super) fn describe(owner: &str, level: u8, file: &FileMeta) -> String {
+    format!(
+        "SST {} of {owner}, L{level}, {} entries, {} bytes: keys {} to {}, sequence numbers {} to {}",
+        file.number,
+        file.entry_count,
+        file.size_bytes,
+        shown(&file.smallest),
+        shown(&file.largest),
+        file.smallest_seqno,
+        file.largest_seqno
+    )
+}
+
+/// The files of a family in their levels; `None` if they do not fit.
+pub(super) fn version_of(id: u32, files: Vec<(u8, FileMeta)>) -> Option<Arc<Version>> {
+    let edit = terrace_manifest::FamilyEdit { id, added: files, ..Default::default() };
+    Version::empty().apply(&edit).ok().map(Arc::new)
+}

@@ -1,0 +1,81 @@
+//! Which separated values can be read.
+
+use super::base::is_loss;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use terrace_base::{Result, ValueHandle};
+use terrace_log::value::{ValueRead, read_values};
+use terrace_manifest::names;
+use terrace_vfs::{OpenMode, RandomFile, Vfs};
+
+/// Files kept open.
+const OPEN_FILES: usize = 128;
+
+/// The value segments of a directory, whatever the manifest says of them.
+pub(super) struct Values {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    /// None: there is no such file.
+    open: HashMap<u32, Option<Arc<dyn RandomFile>>>,
+}
+
+impl Values {
+    pub fn new(vfs: Arc<dyn Vfs>, dir: PathBuf) -> Self {
+        Self { vfs, dir, open: HashMap::new() }
+    }
+
+    /// What is wrong with each value.
+    ///
+    /// # Errors
+    /// I/O that is no damage.
+    pub fn check(&mut self, wanted: &[(&[u8], ValueHandle)]) -> Result<Vec<Option<String>>> {
+        let mut files = Vec::with_capacity(wanted.len());
+        for (_, handle) in wanted {
+            files.push(self.file(handle.segment)?);
+        }
+        let reads: Vec<ValueRead<'_>> = wanted
+            .iter()
+            .zip(&files)
+            .filter_map(|((key, handle), file)| {
+                Some(ValueRead { file: &**file.as_ref()?, key, handle: *handle })
+            })
+            .collect();
+        let mut results = read_values(&*self.vfs, &reads).into_iter();
+        let mut faults = Vec::with_capacity(wanted.len());
+        for ((_, handle), file) in wanted.iter().zip(&files) {
+            let result = file.as_ref().and_then(|_| results.next());
+            faults.push(match result {
+                Some(Ok(_)) => None,
+                Some(Err(error)) if is_loss(&error) => Some(error.to_string()),
+                Some(Err(error)) => return Err(error),
+                None => Some(format!("value segment {} is missing", handle.segment)),
+            });
+        }
+        Ok(faults)
+    }
+
+    /// The open file of a segment; `None` if it does not exist.
+    fn file(&mut self, segment: u32) -> Result<Option<Arc<dyn RandomFile>>> {
+        if let Some(file) = self.open.get(&segment) {
+            return Ok(file.clone());
+        }
+        if self.open.len() == OPEN_FILES {
+            self.open.clear();
+        }
+        let number = u64::from(segment);
+        let mut found = None;
+        for path in [names::value_log_path(&self.dir, number), names::log_path(&self.dir, number)] {
+            match self.vfs.open(&path, OpenMode::default()) {
+                Ok(file) => {
+                    found = Some(file);
+                    break;
+                }
+                Err(error) if is_loss(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.open.insert(segment, found.clone());
+        Ok(found)
+    }
+}

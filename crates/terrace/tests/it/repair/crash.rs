@@ -1,0 +1,77 @@
+//! A repair that a crash cuts short, at every operation on the file system.
+
+use super::{repair, wrong};
+use crate::harness::{DIR, effort};
+use crate::mutants::{Specimen, specimen};
+use std::path::Path;
+use terrace::RepairOptions;
+use terrace::vfs::{SimVfs, Vfs};
+
+/// Repairs on a device that dies after each number of operations, and again what that leaves: after a power cut
+/// and after a mere kill. Between the two, whatever opens must not show less than is told.
+fn interrupted(specimen: &Specimen, damaged: &SimVfs, most_wrong: usize) {
+    let rehearsal = damaged.kill_image();
+    repair(specimen, &rehearsal, RepairOptions::default()).unwrap();
+    let ops = rehearsal.op_count();
+    let step = (ops / effort(120)).max(1);
+    let (mut failed, mut crashes) = (0, 0);
+    for at in (0..ops).step_by(step as usize) {
+        let image = damaged.kill_image();
+        image.crash_after(at);
+        failed += u64::from(repair(specimen, &image, RepairOptions::default()).is_err());
+        for killed in [true, false] {
+            let left = if killed { image.kill_image() } else { image.crash_image(at) };
+            // A store that opens now shows what was repaired.
+            let opens = left.kill_image();
+            if specimen.open(&opens, true).is_ok() {
+                let wrong = wrong(specimen, &opens);
+                assert!(wrong.len() <= most_wrong, "operation {at}, killed {killed}: {wrong:?}");
+            }
+            let report = repair(specimen, &left, RepairOptions::default());
+            let report = report.unwrap_or_else(|e| panic!("operation {at}, killed {killed}: {e}"));
+            let wrong = wrong(specimen, &left);
+            assert!(
+                wrong.len() <= most_wrong,
+                "operation {at}, killed {killed}: {report:?}: {wrong:?}"
+            );
+            crashes += 1;
+        }
+    }
+    println!("{crashes} crashes in {ops} operations of a repair, {failed} repairs failed");
+    assert!(failed > crashes / 4, "most crashes came too late: {failed} of {crashes}");
+}
+
+#[test]
+fn a_repair_that_is_cut_short_is_repeated_when_the_manifest_is_lost() {
+    let specimen = specimen(60);
+    let image = specimen.sim.kill_image();
+    for (path, _) in specimen.sim.files() {
+        if ["manifest", "CURRENT"].contains(&specimen.kind_of(&path)) {
+            image.remove(&path).unwrap();
+        }
+    }
+    interrupted(&specimen, &image, 0);
+}
+
+#[test]
+fn a_repair_that_is_cut_short_is_repeated_when_an_sst_and_the_log_are_damaged() {
+    let specimen = specimen(60);
+    let image = specimen.sim.kill_image();
+    let newest = |extension: &str| {
+        let files = specimen.sim.files().into_iter().map(|(path, _)| path);
+        let of = files.filter(|path| path.extension().is_some_and(|e| e == extension));
+        of.filter(|path| path.starts_with(Path::new(DIR))).max().unwrap()
+    };
+    for (path, bytes) in specimen.sim.files() {
+        if specimen.kind_of(&path) == "sst" {
+            assert!(image.corrupt(&path, bytes / 3, 1));
+        }
+    }
+    let log = newest("log");
+    assert!(image.corrupt(&log, specimen.sim.len(&log).unwrap() / 2, 0x40));
+    let rehearsal = image.kill_image();
+    repair(&specimen, &rehearsal, RepairOptions::default()).unwrap();
+    let lost = wrong(&specimen, &rehearsal).len();
+    assert!(lost > 0);
+    interrupted(&specimen, &image, lost);
+}
