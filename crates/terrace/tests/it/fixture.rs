@@ -8,7 +8,7 @@
 use crate::basics::copy_without_lock;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use terrace::{CfOptions, Compression, Db, Options};
+use terrace::{CfOptions, Compression, Db, Options, RepairOptions};
 
 /// Families with what differs between them: compression and filter.
 const FAMILIES: [(&str, Compression, &str); 5] = [
@@ -93,6 +93,31 @@ fn check(db: &Db) {
         assert!(found.eq(want), "a scan of {name}");
     }
     assert!(db.column_family("dropped").is_none());
+    db.verify().unwrap();
+}
+
+/// Its SSTs do not say whose they are. All families have the same content.
+#[test]
+fn without_its_manifest_it_is_repaired_into_a_family_that_is_called_unknown() {
+    let copy = copy();
+    for entry in std::fs::read_dir(copy.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name == "CURRENT" || name.starts_with("MANIFEST") {
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+    let report = terrace::repair(copy.path(), options(), RepairOptions::default()).unwrap();
+    assert!(report.lost.iter().any(|line| line.contains("`unknown`")), "{report:?}");
+    let db = Db::open(copy.path(), Options { column_families: Vec::new(), ..options() }).unwrap();
+    let unknown = db.column_family("unknown").unwrap();
+    for n in (0..KEYS).filter(|n| !LATE.contains(n)) {
+        assert_eq!(unknown.get(key(n)).unwrap().as_deref(), expected(n).as_deref(), "{n}");
+    }
+    // What was never flushed.
+    for n in LATE {
+        assert_eq!(db.get(key(n)).unwrap().as_deref(), expected(n).as_deref(), "{n}");
+    }
     db.verify().unwrap();
 }
 

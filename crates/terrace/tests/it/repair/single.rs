@@ -1,0 +1,163 @@
+//! Single cases of a repair: what must not come back, what keeps its name, what expires.
+
+use crate::harness::{DIR, key, small_options, stopped_clock};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace::vfs::{SimVfs, Vfs};
+use terrace::{CfOptions, Db, Options, RepairOptions, RepairReport};
+use terrace_base::ManualClock;
+
+struct Fixture {
+    sim: SimVfs,
+    clock: ManualClock,
+    options: Options,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let (sim, clock) = (SimVfs::new(1), stopped_clock());
+        let mut options = small_options(Arc::new(sim.clone()), &clock);
+        options.column_families.clear();
+        options.default_family.value_separation_threshold = 16;
+        options.default_family.value_compression = terrace::Compression::None;
+        Self { sim, clock, options }
+    }
+
+    fn open(&self) -> Db {
+        Db::open(DIR, self.options.clone()).unwrap()
+    }
+
+    fn repair(&self, from_lost: bool) -> RepairReport {
+        let how = RepairOptions { from_lost, dry_run: false };
+        terrace::repair(DIR, self.options.clone(), how).unwrap()
+    }
+
+    fn files(&self, part: &str) -> Vec<PathBuf> {
+        let files = self.sim.files().into_iter().map(|(path, _)| path);
+        let is = |path: &PathBuf| {
+            path.parent() == Some(Path::new(DIR)) && path.to_string_lossy().contains(part)
+        };
+        files.filter(is).collect()
+    }
+
+    /// Nothing is left that says what the files are.
+    fn lose_the_manifest(&self) {
+        for part in ["MANIFEST", "CURRENT", "SYNCED"] {
+            self.files(part).iter().for_each(|path| self.sim.remove(path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_deleted_key_does_not_come_back_from_a_segment_that_is_kept_for_other_values() {
+    let fixture = Fixture::new();
+    let db = fixture.open();
+    db.put(key(1), [b'a'; 100]).unwrap();
+    (2..30).for_each(|n| db.put(key(n), [b'b'; 100]).unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = fixture.open();
+    db.delete(key(1)).unwrap();
+    db.flush().unwrap();
+    // Merges value and tombstone away and sets sequence numbers to 0; the other values stay where they are.
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.close().unwrap();
+    assert!(fixture.files(".log").len() >= 2, "{:?}", fixture.sim.files());
+    fixture.lose_the_manifest();
+    let report = fixture.repair(false);
+    let db = fixture.open();
+    assert_eq!(db.get(key(1)).unwrap(), None, "{report:?}");
+    assert!((2..30).all(|n| db.get(key(n)).unwrap().as_deref() == Some(&[b'b'; 100][..])));
+}
+
+#[test]
+fn families_keep_ids_and_names_and_one_that_is_in_the_log_only_gets_one() {
+    let fixture = Fixture::new();
+    let db = fixture.open();
+    for name in ["one", "two", "three"] {
+        let family = db.create_column_family(name, CfOptions::default()).unwrap();
+        family.put(key(1), name).unwrap();
+    }
+    db.drop_column_family("two").unwrap();
+    db.flush().unwrap();
+    let late = db.create_column_family("late", CfOptions::default()).unwrap();
+    late.put(key(2), b"late").unwrap();
+    db.sync().unwrap();
+    let image = fixture.sim.kill_image();
+    drop(db);
+    let mut options = fixture.options.clone();
+    options.advanced.vfs = Arc::new(image.clone());
+    let fixture = Fixture { sim: image, options, ..fixture };
+    fixture.lose_the_manifest();
+    let report = fixture.repair(false);
+    assert!(report.lost.iter().any(|line| line.contains("the name of family 4")), "{report:?}");
+    let db = fixture.open();
+    let get = |name: &str, n| db.column_family(name).and_then(|f| f.get(key(n)).unwrap());
+    assert_eq!(get("one", 1).as_deref(), Some(&b"one"[..]), "{report:?}");
+    assert_eq!(get("three", 1).as_deref(), Some(&b"three"[..]));
+    assert_eq!(get("family-4", 2).as_deref(), Some(&b"late"[..]));
+    // A new family does not get the id of an old one.
+    let fresh = db.create_column_family("fresh", CfOptions::default()).unwrap();
+    assert_eq!(fresh.get(key(1)).unwrap(), None);
+}
+
+#[test]
+fn what_expires_goes_on_to_expire() {
+    let fixture = Fixture::new();
+    let db = fixture.open();
+    let ttl = std::time::Duration::from_secs(100);
+    db.put_with_ttl(key(1), b"short", ttl).unwrap();
+    db.put_with_ttl(key(2), [b'x'; 100], ttl).unwrap();
+    db.put(key(3), b"stays").unwrap();
+    db.flush().unwrap();
+    db.put_with_ttl(key(4), b"in the log", ttl).unwrap();
+    db.close().unwrap();
+    fixture.lose_the_manifest();
+    fixture.repair(false);
+    let db = fixture.open();
+    let there = |n| db.get(key(n)).unwrap().is_some();
+    assert!((1..=4).all(there));
+    fixture.clock.advance(100_001);
+    assert_eq!([1, 2, 3, 4].map(there), [false, false, true, false]);
+}
+
+#[test]
+fn what_lies_in_lost_is_taken_back_when_that_is_asked_for_and_only_then() {
+    let fixture = Fixture::new();
+    let db = fixture.open();
+    (0..50).for_each(|n| db.put(key(n), b"value").unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    let lost = Path::new(DIR).join("lost");
+    fixture.sim.create_dir_all(&lost).unwrap();
+    for path in fixture.files(".sst") {
+        fixture.sim.rename(&path, &lost.join(path.file_name().unwrap())).unwrap();
+    }
+    let report = fixture.repair(false);
+    assert!(!report.lost.is_empty(), "{report:?}");
+    assert_eq!(fixture.open().get(key(7)).unwrap(), None);
+    let report = fixture.repair(true);
+    assert!(report.lost.is_empty(), "{report:?}");
+    assert_eq!(fixture.open().get(key(7)).unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_file_with_a_number_far_past_all_others_is_left_alone() {
+    let fixture = Fixture::new();
+    let db = fixture.open();
+    db.put(key(1), b"value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let strays = ["5000000000.sst", "5000000000.log", "18446744073709551615.sst"];
+    for stray in strays.iter().chain(&["MANIFEST-18446744073709551615"]) {
+        assert!(fixture.sim.write_file(Path::new(DIR).join(stray), b"not the store's"));
+    }
+    fixture.lose_the_manifest();
+    assert!(fixture.sim.write_file(Path::new(DIR).join("MANIFEST-18446744073709551615"), b"x"));
+    fixture.repair(false);
+    for stray in strays {
+        assert!(fixture.sim.exists(&Path::new(DIR).join(stray)).unwrap(), "{stray}");
+    }
+    assert_eq!(fixture.open().get(key(1)).unwrap().as_deref(), Some(&b"value"[..]));
+    assert!(fixture.repair(false).was_sound);
+}
