@@ -232,15 +232,16 @@ fn commit_once(
     Ok(())
 }
 
-/// Looks for room for what only removes: gives the reserve back, and lets a job that is writing end,
-/// since it either frees room or gives up what it has taken. Such jobs need no lead.
+/// Looks for room for what only removes: lets a job that is writing end, since it either frees room or
+/// gives up what it has taken, and then gives the whole reserve back. Such jobs need no lead.
 fn find_room(inner: &Inner) -> Result<()> {
-    reserve::release(&*inner.vfs, &inner.dir)?;
     let mut jobs = inner.scheduler.lock();
     let ended = jobs.ended;
     while !jobs.is_quiet() && jobs.ended == ended && !inner.scheduler.is_stopping() {
         inner.scheduler.wait_for_end(&mut jobs, RECHECK);
     }
+    drop(jobs);
+    reserve::release(&*inner.vfs, &inner.dir)?;
     Ok(())
 }
 

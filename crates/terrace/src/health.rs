@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::event;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use terrace_base::sync::Mutex;
 
 const HEALTHY: u8 = 0;
@@ -16,6 +16,8 @@ const CLOSED: u8 = 3;
 pub(crate) struct Health {
     state: AtomicU8,
     cause: Mutex<Option<Arc<terrace_base::Error>>>,
+    /// While the disk is full: the whole reserve is given back, and only merges may use it.
+    merges_only: AtomicBool,
 }
 
 impl Health {
@@ -107,6 +109,16 @@ impl Health {
     /// Whether writes wait for disk room.
     pub fn is_disk_full(&self) -> bool {
         self.state.load(Ordering::Relaxed) == DISK_FULL
+    }
+
+    /// Whether the disk is full and only merges may write in the background.
+    pub fn merges_only(&self) -> bool {
+        self.is_disk_full() && self.merges_only.load(Ordering::Relaxed)
+    }
+
+    /// Sets what [`Self::merges_only`] says while the disk is full.
+    pub fn set_merges_only(&self, merges_only: bool) {
+        self.merges_only.store(merges_only, Ordering::Relaxed);
     }
 
     /// Whether only a reopen helps.

@@ -1,7 +1,7 @@
 //! Installing a change of the file set: written to the manifest, then visible to reads, as one.
 //! The only place that writes the manifest; also where files that nobody reads any more go.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event;
 use crate::family::Family;
 use crate::filter_budget::FilterBudget;
@@ -9,6 +9,7 @@ use crate::inner::{Inner, ManifestLog, Obsolete};
 use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::output;
+use crate::reserve;
 use crate::value_log::{SegmentBook, ValueLog, segment_path};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -69,7 +70,10 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
         changes.iter().map(|change| change.family.state().version.clone()).collect();
     if let Err(error) = append(inner, &mut log, &edit) {
         let fresh = changes.iter().flat_map(|change| fresh_paths(inner, change));
-        match log.torn {
+        // An append that found no room has left no whole edit behind. The files must not keep the
+        // room that the next manifest needs.
+        let is_unwritten = matches!(&error, Error::DiskFull(cause) if !cause.is_failed_sync());
+        match log.torn && !is_unwritten {
             // It may name them.
             true => log.undecided.extend(fresh),
             false => fresh.for_each(|path| drop(inner.vfs.remove(&path))),
@@ -160,7 +164,7 @@ pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -
     make_whole(inner, log)?;
     let ManifestLog { manifest, state, torn, .. } = log;
     let Some(manifest) = manifest.as_mut() else {
-        return Err(crate::error::Error::ReadOnly(inner.dir.clone()));
+        return Err(Error::ReadOnly(inner.dir.clone()));
     };
     match manifest.append(state, edit) {
         Ok(()) => {
@@ -182,7 +186,9 @@ fn make_whole(inner: &Inner, log: &mut ManifestLog) -> Result<()> {
     let Some(manifest) = manifest.as_mut() else { return Ok(()) };
     // It may also have failed after its last edit, which nobody was told of.
     if *torn || manifest.is_poisoned() {
-        let written = manifest.rewrite(state);
+        let reserve_bytes = inner.options.advanced.reserve_bytes;
+        let rewrite = || manifest.rewrite(state);
+        let written = reserve::with_reserve(&*inner.vfs, &inner.dir, reserve_bytes, rewrite);
         written.map_err(|error| inner.health.fail("write the manifest", error))?;
         *torn = false;
     }

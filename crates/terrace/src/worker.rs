@@ -150,7 +150,7 @@ fn flush_loop(inner: &Inner) {
 /// The family with the most immutable memtables, if any waits and flushing makes sense.
 fn next_flush(inner: &Inner) -> Option<Arc<Family>> {
     // While the disk is full it may free the log.
-    if inner.health.check_may_free().is_err() {
+    if inner.health.check_may_free().is_err() || inner.health.merges_only() {
         return None;
     }
     let families = inner.families.load();
@@ -307,10 +307,22 @@ fn pass_loan_on(inner: &Inner) -> bool {
     }
 }
 
-/// Gives the reserve back, and lets writes resume when the disk has room for a memtable again.
+/// Gives most of the reserve back, and lets writes resume when the disk has room for a memtable again.
 /// `groups` is how many groups of writes had been committed when it last looked.
 fn look_for_room(inner: &Inner, groups: &mut u64) -> Result<()> {
-    reserve::release(&*inner.vfs, &inner.dir)?;
+    let reserve_bytes = inner.options.advanced.reserve_bytes;
+    // By turns: a flush may use up what it gets, so it gets the reserve without the part for the log.
+    // A merge gives back more than it takes: it gets all of it, while no flush runs.
+    let merges_only = inner.scheduler.lock().is_quiet() && !inner.health.merges_only();
+    inner.health.set_merges_only(merges_only);
+    match merges_only {
+        true => {
+            reserve::release(&*inner.vfs, &inner.dir)?;
+            inner.background_errors.hurry(Work::Compaction);
+            inner.scheduler.wake();
+        }
+        false => reserve::keep_for_log(&*inner.vfs, &inner.dir, reserve_bytes)?,
+    }
     install::purge(inner)?;
     install::settle_manifest(inner)?;
     // Costs one small edit and may be what makes room.
@@ -324,11 +336,11 @@ fn look_for_room(inner: &Inner, groups: &mut u64) -> Result<()> {
         inner.background_errors.retry_jobs();
     }
     let need = ROOM_BYTES.min(inner.options.memtable_bytes() as u64 * 2);
-    let reserve_bytes = inner.options.advanced.reserve_bytes;
     let free = inner.vfs.free_space_bytes(&inner.dir)?;
     // A job that met the full disk would say so once more if it ended after this.
     let is_quiet = inner.scheduler.lock().is_quiet();
     if free >= need + reserve_bytes && is_quiet {
+        reserve::release(&*inner.vfs, &inner.dir)?;
         reserve::take(&*inner.vfs, &inner.dir, reserve_bytes)?;
         event::disk_has_room(free);
         inner.health.resume();

@@ -69,11 +69,9 @@ fn create_segment(inner: &Inner, previous: LogEnd) -> Result<LogWriter> {
         }
         made
     };
-    let made = match make() {
-        // The log is what deletions need.
-        Err(error) if error.is_no_space() && reserve::release(&*inner.vfs, &inner.dir)? => make(),
-        made => made,
-    };
+    // The log is what deletions need.
+    let reserve_bytes = inner.options.advanced.reserve_bytes;
+    let made = reserve::with_reserve(&*inner.vfs, &inner.dir, reserve_bytes, make);
     made.map_err(|error| inner.health.fail("start a log segment", error))
 }
 
