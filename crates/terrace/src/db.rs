@@ -115,16 +115,16 @@ impl Db {
     /// `Locked` if it is open elsewhere; `NotAStore`; `Corruption` if its files are damaged in a
     /// way that would lose acknowledged writes; `InvalidArgument` for an option out of range.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Ok(Self::start(open::open(path.as_ref(), options)?))
+        Self::start(open::open(path.as_ref(), options)?)
     }
 
-    pub(crate) fn start(inner: Inner) -> Self {
+    pub(crate) fn start(inner: Inner) -> Result<Self> {
         let inner = Arc::new(inner);
-        let workers = Workers::start(&inner);
+        let workers = Workers::start(&inner)?;
         // Every store has its default family: the manifest creates it first.
         let family = inner.family(0).unwrap_or_else(|| inner.families.load()[0].clone());
         let store = Arc::new(Store { inner, workers: Mutex::new(Some(workers)) });
-        Self { default: ColumnFamily { family, store } }
+        Ok(Self { default: ColumnFamily { family, store } })
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

@@ -112,7 +112,7 @@ pub fn repair(dir: impl AsRef<Path>, options: Options, how: RepairOptions) -> Re
             report.entries += file.entry_count;
         }
     }
-    let db = Db::start(inner);
+    let db = Db::start(inner)?;
     match db.verify() {
         Err(error @ Error::Corruption(_)) => {
             report.lost.push(format!("the repaired store is not whole: {error}"));

@@ -19,6 +19,7 @@ use crate::learn::Learner;
 use crate::metrics::add;
 use crate::options::SyncMode;
 use crate::reserve;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -61,36 +62,60 @@ pub(crate) struct Workers {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
+/// What a thread does.
+type ThreadWork = Box<dyn FnOnce() + Send>;
+
+/// The name of a thread, and what it does until the store stops.
+type Loop = (String, fn(&Inner));
+
+/// The threads that `inner` needs.
+fn loops(inner: &Inner) -> Vec<Loop> {
+    let mut loops: Vec<Loop> = Vec::new();
+    if inner.filters.is_elastic() {
+        loops.push(("terrace-filters".into(), filter_loop));
+    }
+    // Families with models may be created later.
+    loops.push(("terrace-learn".into(), learn_loop));
+    if inner.read_only {
+        return loops;
+    }
+    loops.push(("terrace-flush".into(), flush_loop));
+    loops.push(("terrace-house".into(), house_loop));
+    for n in 1..inner.options.background_jobs.max(2) {
+        loops.push((format!("terrace-compact-{n}"), compaction_loop));
+    }
+    loops
+}
+
 impl Workers {
     /// Starts the threads; for a read-only store only those that look after filters and
     /// models.
-    pub fn start(inner: &Arc<Inner>) -> Self {
-        let mut threads = Vec::new();
-        let mut spawn = |name: String, run: fn(&Inner)| {
+    ///
+    /// # Errors
+    /// The system has no thread to give. Those that were started have ended.
+    pub fn start(inner: &Arc<Inner>) -> Result<Self> {
+        Self::start_by(inner, |name, work| thread::Builder::new().name(name).spawn(work))
+    }
+
+    fn start_by(
+        inner: &Arc<Inner>,
+        mut spawn: impl FnMut(String, ThreadWork) -> io::Result<thread::JoinHandle<()>>,
+    ) -> Result<Self> {
+        let mut workers = Self { threads: Vec::new() };
+        for (name, run) in loops(inner) {
             let shared = inner.clone();
-            let thread = thread::Builder::new().name(name).spawn(move || run(&shared));
-            match thread {
-                Ok(thread) => threads.push(thread),
+            match spawn(name, Box::new(move || run(&shared))) {
+                Ok(thread) => workers.threads.push(thread),
                 Err(error) => {
-                    let error = terrace_base::Error::io("start a thread for", &inner.dir, error);
-                    inner.health.fail("start a thread", error);
+                    inner.scheduler.stop();
+                    workers.join();
+                    return Err(
+                        terrace_base::Error::io("start a thread for", &inner.dir, error).into()
+                    );
                 }
             }
-        };
-        if inner.filters.is_elastic() {
-            spawn("terrace-filters".into(), filter_loop);
         }
-        // Families with models may be created later.
-        spawn("terrace-learn".into(), learn_loop);
-        if inner.read_only {
-            return Self { threads };
-        }
-        spawn("terrace-flush".into(), flush_loop);
-        spawn("terrace-house".into(), house_loop);
-        for n in 1..inner.options.background_jobs.max(2) {
-            spawn(format!("terrace-compact-{n}"), compaction_loop);
-        }
-        Self { threads }
+        Ok(workers)
     }
 
     /// Waits until all have ended; the caller told them to stop.
@@ -364,4 +389,52 @@ fn bound_log(inner: &Inner) -> Result<()> {
         families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
     commit::rotate_all(inner, &holders).map(drop)?;
     commit::retire_segments(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open;
+    use crate::{Db, Options};
+    use terrace_vfs::SimVfs;
+
+    /// The n-th thread cannot be had, for every n: the open fails, no thread is left, and the store can
+    /// be opened at once and has everything.
+    #[test]
+    fn an_open_without_threads_fails_and_leaves_the_store_as_it_was() {
+        let sim = SimVfs::new(1);
+        let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+        options.advanced.vfs = Arc::new(sim.clone());
+        let db = Db::open("/db", options.clone()).unwrap();
+        db.put(b"key", b"value").unwrap();
+        db.close().unwrap();
+        drop(db);
+        let mut refused = 0;
+        loop {
+            let inner = Arc::new(open::open("/db".as_ref(), options.clone()).unwrap());
+            let mut left = refused;
+            let workers = Workers::start_by(&inner, |name, work| {
+                if left == 0 {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                left -= 1;
+                thread::Builder::new().name(name).spawn(work)
+            });
+            match workers {
+                Err(error) => assert!(matches!(error, Error::Io(_)), "{error:?}"),
+                Ok(workers) => {
+                    inner.scheduler.stop();
+                    workers.join();
+                    break;
+                }
+            }
+            assert_eq!(Arc::strong_count(&inner), 1, "a thread is left");
+            drop(inner);
+            let db = Db::open("/db", options.clone()).unwrap();
+            assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+            db.close().unwrap();
+            refused += 1;
+        }
+        assert!(refused >= 4, "only {refused} threads were asked for");
+    }
 }

@@ -22,7 +22,7 @@ impl Db {
     /// fit the memory budget; `Outdated` if the writer removed files faster than they could be read
     /// (a writer of an older build, or a file system without shared locks).
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Ok(Self::start(read_only::open(path.as_ref(), options)?))
+        Self::start(read_only::open(path.as_ref(), options)?)
     }
 
     /// Shows, in a store that is open read-only, what was written since it was opened or refreshed;
