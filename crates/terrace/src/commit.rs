@@ -504,3 +504,6 @@ pub(crate) fn rotate_all(inner: &Inner, families: &[Arc<Family>]) -> Result<Vec<
     }
     Ok(ids)
 }
+
+#[cfg(test)]
+mod tests;

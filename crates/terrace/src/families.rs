@@ -39,6 +39,10 @@ pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<A
         return Err(Error::InvalidArgument(format!("the column family `{name}` exists already")));
     }
     let id = log.state.next_family_id;
+    // Before the edit: a family that the manifest has must be there.
+    let resolved = inner.options.family(options);
+    let family = Family::new(id, name.into(), resolved, Arc::default(), &inner.table_cache)
+        .map_err(|e| terrace_base::Error::io("reserve memory for", &inner.dir, e))?;
     let edit = FamilyEdit {
         id,
         create: Some(name.into()),
@@ -48,10 +52,6 @@ pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<A
     let edit = VersionEdit { families: vec![edit], ..VersionEdit::default() };
     install::append(inner, &mut log, &edit)?;
     kill_point("family:created");
-    let version = log.state.families.get(&id).map(|f| f.version.clone()).unwrap_or_default();
-    let resolved = inner.options.family(options);
-    let family = Family::new(id, name.into(), resolved, version, &inner.table_cache)
-        .map_err(|e| terrace_base::Error::io("reserve memory for", &inner.dir, e))?;
     let family = Arc::new(family);
     let mut all = (**inner.families.load()).clone();
     all.push(family.clone());

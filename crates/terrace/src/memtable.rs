@@ -73,9 +73,19 @@ pub(crate) struct MemTable {
     range: RangeSet,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Whether this thread finds no memory for a memtable.
+    pub(crate) static NO_MEMORY: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 impl MemTable {
     /// An empty memtable with room for `capacity_bytes`; address space only until it is used.
     pub fn with_capacity(id: u64, capacity_bytes: usize) -> io::Result<Self> {
+        #[cfg(test)]
+        if NO_MEMORY.get() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         Ok(Self {
             id,
             list: Skiplist::with_capacity(capacity_bytes + LIST_BYTES)?,
