@@ -28,6 +28,16 @@ pub use std::time::Instant;
 #[cfg(not(feature = "simulation"))]
 pub mod thread {
     pub use std::thread::{Builder, JoinHandle, available_parallelism, scope, sleep, yield_now};
+    use std::thread::{Scope, ScopedJoinHandle};
+
+    /// Starts a thread in `scope`; the error says that the system has none to give, where
+    /// `scope.spawn` would panic.
+    pub fn spawn_scoped<'scope, T: Send + 'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
+        Builder::new().spawn_scoped(scope, work)
+    }
 }
 
 /// What a store tells a simulation of the batches of a group, in their order.

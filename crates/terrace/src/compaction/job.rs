@@ -3,7 +3,7 @@
 //! Nothing becomes visible here; `install` does that with the edit that comes out.
 //!
 //! A large merge is cut at keys of about even distance into pieces that run on threads of their
-//! own; each piece sees the range tombstones of all inputs, clipped to its keys.
+//! own, or on that of the job if the system has none; each piece sees the range tombstones of all inputs, clipped to its keys.
 //!
 //! Every entry is accounted for: what the pieces read must be as many entries as the inputs hold,
 //! and what the outputs hold as many as were kept; and of every value segment the outputs must
@@ -108,15 +108,18 @@ pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Optio
         let (first, others) = ranges.split_at(1);
         let plan = &plan;
         let start = |range: &(Option<&'_ [u8]>, Option<&'_ [u8]>)| {
-            let range = (range.0.map(<[u8]>::to_vec), range.1.map(<[u8]>::to_vec));
-            scope.spawn(move || run_piece(plan, range.0.as_deref(), range.1.as_deref()))
+            let (lower, upper) = (range.0.map(<[u8]>::to_vec), range.1.map(<[u8]>::to_vec));
+            let work = move || run_piece(plan, lower.as_deref(), upper.as_deref());
+            has_thread().and_then(|()| thread::spawn_scoped(scope, work)).ok()
         };
         let threads: Vec<_> = others.iter().map(start).collect();
         results.extend(first.iter().map(|range| run_piece(plan, range.0, range.1)));
-        for thread in threads {
-            match thread.join() {
-                Ok(result) => results.push(result),
-                Err(panic) => std::panic::resume_unwind(panic),
+        for (thread, range) in threads.into_iter().zip(others) {
+            match thread.map(|thread| thread.join()) {
+                Some(Ok(result)) => results.push(result),
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                // The system had no thread for it.
+                None => results.push(run_piece(plan, range.0, range.1)),
             }
         }
     });
@@ -127,6 +130,25 @@ pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Optio
         remove_outputs(ctx, &pieces);
     }
     done.map(Some)
+}
+
+#[cfg(not(test))]
+fn has_thread() -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whether the jobs of this thread find no thread for their pieces.
+    static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+#[cfg(test)]
+fn has_thread() -> std::io::Result<()> {
+    match NO_THREADS.get() {
+        true => Err(std::io::ErrorKind::WouldBlock.into()),
+        false => Ok(()),
+    }
 }
 
 /// What all pieces share.

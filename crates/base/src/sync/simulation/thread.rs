@@ -126,6 +126,15 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
+/// Starts a thread in `scope`; a simulation always has one.
+#[track_caller]
+pub fn spawn_scoped<'scope, T: Send + 'scope>(
+    scope: &Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
+    Ok(scope.spawn(work))
+}
+
 impl<T> ScopedJoinHandle<'_, T> {
     /// Waits for its end; the error is what it panicked with.
     #[track_caller]

@@ -248,6 +248,16 @@ fn covers_alike(part: &RangeTombstones, whole: &RangeTombstones, exact: bool) ->
 
 #[test]
 fn jobs_agree_with_a_merge_in_memory() {
+    agree_with_a_merge_in_memory();
+}
+
+#[test]
+fn jobs_for_which_there_are_no_threads_do_all_pieces_themselves() {
+    NO_THREADS.set(true);
+    agree_with_a_merge_in_memory();
+}
+
+fn agree_with_a_merge_in_memory() {
     let mut most_pieces = 0;
     let mut dropped = 0;
     for seed in 0..40 {
