@@ -10,6 +10,7 @@ use crate::drawn;
 use crate::expected::{Bounds, Round, State, View, judge};
 use crate::journal::{self, Done};
 use crate::kill::{self, OPERATION};
+use crate::left_over::left_over;
 use crate::script::{Op, SHARED, THREADS};
 use crate::usage;
 use std::collections::BTreeMap;
@@ -219,7 +220,8 @@ impl Driver {
             let _ = std::fs::remove_dir_all(lost);
             // Readers keep files past a close.
             if !has_readers(round) {
-                let left_over = usage::left_over(&store)?;
+                let left_over = left_over(&PosixVfs::new(), &store);
+                let left_over = left_over.map_err(|e| format!("looking for files: {e}"))?;
                 if !left_over.is_empty() {
                     return Err(format!("left over in a closed store: {left_over:?}"));
                 }

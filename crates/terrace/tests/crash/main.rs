@@ -14,5 +14,7 @@ mod driver;
 mod expected;
 mod journal;
 mod kill;
+#[path = "../it/left_over.rs"]
+mod left_over;
 mod script;
 mod usage;

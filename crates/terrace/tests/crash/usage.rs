@@ -6,9 +6,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace::Db;
-use terrace_manifest::Manifest;
-use terrace_manifest::names::{self, FileName};
-use terrace_vfs::PosixVfs;
 
 /// A call that takes longer is taken to hang. No call of these tests does a second's work.
 const HANGS_AFTER: Duration = Duration::from_secs(180);
@@ -95,29 +92,4 @@ pub fn directory_bytes(dir: &Path) -> u64 {
 /// How many files there are in `dir`.
 pub fn directory_files(dir: &Path) -> u64 {
     std::fs::read_dir(dir).map_or(0, |entries| entries.count() as u64)
-}
-
-/// Files of a closed store that the manifest does not name and that are no known kind.
-pub fn left_over(dir: &Path) -> Result<Vec<String>, String> {
-    let vfs = PosixVfs::new();
-    let state = Manifest::read(&vfs, dir).map_err(|e| e.to_string())?;
-    let current = std::fs::read_to_string(names::current_path(dir)).map_err(|e| e.to_string())?;
-    let versions = state.families.values().map(|family| &family.version);
-    let ssts: Vec<u64> =
-        versions.flat_map(|v| v.files().map(|(_, f)| f.number).collect::<Vec<_>>()).collect();
-    let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
-    let sealed = |n: u64| u32::try_from(n).is_ok_and(|n| state.segments.contains_key(&n));
-    let is_known = |name: &str| match names::parse(name) {
-        FileName::Current | FileName::Lock | FileName::Reserve => true,
-        FileName::Readers(_) | FileName::Evidence(_) => true,
-        FileName::Manifest(_) => current.contains(name),
-        FileName::Sst(number) => ssts.contains(&number),
-        FileName::Log(number) => number >= oldest || sealed(number),
-        FileName::ValueLog(number) => sealed(number),
-        FileName::Temp | FileName::Other => false,
-    };
-    let entries = std::fs::read_dir(dir).map_err(|e| e.to_string())?;
-    let names =
-        entries.filter_map(Result::ok).map(|e| e.file_name().to_string_lossy().into_owned());
-    Ok(names.filter(|name| !is_known(name)).collect())
 }

@@ -7,15 +7,13 @@
 //! R4 (`faults`) draws faults at random over long workloads; here no call of these steps is left out.
 
 use crate::harness::{DIR, HANG_GUARD, Store, key, small_options, stopped_clock};
+use crate::left_over::left_over;
 use crate::model::Contents;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use terrace::vfs::{Fault, FaultKind, SimVfs};
 use terrace::{CfOptions, Error, Options, Result, SyncMode, WriteBatch, WriteOptions};
-use terrace_manifest::Manifest;
-use terrace_manifest::names::{self, FileName};
 
 /// More calls than any step makes: a step that still meets the fault then never ends.
 const MOST_CALLS: u64 = 5000;
@@ -116,22 +114,8 @@ fn check_after(image: &SimVfs, want: &Contents, must: &[u64], what: &str) {
     store.db.put(b"after", b"the fault").unwrap();
     store.db.close().unwrap();
     drop(store);
-    let state = Manifest::read(image, Path::new(DIR)).unwrap();
-    let versions = state.families.values().map(|family| &family.version);
-    let named: BTreeSet<u64> =
-        versions.flat_map(|v| v.files().map(|(_, f)| f.number).collect::<Vec<_>>()).collect();
-    for (path, _) in image.files() {
-        let name = path.file_name().unwrap().to_str().unwrap().to_string();
-        if path.parent() != Some(Path::new(DIR)) {
-            continue;
-        }
-        let known = match names::parse(&name) {
-            FileName::Sst(number) => named.contains(&number),
-            FileName::Temp => false,
-            _ => true,
-        };
-        assert!(known, "{what}: {name} is left over");
-    }
+    let left_over = left_over(image, Path::new(DIR)).unwrap();
+    assert_eq!(left_over, [""; 0], "{what}: left over");
 }
 
 /// Ends the process with the name of the step if it does not move on within [`HANG_GUARD`], until

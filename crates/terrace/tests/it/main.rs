@@ -23,6 +23,7 @@ mod in_memory;
 mod introspection;
 mod large_values;
 mod learning;
+mod left_over;
 mod limits;
 mod live_options;
 mod lost_files;

@@ -10,8 +10,9 @@ mod beside;
 mod interposed;
 
 use crate::harness::{DIR, small_options, stopped_clock};
+use crate::left_over::left_over;
 use interposed::{Call, Interposed};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::vfs::{SimVfs, Vfs};
@@ -362,29 +363,7 @@ fn a_reader_outlives_its_writer() {
     drop(next);
     let last = Writer::open(DIR.as_ref(), sim_options(&sim));
     last.db.close().unwrap();
-    assert_eq!(unnamed(&sim), Vec::<PathBuf>::new());
-}
-
-/// SSTs and segments that the manifest in force does not name.
-fn unnamed(sim: &SimVfs) -> Vec<PathBuf> {
-    use terrace_manifest::names::{self, FileName};
-    let state = terrace_manifest::Manifest::read(sim, DIR.as_ref()).unwrap();
-    let live: Vec<u64> = state
-        .families
-        .values()
-        .flat_map(|family| family.version.files().map(|(_, file)| file.number).collect::<Vec<_>>())
-        .collect();
-    let oldest = state.families.values().map(|family| family.min_log_segment).min().unwrap();
-    let is_value = |n: u64| u32::try_from(n).is_ok_and(|n| state.segments.contains_key(&n));
-    let files = sim.files().into_iter().map(|(path, _)| path);
-    files
-        .filter(|path| match names::parse(path.file_name().unwrap().to_str().unwrap()) {
-            FileName::Sst(n) => !live.contains(&n),
-            FileName::Log(n) => n < oldest && !is_value(n),
-            FileName::ValueLog(n) => !is_value(n),
-            _ => false,
-        })
-        .collect()
+    assert_eq!(left_over(&sim, DIR.as_ref()).unwrap(), [""; 0]);
 }
 
 #[test]

@@ -60,10 +60,9 @@ impl Disk {
         self.state.lock().unwrap().count
     }
 
-    /// The files of a directory; no operation.
-    pub fn names(&self, dir: &Path) -> Vec<String> {
-        let files = self.sim.files().into_iter().filter(|(path, _)| path.parent() == Some(dir));
-        files.map(|(path, _)| path.to_string_lossy().into_owned()).collect()
+    /// What is on the device, in a copy without faults.
+    pub fn image(&self) -> SimVfs {
+        self.sim.kill_image()
     }
 
     /// What the next life begins with: what the cut left, or what a process that ends leaves.

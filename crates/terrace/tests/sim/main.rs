@@ -19,6 +19,8 @@ mod drawn;
 #[path = "../it/harness.rs"]
 #[allow(dead_code, unused_imports)]
 mod harness;
+#[path = "../it/left_over.rs"]
+mod left_over;
 #[path = "../it/model.rs"]
 #[allow(dead_code)]
 mod model;

@@ -3,10 +3,11 @@
 use crate::client::{Client, Place, SimClock};
 use crate::disk::Disk;
 use crate::harness::{DIR, Store, drawn_options};
+use crate::left_over::left_over;
 use crate::model::Batch;
 use crate::oracle::Oracle;
 use crate::plan::{Life, Plan};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::sync::simulation::{self, Outcome, Settings};
 use terrace_base::sync::thread;
+use terrace_manifest::names;
 
 /// What was really executed.
 #[derive(Debug, Default)]
@@ -137,6 +139,7 @@ fn live(
 
 /// What clients do in an open store, and its end.
 fn inhabit(place: Place, life: &Life) {
+    let lost_before = lost(&place.disk);
     let clients: Vec<_> = life
         .clients
         .iter()
@@ -154,6 +157,7 @@ fn inhabit(place: Place, life: &Life) {
         if let Err(error) = store.db.wait_idle() {
             assert!(disk.is_troubled(), "wait_idle at the end: {error}");
         }
+        check_memory(&store);
     }
     simulation::begin_call("close".into());
     let visible = oracle.visible();
@@ -164,22 +168,33 @@ fn inhabit(place: Place, life: &Life) {
         Err(error) => assert!(disk.is_troubled(), "the close failed: {error}"),
     }
     if !disk.is_troubled() && life.cut.is_none() {
-        check_files(&store, &disk);
+        check_files(&disk, &lost_before);
     }
     drop(store);
     simulation::end_call();
 }
 
-/// Once nothing is running and nobody reads, there are no SSTs but those of the levels.
-fn check_files(store: &Store, disk: &Disk) {
-    let levels = store.db.metrics().levels;
-    let live: u64 = levels.iter().map(|level| level.file_count).sum();
-    let names = disk.names(Path::new(DIR));
-    let there = names.iter().filter(|name| name.ends_with(".sst")).count() as u64;
-    assert!(
-        disk.is_troubled() || there == live,
-        "{there} SSTs are left, of which {live} are live: {names:?}"
-    );
+/// Once nothing is running and nobody reads, the cache and the filters keep to their share of the
+/// memory.
+fn check_memory(store: &Store) {
+    for pool in store.db.memory().pools {
+        let bounded = matches!(pool.name, "blocks" | "filters");
+        assert!(!bounded || pool.used_bytes <= pool.limit_bytes, "memory: {pool:?}");
+    }
+}
+
+/// The files that were set aside.
+fn lost(disk: &Disk) -> Vec<PathBuf> {
+    let lost = names::lost_dir(Path::new(DIR));
+    let files = disk.image().files().into_iter().map(|(path, _)| path);
+    files.filter(|path| path.starts_with(&lost)).collect()
+}
+
+/// A closed store has no files but those that are accounted for, and only opens set files aside.
+fn check_files(disk: &Disk, lost_before: &[PathBuf]) {
+    let left_over = left_over(&disk.image(), Path::new(DIR)).unwrap();
+    assert!(disk.is_troubled() || left_over.is_empty(), "left over: {left_over:?}");
+    assert_eq!(lost(disk), lost_before, "set aside while the store was open");
 }
 
 /// What the next life will find, as seen on a copy of the device.
