@@ -95,6 +95,11 @@ pub(crate) fn unfinished_log(
         unsynced.push(finished(path, (*number, size_bytes)));
     }
     let path = segments.iter().find(|(number, _)| *number == last).map(|(_, path)| path.as_path());
+    // The memtables are flushed although no write has ended the last segment, and SSTs will refer to
+    // its values.
+    if let (Some(path), Some(end)) = (path, end) {
+        unsynced.push(finished(path, end));
+    }
     let log = LogState {
         writer: finished(path.unwrap_or(Path::new("")), end.unwrap_or_default()),
         has_values: false,

@@ -90,6 +90,38 @@ fn a_full_disk_takes_deletions_and_is_emptied_by_them() {
     }
 }
 
+/// Nobody writes to the store, so no segment follows the one that the values lie in.
+#[test]
+fn values_in_a_log_that_was_replayed_on_a_full_disk_are_durable_before_an_sst_refers_to_them() {
+    let mut cases = 0;
+    for seed in 0..6 {
+        let sim = SimVfs::new(seed);
+        let mut options = options(&sim, seed, 0);
+        options.default_family.value_separation_threshold = 1;
+        let store = Store::open(options.clone()).unwrap();
+        sim.set_capacity_bytes(Some(used_bytes(&sim) + (200 << 10)));
+        let there = fill(&store);
+        let image = sim.kill_image();
+        image.set_capacity_bytes(Some(used_bytes(&image)));
+        options.advanced.vfs = Arc::new(image.clone());
+        let store = Store::open(options.clone()).unwrap();
+        let waiting = || -> u64 {
+            store.db.shape().families.iter().map(|family| family.immutable_memtables).sum()
+        };
+        if waiting() == 0 {
+            continue;
+        }
+        image.set_capacity_bytes(None);
+        eventually("what was replayed is flushed", || waiting() == 0);
+        for cut in 0..4 {
+            options.advanced.vfs = Arc::new(image.crash_image(seed * 10 + cut));
+            check(&Store::open(options.clone()).unwrap(), &there);
+        }
+        cases += 1;
+    }
+    assert!(cases > 0);
+}
+
 #[test]
 fn a_full_disk_opens_is_read_and_becomes_writable_when_there_is_room() {
     let (mut full, mut opens) = (0, 0);
