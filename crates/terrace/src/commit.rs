@@ -233,15 +233,19 @@ fn commit_once(
 }
 
 /// Looks for room for what only removes: lets a job that is writing end, since it either frees room or
-/// gives up what it has taken, and then gives the whole reserve back. Such jobs need no lead.
+/// gives up what it has taken. Once nothing runs, the whole reserve is given back, and no flush takes it.
+/// Such jobs need no lead.
 fn find_room(inner: &Inner) -> Result<()> {
     let mut jobs = inner.scheduler.lock();
     let ended = jobs.ended;
     while !jobs.is_quiet() && jobs.ended == ended && !inner.scheduler.is_stopping() {
         inner.scheduler.wait_for_end(&mut jobs, RECHECK);
     }
-    drop(jobs);
-    reserve::release(&*inner.vfs, &inner.dir)?;
+    if jobs.is_quiet() {
+        inner.health.set_merges_only(true);
+        drop(jobs);
+        reserve::release(&*inner.vfs, &inner.dir)?;
+    }
     Ok(())
 }
 

@@ -116,7 +116,7 @@ impl Health {
         self.is_disk_full() && self.merges_only.load(Ordering::Relaxed)
     }
 
-    /// Sets what [`Self::merges_only`] says while the disk is full.
+    /// Sets what [`Self::merges_only`] says while the disk is full; under the scheduler's lock.
     pub fn set_merges_only(&self, merges_only: bool) {
         self.merges_only.store(merges_only, Ordering::Relaxed);
     }

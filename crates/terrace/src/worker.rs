@@ -147,8 +147,9 @@ fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> Result<()>) {
 
 fn flush_loop(inner: &Inner) {
     while !inner.scheduler.is_stopping() {
-        if let Some(family) = next_flush(inner) {
-            inner.scheduler.lock().flushing.insert(family.id);
+        if let Some(family) = next_flush(inner)
+            && begins_flush(inner, family.id)
+        {
             match flush::run(inner, &family) {
                 Ok(_) => {
                     inner.background_errors.succeeded(Work::Flush, family.id, std::iter::empty());
@@ -170,6 +171,17 @@ fn flush_loop(inner: &Inner) {
             inner.scheduler.wait_for_work(&mut jobs, TICK);
         }
     }
+}
+
+/// Notes that a flush of the family runs, unless only merges may run by now: who decides that holds the
+/// lock and has seen that no flush runs.
+fn begins_flush(inner: &Inner, family: u32) -> bool {
+    let mut jobs = inner.scheduler.lock();
+    let begins = !inner.health.merges_only();
+    if begins {
+        jobs.flushing.insert(family);
+    }
+    begins
 }
 
 /// The family with the most immutable memtables, if any waits and flushing makes sense.
@@ -338,8 +350,12 @@ fn look_for_room(inner: &Inner, groups: &mut u64) -> Result<()> {
     let reserve_bytes = inner.options.advanced.reserve_bytes;
     // By turns: a flush may use up what it gets, so it gets the reserve without the part for the log.
     // A merge gives back more than it takes: it gets all of it, while no flush runs.
-    let merges_only = inner.scheduler.lock().is_quiet() && !inner.health.merges_only();
-    inner.health.set_merges_only(merges_only);
+    let merges_only = {
+        let jobs = inner.scheduler.lock();
+        let merges_only = jobs.is_quiet() && !inner.health.merges_only();
+        inner.health.set_merges_only(merges_only);
+        merges_only
+    };
     match merges_only {
         true => {
             reserve::release(&*inner.vfs, &inner.dir)?;
