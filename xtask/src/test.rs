@@ -16,6 +16,9 @@ const EXAMPLES: &str = "crates/terrace/examples";
 /// Seconds that each fuzz target is tried for.
 const FUZZ_SECONDS: &str = "2";
 
+/// How many tests of one binary run at the same time.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
 /// The step that builds what later steps run.
 pub const BUILD: &str = "build";
 
@@ -78,6 +81,11 @@ fn cargo_test(
         arguments.extend([&["--"], extra].concat());
     }
     let mut command = cargo(&arguments);
+    // Many tests wait for pauses that the engine makes: more of them at a time than there are cores.
+    if std::env::var_os(TEST_THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        command.env(TEST_THREADS, (2 * cores).to_string());
+    }
     let shown = format!("cargo {}", arguments.join(" "));
     let step = steps.add(name, &shown, move |root| {
         command.current_dir(root);

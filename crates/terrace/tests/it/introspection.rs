@@ -120,6 +120,8 @@ fn estimates_are_near_what_is_there() {
         assert_eq!(family.estimate(key(9)..key(3)).unwrap().keys, 0);
         assert_eq!(family.estimate(&b"z"[..]..).unwrap().keys, 0);
     };
+    // In every run an end of the range is exact to a block: few runs, little error.
+    db.wait_idle().unwrap();
     check(800);
     db.flush().unwrap();
     db.compact_range::<&[u8]>(..).unwrap();
