@@ -39,7 +39,8 @@ pub struct Settings {
     pub tick: Duration,
     /// A run of more switch points than this fails.
     pub most_steps: u64,
-    /// A call ([`begin_call`]) that takes longer than this, in virtual time, fails the run.
+    /// A call ([`begin_call`]) that takes longer than this, in virtual time, fails the run; jumps of the
+    /// clock while somebody could go on do not count.
     pub longest_call: Duration,
     /// Keep a line of text for every event.
     pub keep_trace: bool,

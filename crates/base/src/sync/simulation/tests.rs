@@ -61,6 +61,26 @@ fn a_race_is_found_and_a_lock_ends_it() {
 }
 
 #[test]
+fn a_call_that_could_have_gone_on_has_not_taken_the_time_of_an_early_deadline() {
+    for seed in 0..50 {
+        let outcome = run(Settings { timeout_one_in: 5, ..settings(seed) }, || {
+            let signal = Arc::new((Mutex::new(()), Condvar::new()));
+            let heard = signal.clone();
+            spawn(move || {
+                let mut guard = heard.0.lock();
+                for _ in 0..3 {
+                    heard.1.wait_for(&mut guard, Duration::from_secs(100));
+                }
+            });
+            begin_call("a call that is busy".into());
+            (0..50).for_each(|_| thread::yield_now());
+            end_call();
+        });
+        assert_eq!(outcome.failure, None, "seed {seed}");
+    }
+}
+
+#[test]
 fn a_circle_of_locks_fails_and_says_who_waits_for_whom() {
     let found = (0..50).find_map(|seed| {
         let outcome = run(settings(seed), || {
