@@ -142,7 +142,8 @@ fn seen(db: &Db) -> Result<u64, Error> {
     seen_at(db, &db.snapshot())
 }
 
-/// Opens read-only while the writer acts just before a call of the reader.
+/// Opens read-only while the writer acts just before a call of the reader. What the writer does by
+/// itself afterwards is waited for: without locks it may remove what the reader shows.
 fn open_while(before: Call, locks: bool, times: u64, act: fn(&Writer)) {
     let sim = SimVfs::new(1);
     let writer = Arc::new(Writer::open(DIR.as_ref(), sim_options(&sim)));
@@ -151,7 +152,10 @@ fn open_while(before: Call, locks: bool, times: u64, act: fn(&Writer)) {
     writer.write(20);
     let floor = writer.acknowledged();
     let acting = writer.clone();
-    let vfs = Interposed::new(&sim, locks, before, times, move || act(&acting));
+    let vfs = Interposed::new(&sim, locks, before, times, move || {
+        act(&acting);
+        acting.db.wait_idle().unwrap();
+    });
     let reader = Db::open_read_only(DIR, options(vfs.clone())).unwrap();
     assert_eq!(vfs.left(), 0, "the writer did not act");
     let newest = seen(&reader).unwrap();
