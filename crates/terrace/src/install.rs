@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use terrace_base::sync;
 use terrace_manifest::{
     FamilyEdit, FileMeta, SegmentKind, SegmentMeta, Version, VersionEdit, names,
 };
@@ -388,6 +389,7 @@ pub(crate) fn purge(inner: &Inner) -> Result<()> {
     if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_poisoned() {
         return Ok(());
     }
+    sync::interleave();
     let _alone = inner.purging.lock();
     let unheld = |o: &&Obsolete| o.file.strong_count() == 0;
     let ssts: Vec<u64> = inner.obsolete.lock().iter().filter(unheld).map(|o| o.number).collect();

@@ -26,6 +26,9 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 use world::{Cause, World};
 
+/// The longest pause at a marked place.
+pub const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
 /// What decides a run, besides what its threads do.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -35,6 +38,9 @@ pub struct Settings {
     pub switch_one_in: u64,
     /// At one switch point in so many the clock jumps to the earliest deadline.
     pub timeout_one_in: u64,
+    /// At one marked place ([`interleave`]) in so many the thread stays away for up to [`LONGEST_PAUSE`], so
+    /// that whole jobs of others fall into the gap.
+    pub pause_one_in: u64,
     /// Virtual time that passes at a switch point.
     pub tick: Duration,
     /// A run of more switch points than this fails.
@@ -217,10 +223,14 @@ pub fn note(what: Note, origins: impl Iterator<Item = Origin>) {
     }
 }
 
-/// A switch point between two steps of which neither locks.
+/// A switch point between two steps of which neither locks; now and then a long one.
 #[track_caller]
 pub fn interleave() {
-    switch("interleave");
+    let Some(seat) = seat() else { return };
+    match seat.world.draw_pause() {
+        None => seat.switch("interleave", Location::caller()),
+        Some(time) => drop(seat.wait(Cause::Sleep, Some(time), Location::caller())),
+    }
 }
 
 /// The number of this process; the same in every simulation.

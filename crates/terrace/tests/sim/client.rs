@@ -1,6 +1,7 @@
 //! One client: does its steps, and compares every answer with the oracle.
 
 use crate::disk::Disk;
+use crate::families::{Families, OwnStep};
 use crate::harness::{DIR, Store};
 use crate::model::{Batch, Op};
 use crate::oracle::{Oracle, ReadOf};
@@ -38,6 +39,7 @@ impl Clock for SimClock {
 pub struct Place {
     pub store: Arc<Store>,
     pub oracle: Arc<Oracle>,
+    pub families: Arc<Families>,
     pub disk: Disk,
     pub clock: SimClock,
     pub checkpoints: Arc<AtomicU64>,
@@ -60,13 +62,15 @@ struct Open {
 
 pub struct Client {
     place: Place,
+    /// The name of the family that is its own.
+    own: String,
     snapshots: Vec<Held>,
     iter: Option<Open>,
 }
 
 impl Client {
-    pub fn new(place: Place) -> Self {
-        Self { place, snapshots: Vec::new(), iter: None }
+    pub fn new(place: Place, number: usize) -> Self {
+        Self { place, own: format!("own-{number}"), snapshots: Vec::new(), iter: None }
     }
 
     /// Does all steps, or as many as there are before the power is cut.
@@ -130,6 +134,7 @@ impl Client {
                 self.place.clock.turn(ms);
                 Ok(())
             }
+            Step::Own(step) => self.place.own_step(&self.own, &step),
             Step::Sleep(time) => {
                 thread::sleep(time);
                 Ok(())
@@ -314,12 +319,13 @@ impl Place {
         }
     }
 
-    fn settle_write(&self, ok: bool, sync: bool) {
+    /// What a write that returned has promised; gives its place among the visible ones.
+    pub fn settle_write(&self, ok: bool, sync: bool) -> Option<usize> {
         let mode = self.store.db.options().sync;
         let durable = sync || mode == SyncMode::Batch;
         // What is acknowledged after the power was cut is acknowledged by a dead process.
         let alive = !self.disk.is_dead();
-        self.oracle.end_write(ok, durable && alive, mode != SyncMode::Buffered && alive);
+        self.oracle.end_write(ok, durable && alive, mode != SyncMode::Buffered && alive)
     }
 }
 
@@ -331,6 +337,9 @@ fn outcome(result: &Result<()>) -> String {
 fn call(step: &Step) -> String {
     match step {
         Step::Write(batch, sync) => format!("write of {} (sync: {sync})", batch.len()),
+        Step::Own(OwnStep::Write(batch, sync)) => {
+            format!("own write of {} (sync: {sync})", batch.len())
+        }
         Step::Transaction(_, batch) => format!("transaction of {}", batch.len()),
         other => other.to_string(),
     }

@@ -93,6 +93,21 @@ impl Disk {
         result
     }
 
+    /// The power is cut now.
+    pub fn cut_power(&self, seed: u64) {
+        self.cut(false, seed);
+    }
+
+    fn cut(&self, killed: bool, seed: u64) {
+        let left = if killed { self.sim.kill_image() } else { self.sim.crash_image(seed) };
+        let mut state = self.state.lock().unwrap();
+        state.left = Some(left);
+        let count = state.count;
+        drop(state);
+        simulation::record("cut", if killed { "killed" } else { "power" }, count);
+        (self.on_cut)(killed);
+    }
+
     /// Counts an operation and does to the device what is due.
     fn strike(&self) {
         let mut state = self.state.lock().unwrap();
@@ -101,12 +116,8 @@ impl Disk {
         if state.left.is_none()
             && let Some(cut) = state.cut.filter(|cut| cut.at_op <= count)
         {
-            let killed = cut.killed;
-            let left = if killed { self.sim.kill_image() } else { self.sim.crash_image(cut.seed) };
-            state.left = Some(left);
             drop(state);
-            simulation::record("cut", if killed { "killed" } else { "power" }, count);
-            (self.on_cut)(killed);
+            self.cut(cut.killed, cut.seed);
             return;
         }
         let at = state.troubles.iter().position(|trouble| trouble.at_op() <= count);

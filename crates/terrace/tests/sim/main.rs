@@ -16,6 +16,7 @@ mod disk;
 #[path = "../it/drawn.rs"]
 #[allow(dead_code)]
 mod drawn;
+mod families;
 #[path = "../it/harness.rs"]
 #[allow(dead_code, unused_imports)]
 mod harness;
@@ -31,6 +32,7 @@ mod world;
 use plan::Plan;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use terrace_base::sync::simulation;
 use world::{Counts, run};
 
 /// Seeds of a run on every change.
@@ -89,6 +91,8 @@ fn first_difference(first: &[String], second: &[String]) -> String {
 
 #[test]
 fn r9_every_seed_gives_one_right_run() {
+    // The named steps of the engine are places where the order of threads matters.
+    terrace::watch_kill_points(|_| simulation::interleave());
     let counts = Arc::new(Counts::default());
     if let Some(seed) = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
         let outcome = run(&Plan::draw(seed), true, &counts);

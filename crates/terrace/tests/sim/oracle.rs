@@ -103,10 +103,11 @@ impl Oracle {
     }
 
     /// The write of this thread returned. `durable` and `handed_over` say what it promised then.
-    pub fn end_write(&self, ok: bool, durable: bool, handed_over: bool) {
+    /// Gives how many batches were visible with it, if it became visible.
+    pub fn end_write(&self, ok: bool, durable: bool, handed_over: bool) -> Option<usize> {
         let mut book = self.book();
         let thread = simulation::thread_number().unwrap_or(0);
-        let Some((batch, _, at)) = book.writing.remove(&thread) else { return };
+        let (batch, _, at) = book.writing.remove(&thread)?;
         match (ok, at) {
             (true, None) => {
                 assert!(is_empty(&batch), "a write that was acknowledged is not visible")
@@ -122,6 +123,7 @@ impl Oracle {
                 }
             }
         }
+        at
     }
 
     pub fn note_conflict(&self) {
@@ -148,6 +150,12 @@ impl Oracle {
     pub fn cut(&self, killed: bool) {
         let mut book = self.book();
         book.at_cut = Some(book.left(killed));
+    }
+
+    /// How many batches the next life must find.
+    pub fn floor(&self, killed: bool) -> usize {
+        let book = self.book();
+        book.at_cut.as_ref().map_or_else(|| book.left(killed).floor, |left| left.floor)
     }
 
     /// The batches that `contents` shows, if a recovery may show them, and how many of them a power

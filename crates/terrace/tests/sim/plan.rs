@@ -1,6 +1,7 @@
 //! What a run does, as a function of its seed: lives of one store, the clients of each life and
 //! what they do, what fails and when. The scheduler draws the rest. A plan that fails is shrunk.
 
+use crate::families::OwnStep;
 use crate::model::{Batch, FAMILIES, Op};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -88,6 +89,8 @@ pub enum Step {
     Verify,
     /// Of the wall clock, which expiries follow.
     TurnClock(u64),
+    /// With the family that is the client's own.
+    Own(OwnStep),
     Sleep(Duration),
 }
 
@@ -112,7 +115,7 @@ fn kind_of(why: &str) -> String {
 }
 
 /// Batches and steps as they are read in reports.
-struct Shown<'a>(&'a [Op]);
+pub struct Shown<'a>(pub &'a [Op]);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,6 +150,7 @@ impl fmt::Display for Step {
             Self::Compact { family, start, end } => {
                 write!(f, "compact {family}/{}..{}", text(start), text(end))
             }
+            Self::Own(step) => write!(f, "{step}"),
             Self::MultiGet(family, keys) => write!(f, "multi_get {family}, {} keys", keys.len()),
             other => write!(f, "{other:?}"),
         }
@@ -170,6 +174,16 @@ pub fn key(n: u64) -> Vec<u8> {
     format!("key-{n:04}").into_bytes()
 }
 
+/// The batch without expiries and ranges that hold nothing.
+fn lasting(batch: Batch) -> Batch {
+    let put = |op| match op {
+        Op::Put { family, key, value, .. } => Op::Put { family, key, value, expiry_ms: None },
+        Op::DeleteRange { family, start, end } if start >= end => Op::Delete { family, key: start },
+        op => op,
+    };
+    batch.into_iter().map(put).collect()
+}
+
 /// Draws steps; values tell every write from every other.
 struct Draw {
     rng: SplitMix64,
@@ -177,6 +191,9 @@ struct Draw {
     value_bytes: u64,
     sync_one_in: u64,
     maintain_one_in: u64,
+    own_one_in: u64,
+    /// Every other key is one of so many.
+    hot_keys: u64,
 }
 
 impl Draw {
@@ -185,7 +202,8 @@ impl Draw {
     }
 
     fn key(&mut self) -> Vec<u8> {
-        key(self.rng.below(KEYS))
+        let most = if self.rng.one_in(2) { self.hot_keys } else { KEYS };
+        key(self.rng.below(most))
     }
 
     fn family(&mut self) -> usize {
@@ -237,6 +255,9 @@ impl Draw {
         if self.rng.one_in(self.maintain_one_in) {
             return self.maintenance();
         }
+        if self.own_one_in > 0 && self.rng.one_in(self.own_one_in) {
+            return Step::Own(self.own_step());
+        }
         match self.below(40) {
             0 => Step::TakeSnapshot,
             1 => Step::DropSnapshot,
@@ -256,6 +277,19 @@ impl Draw {
             18 => Step::Sleep(Duration::from_millis(self.below(200))),
             _ => {
                 Step::Write(self.batch(), self.sync_one_in > 0 && self.rng.one_in(self.sync_one_in))
+            }
+        }
+    }
+
+    fn own_step(&mut self) -> OwnStep {
+        match self.below(16) {
+            0 | 1 => OwnStep::ComeOrGo,
+            2 | 3 => OwnStep::Read,
+            4 => OwnStep::Compact,
+            _ => {
+                let batch = (0..1 + self.below(6)).map(|_| self.op(0)).collect();
+                let sync = self.sync_one_in > 0 && self.rng.one_in(self.sync_one_in);
+                OwnStep::Write(lasting(batch), sync)
             }
         }
     }
@@ -331,7 +365,9 @@ impl Plan {
         let mut draw = Draw {
             value_bytes: [20, 100, 300, 1500][rng.below(4) as usize],
             sync_one_in: [0, 2, 8][rng.below(3) as usize],
-            maintain_one_in: [12, 30, 80][rng.below(3) as usize],
+            maintain_one_in: [3, 12, 30, 80][rng.below(4) as usize],
+            own_one_in: [0, 3, 8][rng.below(3) as usize],
+            hot_keys: [2, 8, KEYS][rng.below(3) as usize],
             writes: 0,
             rng,
         };

@@ -2,6 +2,7 @@
 
 use crate::client::{Client, Place, SimClock};
 use crate::disk::Disk;
+use crate::families::Families;
 use crate::harness::{DIR, Store, drawn_options};
 use crate::left_over::left_over;
 use crate::model::Batch;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use terrace::vfs::SimVfs;
-use terrace::{Clock, Error, Options};
+use terrace::{Clock, Error, Options, SyncMode};
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::sync::simulation::{self, Outcome, Settings};
@@ -39,6 +40,7 @@ pub fn run(plan: &Plan, keep_trace: bool, counts: &Arc<Counts>) -> Outcome {
         seed: rng.next_u64(),
         switch_one_in: [1, 2, 4, 16][rng.below(4) as usize],
         timeout_one_in: [30, 100, 1000][rng.below(3) as usize],
+        pause_one_in: [4, 30, 1000][rng.below(3) as usize],
         tick: Duration::from_micros(1),
         most_steps: 2_000_000,
         longest_call: Duration::from_secs(3600),
@@ -69,13 +71,14 @@ fn options(seed: u64, life: usize, disk: &Disk, clock: &SimClock) -> Options {
 
 fn live_all(plan: &Plan, counts: &Counts) {
     let clock = SimClock::default();
+    let families = Arc::new(Families::default());
     let mut next = (SimVfs::new(plan.seed), (Vec::new(), 0));
     for (number, life) in plan.lives.iter().enumerate() {
         counts.lives.fetch_add(1, Ordering::Relaxed);
-        next = live(plan.seed, number, life, next, &clock, counts);
+        next = live(plan.seed, number, life, next, &clock, &families, counts);
     }
     // The last life is quiet: whatever came before, the store opens and works.
-    live(plan.seed, plan.lives.len(), &Life::default(), next, &clock, counts);
+    live(plan.seed, plan.lives.len(), &Life::default(), next, &clock, &families, counts);
 }
 
 /// Batches that are there, and how many of them lie on the device for certain.
@@ -88,6 +91,7 @@ fn live(
     life: &Life,
     (sim, (batches, durable)): (SimVfs, Recovered),
     clock: &SimClock,
+    families: &Arc<Families>,
     counts: &Counts,
 ) -> (SimVfs, Recovered) {
     let oracle = Arc::new(Oracle::new(batches, durable));
@@ -107,10 +111,12 @@ fn live(
         Ok(store) => {
             if !disk.is_dead() {
                 oracle.promise(oracle.visible());
+                families.opened(&store);
             }
             let place = Place {
                 store: Arc::new(store),
                 oracle: oracle.clone(),
+                families: families.clone(),
                 disk: disk.clone(),
                 clock: clock.clone(),
                 checkpoints: Arc::new(AtomicU64::new(number as u64 * 1000)),
@@ -133,7 +139,7 @@ fn live(
         None => 0,
     };
     let sim = disk.into_next();
-    let left = recovered(&sim, seed, number, clock, &oracle, killed != Some(false));
+    let left = recovered(&sim, seed, number, clock, (&oracle, families), killed != Some(false));
     (sim, left)
 }
 
@@ -145,7 +151,7 @@ fn inhabit(place: Place, life: &Life) {
         .iter()
         .enumerate()
         .map(|(number, steps)| {
-            let (client, steps) = (Client::new(place.clone()), steps.clone());
+            let (client, steps) = (Client::new(place.clone(), number), steps.clone());
             let builder = thread::Builder::new().name(format!("client-{number}"));
             builder.spawn(move || client.run(steps)).unwrap()
         })
@@ -158,6 +164,7 @@ fn inhabit(place: Place, life: &Life) {
             assert!(disk.is_troubled(), "wait_idle at the end: {error}");
         }
         check_memory(&store);
+        let_the_interval_pass(&store, &oracle, &disk);
     }
     simulation::begin_call("close".into());
     let visible = oracle.visible();
@@ -172,6 +179,22 @@ fn inhabit(place: Place, life: &Life) {
     }
     drop(store);
     simulation::end_call();
+}
+
+/// In a quiet store that syncs at intervals, everything is durable a second later: the power may go.
+fn let_the_interval_pass(store: &Store, oracle: &Oracle, disk: &Disk) {
+    if !matches!(store.db.options().sync, SyncMode::Interval(_)) {
+        return;
+    }
+    simulation::begin_call("a second for the interval".into());
+    thread::sleep(Duration::from_secs(1));
+    if disk.is_troubled() {
+        return;
+    }
+    oracle.promise(oracle.visible());
+    if oracle.visible() % 2 == 1 {
+        disk.cut_power(oracle.visible() as u64);
+    }
 }
 
 /// Once nothing is running and nobody reads, the cache and the filters keep to their share of the
@@ -203,7 +226,7 @@ fn recovered(
     seed: u64,
     number: usize,
     clock: &SimClock,
-    oracle: &Oracle,
+    (oracle, families): (&Oracle, &Families),
     killed: bool,
 ) -> Recovered {
     let disk = Disk::new(sim.kill_image(), None, Vec::new(), |_| {});
@@ -213,8 +236,11 @@ fn recovered(
         .unwrap_or_else(|error| panic!("what life {number} left does not open: {error}"));
     let contents = store.contents();
     let contents = contents.unwrap_or_else(|error| panic!("a scan of what is left: {error}"));
+    let floor = oracle.floor(killed);
     let batches = oracle.recovered(&contents, clock.wall_ms(), killed);
     let batches = batches.unwrap_or_else(|why| panic!("after life {number}: {why}"));
+    let own = families.recovered(&store, floor, batches.0.len());
+    own.unwrap_or_else(|why| panic!("after life {number}: {why}"));
     let keys: Vec<Vec<u8>> = (0..crate::plan::KEYS).map(crate::plan::key).collect();
     let compared = store.compare(&contents, &keys);
     let compared = compared.unwrap_or_else(|error| panic!("reads of what is left: {error}"));

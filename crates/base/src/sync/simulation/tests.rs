@@ -10,6 +10,7 @@ fn settings(seed: u64) -> Settings {
         seed,
         switch_one_in: 2,
         timeout_one_in: 50,
+        pause_one_in: 10,
         tick: Duration::from_micros(1),
         most_steps: 100_000,
         longest_call: Duration::from_secs(60),
@@ -58,6 +59,29 @@ fn a_race_is_found_and_a_lock_ends_it() {
     let lost = (0..100).filter(|seed| race(*seed, false).1 == 1).count();
     assert!((5..95).contains(&lost), "{lost}");
     assert!((0..100).all(|seed| race(seed, true).1 == 2));
+}
+
+#[test]
+fn all_that_another_thread_does_falls_into_a_gap_now_and_then() {
+    let whole_gaps = (0..100).filter(|seed| {
+        let (done, gap) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let seen = gap.clone();
+        run(Settings { timeout_one_in: 1_000_000, ..settings(*seed) }, move || {
+            let working = done.clone();
+            let other = spawn(move || {
+                for _ in 0..1000 {
+                    switch("work");
+                    working.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let before = done.load(Ordering::Relaxed);
+            interleave();
+            gap.store(done.load(Ordering::Relaxed) - before, Ordering::Relaxed);
+            other.join().unwrap();
+        });
+        seen.load(Ordering::Relaxed) == 1000
+    });
+    assert!(whole_gaps.count() > 0);
 }
 
 #[test]

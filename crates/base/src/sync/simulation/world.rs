@@ -2,7 +2,7 @@
 //!
 //! One lock guards all of it. A thread without the turn sleeps on a signal of its own.
 
-use super::{Listener, Outcome, Settings};
+use super::{LONGEST_PAUSE, Listener, Outcome, Settings};
 use crate::checksum::hash_key;
 use crate::rng::{Rng, SplitMix64};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -182,6 +182,13 @@ impl World {
         state.step(id, kind, at);
         self.pass_on(&mut state, id);
         self.sleep_until_turn(&mut state, id);
+    }
+
+    /// How long a thread stays away at a marked place, if it does; short pauses are as likely as long ones.
+    pub(super) fn draw_pause(&self) -> Option<Duration> {
+        let mut state = self.state.lock();
+        let one_in = state.settings.pause_one_in;
+        state.rng.one_in(one_in).then(|| LONGEST_PAUSE / (1 << state.rng.below(12)))
     }
 
     /// Waits for `cause`, at most `most`; false if the time was over first.
