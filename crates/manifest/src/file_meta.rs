@@ -40,6 +40,18 @@ pub struct FileMeta {
 }
 
 impl FileMeta {
+    /// What the file says of itself too, by which another file under its number is told from it:
+    /// entries, tombstones, range tombstones, bytes, and when it was made.
+    pub fn marks(&self) -> [u64; 5] {
+        [
+            self.entry_count,
+            self.tombstone_count,
+            self.range_tombstone_count,
+            self.raw_bytes,
+            self.created_ms,
+        ]
+    }
+
     /// Whether the file may hold `key`.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {

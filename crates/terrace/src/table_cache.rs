@@ -16,8 +16,23 @@ use terrace_base::sync::Mutex;
 use terrace_base::{Error, Result};
 use terrace_learned::analyzer::Lookups;
 use terrace_manifest::{FileMeta, names};
-use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
+use terrace_sst::{BlockCache, Properties, ReadCounters, ReaderOptions, SstReader};
 use terrace_vfs::Vfs;
+
+/// What is wrong with a sound SST that is not the one that the manifest names.
+pub(crate) const ANOTHER_FILE: &str = "this is another file than the manifest names: its counts of entries and bytes, or the time at which it \
+     was made, are others; it may be of another store or an older copy";
+
+/// What an SST says of itself, in the order of [`FileMeta::marks`].
+fn marks(properties: &Properties) -> [u64; 5] {
+    [
+        properties.entry_count,
+        properties.tombstone_count,
+        properties.range_tombstone_count,
+        properties.raw_key_bytes.saturating_add(properties.raw_value_bytes),
+        properties.created_ms,
+    ]
+}
 
 /// Where the reader of one file is while it is open.
 pub(crate) struct ReaderSlot {
@@ -196,9 +211,12 @@ impl TableCache {
         let options = ReaderOptions { models: slot.models, ..self.options.clone() };
         let reader = SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &options);
         let reader = reader.map_err(|error| match self.read_only {
-            true if error.is_not_found() => Error::Removed { path },
+            true if error.is_not_found() => Error::Removed { path: path.clone() },
             _ => error,
         })?;
+        if file.marks() != marks(reader.properties()) {
+            return Err(Error::corruption(&path, 0, ANOTHER_FILE));
+        }
         slot.touched.store(true, Ordering::Relaxed);
         // Counted before others can see and close it, so that the counts never fall below zero.
         self.pinned_bytes.fetch_add(reader.pinned_bytes(), Ordering::Relaxed);

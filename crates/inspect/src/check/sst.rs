@@ -108,6 +108,7 @@ fn compare(file: &FileMeta, reader: &SstReader, problems: &mut Problems) {
         ("tombstones", file.tombstone_count, properties.tombstone_count),
         ("range tombstones", file.range_tombstone_count, properties.range_tombstone_count),
         ("bytes of keys and values", file.raw_bytes, raw_bytes),
+        ("ms since 1970 as the time of its making", file.created_ms, properties.created_ms),
     ];
     for (what, stated, found) in numbers {
         if stated != found {

@@ -7,6 +7,7 @@ use super::ssts::{Sst, Ssts, describe};
 use crate::error::Result;
 use crate::file_numbers::FileNumbers;
 use crate::recover;
+use crate::table_cache::ANOTHER_FILE;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -143,6 +144,13 @@ impl Repair<'_> {
             let files = families.entry(family.id).or_default();
             let owner = format!("family `{}`", family.name);
             for (level, file) in family.version.files() {
+                let is_named = |sst: &Sst| {
+                    sst.meta.marks() == file.marks() && sst.meta.size_bytes == file.size_bytes
+                };
+                if ssts.readable.get(&file.number).is_some_and(|sst| !is_named(sst)) {
+                    ssts.readable.remove(&file.number);
+                    ssts.unreadable.insert(file.number, ANOTHER_FILE.to_string());
+                }
                 let Some(mut sst) = ssts.readable.remove(&file.number) else {
                     let why = match (ssts.unreadable.get(&file.number), proof) {
                         (Some(why), _) => format!("nothing of it can be read ({why})"),
@@ -154,9 +162,7 @@ impl Repair<'_> {
                     self.lost(format!("{}: {why}", describe(&owner, level, file)));
                     continue;
                 };
-                if sst.meta.size_bytes == file.size_bytes {
-                    sst.meta = (**file).clone();
-                }
+                sst.meta = (**file).clone();
                 self.tell_damage(&owner, &sst);
                 files.ssts.push((Some(level), sst));
             }

@@ -1,12 +1,13 @@
 //! R7: blocks, values, segments and manifests in the wrong place are always detected.
 
-use crate::harness::{Store, effort, key, small_options, stopped_clock};
+use crate::harness::{DIR, START_MS, Store, effort, key, small_options, stopped_clock};
 use crate::model::{History, Op};
 use crate::mutants::{Outcome, file_number, kind_of, sealed_segments, specimen};
 use std::path::PathBuf;
 use std::sync::Arc;
-use terrace::vfs::SimVfs;
-use terrace::{Compression, Error};
+use terrace::vfs::{SimVfs, Vfs};
+use terrace::{Compression, Error, Options, RepairOptions};
+use terrace_base::ManualClock;
 use terrace_base::checksum::block_checksum;
 use terrace_log::{LogOptions, LogReader, LogWriter, RecordKind, Step};
 
@@ -213,4 +214,50 @@ fn r7_a_batch_that_the_log_holds_twice_is_detected() {
     let text = error.to_string();
     let name = next.file_name().unwrap().to_str().unwrap();
     assert!(text.contains("should be next") && text.contains(name), "{text}");
+}
+
+/// A store whose values bear `tag`, with one SST.
+fn tagged(tag: &str, made_at_ms: u64) -> (SimVfs, Options, PathBuf) {
+    let clock = ManualClock::wall_at(made_at_ms);
+    let sim = SimVfs::new(1);
+    let options = small_options(Arc::new(sim.clone()), &clock);
+    let store = Store::open(options.clone()).unwrap();
+    for number in 0..40 {
+        store.db.put(key(number), format!("{tag}.{number:03}")).unwrap();
+    }
+    store.db.flush().unwrap();
+    store.db.close().unwrap();
+    let files = sim.files().into_iter().map(|(path, _)| path);
+    let ssts: Vec<PathBuf> = files.filter(|path| kind_of(path) == "sst").collect();
+    assert_eq!(ssts.len(), 1, "{ssts:?}");
+    (sim, options, ssts[0].clone())
+}
+
+/// Sound in itself, under the right name and of the right size: only that it is another file.
+#[test]
+fn r7_an_sst_of_another_store_is_not_served_and_repair_sets_it_aside() {
+    let (ours, mut options, path) = tagged("ours", START_MS);
+    let (theirs, _, same_path) = tagged("them", START_MS + 1);
+    assert_eq!(path, same_path);
+    assert_eq!(ours.len(&path).unwrap(), theirs.len(&path).unwrap(), "easily mistaken");
+    let image = ours.kill_image();
+    assert!(image.write_file(&path, theirs.read_file(&path).unwrap()));
+    options.advanced.vfs = Arc::new(image.clone());
+    let is_named = |error: Error| {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Corruption(_)) && text.contains("another file"), "{text}");
+    };
+    let store = Store::open(options.clone()).unwrap();
+    (0..40).for_each(|number| is_named(store.db.get(key(number)).unwrap_err()));
+    is_named(store.contents().unwrap_err());
+    assert!(store.db.verify().is_err());
+    store.db.close().unwrap();
+    drop(store);
+    let report = terrace::repair(DIR, options.clone(), RepairOptions::default()).unwrap();
+    assert!(report.lost.iter().any(|lost| lost.contains("another file")), "{report:?}");
+    let store = Store::open(options).unwrap();
+    assert_eq!(store.db.get(key(7)).unwrap(), None, "told as lost");
+    assert!(store.contents().unwrap().iter().all(|family| family.is_empty()));
+    let aside = image.files().into_iter().any(|(path, _)| path.starts_with("/db/lost"));
+    assert!(aside, "nothing is deleted");
 }
