@@ -410,3 +410,6 @@ pub(crate) fn purge(inner: &Inner) -> Result<()> {
     }
     remove_files(inner, segments, "purge:segment_removed")
 }
+
+#[cfg(test)]
+mod tests;

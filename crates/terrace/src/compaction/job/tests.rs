@@ -334,6 +334,8 @@ fn an_input_that_lost_an_entry_stops_the_job() {
     let store = Store::random(7);
     let mut compaction = store.compaction(5);
     let file = &mut compaction.inputs[0].1[0];
+    // Its reader is open, and was of the right file then.
+    store.table_cache.reader(file).unwrap();
     *file = Arc::new(FileMeta { entry_count: file.entry_count + 1, ..FileMeta::clone(file) });
     let before = store.file_names();
     let error = store.run(&compaction, &AtomicBool::new(false)).unwrap_err();
