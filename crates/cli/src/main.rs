@@ -4,10 +4,11 @@
 //! one line on standard error and exit code 1; arguments that cannot be used give 2; a reader of
 //! our output that goes away (`terrace scan | head`) ends the command without a word.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 // `stats` writes one JSON object with more keys than `json!` takes by default.
 #![recursion_limit = "256"]
 
+mod allocator;
 mod arguments;
 mod commands;
 mod demo;

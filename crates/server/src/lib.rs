@@ -14,6 +14,7 @@ pub mod stats;
 pub mod acl;
 pub mod config;
 pub mod latency;
+mod memory_advice;
 pub mod slowlog;
 // What is known of a client, and of all.
 pub mod checkpoints;

@@ -6,6 +6,7 @@ use crate::command::{CommandSpec, Flags, table};
 use crate::config::{Config, LogLevel, OutputLimit, Settings};
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
+use crate::memory_advice;
 use crate::session::{Clients, Session};
 use crate::slowlog::{self, SlowCommand, SlowLog};
 use crate::stats::{Rate, Stats};
@@ -335,23 +336,8 @@ impl Server {
 
     /// `MEMORY DOCTOR`.
     pub(crate) fn memory_advice(&self) -> String {
-        let shape = self.space.db().memory();
-        let best = shape
-            .pools
-            .iter()
-            .filter_map(|pool| Some((pool.name, pool.saved_reads_per_mib_s?)))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
-        match best {
-            Some((pool, saved)) if saved > 0.0 => format!(
-                "Memory is within its budget of {} MiB. One more MiB would save the most in the \
-                 pool `{pool}`: about {saved:.1} device reads a second.",
-                shape.budget_bytes >> 20
-            ),
-            _ => format!(
-                "Memory is within its budget of {} MiB, and more of it would save nothing now.",
-                shape.budget_bytes >> 20
-            ),
-        }
+        let resident = crate::process::resident_bytes().unwrap_or(0);
+        memory_advice::of(&self.space.db().memory(), resident)
     }
 }
 

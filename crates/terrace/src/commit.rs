@@ -415,7 +415,7 @@ fn make_room(
             let state = family.state();
             let table = &state.memtable;
             table.room_bytes() < needed
-                || table.size_bytes() >= family.options.memtable_bytes
+                || table.size_bytes() >= inner.live.memtable_bytes()
                 || table.separated_bytes() >= most_separated
         };
         let touched = || group.iter().any(|p| p.batch.touches(family.id));
@@ -469,7 +469,7 @@ fn largest_over_bound<'a>(inner: &Inner, families: &'a [Arc<Family>]) -> Option<
         empty if empty.is_empty() => 0,
         memtable => memtable.size_bytes(),
     };
-    if families.iter().map(size).sum::<usize>() <= inner.options.memtables_bytes() / 2 {
+    if families.iter().map(size).sum::<usize>() <= inner.live.memtables_bytes() / 2 {
         return None;
     }
     families.iter().max_by_key(|family| size(family))
@@ -487,7 +487,7 @@ pub(crate) fn rotate(
         stall::wait_for_memtable(inner, family)?;
         next_segment(inner, log)?;
     }
-    let rotated = family.rotate(capacity_bytes);
+    let rotated = family.rotate(capacity_bytes.max(inner.live.memtable_bytes()));
     rotated
         .map_err(|e| Error::from(terrace_base::Error::io("reserve memory for", &inner.dir, e)))?;
     inner.scheduler.wake();

@@ -113,8 +113,7 @@ impl Family {
     /// immutable. Only the commit's leader calls this.
     pub fn rotate(&self, capacity_bytes: usize) -> io::Result<()> {
         let id = self.next_memtable_id.fetch_add(1, Ordering::Relaxed);
-        let capacity = capacity_bytes.max(self.options.memtable_bytes);
-        let fresh = Arc::new(MemTable::with_capacity(id, capacity)?);
+        let fresh = Arc::new(MemTable::with_capacity(id, capacity_bytes)?);
         let _change = self.change.lock();
         self.state.store(Arc::new(self.state.load().rotated(fresh)));
         Ok(())

@@ -180,7 +180,7 @@ impl Inner {
 
     /// How many memtables of one family may wait for their flush before writes stop.
     pub fn max_immutables(&self) -> usize {
-        (self.options.memtables_bytes() / self.options.memtable_bytes()).saturating_sub(1).max(1)
+        (self.live.memtables_bytes() / self.live.memtable_bytes()).saturating_sub(1).max(1)
     }
 
     /// The state of the store and what it did since the open.

@@ -4,7 +4,7 @@
 //! options asks here, each time; so a change holds from the next commit, look or request on.
 
 use crate::error::{Error, Result};
-use crate::options::{Options, SyncMode};
+use crate::options::{MIN_MEMTABLE_BYTES, Options, SyncMode};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,6 +21,9 @@ pub(crate) struct LiveOptions {
     sync: AtomicU64,
     gc_garbage_ratio: AtomicU64,
     memory_budget: AtomicUsize,
+    /// Bytes of it for all memtables together, and bytes at which one is full.
+    memtables_bytes: AtomicUsize,
+    memtable_bytes: AtomicUsize,
     /// Whether the log is written through a buffer, which is decided at open.
     buffered: bool,
 }
@@ -32,6 +35,8 @@ impl LiveOptions {
             sync: AtomicU64::new(encode(options.sync)),
             gc_garbage_ratio: AtomicU64::new(options.advanced.gc_garbage_ratio.to_bits()),
             memory_budget: AtomicUsize::new(options.memory_budget),
+            memtables_bytes: AtomicUsize::new(options.memtables_bytes()),
+            memtable_bytes: AtomicUsize::new(options.memtable_bytes()),
             buffered: options.sync == SyncMode::Buffered,
         }
     }
@@ -74,9 +79,27 @@ impl LiveOptions {
         self.memory_budget.load(Ordering::Relaxed)
     }
 
-    /// Changes it; the caller sees to it that it is kept.
-    pub fn set_memory_budget(&self, bytes: usize) {
-        self.memory_budget.store(bytes, Ordering::Relaxed);
+    /// Bytes for all memtables together.
+    #[inline]
+    pub fn memtables_bytes(&self) -> usize {
+        self.memtables_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes at which a memtable is full.
+    #[inline]
+    pub fn memtable_bytes(&self) -> usize {
+        self.memtable_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the budget, and what memtables get of it, to those of `options`. The caller sees to the
+    /// block cache and the filters.
+    pub fn set_memory_budget(&self, options: &Options) {
+        let memtables = options.memtables_bytes();
+        // A size that was asked for at open may be too large for the memtables of now: two must fit.
+        let one = options.memtable_bytes().min((memtables / 2).max(MIN_MEMTABLE_BYTES));
+        self.memory_budget.store(options.memory_budget, Ordering::Relaxed);
+        self.memtables_bytes.store(memtables, Ordering::Relaxed);
+        self.memtable_bytes.store(one, Ordering::Relaxed);
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn of(inner: &Inner) -> MemoryShape {
         limit_bytes,
         saved_reads_per_mib_s,
     };
-    let memtables = inner.options.memtables_bytes() as u64;
+    let memtables = inner.live.memtables_bytes() as u64;
     let largest = m.levels.iter().map(|level| level.size_bytes).max().unwrap_or(0);
     let block_size = inner.options.advanced.block_size as f64;
     let lambda = match inner.options.advanced.filter_allocator {

@@ -27,6 +27,8 @@ pub const DEFAULT_MEMORY_BUDGET: usize = 512 << 20;
 pub const DEFAULT_FILTER_SHARE: f64 = 0.2;
 /// The smallest memory budget a store opens with: 4 MiB.
 pub const MIN_MEMORY_BUDGET: usize = 4 << 20;
+/// Least size at which a memtable may be full: 16 KiB.
+pub(crate) const MIN_MEMTABLE_BYTES: usize = 16 << 10;
 /// Default share of the budget for memtables; the rest is cache and filters.
 pub const DEFAULT_MEMTABLE_SHARE: f64 = 0.25;
 /// Default of [`CfOptions::filter`]: a ribbon of sixteen columns, 2 bytes per key on disk, of which
@@ -437,7 +439,7 @@ impl Options {
             "1 to 64",
         )?;
         range(
-            a.memtable_bytes == 0 || a.memtable_bytes >= 16 << 10,
+            a.memtable_bytes == 0 || a.memtable_bytes >= MIN_MEMTABLE_BYTES,
             "memtable_bytes",
             &a.memtable_bytes,
             "0 (derived) or at least 16 KiB",

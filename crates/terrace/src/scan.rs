@@ -135,7 +135,7 @@ pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Res
             // Where nothing is read, nothing is to be read ahead.
             let window_bytes = match in_memory {
                 true => 0,
-                false => (inner.options.memory_budget / WINDOW_SHARE).min(MAX_WINDOW_BYTES),
+                false => (inner.live.memory_budget() / WINDOW_SHARE).min(MAX_WINDOW_BYTES),
             };
             let log = inner.value_log.clone();
             Reading::Values(Box::new(HeldValues { log, held, in_memory }), window_bytes)

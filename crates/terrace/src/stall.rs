@@ -95,7 +95,7 @@ pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
 
 fn is_about_to_stop(inner: &Inner, family: &Family) -> bool {
     let used = family.state().memtable.size_bytes();
-    used >= family.options.memtable_bytes / 2 && has_all_memtables(inner, family)
+    used >= inner.live.memtable_bytes() / 2 && has_all_memtables(inner, family)
 }
 
 /// Whether `family` has as many immutable memtables as it may have.
@@ -105,7 +105,7 @@ fn has_all_memtables(inner: &Inner, family: &Family) -> bool {
     let waiting = &state.immutables;
     let bytes: usize = waiting.iter().map(|memtable| memtable.size_bytes()).sum();
     // Memtables that ended early, for the values they refer to, take little memory.
-    let small = bytes < most * family.options.memtable_bytes / 2;
+    let small = bytes < most * inner.live.memtable_bytes() / 2;
     waiting.len() >= if small { most.max(MOST_SMALL) } else { most }
 }
 

@@ -262,6 +262,7 @@ fn house_loop(inner: &Inner) {
         }
         attempt(inner, "retire log segments", || commit::retire_segments(inner));
         attempt(inner, "bound the log", || bound_log(inner));
+        attempt(inner, "bound the memtables", || bound_memtables(inner));
     }
 }
 
@@ -376,7 +377,7 @@ fn look_for_room(inner: &Inner, groups: &mut u64) -> Result<()> {
         *groups = written;
         inner.background_errors.retry_jobs();
     }
-    let need = ROOM_BYTES.min(inner.options.memtable_bytes() as u64 * 2);
+    let need = ROOM_BYTES.min(inner.live.memtable_bytes() as u64 * 2);
     let free = inner.vfs.free_space_bytes(&inner.dir)?;
     // A job that met the full disk would say so once more if it ended after this.
     let is_quiet = inner.scheduler.lock().is_quiet();
@@ -394,7 +395,7 @@ fn look_for_room(inner: &Inner, groups: &mut u64) -> Result<()> {
 /// Flushes the families that keep the oldest log segments alive when the log has grown too long,
 /// as happens when one family is seldom written.
 fn bound_log(inner: &Inner) -> Result<()> {
-    let limit = inner.options.memtables_bytes() as u64 * MAX_LOG_SHARES;
+    let limit = inner.live.memtables_bytes() as u64 * MAX_LOG_SHARES;
     let Some(bytes) = inner.write_queue()?.try_log_bytes() else { return Ok(()) };
     if bytes <= limit {
         return Ok(());
@@ -405,6 +406,22 @@ fn bound_log(inner: &Inner) -> Result<()> {
         families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
     commit::rotate_all(inner, &holders).map(drop)?;
     commit::retire_segments(inner)
+}
+
+/// Flushes memtables that are larger than what they may be since the memory budget shrank: a write makes
+/// room itself, but there may be none.
+fn bound_memtables(inner: &Inner) -> Result<()> {
+    let most = inner.live.memtable_bytes();
+    if most >= inner.options.memtable_bytes() {
+        return Ok(());
+    }
+    let families = inner.families.load_full();
+    let is_large = |f: &&Arc<Family>| f.state().memtable.size_bytes() > most;
+    let large: Vec<_> = families.iter().filter(is_large).cloned().collect();
+    match large.is_empty() {
+        true => Ok(()),
+        false => commit::rotate_all(inner, &large).map(drop),
+    }
 }
 
 #[cfg(test)]

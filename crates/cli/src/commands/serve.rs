@@ -1,5 +1,6 @@
 //! `terrace serve`: the store behind the Redis protocol, HTTP and the dashboard.
 
+use crate::allocator;
 use crate::outcome::Outcome;
 use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
@@ -70,6 +71,7 @@ impl FromArgMatches for ServeArgs {
 
 /// Serves until it is told to stop.
 pub fn run(args: ServeArgs) -> Result<Outcome> {
+    allocator::give_back_large_blocks();
     let default = PathBuf::from(DEFAULT_FILE);
     let file = args.file.or_else(|| default.is_file().then_some(default));
     // Options are text; a variable that is not is none of them.

@@ -1,13 +1,13 @@
 //! Changing options while the store is open: by typed methods, and by name and text for whoever
 //! takes them from people (`CONFIG SET` of the server). None is stored: name it at the next open.
 //!
-//! What is not listed in [`LIVE_OPTIONS`] is decided at open: files, threads, memtables and the
-//! log's buffer are made by it.
+//! What is not listed in [`LIVE_OPTIONS`] is decided at open: files, threads and the log's buffer are
+//! made by it.
 
 use super::Db;
 use crate::error::{Error, Result};
 use crate::live::{SyncText, parse_sync};
-use crate::options::{MIN_MEMORY_BUDGET, SyncMode};
+use crate::options::{Options, SyncMode};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -30,23 +30,20 @@ impl Db {
         self.inner().live.set_sync(sync)
     }
 
-    /// Changes the cap on what the store holds in memory. Memtables and filters keep what they got
-    /// at open: the block cache takes or gives the difference, at once.
+    /// Changes the cap on what the store holds in memory. Memtables, filters and the block cache get the
+    /// same shares of it as at open. The block cache is smaller when this returns; memtables that are too
+    /// large now are flushed, and filters leave, within seconds. How compaction picks its work still
+    /// follows the size of memtables at open.
     ///
     /// # Errors
-    /// Less than 4 MiB, or too little to leave the block cache a sixteenth of what it had at open.
+    /// Less than 4 MiB.
     pub fn set_memory_budget(&self, bytes: usize) -> Result<()> {
         let inner = self.inner();
-        let at_open = inner.options.cache_bytes();
-        let others = inner.options.memory_budget.saturating_sub(at_open);
-        let least = MIN_MEMORY_BUDGET.max(others + at_open / 16);
-        if bytes < least {
-            return Err(Error::InvalidArgument(format!(
-                "memory_budget is {bytes}; while the store is open it must be at least {least}"
-            )));
-        }
-        inner.table_cache.set_cache_share_bytes(bytes - others);
-        inner.live.set_memory_budget(bytes);
+        let changed = Options { memory_budget: bytes, ..inner.options.clone() };
+        changed.check()?;
+        inner.live.set_memory_budget(&changed);
+        inner.filters.set_budget_bytes(changed.filter_bytes());
+        inner.table_cache.set_cache_share_bytes(changed.cache_bytes());
         Ok(())
     }
 

@@ -32,12 +32,15 @@ pub(crate) struct Step {
 }
 
 impl Curve {
-    /// The curve of a filter with up to `units` units.
+    /// The curve of a filter with up to `units` units. Slots of memory come in sizes, so that a few bytes
+    /// more may take less memory; here, no number of units takes less than a smaller one.
     pub fn new(units: u8, fpr: impl Fn(u8) -> f64, charge_bytes: impl Fn(u8) -> usize) -> Self {
         let none = Step { units: 0, bytes: 0, slope: 0.0 };
+        let mut most_bytes = 0;
         let point = |units| {
             let fpr = fpr(units).clamp(0.0, 1.0);
-            Point { fpr, charge_bytes: charge_bytes(units), up: none, down: none }
+            most_bytes = charge_bytes(units).max(most_bytes);
+            Point { fpr, charge_bytes: most_bytes, up: none, down: none }
         };
         let mut points: Box<[Point]> = (0..=units).map(point).collect();
         for units in 0..points.len() {

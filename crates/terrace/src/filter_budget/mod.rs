@@ -41,6 +41,7 @@ use packed::Restored;
 use price::Price;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use terrace_base::sync::{Instant, Mutex};
 use terrace_manifest::FileMeta;
@@ -67,7 +68,7 @@ const LEAST_LOAN_BYTES: usize = 16 << 10;
 /// The filter memory of a store. See the module's head.
 pub(crate) struct FilterBudget {
     allocator: FilterAllocator,
-    budget_bytes: usize,
+    budget_bytes: AtomicUsize,
     /// Every store has one thread that steps; this sees to it.
     stepping: Mutex<()>,
     ledger: Mutex<Ledger>,
@@ -144,6 +145,7 @@ impl FilterBudget {
             surveyed: false,
             saved_at: 0,
         };
+        let budget_bytes = AtomicUsize::new(budget_bytes);
         Self { allocator, budget_bytes, stepping: Mutex::new(()), ledger: Mutex::new(ledger) }
     }
 
@@ -156,6 +158,15 @@ impl FilterBudget {
     /// Whether units are loaded and dropped here at all.
     pub fn is_elastic(&self) -> bool {
         self.allocator != FilterAllocator::Cached
+    }
+
+    fn budget_bytes(&self) -> usize {
+        self.budget_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the budget. What is over it goes in the next steps; what of it is lent, bit by bit.
+    pub fn set_budget_bytes(&self, bytes: usize) {
+        self.budget_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// How readers are to be opened.
@@ -271,7 +282,7 @@ impl FilterBudget {
             ledger.books.lookups = lookups;
             // Until its loads are done a step is under way.
             ledger.moving = true;
-            ledger.decide(self.budget_bytes)
+            ledger.decide(self.budget_bytes())
         };
         let took = start.elapsed();
         self.load(loads);
@@ -346,16 +357,16 @@ impl FilterBudget {
         }
         let (spared, lent) = (ledger.spared_bytes, ledger.lent_bytes);
         if spared > lent {
-            return match ledger.books.used_bytes() + spared <= self.budget_bytes {
+            return match ledger.books.used_bytes() + spared <= self.budget_bytes() {
                 true => Loan::Change(spared),
                 false => Loan::Soon,
             };
         }
-        let step = (self.budget_bytes / LOAN_PART).max(LEAST_LOAN_BYTES);
+        let step = (self.budget_bytes().max(lent) / LOAN_PART).max(LEAST_LOAN_BYTES);
         let wanted = ledger.allocator.wanted_bytes();
         // Some more than is wanted, so that what comes next finds room.
         let need = wanted.saturating_add(wanted / 16).saturating_add(2 * step);
-        let target = self.budget_bytes.saturating_sub(need);
+        let target = self.budget_bytes().saturating_sub(need);
         if target >= lent + step {
             ledger.spared_bytes = lent + step;
             Loan::Soon
@@ -381,7 +392,8 @@ impl FilterBudget {
             && (!ledger.adoptions.is_empty()
                 || (calm && !ledger.newcomers.is_empty())
                 || ledger.books.changed
-                || ledger.moving)
+                || ledger.moving
+                || ledger.books.used_bytes() > self.budget_bytes())
     }
 
     /// Wasted lookups per lookup of the store that reach file `number`, as far as is known; `None`
@@ -400,7 +412,7 @@ impl FilterBudget {
     pub fn fill(&self, m: &mut Metrics) {
         let ledger = self.ledger.lock();
         m.filter_memory_bytes = ledger.books.used_bytes() as u64;
-        m.filter_budget_bytes = (self.budget_bytes - ledger.lent_bytes) as u64;
+        m.filter_budget_bytes = self.budget_bytes().saturating_sub(ledger.lent_bytes) as u64;
         m.filter_lent_bytes = ledger.lent_bytes as u64;
         m.filter_lambda = ledger.allocator.lambda();
         m.filter_expected_waste = ledger.expected_waste;
@@ -430,7 +442,7 @@ impl Ledger {
             self.expected_waste = self.waste_in_pass;
         }
         let room = Room {
-            budget_bytes: budget_bytes - self.spared_bytes,
+            budget_bytes: budget_bytes.saturating_sub(self.spared_bytes),
             used_bytes: self.books.used_bytes(),
             load_bytes: STEP_LOAD_BYTES,
             least_gain: LEAST_SAVING / budget_bytes.max(1) as f64,

@@ -242,6 +242,23 @@ impl MultiQueue {
             purse.pay(need);
         }
     }
+
+    /// Takes units away, expired or not, until `over_bytes` are free: the budget has shrunk. Demotions go
+    /// in the order of [`find_room`](Self::find_room).
+    fn shed(&mut self, mut over_bytes: usize, before: &mut BTreeMap<PartitionId, u8>) {
+        for queue in (1..self.queues.len()).rev() {
+            while over_bytes > 0
+                && let Some(&id) = self.queues[queue].values().next()
+                && let Some(entry) = self.entries.get(&id)
+            {
+                let (units, curve) = (entry.units, &entry.curve);
+                let freed = curve.charge_bytes(units) - curve.charge_bytes(units - 1);
+                over_bytes = over_bytes.saturating_sub(freed);
+                before.entry(id).or_insert(units);
+                self.set_units(id, units - 1);
+            }
+        }
+    }
 }
 
 impl Allocator for MultiQueue {
@@ -256,6 +273,7 @@ impl Allocator for MultiQueue {
         for offer in offers {
             self.go_through(offer, room, &mut purse, &mut before);
         }
+        self.shed(room.used_bytes.saturating_sub(room.budget_bytes), &mut before);
         let mut moves = Moves::default();
         for (id, before) in before {
             let after = self.units(id).unwrap_or(before);

@@ -4,7 +4,7 @@ use crate::harness::{DIR, eventually, small_options, stopped_clock};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::SimVfs;
-use terrace::{Db, Error, LIVE_OPTIONS, SyncMode};
+use terrace::{Db, Error, FilterAllocator, LIVE_OPTIONS, MemoryShares, SyncMode};
 
 fn open(sync: SyncMode) -> (SimVfs, Db) {
     let sim = SimVfs::new(5);
@@ -81,18 +81,87 @@ fn a_buffered_store_can_become_stricter_and_buffered_again() {
 }
 
 #[test]
-fn the_block_cache_takes_and_gives_what_the_budget_changes_by() {
+fn every_pool_takes_and_gives_its_share_of_what_the_budget_changes_by() {
     let (_, db) = open(SyncMode::None);
-    let capacity = |db: &Db| db.metrics().cache_capacity_bytes;
-    let before = capacity(&db);
-    db.set_memory_budget(96 << 20).unwrap();
-    let grown = capacity(&db) - before;
-    assert!(grown.abs_diff(32 << 20) < 2 << 20, "{grown}");
-    db.set_memory_budget(40 << 20).unwrap();
-    let shrunk = before - capacity(&db);
-    assert!(shrunk.abs_diff(24 << 20) < 2 << 20, "{shrunk}");
-    assert!(db.set_memory_budget(20 << 20).is_err());
-    assert_eq!(db.option("memory_budget"), Some((40 << 20).to_string()));
+    let share = |db: &Db, name: &str| {
+        let memory = db.memory();
+        let pool = memory.pools.into_iter().find(|pool| pool.name == name).unwrap();
+        pool.limit_bytes as f64 / memory.budget_bytes as f64
+    };
+    let before = ["memtables", "blocks"].map(|name| share(&db, name));
+    for budget in [96 << 20, 40 << 20, 8 << 20, 4 << 20, 64 << 20] {
+        db.set_memory_budget(budget).unwrap();
+        assert_eq!(db.option("memory_budget"), Some(budget.to_string()));
+        let now = ["memtables", "blocks"].map(|name| share(&db, name));
+        for (now, before) in now.into_iter().zip(before) {
+            assert!((now / before - 1.0).abs() < 0.05, "{budget}: {now} {before}");
+        }
+    }
+    assert!(db.set_memory_budget((4 << 20) - 1).is_err());
+    assert_eq!(db.option("memory_budget"), Some((64 << 20).to_string()), "what was refused");
+}
+
+/// Memtables that are too large now are flushed although nobody writes, and those to come are smaller.
+#[test]
+fn memtables_shrink_with_the_budget() {
+    let mut options = small_options(Arc::new(SimVfs::new(5)), &stopped_clock());
+    options.memory_budget = 256 << 20;
+    options.advanced.memtable_bytes = 0;
+    let db = Db::open(DIR, options).unwrap();
+    let write = |from: u32, count: u32| {
+        for n in from..from + count {
+            db.put(&n.to_be_bytes(), &[7; 500]).unwrap();
+        }
+    };
+    write(0, 10_000);
+    assert!(db.metrics().memtable_bytes > 5 << 20 && db.metrics().flushes == 0);
+    db.set_memory_budget(8 << 20).unwrap();
+    eventually("a flush without a write", || db.metrics().memtable_bytes < 1 << 20);
+    for round in 1..20 {
+        write(round * 10_000, 1000);
+        let used = db.metrics().memtable_bytes;
+        assert!(used <= 4 << 20, "{used}");
+    }
+    db.set_memory_budget(256 << 20).unwrap();
+    db.wait_idle().unwrap();
+    let flushes = db.metrics().flushes;
+    write(1_000_000, 10_000);
+    // The one that was there when the budget grew, and none of those after it.
+    assert!(db.metrics().flushes <= flushes + 1, "they are large again");
+    assert_eq!(db.get(&7u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]));
+}
+
+/// Filters that have a budget of their own give bytes back as well.
+#[test]
+fn filters_shrink_with_the_budget() {
+    for allocator in [FilterAllocator::Budget, FilterAllocator::Mq] {
+        let mut options = small_options(Arc::new(SimVfs::new(5)), &stopped_clock());
+        options.memory_budget = 256 << 20;
+        options.advanced.filter_allocator = allocator;
+        options.advanced.memory_shares =
+            MemoryShares { memtables: 0.25, cache: 0.73, filters: 0.02 };
+        let db = Db::open(DIR, options).unwrap();
+        for n in 0..400_000u32 {
+            db.put(&n.to_be_bytes(), b"v").unwrap();
+        }
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        let lookups = || {
+            for n in 0..20_000u32 {
+                let key = [&(n * 20).to_be_bytes()[..], b"absent"].concat();
+                assert!(db.get(&key).unwrap().is_none());
+            }
+        };
+        eventually("filters in memory", || {
+            lookups();
+            db.metrics().filter_memory_bytes > 150 << 10
+        });
+        db.set_memory_budget(4 << 20).unwrap();
+        let most = (4 << 20) / 50;
+        eventually("filters leave", || db.metrics().filter_memory_bytes <= most);
+        lookups();
+        assert!(db.metrics().filter_memory_bytes <= most);
+    }
 }
 
 /// A thread that syncs in no time would do nothing else.

@@ -60,3 +60,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn more_units_never_take_less_memory() {
+    let curve =
+        Curve::new(3, |u| 1.0 / (1.0 + f64::from(u)), |u| [0, 112, 96, 200][usize::from(u)]);
+    assert_eq!([0, 1, 2, 3].map(|u| curve.charge_bytes(u)), [0, 112, 112, 200]);
+    let step = curve.up(1).unwrap();
+    assert!(step.slope > 0.0 && !step.slope.is_nan(), "{step:?}");
+}
