@@ -109,15 +109,15 @@ pub(crate) fn digit_count(value: usize) -> usize {
     value.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Appends `value` as Redis 7.2 writes doubles (`d2string`): `inf`, `-inf`, `nan`, `0`, `-0`,
-/// integers up to 2^62 as integers, all else with the fewest digits that give the same double
-/// back. Those are plain if there are at most six decimals, or if the value is from 0.001 up to
-/// 10,000; else one digit stands before the point and an exponent behind, as `fpconv_dtoa` has it.
-///
-/// Redis before 7.2 writes 17 digits. Its later digits are in rare cases not the fewest (Grisu2).
+/// Digits that tell any two doubles apart.
+const DIGITS: i32 = 17;
+
+/// Appends `value` as Redis 7.0 writes doubles, which is as C's `%.17g` does: `inf`, `-inf`, `nan`,
+/// else the first 17 digits without zeros at the end; plain from 0.0001 up to 10^17, else one digit
+/// stands before the point and an exponent behind.
 pub fn append_double(out: &mut Vec<u8>, value: f64) {
-    /// Integers up to here are written as such.
-    const MAX_WHOLE: f64 = (1u64 << 62) as f64;
+    /// Integers up to here have no more than 17 digits.
+    const MAX_WHOLE: f64 = 1e17;
     if value.is_nan() {
         return out.extend_from_slice(b"nan");
     }
@@ -127,48 +127,37 @@ pub fn append_double(out: &mut Vec<u8>, value: f64) {
     let value = value.abs();
     if value.is_infinite() {
         out.extend_from_slice(b"inf");
-    } else if value <= MAX_WHOLE && value.fract() == 0.0 {
+    } else if value < MAX_WHOLE && value.fract() == 0.0 {
         append_unsigned(out, value as u64);
     } else {
-        append_shortest(out, value);
+        append_digits(out, value);
     }
 }
 
 /// Appends `value`, finite and above 0, from the digits and the exponent that `{:e}` gives.
-fn append_shortest(out: &mut Vec<u8>, value: f64) {
-    let text = format!("{value:e}");
+fn append_digits(out: &mut Vec<u8>, value: f64) {
+    let text = format!("{value:.*e}", DIGITS as usize - 1);
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    let digits: Vec<u8> = mantissa.bytes().filter(|byte| *byte != b'.').collect();
-    let count = digits.len() as i32;
-    // The value is the digits as an integer, times ten to the power of `scale`.
-    let scale = exponent + 1 - count;
-    let zeros = |out: &mut Vec<u8>, zeros: i32| {
-        out.extend(std::iter::repeat_n(b'0', zeros.unsigned_abs() as usize));
+    let digits = mantissa.trim_end_matches('0').bytes().filter(|byte| *byte != b'.');
+    let digits: Vec<u8> = digits.collect();
+    let (before, is_plain) = match exponent {
+        0..DIGITS => (exponent as usize + 1, true),
+        -4..0 => (0, true),
+        _ => (1, false),
     };
-    if scale >= 0 && exponent < count + 7 {
-        out.extend_from_slice(&digits);
-        zeros(out, scale);
-    } else if scale < 0 && (scale > -7 || exponent.abs() < 4) {
-        let whole = count + scale;
-        if whole <= 0 {
-            out.extend_from_slice(b"0.");
-            zeros(out, whole);
-            out.extend_from_slice(&digits);
-        } else {
-            let (whole, fraction) = digits.split_at(whole.unsigned_abs() as usize);
-            out.extend_from_slice(whole);
-            out.push(b'.');
-            out.extend_from_slice(fraction);
-        }
-    } else {
-        let (first, fraction) = digits.split_at(1);
-        out.extend_from_slice(first);
-        if !fraction.is_empty() {
-            out.push(b'.');
-            out.extend_from_slice(fraction);
-        }
+    let zeros = |out: &mut Vec<u8>, count: usize| out.extend(std::iter::repeat_n(b'0', count));
+    let (whole, fraction) = digits.split_at(before.min(digits.len()));
+    out.extend_from_slice(if before == 0 { b"0" } else { whole });
+    zeros(out, before.saturating_sub(digits.len()));
+    if !fraction.is_empty() {
+        out.push(b'.');
+        zeros(out, if before == 0 { exponent.unsigned_abs() as usize - 1 } else { 0 });
+        out.extend_from_slice(fraction);
+    }
+    if !is_plain {
         out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+        zeros(out, usize::from(exponent.abs() < 10));
         append_unsigned(out, u64::from(exponent.unsigned_abs()));
     }
 }
