@@ -22,19 +22,23 @@ mod written;
 // The store, and what is written into it together.
 mod space;
 mod turn;
+mod watch;
 // Commands.
+mod combine;
 mod flush_db;
 mod hashes;
 mod key_scan;
 mod keys;
 mod lists;
 mod members;
+mod rename;
 mod sets;
 mod sorted_sets;
 mod strings;
 mod sweep;
 mod usage;
 
+pub use combine::{Aggregation, Scored, Weighted};
 pub use encode::{
     COLLECTIONS, ELEMENTS, Kind, MAX_DATABASES, MAX_KEY_BYTES, MAX_MEMBER_BYTES, Meta,
 };
@@ -49,3 +53,4 @@ pub use space::Keyspace;
 pub use strings::{Lifetime, MAX_STRING_BYTES, PutOptions, PutOutcome, When};
 pub use sweep::Swept;
 pub use turn::{Mode, Text, Turn, Value};
+pub use watch::Watch;

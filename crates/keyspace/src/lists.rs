@@ -249,19 +249,83 @@ impl Turn {
         most: u64,
         value: &[u8],
     ) -> Result<Vec<u64>> {
-        self.allow_walk(list.count)?;
+        self.walk_places(db, list, direction, (0, most, u64::MAX), value)
+    }
+
+    /// The places of elements that equal `value`, from the front or the back: those after the first
+    /// `skip`, at most `most` of them, among the first `walk` elements. Costs O(elements walked by).
+    pub fn list_places(
+        &self,
+        db: u8,
+        list: &Meta,
+        from: End,
+        (skip, most, walk): (u64, u64, u64),
+        value: &[u8],
+    ) -> Result<Vec<u64>> {
+        let direction = if from == End::Front { Direction::Up } else { Direction::Down };
+        self.walk_places(db, list, direction, (skip, most, walk), value)
+    }
+
+    fn walk_places(
+        &self,
+        db: u8,
+        list: &Meta,
+        direction: Direction,
+        (mut skip, most, walk): (u64, u64, u64),
+        value: &[u8],
+    ) -> Result<Vec<u64>> {
+        self.allow_walk(list.count.min(walk))?;
         let (mut found, mut walked) = (Vec::new(), 0);
         self.visit(&encode::elements_of(db, list.id), None, direction, |_, stored| {
-            if stored == value {
+            if stored == value && skip > 0 {
+                skip -= 1;
+            } else if stored == value {
                 found.push(match direction {
                     Direction::Up => walked,
                     Direction::Down => list.count.saturating_sub(1 + walked),
                 });
             }
             walked += 1;
-            Ok((found.len() as u64) < most)
+            Ok((found.len() as u64) < most && walked < walk)
         })?;
         Ok(found)
+    }
+
+    /// Takes an element from an end of a list and adds it at an end of a list, perhaps the same
+    /// one; `None` if there is nothing to take. The locks are held.
+    pub fn list_move(
+        &mut self,
+        db: u8,
+        (from, from_end): (&[u8], End),
+        (to, to_end): (&[u8], End),
+    ) -> Result<Option<Value>> {
+        let Some(list) = self.write_collection(db, from, Kind::List)? else { return Ok(None) };
+        self.write_collection(db, to, Kind::List)?;
+        if from == to && list.count == 1 {
+            // It stays, and with it when it expires.
+            self.put_meta(db, from, &list);
+            return self.list_get(db, &list, 0);
+        }
+        self.attempt(|turn| {
+            let taken = turn.list_pop(db, from, from_end, 1)?.and_then(|mut taken| taken.pop());
+            if let Some(value) = &taken {
+                turn.list_push(db, to, to_end, false, std::iter::once(&**value))?;
+            }
+            Ok(taken)
+        })
+    }
+
+    /// Replaces whatever is under `key` with a list, and gives its length. The lock is held.
+    pub fn list_replace(&mut self, db: u8, key: &[u8], values: &[Vec<u8>]) -> Result<u64> {
+        self.attempt(|turn| {
+            turn.clear_key(db, key)?;
+            match values.is_empty() {
+                true => Ok(0),
+                false => {
+                    turn.list_push(db, key, End::Back, false, values.iter().map(|value| &value[..]))
+                }
+            }
+        })
     }
 
     /// `count` elements from place `first` on, without those at the places in `without`, which are

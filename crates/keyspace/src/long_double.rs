@@ -34,9 +34,9 @@ enum Size {
 }
 
 impl LongDouble {
-    /// The number that `text` is: decimal, with or without a fraction and an exponent, or `inf`.
-    /// `None` for anything else, too large or too small numbers, and what is no number (`nan`).
-    /// Redis takes hexadecimal numbers too.
+    /// The number that `text` is: decimal or, behind `0x`, hexadecimal, with or without a fraction
+    /// and an exponent, or `inf`. `None` for anything else, too large or too small numbers, and what
+    /// is no number (`nan`).
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > MAX_TEXT_BYTES {
             return None;
@@ -49,7 +49,18 @@ impl LongDouble {
         if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
             return Some(Self { negative, size: Size::Infinite });
         }
-        let Decimal { digits, power } = Decimal::parse(unsigned)?;
+        if let [b'0', b'x' | b'X', text @ ..] = unsigned {
+            // Four bits a digit, and powers of two.
+            let Digits { digits, power, fraction } = Digits::parse(text, 16, b'p')?;
+            let size = match digits.is_zero() {
+                true => Size::Zero,
+                false => rounded(&digits, power - 4 * fraction, false),
+            };
+            let is_right = digits.is_zero() || matches!(size, Size::Finite { .. });
+            return is_right.then_some(Self { negative, size });
+        }
+        let Digits { digits, power, fraction } = Digits::parse(unsigned, 10, b'e')?;
+        let power = power - fraction;
         if digits.is_zero() {
             return Some(Self { negative, size: Size::Zero });
         }
@@ -112,15 +123,17 @@ fn sum_of(large: (bool, u64, i64), small: (bool, u64, i64)) -> LongDouble {
     LongDouble { negative, size }
 }
 
-/// Digits, and the power of ten that they are to be multiplied with.
-struct Decimal {
+/// Digits, how many of them are behind the point, and the power that stands behind them.
+struct Digits {
     digits: Natural,
+    fraction: i64,
     power: i64,
 }
 
-impl Decimal {
-    fn parse(text: &[u8]) -> Option<Self> {
-        let at = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
+impl Digits {
+    /// In a base, with this letter before the power.
+    fn parse(text: &[u8], base: u32, letter: u8) -> Option<Self> {
+        let at = text.iter().position(|byte| byte.eq_ignore_ascii_case(&letter));
         let (mantissa, exponent) = match at {
             None => (text, 0),
             Some(at) => (&text[..at], exponent(&text[at + 1..])?),
@@ -128,17 +141,17 @@ impl Decimal {
         let mut digits = Natural::ZERO;
         let (mut count, mut fraction, mut in_fraction) = (0, 0, false);
         for byte in mantissa {
-            match byte {
-                b'0'..=b'9' => {
-                    digits.multiply_add(10, u32::from(byte - b'0'));
+            match char::from(*byte).to_digit(base) {
+                Some(digit) => {
+                    digits.multiply_add(base, digit);
                     count += 1;
                     fraction += i64::from(in_fraction);
                 }
-                b'.' if !in_fraction => in_fraction = true,
-                _ => return None,
+                None if *byte == b'.' && !in_fraction => in_fraction = true,
+                None => return None,
             }
         }
-        (count > 0).then_some(Self { digits, power: exponent - fraction })
+        (count > 0).then_some(Self { digits, fraction, power: exponent })
     }
 }
 
@@ -398,6 +411,21 @@ mod tests {
             ("7.123456789012345678", "2.2", "9.32345678901234568"),
         ] {
             assert_eq!(sum(a, b), expected, "{a} + {b}");
+        }
+    }
+
+    #[test]
+    fn hexadecimal_numbers_are_numbers() {
+        for (a, b, expected) in [
+            ("0x10", "0", "16"),
+            ("-0X1.8p3", "0", "-12"),
+            ("0x.4", "0x1p-2", "0.5"),
+            ("0x0p99999", "1", "1"),
+        ] {
+            assert_eq!(sum(a, b), expected, "{a} + {b}");
+        }
+        for text in ["0x", "0x.", "0xg", "0x1p", "0x1p99999", "0x1p-99999", "0x1.2.3"] {
+            assert_eq!(LongDouble::parse(text.as_bytes()), None, "{text}");
         }
     }
 

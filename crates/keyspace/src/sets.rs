@@ -168,6 +168,39 @@ impl Turn {
         self.remove_members(db, key, &mut set, members)
     }
 
+    /// Moves a member from one set to another, and says whether it was there. The locks are held.
+    pub fn set_move(&mut self, db: u8, from: &[u8], to: &[u8], member: &[u8]) -> Result<bool> {
+        let Some(source) = self.write_collection(db, from, Kind::Set)? else { return Ok(false) };
+        self.write_collection(db, to, Kind::Set)?;
+        let is_there = self.set_has(db, &source, member)?;
+        if is_there && from != to {
+            self.attempt(|turn| {
+                turn.set_remove(db, from, std::iter::once(member))?;
+                turn.set_add(db, to, std::iter::once(member))
+            })?;
+        }
+        Ok(is_there)
+    }
+
+    /// Replaces whatever is under `key` with a set of different members, and gives how many. The
+    /// lock is held.
+    pub fn set_replace(&mut self, db: u8, key: &[u8], members: &[Vec<u8>]) -> Result<u64> {
+        self.attempt(|turn| {
+            turn.clear_key(db, key)?;
+            if members.is_empty() {
+                return Ok(0);
+            }
+            let mut set = turn.fresh_collection(Kind::Set)?;
+            for member in members {
+                encode::check_member(member)?;
+                turn.put_element(encode::member_key(db, set.id, member), b"");
+            }
+            set.count = members.len() as u64;
+            turn.put_meta(db, key, &set);
+            Ok(set.count)
+        })
+    }
+
     /// Takes `count` random members out of a set, or all. The lock is held.
     pub fn set_pop(&mut self, db: u8, key: &[u8], count: u64) -> Result<Vec<Vec<u8>>> {
         let Some(mut set) = self.write_collection(db, key, Kind::Set)? else {

@@ -180,7 +180,14 @@ impl Turn {
         }
     }
 
-    fn put_score(&mut self, db: u8, set: &Meta, member: &[u8], before: Option<f64>, after: f64) {
+    pub(crate) fn put_score(
+        &mut self,
+        db: u8,
+        set: &Meta,
+        member: &[u8],
+        before: Option<f64>,
+        after: f64,
+    ) {
         if let Some(before) = before {
             self.delete_element(encode::score_key(db, set.id, before, member));
         }
@@ -281,7 +288,7 @@ fn check_score(score: f64) -> Result<()> {
     if score.is_nan() { Err(Error::ScoreNotANumber) } else { Ok(()) }
 }
 
-fn stored_score(bytes: &[u8]) -> Result<f64> {
+pub(crate) fn stored_score(bytes: &[u8]) -> Result<f64> {
     match bytes.try_into() {
         Ok(bytes) => Ok(encode::score_of(bytes)),
         Err(_) => {

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::locks::Locks;
 use crate::sweep::Sweeper;
 use crate::turn::{Mode, Turn};
+use crate::watch::Watches;
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -30,6 +31,7 @@ pub struct Keyspace {
     /// Of hashes of keys that are in memory only.
     pub(crate) seed: u64,
     pub(crate) cursors: Cursors,
+    pub(crate) watches: Watches,
     sweeper: Mutex<Option<Sweeper>>,
     next_id: AtomicU64,
     /// Ids from this one on are not reserved.
@@ -94,6 +96,7 @@ impl Keyspace {
             with_collections,
             seed: RandomState::new().hash_one(0),
             cursors: Cursors::new(),
+            watches: Watches::default(),
             sweeper: Mutex::new(None),
             next_id: AtomicU64::new(first),
             // The first collection reserves: a store of strings has no such note.

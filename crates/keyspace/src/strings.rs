@@ -228,6 +228,25 @@ impl Turn {
         Ok(value.len())
     }
 
+    /// Changes the bytes of the string under `key`, none if there is none; nothing is written if
+    /// `change` says so or fails. Costs the length of the whole string.
+    pub fn edit_string<T>(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        change: impl FnOnce(&mut Vec<u8>) -> Result<(bool, T)>,
+    ) -> Result<T> {
+        let content = self.content(db, key)?;
+        let (before, expires_at_ms) = content.text()?;
+        let mut value = before.to_vec();
+        let (is_changed, outcome) = change(&mut value)?;
+        if is_changed {
+            check_lengths(key, value.len())?;
+            self.update(db, key, &value, expires_at_ms, &content)?;
+        }
+        Ok(outcome)
+    }
+
     /// Adds to the integer under `key`, 0 if there is nothing, and gives the sum.
     pub fn add(&mut self, db: u8, key: &[u8], delta: i64) -> Result<i64> {
         encode::check_key(key)?;

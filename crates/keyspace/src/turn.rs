@@ -296,6 +296,10 @@ impl Turn {
                 None => self.batch.delete_cf(&self.space.collections, key),
             }
         }
+        let unmoved = match self.flushed {
+            0 => Vec::new(),
+            _ => self.unmoved_by_flush(),
+        };
         let batch = std::mem::take(&mut self.batch);
         let outcome = match batch.is_empty() {
             true => Ok(()),
@@ -304,6 +308,7 @@ impl Turn {
         if outcome.is_ok() && self.flushed != 0 {
             let holders = self.metas.latest().filter(|(_, meta, _)| meta.is_some());
             self.note_flushed(holders.fold(0, |dbs, (key, ..)| dbs | 1 << key[0]));
+            self.watch_anew(&unmoved);
         }
         self.forget();
         Ok(outcome?)
@@ -362,6 +367,12 @@ impl Turn {
         true
     }
 
+    /// From here to the end of the command all reads see one moment: for commands that look at keys
+    /// which are not among their arguments.
+    pub fn pin_now(&mut self) {
+        self.pin();
+    }
+
     /// How this command reads.
     pub(crate) fn reading(&self) -> &ReadOptions {
         &self.reading
@@ -387,6 +398,11 @@ impl Turn {
         let is_flushed = self.flushed >> db & 1 == 1;
         self.saw_written(is_flushed);
         is_flushed
+    }
+
+    /// Whether the turn wrote something under this key.
+    pub(crate) fn has_written(&self, user_key: &[u8]) -> bool {
+        self.texts.get(user_key).is_some() || self.metas.get(user_key).is_some()
     }
 
     /// What the turn wrote was read, if `saw`.

@@ -136,6 +136,14 @@ impl Turn {
         Ok(())
     }
 
+    /// Removes the record of a collection, whose elements go on under another key. The lock is held.
+    pub(crate) fn forget_collection(&mut self, db: u8, key: &[u8], meta: &Meta) {
+        self.expect_lock(db, key);
+        let user_key = encode::user_key(db, key);
+        self.forget_expiry(&user_key, meta);
+        self.note_meta(&user_key, None);
+    }
+
     /// Changes when a collection expires; 0 never. The caller stores the meta.
     pub(crate) fn set_expiry(&mut self, db: u8, key: &[u8], meta: &mut Meta, expires_at_ms: u64) {
         let user_key = encode::user_key(db, key);
