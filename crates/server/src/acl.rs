@@ -206,7 +206,7 @@ impl Acl {
     ///
     /// # Errors
     /// [`AclError::UnknownCategory`].
-    pub fn commands_in(&self, category: &str) -> Result<Vec<&'static str>, AclError> {
+    pub fn commands_in(&self, category: &str) -> Result<Vec<String>, AclError> {
         let unknown = || AclError::UnknownCategory(category.chars().take(128).collect());
         let category = Categories::named(category).ok_or_else(unknown)?;
         Ok(self.catalog.names_in(category).collect())

@@ -9,6 +9,8 @@
 mod access;
 mod admin;
 mod arguments;
+mod bitfield;
+mod bits;
 mod catalogue;
 mod client;
 mod connection;
@@ -17,18 +19,25 @@ mod failure;
 mod hashes;
 mod info;
 mod keys;
+mod list_moves;
 mod lists;
 mod observe;
+mod redis_names;
+mod rename;
+mod set_algebra;
 mod sets;
+mod sort;
 mod sorted_sets;
 mod spec;
 mod strings;
 mod table;
 mod transactions;
 
+pub(crate) use admin::debug_refusal;
 pub use catalogue::documentation;
 pub use failure::{Failure, Outcome};
-pub use spec::{CommandSpec, Flags, Group, Keys};
+pub use redis_names::REDIS_NAMES;
+pub use spec::{CommandSpec, Flags, Group, Keys, Subcommand};
 pub use table::{Table, table};
 
 /// The rows of the table, group by group.
@@ -36,11 +45,17 @@ const GROUPS: &[&[CommandSpec]] = &[
     connection::COMMANDS,
     client::COMMANDS,
     keys::COMMANDS,
+    rename::COMMANDS,
+    sort::COMMANDS,
     strings::COMMANDS,
+    bits::COMMANDS,
     hashes::COMMANDS,
     sets::COMMANDS,
+    set_algebra::COMMANDS,
     sorted_sets::COMMANDS,
+    sorted_sets::COMMANDS_OF_SEVERAL,
     lists::COMMANDS,
+    list_moves::COMMANDS,
     transactions::COMMANDS,
     catalogue::COMMANDS,
     info::COMMANDS,

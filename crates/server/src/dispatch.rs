@@ -34,7 +34,18 @@ pub fn execute(
 ) -> Executed {
     let mark = output.len();
     let Some((number, spec)) = table().find(args.name()) else {
-        refuse(session, output, &unknown(&args));
+        if is_of_http(args.name()) {
+            server.stats.protocol_errors.add(1);
+            tracing::warn!(
+                client = session.id,
+                peer = %session.info.origin.peer,
+                "a request of HTTP: somebody may be sending it through a browser; the connection ends"
+            );
+            return Executed::Close;
+        }
+        let refusal = unknown(&args);
+        server.errors.note(&refusal);
+        refuse(session, output, &refusal);
         server.stats.unknown_commands.add(1);
         return Executed::Replied;
     };
@@ -47,6 +58,7 @@ pub fn execute(
     }
     if let Err(refusal) = check(spec, number, &args, session, server) {
         server.latency.note_rejected(number);
+        server.errors.note(&refusal);
         refuse(session, output, &refusal);
         return Executed::Replied;
     }
@@ -54,6 +66,7 @@ pub fn execute(
         && !spec.flags.has(Flags::NOT_QUEUED)
     {
         let reply = queue(queued, &args, spec);
+        session.info.queued.store(queued.commands.len() as u32, Ordering::Relaxed);
         let mut writer = ReplyWriter::new(output, session.protocol);
         match reply {
             Ok(()) => writer.simple("QUEUED"),
@@ -72,6 +85,7 @@ pub fn execute(
         }
         Err(Failure::Reply(text)) => {
             output.truncate(mark);
+            server.errors.note(&text);
             ReplyWriter::new(output, session.protocol).error(&*text);
             true
         }
@@ -95,7 +109,10 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     if flags.has(Flags::LOCKS_ALL) {
         call.turn.lock_everything();
     } else if flags.has(Flags::WRITE) {
-        call.turn.lock(call.session.db, spec.keys.of(&call.args))?;
+        match spec.keys.may_be_elsewhere() {
+            false => call.turn.lock(call.session.db, spec.keys.of(&call.args))?,
+            true => call.turn.lock_in(spec.keys.located(&call.args, call.session.db))?,
+        }
     }
     run_locked(call, spec)
 }
@@ -131,10 +148,17 @@ fn check(
             false => Err("NOAUTH Authentication required.".into()),
         };
     }
-    if !spec.takes(args.count()) {
-        return Err(command::wrong_count(spec.name));
+    spec.check_form(args)?;
+    permit(spec, number, args, session, server)?;
+    if spec.name == "debug"
+        && let Some(refusal) = command::debug_refusal(session, server)
+    {
+        return Err(refusal.into());
     }
-    permit(spec, number, args, session, server)
+    match session.queued.is_some() && spec.flags.has(Flags::NO_MULTI) {
+        true => Err("ERR Command not allowed inside a transaction".into()),
+        false => Ok(()),
+    }
 }
 
 /// Whether the client's user may execute this; else the error. A refusal is logged.
@@ -185,6 +209,11 @@ fn hush(session: &mut Session, output: &mut Vec<u8>, mark: usize) {
         }
         Replies::Off => output.truncate(mark),
     }
+}
+
+/// Whether a web page may have made a browser send this: what follows would be its text.
+fn is_of_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 fn unknown(args: &Command<'_>) -> String {

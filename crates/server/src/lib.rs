@@ -13,6 +13,7 @@ pub mod stats;
 // What can be set, who may do what, what is measured.
 pub mod acl;
 pub mod config;
+pub mod error_stats;
 pub mod latency;
 mod memory_advice;
 pub mod slowlog;

@@ -4,6 +4,7 @@ use crate::acl::{Acl, AclError, Catalog, Reason, User};
 use crate::checkpoints::Checkpoints;
 use crate::command::{CommandSpec, Flags, table};
 use crate::config::{Config, LogLevel, OutputLimit, Settings};
+use crate::error_stats::ErrorStats;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::memory_advice;
@@ -46,6 +47,8 @@ pub struct Server {
     pub clients: Clients,
     /// Counters.
     pub stats: Stats,
+    /// Errors that were answered.
+    pub errors: ErrorStats,
     /// Commands that took long.
     pub slow_log: SlowLog,
     /// How long commands take.
@@ -80,12 +83,16 @@ impl Server {
         let settings = config.settings();
         let started_ms = space.now_ms();
         let commands = table().all().iter().map(|spec| (spec.name, spec.categories()));
-        let acl = Acl::new(Catalog::new(commands));
+        let subcommands = table().all().iter().flat_map(|spec| {
+            spec.subcommands().iter().map(|one| (spec.name, one.name, one.categories()))
+        });
+        let acl = Acl::new(Catalog::new(commands).with_subcommands(subcommands));
         configure(&acl, &settings)?;
         let server = Self {
             acl,
             clients: Clients::default(),
             stats: Stats::default(),
+            errors: ErrorStats::default(),
             slow_log: SlowLog::default(),
             latency: Latency::new(table().all().len())?,
             hot_keys: HotKeys::default(),
@@ -202,9 +209,10 @@ impl Server {
         session: &Session,
     ) -> Result<(), String> {
         let Err(denial) = spec.check(number, args, user) else { return Ok(()) };
-        let (reason, object) = denial.logged(spec.name);
+        let name = spec.full_name(args);
+        let (reason, object) = denial.logged(&name);
         self.log_denial(session, reason, object, user.name());
-        Err(denial.reply(user.name(), spec.name))
+        Err(denial.reply(&name))
     }
 
     /// A login failed.
@@ -320,6 +328,7 @@ impl Server {
     pub(crate) fn reset_stats(&self) {
         self.stats.reset();
         self.latency.reset();
+        self.errors.reset();
     }
 
     /// Why nothing can be written now.

@@ -5,8 +5,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
-use terrace::ReadSet;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use terrace_keyspace::Watch;
 use terrace_resp::{OwnedCommand, Protocol};
 
 /// One client's state. It goes with a command that is executed on another thread, and comes back
@@ -28,22 +28,12 @@ pub struct Session {
     pub was_admitted: bool,
     /// Queued since `MULTI`.
     pub queued: Option<Queued>,
-    /// The keys it watches, as they were.
-    pub watched: Option<Watched>,
+    /// The keys it watches.
+    pub watched: Option<Arc<Watch>>,
     /// `CLIENT REPLY`.
     pub replies: Replies,
     /// Whether the connection ends after this reply.
     pub closes: bool,
-}
-
-/// What `WATCH` was told.
-pub struct Watched {
-    /// The keys as the engine knew them at the latest `WATCH`.
-    pub read_set: ReadSet,
-    /// One of them was written before that, and after it was watched.
-    pub has_changed: bool,
-    /// The keys, with their databases.
-    pub keys: Vec<(u8, Vec<u8>)>,
 }
 
 /// Commands between `MULTI` and `EXEC`.
@@ -99,6 +89,7 @@ impl Session {
         self.info.user.lock().clear();
         *self = Self::of(self.info.clone(), user);
         self.info.name.lock().clear();
+        self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
         self.info.db.store(0, Ordering::Relaxed);
     }
 
@@ -162,7 +153,12 @@ pub struct ClientInfo {
     pub last_used_ms: AtomicU64,
     /// Commands executed.
     pub commands: AtomicU64,
+    /// Commands queued since `MULTI`, or [`NOT_IN_MULTI`].
+    pub queued: AtomicU32,
 }
+
+/// For a client that queues nothing.
+pub const NOT_IN_MULTI: u32 = u32::MAX;
 
 impl ClientInfo {
     /// When the client sent something last, in ms since 1970.
@@ -200,6 +196,7 @@ impl Clients {
             last_command: AtomicU16::new(u16::MAX),
             last_used_ms: AtomicU64::new(now_ms),
             commands: AtomicU64::new(0),
+            queued: AtomicU32::new(NOT_IN_MULTI),
         });
         let mut connected = self.connected.lock();
         connected.insert(id, info.clone());

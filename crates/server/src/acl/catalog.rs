@@ -8,6 +8,8 @@ use std::collections::HashMap;
 pub struct Catalog {
     commands: Vec<(&'static str, Categories)>,
     numbers: HashMap<&'static str, u16>,
+    /// By the number of the command.
+    subcommands: Vec<(u16, &'static str, Categories)>,
 }
 
 impl Catalog {
@@ -15,7 +17,29 @@ impl Catalog {
     pub fn new(commands: impl IntoIterator<Item = (&'static str, Categories)>) -> Self {
         let commands: Vec<_> = commands.into_iter().take(usize::from(u16::MAX)).collect();
         let numbers = (0..).zip(&commands).map(|(number, (name, _))| (*name, number)).collect();
-        Self { commands, numbers }
+        Self { commands, numbers, subcommands: Vec::new() }
+    }
+
+    /// With what commands are made of: the command, the subcommand and its categories.
+    pub fn with_subcommands(
+        mut self,
+        all: impl IntoIterator<Item = (&'static str, &'static str, Categories)>,
+    ) -> Self {
+        for (command, name, categories) in all {
+            if let Some(number) = self.number(command) {
+                self.subcommands.push((number, name, categories));
+            }
+        }
+        self
+    }
+
+    /// The subcommands in a category, with the number of their command.
+    pub(super) fn subcommands_in(
+        &self,
+        category: Categories,
+    ) -> impl Iterator<Item = (u16, &'static str)> {
+        let all = self.subcommands.iter();
+        all.filter(move |(_, _, own)| own.intersects(category)).map(|(of, name, _)| (*of, *name))
     }
 
     /// The number of the command of this name, in any case.
@@ -39,8 +63,10 @@ impl Catalog {
     }
 
     /// ACL CAT of a category: the names of its commands.
-    pub fn names_in(&self, category: Categories) -> impl Iterator<Item = &'static str> {
-        self.numbers_in(category).map(|number| self.name(number))
+    pub fn names_in(&self, category: Categories) -> impl Iterator<Item = String> {
+        let whole = self.numbers_in(category).map(|number| self.name(number).to_string());
+        let parts = self.subcommands_in(category);
+        whole.chain(parts.map(|(of, name)| format!("{}|{name}", self.name(of))))
     }
 
     /// The numbers of the commands in a category.

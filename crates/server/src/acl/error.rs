@@ -57,28 +57,33 @@ pub enum Denial {
 
 impl Denial {
     /// The error that the client gets.
-    pub fn reply(&self, user: &str, command: &str) -> String {
+    pub fn reply(&self, command: &str) -> String {
         match self {
             Self::Command => {
-                format!("NOPERM User {user} has no permissions to run the '{command}' command")
+                format!("NOPERM this user has no permissions to run the '{command}' command")
             }
-            Self::Key(_) => "NOPERM No permissions to access a key".into(),
-            Self::Channel(_) => "NOPERM No permissions to access a channel".into(),
+            Self::Key(_) => {
+                "NOPERM this user has no permissions to access one of the keys used as arguments".into()
+            },
+            Self::Channel(_) => {
+                "NOPERM this user has no permissions to access one of the channels used as arguments"
+                    .into()
+            },
         }
     }
 
     /// What ACL DRYRUN says.
-    pub fn dry_run(&self, user: &str, command: &str) -> String {
+    pub fn dry_run(&self, command: &str) -> String {
         match self {
             Self::Command => {
-                format!("User {user} has no permissions to run the '{command}' command")
+                format!("This user has no permissions to run the '{command}' command")
             }
             Self::Key(key) => format!(
-                "User {user} has no permissions to access the '{}' key",
+                "This user has no permissions to access the '{}' key",
                 String::from_utf8_lossy(key)
             ),
             Self::Channel(channel) => format!(
-                "User {user} has no permissions to access the '{}' channel",
+                "This user has no permissions to access the '{}' channel",
                 String::from_utf8_lossy(channel)
             ),
         }

@@ -125,13 +125,16 @@ fn checks_say_what_is_missing() {
     assert_eq!(user.check(KEYS, None, keys(&[])), Err(Denial::Command));
     assert_eq!(user.check(PING, None, keys(&[b"b"])), Err(Denial::Command));
     assert_eq!(
-        Denial::Command.reply("u", "keys"),
-        "NOPERM User u has no permissions to run the 'keys' command"
+        Denial::Command.reply("keys"),
+        "NOPERM this user has no permissions to run the 'keys' command"
     );
-    assert_eq!(Denial::Key(vec![]).reply("u", "get"), "NOPERM No permissions to access a key");
     assert_eq!(
-        Denial::Key(b"b".to_vec()).dry_run("u", "get"),
-        "User u has no permissions to access the 'b' key"
+        Denial::Key(vec![]).reply("get"),
+        "NOPERM this user has no permissions to access one of the keys used as arguments"
+    );
+    assert_eq!(
+        Denial::Key(b"b".to_vec()).dry_run("get"),
+        "This user has no permissions to access the 'b' key"
     );
     assert_eq!(Denial::Command.logged("keys"), (Reason::Command, &b"keys"[..]));
 }

@@ -14,7 +14,9 @@ pub const DEFAULT_USER: &str = "default";
 pub struct Access(u8);
 
 impl Access {
-    /// Reads its value, or something about it.
+    /// Asks for something about it that is not its value.
+    pub const ANY: Self = Self(0);
+    /// Reads its value.
     pub const READ: Self = Self(1);
     /// Changes it.
     pub const WRITE: Self = Self(2);
@@ -206,6 +208,10 @@ impl User {
                     for number in catalog.numbers_in(*category) {
                         put(&mut self.allowed, number, *allow);
                         self.subcommands.remove(&number);
+                    }
+                    for (number, name) in catalog.subcommands_in(*category) {
+                        let rules = self.subcommands.entry(number).or_default();
+                        rules.insert(name.to_string(), *allow);
                     }
                 }
                 Target::Command(number) => {

@@ -8,7 +8,7 @@ use terrace_resp::{Aggregate, OwnedCommand};
 pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "acl",
     arity: -2,
-    flags: Flags::ADMIN.with(Flags::WAITS),
+    flags: Flags::WAITS,
     keys: Keys::None,
     group: Group::Server,
     arguments: "WHOAMI | USERS | LIST | GETUSER name | SETUSER name [rule ...] | DELUSER name [name ...] | \
@@ -75,7 +75,7 @@ fn acl(call: &mut Call<'_>) -> Outcome {
         }
         (b"dryrun", 4..) => dry_run(call)?,
         (b"log", 2 | 3) => log(call)?,
-        (other, _) => return Err(Failure::unknown_subcommand("ACL", other)),
+        _ => return Err(Failure::unknown_subcommand("ACL", call.arg(1))),
     }
     Ok(())
 }
@@ -117,14 +117,12 @@ fn dry_run(call: &mut Call<'_>) -> Outcome {
         let command = String::from_utf8_lossy(call.arg(3));
         return Err(Failure::err(format!("Command '{command}' not found")));
     };
-    if !spec.takes(arguments.len()) {
-        return Err(Failure::wrong_count(spec.name));
-    }
     let inner = OwnedCommand::of(&arguments);
     let inner = inner.as_command();
+    spec.check_form(&inner).map_err(|refusal| Failure::Reply(refusal.into()))?;
     match spec.check(number, &inner, &user) {
         Ok(()) => call.reply.ok(),
-        Err(denial) => call.reply.bulk(denial.dry_run(&name, spec.name)),
+        Err(denial) => call.reply.bulk(denial.dry_run(&spec.full_name(&inner))),
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::config::DebugCommand;
+use crate::server::Server;
+use crate::session::Session;
 use std::time::Duration;
 use terrace_resp::Aggregate;
 
@@ -25,7 +27,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     row(
         "config",
         -2,
-        ADMIN_WAITS,
+        Flags::WAITS,
         (
             "GET pattern [pattern ...] | SET name value [name value ...] | REWRITE | RESETSTAT",
             "Reads and changes options; several at once, or none of them.",
@@ -44,7 +46,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     row(
         "save",
         1,
-        ADMIN_WAITS,
+        ADMIN_WAITS.with(Flags::NO_MULTI),
         ("", "As BGSAVE, and answers when it is done."),
         ("one flush", "1.0.0"),
         save,
@@ -52,7 +54,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     row(
         "lastsave",
         1,
-        Flags::FAST,
+        Flags::FAST.with(Flags::DANGEROUS),
         ("", "Tells when the last checkpoint was finished."),
         ("O(1)", "1.0.0"),
         lastsave,
@@ -60,7 +62,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     row(
         "shutdown",
         -1,
-        Flags::ADMIN,
+        Flags::ADMIN.with(Flags::NO_MULTI),
         ("[NOSAVE | SAVE] [NOW] [FORCE]", "Answers what was begun, closes the store and ends."),
         ("one flush with SAVE", "1.0.0"),
         shutdown,
@@ -72,6 +74,14 @@ pub const COMMANDS: &[CommandSpec] = &[
         ("", "Tells the time in seconds and microseconds."),
         ("O(1)", "2.6.0"),
         time,
+    ),
+    row(
+        "role",
+        1,
+        Flags::FAST.with(Flags::DANGEROUS),
+        ("", "Tells that there is no replication."),
+        ("O(1)", "2.8.12"),
+        role,
     ),
     row(
         "debug",
@@ -194,19 +204,32 @@ fn time(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn debug(call: &mut Call<'_>) -> Outcome {
-    let is_local = call.session.info.origin.peer.ip().is_loopback();
-    let allowed = match call.server.config.settings().enable_debug_command {
+fn role(call: &mut Call<'_>) -> Outcome {
+    call.reply.array(3);
+    call.reply.bulk("master");
+    call.reply.integer(0);
+    call.reply.array(0);
+    Ok(())
+}
+
+/// Why a client may not run DEBUG, if it may not.
+pub(crate) fn debug_refusal(session: &Session, server: &Server) -> Option<&'static str> {
+    let allowed = match server.config.settings().enable_debug_command {
         DebugCommand::No => false,
-        DebugCommand::Local => is_local,
+        DebugCommand::Local => session.info.origin.peer.ip().is_loopback(),
         DebugCommand::Yes => true,
     };
-    if !allowed {
-        return Err(Failure::line(
-            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
-             you can run it from a local connection, otherwise you need to set this option in the \
-             configuration file, and then restart the server.",
-        ));
+    (!allowed).then_some(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+         you can run it from a local connection, otherwise you need to set this option in the \
+         configuration file, and then restart the server.",
+    )
+}
+
+fn debug(call: &mut Call<'_>) -> Outcome {
+    // The option may have changed since it was queued.
+    if let Some(refusal) = debug_refusal(call.session, call.server) {
+        return Err(Failure::line(refusal));
     }
     if !call.arg(1).eq_ignore_ascii_case(b"sleep") || call.count() != 3 {
         return Err(Failure::unknown_subcommand("DEBUG", call.arg(1)));
@@ -221,7 +244,15 @@ fn debug(call: &mut Call<'_>) -> Outcome {
 
 fn memory(call: &mut Call<'_>) -> Outcome {
     match &call.arg(1).to_ascii_lowercase()[..] {
-        b"usage" if call.count() == 3 || call.count() == 5 => {
+        b"usage" => {
+            for at in (3..call.count()).step_by(2) {
+                if !call.arg(at).eq_ignore_ascii_case(b"samples") || at + 1 == call.count() {
+                    return Err(Failure::SYNTAX);
+                }
+                if call.integer(at + 1)? < 0 {
+                    return Err(Failure::SYNTAX);
+                }
+            }
             let bytes = call.turn.usage_bytes(call.session.db, call.arg(2))?;
             match bytes {
                 Some(bytes) => call.reply.integer(bytes as i64),

@@ -10,9 +10,24 @@ const MOST_REPEATS: u64 = 1 << 20;
 /// Elements that one page of a scan shows at most, whatever COUNT says.
 const MOST_IN_PAGE: u64 = 1 << 14;
 
-/// A double as Redis takes it for scores and increments: no blanks, no NaN, nothing that does not
-/// fit. Redis takes hexadecimal ones too.
+/// A number as C's `strtod` takes it where the whole text up to the first zero byte must be one and
+/// nothing is 0: blanks may come first; not what does not fit, nor NaN.
+pub(super) fn strtod(text: &[u8]) -> Option<f64> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let first = text.iter().position(|byte| !blank(byte)).unwrap_or(text.len());
+    match &text[first..] {
+        b"" if text.is_empty() => Some(0.0),
+        number => double(number),
+    }
+}
+
+/// A double as Redis takes it for scores and increments, decimal or hexadecimal: no blanks, no NaN,
+/// nothing that does not fit.
 pub(super) fn double(text: &[u8]) -> Option<f64> {
+    if let Some(number) = hexadecimal(text) {
+        return number;
+    }
     let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let is_word = text.last().is_some_and(|byte| byte.is_ascii_alphabetic());
     let has_digit = || {
@@ -26,6 +41,79 @@ pub(super) fn double(text: &[u8]) -> Option<f64> {
         _ => true,
     };
     fits.then_some(number)
+}
+
+/// The number that a text such as `-0x1.8p3` is; `None` if it does not begin as one, and nothing in
+/// it if it is none or does not fit.
+pub(super) fn hexadecimal(text: &[u8]) -> Option<Option<f64>> {
+    let (negative, rest) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let [b'0', b'x' | b'X', digits @ ..] = rest else { return None };
+    let number = unsigned_hexadecimal(digits);
+    Some(number.map(|number| if negative { -number } else { number }))
+}
+
+fn unsigned_hexadecimal(text: &[u8]) -> Option<f64> {
+    let (mantissa, power) = match text.iter().position(|byte| matches!(byte, b'p' | b'P')) {
+        Some(at) => {
+            let power = std::str::from_utf8(&text[at + 1..]).ok()?;
+            // More is out of range whatever the digits are: they are no more than an argument has.
+            (&text[..at], power.parse::<i64>().ok()?.clamp(-1 << 40, 1 << 40))
+        }
+        None => (text, 0),
+    };
+    // The first 60 bits, what is lost behind them, and the power of two of the last of them.
+    let (mut bits, mut lost, mut scale) = (0_u64, false, power);
+    let (mut count, mut in_fraction) = (0, false);
+    for byte in mantissa {
+        if *byte == b'.' && !in_fraction {
+            in_fraction = true;
+            continue;
+        }
+        let digit = u64::from(char::from(*byte).to_digit(16)?);
+        count += 1;
+        match bits >> 60 {
+            0 => {
+                bits = bits << 4 | digit;
+                scale -= if in_fraction { 4 } else { 0 };
+            }
+            _ => {
+                lost |= digit != 0;
+                scale += if in_fraction { 0 } else { 4 };
+            }
+        }
+    }
+    if count == 0 {
+        return None;
+    }
+    if bits == 0 {
+        return Some(0.0);
+    }
+    scaled(bits, lost, scale)
+}
+
+/// `bits` times two to the power of `scale`, rounded to the nearest, ties to even; `None` if it does
+/// not fit. `lost`: there was something behind the last bit.
+fn scaled(bits: u64, lost: bool, scale: i64) -> Option<f64> {
+    let high = scale + i64::from(63 - bits.leading_zeros());
+    // The last bit that a double of this size has.
+    let lowest = (high - 52).max(-1074);
+    let cut = (lowest - scale).max(0);
+    let lowest = scale + cut;
+    let (kept, rest, half) = match cut {
+        0 => (bits, 0, 1),
+        64.. => (0, bits, u64::MAX),
+        _ => (bits >> cut, bits & ((1 << cut) - 1), 1 << (cut - 1)),
+    };
+    let up = rest > half || rest == half && (lost || kept & 1 == 1);
+    let rounded = (kept + u64::from(up)) as f64;
+    // In two steps: a power of two that is no double of its own may be needed.
+    let lowest = i32::try_from(lowest).ok()?;
+    let number = rounded * 2_f64.powi(lowest / 2) * 2_f64.powi(lowest - lowest / 2);
+    (number.is_finite() && number != 0.0).then_some(number)
 }
 
 /// A cursor as Redis takes it, which is as C's `strtoul` does: digits, with a sign in front or not;
@@ -192,10 +280,36 @@ mod tests {
             ("inf", f64::INFINITY),
             ("-Infinity", f64::NEG_INFINITY),
             ("0e999", 0.0),
+            ("0x10", 16.0),
+            ("-0X1.8p3", -12.0),
+            ("0x.1", 0.0625),
+            ("0x0p99999999999", 0.0),
+            ("0x1p-1074", 5e-324),
+            ("0x1.00000000000008p0", 1.0),
+            ("0x1.000000000000080000000001p0", 1.0000000000000002),
+            ("0x1.00000000000018p0", 1.0000000000000004),
+            ("0x1p1023", 8.98846567431158e307),
         ] {
             assert_eq!(double(text.as_bytes()), Some(number), "{text}");
         }
-        for text in ["", " 1", "1 ", "nan", "1e400", "-1e400", "1e-400", "x", ".", "1_0"] {
+        for text in [
+            "",
+            " 1",
+            "1 ",
+            "nan",
+            "1e400",
+            "-1e400",
+            "1e-400",
+            "x",
+            ".",
+            "1_0",
+            "0x",
+            "0xg",
+            "0x1p",
+            "0x1p1024",
+            "0x1p-1080",
+            "0x1.2.3",
+        ] {
             assert_eq!(double(text.as_bytes()), None, "{text}");
         }
     }

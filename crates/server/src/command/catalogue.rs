@@ -1,6 +1,8 @@
 //! `COMMAND`: the table, told to clients.
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
+use crate::acl::Categories;
+use crate::glob;
 use terrace_resp::{Aggregate, OwnedCommand, ReplyWriter};
 
 /// The rows of this group.
@@ -51,28 +53,60 @@ fn command(call: &mut Call<'_>) -> Outcome {
             call.reply.aggregate(Aggregate::Map, wanted.len());
             wanted.iter().for_each(|spec| document(&mut call.reply, spec));
         }
-        b"getkeys" if call.count() > 2 => keys(call)?,
-        other => return Err(Failure::unknown_subcommand("COMMAND", other)),
+        b"getkeys" => keys(call)?,
+        // The only form that is left: LIST with a filter.
+        _ => list(call)?,
     }
     Ok(())
 }
 
 fn keys(call: &mut Call<'_>) -> Outcome {
+    let arguments: Vec<&[u8]> = call.args_from(2).collect();
     let Some((_, spec)) = table().find(call.arg(2)) else {
         return Err(Failure::line("ERR Invalid command specified"));
     };
-    let arguments: Vec<&[u8]> = call.args_from(2).collect();
     if !spec.takes(arguments.len()) {
         return Err(Failure::line("ERR Invalid number of arguments specified for command"));
     }
     let inner = OwnedCommand::of(&arguments);
     let inner = inner.as_command();
-    let keys: Vec<&[u8]> = spec.keys.of(&inner).collect();
-    if keys.is_empty() {
+    if spec.keys == Keys::None {
         return Err(Failure::line("ERR The command has no key arguments"));
+    }
+    let keys: Vec<&[u8]> = spec.keys.of(&inner).collect();
+    let counts = matches!(spec.keys, Keys::Counted | Keys::FirstAndCounted);
+    if keys.len() <= usize::from(spec.keys == Keys::FirstAndCounted) && counts {
+        return Err(Failure::line("ERR Invalid arguments specified for command"));
     }
     call.reply.array(keys.len());
     keys.iter().for_each(|key| call.reply.bulk(key));
+    Ok(())
+}
+
+/// `COMMAND LIST FILTERBY ACLCAT category | PATTERN pattern | MODULE name`.
+fn list(call: &mut Call<'_>) -> Outcome {
+    if call.count() != 5 || !call.arg(2).eq_ignore_ascii_case(b"filterby") {
+        return Err(Failure::SYNTAX);
+    }
+    let wanted = call.arg(4);
+    let names: Vec<&str> = match &call.arg(3).to_ascii_lowercase()[..] {
+        b"module" => Vec::new(),
+        b"aclcat" => match Categories::named(&String::from_utf8_lossy(wanted)) {
+            None => Vec::new(),
+            Some(category) => {
+                let all =
+                    table().all().iter().filter(|spec| spec.categories().intersects(category));
+                all.map(|spec| spec.name).collect()
+            }
+        },
+        b"pattern" => {
+            let is_like = |spec: &&&CommandSpec| glob::matches(wanted, spec.name.as_bytes());
+            table().all().iter().filter(is_like).map(|spec| spec.name).collect()
+        }
+        _ => return Err(Failure::SYNTAX),
+    };
+    call.reply.array(names.len());
+    names.iter().for_each(|name| call.reply.bulk(name));
     Ok(())
 }
 
@@ -82,7 +116,9 @@ fn describe(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
     reply.array(10);
     reply.bulk(spec.name);
     reply.integer(i64::from(spec.arity));
-    let flags = flag_names(spec.flags);
+    // What is made of others has none of its own.
+    let flags = if spec.subcommands().is_empty() { spec.flags } else { Flags::NONE };
+    let flags = flag_names(flags);
     reply.aggregate(Aggregate::Set, flags.len());
     flags.iter().for_each(|flag| reply.simple(flag));
     reply.integer(first);
@@ -91,8 +127,23 @@ fn describe(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
     let categories: Vec<&str> = spec.categories().names().collect();
     reply.aggregate(Aggregate::Set, categories.len());
     categories.iter().for_each(|name| reply.simple(format!("@{name}")));
-    // Tips, key specifications and subcommands.
-    (0..3).for_each(|_| reply.array(0));
+    // Tips and key specifications.
+    (0..2).for_each(|_| reply.array(0));
+    reply.array(spec.subcommands().len());
+    for one in spec.subcommands() {
+        reply.array(10);
+        reply.bulk(format!("{}|{}", spec.name, one.name));
+        reply.integer(i64::from(one.arity));
+        let flags = flag_names(one.flags);
+        reply.aggregate(Aggregate::Set, flags.len());
+        flags.iter().for_each(|flag| reply.simple(flag));
+        let at = if one.flags.has(Flags::READ) { (2, 2, 1) } else { (0, 0, 0) };
+        [at.0, at.1, at.2].iter().for_each(|place| reply.integer(*place));
+        let categories: Vec<&str> = one.categories().names().collect();
+        reply.aggregate(Aggregate::Set, categories.len());
+        categories.iter().for_each(|name| reply.simple(format!("@{name}")));
+        (0..3).for_each(|_| reply.array(0));
+    }
 }
 
 fn flag_names(flags: Flags) -> Vec<&'static str> {
@@ -102,6 +153,8 @@ fn flag_names(flags: Flags) -> Vec<&'static str> {
         (Flags::FAST, "fast"),
         (Flags::ADMIN, "admin"),
         (Flags::NO_AUTH, "no_auth"),
+        (Flags::NO_MULTI, "no_multi"),
+        (Flags::MOVABLE_KEYS, "movablekeys"),
     ];
     names.iter().filter(|(flag, _)| flags.has(*flag)).map(|(_, name)| *name).collect()
 }
@@ -151,5 +204,17 @@ pub fn documentation() -> String {
             );
         }
     }
+    let missing: Vec<String> = super::REDIS_NAMES
+        .iter()
+        .filter(|name| table().find(name.as_bytes()).is_none())
+        .map(|name| format!("`{}`", name.to_uppercase()))
+        .collect();
+    let _ = write!(
+        text,
+        "\n### What there is not\n\nOf the {} commands of Redis 7.0 these {} are missing: {}.\n",
+        super::REDIS_NAMES.len(),
+        missing.len(),
+        missing.join(", ")
+    );
     text
 }

@@ -2,10 +2,10 @@
 
 use super::connection::client_name;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
-use crate::session::{ClientInfo, Replies};
+use crate::session::{ClientInfo, NOT_IN_MULTI, Replies};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The rows of this group.
 pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
@@ -23,58 +23,35 @@ pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
 }];
 
 fn client(call: &mut Call<'_>) -> Outcome {
-    let subcommand = call.arg(1).to_ascii_lowercase();
-    let count = call.count();
-    let expect = |counts: std::ops::RangeInclusive<usize>| match counts.contains(&count) {
-        true => Ok(()),
-        false => {
-            let name = format!("client|{}", String::from_utf8_lossy(&subcommand));
-            Err(Failure::wrong_count(&name))
-        }
-    };
-    match &subcommand[..] {
-        b"id" => {
-            expect(2..=2)?;
-            call.reply.integer(call.session.id as i64);
-        }
+    match &call.arg(1).to_ascii_lowercase()[..] {
+        b"id" => call.reply.integer(call.session.id as i64),
         b"getname" => {
-            expect(2..=2)?;
             let name = call.session.info.name.lock().clone();
-            match name.is_empty() {
-                true => call.reply.null(),
-                false => call.reply.bulk(name),
-            }
+            call.bulk_or_null((!name.is_empty()).then_some(name));
         }
         b"setname" => {
-            expect(3..=3)?;
             *call.session.info.name.lock() = client_name(call.arg(2))?;
             call.reply.ok();
         }
-        b"setinfo" => {
-            expect(4..=4)?;
-            set_info(call)?;
-        }
+        b"setinfo" => set_info(call)?,
         b"info" => {
-            expect(2..=2)?;
             let line = describe(call, &call.session.info.clone());
             call.reply.verbatim(*b"txt", line);
         }
         b"list" => list(call)?,
         b"kill" => kill(call)?,
-        b"reply" => {
-            expect(3..=3)?;
-            reply(call)?;
-        }
+        b"reply" => reply(call)?,
         b"no-evict" | b"no-touch" => {
-            expect(3..=3)?;
             on_or_off(call.arg(2))?;
             call.reply.ok();
         }
-        b"tracking" if call.arg(2).eq_ignore_ascii_case(b"off") => call.reply.ok(),
-        other => {
-            let name = String::from_utf8_lossy(other);
-            return Err(Failure::err(format!("unknown subcommand '{name}'. Try CLIENT HELP.")));
-        }
+        b"tracking" => match on_or_off(call.arg(2))? {
+            false => call.reply.ok(),
+            true => return Err(Failure::line("ERR there is no tracking of keys")),
+        },
+        // Nothing is tracked.
+        b"getredir" => call.reply.integer(-1),
+        _ => return Err(Failure::unknown_subcommand("CLIENT", call.arg(1))),
     }
     Ok(())
 }
@@ -106,30 +83,57 @@ fn set_info(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// A line of `CLIENT LIST`.
+/// A line of `CLIENT LIST`, with all fields that Redis 7.0 has, and then those of later versions.
 fn describe(call: &Call<'_>, client: &ClientInfo) -> String {
     let now_ms = call.turn.now_ms();
-    let mut line = String::new();
-    let command =
-        table().at(client.last_command.load(Ordering::Relaxed)).map_or("NULL", |s| s.name);
+    let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    let name = table().at(client.last_command.load(Ordering::Relaxed)).map_or("NULL", |s| s.name);
+    let own = client.id == call.session.id;
+    let command = match (own, table().find(call.args.name())) {
+        (true, Some((_, spec))) => spec.full_name(&call.args).into_owned(),
+        _ => name.to_string(),
+    };
+    let in_multi = match client.queued.load(Ordering::Relaxed) {
+        NOT_IN_MULTI => -1,
+        count => i64::from(count),
+    };
+    let mut flags = String::new();
+    flags.push_str(if in_multi >= 0 { "x" } else { "" });
+    flags.push_str(if flags.is_empty() { "N" } else { "" });
     let (library, version) = client.library.lock().clone();
-    // Writing to a string does not fail.
+    let mut line = String::new();
+    // Writing to a string does not fail. What Terrace does not count is 0.
     let _ = writeln!(
         line,
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 \
-         multi=-1 cmd={command} user={} resp={} lib-name={library} lib-ver={version} tot-cmds={}",
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
+         ssub=0 multi={in_multi} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+         omem=0 tot-mem=0 events=r cmd={command} user={} redir=-1 resp={} lib-name={library} \
+         lib-ver={version} tot-cmds={}",
         client.id,
         client.origin.peer,
         client.origin.local,
+        client.origin.token,
         client.name.lock(),
         now_ms.saturating_sub(client.connected_ms) / 1000,
         now_ms.saturating_sub(client.last_used_ms()) / 1000,
         client.db.load(Ordering::Relaxed),
         client.user.lock(),
         client.protocol.load(Ordering::Relaxed),
-        client.commands.load(Ordering::Relaxed),
+        load(&client.commands),
     );
     line
+}
+
+/// Whether clients of a type are wanted that are there: all are normal, none replicas or subscribers.
+fn is_normal(kind: &[u8]) -> Result<bool, Failure> {
+    match &kind.to_ascii_lowercase()[..] {
+        b"normal" => Ok(true),
+        b"master" | b"slave" | b"replica" | b"pubsub" => Ok(false),
+        _ => {
+            let kind = String::from_utf8_lossy(kind);
+            Err(Failure::err(format_args!("Unknown client type '{kind}'")))
+        }
+    }
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -138,15 +142,13 @@ fn list(call: &mut Call<'_>) -> Outcome {
     } else if call.arg(2).eq_ignore_ascii_case(b"id") && call.count() > 3 {
         let mut clients = Vec::new();
         for at in 3..call.count() {
-            let id = call.integer(at).ok().and_then(|id| u64::try_from(id).ok());
-            let id = id.filter(|id| *id > 0).ok_or(Failure::line("ERR Invalid client ID"))?;
-            clients.extend(call.server.clients.find(id));
+            let id = call.integer(at).map_err(|_| Failure::line("ERR Invalid client ID"))?;
+            clients.extend(u64::try_from(id).ok().and_then(|id| call.server.clients.find(id)));
         }
         clients
     } else if call.arg(2).eq_ignore_ascii_case(b"type") && call.count() == 4 {
-        match call.arg(3).eq_ignore_ascii_case(b"normal") {
+        match is_normal(call.arg(3))? {
             true => call.server.clients.list(),
-            // There are no replicas and no subscribers.
             false => Vec::new(),
         }
     } else {
@@ -159,6 +161,33 @@ fn list(call: &mut Call<'_>) -> Outcome {
 
 /// Which clients are to be ended.
 type Condition = Box<dyn Fn(&ClientInfo) -> bool>;
+
+/// What one option of CLIENT KILL says; `None` for `SKIPME`.
+fn condition(call: &Call<'_>, at: usize) -> Result<Option<Condition>, Failure> {
+    let word = String::from_utf8_lossy(call.arg(at + 1)).into_owned();
+    Ok(Some(match &call.arg(at).to_ascii_lowercase()[..] {
+        b"id" => {
+            let id = call.integer(at + 1).ok().and_then(|id| u64::try_from(id).ok());
+            let id = id.filter(|id| *id > 0);
+            let id = id.ok_or(Failure::line("ERR client-id should be greater than 0"))?;
+            Box::new(move |client| client.id == id)
+        }
+        b"addr" => Box::new(move |client| client.origin.peer.to_string() == word),
+        b"laddr" => Box::new(move |client| client.origin.local.to_string() == word),
+        b"user" => {
+            if call.server.acl.user(word.as_bytes()).is_none() {
+                return Err(Failure::err(format_args!("No such user '{word}'")));
+            }
+            Box::new(move |client| *client.user.lock() == word)
+        }
+        b"type" => {
+            let all = is_normal(call.arg(at + 1))?;
+            Box::new(move |_| all)
+        }
+        b"skipme" if ["yes", "no"].contains(&&*word.to_lowercase()) => return Ok(None),
+        _ => return Err(Failure::SYNTAX),
+    }))
+}
 
 fn kill(call: &mut Call<'_>) -> Outcome {
     if call.count() == 3 {
@@ -177,20 +206,9 @@ fn kill(call: &mut Call<'_>) -> Outcome {
         if at + 1 == call.count() {
             return Err(Failure::SYNTAX);
         }
-        let word = String::from_utf8_lossy(call.arg(at + 1)).into_owned();
-        match &call.arg(at).to_ascii_lowercase()[..] {
-            b"id" => {
-                let id: u64 = word
-                    .parse()
-                    .map_err(|_| Failure::line("ERR client-id should be greater than 0"))?;
-                wanted.push(Box::new(move |client| client.id == id));
-            }
-            b"addr" => wanted.push(Box::new(move |c| c.origin.peer.to_string() == word)),
-            b"laddr" => wanted.push(Box::new(move |c| c.origin.local.to_string() == word)),
-            b"user" => wanted.push(Box::new(move |client| *client.user.lock() == word)),
-            b"type" => wanted.push(Box::new(move |_| word.eq_ignore_ascii_case("normal"))),
-            b"skipme" => skip_own = word.eq_ignore_ascii_case("yes"),
-            _ => return Err(Failure::SYNTAX),
+        match condition(call, at)? {
+            Some(condition) => wanted.push(condition),
+            None => skip_own = call.arg(at + 1).eq_ignore_ascii_case(b"yes"),
         }
     }
     let own = call.session.id;

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use terrace_resp::{Aggregate, Protocol};
 
 const PLAIN: Flags = Flags::FAST;
-const FOR_GUESTS: Flags = Flags::FAST.with(Flags::NO_AUTH).with(Flags::NOT_QUEUED);
+const LOGIN: Flags = Flags::FAST.with(Flags::NO_AUTH);
+const FOR_GUESTS: Flags = LOGIN.with(Flags::NOT_QUEUED);
 
 /// The rows of this group.
 pub const COMMANDS: &[CommandSpec] = &[
@@ -60,7 +61,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "auth",
         arity: -2,
-        flags: FOR_GUESTS,
+        flags: LOGIN,
         keys: Keys::None,
         group: Group::Connection,
         arguments: "[username] password",
@@ -72,7 +73,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "hello",
         arity: -1,
-        flags: FOR_GUESTS,
+        flags: LOGIN,
         keys: Keys::None,
         group: Group::Connection,
         arguments: "[protover [AUTH username password] [SETNAME clientname]]",
@@ -131,6 +132,12 @@ fn auth(call: &mut Call<'_>) -> Outcome {
         3 => (call.arg(1), call.arg(2)),
         _ => return Err(Failure::SYNTAX),
     };
+    if call.count() == 2 && call.server.acl.default_login().is_some() {
+        return Err(Failure::line(
+            "ERR AUTH <password> called without any password configured for the default user. Are \
+             you sure your configuration is correct?",
+        ));
+    }
     log_in(call, name, password)?;
     call.reply.ok();
     Ok(())

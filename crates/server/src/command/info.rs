@@ -35,7 +35,7 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("cpu", true, cpu),
     ("modules", true, |_, _| {}),
     ("commandstats", false, command_stats),
-    ("errorstats", true, |_, _| {}),
+    ("errorstats", true, error_stats),
     ("latencystats", false, latency_stats),
     ("cluster", true, |page, _| page.line("cluster_enabled", 0)),
     ("keyspace", true, keyspace),
@@ -203,6 +203,12 @@ fn command_stats(page: &mut Page, facts: &Facts<'_>) {
                 row.calls, row.rejected, row.failed
             ),
         );
+    }
+}
+
+fn error_stats(page: &mut Page, facts: &Facts<'_>) {
+    for (code, count) in facts.server.errors.counts() {
+        page.line(&format!("errorstat_{code}"), format_args!("count={count}"));
     }
 }
 

@@ -8,7 +8,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "slowlog",
         arity: -2,
-        flags: Flags::ADMIN,
+        flags: Flags::NONE,
         keys: Keys::None,
         group: Group::Server,
         arguments: "GET [count] | LEN | RESET",
@@ -20,7 +20,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "latency",
         arity: -2,
-        flags: Flags::ADMIN,
+        flags: Flags::NONE,
         keys: Keys::None,
         group: Group::Server,
         arguments: "HISTORY event | LATEST | RESET [event ...] | HISTOGRAM [command ...] | DOCTOR",
@@ -32,7 +32,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "explain",
         arity: 2,
-        flags: Flags::READ.with(Flags::WAITS),
+        flags: Flags::READ.with(Flags::WAITS).with(Flags::DANGEROUS),
         keys: Keys::First,
         group: Group::Server,
         arguments: "key",
@@ -54,11 +54,13 @@ fn slowlog(call: &mut Call<'_>) -> Outcome {
         }
         (b"get", 2 | 3) => {
             let count = match call.count() {
-                3 => match call.integer(2)? {
-                    -1 => usize::MAX,
-                    count => usize::try_from(count).map_err(|_| {
-                        Failure::line("ERR count should be greater than or equal to -1")
-                    })?,
+                3 => match call.integer(2).map(usize::try_from) {
+                    Ok(Ok(count)) => count,
+                    _ if call.arg(2) == b"-1" => usize::MAX,
+                    _ => {
+                        let text = "ERR count should be greater than or equal to -1";
+                        return Err(Failure::line(text));
+                    }
                 },
                 _ => 10,
             };

@@ -105,39 +105,6 @@ pub const COMMANDS: &[CommandSpec] = &[
         run: sscan,
         ..ROW
     },
-    CommandSpec {
-        name: "sinter",
-        arity: -2,
-        flags: Flags::READ,
-        keys: Keys::All,
-        arguments: "key [key ...]",
-        summary: "Gives what is in all sets.",
-        complexity: "O(members of the smallest set times sets)",
-        run: sinter,
-        ..ROW
-    },
-    CommandSpec {
-        name: "sunion",
-        arity: -2,
-        flags: Flags::READ,
-        keys: Keys::All,
-        arguments: "key [key ...]",
-        summary: "Gives what is in any of the sets.",
-        complexity: "O(members of all sets times sets)",
-        run: sunion,
-        ..ROW
-    },
-    CommandSpec {
-        name: "sdiff",
-        arity: -2,
-        flags: Flags::READ,
-        keys: Keys::All,
-        arguments: "key [key ...]",
-        summary: "Gives what is in the first set and in no other.",
-        complexity: "O(members of the first set times sets)",
-        run: sdiff,
-        ..ROW
-    },
 ];
 
 fn sadd(call: &mut Call<'_>) -> Outcome {
@@ -268,45 +235,4 @@ fn sscan(call: &mut Call<'_>) -> Outcome {
     let shown = page.items.iter().filter(|member| options.shows(member));
     show_page(call, page.cursor, 1, shown, |reply, member| reply.bulk(member));
     Ok(())
-}
-
-enum Algebra {
-    Intersection,
-    Union,
-    Difference,
-}
-
-fn combine(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
-    let db = call.db();
-    let mut sets = Vec::with_capacity(call.count() - 1);
-    for key in call.args_from(1) {
-        sets.push(call.turn.set(db, key)?);
-    }
-    let reply = &mut call.reply;
-    let begun = reply.begin(Aggregate::Set, 0);
-    let mut shown = 0;
-    let show = |member: &[u8]| {
-        shown += 1;
-        reply.bulk(member);
-        Ok(true)
-    };
-    match algebra {
-        Algebra::Intersection => call.turn.set_intersection(db, &sets, show)?,
-        Algebra::Union => call.turn.set_union(db, &sets, show)?,
-        Algebra::Difference => call.turn.set_difference(db, &sets, show)?,
-    }
-    call.reply.finish(begun, shown);
-    Ok(())
-}
-
-fn sinter(call: &mut Call<'_>) -> Outcome {
-    combine(call, Algebra::Intersection)
-}
-
-fn sunion(call: &mut Call<'_>) -> Outcome {
-    combine(call, Algebra::Union)
-}
-
-fn sdiff(call: &mut Call<'_>) -> Outcome {
-    combine(call, Algebra::Difference)
 }

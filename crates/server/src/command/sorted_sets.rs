@@ -1,10 +1,13 @@
 //! Sorted sets: members with scores under one key. Commands on members and ends are here, those on
 //! ranges in `sorted_sets/ranges.rs`; the rows in `sorted_sets/rows.rs`.
 
+mod algebra;
 mod ranges;
 mod rows;
+mod rows_of_several;
 
 pub use rows::COMMANDS;
+pub use rows_of_several::COMMANDS as COMMANDS_OF_SEVERAL;
 
 use super::arguments::{Sample, ScanOptions, double, empty_page, show_page};
 use super::{Call, Failure, Outcome};

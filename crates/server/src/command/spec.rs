@@ -1,7 +1,14 @@
 //! What is known of a command beside its function.
 
+mod keys;
+mod subcommands;
+
+pub use keys::Keys;
+pub use subcommands::{Subcommand, subcommands};
+
 use super::{Call, Failure, Outcome};
 use crate::acl::{Access, Categories, Denial, User, category};
+use std::borrow::Cow;
 use std::ops::BitOr;
 use terrace_keyspace::{Mode, Wait};
 use terrace_resp::Command;
@@ -36,12 +43,29 @@ impl Flags {
     /// Shows what is under keys that are not among its arguments: for those who may read all.
     pub const SHOWS_ALL: Self = Self(1 << 10);
 
+    /// Where its keys are hangs on its arguments.
+    pub const MOVABLE_KEYS: Self = Self(1 << 12);
+    /// Refused between `MULTI` and `EXEC`.
+    pub const NO_MULTI: Self = Self(1 << 13);
     /// Only removes: executed while the disk is full.
     pub const REMOVES: Self = Self(1 << 11);
 
     /// Whether all of `other` are set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// The categories of access control that follow from these.
+    fn categories(self) -> Categories {
+        [
+            (Self::WRITE, category::WRITE),
+            (Self::READ, category::READ),
+            (Self::ADMIN, category::ADMIN.with(category::DANGEROUS)),
+            (Self::DANGEROUS, category::DANGEROUS),
+        ]
+        .iter()
+        .filter(|(flag, _)| self.has(*flag))
+        .fold(Categories::NONE, |all, (_, category)| all.with(*category))
     }
 
     /// These and `other`.
@@ -58,46 +82,6 @@ impl BitOr for Flags {
     }
 }
 
-/// Which arguments are keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keys {
-    /// None.
-    None,
-    /// The first argument.
-    First,
-    /// The one after the subcommand (`OBJECT`).
-    AfterSubcommand,
-    /// All arguments.
-    All,
-    /// The first argument and every second one after it (`MSET`).
-    EverySecond,
-}
-
-impl Keys {
-    /// The keys among the arguments of a command.
-    pub fn of<'a>(self, args: &Command<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
-        let (skip, take, step) = match self {
-            Self::None => (1, 0, 1),
-            Self::First => (1, 1, 1),
-            Self::AfterSubcommand => (2, 1, 1),
-            Self::All => (1, usize::MAX, 1),
-            Self::EverySecond => (1, usize::MAX, 2),
-        };
-        args.iter().skip(skip).step_by(step).take(take)
-    }
-
-    /// As `COMMAND` shows them: first, last (negative from the end), step.
-    pub const fn positions(self) -> (i64, i64, i64) {
-        match self {
-            // Redis has them at the subcommands.
-            Self::None | Self::AfterSubcommand => (0, 0, 0),
-            Self::First => (1, 1, 1),
-            Self::All => (1, -1, 1),
-            Self::EverySecond => (1, -1, 2),
-        }
-    }
-}
-
 /// What a command belongs to: also a category of access control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
@@ -105,6 +89,8 @@ pub enum Group {
     Generic,
     /// Strings.
     String,
+    /// Bits of strings.
+    Bitmap,
     /// Hashes.
     Hash,
     /// Lists.
@@ -127,6 +113,7 @@ impl Group {
         match self {
             Self::Generic => "generic",
             Self::String => "string",
+            Self::Bitmap => "bitmap",
             Self::Hash => "hash",
             Self::List => "list",
             Self::Set => "set",
@@ -142,6 +129,7 @@ impl Group {
         match self {
             Self::Generic => "Keys of any type",
             Self::String => "Strings",
+            Self::Bitmap => "Bits of strings",
             Self::Hash => "Hashes",
             Self::List => "Lists",
             Self::Set => "Sets",
@@ -157,6 +145,7 @@ impl Group {
         match self {
             Self::Generic => category::KEYSPACE,
             Self::String => category::STRING,
+            Self::Bitmap => category::BITMAP,
             Self::Hash => category::HASH,
             Self::List => category::LIST,
             Self::Set => category::SET,
@@ -193,17 +182,14 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
-    /// What it does with its keys, in the words of access control: a command that writes may also
-    /// tell what was there, unless it is known not to.
-    pub fn access(&self) -> Access {
-        /// Commands that write and tell nothing of what was there.
-        const ONLY_WRITE: &[&str] =
-            &["del", "mset", "msetnx", "psetex", "setex", "setnx", "unlink", "hmset", "ltrim"];
-        match self.flags.has(Flags::WRITE) {
-            true if ONLY_WRITE.contains(&self.name) => Access::WRITE,
-            true => Access::READ_WRITE,
-            false => Access::READ,
-        }
+    /// Its keys, and what it does with each in the words of access control.
+    pub fn accesses<'a>(
+        &self,
+        args: &Command<'a>,
+    ) -> impl Iterator<Item = (&'a [u8], Access)> + Clone + use<'a> {
+        let (first, rest) = keys::accesses(self.name, self.flags.has(Flags::WRITE), args);
+        let with = move |(at, key)| (key, if at == 0 { first } else { rest });
+        self.keys.of(args).enumerate().map(with)
     }
 
     /// Whether a turn of this mode may execute it; else it has to be executed elsewhere.
@@ -220,38 +206,80 @@ impl CommandSpec {
     /// # Errors
     /// What it may not do first.
     pub fn check(&self, number: u16, args: &Command<'_>, user: &User) -> Result<(), Denial> {
-        let access = self.access();
-        let keys = self.keys.of(args).map(|key| (key, access));
-        user.check(number, args.get(1), keys)?;
-        match self.flags.has(Flags::SHOWS_ALL) && !user.may_access_all(access) {
+        user.check(number, args.get(1), self.accesses(args))?;
+        match self.flags.has(Flags::SHOWS_ALL) && !user.may_access_all(Access::READ) {
             true => Err(Denial::Key(args.get(1).unwrap_or_default().to_vec())),
             false => Ok(()),
         }
     }
 
-    /// The categories of access control that it belongs to.
-    pub const fn categories(&self) -> Categories {
-        let mut categories = self.group.category();
+    /// The categories of access control that it belongs to, apart from its subcommands.
+    pub fn categories(&self) -> Categories {
+        if !self.subcommands().is_empty() {
+            return match self.name {
+                "command" => category::SLOW.with(category::CONNECTION),
+                _ => category::SLOW,
+            };
+        }
         let speed = if self.flags.has(Flags::FAST) { category::FAST } else { category::SLOW };
-        categories = categories.with(speed);
-        if self.flags.has(Flags::WRITE) {
-            categories = categories.with(category::WRITE);
+        let group = match self.name {
+            "sort" | "sort_ro" => category::SET.with(category::SORTEDSET).with(category::LIST),
+            // Not for everybody, although Redis does not call them commands for administrators.
+            "lastsave" | "role" => category::ADMIN,
+            _ => self.group.category(),
+        };
+        group.with(speed).with(self.flags.categories())
+    }
+
+    /// What it is made of, if it is.
+    pub fn subcommands(&self) -> &'static [Subcommand] {
+        subcommands(self.name)
+    }
+
+    /// The subcommand that is named; `None` if it has none, or not this one.
+    pub fn subcommand(&self, args: &Command<'_>) -> Option<&'static Subcommand> {
+        let name = args.get(1)?;
+        self.subcommands().iter().find(|one| name.eq_ignore_ascii_case(one.name.as_bytes()))
+    }
+
+    /// Its name, with that of the subcommand.
+    pub fn full_name(&self, args: &Command<'_>) -> Cow<'static, str> {
+        match self.subcommand(args) {
+            Some(one) => format!("{}|{}", self.name, one.name).into(),
+            None => self.name.into(),
         }
-        if self.flags.has(Flags::READ) {
-            categories = categories.with(category::READ);
+    }
+
+    /// Whether there is such a command with so many arguments.
+    ///
+    /// # Errors
+    /// The reply.
+    pub fn check_form(&self, args: &Command<'_>) -> Result<(), String> {
+        if args.count() > 1 && !self.subcommands().is_empty() {
+            let Some(one) = self.subcommand(args) else {
+                let name = args.get(1).unwrap_or_default();
+                let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+                let command = self.name.to_uppercase();
+                return Err(format!("ERR unknown subcommand '{name}'. Try {command} HELP."));
+            };
+            return match takes(one.arity, args.count()) {
+                true => Ok(()),
+                false => Err(super::wrong_count(&self.full_name(args))),
+            };
         }
-        if self.flags.has(Flags::ADMIN) {
-            categories = categories.with(category::ADMIN).with(category::DANGEROUS);
+        match self.takes(args.count()) {
+            true => Ok(()),
+            false => Err(super::wrong_count(self.name)),
         }
-        if self.flags.has(Flags::DANGEROUS) {
-            categories = categories.with(category::DANGEROUS);
-        }
-        categories
     }
 
     /// Whether so many arguments, the name included, are right.
     pub fn takes(&self, count: usize) -> bool {
-        let most = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 { count >= most } else { count == most }
+        takes(self.arity, count)
     }
+}
+
+fn takes(arity: i32, count: usize) -> bool {
+    let most = arity.unsigned_abs() as usize;
+    if arity < 0 { count >= most } else { count == most }
 }

@@ -28,6 +28,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec { name: "get", flags: READ, summary: "Gives a string.", run: get, ..ROW },
     CommandSpec {
         name: "set",
+        flags: Flags::WRITE,
         arity: -3,
         arguments: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-seconds | \
                     PXAT unix-milliseconds | KEEPTTL]",
@@ -37,6 +38,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "setex",
+        flags: Flags::WRITE,
         arity: 4,
         arguments: "key seconds value",
         summary: "Sets a key to a string that expires.",
@@ -46,6 +48,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "psetex",
+        flags: Flags::WRITE,
         arity: 4,
         arguments: "key milliseconds value",
         summary: "Sets a key to a string that expires.",

@@ -6,7 +6,8 @@
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use crate::dispatch;
-use crate::session::{Queued, Watched};
+use crate::session::{NOT_IN_MULTI, Queued};
+use std::sync::atomic::Ordering;
 use terrace_keyspace::{Mode, Wait};
 
 const CONTROL: Flags = Flags::FAST.with(Flags::NOT_QUEUED);
@@ -53,7 +54,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         name: "watch",
         arity: -2,
         // What earlier commands wrote is no change: it is committed before.
-        flags: Flags::FAST.with(Flags::READ).with(Flags::WAITS).with(Flags::NOT_QUEUED),
+        flags: Flags::FAST.with(Flags::WAITS).with(Flags::NOT_QUEUED),
         keys: Keys::All,
         group: Group::Transactions,
         arguments: "key [key ...]",
@@ -81,6 +82,7 @@ fn multi(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::line("ERR MULTI calls can not be nested"));
     }
     call.session.queued = Some(Queued::default());
+    call.session.info.queued.store(0, Ordering::Relaxed);
     call.reply.ok();
     Ok(())
 }
@@ -89,6 +91,7 @@ fn discard(call: &mut Call<'_>) -> Outcome {
     if call.session.queued.take().is_none() {
         return Err(Failure::line("ERR DISCARD without MULTI"));
     }
+    call.session.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
     call.session.watched = None;
     call.reply.ok();
     Ok(())
@@ -98,21 +101,10 @@ fn watch(call: &mut Call<'_>) -> Outcome {
     if call.session.queued.is_some() {
         return Err(Failure::line("ERR WATCH inside MULTI is not allowed"));
     }
-    let space = call.server.space.clone();
     let db = call.db();
-    // A key is watched from its own WATCH on, not from the first: all of them as they are now, and
-    // whether the earlier ones were as they had been, asked afterwards so that no write is between.
-    let mut read_set = space.db().read_set();
-    let (mut keys, mut has_changed) = (Vec::new(), false);
-    if let Some(before) = &mut call.session.watched {
-        has_changed = before.has_changed || !space.db().is_unchanged(&before.read_set)?;
-        keys = std::mem::take(&mut before.keys);
-    }
-    keys.extend(call.args.iter().skip(1).map(|key| (db, key.to_vec())));
-    for (db, key) in &keys {
-        space.watch(&mut read_set, *db, key);
-    }
-    call.session.watched = Some(Watched { read_set, has_changed, keys });
+    let keys = call.args_from(1).map(|key| (db, key));
+    let before = call.session.watched.as_deref();
+    call.session.watched = Some(call.server.space.watch_keys(before, keys)?);
     call.reply.ok();
     Ok(())
 }
@@ -127,6 +119,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
     let Some(queued) = call.session.queued.take() else {
         return Err(Failure::line("ERR EXEC without MULTI"));
     };
+    call.session.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
     if queued.is_spoilt {
         call.session.watched = None;
         let text = "EXECABORT Transaction discarded because of previous errors.";
@@ -151,7 +144,7 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued) -> Outcome {
     }
     lock(call, queued)?;
     if let Some(watched) = &call.session.watched
-        && (watched.has_changed || !call.server.space.db().is_unchanged(&watched.read_set)?)
+        && !watched.is_unchanged(&call.server.space)?
     {
         call.reply.null_array();
         return Ok(());
@@ -201,14 +194,14 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
             db = selected.filter(|selected| usize::from(*selected) < databases).unwrap_or(db);
         }
         if spec.flags.has(Flags::WRITE) {
-            keys.extend(spec.keys.of(&args).map(|key| (db, key)));
+            keys.extend(spec.keys.located(&args, db));
         }
     }
     if needs_all {
         call.turn.lock_everything();
         return Ok(());
     }
-    let watched = call.session.watched.iter().flat_map(|watched| &watched.keys);
-    keys.extend(watched.map(|(db, key)| (*db, &key[..])));
+    let watched = call.session.watched.as_ref().map(|watched| watched.keys()).unwrap_or_default();
+    keys.extend(watched.iter().map(|(db, key)| (*db, &key[..])));
     Ok(call.turn.lock_in(keys.into_iter())?)
 }

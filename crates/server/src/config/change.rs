@@ -36,9 +36,13 @@ impl Config {
         let mut after = Settings::clone(&before);
         let mut given: Vec<&'static OptionSpec> = Vec::new();
         for (name, text) in pairs {
-            if let Some((fact, _)) =
+            if let Some((fact, value)) =
                 super::table::FACTS.iter().find(|(fact, _)| fact.eq_ignore_ascii_case(name))
             {
+                // What it is already may be asked for.
+                if value.eq_ignore_ascii_case(text) {
+                    continue;
+                }
                 return Err(ConfigError::NotLive { name: fact });
             }
             let option = required(name)?;

@@ -5,6 +5,7 @@
 mod client;
 mod command_options;
 mod commits;
+mod compatibility;
 mod disk_full;
 mod documents;
 mod gate;

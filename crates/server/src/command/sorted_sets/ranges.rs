@@ -1,8 +1,9 @@
 //! ZRANGE and its relatives: by rank, by score, by member, in both orders.
 
 use super::Rows;
+use crate::command::arguments::hexadecimal;
 use crate::command::{Call, Failure, Outcome};
-use terrace_keyspace::{MemberEnd, Meta, Order, Range, ScoreEnd, ranks};
+use terrace_keyspace::{MemberEnd, Meta, Order, Range, ScoreEnd, Turn, ranks};
 
 /// What the two ends of a range are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,10 @@ fn score_end(text: &[u8]) -> Option<ScoreEnd> {
     };
     let score = match std::str::from_utf8(number).ok()? {
         "" => 0.0,
-        text => text.trim_ascii_start().parse::<f64>().ok()?,
+        text => match hexadecimal(text.trim_ascii_start().as_bytes()) {
+            Some(number) => number?,
+            None => text.trim_ascii_start().parse::<f64>().ok()?,
+        },
     };
     (!score.is_nan()).then_some(ScoreEnd { score, excluded })
 }
@@ -79,18 +83,22 @@ fn member_end(text: &[u8]) -> Option<MemberEnd<'_>> {
 }
 
 /// What one of the commands takes as options, and has without them.
+#[derive(Default)]
 struct Form {
     by: Option<By>,
     order: Option<Order>,
+    /// Whether the result is stored under the first argument.
+    stores: bool,
 }
 
 fn range(call: &mut Call<'_>, form: Form) -> Outcome {
     let (mut by, mut order) = (form.by, form.order);
     let (mut with_scores, mut limit) = (false, None);
-    let mut at = 4;
+    let key = if form.stores { 2 } else { 1 };
+    let mut at = key + 3;
     while at < call.count() {
         let word = call.arg(at);
-        if word.eq_ignore_ascii_case(b"withscores") {
+        if word.eq_ignore_ascii_case(b"withscores") && !form.stores {
             with_scores = true;
         } else if word.eq_ignore_ascii_case(b"limit") && at + 2 < call.count() {
             limit = Some(Limit { offset: call.integer(at + 1)?, count: call.integer(at + 2)? });
@@ -118,64 +126,78 @@ fn range(call: &mut Call<'_>, form: Form) -> Outcome {
         ));
     }
     // Going down, the upper end comes first; but ranks count from where the walk starts.
-    let (lower, upper) = if order == Order::Down && by != By::Rank { (3, 2) } else { (2, 3) };
+    let down = order == Order::Down && by != By::Rank;
+    let (lower, upper) = if down { (key + 2, key + 1) } else { (key + 1, key + 2) };
     let ends = Ends::of(call, by, lower, upper)?;
-    show(call, ends, order, with_scores, limit)
-}
-
-fn show(
-    call: &mut Call<'_>,
-    ends: Ends<'_>,
-    order: Order,
-    with_scores: bool,
-    limit: Option<Limit>,
-) -> Outcome {
     let db = call.db();
-    let set = call.turn.sorted_set(db, call.arg(1))?;
-    let Limit { offset, count } = limit.unwrap_or(Limit { offset: 0, count: -1 });
-    let found = set.and_then(|set| Some((set, ends.within(&set)?)));
-    let Some((set, range)) = found.filter(|_| offset >= 0 && count != 0) else {
-        call.reply.array(0);
+    let found = call.turn.sorted_set(db, call.arg(key))?;
+    let found = found.and_then(|set| Some((set, ends.within(&set)?)));
+    if form.stores {
+        let mut members = Vec::new();
+        each(call.turn, db, found, order, limit, |member, score| {
+            members.push((member.to_vec(), score));
+        })?;
+        let count = call.turn.sorted_set_replace(db, call.arg(1), &members)?;
+        call.reply.integer(count as i64);
         return Ok(());
-    };
+    }
     let reply = &mut call.reply;
     let mut rows = Rows::begin(reply, with_scores);
-    let (mut skip, mut left) = (offset, if count < 0 { i64::MAX } else { count });
-    call.turn.sorted_set_each(db, &set, &range, order, |member, score| {
-        if skip > 0 {
-            skip -= 1;
-            return Ok(true);
-        }
-        rows.show(reply, member, score);
-        left -= 1;
-        Ok(left > 0)
-    })?;
+    each(call.turn, db, found, order, limit, |member, score| rows.show(reply, member, score))?;
     rows.finish(reply);
     Ok(())
 }
 
+fn each(
+    turn: &Turn,
+    db: u8,
+    found: Option<(Meta, Range<'_>)>,
+    order: Order,
+    limit: Option<Limit>,
+    mut seen: impl FnMut(&[u8], f64),
+) -> Outcome {
+    let Limit { offset, count } = limit.unwrap_or(Limit { offset: 0, count: -1 });
+    let found = found.filter(|_| offset >= 0 && count != 0);
+    let Some((set, range)) = found else { return Ok(()) };
+    let (mut skip, mut left) = (offset, if count < 0 { i64::MAX } else { count });
+    turn.sorted_set_each(db, &set, &range, order, |member, score| {
+        if skip > 0 {
+            skip -= 1;
+            return Ok(true);
+        }
+        seen(member, score);
+        left -= 1;
+        Ok(left > 0)
+    })?;
+    Ok(())
+}
+
 pub(super) fn zrange(call: &mut Call<'_>) -> Outcome {
-    range(call, Form { by: None, order: None })
+    range(call, Form::default())
+}
+
+pub(super) fn zrangestore(call: &mut Call<'_>) -> Outcome {
+    range(call, Form { stores: true, ..Form::default() })
 }
 
 pub(super) fn zrevrange(call: &mut Call<'_>) -> Outcome {
-    range(call, Form { by: Some(By::Rank), order: Some(Order::Down) })
+    range(call, Form { by: Some(By::Rank), order: Some(Order::Down), stores: false })
 }
 
 pub(super) fn zrangebyscore(call: &mut Call<'_>) -> Outcome {
-    range(call, Form { by: Some(By::Score), order: Some(Order::Up) })
+    range(call, Form { by: Some(By::Score), order: Some(Order::Up), stores: false })
 }
 
 pub(super) fn zrevrangebyscore(call: &mut Call<'_>) -> Outcome {
-    range(call, Form { by: Some(By::Score), order: Some(Order::Down) })
+    range(call, Form { by: Some(By::Score), order: Some(Order::Down), stores: false })
 }
 
 pub(super) fn zrangebylex(call: &mut Call<'_>) -> Outcome {
-    range(call, Form { by: Some(By::Member), order: Some(Order::Up) })
+    range(call, Form { by: Some(By::Member), order: Some(Order::Up), stores: false })
 }
 
 pub(super) fn zrevrangebylex(call: &mut Call<'_>) -> Outcome {
-    range(call, Form { by: Some(By::Member), order: Some(Order::Down) })
+    range(call, Form { by: Some(By::Member), order: Some(Order::Down), stores: false })
 }
 
 fn count(call: &mut Call<'_>, by: By) -> Outcome {

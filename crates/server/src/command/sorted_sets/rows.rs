@@ -80,6 +80,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "zrank",
         arity: -3,
+        flags: Flags::READ.with(Flags::FAST),
         arguments: "key member [WITHSCORE]",
         summary: "Gives the place of a member, the lowest score being first.",
         complexity: "O(rank): members with lower scores are walked by",
@@ -90,6 +91,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "zrevrank",
         arity: -3,
+        flags: Flags::READ.with(Flags::FAST),
         arguments: "key member [WITHSCORE]",
         summary: "Gives the place of a member, the highest score being first.",
         complexity: "O(members with lower scores), which are walked by",
@@ -99,6 +101,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "zcount",
+        flags: Flags::READ.with(Flags::FAST),
         arguments: "key min max",
         summary: "Counts the members with scores in a range.",
         complexity: "O(members counted)",
@@ -108,6 +111,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "zlexcount",
+        flags: Flags::READ.with(Flags::FAST),
         arguments: "key min max",
         summary: "Counts the members in a range of members.",
         complexity: "O(members counted)",

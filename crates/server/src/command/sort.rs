@@ -1,0 +1,248 @@
+//! `SORT`: the elements of a list, set or sorted set by number or by bytes, perhaps those of other
+//! keys, shown or stored.
+
+use super::arguments::strtod;
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
+use crate::acl::Access;
+use std::cmp::Ordering;
+use terrace_keyspace::{Kind, Meta, Order, Range, Type, Value};
+
+/// What both rows have.
+const ROW: CommandSpec = CommandSpec {
+    name: "sort",
+    arity: -2,
+    flags: Flags::WRITE.with(Flags::DANGEROUS).with(Flags::MOVABLE_KEYS).with(Flags::READS_LATE),
+    keys: Keys::FirstAndStore,
+    group: Group::Generic,
+    arguments: "key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA] \
+                [STORE destination]",
+    summary: "Gives the elements of a list, set or sorted set in order.",
+    complexity: "O(elements log elements + elements times patterns)",
+    since: "1.0.0",
+    run: |call| sort(call, true),
+};
+
+/// The rows of this group.
+pub const COMMANDS: &[CommandSpec] = &[
+    ROW,
+    CommandSpec {
+        name: "sort_ro",
+        flags: Flags::READ.with(Flags::DANGEROUS).with(Flags::MOVABLE_KEYS),
+        keys: Keys::First,
+        arguments: "key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA]",
+        since: "7.0.0",
+        run: |call| sort(call, false),
+        ..ROW
+    },
+];
+
+#[derive(Default)]
+struct Options<'a> {
+    by: Option<&'a [u8]>,
+    gets: Vec<&'a [u8]>,
+    limit: Option<(i64, i64)>,
+    is_down: bool,
+    by_bytes: bool,
+    store: Option<&'a [u8]>,
+}
+
+impl<'a> Options<'a> {
+    fn of(call: &Call<'a>, may_store: bool) -> Result<Self, Failure> {
+        let (mut options, mut at) = (Self::default(), 2);
+        let reads_all = call
+            .session
+            .user
+            .as_ref()
+            .is_some_and(|user| user.may_do_everything() || user.may_access_all(Access::READ));
+        let check = |option: &str| match reads_all {
+            true => Ok(()),
+            false => Err(Failure::err(format_args!(
+                "{option} option of SORT denied due to insufficient ACL permissions"
+            ))),
+        };
+        while at < call.count() {
+            let left = call.count() - at - 1;
+            match &call.arg(at).to_ascii_lowercase()[..] {
+                b"asc" => options.is_down = false,
+                b"desc" => options.is_down = true,
+                b"alpha" => options.by_bytes = true,
+                b"limit" if left >= 2 => {
+                    options.limit = Some((call.integer(at + 1)?, call.integer(at + 2)?));
+                    at += 2;
+                }
+                b"store" if left >= 1 && may_store => {
+                    options.store = Some(call.arg(at + 1));
+                    at += 1;
+                }
+                b"by" if left >= 1 => {
+                    options.by = Some(call.arg(at + 1));
+                    if call.arg(at + 1).contains(&b'*') {
+                        check("BY")?;
+                    }
+                    at += 1;
+                }
+                b"get" if left >= 1 => {
+                    check("GET")?;
+                    options.gets.push(call.arg(at + 1));
+                    at += 1;
+                }
+                _ => return Err(Failure::SYNTAX),
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+
+    /// Whether a pattern without a place for the element says that there is no order.
+    fn leaves_order(&self) -> bool {
+        self.by.is_some_and(|by| !by.contains(&b'*'))
+    }
+
+    /// The first of `count` elements that is shown, and how many are.
+    fn shown(&self, count: usize) -> (usize, usize) {
+        let Some((first, most)) = self.limit else { return (0, count) };
+        let first = usize::try_from(first.max(0)).unwrap_or(usize::MAX).min(count);
+        let most = if most < 0 { count } else { usize::try_from(most).unwrap_or(usize::MAX) };
+        (first, most.min(count - first))
+    }
+}
+
+/// An element, and what it is sorted by.
+struct Row {
+    element: Vec<u8>,
+    number: f64,
+    bytes: Option<Vec<u8>>,
+}
+
+fn sort(call: &mut Call<'_>, may_store: bool) -> Outcome {
+    let mut options = Options::of(call, may_store)?;
+    let db = call.db();
+    let found = collection(call)?;
+    if let Some(Meta { kind: Kind::Set, .. }) = found
+        && options.leaves_order()
+        && options.store.is_some()
+    {
+        // What is stored must not hang on the order of a set.
+        (options.by, options.by_bytes) = (None, true);
+    }
+    let elements = match &found {
+        Some(meta) => elements(call, meta, &options)?,
+        None => Vec::new(),
+    };
+    let elements = match options.leaves_order() {
+        true => elements,
+        false => sorted(call, elements, &options)?,
+    };
+    let (first, count) = options.shown(elements.len());
+    let mut shown: Vec<Option<Vec<u8>>> = Vec::new();
+    for element in elements.into_iter().skip(first).take(count) {
+        if options.gets.is_empty() {
+            shown.push(Some(element));
+            continue;
+        }
+        for pattern in &options.gets {
+            shown.push(lookup(call, pattern, &element)?.map(|value| value.to_vec()));
+        }
+    }
+    let Some(destination) = options.store else {
+        call.reply.array(shown.len());
+        shown.into_iter().for_each(|element| call.bulk_or_null(element));
+        return Ok(());
+    };
+    let values: Vec<Vec<u8>> = shown.into_iter().map(Option::unwrap_or_default).collect();
+    let length = call.turn.list_replace(db, destination, &values)?;
+    call.reply.integer(length as i64);
+    Ok(())
+}
+
+/// The list, set or sorted set under the first argument.
+fn collection(call: &mut Call<'_>) -> Result<Option<Meta>, Failure> {
+    let (db, key) = (call.db(), call.arg(1));
+    call.turn.pin_now();
+    Ok(match call.turn.key_type(db, key)? {
+        None => None,
+        Some(Type::Collection(Kind::List)) => call.turn.list(db, key)?,
+        Some(Type::Collection(Kind::Set | Kind::SortedSet)) => call.turn.scored_set(db, key)?,
+        Some(_) => return Err(terrace_keyspace::Error::WrongType.into()),
+    })
+}
+
+/// All elements; if they are not sorted, in the order that they have.
+fn elements(call: &Call<'_>, meta: &Meta, options: &Options<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut elements = Vec::new();
+    let db = call.session.db;
+    let mut keep = |element: &[u8]| {
+        elements.push(element.to_vec());
+        Ok(true)
+    };
+    let is_down = options.leaves_order() && options.is_down;
+    match meta.kind {
+        Kind::List => call.turn.list_each(db, meta, 0, meta.count, keep)?,
+        Kind::Set => call.turn.set_each(db, meta, keep)?,
+        _ => {
+            let all = Range::Ranks(0..=u64::MAX);
+            let order = if is_down { Order::Down } else { Order::Up };
+            call.turn.sorted_set_each(db, meta, &all, order, |member, _| keep(member))?;
+        }
+    }
+    if meta.kind == Kind::List && is_down {
+        elements.reverse();
+    }
+    Ok(elements)
+}
+
+fn sorted(
+    call: &mut Call<'_>,
+    elements: Vec<Vec<u8>>,
+    options: &Options<'_>,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut rows = Vec::with_capacity(elements.len());
+    for element in elements {
+        let by = match options.by {
+            Some(pattern) => lookup(call, pattern, &element)?.map(|value| value.to_vec()),
+            None => Some(element.clone()),
+        };
+        let number = match &by {
+            Some(text) if !options.by_bytes => strtod(text)
+                .ok_or(Failure::line("ERR One or more scores can't be converted into double"))?,
+            _ => 0.0,
+        };
+        rows.push(Row { element, number, bytes: if options.by_bytes { by } else { None } });
+    }
+    rows.sort_by(|a, b| {
+        let order = match options.by_bytes {
+            true => a.bytes.cmp(&b.bytes),
+            false => {
+                let order = a.number.partial_cmp(&b.number).unwrap_or(Ordering::Equal);
+                order.then_with(|| a.element.cmp(&b.element))
+            }
+        };
+        if options.is_down { order.reverse() } else { order }
+    });
+    Ok(rows.into_iter().map(|row| row.element).collect())
+}
+
+/// What a pattern means for an element: itself for `#`, else the string under the key, or the field
+/// of a hash behind `->`, with the element in the place of the first `*`.
+fn lookup(call: &mut Call<'_>, pattern: &[u8], element: &[u8]) -> Result<Option<Value>, Failure> {
+    if pattern == b"#" {
+        return Ok(Some(Value::Written(element.into())));
+    }
+    let Some(star) = pattern.iter().position(|byte| *byte == b'*') else { return Ok(None) };
+    let (before, after) = (&pattern[..star], &pattern[star + 1..]);
+    let arrow = after.windows(2).position(|pair| pair == b"->");
+    let (after, field) = match arrow.filter(|at| at + 2 < after.len()) {
+        Some(at) => (&after[..at], Some(&after[at + 2..])),
+        None => (after, None),
+    };
+    let key = [before, element, after].concat();
+    let db = call.db();
+    match (call.turn.key_type(db, &key)?, field) {
+        (Some(Type::String), None) => Ok(call.turn.get(db, &key)?),
+        (Some(Type::Collection(Kind::Hash)), Some(field)) => {
+            let Some(hash) = call.turn.hash(db, &key)? else { return Ok(None) };
+            Ok(call.turn.hash_field(db, &hash, field)?)
+        }
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,116 @@
+//! The subcommands of commands that have some: what `CLIENT`, `CONFIG` and the others are made of.
+
+use super::Flags;
+use crate::acl::{Categories, category};
+
+/// One subcommand.
+#[derive(Debug)]
+pub struct Subcommand {
+    /// In lower case.
+    pub name: &'static str,
+    /// Arguments with both names: exactly so many, or at least so many if negative.
+    pub arity: i32,
+    /// Properties.
+    pub flags: Flags,
+    /// What it belongs to.
+    group: Categories,
+}
+
+const fn row(name: &'static str, arity: i32, flags: Flags, group: Categories) -> Subcommand {
+    Subcommand { name, arity, flags, group }
+}
+
+const A: Flags = Flags::ADMIN;
+const N: Flags = Flags::NONE;
+const R: Flags = Flags::READ;
+const NONE: Categories = Categories::NONE;
+const CONNECTION: Categories = category::CONNECTION;
+const KEYSPACE: Categories = category::KEYSPACE;
+
+const ALL: &[(&str, &[Subcommand])] = &[
+    (
+        "acl",
+        &[
+            row("cat", -2, N, NONE),
+            row("deluser", -3, A, NONE),
+            row("dryrun", -4, A, NONE),
+            row("genpass", -2, N, NONE),
+            row("getuser", 3, A, NONE),
+            row("list", 2, A, NONE),
+            row("log", -2, A, NONE),
+            row("setuser", -3, A, NONE),
+            row("users", 2, A, NONE),
+            row("whoami", 2, N, NONE),
+        ],
+    ),
+    (
+        "client",
+        &[
+            row("getname", 2, N, CONNECTION),
+            row("getredir", 2, N, CONNECTION),
+            row("id", 2, N, CONNECTION),
+            row("info", 2, N, CONNECTION),
+            row("kill", -3, A, CONNECTION),
+            row("list", -2, A, CONNECTION),
+            row("no-evict", 3, A, CONNECTION),
+            row("no-touch", 3, N, CONNECTION),
+            row("reply", 3, N, CONNECTION),
+            row("setinfo", 4, N, CONNECTION),
+            row("setname", 3, N, CONNECTION),
+            row("tracking", -3, N, CONNECTION),
+        ],
+    ),
+    (
+        "command",
+        &[
+            row("count", 2, N, CONNECTION),
+            row("docs", -2, N, CONNECTION),
+            row("getkeys", -4, N, CONNECTION),
+            row("info", -2, N, CONNECTION),
+            row("list", -2, N, CONNECTION),
+        ],
+    ),
+    (
+        "config",
+        &[
+            row("get", -3, A, NONE),
+            row("resetstat", 2, A, NONE),
+            row("rewrite", 2, A, NONE),
+            row("set", -4, A, NONE),
+        ],
+    ),
+    (
+        "latency",
+        &[
+            row("doctor", 2, A, NONE),
+            row("histogram", -2, A, NONE),
+            row("history", 3, A, NONE),
+            row("latest", 2, A, NONE),
+            row("reset", -2, A, NONE),
+        ],
+    ),
+    ("memory", &[row("doctor", 2, N, NONE), row("stats", 2, N, NONE), row("usage", -3, R, NONE)]),
+    (
+        "object",
+        &[
+            row("encoding", 3, R, KEYSPACE),
+            row("freq", 3, R, KEYSPACE),
+            row("help", 2, N, KEYSPACE),
+            row("idletime", 3, R, KEYSPACE),
+            row("refcount", 3, R, KEYSPACE),
+        ],
+    ),
+    ("slowlog", &[row("get", -2, A, NONE), row("len", 2, A, NONE), row("reset", 2, A, NONE)]),
+];
+
+/// Those of a command; most have none.
+pub fn subcommands(command: &str) -> &'static [Subcommand] {
+    ALL.iter().find(|(name, _)| *name == command).map_or(&[], |(_, rows)| rows)
+}
+
+impl Subcommand {
+    /// The categories of access control that it belongs to.
+    pub fn categories(&self) -> Categories {
+        self.group.with(category::SLOW).with(self.flags.categories())
+    }
+}

@@ -1,0 +1,197 @@
+//! What clients of Redis look at in replies, and what they must not be able to do.
+
+use crate::client::{Client, array, bulk, error, int, ok, text};
+use crate::served::Served;
+use terrace_resp::Reply;
+
+fn queued() -> Reply<'static> {
+    Reply::Simple(b"QUEUED"[..].into())
+}
+
+#[test]
+fn a_line_about_a_client_has_all_fields_of_redis_in_its_order() {
+    const FIELDS: &str = "id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free \
+                          argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp";
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.say("CLIENT SETNAME me");
+    for request in ["CLIENT INFO", "CLIENT LIST"] {
+        let line = text(&client.say(request));
+        let pairs: Vec<(&str, &str)> =
+            line.trim_end().split(' ').map(|pair| pair.split_once('=').unwrap()).collect();
+        let names: Vec<&str> = pairs.iter().map(|(name, _)| *name).collect();
+        let wanted: Vec<&str> = FIELDS.split(' ').collect();
+        assert_eq!(names[..wanted.len()], wanted, "{request}");
+        let value = |name: &str| pairs.iter().find(|(one, _)| *one == name).unwrap().1;
+        let command = request.to_lowercase().replace(' ', "|");
+        assert_eq!((value("name"), value("flags"), value("multi")), ("me", "N", "-1"));
+        assert_eq!((value("cmd"), value("user"), value("resp")), (&*command, "default", "2"));
+    }
+    client.pipeline(&["MULTI", "GET a", "GET b"]);
+    let line = text(&served.client().say("CLIENT LIST"));
+    assert!(line.contains(" flags=x ") && line.contains(" multi=2 "), "{line}");
+    assert_eq!(client.say("DISCARD"), ok());
+    let line = text(&client.say("CLIENT INFO"));
+    assert!(line.contains(" flags=N ") && line.contains(" multi=-1 "), "{line}");
+}
+
+#[test]
+fn a_request_of_http_ends_the_connection_and_nothing_behind_it_is_executed() {
+    let served = Served::with(&[]);
+    for first in ["POST / HTTP/1.1\r\n", "post /\r\n", "Host: localhost:6379\r\n"] {
+        let mut client = served.client();
+        client.send_raw(format!("{first}SET stolen 1\r\n").as_bytes());
+        client.expect_end();
+    }
+    let mut client = served.client();
+    client.send(&["POST", "/"]);
+    client.expect_end();
+    assert_eq!(served.client().say("EXISTS stolen"), int(0));
+}
+
+#[test]
+fn save_and_shutdown_are_refused_in_a_transaction() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    for request in ["SAVE", "SHUTDOWN NOSAVE"] {
+        assert_eq!(client.say("MULTI"), ok());
+        let refused = error(&client.say(request));
+        assert_eq!(refused, "ERR Command not allowed inside a transaction", "{request}");
+        assert!(error(&client.say("EXEC")).starts_with("EXECABORT"));
+    }
+    assert_eq!(client.say("SAVE"), ok());
+}
+
+#[test]
+fn a_password_is_refused_where_none_is_configured() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    let refused = error(&client.say("AUTH secret"));
+    assert!(refused.starts_with("ERR AUTH <password> called without any password"), "{refused}");
+    assert_eq!(client.say("AUTH default anything"), ok());
+}
+
+#[test]
+fn passwords_are_bytes() {
+    let served = Served::with(&[]);
+    let mut admin = served.client();
+    let password = [b">".as_slice(), &[0, 0xFF, 0xFE, b'\n', 0x80]].concat();
+    let rules = [&b"ACL"[..], b"SETUSER", b"u", b"on", &password, b"+@all", b"~*"];
+    assert_eq!(admin.call(&rules), ok());
+    let mut client = served.client();
+    assert!(error(&client.call(&[&b"AUTH"[..], b"u", &[0, 0xFF, 0xFD]])).starts_with("WRONGPASS"));
+    assert_eq!(client.call(&[&b"AUTH"[..], b"u", &password[1..]]), ok());
+}
+
+#[test]
+fn errors_are_counted_by_their_code() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.pipeline(&["NOSUCH", "GET", "SET a x", "INCR a", "LPUSH a x", "CLIENT NOSUCH"]);
+    let told = text(&client.say("INFO errorstats"));
+    assert!(told.contains("errorstat_ERR:count=4\r\n"), "{told}");
+    assert!(told.contains("errorstat_WRONGTYPE:count=1\r\n"), "{told}");
+    client.say("CONFIG RESETSTAT");
+    assert!(!text(&client.say("INFO errorstats")).contains("errorstat_"));
+}
+
+#[test]
+fn options_that_cannot_change_may_be_set_to_what_they_are() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    assert_eq!(client.call(&["CONFIG", "SET", "save", ""]), ok());
+    assert_eq!(client.say("CONFIG SET maxmemory-policy noeviction timeout 7"), ok());
+    assert_eq!(client.option("timeout"), "7");
+    assert!(
+        error(&client.say("CONFIG SET maxmemory-policy allkeys-lru")).contains("CONFIG SET failed")
+    );
+    assert!(error(&client.call(&["CONFIG", "SET", "save", "60 1"])).contains("CONFIG SET failed"));
+}
+
+fn exec_after(client: &mut Client, other: &mut Client, between: &[&str]) -> Reply<'static> {
+    client.say("WATCH k");
+    for request in between {
+        let reply = other.say(request);
+        assert!(!matches!(reply, Reply::Error(_)), "{request}: {reply:?}");
+    }
+    client.say("MULTI");
+    assert_eq!(client.say("PING"), queued());
+    client.say("EXEC")
+}
+
+#[test]
+fn a_flush_changes_watched_keys_that_are_there_and_no_others() {
+    let served = Served::with(&[]);
+    let (mut client, mut other) = (served.client(), served.client());
+    let done = || array([Reply::Simple(b"PONG"[..].into())]);
+    for flush in ["FLUSHALL", "FLUSHDB"] {
+        assert_eq!(exec_after(&mut client, &mut other, &[flush]), done(), "absent, {flush}");
+        assert_eq!(exec_after(&mut client, &mut other, &[flush, flush]), done(), "twice");
+        for there in ["SET k 1", "HSET k f v"] {
+            other.say(there);
+            assert_eq!(exec_after(&mut client, &mut other, &[flush]), Reply::Null, "{there}");
+        }
+        for between in
+            [&["SET k 1", flush][..], &[flush, "SET k 1", "DEL k"], &["SET k 1", "DEL k", flush]]
+        {
+            assert_eq!(exec_after(&mut client, &mut other, between), Reply::Null, "{between:?}");
+        }
+        let queued = ["MULTI", "SET k 1", flush, "EXEC"];
+        assert_eq!(exec_after(&mut client, &mut other, &queued), Reply::Null, "one transaction");
+        assert_eq!(exec_after(&mut client, &mut other, &["SELECT 1", flush, "SELECT 0"]), done());
+    }
+}
+
+#[test]
+fn a_new_name_takes_the_time_to_live_along_and_both_keys_count_as_written() {
+    let served = Served::with(&[]);
+    let (mut client, mut other) = (served.client(), served.client());
+    for (make, show, shown) in [
+        ("SET a v", "GET b", bulk("v")),
+        ("HSET a f v", "HGET b f", bulk("v")),
+        ("RPUSH a v", "LINDEX b 0", bulk("v")),
+        ("ZADD a 1.5 v", "ZSCORE b v", bulk("1.5")),
+    ] {
+        other.pipeline(&["DEL a b k", make, "EXPIRE a 1000", "SADD b old", "EXPIRE b 5"]);
+        assert_eq!(other.say("RENAME a b"), ok(), "{make}");
+        assert_eq!(other.say("EXISTS a"), int(0));
+        assert_eq!(other.say(show), shown);
+        let Reply::Integer(left) = other.say("TTL b") else { panic!("no time") };
+        assert!((900..=1000).contains(&left), "{make}: {left}");
+        other.say(make);
+        for rename in ["RENAME k moved", "RENAME a k"] {
+            other.pipeline(&["DEL k", "SET k 1"]);
+            assert_eq!(exec_after(&mut client, &mut other, &[rename]), Reply::Null, "{rename}");
+        }
+        other.pipeline(&["DEL a", make, "EXPIRE a 1000"]);
+        assert_eq!(other.say("COPY a c REPLACE"), int(1));
+        assert_eq!(other.say("MOVE a 1"), int(1));
+        assert_eq!(
+            other.pipeline(&["DEL c", "EXISTS a", "SELECT 1", "TYPE a", "DEL a", "SELECT 0"])[1],
+            int(0)
+        );
+    }
+}
+
+#[test]
+fn a_large_collection_gets_another_name_without_being_written_again() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    for start in (0..20_000).step_by(1000) {
+        let mut request = vec!["RPUSH".to_string(), "a".into()];
+        request.extend((start..start + 1000).map(|number| format!("element number {number}")));
+        client.call(&request);
+    }
+    let sent = |served: &Served| served.server().space.db().metrics().user_bytes;
+    let before = sent(&served);
+    assert_eq!(client.say("RENAME a b"), ok());
+    assert!(sent(&served) - before < 1000, "the elements were written again");
+    assert_eq!(client.say("LLEN b"), int(20_000));
+    assert_eq!(client.say("LINDEX b -1"), bulk("element number 19999"));
+    assert_eq!(client.say("COPY b c"), int(1));
+    assert_eq!(client.say("DEL b"), int(1));
+    assert_eq!(
+        (client.say("LLEN c"), client.say("LINDEX c 12345")),
+        (int(20_000), bulk("element number 12345"))
+    );
+}
