@@ -1,5 +1,8 @@
 //! Random commands over few keys, so that types meet, things expire, and errors happen.
 
+mod about;
+mod several;
+
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// Keys of all types together.
@@ -24,7 +27,13 @@ impl Generator {
             let ends = if self.rng.below(6) == 0 { "DISCARD" } else { "EXEC" };
             return words(if self.in_multi { "MULTI" } else { ends });
         }
-        match self.rng.below(9) {
+        match self.rng.below(15) {
+            9 => self.names(),
+            10 => self.transfers(),
+            11 => self.combinations(),
+            12 => self.bits(),
+            13 => self.sorting(),
+            14 => self.about(),
             0 => self.string(),
             1 => self.key_command(),
             2 => self.hash(),
@@ -84,7 +93,9 @@ impl Generator {
             1 => "-inf".into(),
             2 => "nan".into(),
             3 => "nonsense".into(),
-            4 => "1e300".into(),
+            4 => self
+                .of(&["1e300", "0.1", "-3.7e-9", "1e17", "0x1p4", "0x1.8", "0xg", "1e-7"])
+                .into(),
             5 => format!("{}.5", self.rng.below(5)),
             _ => self.rng.below(10).to_string(),
         }
@@ -95,7 +106,7 @@ impl Generator {
             0 => "-inf".into(),
             1 => "+inf".into(),
             2 => format!("({}", self.rng.below(10)),
-            3 => "bad".into(),
+            3 => self.of(&["bad", "0x3", "(0.1", " 2"]).into(),
             _ => self.rng.below(10).to_string(),
         }
     }
@@ -134,7 +145,11 @@ impl Generator {
             14 => request(&["INCR", &key]),
             15 => request(&["DECRBY", &key, &integer]),
             16 => request(&["INCRBY", &key, &integer]),
-            17 => request(&["INCRBYFLOAT", &key, self.of(&["0.1", "-3", "1e2", "x", "5.25"])]),
+            17 => request(&[
+                "INCRBYFLOAT",
+                &key,
+                self.of(&["0.1", "-3", "1e2", "x", "5.25", "0x1p-2", "0x10"]),
+            ]),
             18 => request(&["MGET", &key, &other, "absent"]),
             19 => request(&["MSET", &key, &value, &other, "second"]),
             20 => request(&["MSETNX", &key, &value, &other, "second"]),

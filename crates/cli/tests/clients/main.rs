@@ -14,4 +14,5 @@ mod python;
 mod redis_cli;
 mod redis_rs;
 mod servers;
+mod table;
 mod ycsb;
