@@ -1,7 +1,7 @@
-//! What `cargo xtask test` needs beside cargo: Redis's own programs, redis-py, Node and Chromium.
-//! What is missing is installed: Debian's packages by apt-get, the rest below the target directory
-//! and in `dashboard/node_modules`. What cannot be installed fails the run and says what a person
-//! should do; nothing is skipped.
+//! What `cargo xtask test` needs beside cargo: Redis's own programs, redis-py, rq, Node, ioredis and
+//! Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
+//! directory and in `node_modules` of the dashboard and of the tests. What cannot be installed fails
+//! the run and says what a person should do; nothing is skipped.
 
 use crate::network;
 use crate::output::shown;
@@ -13,6 +13,9 @@ use std::process::{Command, Stdio};
 
 /// Pinned packages of Python.
 const REQUIREMENTS: &str = "crates/cli/tests/clients/requirements.txt";
+
+/// The packages of Node that the tests use, in the lock file of this folder.
+const NODE_CLIENTS: &str = "crates/cli/tests/clients/node";
 
 /// The oldest Node that the dashboard is built with, as in its `package.json`.
 const OLDEST_NODE: (u32, u32) = (20, 19);
@@ -57,7 +60,8 @@ pub fn install(steps: &mut Steps) {
         debian_packages()?;
         node_is_new_enough()?;
         python_packages(root, &target.join("client-tools").join("venv"))?;
-        node_packages(&root.join("dashboard"))
+        node_packages(root, "dashboard")?;
+        node_packages(root, NODE_CLIENTS)
     });
 }
 
@@ -158,7 +162,7 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
 /// The packages of [`REQUIREMENTS`] in an environment of their own.
 fn python_packages(root: &Path, venv: &Path) -> Result<()> {
     let requirements = root.join(REQUIREMENTS);
-    once(&requirements, &venv.join("installed.txt"), "redis-py", || {
+    once(&requirements, &venv.join("installed.txt"), "redis-py and rq", || {
         // The folder may be left from a run that did not end.
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))
             .context("do it by hand: sudo apt-get install python3-venv")?;
@@ -176,16 +180,17 @@ fn python_packages(root: &Path, venv: &Path) -> Result<()> {
     })
 }
 
-/// The packages of the dashboard, as its lock file has them.
-fn node_packages(dashboard: &Path) -> Result<()> {
-    let installed = dashboard.join("node_modules").join(".installed-lock.json");
-    once(&dashboard.join("package-lock.json"), &installed, "packages of the dashboard", || {
+/// The packages of a folder, as its lock file has them.
+fn node_packages(root: &Path, folder: &str) -> Result<()> {
+    let path = root.join(folder);
+    let installed = path.join("node_modules").join(".installed-lock.json");
+    once(&path.join("package-lock.json"), &installed, &format!("packages of {folder}"), || {
         let npm = || {
             let mut npm = Command::new("npm");
-            npm.arg("ci").current_dir(dashboard);
+            npm.arg("ci").current_dir(&path);
             npm
         };
-        network::run(npm).context("do it by hand: npm ci --prefix dashboard")
+        network::run(npm).with_context(|| format!("do it by hand: npm ci --prefix {folder}"))
     })
 }
 

@@ -8,6 +8,7 @@ mod benchmark;
 mod differential;
 mod generator;
 mod kill9;
+mod node;
 #[path = "../process/mod.rs"]
 mod process;
 mod python;

@@ -1,4 +1,4 @@
-//! redis-py, as `cargo xtask test` installs it.
+//! redis-py and rq, as `cargo xtask test` installs it.
 
 use crate::servers::{Process, run, tools};
 use std::path::Path;
@@ -18,4 +18,12 @@ fn redis_py_finds_everything_as_it_expects_it() {
     let server = Process::terrace(&[]);
     let told = script(&server, "redis_py.py", &[]);
     assert!(told.contains("all checks passed"), "{told}");
+}
+
+#[test]
+#[ignore = "needs rq: run `cargo xtask test`"]
+fn the_worker_of_rq_does_all_jobs_in_burst_mode() {
+    let server = Process::terrace(&[]);
+    let told = script(&server, "rq_worker.py", &[]);
+    assert!(told.contains("all jobs done"), "{told}");
 }
