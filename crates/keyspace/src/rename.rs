@@ -114,7 +114,7 @@ impl Turn {
     fn copy_elements(&mut self, from: (u8, u64), to: (u8, u64), count: u64) -> Result<()> {
         self.allow_walk(count)?;
         let prefix = encode::elements_of(from.0, from.1);
-        let new_prefix = encode::elements_of(to.0, to.1);
+        let copy_prefix = encode::elements_of(to.0, to.1);
         let mut start: Option<Vec<u8>> = None;
         loop {
             let mut page = Vec::new();
@@ -126,7 +126,7 @@ impl Turn {
             for (mut key, value) in page {
                 // The least key above this one.
                 start = more.then(|| [&key[..], &[0]].concat());
-                key[..new_prefix.len()].copy_from_slice(&new_prefix);
+                key[..copy_prefix.len()].copy_from_slice(&copy_prefix);
                 self.put_element(key, &value);
             }
             if !more {

@@ -17,13 +17,16 @@ mod connection;
 mod expiry;
 mod failure;
 mod hashes;
+mod help;
 mod info;
 mod keys;
+mod lcs;
 mod list_moves;
 mod lists;
 mod observe;
 mod redis_names;
 mod rename;
+mod replication;
 mod set_algebra;
 mod sets;
 mod sort;
@@ -36,8 +39,9 @@ mod transactions;
 pub(crate) use admin::debug_refusal;
 pub use catalogue::documentation;
 pub use failure::{Failure, Outcome};
+pub(crate) use help::help;
 pub use redis_names::REDIS_NAMES;
-pub use spec::{CommandSpec, Flags, Group, Keys, Subcommand};
+pub use spec::{CommandSpec, Flags, Group, KeyUse, Keys, Subcommand};
 pub use table::{Table, table};
 
 /// The rows of the table, group by group.
@@ -49,6 +53,7 @@ const GROUPS: &[&[CommandSpec]] = &[
     sort::COMMANDS,
     strings::COMMANDS,
     bits::COMMANDS,
+    lcs::COMMANDS,
     hashes::COMMANDS,
     sets::COMMANDS,
     set_algebra::COMMANDS,
@@ -61,6 +66,7 @@ const GROUPS: &[&[CommandSpec]] = &[
     info::COMMANDS,
     observe::COMMANDS,
     admin::COMMANDS,
+    replication::COMMANDS,
     access::COMMANDS,
 ];
 

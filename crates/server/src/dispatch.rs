@@ -56,8 +56,13 @@ pub fn execute(
         session.user = None;
         return Executed::Close;
     }
-    if let Err(refusal) = check(spec, number, &args, session, server) {
+    if let Err(mut refusal) = check(spec, number, &args, session, server) {
         server.latency.note_rejected(number);
+        if spec.name == "exec" && session.queued.is_some() {
+            session.end_transaction();
+            let why = refusal.strip_prefix("ERR ").unwrap_or(&refusal);
+            refusal = format!("EXECABORT Transaction discarded because of: {why}");
+        }
         server.errors.note(&refusal);
         refuse(session, output, &refusal);
         return Executed::Replied;
@@ -96,7 +101,6 @@ pub fn execute(
     let info = &session.info;
     info.last_command.store(number, Ordering::Relaxed);
     info.last_used_ms.store(turn.now_ms(), Ordering::Relaxed);
-    info.commands.store(info.commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     hush(session, output, mark);
     if session.closes { Executed::Close } else { Executed::Replied }
 }
@@ -123,6 +127,10 @@ pub(crate) fn run_locked(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     if refused && call.server.space.db().is_disk_full() {
         // Before it shares a turn with a command that only removes.
         return Err(Failure::DISK_FULL);
+    }
+    if spec.flags.has(Flags::SUBCOMMANDS) && call.arg(1).eq_ignore_ascii_case(b"help") {
+        command::help(call, spec);
+        return Ok(());
     }
     if !spec.flags.has(Flags::READS_LATE) {
         return (spec.run)(call);

@@ -11,6 +11,7 @@ use terrace_resp::{OwnedCommand, Protocol};
 
 /// One client's state. It goes with a command that is executed on another thread, and comes back
 /// with the reply.
+#[derive(Clone)]
 pub struct Session {
     /// Unique and growing.
     pub id: u64,
@@ -37,7 +38,7 @@ pub struct Session {
 }
 
 /// Commands between `MULTI` and `EXEC`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Queued {
     /// In the order of arrival.
     pub commands: Vec<OwnedCommand>,
@@ -91,6 +92,22 @@ impl Session {
         self.info.name.lock().clear();
         self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
         self.info.db.store(0, Ordering::Relaxed);
+    }
+
+    /// Forgets what is queued and what is watched, and gives what was queued.
+    pub fn end_transaction(&mut self) -> Option<Queued> {
+        self.watched = None;
+        self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
+        self.queued.take()
+    }
+
+    /// Back to how it was before it did something that is done again elsewhere.
+    pub fn restore(&mut self, before: Self) {
+        let version = if before.protocol == Protocol::Resp3 { 3 } else { 2 };
+        self.info.protocol.store(version, Ordering::Relaxed);
+        self.info.db.store(before.db, Ordering::Relaxed);
+        *self.info.user.lock() = before.user.as_ref().map_or("", |user| user.name()).into();
+        *self = before;
     }
 
     /// Selects a database.
@@ -151,8 +168,6 @@ pub struct ClientInfo {
     pub last_command: AtomicU16,
     /// When, in ms since 1970.
     pub last_used_ms: AtomicU64,
-    /// Commands executed.
-    pub commands: AtomicU64,
     /// Commands queued since `MULTI`, or [`NOT_IN_MULTI`].
     pub queued: AtomicU32,
 }
@@ -195,7 +210,6 @@ impl Clients {
             protocol: AtomicU8::new(2),
             last_command: AtomicU16::new(u16::MAX),
             last_used_ms: AtomicU64::new(now_ms),
-            commands: AtomicU64::new(0),
             queued: AtomicU32::new(NOT_IN_MULTI),
         });
         let mut connected = self.connected.lock();

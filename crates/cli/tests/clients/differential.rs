@@ -59,6 +59,8 @@ fn compare(ours: &mut Client, theirs: &mut Client, seed: u64, count: usize) {
     let mut errors = 0;
     let mut differences = Vec::new();
     let mut known = 0;
+    // What was sent since the last WATCH, to tell why an EXEC differs.
+    let mut since_watch: Vec<String> = Vec::new();
     // What EXEC will answer.
     let mut queued: Vec<Vec<Vec<u8>>> = Vec::new();
     while differences.len() < SHOWN && compared < count {
@@ -68,6 +70,10 @@ fn compare(ours: &mut Client, theirs: &mut Client, seed: u64, count: usize) {
         for request in &requests {
             let (our, their) = (ours.reply(), theirs.reply());
             errors += usize::from(matches!(their, Reply::Error(_)));
+            if request[0] == b"WATCH" {
+                since_watch.clear();
+            }
+            since_watch.push(format!("{} -> {}", shown(request), told(&their)));
             match (our, their) {
                 (Reply::Array(our), Reply::Array(their))
                     if request[0] == b"EXEC"
@@ -87,7 +93,12 @@ fn compare(ours: &mut Client, theirs: &mut Client, seed: u64, count: usize) {
                         }
                         _ => {}
                     }
-                    differences.extend(difference(request, our, their));
+                    let found = difference(request, our, their);
+                    let is_exec = request[0] == b"EXEC";
+                    differences.extend(found.map(|told| match is_exec {
+                        true => format!("{told}\nafter:\n{}", since_watch.join("\n")),
+                        false => told,
+                    }));
                 }
             }
         }

@@ -195,6 +195,26 @@ const ABOUT_A_KEY: &[&str] = &[
 
 #[test]
 #[ignore = "needs redis-server: run `cargo xtask test`"]
+fn what_a_command_does_with_its_keys_is_told_as_in_redis() {
+    let (terrace, redis) = (Process::terrace(&[]), Process::redis());
+    for hello in ["HELLO 2", "HELLO 3"] {
+        let mut both = [terrace.connect(), redis.connect()];
+        both.iter_mut().for_each(|client| drop(client.say(hello)));
+        let mut differences = Vec::new();
+        for request in ABOUT_A_KEY {
+            let request = format!("COMMAND GETKEYSANDFLAGS {request}");
+            let [our, their] = both.each_mut().map(|client| client.say(&request));
+            if our != their {
+                let told = [our, their].map(|reply| terrace_resp::test_client::shown(&reply));
+                differences.push(format!("{request}: ours {}, Redis's {}", told[0], told[1]));
+            }
+        }
+        assert!(differences.is_empty(), "{}", differences.join("\n"));
+    }
+}
+
+#[test]
+#[ignore = "needs redis-server: run `cargo xtask test`"]
 fn rights_to_read_and_to_write_keys_allow_what_they_allow_in_redis() {
     let (terrace, redis) = (Process::terrace(&[]), Process::redis());
     let mut both = [terrace.connect(), redis.connect()];

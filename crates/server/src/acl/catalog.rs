@@ -1,6 +1,7 @@
 //! The commands as access control sees them: a number, a name and categories each.
 
 use super::category::Categories;
+use super::user::Target;
 use std::collections::HashMap;
 
 /// All commands. A command's number is its place in the table that this is made from.
@@ -67,6 +68,39 @@ impl Catalog {
         let whole = self.numbers_in(category).map(|number| self.name(number).to_string());
         let parts = self.subcommands_in(category);
         whole.chain(parts.map(|(of, name)| format!("{}|{name}", self.name(of))))
+    }
+
+    /// Whether a command is made of subcommands.
+    pub(super) fn has_subcommands(&self, number: u16) -> bool {
+        self.subcommands.iter().any(|(of, _, _)| *of == number)
+    }
+
+    /// The categories of a subcommand.
+    pub(super) fn subcommand(&self, number: u16, name: &str) -> Option<Categories> {
+        let mut all = self.subcommands.iter();
+        all.find(|(of, own, _)| *of == number && *own == name).map(|(_, _, categories)| *categories)
+    }
+
+    /// Whether a rule about `whole` decides everything that one about `part` does.
+    pub(super) fn includes(&self, whole: &Target, part: &Target) -> bool {
+        let is_in = |number: u16, category: Categories| {
+            let own = self.commands.get(usize::from(number));
+            own.is_some_and(|(_, own)| own.intersects(category))
+        };
+        match (whole, part) {
+            (Target::Command(number), Target::Subcommand(of, _)) => of == number,
+            (Target::Category(category), Target::Command(number)) => {
+                let mut parts = self.subcommands.iter().filter(|(of, _, _)| of == number);
+                is_in(*number, *category) && parts.all(|(_, _, own)| own.intersects(*category))
+            }
+            (Target::Category(category), Target::Subcommand(number, name)) => {
+                match self.subcommand(*number, name) {
+                    Some(own) => own.intersects(*category),
+                    None => is_in(*number, *category),
+                }
+            }
+            (whole, part) => whole == part,
+        }
     }
 
     /// The numbers of the commands in a category.

@@ -15,6 +15,7 @@ const AFTER_ALL_KEYS: &str = "Adding a pattern after the * pattern (or the 'allk
 const AFTER_ALL_CHANNELS: &str = "Adding a pattern after the * pattern (or the 'allchannels' flag) \
     is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of \
     channels";
+const NO_THIRD: &str = "Allowing first-arg of a subcommand is not supported";
 const SELECTORS: &str = "Selectors are not supported";
 
 impl User {
@@ -153,13 +154,14 @@ impl User {
         what: &str,
         catalog: &Catalog,
     ) -> Result<(), &'static str> {
-        let target = target(what, catalog)?;
-        // An earlier rule about the same has no effect any more, nor one about part of it.
-        self.rules.retain(|rule| match (&rule.target, &target) {
-            (Target::Subcommand(of, _), Target::Command(number)) => of != number,
-            (earlier, target) => earlier != target,
-        });
+        let target = target(what, allow, catalog)?;
+        // An earlier rule has no effect any more if all that it is about is decided anew.
+        self.rules.retain(|rule| !catalog.includes(&target, &rule.target));
         self.rules.push(CommandRule { allow, target });
+        // Nor has one at the front that repeats what holds for all anyway.
+        let base = self.all_commands;
+        let idle = self.rules.iter().take_while(|rule| rule.allow == base).count();
+        self.rules.drain(..idle);
         Ok(())
     }
 
@@ -236,8 +238,9 @@ impl User {
     }
 }
 
-/// What `@category`, `command` or `command|argument` means.
-fn target(what: &str, catalog: &Catalog) -> Result<Target, &'static str> {
+/// What `@category`, `command` or `command|argument` means. A first argument that is no subcommand can
+/// be allowed, but not forbidden.
+fn target(what: &str, allow: bool, catalog: &Catalog) -> Result<Target, &'static str> {
     if let Some(category) = what.strip_prefix('@') {
         return Categories::named(category).map(Target::Category).ok_or(UNKNOWN);
     }
@@ -246,10 +249,19 @@ fn target(what: &str, catalog: &Catalog) -> Result<Target, &'static str> {
     }
     let (command, argument) = what.split_once('|').ok_or(UNKNOWN)?;
     let number = catalog.number(command).ok_or(UNKNOWN)?;
+    let argument = argument.to_ascii_lowercase();
+    if catalog.has_subcommands(number) {
+        return match (catalog.subcommand(number, &argument), argument.contains('|')) {
+            (Some(_), _) => Ok(Target::Subcommand(number, argument)),
+            (None, true) => Err(NO_THIRD),
+            (None, false) => Err(UNKNOWN),
+        };
+    }
     let is_name =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    match !argument.is_empty() && argument.len() <= 256 && is_name(argument) {
-        true => Ok(Target::Subcommand(number, argument.to_ascii_lowercase())),
+    match !argument.is_empty() && argument.len() <= 256 && is_name(&argument) {
+        true if allow => Ok(Target::Subcommand(number, argument)),
+        true => Err(UNKNOWN),
         false => Err(SYNTAX),
     }
 }

@@ -22,7 +22,8 @@ const KEYS: u16 = 5;
 const PING: u16 = 7;
 
 fn acl() -> Acl {
-    Acl::new(Catalog::new(COMMANDS))
+    let parts = ["get", "set", "rewrite"].map(|name| ("config", name, ADMIN.with(DANGEROUS)));
+    Acl::new(Catalog::new(COMMANDS).with_subcommands(parts))
 }
 
 fn with(rules: &str) -> (Acl, Arc<User>) {
@@ -241,7 +242,8 @@ fn bad_rules_change_nothing_and_tell_no_password() {
         ("+@nosuch", "Unknown command"),
         ("+", "Unknown command"),
         ("+get|", "Syntax error"),
-        ("+config|a b", "Syntax error"),
+        ("+config|a b", "Unknown"),
+        ("+get|a b", "Syntax error"),
         ("+nosuch|get", "Unknown"),
         ("hello", "modifier 'hello': Syntax error"),
         ("", "Syntax error"),
@@ -283,7 +285,10 @@ fn users_are_told_as_redis_tells_them() {
         format!("user u on sanitize-payload #{hash} ~a:* resetchannels -@all +@read -keys"),
     ];
     assert_eq!(acl.list(), expected.map(String::into_bytes));
-    assert_eq!(acl.commands_in("dangerous").unwrap(), ["flushdb", "config", "keys", "acl"]);
+    let dangerous = acl.commands_in("dangerous").unwrap();
+    let (whole, parts) = dangerous.split_at(4);
+    assert_eq!(whole, ["flushdb", "config", "keys", "acl"]);
+    assert_eq!(parts, ["config|get", "config|set", "config|rewrite"]);
     assert!(acl.commands_in("nosuch").is_err());
     assert!(
         with("+@all -flushdb").1.may_run(GET, None)
@@ -393,5 +398,34 @@ proptest! {
         drop(acl.set_user(&name, &[rule]));
         drop(acl.load(&text));
         prop_assert!(acl.user(b"default").is_some());
+    }
+}
+
+#[test]
+fn a_rule_about_a_category_takes_the_place_of_earlier_ones_about_what_is_in_it() {
+    let catalog = Catalog::new([
+        ("config", SLOW),
+        ("get", READ.with(STRING).with(FAST)),
+        ("set", WRITE.with(STRING).with(SLOW)),
+    ])
+    .with_subcommands([("config", "get", ADMIN), ("config", "help", SLOW)]);
+    let acl = Acl::new(catalog);
+    for (rules, left) in [
+        ("+config|get -@admin", "-@all"),
+        ("+config|help -@admin", "-@all +config|help -@admin"),
+        ("+config +config|get -@admin", "-@all +config -@admin"),
+        ("+config -@slow -@admin", "-@all +config -@slow -@admin"),
+        ("+get|x -@read", "-@all"),
+        ("+get +set -@write", "-@all +get -@write"),
+        ("+set +set|x -set", "-@all"),
+    ] {
+        let words: Vec<&str> = rules.split(' ').collect();
+        acl.set_user(b"u", &[&["reset"][..], &words].concat()).unwrap();
+        let user = acl.user(b"u").unwrap();
+        assert_eq!(user.command_rules(acl.catalog()), left, "{rules}");
+        assert!(!user.may_run(0, Some(b"get")), "{rules}");
+    }
+    for wrong in ["+config|nosuch", "-config|nosuch", "+config|get|x", "-get|x", "+nosuch|x"] {
+        assert!(acl.set_user(b"u", &[wrong]).is_err(), "{wrong}");
     }
 }

@@ -8,11 +8,11 @@ use terrace_resp::{Aggregate, OwnedCommand};
 pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "acl",
     arity: -2,
-    flags: Flags::WAITS,
+    flags: Flags::WAITS.with(Flags::SUBCOMMANDS),
     keys: Keys::None,
     group: Group::Server,
     arguments: "WHOAMI | USERS | LIST | GETUSER name | SETUSER name [rule ...] | DELUSER name [name ...] | \
-                CAT [category] | GENPASS [bits] | DRYRUN name command [arg ...] | LOG [count | RESET]",
+                CAT [category] | GENPASS [bits] | DRYRUN name command [arg ...] | LOG [count|RESET] | SAVE | LOAD",
     summary: "Says who may do what, and changes it.",
     complexity: "O(N) for N users, rules or entries",
     since: "6.0.0",
@@ -73,6 +73,14 @@ fn acl(call: &mut Call<'_>) -> Outcome {
             let bits = if call.count() == 3 { call.integer(2)? } else { 256 };
             call.reply.bulk(generate(bits)?);
         }
+        (b"save" | b"load", 2) => {
+            return Err(Failure::line(
+                "ERR This Redis instance is not configured to use an ACL file. You may want to \
+                 specify users via the ACL SETUSER command and then issue a CONFIG REWRITE \
+                 (assuming you have a Redis configuration file set) in order to store users in the \
+                 Redis configuration.",
+            ));
+        }
         (b"dryrun", 4..) => dry_run(call)?,
         (b"log", 2 | 3) => log(call)?,
         _ => return Err(Failure::unknown_subcommand("ACL", call.arg(1))),
@@ -82,7 +90,7 @@ fn acl(call: &mut Call<'_>) -> Outcome {
 
 fn get_user(call: &mut Call<'_>) {
     let Some(user) = call.server.acl.user(call.arg(2)) else {
-        call.reply.null_array();
+        call.reply.null();
         return;
     };
     let reply = &mut call.reply;
@@ -113,12 +121,13 @@ fn dry_run(call: &mut Call<'_>) -> Outcome {
     let user = call.server.acl.user(call.arg(2));
     let user = user.ok_or_else(|| Failure::err(format!("User '{name}' not found")))?;
     let arguments: Vec<&[u8]> = call.args_from(3).collect();
-    let Some((number, spec)) = table().find(call.arg(3)) else {
+    let inner = OwnedCommand::of(&arguments);
+    let inner = inner.as_command();
+    let found = table().find(call.arg(3)).filter(|(_, spec)| spec.has_form(&inner));
+    let Some((number, spec)) = found else {
         let command = String::from_utf8_lossy(call.arg(3));
         return Err(Failure::err(format!("Command '{command}' not found")));
     };
-    let inner = OwnedCommand::of(&arguments);
-    let inner = inner.as_command();
     spec.check_form(&inner).map_err(|refusal| Failure::Reply(refusal.into()))?;
     match spec.check(number, &inner, &user) {
         Ok(()) => call.reply.ok(),

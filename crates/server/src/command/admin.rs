@@ -27,7 +27,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     row(
         "config",
         -2,
-        Flags::WAITS,
+        Flags::WAITS.with(Flags::SUBCOMMANDS),
         (
             "GET pattern [pattern ...] | SET name value [name value ...] | REWRITE | RESETSTAT",
             "Reads and changes options; several at once, or none of them.",
@@ -76,14 +76,6 @@ pub const COMMANDS: &[CommandSpec] = &[
         time,
     ),
     row(
-        "role",
-        1,
-        Flags::FAST.with(Flags::DANGEROUS),
-        ("", "Tells that there is no replication."),
-        ("O(1)", "2.8.12"),
-        role,
-    ),
-    row(
         "debug",
         -2,
         ADMIN_WAITS,
@@ -96,9 +88,9 @@ pub const COMMANDS: &[CommandSpec] = &[
         ..row(
             "memory",
             -2,
-            Flags::READ.with(Flags::WAITS),
+            Flags::READ.with(Flags::WAITS).with(Flags::SUBCOMMANDS),
             (
-                "USAGE key [SAMPLES count] | STATS | DOCTOR",
+                "USAGE key [SAMPLES count] | STATS | DOCTOR | PURGE",
                 "Tells what a key takes on disk, about, and where memory goes.",
             ),
             ("O(1)", "4.0.0"),
@@ -133,6 +125,7 @@ fn config(call: &mut Call<'_>) -> Outcome {
             set.map_err(|error| Failure::Reply(error.reply().into()))?;
             call.reply.ok();
         }
+        b"set" => return Err(Failure::SYNTAX),
         b"rewrite" if call.count() == 2 => {
             let rewritten = call.server.config.rewrite();
             rewritten.map_err(|error| Failure::Reply(error.reply().into()))?;
@@ -204,14 +197,6 @@ fn time(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn role(call: &mut Call<'_>) -> Outcome {
-    call.reply.array(3);
-    call.reply.bulk("master");
-    call.reply.integer(0);
-    call.reply.array(0);
-    Ok(())
-}
-
 /// Why a client may not run DEBUG, if it may not.
 pub(crate) fn debug_refusal(session: &Session, server: &Server) -> Option<&'static str> {
     let allowed = match server.config.settings().enable_debug_command {
@@ -259,6 +244,8 @@ fn memory(call: &mut Call<'_>) -> Outcome {
                 None => call.reply.null(),
             }
         }
+        // The engine gives memory back by itself.
+        b"purge" => call.reply.ok(),
         b"stats" if call.count() == 2 => {
             let shape = call.server.space.db().memory();
             call.reply.aggregate(Aggregate::Map, shape.pools.len() + 2);

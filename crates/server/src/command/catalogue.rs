@@ -1,6 +1,6 @@
 //! `COMMAND`: the table, told to clients.
 
-use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
+use super::{Call, CommandSpec, Failure, Flags, Group, KeyUse, Keys, Outcome, Subcommand, table};
 use crate::acl::Categories;
 use crate::glob;
 use terrace_resp::{Aggregate, OwnedCommand, ReplyWriter};
@@ -9,10 +9,12 @@ use terrace_resp::{Aggregate, OwnedCommand, ReplyWriter};
 pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "command",
     arity: -1,
-    flags: Flags::NONE,
+    flags: Flags::SUBCOMMANDS,
     keys: Keys::None,
     group: Group::Server,
-    arguments: "[COUNT | DOCS [name ...] | INFO [name ...] | LIST | GETKEYS command [arg ...]]",
+    arguments: "[COUNT | DOCS [name ...] | INFO [name ...] | \
+                LIST [FILTERBY MODULE name|ACLCAT category|PATTERN pattern] | \
+                GETKEYS command [arg ...] | GETKEYSANDFLAGS command [arg ...]]",
     summary: "Tells which commands there are.",
     complexity: "O(N) for N commands",
     since: "2.8.13",
@@ -39,9 +41,10 @@ fn command(call: &mut Call<'_>) -> Outcome {
         b"info" => {
             call.reply.array(call.count() - 2);
             for name in call.args_from(2) {
-                match table().find(name) {
-                    Some((_, spec)) => describe(&mut call.reply, spec),
-                    None => call.reply.null_array(),
+                match (table().find(name), part_named(name)) {
+                    (Some((_, spec)), _) => describe(&mut call.reply, spec),
+                    (None, Some((spec, part))) => describe_part(&mut call.reply, spec, part),
+                    (None, None) => call.reply.null(),
                 }
             }
         }
@@ -53,34 +56,63 @@ fn command(call: &mut Call<'_>) -> Outcome {
             call.reply.aggregate(Aggregate::Map, wanted.len());
             wanted.iter().for_each(|spec| document(&mut call.reply, spec));
         }
-        b"getkeys" => keys(call)?,
+        b"getkeys" => keys(call, false)?,
+        b"getkeysandflags" => keys(call, true)?,
         // The only form that is left: LIST with a filter.
         _ => list(call)?,
     }
     Ok(())
 }
 
-fn keys(call: &mut Call<'_>) -> Outcome {
+/// The subcommand that is named as `command|subcommand`.
+fn part_named(name: &[u8]) -> Option<(&'static CommandSpec, &'static Subcommand)> {
+    let bar = name.iter().position(|byte| *byte == b'|')?;
+    let (_, spec) = table().find(&name[..bar])?;
+    let named = |one: &&Subcommand| name[bar + 1..].eq_ignore_ascii_case(one.name.as_bytes());
+    Some((spec, spec.subcommands().iter().find(named)?))
+}
+
+fn keys(call: &mut Call<'_>, with_flags: bool) -> Outcome {
     let arguments: Vec<&[u8]> = call.args_from(2).collect();
-    let Some((_, spec)) = table().find(call.arg(2)) else {
-        return Err(Failure::line("ERR Invalid command specified"));
-    };
-    if !spec.takes(arguments.len()) {
-        return Err(Failure::line("ERR Invalid number of arguments specified for command"));
-    }
     let inner = OwnedCommand::of(&arguments);
     let inner = inner.as_command();
-    if spec.keys == Keys::None {
+    let found = table().find(call.arg(2)).filter(|(_, spec)| spec.has_form(&inner));
+    let Some((_, spec)) = found else {
+        return Err(Failure::line("ERR Invalid command specified"));
+    };
+    let part_has_none = spec.subcommand(&inner).is_some_and(|one| !one.flags.has(Flags::READ));
+    if spec.keys == Keys::None || part_has_none {
         return Err(Failure::line("ERR The command has no key arguments"));
     }
-    let keys: Vec<&[u8]> = spec.keys.of(&inner).collect();
+    if spec.check_form(&inner).is_err() {
+        return Err(Failure::line("ERR Invalid number of arguments specified for command"));
+    }
+    let keys: Vec<(&[u8], KeyUse)> = spec.key_uses(&inner).collect();
     let counts = matches!(spec.keys, Keys::Counted | Keys::FirstAndCounted);
     if keys.len() <= usize::from(spec.keys == Keys::FirstAndCounted) && counts {
         return Err(Failure::line("ERR Invalid arguments specified for command"));
     }
     call.reply.array(keys.len());
-    keys.iter().for_each(|key| call.reply.bulk(key));
+    for (key, used) in keys {
+        if with_flags {
+            call.reply.array(2);
+        }
+        call.reply.bulk(key);
+        if with_flags {
+            call.reply.aggregate(Aggregate::Set, used.flags.len());
+            used.flags.iter().for_each(|flag| call.reply.simple(flag));
+        }
+    }
     Ok(())
+}
+
+/// The names of all commands and subcommands, with their categories.
+fn all_names() -> impl Iterator<Item = (String, Categories)> {
+    table().all().iter().flat_map(|spec| {
+        let parts = spec.subcommands().iter();
+        let parts = parts.map(|one| (format!("{}|{}", spec.name, one.name), one.categories()));
+        std::iter::once((spec.name.to_string(), spec.categories())).chain(parts)
+    })
 }
 
 /// `COMMAND LIST FILTERBY ACLCAT category | PATTERN pattern | MODULE name`.
@@ -89,19 +121,19 @@ fn list(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::SYNTAX);
     }
     let wanted = call.arg(4);
-    let names: Vec<&str> = match &call.arg(3).to_ascii_lowercase()[..] {
+    let names: Vec<String> = match &call.arg(3).to_ascii_lowercase()[..] {
         b"module" => Vec::new(),
         b"aclcat" => match Categories::named(&String::from_utf8_lossy(wanted)) {
             None => Vec::new(),
             Some(category) => {
-                let all =
-                    table().all().iter().filter(|spec| spec.categories().intersects(category));
-                all.map(|spec| spec.name).collect()
+                let all = all_names().filter(|(_, own)| own.intersects(category));
+                all.map(|(name, _)| name).collect()
             }
         },
         b"pattern" => {
-            let is_like = |spec: &&&CommandSpec| glob::matches(wanted, spec.name.as_bytes());
-            table().all().iter().filter(is_like).map(|spec| spec.name).collect()
+            let all = all_names().map(|(name, _)| name);
+            let wanted = wanted.to_ascii_lowercase();
+            all.filter(|name| glob::matches(&wanted, name.as_bytes())).collect()
         }
         _ => return Err(Failure::SYNTAX),
     };
@@ -130,20 +162,23 @@ fn describe(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
     // Tips and key specifications.
     (0..2).for_each(|_| reply.array(0));
     reply.array(spec.subcommands().len());
-    for one in spec.subcommands() {
-        reply.array(10);
-        reply.bulk(format!("{}|{}", spec.name, one.name));
-        reply.integer(i64::from(one.arity));
-        let flags = flag_names(one.flags);
-        reply.aggregate(Aggregate::Set, flags.len());
-        flags.iter().for_each(|flag| reply.simple(flag));
-        let at = if one.flags.has(Flags::READ) { (2, 2, 1) } else { (0, 0, 0) };
-        [at.0, at.1, at.2].iter().for_each(|place| reply.integer(*place));
-        let categories: Vec<&str> = one.categories().names().collect();
-        reply.aggregate(Aggregate::Set, categories.len());
-        categories.iter().for_each(|name| reply.simple(format!("@{name}")));
-        (0..3).for_each(|_| reply.array(0));
-    }
+    spec.subcommands().iter().for_each(|one| describe_part(reply, spec, one));
+}
+
+/// One subcommand as `COMMAND INFO` gives it.
+fn describe_part(reply: &mut ReplyWriter<'_>, spec: &CommandSpec, one: &Subcommand) {
+    reply.array(10);
+    reply.bulk(format!("{}|{}", spec.name, one.name));
+    reply.integer(i64::from(one.arity));
+    let flags = flag_names(one.flags);
+    reply.aggregate(Aggregate::Set, flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    let (first, last, step) = if one.flags.has(Flags::READ) { (2, 2, 1) } else { (0, 0, 0) };
+    [first, last, step].iter().for_each(|place| reply.integer(*place));
+    let categories: Vec<&str> = one.categories().names().collect();
+    reply.aggregate(Aggregate::Set, categories.len());
+    categories.iter().for_each(|name| reply.simple(format!("@{name}")));
+    (0..3).for_each(|_| reply.array(0));
 }
 
 fn flag_names(flags: Flags) -> Vec<&'static str> {

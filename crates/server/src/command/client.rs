@@ -5,17 +5,21 @@ use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use crate::session::{ClientInfo, NOT_IN_MULTI, Replies};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use terrace_resp::Aggregate;
 
 /// The rows of this group.
 pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "client",
     arity: -2,
-    flags: Flags::NONE,
+    flags: Flags::SUBCOMMANDS,
     keys: Keys::None,
     group: Group::Connection,
-    arguments: "ID | GETNAME | SETNAME name | SETINFO LIB-NAME|LIB-VER text | INFO | LIST [ID id ...] | \
-                KILL address | KILL ID id | REPLY ON|OFF|SKIP | NO-EVICT ON|OFF | NO-TOUCH ON|OFF",
+    arguments: "ID | GETNAME | SETNAME name | SETINFO LIB-NAME|LIB-VER text | INFO | \
+                LIST [TYPE type|ID id ...] | KILL address | \
+                KILL [ID id] [ADDR address] [LADDR address] [TYPE type] [USER name] [SKIPME yes|no] | \
+                REPLY ON|OFF|SKIP | NO-EVICT ON|OFF | NO-TOUCH ON|OFF | TRACKING OFF | TRACKINGINFO | \
+                GETREDIR | UNBLOCK id [TIMEOUT|ERROR] | UNPAUSE",
     summary: "Tells about connections, names and ends them.",
     complexity: "O(N) for N connections, O(1) for those about the own one",
     since: "2.4.0",
@@ -46,13 +50,50 @@ fn client(call: &mut Call<'_>) -> Outcome {
             call.reply.ok();
         }
         b"tracking" => match on_or_off(call.arg(2))? {
-            false => call.reply.ok(),
+            false if call.count() == 3 => call.reply.ok(),
+            false => return Err(Failure::SYNTAX),
             true => return Err(Failure::line("ERR there is no tracking of keys")),
         },
         // Nothing is tracked.
         b"getredir" => call.reply.integer(-1),
+        b"trackinginfo" => tracking_info(call),
+        b"caching" => {
+            return Err(Failure::line(
+                "ERR CLIENT CACHING can be called only when the client is in tracking mode with \
+                 OPTIN or OPTOUT mode enabled",
+            ));
+        }
+        b"unblock" => unblock(call)?,
+        // Nobody is held back by a command.
+        b"unpause" => call.reply.ok(),
         _ => return Err(Failure::unknown_subcommand("CLIENT", call.arg(1))),
     }
+    Ok(())
+}
+
+fn tracking_info(call: &mut Call<'_>) {
+    call.reply.aggregate(Aggregate::Map, 3);
+    call.reply.bulk("flags");
+    call.reply.aggregate(Aggregate::Set, 1);
+    call.reply.bulk("off");
+    call.reply.bulk("redirect");
+    call.reply.integer(-1);
+    call.reply.bulk("prefixes");
+    call.reply.array(0);
+}
+
+/// No command blocks: there is never one to end.
+fn unblock(call: &mut Call<'_>) -> Outcome {
+    let reason = call.arg(3).to_ascii_lowercase();
+    match (call.count(), &reason[..]) {
+        (3, _) | (4, b"timeout" | b"error") => {}
+        (4, _) => {
+            return Err(Failure::line("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        }
+        _ => return Err(Failure::unknown_subcommand("CLIENT", call.arg(1))),
+    }
+    call.integer(2)?;
+    call.reply.integer(0);
     Ok(())
 }
 
@@ -86,7 +127,6 @@ fn set_info(call: &mut Call<'_>) -> Outcome {
 /// A line of `CLIENT LIST`, with all fields that Redis 7.0 has, and then those of later versions.
 fn describe(call: &Call<'_>, client: &ClientInfo) -> String {
     let now_ms = call.turn.now_ms();
-    let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
     let name = table().at(client.last_command.load(Ordering::Relaxed)).map_or("NULL", |s| s.name);
     let own = client.id == call.session.id;
     let command = match (own, table().find(call.args.name())) {
@@ -108,7 +148,7 @@ fn describe(call: &Call<'_>, client: &ClientInfo) -> String {
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
          ssub=0 multi={in_multi} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
          omem=0 tot-mem=0 events=r cmd={command} user={} redir=-1 resp={} lib-name={library} \
-         lib-ver={version} tot-cmds={}",
+         lib-ver={version}",
         client.id,
         client.origin.peer,
         client.origin.local,
@@ -119,7 +159,6 @@ fn describe(call: &Call<'_>, client: &ClientInfo) -> String {
         client.db.load(Ordering::Relaxed),
         client.user.lock(),
         client.protocol.load(Ordering::Relaxed),
-        load(&client.commands),
     );
     line
 }

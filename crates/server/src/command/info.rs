@@ -8,18 +8,41 @@ use std::sync::atomic::Ordering;
 use terrace::Metrics;
 
 /// The rows of this group.
-pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
-    name: "info",
-    arity: -1,
-    flags: Flags::DANGEROUS.with(Flags::WAITS),
-    keys: Keys::None,
-    group: Group::Server,
-    arguments: "[section ...]",
-    summary: "Tells the state of the server.",
-    complexity: "O(1)",
-    since: "1.0.0",
-    run: info,
-}];
+pub const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "info",
+        arity: -1,
+        flags: Flags::DANGEROUS.with(Flags::WAITS),
+        keys: Keys::None,
+        group: Group::Server,
+        arguments: "[section ...]",
+        summary: "Tells the state of the server.",
+        complexity: "O(1)",
+        since: "1.0.0",
+        run: info,
+    },
+    CommandSpec {
+        name: "lolwut",
+        arity: -1,
+        flags: Flags::READ.with(Flags::FAST),
+        keys: Keys::None,
+        group: Group::Server,
+        arguments: "[VERSION version]",
+        summary: "Tells the version.",
+        complexity: "O(1)",
+        since: "5.0.0",
+        run: lolwut,
+    },
+];
+
+fn lolwut(call: &mut Call<'_>) -> Outcome {
+    if call.arg(1).eq_ignore_ascii_case(b"version") && call.count() > 2 {
+        call.integer(2)?;
+    }
+    let (own, redis) = (env!("CARGO_PKG_VERSION"), crate::REDIS_VERSION);
+    call.reply.verbatim(*b"txt", format!("Terrace ver. {own}, as Redis ver. {redis}\n"));
+    Ok(())
+}
 
 /// Writes the lines of a section.
 type Section = fn(&mut Page, &Facts<'_>);

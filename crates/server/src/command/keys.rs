@@ -160,8 +160,8 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "object",
         arity: -2,
-        flags: Flags::READ,
-        arguments: "ENCODING key | FREQ key | IDLETIME key | REFCOUNT key | HELP",
+        flags: Flags::READ.with(Flags::SUBCOMMANDS),
+        arguments: "ENCODING key | FREQ key | IDLETIME key | REFCOUNT key",
         summary: "Tells how the value of a key is held, in Redis's words.",
         since: "2.2.3",
         run: object,
@@ -311,28 +311,20 @@ fn persist(call: &mut Call<'_>) -> Outcome {
 }
 
 fn object(call: &mut Call<'_>) -> Outcome {
-    const HELP: &[&str] = &[
-        "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "ENCODING <key>",
-        "    What Redis would call the way a value is held.",
-        "REFCOUNT <key>",
-        "    Always 1.",
-        "HELP",
-        "    Print this help.",
-    ];
     let (subcommand, key) = (call.arg(1).to_ascii_lowercase(), call.arg(2));
-    if subcommand == b"help" {
-        call.reply.array(HELP.len());
-        HELP.iter().for_each(|line| call.reply.simple(line));
-        return Ok(());
-    }
     let db = call.session.db;
     let Some(kind) = call.turn.key_type(db, key)? else {
         call.reply.null();
         return Ok(());
     };
     match subcommand.as_slice() {
-        b"refcount" => call.reply.integer(1),
+        b"refcount" => {
+            let shared = match kind {
+                Type::String => call.turn.get(db, key)?.is_some_and(|text| is_shared(&text)),
+                Type::Collection(_) => false,
+            };
+            call.reply.integer(if shared { i64::from(i32::MAX) } else { 1 });
+        }
         // When a key was used is not noted: it might have been now.
         b"idletime" => call.reply.integer(0),
         b"freq" => {
@@ -358,6 +350,11 @@ fn object(call: &mut Call<'_>) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Whether Redis holds one value for all strings of this text.
+fn is_shared(text: &[u8]) -> bool {
+    terrace_resp::parse_integer(text).is_some_and(|number| (0..10_000).contains(&number))
 }
 
 /// The type of this name; nothing is of a type that does not exist.

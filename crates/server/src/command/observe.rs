@@ -8,7 +8,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "slowlog",
         arity: -2,
-        flags: Flags::NONE,
+        flags: Flags::SUBCOMMANDS,
         keys: Keys::None,
         group: Group::Server,
         arguments: "GET [count] | LEN | RESET",
@@ -20,7 +20,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "latency",
         arity: -2,
-        flags: Flags::NONE,
+        flags: Flags::SUBCOMMANDS,
         keys: Keys::None,
         group: Group::Server,
         arguments: "HISTORY event | LATEST | RESET [event ...] | HISTOGRAM [command ...] | DOCTOR",

@@ -153,7 +153,7 @@ fn key_count(call: &Call<'_>, at: usize) -> Result<usize, Failure> {
     let count = terrace_resp::parse_integer(call.arg(at)).and_then(|n| usize::try_from(n).ok());
     let count = count.filter(|count| *count > 0);
     let count = count.ok_or(Failure::line("ERR numkeys should be greater than 0"))?;
-    match count <= call.count() - at - 1 {
+    match count < call.count() - at {
         true => Ok(count),
         false => Err(Failure::line("ERR Number of keys can't be greater than number of args")),
     }

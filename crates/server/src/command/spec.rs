@@ -1,8 +1,10 @@
 //! What is known of a command beside its function.
 
+mod key_use;
 mod keys;
 mod subcommands;
 
+pub use key_use::KeyUse;
 pub use keys::Keys;
 pub use subcommands::{Subcommand, subcommands};
 
@@ -43,12 +45,14 @@ impl Flags {
     /// Shows what is under keys that are not among its arguments: for those who may read all.
     pub const SHOWS_ALL: Self = Self(1 << 10);
 
+    /// Only removes: executed while the disk is full.
+    pub const REMOVES: Self = Self(1 << 11);
     /// Where its keys are hangs on its arguments.
     pub const MOVABLE_KEYS: Self = Self(1 << 12);
     /// Refused between `MULTI` and `EXEC`.
     pub const NO_MULTI: Self = Self(1 << 13);
-    /// Only removes: executed while the disk is full.
-    pub const REMOVES: Self = Self(1 << 11);
+    /// Made of subcommands, see [`CommandSpec::subcommands`].
+    pub const SUBCOMMANDS: Self = Self(1 << 14);
 
     /// Whether all of `other` are set.
     pub const fn has(self, other: Self) -> bool {
@@ -182,12 +186,12 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
-    /// Its keys, and what it does with each in the words of access control.
-    pub fn accesses<'a>(
+    /// Its keys, and what it does with each.
+    pub fn key_uses<'a>(
         &self,
         args: &Command<'a>,
-    ) -> impl Iterator<Item = (&'a [u8], Access)> + Clone + use<'a> {
-        let (first, rest) = keys::accesses(self.name, self.flags.has(Flags::WRITE), args);
+    ) -> impl Iterator<Item = (&'a [u8], KeyUse)> + Clone + use<'a> {
+        let (first, rest) = key_use::uses(self.name, self.flags.has(Flags::WRITE), args);
         let with = move |(at, key)| (key, if at == 0 { first } else { rest });
         self.keys.of(args).enumerate().map(with)
     }
@@ -206,7 +210,8 @@ impl CommandSpec {
     /// # Errors
     /// What it may not do first.
     pub fn check(&self, number: u16, args: &Command<'_>, user: &User) -> Result<(), Denial> {
-        user.check(number, args.get(1), self.accesses(args))?;
+        let keys = self.key_uses(args).map(|(key, one)| (key, one.access));
+        user.check(number, args.get(1), keys)?;
         match self.flags.has(Flags::SHOWS_ALL) && !user.may_access_all(Access::READ) {
             true => Err(Denial::Key(args.get(1).unwrap_or_default().to_vec())),
             false => Ok(()),
@@ -215,7 +220,7 @@ impl CommandSpec {
 
     /// The categories of access control that it belongs to, apart from its subcommands.
     pub fn categories(&self) -> Categories {
-        if !self.subcommands().is_empty() {
+        if self.flags.has(Flags::SUBCOMMANDS) {
             return match self.name {
                 "command" => category::SLOW.with(category::CONNECTION),
                 _ => category::SLOW,
@@ -233,7 +238,10 @@ impl CommandSpec {
 
     /// What it is made of, if it is.
     pub fn subcommands(&self) -> &'static [Subcommand] {
-        subcommands(self.name)
+        match self.flags.has(Flags::SUBCOMMANDS) {
+            true => subcommands(self.name),
+            false => &[],
+        }
     }
 
     /// The subcommand that is named; `None` if it has none, or not this one.
@@ -250,12 +258,17 @@ impl CommandSpec {
         }
     }
 
+    /// Whether there is such a subcommand, if one is named and it is made of some.
+    pub fn has_form(&self, args: &Command<'_>) -> bool {
+        args.count() == 1 || !self.flags.has(Flags::SUBCOMMANDS) || self.subcommand(args).is_some()
+    }
+
     /// Whether there is such a command with so many arguments.
     ///
     /// # Errors
     /// The reply.
     pub fn check_form(&self, args: &Command<'_>) -> Result<(), String> {
-        if args.count() > 1 && !self.subcommands().is_empty() {
+        if args.count() > 1 && self.flags.has(Flags::SUBCOMMANDS) {
             let Some(one) = self.subcommand(args) else {
                 let name = args.get(1).unwrap_or_default();
                 let name = String::from_utf8_lossy(&name[..name.len().min(128)]);

@@ -7,6 +7,7 @@
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use crate::dispatch;
 use crate::session::{NOT_IN_MULTI, Queued};
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use terrace_keyspace::{Mode, Wait};
 
@@ -88,11 +89,10 @@ fn multi(call: &mut Call<'_>) -> Outcome {
 }
 
 fn discard(call: &mut Call<'_>) -> Outcome {
-    if call.session.queued.take().is_none() {
+    if call.session.queued.is_none() {
         return Err(Failure::line("ERR DISCARD without MULTI"));
     }
-    call.session.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
-    call.session.watched = None;
+    call.session.end_transaction();
     call.reply.ok();
     Ok(())
 }
@@ -125,19 +125,29 @@ fn exec(call: &mut Call<'_>) -> Outcome {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return Err(Failure::line(text));
     }
-    let db = call.session.db;
-    let outcome = exec_queued(call, &queued);
+    let before = call.session.clone();
+    let mut refusals = Vec::new();
+    let outcome = exec_queued(call, &queued, &mut refusals);
     match &outcome {
+        // What SELECT, AUTH and others of the commands changed is done again by the thread that may wait.
         Err(Failure::Elsewhere(_)) => {
-            call.session.select(db);
+            call.session.restore(before);
             call.session.queued = Some(queued);
         }
-        _ => call.session.watched = None,
+        _ => {
+            call.session.watched = None;
+            refusals.iter().for_each(|text| call.server.errors.note(text));
+        }
     }
     outcome
 }
 
-fn exec_queued(call: &mut Call<'_>, queued: &Queued) -> Outcome {
+/// Executes what was queued; the errors that are part of the reply go to `refusals` too.
+fn exec_queued(
+    call: &mut Call<'_>,
+    queued: &Queued,
+    refusals: &mut Vec<Cow<'static, str>>,
+) -> Outcome {
     if call.turn.mode() == Mode::Memory && call.session.watched.is_some() {
         // What others wrote in this turn may be a change: it is committed before.
         return Err(Failure::Elsewhere(Wait::Device));
@@ -157,7 +167,8 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued) -> Outcome {
             let Some((number, spec)) = table().find(args.name()) else { continue };
             // Rules may have changed since it was queued.
             if let Err(refusal) = dispatch::permit(spec, number, &args, session, server) {
-                reply.error(refusal);
+                reply.error(&*refusal);
+                refusals.push(refusal.into());
                 continue;
             }
             let mark = reply.len_bytes();
@@ -167,6 +178,7 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued) -> Outcome {
                 Err(Failure::Reply(text)) => {
                     reply.truncate(mark);
                     reply.error(&*text);
+                    refusals.push(text);
                 }
                 Err(elsewhere) => return Err(elsewhere),
             }

@@ -260,7 +260,7 @@ fn set_is_all_or_nothing() {
             "ERR CONFIG SET failed (possibly related to argument 'proto-max-bulk-len') - an argument",
         ),
         (
-            &[("timeout", "5"), ("save", "")],
+            &[("timeout", "5"), ("save", "60 1")],
             "ERR CONFIG SET failed (possibly related to argument 'save') - can't set immutable config",
         ),
     ] {

@@ -90,17 +90,12 @@ fn scans_show_a_cursor_and_what_matches() {
 fn a_subcommand_that_there_is_not_is_named() {
     let served = Served::with(&[]);
     let mut client = served.client();
-    for (request, command, name) in [
-        ("CONFIG Foo", "CONFIG", "Foo"),
-        ("MEMORY Usage", "MEMORY", "Usage"),
-        ("SLOWLOG Foo", "SLOWLOG", "Foo"),
-        ("LATENCY Foo", "LATENCY", "Foo"),
-        ("ACL Foo", "ACL", "foo"),
-        ("COMMAND Foo", "COMMAND", "foo"),
-    ] {
-        let text = format!(
-            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
-        );
-        refused(&mut client, request, &text);
+    for command in ["CONFIG", "MEMORY", "SLOWLOG", "LATENCY", "ACL", "COMMAND", "CLIENT"] {
+        let text = format!("ERR unknown subcommand 'Foo'. Try {command} HELP.");
+        refused(&mut client, &format!("{command} Foo"), &text);
     }
+    let few = "ERR wrong number of arguments for 'memory|usage' command";
+    refused(&mut client, "MEMORY Usage", few);
+    let many = "ERR unknown subcommand or wrong number of arguments for 'geT'. Try SLOWLOG HELP.";
+    refused(&mut client, "SLOWLOG geT 1 2", many);
 }

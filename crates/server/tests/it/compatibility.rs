@@ -38,7 +38,7 @@ fn a_line_about_a_client_has_all_fields_of_redis_in_its_order() {
 #[test]
 fn a_request_of_http_ends_the_connection_and_nothing_behind_it_is_executed() {
     let served = Served::with(&[]);
-    for first in ["POST / HTTP/1.1\r\n", "post /\r\n", "Host: localhost:6379\r\n"] {
+    for first in ["POST / HTTP/1.1\r\n", "post /\r\n", "Host: a.example\r\n"] {
         let mut client = served.client();
         client.send_raw(format!("{first}SET stolen 1\r\n").as_bytes());
         client.expect_end();
@@ -93,6 +93,60 @@ fn errors_are_counted_by_their_code() {
     assert!(told.contains("errorstat_WRONGTYPE:count=1\r\n"), "{told}");
     client.say("CONFIG RESETSTAT");
     assert!(!text(&client.say("INFO errorstats")).contains("errorstat_"));
+}
+
+#[test]
+fn errors_of_queued_commands_are_counted_too() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.pipeline(&["SET a x", "MULTI", "INCR a", "LPUSH a x", "GET a", "EXEC"]);
+    let told = text(&client.say("INFO errorstats"));
+    assert!(told.contains("errorstat_ERR:count=1\r\n"), "{told}");
+    assert!(told.contains("errorstat_WRONGTYPE:count=1\r\n"), "{told}");
+}
+
+#[test]
+fn exec_with_an_argument_ends_the_transaction() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    let replies = client.pipeline(&["MULTI", "SET a 1", "EXEC x", "EXEC", "GET a"]);
+    assert_eq!(
+        error(&replies[2]),
+        "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"
+    );
+    assert_eq!((&*error(&replies[3]), &replies[4]), ("ERR EXEC without MULTI", &Reply::Null));
+}
+
+#[test]
+fn a_queued_login_and_a_queued_protocol_hold_from_there_on() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    assert_eq!(client.say("ACL SETUSER u on >pw ~* +get +hello +exec"), ok());
+    client.pipeline(&["MULTI", "HSET h f v", "HELLO 3", "HGETALL h", "AUTH u pw", "DEL h"]);
+    let Reply::Array(replies) = client.say("EXEC") else { panic!("no array") };
+    assert!(matches!(&replies[1], Reply::Map(_)), "{:?}", replies[1]);
+    assert_eq!(replies[2], Reply::Map(vec![(bulk("f"), bulk("v"))]));
+    assert_eq!(replies[3], ok());
+    assert!(error(&replies[4]).starts_with("NOPERM"), "{:?}", replies[4]);
+    assert_eq!(client.say("GET absent"), Reply::Null);
+}
+
+#[test]
+fn help_tells_the_subcommands_of_every_command_that_has_some() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    for spec in terrace_server::command::table().all() {
+        if spec.subcommands().is_empty() {
+            continue;
+        }
+        let Reply::Array(lines) = client.say(&format!("{} HELP", spec.name)) else {
+            panic!("{} has no help", spec.name)
+        };
+        let told: Vec<String> = lines.iter().map(text).collect();
+        let first = format!("{} <subcommand> ", spec.name.to_uppercase());
+        assert!(told[0].starts_with(&first), "{told:?}");
+        assert!(told.len() > 3 && told.contains(&"HELP".to_string()), "{told:?}");
+    }
 }
 
 #[test]

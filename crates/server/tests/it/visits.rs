@@ -159,3 +159,19 @@ fn a_server_that_ends_answers_who_waits() {
         alone.expect_end();
     });
 }
+
+#[test]
+fn a_transaction_that_begins_again_elsewhere_begins_as_the_user_it_began_as() {
+    let vfs = GatedVfs::new(Gated::SstRead);
+    let served = served(&vfs, &[("server-threads", "1")]);
+    let mut client = served.client();
+    assert_eq!(client.say("ACL SETUSER reader on >pw ~* +get"), ok());
+    let before = visits(&served);
+    // The read of the device comes after the user, the protocol and the database have changed.
+    client.pipeline(&["MULTI", "SET written 1", "HELLO 3 AUTH reader pw", "GET key:00001"]);
+    let Reply::Array(replies) = client.say("EXEC") else { panic!("no array") };
+    assert_eq!((&replies[0], &replies[2]), (&ok(), &bulk(&value(1))));
+    assert!(visits(&served) > before, "nothing was read from the device");
+    assert!(error(&client.say("SET written 2")).starts_with("NOPERM"));
+    assert_eq!(served.client().say("GET written"), bulk("1"));
+}

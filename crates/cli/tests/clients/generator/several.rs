@@ -139,7 +139,7 @@ impl Generator {
         }
     }
 
-    /// Bits of strings.
+    /// Bits of strings, and what two strings share.
     pub(super) fn bits(&mut self) -> Request {
         let (key, other, third) = (self.key_of("str"), self.key_of("str"), self.key_of("str"));
         let (place, field, second) = (self.place(), self.field(), self.field());
@@ -147,7 +147,11 @@ impl Generator {
         let bit = self.of(&["0", "1", "1", "2", "x"]);
         let (from, to) = (self.small(), self.small());
         let unit = self.of(&["BIT", "BYTE", "bit", "WRONG"]);
-        match self.rng.below(22) {
+        match self.rng.below(26) {
+            22 => request(&["LCS", &key, &other]),
+            23 => request(&["LCS", &key, &other, self.of(&["LEN", "IDX", "len", "WRONG"])]),
+            24 => request(&["LCS", &key, &other, "IDX", "WITHMATCHLEN", "MINMATCHLEN", &from]),
+            25 => request(&["LCS", &key, &other, "IDX", self.of(&["LEN", "MINMATCHLEN", "x"])]),
             0..=2 => request(&["SETBIT", &key, &place, bit]),
             3 | 4 => request(&["GETBIT", &key, &place]),
             5 => request(&["BITCOUNT", &key]),

@@ -1,6 +1,5 @@
-//! Which arguments of a command are keys, and what it does with each.
+//! Which arguments of a command are keys.
 
-use crate::acl::Access;
 use terrace_resp::{Command, parse_integer};
 
 /// Which arguments are keys.
@@ -133,31 +132,4 @@ fn other_database<'a>(args: &Command<'a>) -> Option<&'a [u8]> {
         }
     }
     found
-}
-
-/// What a command does with its first key, and with the others: as Redis grants it.
-pub(super) fn accesses(name: &str, writes: bool, args: &Command<'_>) -> (Access, Access) {
-    const R: Access = Access::READ;
-    const W: Access = Access::WRITE;
-    const RW: Access = Access::READ_WRITE;
-    let all = |access| (access, access);
-    let has = |word: &[u8]| args.iter().skip(2).any(|arg| arg.eq_ignore_ascii_case(word));
-    match name {
-        // They tell nothing of the value: whoever may do something with the key may ask.
-        "exists" | "touch" | "type" | "strlen" | "hlen" | "hexists" | "hstrlen" | "llen"
-        | "scard" | "sismember" | "zcard" | "watch" | "object" | "memory" => all(Access::ANY),
-        "append" | "del" | "unlink" | "expire" | "expireat" | "pexpire" | "pexpireat"
-        | "persist" | "hdel" | "hmset" | "hset" | "hsetnx" | "linsert" | "lpush" | "lpushx"
-        | "rpush" | "rpushx" | "lrem" | "lset" | "ltrim" | "mset" | "msetnx" | "psetex"
-        | "setex" | "setnx" | "setrange" | "sadd" | "srem" | "zadd" | "zrem" | "zremrangebylex"
-        | "zremrangebyrank" | "zremrangebyscore" => all(W),
-        "set" if !has(b"get") => all(W),
-        "bitfield" if !has(b"set") && !has(b"incrby") => all(R),
-        "rename" | "renamenx" | "smove" | "lmove" | "rpoplpush" => (RW, W),
-        "copy" | "sort" => (R, W),
-        "bitop" | "sunionstore" | "sinterstore" | "sdiffstore" | "zunionstore" | "zinterstore"
-        | "zdiffstore" | "zrangestore" => (W, R),
-        _ if writes => all(RW),
-        _ => all(R),
-    }
 }
