@@ -1,5 +1,5 @@
-//! What `cargo xtask test` needs beside cargo: Redis's own programs, redis-py, rq, Node, ioredis and
-//! Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
+//! What `cargo xtask test` needs beside cargo: Redis's own programs, redis-py, rq, Node, ioredis,
+//! Go, go-redis, Java, Jedis and Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
 //! directory and in `node_modules` of the dashboard and of the tests. What cannot be installed fails
 //! the run and says what a person should do; nothing is skipped.
 
@@ -16,6 +16,16 @@ const REQUIREMENTS: &str = "crates/cli/tests/clients/requirements.txt";
 
 /// The packages of Node that the tests use, in the lock file of this folder.
 const NODE_CLIENTS: &str = "crates/cli/tests/clients/node";
+
+/// The modules of Go that the tests use.
+const GO_CLIENTS: &str = "crates/cli/tests/clients/go";
+
+/// The packages of Java that the tests use.
+const JAVA_CLIENTS: &str = "crates/cli/tests/clients/java/pom.xml";
+
+/// What copies them; pinned.
+const COPY_PACKAGES: &str =
+    "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 
 /// The oldest Node that the dashboard is built with, as in its `package.json`.
 const OLDEST_NODE: (u32, u32) = (20, 19);
@@ -48,6 +58,9 @@ const TOOLS: &[Tool] = &[
     },
     Tool { name: "Node", packages: &["nodejs"], probe: &["node", "--version"] },
     Tool { name: "npm", packages: &["npm"], probe: &["npm", "--version"] },
+    Tool { name: "Go", packages: &["golang-go"], probe: &["go", "version"] },
+    Tool { name: "Java", packages: &["default-jdk-headless"], probe: &["javac", "--version"] },
+    Tool { name: "Maven", packages: &["maven"], probe: &["mvn", "--version"] },
 ];
 
 /// The step that [`install`] adds.
@@ -61,7 +74,9 @@ pub fn install(steps: &mut Steps) {
         node_is_new_enough()?;
         python_packages(root, &target.join("client-tools").join("venv"))?;
         node_packages(root, "dashboard")?;
-        node_packages(root, NODE_CLIENTS)
+        node_packages(root, NODE_CLIENTS)?;
+        go_modules(&root.join(GO_CLIENTS), &target.join("client-tools"))?;
+        java_packages(root, &target.join("client-tools").join("jedis"))
     });
 }
 
@@ -191,6 +206,33 @@ fn node_packages(root: &Path, folder: &str) -> Result<()> {
             npm
         };
         network::run(npm).with_context(|| format!("do it by hand: npm ci --prefix {folder}"))
+    })
+}
+
+/// The modules of a folder, with what its `go.sum` says that they are.
+fn go_modules(folder: &Path, tools: &Path) -> Result<()> {
+    once(&folder.join("go.sum"), &tools.join("go.sum"), "go-redis", || {
+        let go = || {
+            let mut go = Command::new("go");
+            go.args(["mod", "download"]).current_dir(folder);
+            go
+        };
+        network::run(go)
+            .with_context(|| format!("do it by hand: cd {} && go mod download", folder.display()))
+    })
+}
+
+/// The packages of [`JAVA_CLIENTS`], all in one folder.
+fn java_packages(root: &Path, folder: &Path) -> Result<()> {
+    let wanted = root.join(JAVA_CLIENTS);
+    once(&wanted, &folder.join("installed.xml"), "Jedis", || {
+        let maven = || {
+            let mut maven = Command::new("mvn");
+            maven.args(["--quiet", "--batch-mode", "--file"]).arg(&wanted).arg(COPY_PACKAGES);
+            maven.arg(format!("-DoutputDirectory={}", folder.display()));
+            maven
+        };
+        network::run(maven).context("do it by hand: install Maven, and see that it has a network")
     })
 }
 

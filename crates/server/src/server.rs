@@ -1,6 +1,8 @@
 //! What all connections share.
 
-use crate::acl::{Acl, AclError, Catalog, Reason, User};
+mod permissions;
+
+use crate::acl::{Acl, AclError, Catalog};
 use crate::checkpoints::Checkpoints;
 use crate::command::{CommandSpec, Flags, table};
 use crate::config::{Config, LogLevel, OutputLimit, Settings};
@@ -170,64 +172,6 @@ impl Server {
     /// How many bytes of replies may wait for a client.
     pub fn output_limit(&self) -> OutputLimit {
         self.config.settings().client_output_buffer_limit.normal
-    }
-
-    /// What a client is told that may not connect.
-    pub fn refusal(&self, peer: &SocketAddr) -> Option<&'static str> {
-        let settings = self.config.settings();
-        if self.clients.count() >= settings.maxclients as usize {
-            return Some("-ERR max number of clients reached\r\n");
-        }
-        let is_open = settings.protected_mode
-            && !peer.ip().to_canonical().is_loopback()
-            && self.acl.default_login().is_some();
-        is_open.then_some(
-            "-DENIED Terrace is in protected mode: it asks for no password, and therefore serves \
-             only clients on its own machine. To serve others, set requirepass or users in \
-             terrace.toml, or protected-mode to no if the network is trusted.\r\n",
-        )
-    }
-
-    /// Logs a user in.
-    ///
-    /// # Errors
-    /// The reply.
-    pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Result<Arc<User>, String> {
-        self.acl.authenticate(name, password).map_err(|refusal| refusal.to_string())
-    }
-
-    /// Whether a client's user may execute a command on its keys; a refusal is logged.
-    ///
-    /// # Errors
-    /// The reply.
-    pub(crate) fn permit(
-        &self,
-        user: &User,
-        spec: &CommandSpec,
-        number: u16,
-        args: &Command<'_>,
-        session: &Session,
-    ) -> Result<(), String> {
-        let Err(denial) = spec.check(number, args, user) else { return Ok(()) };
-        let name = spec.full_name(args);
-        let (reason, object) = denial.logged(&name);
-        self.log_denial(session, reason, object, user.name());
-        Err(denial.reply(&name))
-    }
-
-    /// A login failed.
-    pub(crate) fn log_denied_login(&self, session: &Session, name: &[u8]) {
-        self.stats.auth_failures.add(1);
-        let name = String::from_utf8_lossy(name).into_owned();
-        self.log_denial(session, Reason::Auth, b"AUTH", &name);
-    }
-
-    fn log_denial(&self, session: &Session, reason: Reason, object: &[u8], user: &str) {
-        let most = self.config.settings().acllog_max_len;
-        let context = if session.queued.is_some() { "multi" } else { "toplevel" };
-        let client = session.info.origin.peer.to_string();
-        let now_ms = self.space.now_ms();
-        self.acl.log().lock().note(now_ms, most, reason, context, object, user, &client);
     }
 
     /// A command was executed.

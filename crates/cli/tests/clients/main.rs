@@ -7,6 +7,8 @@
 mod benchmark;
 mod differential;
 mod generator;
+mod go;
+mod java;
 mod kill9;
 mod node;
 #[path = "../process/mod.rs"]
@@ -16,4 +18,5 @@ mod redis_cli;
 mod redis_rs;
 mod servers;
 mod table;
+mod watched;
 mod ycsb;

@@ -168,11 +168,14 @@ pub(super) fn bitfield(call: &mut Call<'_>, read_only: bool) -> Outcome {
             Some(last) => call.turn.edit_string(db, key, |bytes| {
                 let before = bytes.len();
                 bytes.resize(before.max((last / 8) as usize + 1), 0);
-                let answers: Vec<Option<i64>> = steps.iter().map(|step| step.take(bytes)).collect();
-                // Whoever watches the key hears nothing of steps that failed.
-                let wrote =
-                    |(step, answer): (&Step, &Option<i64>)| step.writes() && answer.is_some();
-                let is_changed = bytes.len() > before || steps.iter().zip(&answers).any(wrote);
+                let mut answers = Vec::new();
+                // Whoever watches the key hears nothing of steps that change nothing.
+                let mut is_changed = bytes.len() > before;
+                for step in &steps {
+                    let old = step.encoding.read(bytes, step.place);
+                    answers.push(step.take(bytes));
+                    is_changed |= step.encoding.read(bytes, step.place) != old;
+                }
                 Ok((is_changed, answers))
             })?,
         };

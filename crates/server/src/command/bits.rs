@@ -118,10 +118,12 @@ fn setbit(call: &mut Call<'_>) -> Outcome {
     };
     let before = call.turn.edit_string(call.session.db, call.arg(1), |bytes| {
         let (at, mask) = ((place / 8) as usize, 0x80 >> (place % 8));
+        let grows = bytes.len() <= at;
         bytes.resize(bytes.len().max(at + 1), 0);
         let before = bit(bytes, place);
         bytes[at] = if is_set { bytes[at] | mask } else { bytes[at] & !mask };
-        Ok((true, before))
+        // Who watches the key hears nothing of a bit that stays as it was.
+        Ok((grows || before != u8::from(is_set), before))
     })?;
     call.reply.integer(i64::from(before));
     Ok(())

@@ -17,4 +17,5 @@ mod served;
 mod settings;
 mod tls;
 mod transactions;
+mod users;
 mod visits;
