@@ -4,6 +4,7 @@
 
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
+use crate::gathered::Gathered;
 use crate::sorted_sets::stored_score;
 use crate::turn::Turn;
 use std::collections::HashMap;
@@ -86,13 +87,17 @@ impl Turn {
     ) -> Result<Scored> {
         self.allow_walk(sets.iter().filter_map(|one| one.set).map(|set| set.count).sum())?;
         let mut scores: HashMap<Vec<u8>, f64> = HashMap::new();
+        let mut gathered = Gathered::default();
         for Weighted { set, weight } in by_size(sets) {
             let Some(set) = set else { continue };
             self.scored_each(db, &set, |member, score| {
                 let score = no_nan(score * weight);
                 match scores.get_mut(member) {
                     Some(known) => *known = aggregation.of(*known, score),
-                    None => drop(scores.insert(member.to_vec(), score)),
+                    None => {
+                        gathered.add(member.len())?;
+                        scores.insert(member.to_vec(), score);
+                    }
                 }
                 Ok(true)
             })?;
@@ -107,10 +112,11 @@ impl Turn {
         sets: &[Weighted],
         aggregation: Aggregation,
     ) -> Result<Scored> {
-        let mut found = Vec::new();
+        let (mut found, mut gathered) = (Vec::new(), Gathered::default());
         self.each_shared(db, sets, aggregation, |member, score| {
+            gathered.add(member.len())?;
             found.push((member.to_vec(), score));
-            true
+            Ok(true)
         })?;
         Ok(in_order(found))
     }
@@ -120,7 +126,7 @@ impl Turn {
         let mut count = 0;
         self.each_shared(db, sets, Aggregation::Sum, |_, _| {
             count += 1;
-            count < most
+            Ok(count < most)
         })?;
         Ok(count)
     }
@@ -130,7 +136,7 @@ impl Turn {
         db: u8,
         sets: &[Weighted],
         aggregation: Aggregation,
-        mut seen: impl FnMut(&[u8], f64) -> bool,
+        mut seen: impl FnMut(&[u8], f64) -> Result<bool>,
     ) -> Result<()> {
         let mut all = Vec::new();
         for Weighted { set, weight } in by_size(sets) {
@@ -145,13 +151,13 @@ impl Turn {
                 // As Redis: here the sum, not the product, is 0 if it is no number.
                 sum = aggregation.of(sum, score * weight);
             }
-            Ok(seen(member, sum))
+            seen(member, sum)
         })
     }
 
     /// What is in the first set and in no other. Costs O(its members times sets).
     pub fn scored_difference(&self, db: u8, sets: &[Weighted]) -> Result<Scored> {
-        let mut found = Vec::new();
+        let (mut found, mut gathered) = (Vec::new(), Gathered::default());
         let Some((Weighted { set: Some(first), .. }, others)) = sets.split_first() else {
             return Ok(found);
         };
@@ -161,6 +167,7 @@ impl Turn {
                     return Ok(true);
                 }
             }
+            gathered.add(member.len())?;
             found.push((member.to_vec(), score));
             Ok(true)
         })?;
@@ -176,8 +183,10 @@ impl Turn {
                 return Ok(0);
             }
             let mut set = turn.fresh_collection(Kind::SortedSet)?;
+            let mut gathered = Gathered::default();
             for (member, score) in members {
                 encode::check_member(member)?;
+                gathered.add(member.len())?;
                 turn.put_score(db, &set, member, None, *score);
             }
             set.count = members.len() as u64;

@@ -4,6 +4,7 @@
 
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
+use crate::gathered::Gathered;
 use crate::members::ranks;
 use crate::turn::{Direction, Turn, Value};
 
@@ -317,6 +318,8 @@ impl Turn {
 
     /// Replaces whatever is under `key` with a list, and gives its length. The lock is held.
     pub fn list_replace(&mut self, db: u8, key: &[u8], values: &[Vec<u8>]) -> Result<u64> {
+        let mut gathered = Gathered::default();
+        values.iter().try_for_each(|value| gathered.add(value.len()))?;
         self.attempt(|turn| {
             turn.clear_key(db, key)?;
             match values.is_empty() {

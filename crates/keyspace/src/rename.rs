@@ -5,11 +5,15 @@
 
 use crate::encode::{self, Meta};
 use crate::error::{Error, Result};
+use crate::gathered::Gathered;
 use crate::keys::Content;
 use crate::turn::{Direction, Turn};
 
 /// Elements that are read before they are written again.
 const PAGE: usize = 1024;
+
+/// Bytes of elements that are read before they are written again, but for the last element.
+const PAGE_BYTES: usize = 4 << 20;
 
 impl Turn {
     /// Gives what is under `from` the name `to`, in the place of what is there; with `only_absent`
@@ -51,7 +55,8 @@ impl Turn {
     /// the second key is held. Costs O(elements), in memory too.
     ///
     /// # Errors
-    /// [`Error::TooLong`], and those of the engine.
+    /// [`Error::TooLong`], also for a collection of more than [`crate::MOST_STORED_BYTES`], and those
+    /// of the engine.
     pub fn copy(
         &mut self,
         (from_db, from): (u8, &[u8]),
@@ -116,13 +121,16 @@ impl Turn {
         let prefix = encode::elements_of(from.0, from.1);
         let copy_prefix = encode::elements_of(to.0, to.1);
         let mut start: Option<Vec<u8>> = None;
+        let mut gathered = Gathered::default();
         loop {
-            let mut page = Vec::new();
+            let (mut page, mut bytes) = (Vec::new(), 0);
             self.visit(&prefix, start.as_deref(), Direction::Up, |key, value| {
+                gathered.add(key.len() + value.len())?;
+                bytes += value.len();
                 page.push((key.to_vec(), value.to_vec()));
-                Ok(page.len() < PAGE)
+                Ok(page.len() < PAGE && bytes < PAGE_BYTES)
             })?;
-            let more = page.len() == PAGE;
+            let more = page.len() == PAGE || bytes >= PAGE_BYTES;
             for (mut key, value) in page {
                 // The least key above this one.
                 start = more.then(|| [&key[..], &[0]].concat());

@@ -3,6 +3,7 @@
 
 use crate::encode::{self, Kind, Meta};
 use crate::error::Result;
+use crate::gathered::Gathered;
 use crate::members::Page;
 use crate::turn::Turn;
 
@@ -191,8 +192,10 @@ impl Turn {
                 return Ok(0);
             }
             let mut set = turn.fresh_collection(Kind::Set)?;
+            let mut gathered = Gathered::default();
             for member in members {
                 encode::check_member(member)?;
+                gathered.add(member.len())?;
                 turn.put_element(encode::member_key(db, set.id, member), b"");
             }
             set.count = members.len() as u64;

@@ -1,7 +1,7 @@
 //! Intersections, unions and differences of sets: shown, stored, counted.
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
-use terrace_keyspace::{Error, Meta, Turn, Weighted};
+use terrace_keyspace::{Error, Gathered, Meta, Turn, Weighted};
 use terrace_resp::Aggregate;
 
 const OF_INTERSECTION: &str = "O(members of the smallest set times sets)";
@@ -138,8 +138,9 @@ fn show(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
 fn store(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
     let sets = sets(call, 2)?;
     let db = call.db();
-    let mut members = Vec::new();
+    let (mut members, mut gathered) = (Vec::new(), Gathered::default());
     walk(call.turn, db, algebra, &sets, |member| {
+        gathered.add(member.len())?;
         members.push(member.to_vec());
         Ok(true)
     })?;

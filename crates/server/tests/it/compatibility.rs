@@ -249,3 +249,25 @@ fn a_large_collection_gets_another_name_without_being_written_again() {
         (int(20_000), bulk("element number 12345"))
     );
 }
+
+#[test]
+fn a_copy_that_does_not_fit_into_memory_is_refused_and_changes_nothing() {
+    // Values are stored beside the elements: the test costs no more than the log.
+    let served = Served::with(&[("maxmemory", "64mb")]);
+    let mut client = served.client();
+    let value = vec![b'v'; 32 << 20];
+    for field in 0..9 {
+        let field = format!("field {field}");
+        assert_eq!(client.call(&[b"HSET", &b"large"[..], field.as_bytes(), &value]), int(1));
+    }
+    assert_eq!(client.say("SET copy old"), ok());
+    for request in ["COPY large copy REPLACE", "MOVE large 1"] {
+        let refused = error(&client.say(request));
+        assert!(refused.contains("over the limit of 268435456 bytes"), "{request}: {refused}");
+    }
+    assert_eq!((client.say("GET copy"), client.say("HLEN large")), (bulk("old"), int(9)));
+    assert_eq!(client.call(&["HDEL", "large", "field 8", "field 7"]), int(2));
+    assert_eq!(client.say("COPY large copy REPLACE"), int(1));
+    assert_eq!(client.say("HLEN copy"), int(7));
+    assert_eq!(client.call(&["HSTRLEN", "copy", "field 6"]), int(32 << 20));
+}

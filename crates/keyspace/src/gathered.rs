@@ -1,0 +1,31 @@
+//! How much one command gathers in memory to store it.
+
+use crate::error::{Error, Result};
+
+/// The most bytes that one command stores as a copy or as a result.
+pub const MOST_STORED_BYTES: usize = 256 << 20;
+
+/// What an element takes beside its own bytes, about.
+const ELEMENT_BYTES: usize = 32;
+
+/// Elements that were gathered.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    bytes: usize,
+}
+
+impl Gathered {
+    /// One more element of so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if all are above [`MOST_STORED_BYTES`] together.
+    pub fn add(&mut self, bytes: usize) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(bytes).saturating_add(ELEMENT_BYTES);
+        match self.bytes > MOST_STORED_BYTES {
+            true => Err(Error::TooLong(format!(
+                "a copy or stored result is over the limit of {MOST_STORED_BYTES} bytes"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
