@@ -144,6 +144,11 @@ impl FilterWriter {
         self.built.len() + (self.hashes.len() as f64 * bits / 8.0) as usize
     }
 
+    /// Memory held until the file ends, without the separators.
+    pub fn memory_bytes(&self) -> usize {
+        self.built.capacity() + self.hashes.capacity() * size_of::<u64>()
+    }
+
     /// Builds the last partition, which ends with `last_key`; returns all bytes and partitions.
     pub fn finish(mut self, last_key: &[u8]) -> (Vec<u8>, Vec<FinishedFilter>) {
         if !self.hashes.is_empty() {

@@ -234,6 +234,13 @@ impl SstWriter {
         self.output.offset() + (self.block.size_bytes() + metadata) as u64
     }
 
+    /// About the memory that index, filters and models hold until the file is finished. It grows with the
+    /// keys and blocks of the file: well compressed blocks are many.
+    pub fn memory_bytes(&self) -> usize {
+        let learned = self.learned.as_ref().map_or(0, LearnedWriter::memory_bytes);
+        self.index_bytes.capacity() + self.filter.memory_bytes() + learned
+    }
+
     /// Entries added so far.
     pub fn entry_count(&self) -> u64 {
         self.properties.entry_count

@@ -138,6 +138,7 @@ pub(crate) fn write_l0(
         next_file_number: parts.next_file_number,
         sst_options: family.options.sst(0, now_ms),
         target_file_bytes: u64::MAX,
+        max_writer_bytes: usize::MAX,
         limiter: parts.limiter,
         trainings: parts.trainings,
         progress: parts.progress,

@@ -3,9 +3,11 @@
 //!
 //! [`FamilyOptions`] is what the verbs work with: everything resolved and checked once, at open.
 
+mod family;
 mod filter_allocator;
 mod model_costs;
 
+pub(crate) use family::FamilyOptions;
 pub use filter_allocator::FilterAllocator;
 pub use model_costs::ModelCosts;
 
@@ -17,8 +19,7 @@ use terrace_base::key::MAX_KEY_BYTES;
 use terrace_base::value_handle::MAX_SEGMENT_BYTES;
 use terrace_base::{Clock, SystemClock};
 use terrace_log::LogOptions;
-use terrace_manifest::LEVEL_COUNT;
-use terrace_sst::{Compression, FilterPolicy, SstOptions};
+use terrace_sst::{Compression, FilterPolicy};
 use terrace_vfs::{PosixVfs, Vfs};
 
 /// Default of [`Options::memory_budget`]: 512 MiB.
@@ -27,6 +28,11 @@ pub const DEFAULT_MEMORY_BUDGET: usize = 512 << 20;
 pub const DEFAULT_FILTER_SHARE: f64 = 0.2;
 /// The smallest memory budget a store opens with: 4 MiB.
 pub const MIN_MEMORY_BUDGET: usize = 4 << 20;
+/// Buffers of one compaction, in parts of the budget and in bytes: they are no part of it, so that a small
+/// budget must not be dwarfed by them.
+const JOB_BUFFER_SHARE: usize = 32;
+const MIN_JOB_BUFFER_BYTES: usize = 1 << 20;
+const MAX_JOB_BUFFER_BYTES: usize = 8 << 20;
 /// Least size at which a memtable may be full: 16 KiB.
 pub(crate) const MIN_MEMTABLE_BYTES: usize = 16 << 10;
 /// Default share of the budget for memtables; the rest is cache and filters.
@@ -529,6 +535,8 @@ impl Options {
             level_base_bytes: a.level_base_bytes,
             level_multiplier: a.level_multiplier,
             target_file_bytes: a.target_file_bytes,
+            job_buffer_bytes: (self.memory_budget / JOB_BUFFER_SHARE)
+                .clamp(MIN_JOB_BUFFER_BYTES, MAX_JOB_BUFFER_BYTES),
             max_subcompactions: a.max_subcompactions,
             compact_when_idle: a.compact_when_idle,
             pending_compaction_slowdown_bytes: a.pending_compaction_slowdown_bytes,
@@ -537,55 +545,6 @@ impl Options {
             learning: cf.learning,
             model_costs: a.model_costs,
             family: None,
-        }
-    }
-}
-
-/// One family's options, resolved.
-#[derive(Debug, Clone)]
-pub(crate) struct FamilyOptions {
-    pub compression: [Compression; LEVEL_COUNT],
-    pub filter: [FilterPolicy; LEVEL_COUNT],
-    /// 0: filters know whole keys only.
-    pub prefix_len: usize,
-    pub style: CompactionStyle,
-    pub block_size: usize,
-    pub metadata_block_size: usize,
-    pub partitioned_metadata: bool,
-    pub direct_write: bool,
-    pub memtable_bytes: usize,
-    pub l0_compaction_trigger: usize,
-    pub l0_slowdown: usize,
-    pub l0_stop: usize,
-    pub level_base_bytes: u64,
-    pub level_multiplier: f64,
-    pub target_file_bytes: u64,
-    pub max_subcompactions: usize,
-    pub compact_when_idle: bool,
-    pub pending_compaction_slowdown_bytes: u64,
-    pub value_separation_threshold: usize,
-    pub value_compression: Compression,
-    pub learning: Learning,
-    pub model_costs: Option<ModelCosts>,
-    /// Id and name of the family, which its SSTs record.
-    pub family: Option<(u32, String)>,
-}
-
-impl FamilyOptions {
-    /// Options of an SST written at `level`.
-    pub fn sst(&self, level: usize, created_ms: u64) -> SstOptions {
-        SstOptions {
-            block_size: self.block_size,
-            metadata_block_size: self.metadata_block_size,
-            compression: self.compression[level.min(LEVEL_COUNT - 1)],
-            filter: self.filter[level.min(LEVEL_COUNT - 1)],
-            prefix_len: self.prefix_len,
-            partitioned: self.partitioned_metadata,
-            learning: self.learning == Learning::Build,
-            direct_write: self.direct_write,
-            created_ms,
-            family: self.family.clone(),
-            flushed_seqno: 0,
         }
     }
 }

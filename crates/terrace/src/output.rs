@@ -10,7 +10,8 @@
 //!   tombstones     c---|-----|---p          file 2 holds g-m)
 //! ```
 //!
-//! A file ends when it has its target size; from half of that on it ends at the end of a
+//! A file ends when it has its target size, or when its index, filters and models take too much memory
+//! until it ends; from half of that on it ends at the end of a
 //! grandparent (a file of the level below the output's), so that the two levels' files line up and
 //! later merges rewrite less; and it ends before it overlaps too many grandparents.
 //!
@@ -43,6 +44,8 @@ pub(crate) struct OutputContext<'a> {
     pub sst_options: SstOptions,
     /// `u64::MAX`: one file.
     pub target_file_bytes: u64,
+    /// A file ends as well when its writer holds this much memory, unless there is to be one file.
+    pub max_writer_bytes: usize,
     pub limiter: &'a RateLimiter,
     /// Where trainings are counted.
     pub trainings: &'a TrainingTally,
@@ -209,7 +212,12 @@ impl<'a> Output<'a> {
             open.charged_bytes = open.size_bytes;
             self.context.limiter.request(grown, self.cancel);
         }
-        if open.size_bytes >= self.context.target_file_bytes {
+        let context = &self.context;
+        let is_heavy = || {
+            context.target_file_bytes < u64::MAX
+                && open.writer.memory_bytes() >= context.max_writer_bytes
+        };
+        if open.size_bytes >= context.target_file_bytes || is_heavy() {
             self.full_at = Some(last_key.to_vec());
         }
     }

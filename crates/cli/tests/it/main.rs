@@ -13,6 +13,7 @@ mod damage;
 mod demo;
 mod kill9;
 mod load;
+mod memory;
 mod opener;
 #[path = "../process/mod.rs"]
 mod process;

@@ -100,6 +100,11 @@ impl BlockModelBuilder {
         }
     }
 
+    /// Memory held for the keys.
+    pub fn memory_bytes(&self) -> usize {
+        self.keys.memory_bytes()
+    }
+
     /// Blocks so far.
     pub fn block_count(&self) -> u32 {
         self.block_count

@@ -288,6 +288,12 @@ impl LearnedWriter {
         self.builder.push(last_before, first);
     }
 
+    /// Memory held until the file ends.
+    pub fn memory_bytes(&self) -> usize {
+        let numbers = self.continued.capacity() + self.lens.capacity();
+        self.builder.memory_bytes() + numbers * size_of::<u32>()
+    }
+
     /// An entry of the block that was started last.
     #[inline]
     pub fn add(&mut self, user_key: &[u8]) {

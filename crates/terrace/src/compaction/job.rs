@@ -38,8 +38,7 @@ const LOOK_ENTRIES: u64 = 1024;
 const LEAST_PIECE_BYTES: u64 = 8 << 20;
 /// Cuts looked for in one input file.
 const CUTS_PER_FILE: usize = 15;
-/// Bytes read ahead in all inputs of a piece together, and bounds per input.
-const READAHEAD_BYTES: usize = 8 << 20;
+/// Bounds of the bytes read ahead in one input.
 const LEAST_READAHEAD_BYTES: usize = 128 << 10;
 const MOST_READAHEAD_BYTES: usize = 1 << 20;
 
@@ -176,7 +175,7 @@ impl<'a> Plan<'a> {
             .iter()
             .map(|(level, files)| if *level == 0 { files.len() } else { 1 })
             .sum();
-        let readahead_bytes = READAHEAD_BYTES / runs.max(1);
+        let readahead_bytes = ctx.options.job_buffer_bytes / runs.max(1);
         Ok(Self {
             ctx,
             compaction,
@@ -353,6 +352,7 @@ fn output_context<'p>(plan: &'p Plan<'_>) -> OutputContext<'p> {
             ..ctx.options.sst(level, plan.now_ms)
         },
         target_file_bytes: if level == 0 { u64::MAX } else { ctx.options.target_file_bytes },
+        max_writer_bytes: ctx.options.job_buffer_bytes,
         limiter: ctx.limiter,
         trainings: ctx.table_cache.trainings(),
         progress: ctx.progress,

@@ -36,6 +36,7 @@ pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
         level_base_bytes: 256 * MIB,
         level_multiplier: 10.0,
         target_file_bytes: 64 * MIB,
+        job_buffer_bytes: 8 << 20,
         max_subcompactions: 2,
         compact_when_idle: true,
         pending_compaction_slowdown_bytes: 64 << 30,

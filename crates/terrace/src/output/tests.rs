@@ -14,6 +14,7 @@ struct Disk {
     vfs: Arc<dyn Vfs>,
     limiter: RateLimiter,
     next: AtomicU64,
+    max_writer_bytes: usize,
 }
 
 impl Disk {
@@ -21,7 +22,13 @@ impl Disk {
         let sim = SimVfs::new(1);
         let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
         vfs.create_dir_all(Path::new(DIR)).unwrap();
-        Self { sim, vfs, limiter: RateLimiter::new(0), next: AtomicU64::new(1) }
+        Self {
+            sim,
+            vfs,
+            limiter: RateLimiter::new(0),
+            next: AtomicU64::new(1),
+            max_writer_bytes: usize::MAX,
+        }
     }
 
     /// Writes `entries` (all at sequence number 7) with `tombstones`.
@@ -42,6 +49,7 @@ impl Disk {
                 ..SstOptions::default()
             },
             target_file_bytes,
+            max_writer_bytes: self.max_writer_bytes,
             limiter: &self.limiter,
             trainings: &TrainingTally::default(),
             progress: &JobProgress::default(),
@@ -75,6 +83,19 @@ fn check_disjoint(files: &[FileMeta]) {
     for pair in files.windows(2) {
         assert!(pair[0].precedes(&pair[1]), "{:?} {:?}", pair[0], pair[1]);
     }
+}
+
+/// Entries that take few bytes of a file take many in its index, filters and models.
+#[test]
+fn a_file_ends_when_its_writer_holds_too_much_memory() {
+    let mut disk = Disk::new();
+    disk.max_writer_bytes = 64 << 10;
+    let entries = || (0..100_000).map(|n| (key(n / 5), 20 - n % 5, 0));
+    let files = disk.write(1 << 30, &[], &[], entries()).unwrap();
+    assert!(files.len() > 2, "{}", files.len());
+    check_disjoint(&files);
+    assert!(files.iter().all(|f| f.entry_count % 5 == 0));
+    assert_eq!(disk.write(u64::MAX, &[], &[], entries()).unwrap().len(), 1, "L0 wants one file");
 }
 
 #[test]

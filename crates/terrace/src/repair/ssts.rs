@@ -180,6 +180,7 @@ impl Repair<'_> {
             next_file_number,
             sst_options,
             target_file_bytes: u64::MAX,
+            max_writer_bytes: usize::MAX,
             limiter: &limiter,
             trainings: &trainings,
             progress: &progress,

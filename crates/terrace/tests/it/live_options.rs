@@ -110,7 +110,7 @@ fn memtables_shrink_with_the_budget() {
     let db = Db::open(DIR, options).unwrap();
     let write = |from: u32, count: u32| {
         for n in from..from + count {
-            db.put(&n.to_be_bytes(), &[7; 500]).unwrap();
+            db.put(n.to_be_bytes(), [7; 500]).unwrap();
         }
     };
     write(0, 10_000);
@@ -128,7 +128,7 @@ fn memtables_shrink_with_the_budget() {
     write(1_000_000, 10_000);
     // The one that was there when the budget grew, and none of those after it.
     assert!(db.metrics().flushes <= flushes + 1, "they are large again");
-    assert_eq!(db.get(&7u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]));
+    assert_eq!(db.get(7u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]));
 }
 
 /// Filters that have a budget of their own give bytes back as well.
@@ -142,7 +142,7 @@ fn filters_shrink_with_the_budget() {
             MemoryShares { memtables: 0.25, cache: 0.73, filters: 0.02 };
         let db = Db::open(DIR, options).unwrap();
         for n in 0..400_000u32 {
-            db.put(&n.to_be_bytes(), b"v").unwrap();
+            db.put(n.to_be_bytes(), b"v").unwrap();
         }
         db.flush().unwrap();
         db.wait_idle().unwrap();
