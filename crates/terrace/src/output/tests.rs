@@ -90,7 +90,7 @@ fn check_disjoint(files: &[FileMeta]) {
 fn a_file_ends_when_its_writer_holds_too_much_memory() {
     let mut disk = Disk::new();
     disk.max_writer_bytes = 64 << 10;
-    let entries = || (0..100_000).map(|n| (key(n / 5), 20 - n % 5, 0));
+    let entries = || (0..300_000).map(|n| (key(n / 5), 20 - n % 5, 0));
     let files = disk.write(1 << 30, &[], &[], entries()).unwrap();
     assert!(files.len() > 2, "{}", files.len());
     check_disjoint(&files);
