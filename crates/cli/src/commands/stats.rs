@@ -1,6 +1,7 @@
 //! `terrace stats`: the metrics of a store.
 
 use crate::outcome::Outcome;
+use crate::print::Grouped;
 use crate::store::StoreArgs;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -22,19 +23,75 @@ pub struct StatsArgs {
     store: StoreArgs,
 }
 
+/// Figures that the files of the store hold; every open finds them again.
+const DURABLE: [&str; 7] = [
+    "levels.file_count",
+    "levels.size_bytes",
+    "levels.entry_count",
+    "levels.tombstone_count",
+    "levels.raw_bytes",
+    "space_amplification",
+    "live_log_bytes",
+];
+
+/// Figures about this process at this moment: memory, open files, health.
+const NOW: [&str; 11] = [
+    "cache_used_bytes",
+    "cache_capacity_bytes",
+    "memtable_bytes",
+    "pinned_bytes",
+    "open_files",
+    "snapshots",
+    "disk_full",
+    "reader_pinned_files",
+    "reader_pinned_bytes",
+    "poisoned",
+    "quarantined_files",
+];
+
 /// Prints the state of the store. Counters begin at the open, so those of this process are about
-/// opening only.
+/// opening only; the text and the JSON say which figures these are.
 pub fn run(args: &StatsArgs) -> Result<Outcome> {
     let metrics = args.store.open_read_only()?.metrics();
     let mut out = std::io::stdout().lock();
     if args.prometheus {
         write!(out, "{}", metrics.to_prometheus())?;
     } else if args.json {
-        writeln!(out, "{:#}", json(&metrics))?;
+        writeln!(out, "{:#}", with_scopes(json(&metrics)))?;
     } else {
-        write!(out, "{metrics}")?;
+        write!(out, "{}{metrics}", durable_text(&metrics))?;
     }
     Ok(Outcome::Done)
+}
+
+/// What is durable, and a line that says what the figures below it are.
+fn durable_text(m: &Metrics) -> String {
+    let sum = |field: fn(&LevelMetrics) -> u64| m.levels.iter().map(field).sum::<u64>();
+    format!(
+        "durable, in the store's files: {} SSTs of {} bytes, {} entries, {} tombstones; {} bytes of log\n\
+         of this process, since it opened the store: all below, except what the levels hold\n",
+        Grouped(sum(|level| level.file_count)),
+        Grouped(sum(|level| level.size_bytes)),
+        Grouped(sum(|level| level.entry_count)),
+        Grouped(sum(|level| level.tombstone_count)),
+        Grouped(m.live_log_bytes),
+    )
+}
+
+/// Adds `scopes`: which fields are durable, which describe this process now, and which (all the
+/// others) count since this open.
+fn with_scopes(mut metrics: Value) -> Value {
+    let Some(fields) = metrics.as_object_mut() else { return metrics };
+    let counted = |name: &&str| !DURABLE.contains(name) && !NOW.contains(name);
+    let since_open: Vec<&str> = fields
+        .keys()
+        .map(String::as_str)
+        .map(|name| if name == "levels" { "levels.written_bytes" } else { name })
+        .filter(counted)
+        .collect();
+    let scopes = json!({ "durable": DURABLE, "now": NOW, "since_open": since_open });
+    fields.insert("scopes".to_string(), scopes);
+    metrics
 }
 
 /// Every metric, by the name of its field.

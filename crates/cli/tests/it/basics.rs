@@ -66,6 +66,46 @@ fn scans_have_bounds_prefix_limit_and_direction() {
 }
 
 #[test]
+fn stats_say_what_is_durable_and_what_is_since_this_open() {
+    let program = Program::with_store();
+    let text = program.ok(&["stats"]);
+    let first = text.lines().next().unwrap();
+    assert!(
+        first.starts_with("durable, in the store's files: ") && first.contains("20,000 entries"),
+        "{text}"
+    );
+    assert!(text.lines().nth(1).unwrap().starts_with("of this process, since it opened"), "{text}");
+    let json =
+        || serde_json::from_str::<serde_json::Value>(&program.ok(&["stats", "--json"])).unwrap();
+    let (one, two) = (json(), json());
+    let scope = |name: &str| -> Vec<String> {
+        serde_json::from_value(one["scopes"][name].clone()).unwrap()
+    };
+    let mut named = [scope("durable"), scope("now"), scope("since_open")].concat();
+    let figure = |stats: &serde_json::Value, name: &str| match name.strip_prefix("levels.") {
+        Some(name) => {
+            stats["levels"].as_array().unwrap().iter().map(|level| level[name].clone()).collect()
+        }
+        None => stats[name].clone(),
+    };
+    for name in &named {
+        assert!(!figure(&one, name).is_null(), "{name} is no figure");
+    }
+    for name in scope("durable") {
+        assert_eq!(figure(&one, &name), figure(&two, &name), "{name} differs after another open");
+    }
+    assert!(
+        scope("since_open").iter().any(|name| name == "ops_written") && one["ops_written"] == 0
+    );
+    let count = named.len();
+    named.sort();
+    named.dedup();
+    let levels = one["levels"][0].as_object().unwrap().len();
+    let fields = one.as_object().unwrap().len() - 2 + levels;
+    assert_eq!((named.len(), count), (fields, fields), "each figure has one scope: {named:?}");
+}
+
+#[test]
 fn stats_come_as_text_json_and_prometheus() {
     let program = Program::with_store();
     let text = program.ok(&["stats"]);
