@@ -25,7 +25,7 @@ pub use stats::level as level_json;
 pub enum Command {
     /// Load real data, look it up, and show on one screen what the engine did
     Demo(demo::DemoArgs),
-    /// Load records from a TSV or JSON lines file, plain or compressed with zstd
+    /// Load records from a TSV, CSV or JSON lines file, plain or compressed
     Load(load::LoadArgs),
     /// Print the value of a key
     Get(get::GetArgs),

@@ -1,18 +1,22 @@
-//! The input of `load`: a file or standard input, plain or zstd, line by line.
+//! The input of `load`: a file or standard input, plain, gzip or zstd, line by line.
 
 use crate::print;
 use anyhow::{Context, Result, bail};
+use flate2::bufread::MultiGzDecoder;
 use indicatif::ProgressBar;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
-use terrace::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use terrace_inspect::SizeBytes;
 
 /// The first bytes of a zstd frame.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// No line that fits a store is longer: key, value, and room for what stands around them.
-const MAX_LINE_BYTES: u64 = (MAX_KEY_BYTES + MAX_VALUE_BYTES + (1 << 20)) as u64;
+/// The first bytes of a gzip member that is deflated.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b, 0x08];
+
+/// Byte-order mark of UTF-8, which some programs put in front of text.
+const UTF8_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Bytes read from the file at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -24,6 +28,8 @@ pub struct Lines {
     name: String,
     /// Lines read so far: the number of the last one.
     number: u64,
+    /// No line may be longer than so many bytes.
+    max_line: usize,
     bar: ProgressBar,
 }
 
@@ -39,9 +45,12 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl Lines {
-    /// Opens the file at `path`, or standard input for `-`. Whether it is compressed is told by
-    /// its first bytes.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// Opens the file at `path`, or standard input for `-`. Whether and how it is compressed is told
+    /// by its first bytes.
+    ///
+    /// # Errors
+    /// There is no such file, or it cannot be read.
+    pub fn open(path: &Path, max_line: usize) -> Result<Self> {
         let (raw, name, length): (Box<dyn Read>, String, u64) = if path.as_os_str() == "-" {
             (Box::new(io::stdin()), "standard input".into(), 0)
         } else {
@@ -54,52 +63,78 @@ impl Lines {
             (Box::new(file), path.display().to_string(), metadata.len())
         };
         let bar = print::bytes_bar(length, "loading");
-        Self::over(raw, name, bar)
+        Self::over(raw, name, bar, max_line)
     }
 
-    fn over(raw: Box<dyn Read>, name: String, bar: ProgressBar) -> Result<Self> {
+    /// Over what `raw` gives, which messages call `name`.
+    pub fn over(
+        raw: Box<dyn Read>,
+        name: String,
+        bar: ProgressBar,
+        max_line: usize,
+    ) -> Result<Self> {
+        let cannot = || format!("cannot read {name}");
         let mut raw = BufReader::with_capacity(BUFFER_BYTES, Counted(raw, bar.clone()));
         let mut start = Vec::new();
-        let read = raw.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut start);
-        read.with_context(|| format!("cannot read {name}"))?;
-        let packed = start == ZSTD_MAGIC;
-        let whole = BufReader::new(io::Cursor::new(start).chain(raw));
-        let reader: Box<dyn BufRead> = match packed {
-            true => {
-                let unpacked = zstd::Decoder::with_buffer(whole)?;
-                Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
-            }
-            false => Box::new(whole),
+        let longest = ZSTD_MAGIC.len().max(GZIP_MAGIC.len()) as u64;
+        raw.by_ref().take(longest).read_to_end(&mut start).with_context(cannot)?;
+        let is_zstd = start.starts_with(ZSTD_MAGIC);
+        let is_gzip = start.starts_with(GZIP_MAGIC);
+        // All that has been read, so that it is looked at together.
+        start.extend_from_slice(raw.buffer());
+        raw.consume(raw.buffer().len());
+        let whole = BufReader::with_capacity(BUFFER_BYTES, io::Cursor::new(start).chain(raw));
+        let buffered = |unpacked: Box<dyn Read>| -> Box<dyn BufRead> {
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
         };
-        Ok(Self { reader, name, number: 0, bar })
+        let mut reader = match (is_zstd, is_gzip) {
+            (true, _) => buffered(Box::new(zstd::Decoder::with_buffer(whole)?)),
+            (_, true) => buffered(Box::new(MultiGzDecoder::new(whole))),
+            _ => Box::new(whole),
+        };
+        let ahead = reader.fill_buf().with_context(|| damaged(&name, 0))?;
+        if ahead.starts_with(UTF8_MARK) {
+            reader.consume(UTF8_MARK.len());
+        }
+        Ok(Self { reader, name, number: 0, max_line, bar })
     }
 
-    /// Puts the next line, without its end, into `line`; `false` at the end of the input.
-    pub fn next(&mut self, line: &mut Vec<u8>) -> Result<bool> {
-        line.clear();
-        let read = self.reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', line);
-        let read = read.with_context(|| {
-            let after = self.number;
-            format!("{} is cut off or damaged after line {after}", self.name)
-        })?;
+    /// What is known of the bytes ahead without waiting for more of them; empty at the end only.
+    pub fn ahead(&mut self) -> Result<&[u8]> {
+        self.reader.fill_buf().with_context(|| damaged(&self.name, self.number))
+    }
+
+    /// Appends the next line, with its end, to `text`, which may grow to the longest line that is
+    /// allowed; `false` at the end of the input.
+    pub fn append(&mut self, text: &mut Vec<u8>) -> Result<bool> {
+        // With the longest end of a line.
+        let room = (self.max_line.saturating_sub(text.len()) as u64).saturating_add(2);
+        let read = self.reader.by_ref().take(room).read_until(b'\n', text);
+        let read = read.with_context(|| damaged(&self.name, self.number))?;
         if read == 0 {
             return Ok(false);
         }
         self.number += 1;
-        if line.last() == Some(&b'\n') {
-            line.pop();
-            if line.last() == Some(&b'\r') {
-                line.pop();
-            }
-        } else if line.len() as u64 == MAX_LINE_BYTES {
-            bail!("{}: the line is longer than {MAX_LINE_BYTES} bytes", self.place());
+        if without_end(text) > self.max_line {
+            let most = SizeBytes(self.max_line as u64);
+            bail!("{}: the line is longer than {most}; --max-line allows more", self.place());
         }
         Ok(true)
     }
 
+    /// Lines read so far.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Input and line number, for messages.
     pub fn place(&self) -> String {
-        format!("{}:{}", self.name, self.number)
+        self.place_of(self.number)
+    }
+
+    /// Input and the line number `number`, for messages.
+    pub fn place_of(&self, number: u64) -> String {
+        format!("{}:{number}", self.name)
     }
 
     /// What messages call the input.
@@ -113,19 +148,45 @@ impl Lines {
     }
 }
 
+/// What to say of an input that cannot be read any further.
+fn damaged(name: &str, after: u64) -> String {
+    format!("{name} is cut off or damaged after line {after}")
+}
+
+/// The length of `line` without the `\n` or `\r\n` at its end.
+pub fn without_end(line: &[u8]) -> usize {
+    let line =
+        line.strip_suffix(b"\n").map_or(line, |line| line.strip_suffix(b"\r").unwrap_or(line));
+    line.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
-    fn lines(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    const MOST: usize = 1 << 20;
+
+    fn lines_of(bytes: &[u8], max_line: usize) -> Result<Vec<Vec<u8>>> {
         let raw = Box::new(io::Cursor::new(bytes.to_vec()));
-        let mut lines = Lines::over(raw, "test".into(), ProgressBar::hidden())?;
+        let mut lines = Lines::over(raw, "test".into(), ProgressBar::hidden(), max_line)?;
         let (mut all, mut line) = (Vec::new(), Vec::new());
-        while lines.next(&mut line)? {
-            all.push(line.clone());
+        while lines.append(&mut line)? {
+            all.push(line[..without_end(&line)].to_vec());
+            line.clear();
         }
         assert_eq!(lines.place(), format!("test:{}", all.len()));
         Ok(all)
+    }
+
+    fn lines(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        lines_of(bytes, MOST)
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(bytes).unwrap();
+        packed.finish().unwrap()
     }
 
     #[test]
@@ -134,17 +195,33 @@ mod tests {
         assert_eq!(lines(b"a\r\n\nb\r\r\nc").unwrap(), want);
         assert!(lines(b"").unwrap().is_empty());
         assert_eq!(lines(b"\x28\xb5").unwrap(), [b"\x28\xb5"]);
+        assert_eq!(lines(b"\xef\xbb\xbfa\nb\xef\xbb\xbf").unwrap(), [&b"a"[..], b"b\xef\xbb\xbf"]);
+    }
+
+    #[test]
+    fn a_line_has_a_limit() {
+        assert_eq!(lines_of(b"12345\r\n12345\n12345", 5).unwrap().len(), 3);
+        for text in [&b"1\n123456\n"[..], b"1\n123456", b"1\n1234567890"] {
+            let error = lines_of(text, 5).unwrap_err().to_string();
+            assert!(error.contains("test:2: the line is longer than 5 B"), "{error}");
+        }
     }
 
     #[test]
     fn compressed_input_is_recognized_and_its_end_is_checked() {
         let text = b"one\ntwo\n".repeat(10_000);
-        let packed = zstd::bulk::compress(&text, 1).unwrap();
-        assert_eq!(lines(&packed).unwrap().len(), 20_000);
-        let error = lines(&packed[..packed.len() - 1]).unwrap_err();
-        assert!(format!("{error:#}").contains("cut off or damaged"), "{error:#}");
-        let mut damaged = packed;
-        damaged.truncate(10);
-        assert!(lines(&damaged).is_err());
+        let two_members = [gzip(&text), gzip(b"three\n")].concat();
+        assert_eq!(lines(&two_members).unwrap().len(), 20_001);
+        for packed in [zstd::bulk::compress(&text, 1).unwrap(), gzip(&text)] {
+            assert_eq!(lines(&packed).unwrap().len(), 20_000);
+            for cut in [5, 12, packed.len() - 5, packed.len() - 1] {
+                let error = lines(&packed[..cut]).unwrap_err();
+                let error = format!("{error:#}");
+                assert!(error.contains("cut off or damaged"), "{error}");
+            }
+            let mut damaged = packed.clone();
+            damaged[packed.len() - 6] ^= 1;
+            assert!(lines(&damaged).is_err());
+        }
     }
 }

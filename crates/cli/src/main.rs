@@ -11,8 +11,11 @@
 mod allocator;
 mod arguments;
 mod commands;
+mod csv;
 mod demo;
+mod format;
 mod input;
+mod json_form;
 mod outcome;
 mod print;
 mod records;

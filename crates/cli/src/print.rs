@@ -21,6 +21,16 @@ impl Display for Grouped {
     }
 }
 
+/// Bytes as hex.
+pub struct Hex<'a>(pub &'a [u8]);
+
+impl Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("0x")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// Operations per second, rounded to three significant digits.
 pub fn rate(count: u64, seconds: f64) -> u64 {
     let exact = count as f64 / seconds.max(1e-9);

@@ -2,6 +2,7 @@
 
 use crate::arguments;
 use crate::outcome::{Outcome, tell};
+use crate::print::Hex;
 use crate::store::StoreArgs;
 use anyhow::Result;
 use std::ffi::OsString;
@@ -35,7 +36,7 @@ pub fn run(args: &GetArgs) -> Result<Outcome> {
     };
     let mut out = std::io::stdout().lock();
     match args.hex {
-        true => write!(out, "{}", super::scan::Hex(&value))?,
+        true => write!(out, "{}", Hex(&value))?,
         false => out.write_all(&value)?,
     }
     if !args.raw {

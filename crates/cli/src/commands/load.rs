@@ -3,54 +3,59 @@
 //! Records are written in input order, in batches, so what a crash leaves is a prefix of the
 //! input; with `--sync`, one that holds every batch that was acknowledged.
 
+use crate::arguments;
+use crate::format::Format;
 use crate::input::Lines;
 use crate::outcome::Outcome;
 use crate::print::{Grouped, rate};
-use crate::records::Layout;
+use crate::records::{Record, Records, Wanted};
 use crate::store::{IfMissing, StoreArgs};
 use anyhow::{Context, Result, anyhow};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
-use terrace::{Db, Options, SyncMode, WriteBatch};
+use terrace::{Db, MAX_KEY_BYTES, Options, SyncMode, WriteBatch};
 use terrace_inspect::SizeBytes;
 
 /// A batch is written when it has this many bytes, however few records that is.
 const BATCH_BYTES: usize = 4 << 20;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// Tab-separated columns
-    Tsv,
-    /// A JSON object a line
-    Json,
-}
-
 /// Arguments of `load`.
 #[derive(Debug, clap::Args)]
 pub struct LoadArgs {
-    /// The file, plain or compressed with zstd; `-` reads standard input
+    /// The file, plain or compressed with gzip or zstd; `-` reads standard input
     file: PathBuf,
 
-    /// Default: json for .jsonl, .ndjson and .json (also before .zst), else tsv
+    /// What the file holds [default: as its name says (.tsv, .csv, .json, .jsonl, .ndjson, also
+    /// before .gz and .zst), else as its first line does]
     #[arg(long)]
     format: Option<Format>,
 
-    /// TSV: the column of the key, from 1
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = column)]
-    key_column: usize,
+    /// TSV, CSV: the first line holds the names of the columns, not a record
+    #[arg(long)]
+    header: bool,
 
-    /// TSV: the columns of the value, such as 2,3 [default: all others]
-    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = column)]
+    /// TSV, CSV: the column of the key, from 1 [default: 1]
+    #[arg(long, value_name = "N", value_parser = column, conflicts_with = "key_field")]
+    key_column: Option<usize>,
+
+    /// TSV, CSV: the columns of the value, such as 2,3 [default: all others]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = column,
+          conflicts_with = "value_field")]
     value_columns: Vec<usize>,
 
-    /// JSON: the field of the key
-    #[arg(long, value_name = "NAME", default_value = "key")]
-    key_field: String,
+    /// JSON: the field of the key [default: key]; with --header, the name of its column
+    #[arg(long, value_name = "NAME")]
+    key_field: Option<String>,
 
-    /// JSON: the field of the value [default: the whole line]
+    /// JSON: the field of the value [default: the whole line, or of what `terrace scan --json`
+    /// prints, its value]; with --header, the name of its column
     #[arg(long, value_name = "NAME")]
     value_field: Option<String>,
+
+    /// Refuse lines, and records of CSV, that are longer
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = arguments::size)]
+    max_line: usize,
 
     /// Records written together
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -77,14 +82,15 @@ fn column(text: &str) -> Result<usize, String> {
 
 /// Loads the file and tells how much it was.
 pub fn run(args: &LoadArgs) -> Result<Outcome> {
-    let mut lines = Lines::open(&args.file)?;
+    let lines = Lines::open(&args.file, args.max_line)?;
+    let mut records = Records::open(&args.file, lines, &args.wanted())?;
     let sync = if args.sync { SyncMode::Batch } else { SyncMode::None };
     let options = Options { sync, ..args.store.options() };
     let db = args.store.open(options, IfMissing::Create)?;
     let start = Instant::now();
     let mut load = Load { args, db: &db, batch: WriteBatch::new(), written: 0, bytes: 0 };
-    let loaded = load.all(&mut lines);
-    lines.close();
+    let loaded = load.all(&mut records);
+    records.lines().close();
     let (written, bytes) = (load.written, SizeBytes(load.bytes));
     let closed = db.close().context("closing the store");
     let seconds = start.elapsed().as_secs_f64();
@@ -98,7 +104,7 @@ pub fn run(args: &LoadArgs) -> Result<Outcome> {
         std::io::stdout(),
         "loaded {} records ({bytes}) from {} into {} in {seconds:.1} s, {per_second} records/s",
         Grouped(written),
-        lines.name(),
+        records.lines().name(),
         args.store.dir.display(),
     )?;
     Ok(Outcome::Done)
@@ -115,28 +121,27 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Loads every line. What stands before a malformed one is written.
-    fn all(&mut self, lines: &mut Lines) -> Result<()> {
-        let layout = self.args.layout();
-        let (mut line, mut key, mut value) = (Vec::new(), Vec::new(), Vec::new());
+    /// Loads every record. What stands before a malformed one is written.
+    fn all(&mut self, records: &mut Records) -> Result<()> {
+        let mut record = Record::default();
         let outcome = loop {
-            match lines.next(&mut line) {
+            match records.next(&mut record) {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
                 Err(error) => break Err(error),
             }
-            match layout.read(&line, &mut key, &mut value) {
-                Ok(true) if key.len() > terrace::MAX_KEY_BYTES => {
-                    let (len, most) = (key.len(), terrace::MAX_KEY_BYTES);
-                    let place = lines.place();
-                    break Err(anyhow!("{place}: the key has {len} bytes; {most} is the most"));
-                }
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(why) => break Err(anyhow!("{}: {why}", lines.place())),
+            let Record { key, value, expires_at_ms } = &record;
+            if key.len() > MAX_KEY_BYTES {
+                let (len, place) = (key.len(), records.lines().place());
+                break Err(anyhow!(
+                    "{place}: the key has {len} bytes; {MAX_KEY_BYTES} is the most"
+                ));
             }
             self.bytes += (key.len() + value.len()) as u64;
-            self.batch.put(&key, &value);
+            match expires_at_ms {
+                Some(at) => self.batch.put_until(key, value, *at),
+                None => self.batch.put(key, value),
+            }
             if self.batch.len() as u64 >= self.args.batch || self.batch.size_bytes() >= BATCH_BYTES
             {
                 self.write()?;
@@ -163,45 +168,14 @@ impl Load<'_> {
 }
 
 impl LoadArgs {
-    fn layout(&self) -> Layout {
-        match self.format.unwrap_or_else(|| format_of(&self.file)) {
-            Format::Tsv => Layout::Tsv {
-                key: self.key_column,
-                values: (!self.value_columns.is_empty()).then(|| self.value_columns.clone()),
-            },
-            Format::Json => {
-                Layout::Json { key: self.key_field.clone(), value: self.value_field.clone() }
-            }
-        }
-    }
-}
-
-/// What the name of a file says of its format.
-fn format_of(file: &Path) -> Format {
-    let inner = match file.extension().is_some_and(|extension| extension == "zst") {
-        true => file.with_extension(""),
-        false => file.to_path_buf(),
-    };
-    match inner.extension().and_then(|extension| extension.to_str()) {
-        Some("jsonl" | "ndjson" | "json") => Format::Json,
-        _ => Format::Tsv,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_tells_the_format() {
-        for (name, want) in [
-            ("a.tsv.zst", Format::Tsv),
-            ("a.jsonl", Format::Json),
-            ("dir.json/a.ndjson.zst", Format::Json),
-            ("a", Format::Tsv),
-            ("-", Format::Tsv),
-        ] {
-            assert_eq!(format_of(Path::new(name)), want, "{name}");
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            format: self.format,
+            has_header: self.header,
+            key_column: self.key_column,
+            value_columns: self.value_columns.clone(),
+            key_field: self.key_field.clone(),
+            value_field: self.value_field.clone(),
         }
     }
 }

@@ -1,14 +1,15 @@
 //! `terrace scan`: entries in order.
 
 use crate::arguments;
+use crate::json_form;
 use crate::outcome::Outcome;
+use crate::print::Hex;
 use crate::store::StoreArgs;
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
-use std::fmt::{self, Display};
 use std::io::{BufWriter, Write};
-use terrace::ReadOptions;
+use terrace::{Iter, ReadOptions};
 use terrace_inspect::Escaped;
 
 /// Bytes read ahead by a scan without a limit.
@@ -45,22 +46,13 @@ pub struct ScanArgs {
     #[arg(long, conflicts_with = "json")]
     hex: bool,
 
-    /// A JSON object per line; bytes that are no text are hex, as `key_hex`, `value_hex`
+    /// A JSON object per line, which `terrace load` takes back as it was: bytes that are no text are
+    /// hex, as `key_hex`, `value_hex`; with `expires_at_ms` if the key expires
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
     store: StoreArgs,
-}
-
-/// Bytes as hex.
-pub struct Hex<'a>(pub &'a [u8]);
-
-impl Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("0x")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
 }
 
 /// Prints the entries, tab between key and value, what is not printable escaped.
@@ -73,6 +65,7 @@ pub fn run(args: &ScanArgs) -> Result<Outcome> {
         lower_bound: bytes(&args.from)?,
         upper_bound: bytes(&args.to)?,
         fill_cache: false,
+        keys_only: args.keys_only,
         readahead_bytes: if args.limit == u64::MAX { READAHEAD_BYTES } else { 0 },
         ..ReadOptions::default()
     };
@@ -85,7 +78,7 @@ pub fn run(args: &ScanArgs) -> Result<Outcome> {
     }
     let mut left = args.limit;
     while iter.valid() && left > 0 {
-        args.print(iter.key(), iter.value(), &mut out)?;
+        args.print(&iter, &mut out)?;
         left -= 1;
         match args.reverse {
             true => iter.prev()?,
@@ -97,12 +90,14 @@ pub fn run(args: &ScanArgs) -> Result<Outcome> {
 }
 
 impl ScanArgs {
-    fn print(&self, key: &[u8], value: &[u8], out: &mut impl Write) -> Result<()> {
+    fn print(&self, entry: &Iter, out: &mut impl Write) -> Result<()> {
+        let (key, value) = (entry.key(), entry.value());
         if self.json {
             let mut object = Map::new();
-            insert(&mut object, "key", key);
+            json_form::insert(&mut object, "key", key);
             if !self.keys_only {
-                insert(&mut object, "value", value);
+                json_form::insert(&mut object, "value", value);
+                json_form::insert_expiry(&mut object, entry.expires_at_ms());
             }
             writeln!(out, "{}", Value::from(object))?;
             return Ok(());
@@ -115,11 +110,4 @@ impl ScanArgs {
         }
         Ok(())
     }
-}
-
-fn insert(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => object.insert(name.into(), text.into()),
-        Err(_) => object.insert(format!("{name}_hex"), Hex(bytes).to_string().into()),
-    };
 }

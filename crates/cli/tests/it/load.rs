@@ -1,9 +1,16 @@
 //! `terrace load`: formats, compression, malformed input.
 
 use crate::program::Program;
+use std::io::Write;
 
 fn pack(text: impl AsRef<[u8]>) -> Vec<u8> {
     zstd::bulk::compress(text.as_ref(), 1).unwrap()
+}
+
+fn gzip(text: impl AsRef<[u8]>) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(text.as_ref()).unwrap();
+    packed.finish().unwrap()
 }
 
 #[test]
@@ -26,10 +33,108 @@ fn json_lines_are_loaded_by_fields() {
     assert_eq!(program.ok(&["scan"]), "7\tseven\nx\t[1,2]\n");
     // What scan prints, load reads.
     let scanned = program.write("scan.ndjson.zst", pack(program.ok(&["scan", "--json"])));
-    program.ok(&["load", &scanned, "--value-field", "value", "--dir", "again"]);
+    program.ok(&["load", &scanned, "--dir", "again"]);
     assert_eq!(program.ok(&["scan", "--dir", "again"]), program.ok(&["scan"]));
     let said = program.fails(1, &["load", &file, "--dir", "third"]);
     assert!(said.contains("in.jsonl:1: there is no field `key`"), "{said}");
+    assert!(!program.path("third").exists(), "a refused file made a store");
+}
+
+#[test]
+fn what_scan_prints_as_json_load_takes_back_byte_for_byte() {
+    let program = Program::new();
+    let next_century = "4102444800000";
+    let odd = [
+        ("0x00ff", "0x80"),
+        ("0x0a0d09", "0x"),
+        ("0xefbbbf", "0x225c"),
+        ("0x6b6579", "0xeda080"),
+        ("0x7b7d", "0x3078ff"),
+    ];
+    for (key, value) in odd {
+        program.ok(&["put", "--hex", key, value]);
+    }
+    let long = "x".repeat(40_000);
+    program.ok(&["put", "ttl", &long, "--ttl", "90d"]);
+    let printed = program.ok(&["scan", "--json"]);
+    assert!(printed.contains("\"expires_at_ms\":"), "{printed}");
+    let ran = program.run_with_input(&["load", "-", "--dir", "again"], printed.as_bytes());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(program.ok(&["scan", "--json", "--dir", "again"]), printed);
+    assert_eq!(program.ok(&["scan", "--hex", "--dir", "again"]), program.ok(&["scan", "--hex"]));
+    // An expiry that the input names is the one that is kept.
+    let line = format!("{{\"key\":\"k\",\"value\":\"v\",\"expires_at_ms\":{next_century}}}\n");
+    program.run_with_input(&["load", "-", "--dir", "third"], line.as_bytes());
+    assert!(program.ok(&["scan", "--json", "--dir", "third"]).contains(next_century));
+}
+
+#[test]
+fn csv_is_loaded_by_columns_and_by_names() {
+    let program = Program::new();
+    let text = "\u{feff}id,name,note\r\n1,rice,\"a, b\"\r\n2,tea,\"two\nlines\"\r\n";
+    let file = program.write("in.csv", text);
+    program.ok(&["load", &file, "--header"]);
+    assert_eq!(program.ok(&["scan"]), "1\trice,\"a, b\"\n2\ttea,\"two\\nlines\"\n");
+    let named = ["--header", "--key-field", "name", "--value-field", "note", "--dir", "named"];
+    program.ok(&[&["load", &file][..], &named].concat());
+    assert_eq!(program.ok(&["get", "tea", "--dir", "named"]), "two\nlines\n");
+    let bad = program.write("bad.csv", "a,b\nc,d\ne\n");
+    let said = program.fails(1, &["load", &bad, "--dir", "bad"]);
+    assert!(said.contains("bad.csv:3: the record has 1 column; line 1 has 2"), "{said}");
+    assert!(said.contains("the first 2 records are loaded"), "{said}");
+}
+
+#[test]
+fn the_format_is_told_by_name_and_content() {
+    let program = Program::new();
+    let cases: [(&str, Vec<u8>); 7] = [
+        ("in.csv.gz", gzip("k,v\n")),
+        ("in.csv.zst", pack("k,v\n")),
+        ("in", gzip("k\tv\n")),
+        ("in.txt", b"k,v\n".to_vec()),
+        ("in.gz", b"k\tv\n".to_vec()),
+        ("in.dat", b"{\"key\":\"k\",\"value\":\"v\"}\n".to_vec()),
+        ("in.tsv", b"k\tv".to_vec()),
+    ];
+    for (number, (name, content)) in cases.into_iter().enumerate() {
+        let dir = format!("store{number}");
+        let file = program.write(name, content);
+        program.ok(&["load", &file, "--dir", &dir]);
+        assert_eq!(program.ok(&["scan", "--dir", &dir]), "k\tv\n", "{name}");
+    }
+    let ran = program.run_with_input(&["load", "-"], &gzip("k,v\nl,w\n"));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(program.ok(&["get", "l"]), "w\n");
+}
+
+#[test]
+fn what_is_not_understood_is_refused_before_there_is_a_store() {
+    let program = Program::new();
+    let cases: [(&str, &[u8], &str); 9] = [
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "no text"),
+        ("a.csv", b"k,v\0\n", "no text"),
+        ("a.zip", b"PK\x03\x04\x14\0", "ZIP"),
+        ("a.tsv.bz2", b"BZh91AY&SY", "bzip2"),
+        ("a.tsv.xz", b"\xfd7zXZ\0\0", "xz"),
+        ("prose.txt", b"Once upon a time\nthere was\n", "say --format"),
+        ("a.json", b"[\n1]\n", "a.json:1: the line is not JSON"),
+        ("half.csv", b"\"k,v\n", "half.csv:1: a quote is never closed"),
+        ("wide.tsv", b"kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk\tv\n", "longer than 20 B"),
+    ];
+    for (name, content, want) in cases {
+        let file = program.write(name, content);
+        let said = program.fails(1, &["load", &file, "--max-line", "20"]);
+        assert!(said.contains(want) && said.contains(name), "{name}: {said}");
+    }
+    assert_eq!(program.run(&["load", ""]).code, 2);
+    assert!(program.fails(1, &["load", "/"]).contains("directory"));
+    let ran = program.run_with_input(&["load", "-"], b"\xff\xfea\0\t\0");
+    assert!(ran.failed(1).contains("cannot load standard input: it is no text"));
+    assert!(!program.store().exists(), "a refused file made a store");
+    // Whoever says the format has binary keys.
+    let ran = program.run_with_input(&["load", "-", "--format", "tsv"], b"k\0\tv\n");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(program.ok(&["scan", "--hex"]), "0x6b00\t0x76\n");
 }
 
 #[test]
