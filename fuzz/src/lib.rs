@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::expect_used, reason = "a target panics where a parser is wrong")]
 
+pub mod dump;
 pub mod inspect;
 pub mod log;
 pub mod manifest;
@@ -48,6 +49,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("version_edit", manifest::edit),
     ("current_file", manifest::current),
     ("batch", store::batch),
+    ("dump", dump::records),
     ("resp_request", resp::request),
     ("resp_reply", resp::reply),
     ("server", server::commands),

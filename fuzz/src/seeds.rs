@@ -7,7 +7,7 @@ use crate::log::SEGMENT;
 use crate::manifest::{DIR, NUMBER, first_record, write_manifest};
 use crate::sst_parts::{FILE_NUMBER, Parts, learned_index, one_block_model};
 use crate::value::{VALUE_SEGMENT, with_right_batch};
-use crate::{inspect, resp, server, store};
+use crate::{dump, inspect, resp, server, store};
 use std::path::Path;
 use terrace_base::key::pack_trailer;
 use terrace_base::{
@@ -57,6 +57,7 @@ pub fn of(name: &str) -> Vec<Vec<u8>> {
         // The newest ones: the others are alike.
         "batch" | "inspect_batch" => store::batches().into_iter().rev().take(6).collect(),
         "inspect_store" => vec![template_manifest()],
+        "dump" => dump::seeds(),
         "resp_request" => resp::request_seeds(),
         "resp_reply" => resp::reply_seeds(),
         "server" => server::command_seeds(),

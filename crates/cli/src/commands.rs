@@ -4,11 +4,13 @@ mod bench;
 mod checkpoint;
 mod compact;
 mod delete;
+mod dump;
 mod get;
 mod inspect;
 mod load;
 mod put;
 mod repair;
+mod restore;
 mod scan;
 mod serve;
 mod stats;
@@ -41,6 +43,10 @@ pub enum Command {
     Compact(compact::CompactArgs),
     /// Make a second store with the present contents, of hard links where possible
     Checkpoint(checkpoint::CheckpointArgs),
+    /// Write the whole store into one compressed file, also beside a process that writes it
+    Dump(dump::DumpArgs),
+    /// Make a store of a dump
+    Restore(restore::RestoreArgs),
     /// Check every checksum and every invariant of a store; nothing is written
     Verify(verify::VerifyArgs),
     /// Make a store that does not open into one that does, and tell what could not be saved
@@ -66,6 +72,8 @@ impl Command {
             Self::Stats(args) => stats::run(&args),
             Self::Compact(args) => compact::run(&args),
             Self::Checkpoint(args) => checkpoint::run(&args),
+            Self::Dump(args) => dump::run(&args),
+            Self::Restore(args) => restore::run(&args),
             Self::Verify(args) => verify::run(&args),
             Self::Repair(args) => repair::run(&args),
             Self::Inspect(args) => inspect::run(&args),

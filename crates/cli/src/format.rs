@@ -18,7 +18,7 @@ pub enum Format {
 
 /// First bytes of files that hold records in no way that is read here, and what to do with them.
 const FOREIGN: [(&[u8], &str); 5] = [
-    (b"TERRDUMP", "a dump; `terrace restore` makes a store of it"),
+    (terrace_dump::MAGIC, "a dump; `terrace restore` makes a store of it"),
     (b"BZh", "compressed with bzip2; pipe what `bzip2 -dc` prints into `terrace load -`"),
     (b"\xfd7zXZ\0", "compressed with xz; pipe what `xz -dc` prints into `terrace load -`"),
     (b"\x04\x22\x4d\x18", "compressed with lz4; pipe what `lz4 -dc` prints into `terrace load -`"),

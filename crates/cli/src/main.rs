@@ -17,6 +17,7 @@ mod format;
 mod input;
 mod json_form;
 mod outcome;
+mod output_file;
 mod print;
 mod records;
 mod store;
@@ -25,6 +26,7 @@ use clap::{ArgAction, Parser};
 use commands::Command;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
 
 /// An LSM key-value store: one memory budget, spent where it saves the most I/O
@@ -42,6 +44,8 @@ struct Cli {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     trace(cli.verbose);
+    // A limit of file sizes is an error of the write, not the end of the process.
+    let _handled = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
     outcome::exit_code(cli.command.run())
 }
 

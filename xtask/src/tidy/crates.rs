@@ -6,7 +6,7 @@ use super::{Finding, Tree};
 
 /// Every crate of the workspace with its floor, as in `docs/ARCHITECTURE.md`. A crate of floor 5
 /// stands beside the engine or above it, see [`BESIDE_THE_ENGINE`].
-pub const FLOORS: [(&str, u32); 20] = [
+pub const FLOORS: [(&str, u32); 21] = [
     ("terrace-base", 0),
     ("terrace-vfs", 1),
     ("terrace-compression", 1),
@@ -22,6 +22,7 @@ pub const FLOORS: [(&str, u32); 20] = [
     ("terrace", 4),
     ("terrace-inspect", 5),
     ("terrace-bench", 5),
+    ("terrace-dump", 5),
     ("terrace-keyspace", 5),
     ("terrace-server", 6),
     ("terrace-cli", 7),

@@ -11,6 +11,7 @@ mod basics;
 mod beside;
 mod damage;
 mod demo;
+mod dump;
 mod kill9;
 mod load;
 mod memory;

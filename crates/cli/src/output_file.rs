@@ -1,0 +1,107 @@
+//! A file that is there as a whole or not at all: written under another name and renamed at the end.
+
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that is being written. Dropped before [`Self::finish`], it leaves nothing.
+pub struct OutputFile {
+    file: File,
+    path: PathBuf,
+    /// Where it is written; `None` if in place, since a pipe or device has no other name.
+    partial: Option<PathBuf>,
+}
+
+impl OutputFile {
+    /// Begins to write the file at `path`. What is there stays until [`Self::finish`].
+    ///
+    /// # Errors
+    /// It is a directory, or cannot be written.
+    pub fn create(path: &Path) -> Result<Self> {
+        let cannot = || format!("cannot write {}", path.display());
+        // A link is followed.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let old = fs::metadata(&path).ok();
+        if old.as_ref().is_some_and(fs::Metadata::is_dir) {
+            bail!("{} is a directory; name a file", path.display());
+        }
+        if old.as_ref().is_some_and(|old| !old.is_file()) {
+            let file = OpenOptions::new().write(true).open(&path).with_context(cannot)?;
+            return Ok(Self { file, path, partial: None });
+        }
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".{}.partial", std::process::id()));
+        let partial = path.with_file_name(name);
+        // What an earlier process of this number may have left.
+        drop(fs::remove_file(&partial));
+        let file = OpenOptions::new().write(true).create_new(true).open(&partial);
+        let output = Self { file: file.with_context(cannot)?, path, partial: Some(partial) };
+        if let Some(old) = old {
+            output.file.set_permissions(old.permissions()).with_context(cannot)?;
+        }
+        Ok(output)
+    }
+
+    /// Makes the file durable under its name; gives its length.
+    pub fn finish(mut self) -> io::Result<u64> {
+        if let Some(partial) = &self.partial {
+            self.file.sync_all()?;
+            fs::rename(partial, &self.path)?;
+            self.partial = None;
+            let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        }
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            // Whoever wrote knows already that it failed.
+            drop(fs::remove_file(partial));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_there_when_it_is_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let mut output = OutputFile::create(&path).unwrap();
+        output.write_all(b"longer").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        drop(output);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let mut output = OutputFile::create(&path).unwrap();
+        output.write_all(b"longer").unwrap();
+        assert_eq!(output.finish().unwrap(), 6);
+        assert_eq!(fs::read(&path).unwrap(), b"longer");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_device_is_written_in_place() {
+        let mut output = OutputFile::create(Path::new("/dev/null")).unwrap();
+        output.write_all(b"x").unwrap();
+        output.finish().unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        assert!(OutputFile::create(Path::new("/")).is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! A store into a dump, and a dump into a store.
+
+use crate::error::Result;
+use crate::record_reader::{Record, RecordReader};
+use crate::record_writer::{Counts, RecordWriter};
+use std::io::{Read, Write};
+use terrace::{ColumnFamily, Db, ReadOptions, WriteBatch};
+
+/// Bytes read ahead in each column family.
+const READAHEAD_BYTES: usize = 256 << 10;
+
+/// A batch is written when it has this many bytes, or this many entries.
+const BATCH_BYTES: usize = 4 << 20;
+const BATCH_ENTRIES: usize = 10_000;
+
+/// How many entries pass between two reports of progress.
+const REPORT_ENTRIES: u64 = 1000;
+
+/// Writes all column families of `db`, as of now, to `out`; `progress` is told how far it is. Gives
+/// `out` back, which has been flushed.
+///
+/// # Errors
+/// The store cannot be read, or `out` not written: then what `out` has is no whole dump, and
+/// [`restore`] will say so.
+pub fn dump<W: Write>(db: &Db, out: W, progress: &mut dyn FnMut(Counts)) -> Result<(W, Counts)> {
+    let snapshot = db.snapshot();
+    let mut names = db.column_families();
+    names.sort();
+    let mut records = RecordWriter::start(out)?;
+    for name in names {
+        let family = db.column_family(&name);
+        let family = family.ok_or_else(|| terrace::Error::NoSuchFamily(name.clone()))?;
+        records.family(&name)?;
+        let mut iter = family.iter_with(&ReadOptions {
+            snapshot: Some(snapshot.clone()),
+            fill_cache: false,
+            readahead_bytes: READAHEAD_BYTES,
+            ..ReadOptions::default()
+        })?;
+        iter.seek_to_first()?;
+        while iter.valid() {
+            records.entry(iter.key(), iter.value(), iter.expires_at_ms())?;
+            if records.counts().entries.is_multiple_of(REPORT_ENTRIES) {
+                progress(records.counts());
+            }
+            iter.next()?;
+        }
+    }
+    records.finish()
+}
+
+/// Puts what `records` hold into `db`, which is empty; `progress` is told how far it is. Column
+/// families that are not there are created with the options of the default one.
+///
+/// # Errors
+/// The dump is cut off or damaged, or the store cannot be written: then a part of the dump is in the
+/// store, which must not be used.
+pub fn restore<R: Read>(
+    records: &mut RecordReader<R>,
+    db: &Db,
+    progress: &mut dyn FnMut(Counts),
+) -> Result<Counts> {
+    let mut batch = WriteBatch::new();
+    let mut family = db.default_family();
+    while let Some(record) = records.next()? {
+        match record {
+            Record::Family(name) => family = open_family(db, name)?,
+            Record::Entry { key, value, expires_at_ms } => {
+                // A large value is written alone.
+                let is_full = batch.size_bytes() + key.len() + value.len() > BATCH_BYTES;
+                if (is_full && !batch.is_empty()) || batch.len() >= BATCH_ENTRIES {
+                    db.write(std::mem::take(&mut batch))?;
+                }
+                match expires_at_ms {
+                    Some(at) => batch.put_until_cf(&family, key, value, at),
+                    None => batch.put_cf(&family, key, value),
+                }
+            }
+        }
+        let counts = records.counts();
+        if counts.entries.is_multiple_of(REPORT_ENTRIES) {
+            progress(counts);
+        }
+    }
+    if !batch.is_empty() {
+        db.write(batch)?;
+    }
+    Ok(records.counts())
+}
+
+fn open_family(db: &Db, name: &str) -> Result<ColumnFamily> {
+    match db.column_family(name) {
+        Some(family) => Ok(family),
+        None => Ok(db.create_column_family(name, db.options().default_family.clone())?),
+    }
+}

@@ -1,0 +1,99 @@
+//! Dump, restore, dump again: the same bytes.
+
+use crate::{NEXT_CENTURY, dump, open, read, restore};
+use proptest::prelude::*;
+use terrace::{CfOptions, WriteBatch};
+
+#[test]
+fn a_full_circle_gives_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    for name in ["zebra", "ähre", "empty", "A"] {
+        db.create_column_family(name, CfOptions::default()).unwrap();
+    }
+    let mut batch = WriteBatch::new();
+    for n in 0..3000_u32 {
+        // Longer than a chunk, incompressible, compressible, empty; of all lengths of a varint.
+        let value = vec![n as u8; [0, 1, 127, 128, 300, 20_000][n as usize % 6]];
+        batch.put(n.to_be_bytes(), &value);
+    }
+    batch.put(b"\xff\xff", vec![7; 3 << 20]);
+    batch.put_until(b"\x00", b"expires", NEXT_CENTURY);
+    db.write(batch).unwrap();
+    let mut batch = WriteBatch::new();
+    let zebra = db.column_family("zebra").unwrap();
+    batch.put_until_cf(&zebra, b"late", b"\x00\xff", u64::MAX);
+    batch.put_until_cf(&zebra, b"gone", b"expired long ago", 1);
+    batch.put_cf(&zebra, b"deleted", b"");
+    batch.delete_cf(&zebra, b"deleted");
+    batch.put_cf(&db.column_family("A").unwrap(), b"a", b"");
+    db.write(batch).unwrap();
+
+    let (first, counts) = dump(&db);
+    assert_eq!((counts.families, counts.entries), (5, 3004));
+    let (_dir, again, restored) = restore(&first).unwrap();
+    assert_eq!(restored, counts);
+    let mut names = again.column_families();
+    names.sort();
+    assert_eq!(names, ["A", "default", "empty", "zebra", "ähre"]);
+    let (second, _) = dump(&again);
+    assert!(first == second, "the dumps differ");
+    let zebra = again.column_family("zebra").unwrap();
+    let entry = zebra.get_entry(b"late", &terrace::ReadOptions::default()).unwrap().unwrap();
+    assert_eq!(entry.expires_at_ms, Some(u64::MAX));
+    assert_eq!(zebra.get(b"gone").unwrap(), None);
+}
+
+#[test]
+fn an_empty_store_has_a_dump() {
+    let dir = tempfile::tempdir().unwrap();
+    let (bytes, counts) = dump(&open(dir.path()));
+    assert_eq!((counts.families, counts.entries), (1, 0));
+    let (_dir, db, _) = restore(&bytes).unwrap();
+    assert_eq!(dump(&db).0, bytes);
+}
+
+#[test]
+fn a_dump_shows_one_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let other = db.create_column_family("other", CfOptions::default()).unwrap();
+    for n in 0..5000_u32 {
+        db.put(n.to_be_bytes(), [0; 100]).unwrap();
+    }
+    other.put(b"k", b"before").unwrap();
+    let writer = db.clone();
+    // Told of progress while the default family is written: the other one is to come.
+    let mut calls = 0;
+    let mut write = |_| {
+        calls += 1;
+        writer.column_family("other").unwrap().put(b"k", b"after").unwrap();
+        writer.delete_range(b"", b"\xff").unwrap();
+    };
+    let (bytes, counts) = terrace_dump::dump(&db, Vec::new(), &mut write).unwrap();
+    assert!(calls >= 5 && counts.entries == 5001, "{counts:?}");
+    let (_dir, db, _) = restore(&bytes).unwrap();
+    assert_eq!(&*db.column_family("other").unwrap().get(b"k").unwrap().unwrap(), b"before");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn any_content_comes_back(
+        entries in proptest::collection::btree_map(
+            proptest::collection::vec(any::<u8>(), 1..40),
+            (proptest::collection::vec(any::<u8>(), 0..300), proptest::option::of(NEXT_CENTURY..)),
+            0..60,
+        )
+    ) {
+        let mut records = terrace_dump::RecordWriter::start(Vec::new()).unwrap();
+        records.family("default").unwrap();
+        for (key, (value, expiry)) in &entries {
+            records.entry(key, value, *expiry).unwrap();
+        }
+        let (bytes, counts) = records.finish().unwrap();
+        prop_assert_eq!(read(&bytes).unwrap(), counts);
+        let (_dir, db, _) = restore(&bytes).unwrap();
+        prop_assert_eq!(dump(&db).0, bytes);
+    }
+}
