@@ -10,6 +10,7 @@
 
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod spin;
 
 #[cfg(feature = "simulation")]
 pub use simulation::{
@@ -18,6 +19,8 @@ pub use simulation::{
     time::Instant,
     {Origin, interleave, note, process_id},
 };
+
+pub use spin::{lock_soon, spin_until};
 
 #[cfg(not(feature = "simulation"))]
 pub use parking_lot::{Condvar, Mutex, MutexGuard};

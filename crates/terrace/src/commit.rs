@@ -1,6 +1,7 @@
 //! Commit (put, steps 2 and 3 of 4): writers queue, one leads for a group; the leader makes room,
 //! numbers the batches, appends them to the log with one write, syncs if any of them asked,
-//! fills the memtables, and makes the group visible. Batches with a read set that has changed
+//! fills the memtables, and makes the group visible. The next group may be led to the log as soon as this one
+//! is on its way into the memtables (module `write_queue`). Batches with a read set that has changed
 //! ([`crate::validate`]) are taken out of the group first.
 //!
 //! Invariants: sequence numbers are handed out in log order; what is visible is always a prefix
@@ -25,7 +26,7 @@ use crate::read_set::{ReadSet, Reads};
 use crate::reserve;
 use crate::stall;
 use crate::validate;
-use crate::write_queue::{Entered, Lead, LogState, Pending, Waiter};
+use crate::write_queue::{Entered, InsertState, Lead, LogState, Pending, Waiter};
 use segments::{lost_append, next_segment, sync_log};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +40,10 @@ use terrace_skiplist::{Full, Hint};
 /// Batches are gathered into a group up to this many bytes: large enough to share a sync, small
 /// enough that the first writer does not wait long.
 const GROUP_BYTES: usize = 1 << 20;
+
+/// Bytes, and groups, that a leader commits for others after its own batch: some tens of microseconds.
+const MORE_BYTES: usize = 64 << 10;
+const MORE_GROUPS: usize = 8;
 
 /// A memtable is full when it refers to one part in so many of the live bytes of the value log.
 const UNFLUSHED_SHARE: u64 = 64;
@@ -80,7 +85,11 @@ fn check_allowed(inner: &Inner, batch: &WriteBatch) -> Result<()> {
 
 /// What of a group may not be written, by index, ascending: batches whose read set has changed, and
 /// while the disk is full those that do not only remove.
-fn refusals(inner: &Inner, group: &[Pending]) -> Vec<(usize, Error)> {
+fn refusals(inner: &Inner, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, Error)> {
+    if group.iter().any(|pending| pending.reads.is_some()) {
+        // Whether a key has changed, the memtables say.
+        lead.drain();
+    }
     let mut refused = validate::refusals(inner, group);
     if let Err(error @ Error::DiskFull(_)) = inner.health.check_writable() {
         for (index, pending) in group.iter().enumerate() {
@@ -130,47 +139,76 @@ fn submit(
     result
 }
 
+/// Commits the leader's batch with those of the writers behind it, and a few more groups of those who came
+/// meanwhile: to hand over the lead costs a wake-up where nobody is awake.
 fn lead_group(inner: &Inner, lead: &Lead<'_>, own: Pending) -> Result<()> {
+    let (own_bytes, own_syncs) = (own.batch.size_bytes(), own.sync == SyncMode::Batch);
     let families = inner.families.load();
-    let own_bytes = own.batch.size_bytes();
     stall::admit(inner, &families, own_bytes)?;
-    let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes));
+    let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes), |_| true);
+    let result = commit_together(inner, lead, &families, Some(own), others);
+    let mut left = if own_syncs || result.is_err() { 0 } else { MORE_BYTES };
+    while left > 0 && !lead.is_passed_on() && !stall::may_hold_back(inner) {
+        // What waits for a device is for its own writer to wait for.
+        let others = lead.gather(left, |p| p.sync != SyncMode::Batch && p.reads.is_none());
+        if others.is_empty() {
+            break;
+        }
+        let bytes: usize = others.iter().map(|(_, p)| p.batch.size_bytes()).sum();
+        left = left.saturating_sub(bytes.max(MORE_BYTES / MORE_GROUPS));
+        // Their writers hear how it went.
+        let _own: Result<()> = commit_together(inner, lead, &inner.families.load(), None, others);
+    }
+    result
+}
+
+/// Commits batches as one group, and tells the waiters of `others` how it went; gives the fate of `own`.
+fn commit_together(
+    inner: &Inner,
+    lead: &Lead<'_>,
+    families: &[Arc<Family>],
+    own: Option<Pending>,
+    others: Vec<(Arc<Waiter>, Pending)>,
+) -> Result<()> {
     if others.is_empty() {
+        let Some(own) = own else { return Ok(()) };
         let mut group = [own];
-        return match refusals(inner, &group).pop() {
+        return match refusals(inner, lead, &group).pop() {
             Some((_, error)) => Err(error),
-            None => commit(inner, lead, &families, &mut group),
+            None => commit(inner, lead, families, &mut group),
         };
     }
-    let (mut waiters, pending): (Vec<_>, Vec<_>) = others.into_iter().unzip();
-    let mut group: Vec<Pending> = std::iter::once(own).chain(pending).collect();
-    let own_refusal = take_out(refusals(inner, &group), &mut group, &mut waiters);
+    let own = own.map(|own| (None, own)).into_iter();
+    let others = others.into_iter().map(|(waiter, pending)| (Some(waiter), pending));
+    let (mut waiters, mut group): (Vec<_>, Vec<_>) = own.chain(others).unzip();
+    let own_refusal = take_out(refusals(inner, lead, &group), &mut group, &mut waiters);
     let result = match group.is_empty() {
         true => Ok(()),
-        false => commit(inner, lead, &families, &mut group),
+        false => commit(inner, lead, families, &mut group),
     };
-    for waiter in waiters {
+    for waiter in waiters.into_iter().flatten() {
         waiter.done(result.clone());
     }
     own_refusal.map_or(result, Err)
 }
 
-/// Takes the refused batches out of a group and tells their waiters. The first batch is the
-/// leader's own, which has none: gives its refusal.
+/// Takes the refused batches out of a group and tells their waiters. The leader's own batch has none: gives
+/// its refusal.
 fn take_out(
     refused: Vec<(usize, Error)>,
     group: &mut Vec<Pending>,
-    waiters: &mut Vec<Arc<Waiter>>,
+    waiters: &mut Vec<Option<Arc<Waiter>>>,
 ) -> Option<Error> {
+    let mut own = None;
     // From the back, so that the indices hold.
     for (index, error) in refused.into_iter().rev() {
         group.remove(index);
-        match index.checked_sub(1) {
-            Some(at) => waiters.remove(at).done(Err(error)),
-            None => return Some(error),
+        match waiters.remove(index) {
+            Some(waiter) => waiter.done(Err(error)),
+            None => own = Some(error),
         }
     }
-    None
+    own
 }
 
 /// Commits a group. One that only removes is tried again while jobs that end may have given room
@@ -201,7 +239,7 @@ fn commit_once(
     // The state may have changed while this writer waited for its turn.
     inner.health.check_may_free()?;
     let mut log = lead.log();
-    make_room(inner, &mut log, families, group)?;
+    make_room(inner, lead, &mut log, families, group)?;
     let separated: usize = group.iter().map(|p| p.batch.separated().0).sum();
     if separated > 0 {
         prepare_for_values(inner, &mut log)?;
@@ -214,11 +252,21 @@ fn commit_once(
     }
     let placed = append(inner, &mut log, group, first)?;
     log.last_seqno = last;
-    insert(inner, &mut log, families, group, first, placed)?;
+    let mut turn = lead.insert_turn(group.iter().map(|p| p.batch.total_room_bytes()).sum());
+    drop(log);
+    lead.pass_on_unless_asleep();
+    sync::interleave();
+    if turn.state.failed {
+        return Err(insert_failed(inner, "a group before this one is not in the memtables"));
+    }
+    let inserted = insert(inner, &mut turn.state, families, group, first, placed);
+    turn.state.failed = inserted.is_err();
+    inserted?;
     kill_point("commit:inserted");
     sync::interleave();
     // Release: whoever reads this number finds the entries up to it.
     inner.visible_seqno.store(last, Ordering::Release);
+    drop(turn);
     sync::note(Note::Visible, group.iter().map(|p| p.origin));
     let c = &inner.counters;
     add(&c.groups, 1);
@@ -319,7 +367,7 @@ fn append(
 /// Fills the memtables. Room was made before, so nothing here fails in a sound store.
 fn insert(
     inner: &Inner,
-    log: &mut LogState,
+    state: &mut InsertState,
     families: &[Arc<Family>],
     group: &[Pending],
     first: SeqNo,
@@ -335,21 +383,22 @@ fn insert(
                 return Err(insert_failed(inner, "a batch of our own encoding is malformed"));
             };
             if target.family != Some(op.family) {
-                target.settle(&mut gathered, log).map_err(full)?;
-                target = Target::of(families, op.family, segment, seqno, log);
+                target.settle(&mut gathered, state).map_err(full)?;
+                target = Target::of(families, op.family, segment, seqno, state);
+                sync::interleave();
             }
             // A family dropped meanwhile takes its writes with it.
             if let Some(memtable) = &target.memtable {
                 memtable.note_seqno(seqno);
                 let placed = (segment, batch_at);
-                let taken = memtable.take(&op, seqno, placed, &mut gathered, &mut log.hint);
+                let taken = memtable.take(&op, seqno, placed, &mut gathered, &mut state.hint);
                 taken.map_err(full)?;
             }
             seqno += 1;
         }
         batch_at += (pending.batch.size_bytes() + RECORD_HEADER_BYTES) as u64;
     }
-    target.settle(&mut gathered, log).map_err(full)
+    target.settle(&mut gathered, state).map_err(full)
 }
 
 /// The memtable that takes operations of one family: none if the family was dropped.
@@ -365,16 +414,16 @@ impl Target {
         id: u32,
         segment: u64,
         seqno: SeqNo,
-        log: &mut LogState,
+        state: &mut InsertState,
     ) -> Self {
         let family = families.iter().find(|f| f.id == id && !f.is_dropped());
         let memtable = family.map(|f| f.state().memtable.clone());
         if let Some(memtable) = &memtable {
             memtable.note_commit(segment, seqno);
             let key = (id, memtable.id);
-            if log.hint_of != key {
-                log.hint_of = key;
-                log.hint = Hint::default();
+            if state.hint_of != key {
+                state.hint_of = key;
+                state.hint = Hint::default();
             }
         }
         Self { family: Some(id), memtable }
@@ -384,10 +433,10 @@ impl Target {
     fn settle(
         &self,
         gathered: &mut Gathered<'_>,
-        log: &mut LogState,
+        state: &mut InsertState,
     ) -> std::result::Result<(), Full> {
         match &self.memtable {
-            Some(memtable) => memtable.settle(gathered, &mut log.hint),
+            Some(memtable) => memtable.settle(gathered, &mut state.hint),
             None => Ok(()),
         }
     }
@@ -403,6 +452,7 @@ fn insert_failed(inner: &Inner, what: &str) -> Error {
 /// rotates, and in which order. A failure is harmless: nothing of the group is in the log yet.
 fn make_room(
     inner: &Inner,
+    lead: &Lead<'_>,
     log: &mut LogState,
     families: &[Arc<Family>],
     group: &[Pending],
@@ -411,15 +461,23 @@ fn make_room(
     let mut rotated = false;
     for family in families {
         let needed = needed_bytes(family, group);
-        let full = {
+        let full = || {
+            let in_flight = lead.in_flight_bytes();
             let state = family.state();
             let table = &state.memtable;
-            table.room_bytes() < needed
+            table.room_bytes() < needed + in_flight
                 || table.size_bytes() >= inner.live.memtable_bytes()
                 || table.separated_bytes() >= most_separated
         };
         let touched = || group.iter().any(|p| p.batch.touches(family.id));
-        if full && (families.len() == 1 || touched()) {
+        let is_full = || {
+            // What is left of a group that is still being inserted says more.
+            full() && {
+                lead.drain();
+                full()
+            }
+        };
+        if (families.len() == 1 || touched()) && is_full() {
             rotate(inner, log, family, needed)?;
             rotated = true;
         }
@@ -427,6 +485,7 @@ fn make_room(
     if families.len() > 1
         && let Some(largest) = largest_over_bound(inner, families)
     {
+        lead.drain();
         rotate(inner, log, largest, needed_bytes(largest, group))?;
         rotated = true;
     }

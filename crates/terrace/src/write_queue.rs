@@ -1,14 +1,20 @@
 //! The queue of writers: one leads, the others wait until their batch is done for them or they
 //! are told to lead; and the log state that only the leader touches.
+//!
+//! A group passes two stages: the log, which its leader has, and the memtables, for which it takes the
+//! [`InsertTurn`]. The leader may pass the lead on once it has the turn, so that the next group is appended
+//! to the log while this one is inserted. Turns are taken by leaders only, and so in the order of the log.
 
 use crate::batch::WriteBatch;
 use crate::error::Result;
 use crate::options::SyncMode;
 use crate::read_set::Reads;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use terrace_base::SeqNo;
-use terrace_base::sync::{Condvar, Mutex, MutexGuard, Origin};
+use terrace_base::sync::{self, Condvar, Mutex, MutexGuard, Origin};
 use terrace_log::LogWriter;
 use terrace_skiplist::Hint;
 
@@ -26,10 +32,17 @@ pub(crate) struct LogState {
     pub dirty: bool,
     /// Whether an append failed: the segment is left before the next record.
     pub broken: bool,
+}
+
+/// What only the writer that inserts a group into the memtables touches.
+#[derive(Default)]
+pub(crate) struct InsertState {
     /// Where the last insert went, for writers that go up the keys, and in which memtable
     /// (family, memtable id).
     pub hint: Hint,
     pub hint_of: (u32, u64),
+    /// Whether an insert failed: nothing after it in the log may become visible.
+    pub failed: bool,
 }
 
 /// One batch on its way into the store.
@@ -45,6 +58,10 @@ pub(crate) struct Pending {
 /// A writer that waits.
 pub(crate) struct Waiter {
     pending: Mutex<Option<Pending>>,
+    /// Whether `turn` says something, for those who look without the lock.
+    told: AtomicBool,
+    /// Whether it sleeps, or is about to.
+    asleep: AtomicBool,
     turn: Mutex<Turn>,
     changed: Condvar,
 }
@@ -61,6 +78,16 @@ struct Queue {
     waiting: VecDeque<Arc<Waiter>>,
 }
 
+impl Queue {
+    /// Lets the next writer lead.
+    fn pass_on(&mut self) {
+        match self.waiting.pop_front() {
+            Some(next) => next.tell(Turn::Lead),
+            None => self.leading = false,
+        }
+    }
+}
+
 /// What became of a writer that stepped up.
 #[allow(clippy::large_enum_variant, reason = "a box would be an allocation in every write")]
 pub(crate) enum Entered<'a> {
@@ -74,6 +101,9 @@ pub(crate) enum Entered<'a> {
 pub(crate) struct WriteQueue {
     queue: Mutex<Queue>,
     log: Mutex<LogState>,
+    inserting: Mutex<InsertState>,
+    /// The most bytes that the group being inserted takes in any memtable; 0 if none is.
+    in_flight_bytes: AtomicUsize,
     /// Full segments with records that were never synced; a sync covers them first.
     unsynced: Mutex<Vec<LogWriter>>,
     /// Held while such segments are synced: who finds none left may rely on it.
@@ -85,6 +115,8 @@ impl WriteQueue {
         Self {
             queue: Mutex::new(Queue::default()),
             log: Mutex::new(log),
+            inserting: Mutex::new(InsertState::default()),
+            in_flight_bytes: AtomicUsize::new(0),
             unsynced: Mutex::new(Vec::new()),
             syncing: Mutex::new(()),
         }
@@ -119,24 +151,22 @@ impl WriteQueue {
 
     /// Steps up with a batch: leads at once if nobody does, else waits.
     pub fn enter(&self, pending: Pending) -> Entered<'_> {
+        // A sync takes far longer than a sleep.
+        let is_quick = pending.sync != SyncMode::Batch;
         let waiter = {
             let mut queue = self.queue.lock();
             if !queue.leading {
                 queue.leading = true;
-                return Entered::Leads(Lead { queue: self }, pending);
+                return Entered::Leads(Lead::of(self), pending);
             }
-            let waiter = Arc::new(Waiter {
-                pending: Mutex::new(Some(pending)),
-                turn: Mutex::new(Turn::Waiting),
-                changed: Condvar::new(),
-            });
+            let waiter = Waiter::new(Some(pending));
             queue.waiting.push_back(waiter.clone());
             waiter
         };
-        if let Some(result) = waiter.wait() {
+        if let Some(result) = waiter.wait(is_quick) {
             return Entered::Done(result);
         }
-        let lead = Lead { queue: self };
+        let lead = Lead::of(self);
         // A waiter that is told to lead still has its batch: only a leader takes batches, and it
         // takes them together with the waiter.
         match waiter.pending.lock().take() {
@@ -145,26 +175,34 @@ impl WriteQueue {
         }
     }
 
-    /// Leads without a batch, to change memtables or segments while nobody writes.
+    /// Leads without a batch, to change memtables or segments while nobody writes: what is in the log is in
+    /// the memtables, and visible.
     pub fn lead(&self) -> Lead<'_> {
+        let lead = self.lead_undrained();
+        self.drain();
+        lead
+    }
+
+    fn lead_undrained(&self) -> Lead<'_> {
         let waiter = {
             let mut queue = self.queue.lock();
             if !queue.leading {
                 queue.leading = true;
-                return Lead { queue: self };
+                return Lead::of(self);
             }
-            let waiter = Arc::new(Waiter {
-                pending: Mutex::new(None),
-                turn: Mutex::new(Turn::Waiting),
-                changed: Condvar::new(),
-            });
+            let waiter = Waiter::new(None);
             // In front: a flush or a sync does not wait behind a crowd of writers.
             queue.waiting.push_front(waiter.clone());
             waiter
         };
-        let done = waiter.wait();
+        let done = waiter.wait(true);
         debug_assert!(done.is_none(), "a waiter without a batch is never done for");
-        Lead { queue: self }
+        Lead::of(self)
+    }
+
+    /// Waits, under the lead, until what is in the log is in the memtables.
+    pub fn drain(&self) {
+        drop(sync::lock_soon(&self.inserting));
     }
 
     /// Live log segments, the one being written included; `None` while a leader is at work.
@@ -187,12 +225,30 @@ impl WriteQueue {
 }
 
 impl Waiter {
-    /// Waits for the turn: `Some(result)` if the batch was done, `None` to lead.
-    fn wait(&self) -> Option<Result<()>> {
+    fn new(pending: Option<Pending>) -> Arc<Self> {
+        Arc::new(Self {
+            pending: Mutex::new(pending),
+            told: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            turn: Mutex::new(Turn::Waiting),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Waits for the turn: `Some(result)` if the batch was done, `None` to lead. A group of small batches
+    /// takes less time than a sleep and the wake-up after it: if it may be as quick, this looks for a while
+    /// before it sleeps.
+    fn wait(&self, is_quick: bool) -> Option<Result<()>> {
+        if is_quick {
+            sync::spin_until(|| self.told.load(Ordering::Acquire));
+        }
         let mut turn = self.turn.lock();
         loop {
             match std::mem::replace(&mut *turn, Turn::Waiting) {
-                Turn::Waiting => self.changed.wait(&mut turn),
+                Turn::Waiting => {
+                    self.asleep.store(true, Ordering::Relaxed);
+                    self.changed.wait(&mut turn);
+                }
                 Turn::Lead => return None,
                 Turn::Done(result) => return Some(result),
             }
@@ -201,6 +257,7 @@ impl Waiter {
 
     fn tell(&self, turn: Turn) {
         *self.turn.lock() = turn;
+        self.told.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 
@@ -213,16 +270,71 @@ impl Waiter {
 /// The right to write; passed on to the next waiter when dropped.
 pub(crate) struct Lead<'a> {
     queue: &'a WriteQueue,
+    passed_on: Cell<bool>,
+}
+
+/// The right to insert a group into the memtables; whoever has it took it while leading.
+pub(crate) struct InsertTurn<'a> {
+    pub state: MutexGuard<'a, InsertState>,
+    in_flight_bytes: &'a AtomicUsize,
+}
+
+impl Drop for InsertTurn<'_> {
+    fn drop(&mut self) {
+        // Release: a leader that reads this finds the memtables as the group has left them.
+        self.in_flight_bytes.store(0, Ordering::Release);
+    }
 }
 
 impl<'a> Lead<'a> {
+    fn of(queue: &'a WriteQueue) -> Self {
+        Self { queue, passed_on: Cell::new(false) }
+    }
+
+    /// The most bytes that a group which is still being inserted takes in any memtable.
+    pub fn in_flight_bytes(&self) -> usize {
+        self.queue.in_flight_bytes.load(Ordering::Acquire)
+    }
+
+    /// Waits until what is in the log is in the memtables.
+    pub fn drain(&self) {
+        self.queue.drain();
+    }
+
+    /// The turn to insert a group that takes at most `bytes` in any memtable; waits until the group before
+    /// it is in.
+    pub fn insert_turn(&self, bytes: usize) -> InsertTurn<'a> {
+        let state = sync::lock_soon(&self.queue.inserting);
+        self.queue.in_flight_bytes.store(bytes, Ordering::Relaxed);
+        InsertTurn { state, in_flight_bytes: &self.queue.in_flight_bytes }
+    }
+
+    /// Passes the lead on unless the next writer sleeps: to go on for it then costs less than to wake it.
+    pub fn pass_on_unless_asleep(&self) {
+        let mut queue = self.queue.queue.lock();
+        if queue.waiting.front().is_none_or(|next| !next.asleep.load(Ordering::Relaxed)) {
+            self.passed_on.set(true);
+            queue.pass_on();
+        }
+    }
+
+    /// Whether another may lead now.
+    pub fn is_passed_on(&self) -> bool {
+        self.passed_on.get()
+    }
+
     /// The log. Only the leader locks it, so this does not wait (but for a look at its size).
     pub fn log(&self) -> MutexGuard<'a, LogState> {
         self.queue.log.lock()
     }
 
-    /// Takes batches of waiting writers, in order, while together they stay under `limit_bytes`.
-    pub fn gather(&self, limit_bytes: usize) -> Vec<(Arc<Waiter>, Pending)> {
+    /// Takes batches of waiting writers, in order, while together they stay under `limit_bytes`, up to the
+    /// first that is not to be taken.
+    pub fn gather(
+        &self,
+        limit_bytes: usize,
+        may_take: impl Fn(&Pending) -> bool,
+    ) -> Vec<(Arc<Waiter>, Pending)> {
         let mut taken = Vec::new();
         let mut queue = self.queue.queue.lock();
         let mut bytes = 0;
@@ -230,7 +342,7 @@ impl<'a> Lead<'a> {
             let mut held = front.pending.lock();
             let Some(pending) = held.as_ref() else { break };
             bytes += pending.batch.size_bytes();
-            if bytes > limit_bytes {
+            if bytes > limit_bytes || !may_take(pending) {
                 break;
             }
             let Some(pending) = held.take() else { break };
@@ -245,10 +357,8 @@ impl<'a> Lead<'a> {
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        let mut queue = self.queue.queue.lock();
-        match queue.waiting.pop_front() {
-            Some(next) => next.tell(Turn::Lead),
-            None => queue.leading = false,
+        if !self.is_passed_on() {
+            self.queue.queue.lock().pass_on();
         }
     }
 }
@@ -281,8 +391,6 @@ mod tests {
             last_seqno: 0,
             dirty: false,
             broken: false,
-            hint: Hint::default(),
-            hint_of: (0, 0),
         });
         (1..4).for_each(|number| queue.push_unsynced(segment(&vfs, number)));
         let at_op = vfs.op_count() + 1;

@@ -40,7 +40,7 @@ impl WriteBatch {
     }
 
     /// The room for all operations together, from what the batch has counted.
-    fn total_room_bytes(&self) -> usize {
+    pub(crate) fn total_room_bytes(&self) -> usize {
         self.bytes.len() - self.separated_bytes
             + self.separated.len() * (EXPIRY_BYTES + HANDLE_BYTES)
             + self.len() * ENTRY_OVERHEAD_BYTES

@@ -17,7 +17,6 @@ use std::sync::atomic::Ordering;
 use terrace_base::SeqNo;
 use terrace_log::{LogEnd, LogOptions, LogWriter, SyncedThrough};
 use terrace_manifest::names;
-use terrace_skiplist::Hint;
 use terrace_vfs::Vfs;
 
 /// Reports a failed append. What a buffered log still held was acknowledged: going on without it
@@ -29,8 +28,10 @@ pub(super) fn lost_append(inner: &Inner, doing: &str, error: terrace_base::Error
     }
 }
 
-/// Finishes the segment and starts another one, which names the place where this one ends.
+/// Finishes the segment and starts another one, which names the place where this one ends. A memtable
+/// knows by then that it needs the segment.
 pub(super) fn next_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
+    inner.write_queue()?.drain();
     if !log.broken {
         let finished = log.writer.finish();
         log.broken = true;
@@ -108,8 +109,6 @@ pub(crate) fn unfinished_log(
         // What was replayed may not be on the device.
         dirty: end.is_some(),
         broken: true,
-        hint: Hint::default(),
-        hint_of: (0, 0),
     };
     Ok((log, unsynced))
 }
@@ -131,8 +130,6 @@ pub(crate) fn first_log(
         last_seqno,
         dirty: false,
         broken: false,
-        hint: Hint::default(),
-        hint_of: (0, 0),
     })
 }
 

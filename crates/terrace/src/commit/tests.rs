@@ -1,8 +1,11 @@
-//! Writes for which there is no memory.
+//! Writes for which there is no memory, and writes beside a group that is being inserted.
 
 use crate::memtable::NO_MEMORY;
 use crate::{CfOptions, Db, Error, Options};
 use std::sync::Arc;
+use std::thread;
+use terrace_base::ValueKind;
+use terrace_skiplist::Hint;
 use terrace_vfs::SimVfs;
 
 fn options(sim: &SimVfs) -> Options {
@@ -70,4 +73,56 @@ fn without_memory_for_a_memtable_calls_fail_and_nothing_is_lost() {
         assert_eq!(family.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
         db.close().unwrap();
     }
+}
+
+/// Lets other threads run: enough of it for what nothing holds back.
+fn let_others_run() {
+    for _ in 0..10_000 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn who_leads_without_a_batch_finds_no_group_on_its_way_into_the_memtables() {
+    let sim = SimVfs::new(1);
+    let db = Db::open("/db", options(&sim)).unwrap();
+    let queue = db.inner().write_queue().unwrap();
+    let lead = queue.lead();
+    let turn = lead.insert_turn(100);
+    lead.pass_on_unless_asleep();
+    assert!(lead.is_passed_on());
+    let in_flight = thread::scope(|scope| {
+        let other = scope.spawn(|| queue.lead().in_flight_bytes());
+        let_others_run();
+        drop(turn);
+        other.join().unwrap()
+    });
+    assert_eq!(in_flight, 0);
+}
+
+#[test]
+fn room_that_a_group_on_its_way_may_need_is_not_given_away() {
+    let sim = SimVfs::new(1);
+    let db = Db::open("/db", options(&sim)).unwrap();
+    let queue = db.inner().write_queue().unwrap();
+    let memtable = db.default_family().family().state().memtable.clone();
+    let lead = queue.lead();
+    let segment = lead.log().writer.segment();
+    let turn = lead.insert_turn(memtable.room_bytes());
+    lead.pass_on_unless_asleep();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| db.put(b"k", [1; 1000]));
+        let_others_run();
+        memtable.note_commit(segment, 1);
+        let mut hint = Hint::default();
+        for n in 0..u32::MAX {
+            if memtable.insert(&key(n), 1, ValueKind::Put, &[2; 100], &mut hint).is_err() {
+                break;
+            }
+        }
+        drop(turn);
+        writer.join().unwrap().unwrap();
+    });
+    assert_ne!(db.default_family().family().state().memtable.id, memtable.id);
+    assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&[1; 1000][..]));
 }

@@ -21,10 +21,9 @@ pub type ReadOf = (usize, Vec<u8>, Option<Vec<u8>>);
 struct Book {
     /// What each thread is writing, with what it has read before, and where it has become visible.
     writing: BTreeMap<usize, (Batch, Vec<ReadOf>, Option<usize>)>,
-    /// The group that is being written.
-    group: Vec<usize>,
-    /// What may be in the log behind what is visible: one of these, or a part of it from its start.
-    tails: Vec<Vec<Batch>>,
+    /// Groups that may be in the log behind what is visible, oldest first. The next one is appended while
+    /// the one before it is on its way into the memtables; those whose append failed stand here as well.
+    logged: Vec<Group>,
     visible: Vec<Batch>,
     versions: Vec<BTreeMap<Vec<u8>, Versions>>,
     /// Batches that must survive a power cut, and a killed process.
@@ -34,12 +33,20 @@ struct Book {
     conflicts: u64,
 }
 
+/// Batches that are written together, and the threads that wait for them.
+struct Group {
+    threads: Vec<usize>,
+    batches: Vec<Batch>,
+    failed: bool,
+}
+
 /// What may be found by the next life.
 struct Left {
     /// Batches that must be there, and of these how many a later power cut must leave as well.
     floor: usize,
     durable: usize,
     history: History,
+    /// What may be in the log behind it: one of these, or a part of it from its start.
     tails: Vec<Vec<Batch>>,
 }
 
@@ -66,13 +73,19 @@ impl Oracle {
         let mut book = self.book();
         match note {
             Note::Logged => {
-                let tail = threads.iter().map(|thread| book.writing[thread].0.clone()).collect();
-                book.tails.push(tail);
-                book.group = threads.to_vec();
+                let batches = threads.iter().map(|thread| book.writing[thread].0.clone()).collect();
+                // An append that failed is tried again.
+                for group in &mut book.logged {
+                    group.failed |= group.threads == threads;
+                }
+                book.logged.push(Group { threads: threads.to_vec(), batches, failed: false });
             }
             Note::Visible => {
-                assert_eq!(book.group, threads, "another group became visible than was logged");
-                book.tails.clear();
+                // Groups before it must have failed: they cannot become visible any more.
+                let found = book.logged.iter().position(|g| !g.failed && g.threads == threads);
+                let found = found.expect("a group became visible that was not logged, or too late");
+                book.logged.drain(..=found);
+                assert!(book.logged.len() < 2, "two groups are logged behind one that is inserted");
                 for thread in threads {
                     let Some((batch, reads, _)) = book.writing.get(thread).cloned() else {
                         continue;
@@ -108,6 +121,11 @@ impl Oracle {
         let mut book = self.book();
         let thread = simulation::thread_number().unwrap_or(0);
         let (batch, _, at) = book.writing.remove(&thread)?;
+        if !ok {
+            for group in &mut book.logged {
+                group.failed |= group.threads.contains(&thread);
+            }
+        }
         match (ok, at) {
             (true, None) => {
                 assert!(is_empty(&batch), "a write that was acknowledged is not visible")
@@ -269,12 +287,24 @@ fn head(bytes: &[u8]) -> String {
 }
 
 impl Book {
+    fn tails(&self) -> Vec<Vec<Batch>> {
+        let mut tails: Vec<Vec<Batch>> = Vec::new();
+        for (index, group) in self.logged.iter().enumerate() {
+            tails.push(group.batches.clone());
+            // Only one that has not failed has another one behind it.
+            for before in self.logged[..index].iter().filter(|before| !before.failed) {
+                tails.push(before.batches.iter().chain(&group.batches).cloned().collect());
+            }
+        }
+        tails
+    }
+
     fn left(&self, killed: bool) -> Left {
         Left {
             floor: if killed { self.handed_over } else { self.durable },
             durable: if killed { self.durable } else { usize::MAX },
             history: History { batches: self.visible.clone() },
-            tails: self.tails.clone(),
+            tails: self.tails(),
         }
     }
 
