@@ -20,6 +20,7 @@ mod outcome;
 mod output_file;
 mod print;
 mod records;
+mod redis_values;
 mod store;
 
 use clap::{ArgAction, Parser};

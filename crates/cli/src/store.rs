@@ -1,11 +1,13 @@
 //! Which store a command works on, and opening it.
 
 use crate::arguments;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
+use std::sync::Arc;
 use terrace::vfs::PosixVfs;
-use terrace::{Db, Options};
+use terrace::{ColumnFamily, Db, Options};
 use terrace_inspect::Contents;
+use terrace_keyspace::{Keyspace, MAX_DATABASES, StoreKind};
 
 /// The directory that is used when none is named.
 pub const DEFAULT_DIR: &str = "./terrace-data";
@@ -23,6 +25,26 @@ pub struct StoreArgs {
     /// Memory that the store may take, such as 64M or 2G
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = arguments::size)]
     pub memory: usize,
+}
+
+/// Which part of a store a command reads.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct PartArgs {
+    /// Read this column family, as plain keys and values
+    #[arg(long, value_name = "NAME", conflicts_with = "db")]
+    pub family: Option<String>,
+
+    /// Of a store that `terrace serve` made: read this database [default: 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..MAX_DATABASES as i64))]
+    pub db: Option<u8>,
+}
+
+/// What a command that reads has opened.
+pub enum Part {
+    /// A column family, which keeps its store open.
+    Plain(ColumnFamily),
+    /// A database of a server's store.
+    Database(Arc<Keyspace>, u8),
 }
 
 /// What a command that writes does where there is no store.
@@ -56,6 +78,63 @@ impl StoreArgs {
             Contents::Store => Ok(Db::open_read_only(&self.dir, self.options())?),
             contents => bail!(self.no_store(&contents)),
         }
+    }
+
+    /// Opens a part of the store for reading; another process may have it open.
+    pub fn open_part(&self, part: &PartArgs) -> Result<Part> {
+        let db = self.open_read_only()?;
+        if let Some(name) = &part.family {
+            return Ok(Part::Plain(self.family(&db, name)?));
+        }
+        match (self.kind(&db)?, part.db) {
+            (StoreKind::Keyspace, number) => {
+                Ok(Part::Database(Keyspace::read_only(db)?, number.unwrap_or(0)))
+            }
+            (_, None) => Ok(Part::Plain(db.default_family())),
+            (_, Some(_)) => bail!(
+                "{} holds plain keys and values, which are in no database; leave --db out",
+                self.dir.display()
+            ),
+        }
+    }
+
+    /// Opens a column family for writing plain keys and values, the default one if none is named.
+    /// Nobody else may have the store open. A family that is not there is made as a store is.
+    pub fn open_family(
+        &self,
+        options: Options,
+        if_missing: IfMissing,
+        name: Option<&str>,
+    ) -> Result<(Db, ColumnFamily)> {
+        let db = self.open(options, if_missing)?;
+        if self.kind(&db)? == StoreKind::Keyspace {
+            let dir = self.dir.display();
+            bail!(
+                "{dir} holds the data of a server; run `terrace serve --dir {dir}` and write with a \
+                 Redis client, or name another directory with --dir"
+            );
+        }
+        let family = match name {
+            None => db.default_family(),
+            Some(name) if if_missing == IfMissing::Create && db.column_family(name).is_none() => {
+                db.create_column_family(name, db.options().default_family.clone())?
+            }
+            Some(name) => self.family(&db, name)?,
+        };
+        Ok((db, family))
+    }
+
+    fn kind(&self, db: &Db) -> Result<StoreKind> {
+        StoreKind::of(db).with_context(|| format!("cannot read {}", self.dir.display()))
+    }
+
+    /// The column family called `name`.
+    pub fn family(&self, db: &Db, name: &str) -> Result<ColumnFamily> {
+        db.column_family(name).with_context(|| {
+            let (dir, mut names) = (self.dir.display(), db.column_families());
+            names.sort();
+            format!("{dir} has no column family `{name}`, but {}", names.join(", "))
+        })
     }
 
     fn contents(&self) -> Result<Contents> {

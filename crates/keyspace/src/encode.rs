@@ -6,6 +6,7 @@
 //! collections   db · key                                     Meta
 //!               FE · db · expiry u64 · key                   id: collections that will expire
 //!               FF · "ids"                                   the first id that was never reserved
+//!               FF · "keyspace"                              the mark of the store (`mark.rs`)
 //! elements      db · id · hash(field) · field                value           hash
 //!               db · id · hash(member) · member              -               set
 //!               db · id · 00 · hash(member) · member         score           sorted set

@@ -49,6 +49,9 @@ pub enum Error {
     /// A cursor that was given out too long ago, or never.
     #[error("this cursor is not known any more, begin again with 0")]
     UnknownCursor,
+    /// The store holds something else than a keyspace of this build.
+    #[error("{0}")]
+    OtherStore(String),
     /// The key does not exist.
     #[error("no such key")]
     NoSuchKey,

@@ -18,6 +18,7 @@ mod random;
 mod cursors;
 mod databases;
 mod locks;
+mod mark;
 mod written;
 // The store, and what is written into it together.
 mod space;
@@ -49,6 +50,7 @@ pub use key_scan::{KeyRange, KeyScan, SeenKey};
 pub use keys::{ExpireIf, Type};
 pub use lists::{End, Inserted};
 pub use long_double::LongDouble;
+pub use mark::StoreKind;
 pub use members::{Page, ranks};
 pub use sorted_sets::{AddRule, Added, MemberEnd, Order, Range, ScoreEnd};
 pub use space::Keyspace;

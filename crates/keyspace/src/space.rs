@@ -5,6 +5,7 @@ use crate::databases::Databases;
 use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, MAX_DATABASES};
 use crate::error::{Error, Result};
 use crate::locks::Locks;
+use crate::mark::{self, StoreKind};
 use crate::sweep::Sweeper;
 use crate::turn::{Mode, Turn};
 use crate::watch::Watches;
@@ -17,6 +18,10 @@ use terrace::{Clock, ColumnFamily, Db, Options, ReadSet};
 
 /// Ids that are reserved by one write.
 const RESERVED_IDS: u64 = 1 << 20;
+
+/// What to say where there is no keyspace.
+const PLAIN: &str =
+    "it holds plain keys and values, not the data of a server; name another directory";
 
 /// Redis's databases in one store.
 pub struct Keyspace {
@@ -64,11 +69,40 @@ impl Keyspace {
     pub fn open_unswept(path: impl AsRef<Path>, options: Options) -> Result<Arc<Self>> {
         let clock = options.advanced.clock.clone();
         let db = Db::open(path, options)?;
+        if StoreKind::of(&db)? == StoreKind::Plain {
+            return Err(Error::OtherStore(PLAIN.into()));
+        }
         let family = |name: &str| match db.column_family(name) {
             Some(family) => Ok(family),
             None => db.create_column_family(name, db.options().default_family.clone()),
         };
         let (collections, elements) = (family(COLLECTIONS)?, family(ELEMENTS)?);
+        mark::leave(&collections)?;
+        Self::over(db, collections, elements, clock)
+    }
+
+    /// A keyspace to read, over a store that is open read-only: a turn can read, and cannot commit
+    /// anything.
+    ///
+    /// # Errors
+    /// The store holds something else, or nothing.
+    pub fn read_only(db: Db) -> Result<Arc<Self>> {
+        let families = (db.column_family(COLLECTIONS), db.column_family(ELEMENTS));
+        let (StoreKind::Keyspace, (Some(collections), Some(elements))) =
+            (StoreKind::of(&db)?, families)
+        else {
+            return Err(Error::OtherStore(PLAIN.into()));
+        };
+        let clock = db.options().advanced.clock.clone();
+        Self::over(db, collections, elements, clock)
+    }
+
+    fn over(
+        db: Db,
+        collections: ColumnFamily,
+        elements: ColumnFamily,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>> {
         let with_collections = Databases::default();
         let mut iter = collections.iter()?;
         iter.seek_to_first()?;

@@ -1,4 +1,4 @@
-//! `terrace compact`: everything down to the last level.
+//! `terrace compact`: everything down to the last level, in all column families.
 
 use crate::arguments;
 use crate::outcome::Outcome;
@@ -26,6 +26,10 @@ pub struct CompactArgs {
     #[arg(long)]
     hex: bool,
 
+    /// Only this column family
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -38,26 +42,35 @@ pub fn run(args: &CompactArgs) -> Result<Outcome> {
     let (from, to) = (bytes(&args.from)?, bytes(&args.to)?);
     let db = args.store.open(args.store.options(), IfMissing::Fail)?;
     let before = sst_bytes(&db);
+    let families = match &args.family {
+        Some(name) => vec![args.store.family(&db, name)?],
+        None => db.column_families().iter().filter_map(|name| db.column_family(name)).collect(),
+    };
     let bar = print::spinner();
-    let mut last = None;
+    let mut all: Option<Progress> = None;
     let range = (
         from.map_or(Bound::Unbounded, Bound::Included),
         to.map_or(Bound::Unbounded, Bound::Excluded),
     );
-    db.compact_range_with(range, &mut |progress: Progress| {
-        let (read, written) = (SizeBytes(progress.read_bytes), SizeBytes(progress.written_bytes));
-        let level = progress.level;
-        bar.set_message(format!(
-            "L{level}: {} steps, {read} read, {written} written",
-            progress.steps
-        ));
-        last = Some(progress);
-    })?;
+    for family in families {
+        let before = all;
+        family.compact_range_with(range.clone(), &mut |progress: Progress| {
+            all = Some(sum(before, progress));
+            let (read, written) =
+                (SizeBytes(progress.read_bytes), SizeBytes(progress.written_bytes));
+            bar.set_message(format!(
+                "{} L{}: {} steps, {read} read, {written} written",
+                family.name(),
+                progress.level,
+                progress.steps
+            ));
+        })?;
+    }
     bar.finish_and_clear();
     let after = sst_bytes(&db);
     db.close()?;
     let mut out = std::io::stdout().lock();
-    match last {
+    match all {
         Some(progress) => writeln!(
             out,
             "compacted in {} steps: {} read, {} written; the SSTs took {} and now take {}",
@@ -70,6 +83,17 @@ pub fn run(args: &CompactArgs) -> Result<Outcome> {
         None => writeln!(out, "nothing to compact: the SSTs take {}", SizeBytes(after))?,
     }
     Ok(Outcome::Done)
+}
+
+/// What was done in one column family after what was done `before`.
+fn sum(before: Option<Progress>, progress: Progress) -> Progress {
+    let Some(before) = before else { return progress };
+    Progress {
+        steps: before.steps + progress.steps,
+        read_bytes: before.read_bytes + progress.read_bytes,
+        written_bytes: before.written_bytes + progress.written_bytes,
+        ..progress
+    }
 }
 
 fn sst_bytes(db: &Db) -> u64 {

@@ -21,6 +21,10 @@ pub struct DeleteArgs {
     #[arg(long)]
     hex: bool,
 
+    /// In this column family
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -38,12 +42,13 @@ pub fn run(args: &DeleteArgs) -> Result<Outcome> {
         bail!("the range is empty: START must sort before END, which is not removed itself");
     }
     let key = args.key.as_ref().map(bytes).transpose()?;
-    let db = args.store.open(args.store.options(), IfMissing::Fail)?;
+    let (options, name) = (args.store.options(), args.family.as_deref());
+    let (db, family) = args.store.open_family(options, IfMissing::Fail, name)?;
     if let Some((start, end)) = range {
-        db.delete_range(start, end)?;
+        family.delete_range(start, end)?;
     }
     if let Some(key) = key {
-        db.delete(key)?;
+        family.delete(key)?;
     }
     db.close()?;
     Ok(Outcome::Done)

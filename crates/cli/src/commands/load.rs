@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
-use terrace::{Db, MAX_KEY_BYTES, Options, SyncMode, WriteBatch};
+use terrace::{ColumnFamily, Db, MAX_KEY_BYTES, Options, SyncMode, WriteBatch};
 use terrace_inspect::SizeBytes;
 
 /// A batch is written when it has this many bytes, however few records that is.
@@ -69,6 +69,10 @@ pub struct LoadArgs {
     #[arg(long, requires = "sync")]
     report_durable: bool,
 
+    /// Into this column family; made if it is not there
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -86,9 +90,10 @@ pub fn run(args: &LoadArgs) -> Result<Outcome> {
     let mut records = Records::open(&args.file, lines, &args.wanted())?;
     let sync = if args.sync { SyncMode::Batch } else { SyncMode::None };
     let options = Options { sync, ..args.store.options() };
-    let db = args.store.open(options, IfMissing::Create)?;
+    let (db, family) =
+        args.store.open_family(options, IfMissing::Create, args.family.as_deref())?;
     let start = Instant::now();
-    let mut load = Load { args, db: &db, batch: WriteBatch::new(), written: 0, bytes: 0 };
+    let mut load = Load { args, db: &db, family, batch: WriteBatch::new(), written: 0, bytes: 0 };
     let loaded = load.all(&mut records);
     records.lines().close();
     let (written, bytes) = (load.written, SizeBytes(load.bytes));
@@ -113,6 +118,7 @@ pub fn run(args: &LoadArgs) -> Result<Outcome> {
 struct Load<'a> {
     args: &'a LoadArgs,
     db: &'a Db,
+    family: ColumnFamily,
     batch: WriteBatch,
     /// Records acknowledged.
     written: u64,
@@ -139,8 +145,8 @@ impl Load<'_> {
             }
             self.bytes += (key.len() + value.len()) as u64;
             match expires_at_ms {
-                Some(at) => self.batch.put_until(key, value, *at),
-                None => self.batch.put(key, value),
+                Some(at) => self.batch.put_until_cf(&self.family, key, value, *at),
+                None => self.batch.put_cf(&self.family, key, value),
             }
             if self.batch.len() as u64 >= self.args.batch || self.batch.size_bytes() >= BATCH_BYTES
             {

@@ -26,6 +26,10 @@ pub struct PutArgs {
     #[arg(long)]
     hex: bool,
 
+    /// In this column family; made if it is not there
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -37,10 +41,11 @@ pub fn run(args: &PutArgs) -> Result<Outcome> {
         true => standard_input()?,
         false => arguments::bytes(&args.value, args.hex)?,
     };
-    let db = args.store.open(args.store.options(), IfMissing::Create)?;
+    let (options, name) = (args.store.options(), args.family.as_deref());
+    let (db, family) = args.store.open_family(options, IfMissing::Create, name)?;
     match args.ttl {
-        Some(ttl) => db.put_with_ttl(key, value, ttl)?,
-        None => db.put(key, value)?,
+        Some(ttl) => family.put_with_ttl(key, value, ttl)?,
+        None => family.put(key, value)?,
     }
     db.close()?;
     Ok(Outcome::Done)

@@ -4,13 +4,16 @@ use crate::arguments;
 use crate::json_form;
 use crate::outcome::Outcome;
 use crate::print::Hex;
-use crate::store::StoreArgs;
-use anyhow::Result;
+use crate::redis_values;
+use crate::store::{Part, PartArgs, StoreArgs};
+use anyhow::{Result, bail};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
+use std::sync::Arc;
 use terrace::{Iter, ReadOptions};
 use terrace_inspect::Escaped;
+use terrace_keyspace::{KeyRange, Keyspace, Mode, SeenKey, Turn, Type};
 
 /// Bytes read ahead by a scan without a limit.
 const READAHEAD_BYTES: usize = 256 << 10;
@@ -52,6 +55,9 @@ pub struct ScanArgs {
     json: bool,
 
     #[command(flatten)]
+    part: PartArgs,
+
+    #[command(flatten)]
     store: StoreArgs,
 }
 
@@ -69,8 +75,11 @@ pub fn run(args: &ScanArgs) -> Result<Outcome> {
         readahead_bytes: if args.limit == u64::MAX { READAHEAD_BYTES } else { 0 },
         ..ReadOptions::default()
     };
-    let db = args.store.open_read_only()?;
-    let mut iter = db.iter_with(&options)?;
+    let family = match args.store.open_part(&args.part)? {
+        Part::Plain(family) => family,
+        Part::Database(space, db) => return args.database(&space, db, &options),
+    };
+    let mut iter = family.iter_with(&options)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     match args.reverse {
         true => iter.seek_to_last()?,
@@ -107,6 +116,90 @@ impl ScanArgs {
             (true, false) => writeln!(out, "{}\t{}", Hex(key), Hex(value))?,
             (false, true) => writeln!(out, "{}", Escaped(key))?,
             (false, false) => writeln!(out, "{}\t{}", Escaped(key), Escaped(value))?,
+        }
+        Ok(())
+    }
+
+    /// Prints the keys of a database, each with its type.
+    fn database(&self, space: &Arc<Keyspace>, db: u8, options: &ReadOptions) -> Result<Outcome> {
+        if self.reverse {
+            bail!("the keys of a server's store are shown in ascending order; leave --reverse out");
+        }
+        let range = KeyRange {
+            start: options.lower_bound.as_deref().unwrap_or_default(),
+            end: options.upper_bound.as_deref(),
+            prefix: options.prefix.as_deref().unwrap_or_default(),
+        };
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        // One goes through the keys, the other reads what is under them.
+        let (mut keys, mut values) = (space.turn(Mode::Device), space.turn(Mode::Device));
+        let (mut left, mut outcome) = (self.limit, Ok(()));
+        keys.walk_keys(db, range, !self.keys_only, |seen| {
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            outcome = match self.json {
+                true => self.print_typed_json(&mut out, &mut values, db, seen),
+                false => self.print_typed(&mut out, &mut values, db, seen),
+            };
+            outcome.is_ok()
+        })?;
+        outcome?;
+        out.flush()?;
+        Ok(Outcome::Done)
+    }
+
+    /// Key, type and value, with tabs between them.
+    fn print_typed(
+        &self,
+        out: &mut impl Write,
+        values: &mut Turn,
+        db: u8,
+        seen: SeenKey<'_>,
+    ) -> Result<()> {
+        match self.hex {
+            true => write!(out, "{}", Hex(seen.key))?,
+            false => write!(out, "{}", Escaped(seen.key))?,
+        }
+        if !self.keys_only {
+            write!(out, "\t{}\t", seen.kind.name())?;
+            match (seen.kind, seen.value) {
+                (Type::Collection(kind), _) => {
+                    redis_values::write_json(out, values, db, seen.key, kind)?;
+                }
+                (Type::String, value) if self.hex => {
+                    write!(out, "{}", Hex(value.unwrap_or_default()))?;
+                }
+                (Type::String, value) => write!(out, "{}", Escaped(value.unwrap_or_default()))?,
+            }
+        }
+        Ok(out.write_all(b"\n")?)
+    }
+
+    /// As the form of `json_form.rs`, with a `type`; the value of a collection is an array.
+    fn print_typed_json(
+        &self,
+        out: &mut impl Write,
+        values: &mut Turn,
+        db: u8,
+        seen: SeenKey<'_>,
+    ) -> Result<()> {
+        let mut object = Map::new();
+        json_form::insert(&mut object, "key", seen.key);
+        object.insert("type".into(), seen.kind.name().into());
+        if let Some(value) = seen.value.filter(|_| !self.keys_only) {
+            json_form::insert(&mut object, "value", value);
+        }
+        json_form::insert_expiry(&mut object, values.expiry(db, seen.key)?.flatten());
+        let line = Value::from(object).to_string();
+        match seen.kind {
+            Type::Collection(kind) if !self.keys_only => {
+                write!(out, "{},\"value\":", line.trim_end_matches('}'))?;
+                redis_values::write_json(out, values, db, seen.key, kind)?;
+                out.write_all(b"}\n")?;
+            }
+            _ => writeln!(out, "{line}")?,
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ mod damage;
 mod demo;
 mod dump;
 mod kill9;
+mod kinds;
 mod load;
 mod memory;
 mod opener;

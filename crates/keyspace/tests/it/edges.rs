@@ -220,8 +220,8 @@ fn the_thread_removes_what_expired_and_ends_with_the_keyspace() {
             .unwrap(),
         2
     );
-    // Two collections, a note, and the note of ids.
-    assert_eq!(entries(space.collections()), 4);
+    // Two collections, a note, the note of ids, and the mark.
+    assert_eq!(entries(space.collections()), 5);
     drop(space);
     // The store is closed: it can be opened.
     let space = Keyspace::open("/db", small_options(&vfs, &clock)).unwrap();
@@ -243,11 +243,11 @@ fn notes_of_a_flushed_database_are_gone_and_those_of_others_are_not() {
     turn.flush(0);
     assert_eq!(turn.key_type(0, b"k").unwrap(), None);
     turn.commit().unwrap();
-    assert_eq!((entries(space.collections()), entries(space.elements())), (3, 1));
+    assert_eq!((entries(space.collections()), entries(space.elements())), (4, 1));
     clock.advance(10);
     let swept = space.sweep().unwrap();
     assert_eq!((swept.collections, swept.notes), (1, 1));
-    assert_eq!((entries(space.collections()), entries(space.elements())), (1, 0));
+    assert_eq!((entries(space.collections()), entries(space.elements())), (2, 0));
 }
 
 fn hash_in(space: &Arc<Keyspace>, db: u8) {
@@ -276,18 +276,18 @@ fn a_string_takes_the_place_of_a_collection_wherever_one_is() {
     space.close().unwrap();
     drop(space);
     let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
-    // Beside the note of reserved ids.
-    assert_eq!(entries(space.collections()), 4);
-    assert_eq!(put(&space, 70), 3);
+    // Beside the note of reserved ids and the mark.
+    assert_eq!(entries(space.collections()), 5);
+    assert_eq!(put(&space, 70), 4);
     let mut turn = space.turn(Mode::Device);
     turn.lock_everything();
     turn.flush_all();
     turn.hash_set(5, b"k", [(&b"f"[..], &b"v"[..])].into_iter()).unwrap();
     turn.commit().unwrap();
-    assert_eq!(put(&space, 127), 2);
-    assert_eq!(put(&space, 5), 1);
+    assert_eq!(put(&space, 127), 3);
+    assert_eq!(put(&space, 5), 2);
     hash_in(&space, 3);
-    assert_eq!(put(&space, 3), 1);
+    assert_eq!(put(&space, 3), 2);
 }
 
 /// A command that has pinned its moment sees what was there then, also if the database has been

@@ -9,5 +9,6 @@ mod commands;
 mod concurrency;
 mod edges;
 mod harness;
+mod kinds;
 mod model;
 mod random;

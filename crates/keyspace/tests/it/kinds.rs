@@ -1,0 +1,127 @@
+//! What a store holds: told by the mark, by the families of stores before it, or by whoever wrote
+//! first.
+
+use crate::harness::{small_options, stopped_clock};
+use terrace::vfs::SimVfs;
+use terrace::{CfOptions, Db, Options};
+use terrace_keyspace::{COLLECTIONS, ELEMENTS, Error, Keyspace, Mode, StoreKind};
+
+const MARK: &[u8] = b"\xFFkeyspace";
+
+struct Store {
+    options: Options,
+}
+
+impl Store {
+    fn new() -> Self {
+        Self { options: small_options(&SimVfs::new(1), &stopped_clock()) }
+    }
+
+    fn engine(&self) -> Db {
+        Db::open("/db", self.options.clone()).unwrap()
+    }
+
+    fn kind(&self) -> StoreKind {
+        StoreKind::of(&self.engine()).unwrap()
+    }
+
+    /// A keyspace that runs these writes.
+    fn keyspace(&self, write: impl FnOnce(&mut terrace_keyspace::Turn)) -> Result<(), Error> {
+        let space = Keyspace::open_unswept("/db", self.options.clone())?;
+        let mut turn = space.turn(Mode::Device);
+        write(&mut turn);
+        turn.commit()?;
+        space.close()
+    }
+
+    fn family(&self, name: &str) {
+        let db = self.engine();
+        drop(db.create_column_family(name, CfOptions::default()).unwrap());
+    }
+}
+
+fn put_string(turn: &mut terrace_keyspace::Turn) {
+    turn.lock(0, std::iter::once(&b"k"[..])).unwrap();
+    turn.put(0, b"k", b"v", &Default::default()).unwrap();
+}
+
+fn put_set(turn: &mut terrace_keyspace::Turn) {
+    turn.lock(0, std::iter::once(&b"s"[..])).unwrap();
+    turn.set_add(0, b"s", std::iter::once(&b"m"[..])).unwrap();
+}
+
+#[test]
+fn an_empty_store_belongs_to_whoever_writes_first() {
+    let store = Store::new();
+    assert_eq!(store.kind(), StoreKind::Empty);
+    store.engine().put(b"k", b"v").unwrap();
+    assert_eq!(store.kind(), StoreKind::Plain);
+    let refused = store.keyspace(put_string).unwrap_err();
+    assert!(matches!(&refused, Error::OtherStore(what) if what.contains("plain")), "{refused}");
+    assert_eq!(store.engine().column_families(), ["default"], "a refused open left something");
+    store.engine().delete(b"k").unwrap();
+    assert_eq!(store.kind(), StoreKind::Empty);
+    store.keyspace(|_| {}).unwrap();
+    assert_eq!(store.kind(), StoreKind::Keyspace);
+}
+
+#[test]
+fn a_keyspace_is_marked_when_it_is_made_and_stays_so() {
+    let store = Store::new();
+    store.keyspace(put_set).unwrap();
+    assert!(store.engine().column_family(COLLECTIONS).unwrap().get(MARK).unwrap().is_some());
+    // FLUSHALL leaves the mark.
+    store
+        .keyspace(|turn| {
+            turn.lock_everything();
+            turn.flush_all();
+        })
+        .unwrap();
+    assert_eq!(store.kind(), StoreKind::Keyspace);
+    let read = Db::open_read_only("/db", store.options.clone()).unwrap();
+    let space = Keyspace::read_only(read).unwrap();
+    assert_eq!(space.turn(Mode::Device).key_type(0, b"s").unwrap(), None);
+}
+
+#[test]
+fn stores_from_before_the_mark_are_known_by_their_families() {
+    let unmark = |store: &Store| {
+        store.engine().column_family(COLLECTIONS).unwrap().delete(MARK).unwrap();
+    };
+    for write in [put_string, put_set, |_: &mut terrace_keyspace::Turn| {}] {
+        let store = Store::new();
+        store.keyspace(write).unwrap();
+        unmark(&store);
+        assert_eq!(store.kind(), StoreKind::Keyspace);
+        store.keyspace(|_| {}).unwrap();
+        let db = store.engine();
+        assert!(db.column_family(COLLECTIONS).unwrap().get(MARK).unwrap().is_some());
+    }
+}
+
+#[test]
+fn families_of_others_are_not_taken_for_a_keyspace() {
+    let store = Store::new();
+    store.family(COLLECTIONS);
+    // What a crash leaves of a keyspace that was just being made.
+    assert_eq!(store.kind(), StoreKind::Empty);
+    store.engine().column_family(COLLECTIONS).unwrap().put(b"k", b"v").unwrap();
+    assert_eq!(store.kind(), StoreKind::Plain);
+    store.family(ELEMENTS);
+    assert_eq!(store.kind(), StoreKind::Plain);
+    let other = Store::new();
+    other.family("mine");
+    assert_eq!(other.kind(), StoreKind::Plain);
+}
+
+#[test]
+fn a_layout_of_a_later_build_is_refused() {
+    let store = Store::new();
+    store.keyspace(put_string).unwrap();
+    let collections = || store.engine().column_family(COLLECTIONS).unwrap();
+    for (mark, want) in [(&2_u32.to_le_bytes()[..], "layout 2"), (b"x", "does not know")] {
+        collections().put(MARK, mark).unwrap();
+        let refused = store.keyspace(|_| {}).unwrap_err().to_string();
+        assert!(refused.contains(want), "{refused}");
+    }
+}
