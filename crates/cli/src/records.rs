@@ -11,7 +11,7 @@ use std::path::Path;
 /// What an input holds and which part of it is wanted, as the user says.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// The format; `None`: see [`format`].
+    /// The format; `None`: see [`mod@format`].
     pub format: Option<Format>,
     /// The first record names the columns.
     pub has_header: bool,
