@@ -19,6 +19,7 @@ mod conversation;
 mod event_loop;
 mod listen;
 mod pool;
+mod thread;
 mod tls;
 mod transport;
 mod visit;

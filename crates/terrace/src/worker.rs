@@ -19,7 +19,9 @@ use crate::learn::Learner;
 use crate::metrics::add;
 use crate::options::SyncMode;
 use crate::reserve;
+use std::any::Any;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -104,7 +106,11 @@ impl Workers {
         let mut workers = Self { threads: Vec::new() };
         for (name, run) in loops(inner) {
             let shared = inner.clone();
-            match spawn(name, Box::new(move || run(&shared))) {
+            let work = {
+                let name = name.clone();
+                move || run_or_poison(&shared, &name, run)
+            };
+            match spawn(name, Box::new(work)) {
                 Ok(thread) => workers.threads.push(thread),
                 Err(error) => {
                     inner.scheduler.stop();
@@ -121,10 +127,27 @@ impl Workers {
     /// Waits until all have ended; the caller told them to stop.
     pub fn join(self) {
         for thread in self.threads {
-            // A panic in a job has been reported by the panic hook; the rest must still end.
+            // `run_or_poison` has seen to a panic; the rest must still end.
             let _ = thread.join();
         }
     }
+}
+
+/// Runs a loop. If it panics, what it was changing may be half done and its work is done no more: the
+/// store is poisoned, and whoever waits for a job sees that.
+fn run_or_poison(inner: &Inner, name: &str, run: fn(&Inner)) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(inner))) else { return };
+    let why = format!("the thread {name} panicked: {}", message_of(&*panic));
+    let error = terrace_base::Error::io("work on", &inner.dir, io::Error::other(why));
+    inner.health.poison("run a background thread", error);
+    add(&inner.counters.background_errors, 1);
+    inner.scheduler.job_ended();
+    resume_unwind(panic);
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Counts and reports a job that failed.
@@ -148,7 +171,7 @@ fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> Result<()>) {
 fn flush_loop(inner: &Inner) {
     while !inner.scheduler.is_stopping() {
         if let Some(family) = next_flush(inner)
-            && begins_flush(inner, family.id)
+            && let Some(_running) = RunningFlush::begin(inner, family.id)
         {
             match flush::run(inner, &family) {
                 Ok(_) => {
@@ -162,8 +185,6 @@ fn flush_loop(inner: &Inner) {
                     }
                 }
             }
-            inner.scheduler.lock().flushing.remove(&family.id);
-            inner.scheduler.job_ended();
             continue;
         }
         let mut jobs = inner.scheduler.lock();
@@ -173,15 +194,30 @@ fn flush_loop(inner: &Inner) {
     }
 }
 
-/// Notes that a flush of the family runs, unless only merges may run by now: who decides that holds the
-/// lock and has seen that no flush runs.
-fn begins_flush(inner: &Inner, family: u32) -> bool {
-    let mut jobs = inner.scheduler.lock();
-    let begins = !inner.health.merges_only();
-    if begins {
+/// A flush that the scheduler knows of until this is dropped, be it by a panic.
+struct RunningFlush<'a> {
+    inner: &'a Inner,
+    family: u32,
+}
+
+impl<'a> RunningFlush<'a> {
+    /// `None` if only merges may run by now: who decides that holds the lock and has seen that no
+    /// flush runs.
+    fn begin(inner: &'a Inner, family: u32) -> Option<Self> {
+        let mut jobs = inner.scheduler.lock();
+        if inner.health.merges_only() {
+            return None;
+        }
         jobs.flushing.insert(family);
+        Some(Self { inner, family })
     }
-    begins
+}
+
+impl Drop for RunningFlush<'_> {
+    fn drop(&mut self) {
+        self.inner.scheduler.lock().flushing.remove(&self.family);
+        self.inner.scheduler.job_ended();
+    }
 }
 
 /// The family with the most immutable memtables, if any waits and flushing makes sense.

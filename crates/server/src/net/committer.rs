@@ -2,6 +2,7 @@
 //! with everybody who has no part in them.
 
 use super::event_loop::LoopHandle;
+use super::thread;
 use crate::dispatch;
 use crate::server::Server;
 use std::io;
@@ -32,8 +33,7 @@ impl Committer {
     /// Starts one for the loop `home`, which hears of every turn.
     pub fn start(server: Arc<Server>, home: Arc<LoopHandle>, name: String) -> io::Result<Self> {
         let (sender, turns) = mpsc::channel();
-        let work = move || commit_all(&turns, &server, &home);
-        let thread = std::thread::Builder::new().name(name).spawn(work)?;
+        let thread = thread::spawn(name, move || commit_all(&turns, &server, &home))?;
         Ok(Self { turns: Some(sender), thread: Some(thread) })
     }
 

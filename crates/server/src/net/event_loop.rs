@@ -9,6 +9,7 @@ use super::committer::{Committed, Committer};
 use super::connection::{Connection, Progress, Talk};
 use super::listen::Bound;
 use super::pool::Pool;
+use super::thread;
 use super::transport::{Received, Tls};
 use super::visit::Visit;
 use crate::server::Server;
@@ -184,8 +185,8 @@ impl Loops {
             relay.give(event_loop);
             for _ in 0..2 {
                 let (relay, server) = (relay.clone(), server.clone());
-                let thread = std::thread::Builder::new().name(format!("loop-{number}"));
-                threads.push(thread.spawn(move || relay::run(relay, &server))?);
+                let name = format!("loop-{number}");
+                threads.push(thread::spawn(name, move || relay::run(relay, &server))?);
             }
         }
         Ok(Self { handles, threads })

@@ -1,5 +1,6 @@
 //! Threads that execute commands which have to wait: for the device, or for a key.
 
+use super::thread;
 use super::visit::Visit;
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
@@ -38,9 +39,8 @@ impl Pool {
         });
         for number in 0..count {
             let (pool_of_thread, server) = (pool.clone(), server.clone());
-            let thread = std::thread::Builder::new()
-                .name(format!("reader-{number}"))
-                .spawn(move || pool_of_thread.work(&server))?;
+            let name = format!("reader-{number}");
+            let thread = thread::spawn(name, move || pool_of_thread.work(&server))?;
             pool.threads.lock().push(thread);
         }
         Ok(pool)

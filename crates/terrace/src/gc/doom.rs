@@ -99,3 +99,47 @@ pub(crate) fn choose(books: &Books<'_>) -> HashSet<u32> {
     }
     doomed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_base::rng::{Rng, SplitMix64};
+
+    #[test]
+    fn the_worst_segments_go_first_and_none_while_the_log_is_clean_enough() {
+        let (mut collected, mut clean) = (0, 0);
+        for seed in 0..2_000 {
+            let mut rng = SplitMix64::new(seed);
+            let most_garbage = 1 + rng.below(1000);
+            let segments: Vec<SegmentBook> = (1..=1 + rng.below(60) as u32)
+                .map(|number| {
+                    let live_bytes = 1000 - rng.below(most_garbage);
+                    SegmentBook { number, size_bytes: 1000, live_bytes }
+                })
+                .collect();
+            let books = Books {
+                segments: &segments,
+                doomed: &HashSet::new(),
+                open_bytes: rng.below(3000),
+                unknown_bytes: 0,
+                tree_bytes: rng.below(2000),
+                ratio: 0.3,
+            };
+            let chosen = choose(&books);
+            if books.garbage_share(false) <= books.ratio {
+                assert!(chosen.is_empty(), "seed {seed}");
+                clean += 1;
+                continue;
+            }
+            let share = |taken: bool| {
+                let all =
+                    segments.iter().filter(move |book| chosen.contains(&book.number) == taken);
+                all.map(SegmentBook::garbage_share)
+            };
+            let least = share(true).fold(f64::INFINITY, f64::min);
+            assert!(least >= share(false).fold(0.0, f64::max), "seed {seed}");
+            collected += usize::from(least.is_finite());
+        }
+        assert!(collected > 300 && clean > 300, "{collected}, {clean}");
+    }
+}

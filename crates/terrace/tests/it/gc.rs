@@ -30,6 +30,8 @@ struct Watched {
     peak_share: f64,
     longest_write: Duration,
     write_amplification: f64,
+    /// Bytes that collection moved, per byte of the overwrites.
+    moved_share: f64,
     end_share: f64,
 }
 
@@ -98,6 +100,7 @@ fn overwrite(
     };
     let user = m.user_bytes - loaded.user_bytes;
     let write_amplification = (written(&m) - written(&loaded)) as f64 / user as f64;
+    let moved_share = (m.gc_moved_bytes - loaded.gc_moved_bytes) as f64 / user as f64;
     db.wait_idle().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     db.wait_idle().unwrap();
@@ -105,6 +108,7 @@ fn overwrite(
         peak_share: peak.load(Ordering::Relaxed) as f64 / live,
         longest_write,
         write_amplification,
+        moved_share,
         end_share: directory_bytes(dir.path()) as f64 / live,
     };
     println!(
@@ -133,6 +137,21 @@ fn a_store_that_is_overwritten_stays_small_at_a_bounded_price() {
     assert!(watched.write_amplification < 2.3, "{:.3}", watched.write_amplification);
     // The peak is a matter of time, which no test of CI depends on: `measure` prints it.
     assert!(watched.end_share < 1.5, "{:.3}", watched.end_share);
+}
+
+#[test]
+fn a_small_budget_collects_no_more_than_is_written_and_little_more_than_a_large_one() {
+    let keys = 5_000;
+    let [small, large] = [4 << 20, 256 << 20].map(|memory_budget| {
+        let options = Options { memory_budget, ..overwrite_options(keys * 4112) };
+        overwrite(options, keys, 3.0, |rng| rng.below(keys))
+    });
+    for watched in [&small, &large] {
+        assert!(watched.moved_share > 0.0, "nothing was collected: nothing was tested");
+        assert!(watched.moved_share < 1.0, "{:.3}", watched.moved_share);
+    }
+    let (small, large) = (small.write_amplification, large.write_amplification);
+    assert!(small < 1.5 * large, "{small:.3} against {large:.3}");
 }
 
 /// `cargo test --release -p terrace --test it gc::measure -- --ignored --nocapture`, with the

@@ -5,24 +5,42 @@ use crate::harness::{DIR, eventually, stopped_clock};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{Db, Metrics, Options, StallCause, StallMetrics};
+use terrace::{Db, Error, Metrics, Options, StallCause, StallMetrics};
 use terrace_base::Result;
 use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
 
 /// A file system in which the threads of one kind wait before they create an SST, as long as it is
-/// held.
+/// held, or panic there.
 struct Held {
     sim: SimVfs,
     /// How the names of these threads begin.
     threads: &'static str,
+    panics: bool,
     is_held: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Held {
     fn new(threads: &'static str) -> Arc<Self> {
-        let sim = SimVfs::new(1);
-        Arc::new(Self { sim, threads, is_held: Mutex::new(true), changed: Condvar::new() })
+        Arc::new(Self {
+            sim: SimVfs::new(1),
+            threads,
+            panics: false,
+            is_held: Mutex::new(true),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// As [`Self::new`], over the files of `sim`, but the threads panic.
+    fn panicking(threads: &'static str, sim: &SimVfs) -> Arc<Self> {
+        let held = Self {
+            sim: sim.clone(),
+            threads,
+            panics: true,
+            is_held: Mutex::new(true),
+            changed: Condvar::new(),
+        };
+        Arc::new(held)
     }
 
     fn let_go(&self) {
@@ -40,6 +58,7 @@ impl Vfs for Held {
         let is_sst = path.extension().is_some_and(|ending| ending == "sst" || ending == "tmp");
         let thread = std::thread::current();
         if is_sst && thread.name().is_some_and(|name| name.starts_with(self.threads)) {
+            assert!(!self.panics, "a planted panic");
             let held = self.is_held.lock().unwrap();
             drop(self.changed.wait_while(held, |is_held| *is_held).unwrap());
         }
@@ -210,4 +229,37 @@ fn garbage_that_is_not_collected_slows_writers() {
     assert!(row.stops == 0 && row.stall_us > 0, "{row:?}");
     vfs.let_go();
     db.close().unwrap();
+}
+
+/// No call waits for a thread that is gone, reads go on, and the next open has everything.
+#[test]
+fn a_background_thread_that_panics_poisons_the_store_and_nobody_waits_for_it() {
+    for threads in [FLUSH, COMPACTION] {
+        let sim = SimVfs::new(1);
+        let vfs = Held::panicking(threads, &sim);
+        let mut options = calm_options(&vfs);
+        options.advanced.l0_compaction_trigger = 2;
+        let db = Db::open(DIR, options).unwrap();
+        let error = loop {
+            let flushed = db.put(b"key", b"value").and_then(|()| db.flush());
+            if let Err(error) = flushed.and_then(|()| db.wait_idle()) {
+                break error;
+            }
+        };
+        for error in [error, db.put(b"key", b"other").unwrap_err(), db.flush().unwrap_err()] {
+            assert!(matches!(error, Error::Poisoned(_)), "{threads}: {error}");
+            let text = error.to_string();
+            assert!(text.contains(threads) && text.contains("a planted panic"), "{text}");
+        }
+        assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+        let _ = db.close();
+        drop(db);
+        let mut options = calm_options(&vfs);
+        options.advanced.vfs = Arc::new(sim);
+        let db = Db::open(DIR, options).unwrap();
+        assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+        db.put(b"key", b"other").unwrap();
+        db.wait_idle().unwrap();
+        db.close().unwrap();
+    }
 }
