@@ -131,9 +131,9 @@ mod tests {
                 clean += 1;
                 continue;
             }
+            let chosen = &chosen;
             let share = |taken: bool| {
-                let all =
-                    segments.iter().filter(move |book| chosen.contains(&book.number) == taken);
+                let all = segments.iter().filter(move |b| chosen.contains(&b.number) == taken);
                 all.map(SegmentBook::garbage_share)
             };
             let least = share(true).fold(f64::INFINITY, f64::min);
