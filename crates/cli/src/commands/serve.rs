@@ -6,9 +6,11 @@ use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Weak};
 use terrace_server::config::{Config, LogLevel, OPTIONS};
 use terrace_server::{Running, Server};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -82,9 +84,11 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
+    let started = hear_signals()?;
     let running = Running::start(config)?;
     running.server().on_log_level(set_log_level);
-    hear_signals(running.server())?;
+    // The thread that hears signals lives as long as the process.
+    let _listens = started.send(Arc::downgrade(running.server()));
     welcome(&running)?;
     running.wait()?;
     writeln!(std::io::stdout(), "stopped; everything acknowledged is in the log")?;
@@ -115,23 +119,35 @@ fn targets(level: LogLevel) -> Targets {
     Targets::new().with_target("terrace_server", server).with_default(engine)
 }
 
-/// Stops on SIGINT and SIGTERM, reads the configuration again on SIGHUP.
-fn hear_signals(server: &Arc<Server>) -> Result<()> {
+/// Stops on SIGINT and SIGTERM, reads the configuration again on SIGHUP, from now on: the first client
+/// may be served before the caller knows. Until the server is sent that was started, SIGHUP waits,
+/// and the others end the process as if nobody heard them.
+fn hear_signals() -> Result<Sender<Weak<Server>>> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot hear signals")?;
-    let server = Arc::downgrade(server);
+    let (started, starting) = mpsc::channel();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut server: Option<Weak<Server>> = None;
         for signal in signals.forever() {
-            let Some(server) = server.upgrade() else { return };
-            match signal {
-                SIGHUP => server.reload(),
-                _ => {
+            server = match (server, signal) {
+                (Some(server), _) => Some(server),
+                (None, SIGHUP) => starting.recv().ok(),
+                (None, _) => starting.try_recv().ok(),
+            };
+            match (signal, server.as_ref().map(Weak::upgrade)) {
+                (SIGHUP, Some(Some(server))) => server.reload(),
+                (SIGHUP, _) => {}
+                (_, Some(Some(server))) => {
                     tracing::info!(signal, "told to stop");
                     server.stop.request();
+                }
+                (_, Some(None)) => {}
+                (_, None) => {
+                    let _ends = emulate_default_handler(signal);
                 }
             }
         }
     })?;
-    Ok(())
+    Ok(started)
 }
 
 fn welcome(running: &Running) -> Result<()> {

@@ -1,9 +1,10 @@
 //! `terrace serve` as a process: its signals, its memory under those who mean no good.
 
-use crate::process::{PATIENCE, Server};
+use crate::process::{PATIENCE, Server, free_port};
 use crate::program::Program;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::Instant;
 
 /// A server with a file of options.
@@ -88,6 +89,40 @@ fn the_file_is_read_again_at_sighup() {
         (serving.option("maxclients"), serving.option("timeout")),
         ("200".into(), "1000".into())
     );
+    serving.signal("TERM");
+    serving.server.end_well();
+}
+
+/// A signal during the start is neither lost nor the end of the process.
+#[test]
+fn a_sighup_during_the_start_is_heard() {
+    let mut serving = Serving::start("maxclients = 100\nappendfsync = \"no\"\n", &[]);
+    let dir = serving.program.path(&serving.option("dir"));
+    // A log whose replay takes a while.
+    let mut stream = serving.try_connect().unwrap();
+    let value = "v".repeat(1000);
+    let requests: String = (0..8000).map(|n| format!("SET key{n} {value}\r\n")).collect();
+    stream.write_all(requests.as_bytes()).unwrap();
+    serving.until("it does not write", |serving| serving.ask("EXISTS key7999").starts_with(":1"));
+    serving.server.child.kill().unwrap();
+    serving.server.child.wait().unwrap();
+    let port = free_port().to_string();
+    let mut command = serving.program.command(&[]);
+    command.args(["serve", "--http-port", "0", "--bind", "127.0.0.1", "--port", &port]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let lock = dir.join("LOCK");
+    std::fs::remove_file(&lock).unwrap();
+    let mut child = command.spawn().unwrap();
+    while !lock.exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it opened the store");
+        std::thread::yield_now();
+    }
+    serving.program.write("terrace.toml", "maxclients = 200\n");
+    serving.server.child = child;
+    serving.server.port = port.parse().unwrap();
+    serving.signal("HUP");
+    serving.until("it does not listen", |serving| serving.try_connect().is_ok());
+    serving.until("it does not read its file", |serving| serving.option("maxclients") == "200");
     serving.signal("TERM");
     serving.server.end_well();
 }
