@@ -47,7 +47,8 @@ pub(super) fn next_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
         log.dirty = false;
         return Ok(());
     }
-    log.segments.push_back((old.segment(), old.len_bytes()));
+    // Up to its end: what a failed append had in hand is not in the file, or no part of the log.
+    log.segments.push_back(old.end());
     // The new segment names this one: without records too its header must not be torn.
     if log.dirty || !old.is_synced() {
         inner.write_queue()?.push_unsynced(old);

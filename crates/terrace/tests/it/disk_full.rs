@@ -188,3 +188,30 @@ fn a_store_that_was_opened_on_a_full_disk_takes_deletions_from_its_reserve() {
     check(&store, &BTreeMap::new());
     eventually("deletions make room", || store.db.put(b"after", b"room").is_ok());
 }
+
+/// A full disk cuts an append short. What failed is no part of the segment that the manifest later names.
+#[test]
+fn a_segment_that_a_full_disk_has_cut_short_is_as_long_as_the_manifest_says() {
+    let mut checked = 0;
+    for seed in 0..4 {
+        let sim = SimVfs::new(seed);
+        let mut options = options(&sim, seed, 4 << 10);
+        options.default_family.value_separation_threshold = 1;
+        let store = Store::open(options.clone()).unwrap();
+        sim.set_capacity_bytes(Some(used_bytes(&sim) + (200 << 10)));
+        let mut there = fill(&store);
+        sim.set_capacity_bytes(None);
+        eventually("writes resume", || store.db.put(b"after", b"room").is_ok());
+        there.insert(b"after".to_vec(), b"room".to_vec());
+        store.db.flush().unwrap();
+        store.db.wait_idle().unwrap();
+        store.db.close().unwrap();
+        drop(store);
+        let vfs = options.advanced.vfs.clone();
+        let report = terrace_inspect::check_store(&vfs, std::path::Path::new(DIR)).unwrap();
+        assert!(report.is_sound(), "seed {seed}: {report}");
+        checked += report.counts.value_segments;
+        check(&Store::open(options).unwrap(), &there);
+    }
+    assert!(checked > 0);
+}
