@@ -12,7 +12,7 @@ use terrace_manifest::names::{self, FileName};
 use terrace_vfs::SimVfs;
 
 /// More operations than a batch of the template has.
-const MOST_OPS: u64 = 100;
+const MAX_OPS: u64 = 100;
 
 /// A store made once: what its directory held when it was closed, and the batches in its log.
 struct Template {
@@ -64,7 +64,7 @@ pub fn batches() -> Vec<Vec<u8>> {
     let number = |batch: &[u8]| batch.first_chunk().map_or(0, |number| u64::from_le_bytes(*number));
     let newest = batches.iter().map(|batch| number(batch)).max().unwrap_or(0);
     for batch in &mut batches {
-        let later = number(batch) + newest + MOST_OPS;
+        let later = number(batch) + newest + MAX_OPS;
         if let Some(number) = batch.first_chunk_mut() {
             *number = later.to_le_bytes();
         }

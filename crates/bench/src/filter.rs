@@ -22,7 +22,7 @@ pub use terrace_filter::FilterPolicy;
 /// Bits of a cache line, within which RocksDB's Bloom filter keeps a key's probes.
 const LINE_BITS: f64 = 512.0;
 /// More bits per key than this RocksDB does not take.
-const MOST_BITS: f64 = 100.0;
+const MAX_BITS: f64 = 100.0;
 
 /// A filter policy that travels between processes as the text it was given as.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -91,10 +91,10 @@ impl From<FilterSpec> for String {
 }
 
 /// Bits per key at which RocksDB's Bloom filter has a false positive rate of `2^-columns`, at most
-/// `MOST_BITS`.
+/// `MAX_BITS`.
 pub fn bloom_equivalent_bits(columns: u8) -> f64 {
     let wanted = 0.5f64.powi(i32::from(columns));
-    let (mut low, mut high) = (1.0, MOST_BITS);
+    let (mut low, mut high) = (1.0, MAX_BITS);
     for _ in 0..40 {
         let middle = (low + high) / 2.0;
         if rocksdb_bloom_fpr(middle) > wanted { low = middle } else { high = middle }

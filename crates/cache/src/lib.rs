@@ -48,7 +48,7 @@ const MAX_SHARDS: usize = 256;
 const TYPICAL_ENTRY_BYTES: usize = 4096;
 /// Growth by less than one part in this many is put off until it adds up: each change rounds off
 /// some of the memory for evicted keys, and a budget may move often.
-const LEAST_GROWTH_PART: usize = 64;
+const MIN_GROWTH_PART: usize = 64;
 
 /// How hard a value resists eviction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -213,7 +213,7 @@ impl<V: Cached> Cache<V> {
         self.ghosts.set_capacity_bytes(capacity_bytes);
         let wanted = capacity_bytes / self.books.len();
         let growth = wanted.saturating_sub(*shard_bytes);
-        if growth == 0 || growth >= *shard_bytes / LEAST_GROWTH_PART {
+        if growth == 0 || growth >= *shard_bytes / MIN_GROWTH_PART {
             *shard_bytes = wanted;
             self.books.iter().for_each(|books| books.set_capacity(wanted));
         }

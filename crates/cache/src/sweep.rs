@@ -4,7 +4,7 @@
 //! was touched through a direct slot since the last visit, or has chances left (only
 //! [`Priority::High`](crate::Priority) ones start with any); the visit uses up the touch or the
 //! chance. Pins are refused, so that something is always evicted,
-//! - for the rest of an eviction, after [`MOST_SPARED`] visits that spared: bounds the time a
+//! - for the rest of an eviction, after [`MAX_SPARED`] visits that spared: bounds the time a
 //!   shard stays locked;
 //! - while a shard is over its capacity at the start of an insertion: a hand that went full
 //!   circle and spared everyone gives up, and the insertion that moved it goes one entry over;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// How often the hand passes over a high-priority entry that nobody reads.
 pub(crate) const HIGH_CHANCES: u8 = 2;
 /// The most entries spared in one eviction.
-pub(crate) const MOST_SPARED: u32 = 512;
+pub(crate) const MAX_SPARED: u32 = 512;
 
 /// The accounts of a shard. Written under its write lock, except that a removal is entered just
 /// after; relaxed everywhere since nothing else is published through them.
@@ -97,7 +97,7 @@ impl Books {
     /// Whether an entry may be spared now; counts it if so.
     fn may_spare(&self, entry: &Stored) -> bool {
         let fits = u64::from(entry.charge) <= self.capacity.load(Relaxed);
-        fits && !self.no_pins.load(Relaxed) && self.spared.load(Relaxed) < MOST_SPARED
+        fits && !self.no_pins.load(Relaxed) && self.spared.load(Relaxed) < MAX_SPARED
     }
 }
 

@@ -5,9 +5,9 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 
 /// Most cursors that are known.
-pub(crate) const MOST_CURSORS: usize = 16_384;
+pub(crate) const MAX_CURSORS: usize = 16_384;
 /// Most bytes of their keys.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 struct Position {
     db: u8,
@@ -35,7 +35,7 @@ impl Cursors {
         let mut table = self.0.lock();
         table.bytes += after.len();
         table.positions.push_back(Position { db, after: after.into() });
-        while (table.positions.len() > MOST_CURSORS || table.bytes > MOST_BYTES)
+        while (table.positions.len() > MAX_CURSORS || table.bytes > MAX_BYTES)
             && let Some(oldest) = table.positions.pop_front()
         {
             table.first += 1;
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!((cursors.find(2, first), cursors.find(3, 0)), (None, None));
         assert_eq!((cursors.find(3, first + 1), cursors.find(3, u64::MAX)), (None, None));
         let mut last = first;
-        for _ in 0..MOST_CURSORS {
+        for _ in 0..MAX_CURSORS {
             last = cursors.keep(3, b"b");
         }
         assert_eq!(cursors.find(3, first), None);
@@ -81,6 +81,6 @@ mod tests {
         let long = vec![0; 60_000];
         let kept: Vec<u64> = (0..1000).map(|_| cursors.keep(0, &long)).collect();
         let known = kept.iter().filter(|cursor| cursors.find(0, **cursor).is_some()).count();
-        assert_eq!(known, MOST_BYTES / long.len());
+        assert_eq!(known, MAX_BYTES / long.len());
     }
 }

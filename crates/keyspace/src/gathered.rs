@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 
 /// The most bytes that one command stores as a copy or as a result.
-pub const MOST_STORED_BYTES: usize = 256 << 20;
+pub const MAX_STORED_BYTES: usize = 256 << 20;
 
 /// What an element takes beside its own bytes, about.
 const ELEMENT_BYTES: usize = 32;
@@ -18,12 +18,12 @@ impl Gathered {
     /// One more element of so many bytes.
     ///
     /// # Errors
-    /// [`Error::TooLong`] if all are above [`MOST_STORED_BYTES`] together.
+    /// [`Error::TooLong`] if all are above [`MAX_STORED_BYTES`] together.
     pub fn add(&mut self, bytes: usize) -> Result<()> {
         self.bytes = self.bytes.saturating_add(bytes).saturating_add(ELEMENT_BYTES);
-        match self.bytes > MOST_STORED_BYTES {
+        match self.bytes > MAX_STORED_BYTES {
             true => Err(Error::TooLong(format!(
-                "a copy or stored result is over the limit of {MOST_STORED_BYTES} bytes"
+                "a copy or stored result is over the limit of {MAX_STORED_BYTES} bytes"
             ))),
             false => Ok(()),
         }

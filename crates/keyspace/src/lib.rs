@@ -45,7 +45,7 @@ pub use encode::{
     COLLECTIONS, ELEMENTS, Kind, MAX_DATABASES, MAX_KEY_BYTES, MAX_MEMBER_BYTES, Meta,
 };
 pub use error::{Error, Result, Wait};
-pub use gathered::{Gathered, MOST_STORED_BYTES};
+pub use gathered::{Gathered, MAX_STORED_BYTES};
 pub use key_scan::{KeyRange, KeyScan, SeenKey};
 pub use keys::{ExpireIf, Type};
 pub use lists::{End, Inserted};

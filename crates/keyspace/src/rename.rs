@@ -55,7 +55,7 @@ impl Turn {
     /// the second key is held. Costs O(elements), in memory too.
     ///
     /// # Errors
-    /// [`Error::TooLong`], also for a collection of more than [`crate::MOST_STORED_BYTES`], and those
+    /// [`Error::TooLong`], also for a collection of more than [`crate::MAX_STORED_BYTES`], and those
     /// of the engine.
     pub fn copy(
         &mut self,

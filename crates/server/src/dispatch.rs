@@ -9,7 +9,7 @@ use terrace_keyspace::{Turn, Wait};
 use terrace_resp::{Command, ReplyWriter};
 
 /// Most that one client may queue in `MULTI`, in bytes.
-const MOST_QUEUED_BYTES: usize = 64 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 /// What became of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +187,7 @@ pub(crate) fn permit(
 
 fn queue(queued: &mut Queued, args: &Command<'_>, spec: &CommandSpec) -> Result<(), String> {
     let command = args.to_owned();
-    if queued.bytes + command.held_bytes() > MOST_QUEUED_BYTES {
+    if queued.bytes + command.held_bytes() > MAX_QUEUED_BYTES {
         queued.is_spoilt = true;
         return Err(format!("ERR {} does not fit into the transaction any more", spec.name));
     }

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
 /// Codes that are told apart: more than there are, so that no text can fill the memory.
-const MOST_CODES: usize = 64;
+const MAX_CODES: usize = 64;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ impl ErrorStats {
         let mut codes = self.0.lock();
         if let Some(count) = codes.get_mut(code) {
             *count += 1;
-        } else if codes.len() < MOST_CODES {
+        } else if codes.len() < MAX_CODES {
             codes.insert(code.to_string(), 1);
         }
     }

@@ -37,15 +37,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// Connections at a time; more are answered 503 and closed.
-pub const MOST_CONNECTIONS: usize = 64;
+pub const MAX_CONNECTIONS: usize = 64;
 /// Listeners to the stream at a time; more are answered 503.
-pub const MOST_LISTENERS: usize = 16;
+pub const MAX_LISTENERS: usize = 16;
 /// Bytes of a request's line and headers together.
-pub const MOST_HEAD_BYTES: usize = 16 << 10;
+pub const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Explanations and models that are made at the same time; more wait.
-pub const MOST_EXPENSIVE: usize = 2;
+pub const MAX_EXPENSIVE: usize = 2;
 /// Those, the shape, the sample of this second, and metrics.
-const BLOCKING_THREADS: usize = MOST_EXPENSIVE + 3;
+const BLOCKING_THREADS: usize = MAX_EXPENSIVE + 3;
 
 /// What a server is told about its HTTP side.
 #[derive(Debug, Clone)]

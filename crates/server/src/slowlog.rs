@@ -6,10 +6,10 @@ use std::ops::Range;
 use terrace_resp::Command;
 
 /// Arguments that are kept of a command.
-const MOST_ARGUMENTS: usize = 32;
+const MAX_ARGUMENTS: usize = 32;
 
 /// Bytes that are kept of an argument.
-const MOST_ARGUMENT_BYTES: usize = 128;
+const MAX_ARGUMENT_BYTES: usize = 128;
 
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ const REDACTED: &[u8] = b"(redacted)";
 /// what was cut, and without passwords.
 pub fn cut(command: &Command<'_>) -> Vec<Vec<u8>> {
     let count = command.count();
-    let kept = if count > MOST_ARGUMENTS { MOST_ARGUMENTS - 1 } else { count };
+    let kept = if count > MAX_ARGUMENTS { MAX_ARGUMENTS - 1 } else { count };
     let secrets = secrets(command);
     let numbered = command.iter().enumerate().take(kept);
     let keep = |(at, argument): (usize, &[u8])| match secrets.contains(&at) {
@@ -126,11 +126,11 @@ fn is_secret_option(command: &Command<'_>, at: usize) -> bool {
 }
 
 fn cut_argument(argument: &[u8]) -> Vec<u8> {
-    if argument.len() <= MOST_ARGUMENT_BYTES {
+    if argument.len() <= MAX_ARGUMENT_BYTES {
         return argument.to_vec();
     }
-    let more = argument.len() - MOST_ARGUMENT_BYTES;
-    let mut kept = argument[..MOST_ARGUMENT_BYTES].to_vec();
+    let more = argument.len() - MAX_ARGUMENT_BYTES;
+    let mut kept = argument[..MAX_ARGUMENT_BYTES].to_vec();
     kept.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
     kept
 }

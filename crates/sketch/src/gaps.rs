@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The rarest sample: twice as long gaps are still far from the end of an integer.
-const MOST_ONE_IN: u32 = 1 << 24;
+const MAX_ONE_IN: u32 = 1 << 24;
 
 /// Random gaps between the samples of a stream, so that one with a period is not seen through a
 /// comb.
@@ -21,7 +21,7 @@ impl Gaps {
     /// Gaps of `one_in` operations in the mean (1: every operation is looked at; at most 2^24).
     /// `seed` decides which: nobody whose operations are sampled should know it.
     pub fn new(one_in: u32, seed: u64) -> Self {
-        Self { one_in: one_in.clamp(1, MOST_ONE_IN), random: AtomicU64::new(seed) }
+        Self { one_in: one_in.clamp(1, MAX_ONE_IN), random: AtomicU64::new(seed) }
     }
 
     /// For how many operations a sample stands.
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn gaps_keep_their_mean_and_range() {
-        for one_in in [2u32, 3, 100, MOST_ONE_IN] {
+        for one_in in [2u32, 3, 100, MAX_ONE_IN] {
             let gaps = Gaps::new(one_in, 3);
             let drawn: Vec<_> = (0..100_000).map(|_| gaps.draw()).collect();
             assert!(drawn.iter().all(|gap| *gap >= 1 && u64::from(*gap) < 2 * u64::from(one_in)));
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn one_in_one_is_everything() {
-        assert_eq!(Gaps::new(u32::MAX, 1).one_in(), MOST_ONE_IN);
+        assert_eq!(Gaps::new(u32::MAX, 1).one_in(), MAX_ONE_IN);
         for one_in in [0, 1] {
             let gaps = Gaps::new(one_in, 1);
             assert!((0..1000).all(|_| gaps.draw() == 1) && gaps.one_in() == 1);

@@ -45,7 +45,7 @@ const NODE_HEADER_WORDS: usize = 1;
 /// Words of a version before its value; a jump lies before them.
 const VERSION_HEADER_WORDS: usize = 2;
 /// The fewest words of a node: one link, and an empty key and value.
-const LEAST_NODE_WORDS: usize = 1 + NODE_HEADER_WORDS + VERSION_HEADER_WORDS;
+const MIN_NODE_WORDS: usize = 1 + NODE_HEADER_WORDS + VERSION_HEADER_WORDS;
 
 /// A node survives from one level to the next with probability 2^-BRANCH_BITS. Half, where other
 /// lists take a quarter: since the way down costs no access, what counts is steps to the right, and
@@ -133,7 +133,7 @@ impl Arena {
 
     /// The most nodes that there is room for.
     pub(crate) fn most_nodes(&self) -> usize {
-        self.capacity_words as usize / LEAST_NODE_WORDS
+        self.capacity_words as usize / MIN_NODE_WORDS
     }
 
     /// Takes room for a node and its first version; `None` if there is too little, and then nothing

@@ -39,7 +39,7 @@ const LINE_BYTES: usize = LINE_WORDS * size_of::<u64>();
 /// Keys for each line, on average.
 const KEYS_PER_LINE: usize = SLOTS.div_ceil(2);
 /// Lines that one hash leads to, at most.
-const MOST_LINES: usize = 4;
+const MAX_LINES: usize = 4;
 
 /// In the last word of a line: not all of its keys are there.
 const INCOMPLETE: u64 = 1 << 32;
@@ -192,7 +192,7 @@ impl Index {
             return true;
         }
         let flags = |line| self.word(line, SLOTS).load(Ordering::Relaxed) & INCOMPLETE;
-        let fresh = if lines < MOST_LINES { self.take_line() } else { None };
+        let fresh = if lines < MAX_LINES { self.take_line() } else { None };
         match fresh {
             Some(fresh) => {
                 self.word(fresh, 0).store(word, Ordering::Relaxed);
@@ -367,7 +367,7 @@ mod tests {
     fn a_line_of_too_many_keys_says_that_it_does_not_know() {
         let index = Index::reserve(10_000).unwrap();
         let equal = 7 << 32;
-        let room = (SLOTS * MOST_LINES) as u32;
+        let room = (SLOTS * MAX_LINES) as u32;
         for n in 0..room + 50 {
             let added = index.add(equal, node(n));
             assert_eq!(added.is_some(), n < room);

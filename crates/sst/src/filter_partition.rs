@@ -18,7 +18,7 @@ use terrace_vfs::Buf;
 
 /// Partitions have at most this many keys whatever their units: what a builder holds in memory
 /// stays bounded, and so does the share of keys that one hotness speaks for.
-const MOST_KEYS: usize = 1 << 16;
+const MAX_KEYS: usize = 1 << 16;
 
 /// Some of the units of a filter partition in memory.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl FilterWriter {
     pub fn new(policy: FilterPolicy, prefix_len: usize, unit_bytes: Option<usize>) -> Self {
         let most_hashes = unit_bytes.map_or(usize::MAX, |bytes| {
             // A key with its prefix is two hashes.
-            policy.largest_unit_keys(bytes).clamp(2, MOST_KEYS)
+            policy.largest_unit_keys(bytes).clamp(2, MAX_KEYS)
         });
         Self {
             builder: FilterBuilder::new(policy),

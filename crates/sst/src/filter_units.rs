@@ -17,7 +17,7 @@ use terrace_filter::FilterShape;
 use terrace_vfs::{BufMut, ReadRequest};
 
 /// Filter partitions that a prefix scan asks before it gives up and searches the file.
-const MOST_PREFIX_PARTITIONS: usize = 4;
+const MAX_PREFIX_PARTITIONS: usize = 4;
 
 /// A filter partition as an allocator of memory sees it.
 #[derive(Debug, Clone, Copy)]
@@ -230,7 +230,7 @@ impl SstReader {
         for at in first..filters.len() {
             let resident = self.slots.filters[at].resident.load();
             let denied = resident.as_ref().is_some_and(|filter| !filter.may_contain(hash));
-            if !denied || at >= first + MOST_PREFIX_PARTITIONS {
+            if !denied || at >= first + MAX_PREFIX_PARTITIONS {
                 return true;
             }
             let separator = self.top.filter_separator(at);

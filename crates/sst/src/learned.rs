@@ -36,7 +36,7 @@ const TRAINED_OFFSET: u64 = u64::MAX;
 const BYTES_PER_LOOKUP: u32 = 512;
 
 /// Blocks that one lookup looks at because its key is in the cell of their first keys.
-const MOST_TRIES: usize = 2;
+const MAX_TRIES: usize = 2;
 
 /// Bytes of a block before its entries, besides heads and offsets: header, and a common prefix.
 const TYPICAL_FRONT_BYTES: u64 = 20;
@@ -177,7 +177,7 @@ impl SstReader {
         watch.model(guess.map(|guess| guess.block));
         let Some(guess) = guess else { return Ok(ByModel::AskIndex) };
         let (mut block, mut within) = (guess.block as usize, guess.within);
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_TRIES {
             let find = |buf: &Buf| find_in_block(buf, lookup);
             let found = match self.with_model_block(model, block, within, lookup, find) {
                 Ok(found) => found,

@@ -19,9 +19,9 @@ const SPLIT: f64 = 480.0;
 const BOTTOM: f64 = 40.0;
 
 /// No more points than this are drawn, evenly spread.
-const MOST_POINTS: usize = 4000;
+const MAX_POINTS: usize = 4000;
 /// No more segments than this.
-const MOST_SEGMENTS: usize = 4000;
+const MAX_SEGMENTS: usize = 4000;
 
 /// Where a number stands on an axis.
 struct Scale {
@@ -99,7 +99,7 @@ fn draw(index: &LearnedIndex, points: &[(u64, f64)], file_number: u64) -> String
         );
         text(&mut svg, 8.0, positions.at(block) + 4.0, &format!("{block:.0}"));
     }
-    let step = points.len().div_ceil(MOST_POINTS).max(1);
+    let step = points.len().div_ceil(MAX_POINTS).max(1);
     for (x, position) in points.iter().step_by(step) {
         let place = (keys.at(*x as f64), positions.at(*position));
         dot(&mut svg, place, "#9bb");
@@ -107,7 +107,7 @@ fn draw(index: &LearnedIndex, points: &[(u64, f64)], file_number: u64) -> String
             dot(&mut svg, (keys.at(*x as f64), errors.at(position - predicted)), "#37a");
         }
     }
-    let step = (stats.segment_count as usize).div_ceil(MOST_SEGMENTS).max(1);
+    let step = (stats.segment_count as usize).div_ceil(MAX_SEGMENTS).max(1);
     for segment in model.segments().step_by(step) {
         let end = |(x, position): (u64, f64)| (keys.at(x as f64), positions.at(position));
         line(&mut svg, end(segment.from), end(segment.to), "#c30", 1.2);

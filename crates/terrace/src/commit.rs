@@ -48,7 +48,7 @@ const MORE_GROUPS: usize = 8;
 /// A memtable is full when it refers to one part in so many of the live bytes of the value log.
 const UNFLUSHED_SHARE: u64 = 64;
 /// Bytes of separated values that a memtable may always refer to, or two segments if that is less.
-const LEAST_UNFLUSHED_BYTES: u64 = 4 << 20;
+const MIN_UNFLUSHED_BYTES: u64 = 4 << 20;
 
 /// How often a group that only removes is tried while the disk is full.
 const TRIES_WHEN_FULL: u32 = 5;
@@ -516,7 +516,7 @@ fn check_room(inner: &Inner, families: &[Arc<Family>], group: &[Pending]) -> Res
 /// Bytes of separated values at which a memtable is full, however small their handles are: what is
 /// overwritten in memtables is garbage that nobody knows of yet, and recovery reads all of it.
 fn most_separated_bytes(inner: &Inner) -> u64 {
-    let least = LEAST_UNFLUSHED_BYTES.min(2 * inner.options.advanced.segment_bytes);
+    let least = MIN_UNFLUSHED_BYTES.min(2 * inner.options.advanced.segment_bytes);
     least.max(inner.value_log.live_bytes() / UNFLUSHED_SHARE)
 }
 

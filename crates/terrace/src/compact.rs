@@ -35,7 +35,7 @@ const IDLE_AFTER_US: u64 = 400_000;
 const RECHECK: Duration = Duration::from_millis(50);
 
 /// How long settling waits for filters.
-const MOST_FILTER_WAIT: Duration = Duration::from_secs(2);
+const MAX_FILTER_WAIT: Duration = Duration::from_secs(2);
 
 /// How far a `compact_range` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -516,7 +516,7 @@ fn wait_for_filters(inner: &Inner) {
     let start = Instant::now();
     inner.scheduler.job_ended();
     while inner.filters.has_work(true)
-        && start.elapsed() < MOST_FILTER_WAIT
+        && start.elapsed() < MAX_FILTER_WAIT
         && !inner.scheduler.is_stopping()
     {
         let mut jobs = inner.scheduler.lock();

@@ -17,7 +17,7 @@ use terrace_base::key::seek_trailer;
 use terrace_manifest::FileMeta;
 
 /// Entries of a memtable that are walked at most from one place.
-const MOST_WALKED: u64 = 1 << 14;
+const MAX_WALKED: u64 = 1 << 14;
 
 /// About what a range holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,7 +98,7 @@ fn part_of_file(
 }
 
 /// The part of a memtable's entries that lies in the range: exact if it, or what is outside, is
-/// less than [`MOST_WALKED`] entries on either side, else within some hundredths.
+/// less than [`MAX_WALKED`] entries on either side, else within some hundredths.
 fn part_of_memtable(memtable: &MemTable, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<f64> {
     let count = memtable.entry_count() as u64;
     if count == 0 || (start.is_none() && end.is_none()) {
@@ -131,7 +131,7 @@ fn walk(memtable: &MemTable, from: Option<&[u8]>, to: Option<&[u8]>) -> Result<O
     let mut count = 0;
     while iter.valid() && to.is_none_or(|to| iter.user_key() < to) {
         count += 1;
-        if count > MOST_WALKED {
+        if count > MAX_WALKED {
             return Ok(None);
         }
         iter.next()?;

@@ -19,7 +19,7 @@ use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_vfs::Vfs;
 
 /// A file of this length is replaced by one with a single record.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The evidence of one store. Takes no other lock; may be called under any.
 pub(crate) struct Evidence {
@@ -157,7 +157,7 @@ impl Evidence {
             }
             let claims = self.claims();
             let written = match file {
-                Some(open) if open.len_bytes() < MOST_BYTES => open.note(&claims),
+                Some(open) if open.len_bytes() < MAX_BYTES => open.note(&claims),
                 None if !occasion => continue,
                 _ => self.replacement(at, &claims).map(|fresh| *file = Some(fresh)),
             };

@@ -10,7 +10,7 @@ use terrace_manifest::names::{self, FileName};
 
 /// A number so far above the largest number of the store is foreign. The store itself leaves gaps of
 /// as many numbers as one job takes and a crash makes void: some thousands.
-const LEAST_FOREIGN_GAP: u64 = 1 << 20;
+const MIN_FOREIGN_GAP: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl FileNumbers {
         numbers.dedup();
         let mut next = next;
         let mut is_own = |number: &u64| {
-            let own = *number < next.saturating_add(LEAST_FOREIGN_GAP);
+            let own = *number < next.saturating_add(MIN_FOREIGN_GAP);
             if own {
                 next = next.max(number.saturating_add(1));
             }
@@ -88,21 +88,21 @@ mod tests {
         let left_behind = ["000004.sst", "000009.log", "000012.vlog", "MANIFEST-000099", "x.sst"];
         assert_eq!(of(&left_behind, 7).next(), 13);
         assert_eq!(of(&[], 7).next(), 7);
-        let ahead = format!("{:06}.sst", 7 + LEAST_FOREIGN_GAP);
-        let within = format!("{:06}.log", 6 + LEAST_FOREIGN_GAP);
+        let ahead = format!("{:06}.sst", 7 + MIN_FOREIGN_GAP);
+        let within = format!("{:06}.log", 6 + MIN_FOREIGN_GAP);
         assert_eq!(of(&[&ahead], 7).next(), 7);
-        assert_eq!(of(&[&within], 7).next(), 7 + LEAST_FOREIGN_GAP);
+        assert_eq!(of(&[&within], 7).next(), 7 + MIN_FOREIGN_GAP);
         // The gap counts from the file before.
         let numbers = of(&[&ahead, &within, "18446744073709551615.sst"], 7);
-        assert_eq!(numbers.next(), 8 + LEAST_FOREIGN_GAP);
-        assert!(numbers.is_foreign(u64::MAX) && !numbers.is_foreign(7 + LEAST_FOREIGN_GAP));
+        assert_eq!(numbers.next(), 8 + MIN_FOREIGN_GAP);
+        assert!(numbers.is_foreign(u64::MAX) && !numbers.is_foreign(7 + MIN_FOREIGN_GAP));
         assert!(numbers.is_foreign_name("18446744073709551615.log"));
         assert!(!numbers.is_foreign_name("MANIFEST-18446744073709551615"));
     }
 
     #[test]
     fn a_foreign_number_is_never_taken() {
-        let foreign = 5 + LEAST_FOREIGN_GAP;
+        let foreign = 5 + MIN_FOREIGN_GAP;
         let numbers = of(&[&format!("{foreign}.sst"), &format!("{}.log", foreign + 1)], 5);
         numbers.next.store(foreign - 1, Ordering::Relaxed);
         assert_eq!([numbers.take(), numbers.take()], [foreign - 1, foreign + 2]);

@@ -21,7 +21,7 @@ mod hidden;
 #[cfg(test)]
 mod simulation;
 
-use crate::compaction::pick::LEAST_HIDDEN_PART;
+use crate::compaction::pick::MIN_HIDDEN_PART;
 use crate::inner::Inner;
 use crate::value_log::SegmentBook;
 use doom::Books;
@@ -75,7 +75,7 @@ pub(crate) fn step(inner: &Inner) {
     let (log_bytes, garbage_bytes) = (sealed_bytes + open_bytes, garbage + books.unknown_bytes);
     gc.note_load(log_bytes, garbage_bytes, counted_bytes, estimate.newest_share);
     let hidden: u64 = estimate.files.values().sum();
-    gc.set_due(share > ratio && hidden >= inner.value_log.live_bytes() / LEAST_HIDDEN_PART);
+    gc.set_due(share > ratio && hidden >= inner.value_log.live_bytes() / MIN_HIDDEN_PART);
     gc.note_waiting(&doomed, inner.clock.monotonic_us());
     gc.set_hidden(estimate.files, collecting);
     if doomed != *before {

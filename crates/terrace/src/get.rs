@@ -57,7 +57,7 @@ impl Reading<'_> {
 }
 
 /// How often a key is looked up again because its value was moved meanwhile.
-const MOST_TRIES: u32 = 64;
+const MAX_TRIES: u32 = 64;
 
 /// A value and what is stored with it.
 #[derive(Debug, Clone)]
@@ -195,7 +195,7 @@ fn fetch(
     (mut handle, mut expiry): (ValueHandle, Expiry),
     mut witness: impl Witness,
 ) -> Result<Answer> {
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_TRIES {
         witness.wants_value(&handle);
         let value = match reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
             Some((_, held)) => inner.value_log.get_held(held, key, handle, reading.fill_cache)?,

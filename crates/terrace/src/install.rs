@@ -22,7 +22,7 @@ use terrace_manifest::{
 };
 
 /// Files of one run from which new files inherit heat at most: more are too many to look at.
-const MOST_FORBEARS: usize = 512;
+const MAX_FORBEARS: usize = 512;
 
 /// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(50);
@@ -320,7 +320,7 @@ fn hand_filters_over(filters: &FilterBudget, change: &Change, before: &Version) 
     let level0 = before.level(0).files();
     let deeper = before.levels().iter().skip(1).map(|level| level.files());
     let mut runs: Vec<Vec<Arc<FileMeta>>> = level0.chunks(1).chain(deeper).map(of_run).collect();
-    runs.retain(|run| (1..=MOST_FORBEARS).contains(&run.len()));
+    runs.retain(|run| (1..=MAX_FORBEARS).contains(&run.len()));
     if removed.is_empty() {
         runs.truncate(1);
     }

@@ -16,7 +16,7 @@ use terrace_base::sync::Mutex;
 /// How long a job that has ended stays in the list.
 const LISTED_FOR_MS: u64 = 3000;
 /// Ended jobs that are listed at most: the oldest make way.
-const MOST_ENDED: usize = 64;
+const MAX_ENDED: usize = 64;
 
 /// What a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -160,7 +160,7 @@ impl Jobs {
         let now = monotonic_ms(clock);
         let old =
             |job: &Job| job.ended.is_none_or(|(_, at)| now.saturating_sub(at) > LISTED_FOR_MS);
-        while self.ended.len() > MOST_ENDED || self.ended.front().is_some_and(old) {
+        while self.ended.len() > MAX_ENDED || self.ended.front().is_some_and(old) {
             self.ended.pop_front();
         }
     }
@@ -229,11 +229,11 @@ mod tests {
     #[test]
     fn many_short_jobs_do_not_pile_up() {
         let (list, clock) = (JobList::default(), ManualClock::at(1_000_000));
-        for _ in 0..5 * MOST_ENDED {
+        for _ in 0..5 * MAX_ENDED {
             drop(list.enter(&clock, start(JobKind::Flush)));
         }
         let listed = list.shapes(&clock);
-        assert_eq!(listed.len(), MOST_ENDED);
-        assert_eq!(listed.last().unwrap().id, 5 * MOST_ENDED as u64, "the newest stay");
+        assert_eq!(listed.len(), MAX_ENDED);
+        assert_eq!(listed.last().unwrap().id, 5 * MAX_ENDED as u64, "the newest stay");
     }
 }

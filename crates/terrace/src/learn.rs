@@ -29,14 +29,14 @@ use terrace_manifest::{LEVEL_COUNT, Level, Version};
 use terrace_sst::NoModel;
 
 /// How long training waits for flushes and compactions to end.
-const MOST_WAIT_MS: u64 = 1000;
+const MAX_WAIT_MS: u64 = 1000;
 
 /// How long training waits before it looks again whether it may go on.
 const YIELD: Duration = Duration::from_millis(50);
 
 /// A level of more data blocks than this gets no model: while it is trained, its first keys are in
 /// memory.
-const MOST_BLOCKS: u64 = 1 << 20;
+const MAX_BLOCKS: u64 = 1 << 20;
 
 /// A model of a level takes at most one part in so many of the block cache.
 const CACHE_PART: usize = 16;
@@ -98,7 +98,7 @@ impl Learner {
 /// Whether training may start: nothing is being written, or has been for too long.
 fn is_free(inner: &Inner, waits_since_ms: &mut Option<u64>, now_ms: u64) -> bool {
     let since = *waits_since_ms.get_or_insert(now_ms);
-    let free = inner.scheduler.lock().is_quiet() || now_ms.saturating_sub(since) >= MOST_WAIT_MS;
+    let free = inner.scheduler.lock().is_quiet() || now_ms.saturating_sub(since) >= MAX_WAIT_MS;
     if free {
         *waits_since_ms = None;
     }
@@ -237,7 +237,7 @@ fn learn_level(
     files: &Level,
     work: &mut Duration,
 ) -> Result<Learned> {
-    if files.size_bytes() / inner.options.advanced.block_size as u64 > MOST_BLOCKS {
+    if files.size_bytes() / inner.options.advanced.block_size as u64 > MAX_BLOCKS {
         return Ok(Learned::Refused(NoModel::BufferFull));
     }
     let is_same = || family.state().version.level(level).numbers() == files.numbers();

@@ -18,7 +18,7 @@ use terrace_skiplist::{Entry, Full, GROUP, Hint, SMALL_GROUP, Skiplist};
 const LIST_BYTES: usize = 4096;
 
 /// The most operations that are gathered before they are inserted; a few groups of the skiplist.
-const MOST_GATHERED: usize = 4 * GROUP;
+const MAX_GATHERED: usize = 4 * GROUP;
 
 /// Operations on their way into one memtable, which they enter together.
 pub(crate) struct Gathered<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct Gathered<'a> {
 impl Gathered<'_> {
     /// For a run of `ops` operations: too few for a group of the skiplist are not worth gathering.
     pub fn for_ops(ops: usize) -> Self {
-        let most = if ops < SMALL_GROUP { 0 } else { ops.min(MOST_GATHERED) };
+        let most = if ops < SMALL_GROUP { 0 } else { ops.min(MAX_GATHERED) };
         Self { entries: Vec::with_capacity(most), most, separated_bytes: 0, bound_bytes: 0 }
     }
 
@@ -308,7 +308,7 @@ mod tests {
         }
         assert!(full, "6 KB have room for less");
         let held = table.entry_count();
-        assert!(held > MOST_GATHERED / 2);
+        assert!(held > MAX_GATHERED / 2);
         for (n, (key, seqno)) in keys.iter().zip(1..).enumerate() {
             let expected = (n < held).then(|| (pack_trailer(seqno, kind), value));
             assert_eq!(table.get(key, hash_key(key), seek_trailer(seqno)), expected);

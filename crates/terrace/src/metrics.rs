@@ -24,7 +24,7 @@ const LONGEST_NS: u64 = 3600 * 1_000_000_000;
 pub(crate) const SAMPLE_EVERY: u32 = 64;
 /// Operations between two that are timed: from this many, so many more at random, since kinds of
 /// operations may take turns.
-const LEAST_GAP: u32 = 48;
+const MIN_GAP: u32 = 48;
 const GAP_BITS: u32 = 5;
 /// Where between two that are timed one is followed.
 const FOLLOWED: u32 = 24;
@@ -127,7 +127,7 @@ fn next_gap() -> u32 {
     DRAWN.with(|drawn| {
         // Knuth's multiplier for 64 bits; the upper bits are as good as random.
         drawn.set(drawn.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        LEAST_GAP + (drawn.get() >> (64 - GAP_BITS)) as u32
+        MIN_GAP + (drawn.get() >> (64 - GAP_BITS)) as u32
     })
 }
 

@@ -34,7 +34,7 @@ const LOOK_BYTES: usize = 16 << 10;
 /// Bytes of file between two requests to the rate limiter.
 const CHARGE_BYTES: u64 = 1 << 20;
 /// Bytes of grandparents that one file may overlap, in target files.
-const MOST_GRANDPARENT_FILES: u64 = 10;
+const MAX_GRANDPARENT_FILES: u64 = 10;
 
 /// Where and how files are written.
 pub(crate) struct OutputContext<'a> {
@@ -240,7 +240,7 @@ impl<'a> Output<'a> {
         let target = self.context.target_file_bytes;
         let next = self.grandparents.get(self.grandparent_at).map_or(0, |f| f.size_bytes);
         open.size_bytes >= target / 2
-            || self.grandparent_bytes + next > target.saturating_mul(MOST_GRANDPARENT_FILES)
+            || self.grandparent_bytes + next > target.saturating_mul(MAX_GRANDPARENT_FILES)
     }
 }
 

@@ -29,7 +29,7 @@ use terrace_manifest::{FileMeta, Manifest, ManifestState, SegmentMeta, Version, 
 use terrace_vfs::{OpenMode, Vfs};
 
 /// How often a look is repeated while the writer changes what is looked at.
-const MOST_LOOKS: u32 = 10;
+const MAX_LOOKS: u32 = 10;
 
 /// Where a look is taken, and with what.
 struct Place<'a> {
@@ -121,7 +121,7 @@ impl Place<'_> {
                 // Nobody writes: it is as it looks, readable or not.
                 return Err(error);
             }
-            if looks == MOST_LOOKS {
+            if looks == MAX_LOOKS {
                 return Err(match error {
                     Error::Corruption(cause) | Error::Io(cause) => Error::Outdated(cause),
                     error => error,

@@ -19,17 +19,17 @@ const SLOW_RATE_END: f64 = 2e6;
 /// Longest single sleep of one group: a slowed writer never waits longer at a time.
 const MAX_SLEEP: Duration = Duration::from_millis(20);
 /// Pending compaction slows writes at most this much.
-const MOST_PENDING_PRESSURE: f64 = 0.9;
+const MAX_PENDING_PRESSURE: f64 = 0.9;
 /// Bytes per second that pass when garbage collection begins to be behind, and when it is far
 /// behind. Between the two the rate falls by the same factor for every step, so that it finds the
 /// rate at which collection keeps up, whatever the device.
 const GC_RATE_START: f64 = 256e6;
 const GC_RATE_END: f64 = 1e6;
 /// Waits for garbage collection are gathered until they are worth a sleep.
-const LEAST_SLEEP_US: u64 = 1000;
+const MIN_SLEEP_US: u64 = 1000;
 /// Small memtables that may wait for their flush: a flush takes all that wait, so that a slow one does
 /// not stop writers.
-const MOST_SMALL: usize = 4;
+const MAX_SMALL: usize = 4;
 /// How long a stopped writer waits before it looks again; a finished job wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(100);
 
@@ -46,7 +46,7 @@ fn pressure(family: &Family) -> Option<(f64, StallCause)> {
     // Pending bytes slow writes down but never stop them: at twice the limit the rate is lowest.
     let of_pending = (pending >= slow_at && slow_at > 0).then(|| {
         let over = (pending - slow_at) as f64 / slow_at as f64;
-        (over.min(MOST_PENDING_PRESSURE), StallCause::PendingCompaction)
+        (over.min(MAX_PENDING_PRESSURE), StallCause::PendingCompaction)
     });
     [of_l0, of_pending].into_iter().flatten().reduce(|a, b| if b.0 > a.0 { b } else { a })
 }
@@ -106,7 +106,7 @@ fn has_all_memtables(inner: &Inner, family: &Family) -> bool {
     let bytes: usize = waiting.iter().map(|memtable| memtable.size_bytes()).sum();
     // Memtables that ended early, for the values they refer to, take little memory.
     let small = bytes < most * inner.live.memtable_bytes() / 2;
-    waiting.len() >= if small { most.max(MOST_SMALL) } else { most }
+    waiting.len() >= if small { most.max(MAX_SMALL) } else { most }
 }
 
 /// Bytes per second at a pressure from 0 to 1. The rate falls along a square: gently at first, so
@@ -148,7 +148,7 @@ fn wait_for_collection(inner: &Inner, bytes: usize) {
         return;
     }
     let wait = Duration::from_secs_f64(bytes as f64 / gc_rate(pressure)).min(MAX_SLEEP);
-    let owed = inner.gc.owe_us(wait.as_micros() as u64, LEAST_SLEEP_US);
+    let owed = inner.gc.owe_us(wait.as_micros() as u64, MIN_SLEEP_US);
     if owed == 0 {
         return;
     }

@@ -11,7 +11,7 @@ use terrace_base::sync::Mutex;
 /// How far back the counters are compared, if somebody looked then.
 const WINDOW_US: u64 = 30_000_000;
 /// Looks in a shorter time than this after the last one leave no trace.
-const LEAST_GAP_US: u64 = 1_000_000;
+const MIN_GAP_US: u64 = 1_000_000;
 /// A rate of a file forgets with this time constant, in seconds.
 const FILE_MEMORY_S: f64 = 10.0;
 
@@ -97,7 +97,7 @@ impl Trends {
         }
         let (from_us, before) = looks.front().copied().unwrap_or((self.opened_us, counts));
         let last_us = looks.back().map_or(self.opened_us, |(at, _)| *at);
-        if now_us.saturating_sub(last_us) >= LEAST_GAP_US {
+        if now_us.saturating_sub(last_us) >= MIN_GAP_US {
             looks.push_back((now_us, counts));
         }
         let seconds = now_us.saturating_sub(from_us) as f64 / 1e6;
@@ -122,13 +122,13 @@ impl Trends {
 
 impl FileTrend {
     fn first(opened_us: u64, now_us: u64, lookups: f64) -> Self {
-        let seconds = now_us.saturating_sub(opened_us).max(LEAST_GAP_US) as f64 / 1e6;
+        let seconds = now_us.saturating_sub(opened_us).max(MIN_GAP_US) as f64 / 1e6;
         Self { at_us: now_us, lookups, per_second: lookups / seconds }
     }
 
     fn moved_on(&self, now_us: u64, lookups: f64) -> Self {
         let passed_us = now_us.saturating_sub(self.at_us);
-        if passed_us < LEAST_GAP_US {
+        if passed_us < MIN_GAP_US {
             return *self;
         }
         let seconds = passed_us as f64 / 1e6;

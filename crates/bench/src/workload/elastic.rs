@@ -74,7 +74,7 @@ const MIN_LAW_OPS: u64 = 50_000;
 /// The hottest position, as a part of the key space: not at an end.
 const HOT_PART: u64 = 3;
 /// If fewer than this share of the found keys needed a read, data came from some cache.
-const LEAST_READS_PER_FOUND: f64 = 0.95;
+const MIN_READS_PER_FOUND: f64 = 0.95;
 
 /// How keys are drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -200,7 +200,7 @@ impl Elastic<'_> {
         let (ops, found) = (outcome.ops as f64, outcome.tally.found as f64);
         let reads = usage.read_calls as f64;
         ensure!(
-            reads >= found * LEAST_READS_PER_FOUND,
+            reads >= found * MIN_READS_PER_FOUND,
             "{found} keys were found with {reads} reads: data came from a cache, so that these \
              figures would mean nothing"
         );

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use terrace_base::{Rng, SplitMix64};
 
 /// A store with more records than this is replaced by a new one.
-const MOST_RECORDS: u64 = 60_000;
+const MAX_RECORDS: u64 = 60_000;
 
 fn record(n: u64) -> (String, String) {
     let mut rng = SplitMix64::new(n);
@@ -44,7 +44,7 @@ fn no_durable_write_is_lost_and_there_is_no_hole() {
     let mut program = Program::new();
     let (mut there, mut reported, mut survivals) = (0, 0, 0);
     for kill in 0..kills {
-        if there > MOST_RECORDS {
+        if there > MAX_RECORDS {
             program = Program::new();
             there = 0;
         }

@@ -131,7 +131,7 @@ fn a_sighup_during_the_start_is_heard() {
 #[test]
 fn announcements_take_no_memory() {
     // Buffers of the connections, and what the allocator keeps.
-    const MOST_GROWTH: u64 = 48 << 20;
+    const MAX_GROWTH: u64 = 48 << 20;
     const CONNECTIONS: usize = 500;
     let mut grown = Vec::new();
     for (file, words) in [
@@ -155,7 +155,7 @@ fn announcements_take_no_memory() {
         // Served after all of them.
         assert!(serving.ask("PING").ends_with("+OK\r\n"));
         let growth = serving.resident().saturating_sub(before);
-        assert!(growth < MOST_GROWTH, "{growth} bytes for {}", words.escape_ascii());
+        assert!(growth < MAX_GROWTH, "{growth} bytes for {}", words.escape_ascii());
         grown.push(growth >> 10);
     }
     println!("KiB for {CONNECTIONS} connections: {grown:?}");
@@ -164,7 +164,7 @@ fn announcements_take_no_memory() {
 /// A guest who sends without end what is no login costs no more than one request.
 #[test]
 fn guests_cannot_fill_the_memory() {
-    const MOST_GROWTH: u64 = 48 << 20;
+    const MAX_GROWTH: u64 = 48 << 20;
     let serving = Serving::start("requirepass = \"pw\"\nmaxmemory = \"16mb\"\n", &[]);
     serving.ask("PING");
     let before = serving.resident();
@@ -189,5 +189,5 @@ fn guests_cannot_fill_the_memory() {
         assert_eq!(answers.matches("-NOAUTH").count(), 1000);
     }
     let growth = serving.resident().saturating_sub(before);
-    assert!(growth < MOST_GROWTH, "{growth} bytes");
+    assert!(growth < MAX_GROWTH, "{growth} bytes");
 }

@@ -5,10 +5,10 @@ use crate::glob;
 use terrace_resp::{Aggregate, ReplyWriter};
 
 /// A random member may be asked for so often in one command.
-const MOST_REPEATS: u64 = 1 << 20;
+const MAX_REPEATS: u64 = 1 << 20;
 
 /// Elements that one page of a scan shows at most, whatever COUNT says.
-const MOST_IN_PAGE: u64 = 1 << 14;
+const MAX_IN_PAGE: u64 = 1 << 14;
 
 /// A number as C's `strtod` takes it where the whole text up to the first zero byte must be one and
 /// nothing is 0: blanks may come first; not what does not fit, nor NaN.
@@ -154,7 +154,7 @@ impl Call<'_> {
         let count = self.integer(at)?;
         match u64::try_from(count) {
             Ok(count) => Ok(Sample::Different(count)),
-            Err(_) if count.unsigned_abs() <= MOST_REPEATS => {
+            Err(_) if count.unsigned_abs() <= MAX_REPEATS => {
                 Ok(Sample::Repeated(count.unsigned_abs()))
             }
             Err(_) => Err(Failure::line("ERR value is out of range")),
@@ -201,7 +201,7 @@ impl<'a> ScanOptions<'a> {
             if name.eq_ignore_ascii_case(b"count") {
                 options.count = match call.integer(at + 1)? {
                     ..=0 => return Err(Failure::SYNTAX),
-                    count => count.unsigned_abs().min(MOST_IN_PAGE),
+                    count => count.unsigned_abs().min(MAX_IN_PAGE),
                 };
             } else if name.eq_ignore_ascii_case(b"match") {
                 options.pattern = Some(call.arg(at + 1));

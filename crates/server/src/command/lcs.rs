@@ -5,7 +5,7 @@ use terrace_keyspace::Error;
 use terrace_resp::Aggregate;
 
 /// The most bytes of the table of lengths, which has one length for each pair of bytes.
-const MOST_TABLE_BYTES: usize = 256 << 20;
+const MAX_TABLE_BYTES: usize = 256 << 20;
 
 /// The rows of this group.
 pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
@@ -36,7 +36,7 @@ type Span = (usize, usize);
 impl<'a> Lengths<'a> {
     fn of(a: &'a [u8], b: &'a [u8]) -> Result<Self, Failure> {
         let cells = (a.len() + 1).checked_mul(b.len() + 1);
-        let cells = cells.filter(|cells| *cells <= MOST_TABLE_BYTES / size_of::<u32>());
+        let cells = cells.filter(|cells| *cells <= MAX_TABLE_BYTES / size_of::<u32>());
         let cells = cells.ok_or(Failure::line(
             "ERR the strings are too long for LCS: the product of their lengths is above 67108864",
         ))?;

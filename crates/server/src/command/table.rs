@@ -4,7 +4,7 @@ use super::CommandSpec;
 use std::sync::OnceLock;
 
 /// Names are no longer.
-const MOST_NAME_BYTES: usize = 24;
+const MAX_NAME_BYTES: usize = 24;
 
 /// Places of the hash table: several times as many as there are commands.
 const SLOTS: usize = 1024;
@@ -51,7 +51,7 @@ impl Table {
     /// The command of this name, and its number.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<(u16, &'static CommandSpec)> {
-        let mut lower = [0; MOST_NAME_BYTES];
+        let mut lower = [0; MAX_NAME_BYTES];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
@@ -87,7 +87,7 @@ mod tests {
     fn every_command_is_found_by_its_name_alone() {
         let table = table();
         for (number, spec) in table.all().iter().enumerate() {
-            assert!(spec.name.len() <= MOST_NAME_BYTES, "{}", spec.name);
+            assert!(spec.name.len() <= MAX_NAME_BYTES, "{}", spec.name);
             assert_eq!(spec.name, spec.name.to_ascii_lowercase());
             let found = table.find(spec.name.to_ascii_uppercase().as_bytes());
             assert_eq!(found.map(|(at, _)| at as usize), Some(number), "{} twice", spec.name);

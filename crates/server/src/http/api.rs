@@ -3,7 +3,7 @@
 use super::json::{self, Key};
 use super::metrics::{self, Scrape};
 use super::sampler::{Sampler, blocking};
-use super::{Facts, MOST_EXPENSIVE, assets, escape, explain, guard, past};
+use super::{Facts, MAX_EXPENSIVE, assets, escape, explain, guard, past};
 use crate::process::resident_bytes;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -28,11 +28,11 @@ pub(super) const CONFIG: &str = "/api/v1/config";
 /// How long an explanation or a model waits for those before it.
 const TURN_WAIT: Duration = Duration::from_secs(5);
 /// Files whose filters are listed at once.
-const MOST_FILTER_FILES: usize = 1000;
+const MAX_FILTER_FILES: usize = 1000;
 /// Entries of the slow log that are shown.
-const MOST_SLOW: usize = 128;
+const MAX_SLOW: usize = 128;
 /// Hot keys of each list.
-const MOST_HOT: usize = 32;
+const MAX_HOT: usize = 32;
 
 /// What all requests share.
 pub(super) struct Shared {
@@ -49,7 +49,7 @@ impl Shared {
         Self {
             sampler: Arc::new(Sampler::new(facts.clone())),
             facts,
-            expensive: Arc::new(Semaphore::new(MOST_EXPENSIVE)),
+            expensive: Arc::new(Semaphore::new(MAX_EXPENSIVE)),
             connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             requests: AtomicU64::new(0),
@@ -68,7 +68,7 @@ impl Shared {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Runs `work`, which may wait for the device, when one of [`MOST_EXPENSIVE`] turns is free.
+    /// Runs `work`, which may wait for the device, when one of [`MAX_EXPENSIVE`] turns is free.
     async fn expensive<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Facts) -> terrace::Result<T> + Send + 'static,
@@ -253,7 +253,7 @@ async fn filters(State(shared): Server, uri: Uri) -> Answer<json::Filters> {
     let files: Vec<_> = all
         .into_iter()
         .filter(of_it)
-        .take(MOST_FILTER_FILES)
+        .take(MAX_FILTER_FILES)
         .map(|heat| json::FileFilters {
             file: heat.file,
             level: heat.level,
@@ -349,7 +349,7 @@ async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanatio
 }
 
 async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {
-    let hot = blocking(move || shared.facts.hot_keys(MOST_HOT)).await?;
+    let hot = blocking(move || shared.facts.hot_keys(MAX_HOT)).await?;
     let list = |keys: Vec<super::HotKey>| {
         let key = |hot: super::HotKey| json::HotKey {
             db: hot.db,
@@ -377,7 +377,7 @@ async fn slow_log(State(shared): Server) -> Answer<json::SlowLog> {
         client: slow.client,
         client_name: slow.client_name,
     };
-    let entries = log.entries.into_iter().take(MOST_SLOW).map(entry).collect();
+    let entries = log.entries.into_iter().take(MAX_SLOW).map(entry).collect();
     Ok(Json(json::SlowLog { threshold_us: log.threshold_us, entries }))
 }
 

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long somebody waits who has given a wrong password: with [`super::MOST_CONNECTIONS`], guesses
+/// How long somebody waits who has given a wrong password: with [`super::MAX_CONNECTIONS`], guesses
 /// are bounded.
 const WRONG_PASSWORD_PAUSE: Duration = Duration::from_millis(300);
 

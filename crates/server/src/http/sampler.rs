@@ -7,7 +7,7 @@ use super::json::{FinishedJob, History, Live, Summary};
 use super::look::{FRESH, Look};
 use super::past::{Past, Reading};
 use super::stream::{self, Listener, Listeners};
-use super::{Facts, MOST_LISTENERS};
+use super::{Facts, MAX_LISTENERS};
 use crate::process::resident_bytes;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -20,7 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 /// Between two samples.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Finished jobs of one event.
-const MOST_FINISHED: usize = 64;
+const MAX_FINISHED: usize = 64;
 
 /// Samples of a store.
 pub(super) struct Sampler {
@@ -131,7 +131,7 @@ impl Sampler {
     fn untold(&self, ended: &[FinishedJob]) -> Vec<FinishedJob> {
         let mut told = self.told.lock();
         let is_untold = |ended: &&FinishedJob| !told.contains(&ended.job.id);
-        let untold = ended.iter().filter(is_untold).take(MOST_FINISHED).cloned().collect();
+        let untold = ended.iter().filter(is_untold).take(MAX_FINISHED).cloned().collect();
         *told = ended.iter().map(|ended| ended.job.id).collect();
         untold
     }
@@ -140,7 +140,7 @@ impl Sampler {
     pub async fn listen(self: &Arc<Self>) -> Result<Listener, ApiError> {
         let enough =
             || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "enough pages are listening");
-        let listener = self.listeners.add(MOST_LISTENERS).ok_or_else(enough)?;
+        let listener = self.listeners.add(MAX_LISTENERS).ok_or_else(enough)?;
         let now = self.live().await?;
         Ok(listener.beginning_with(stream::event(&now)))
     }

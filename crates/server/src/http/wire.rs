@@ -4,7 +4,7 @@
 //! also ends connections that stay idle, and a peer must take what is sent within the write timeout.
 
 use super::api::{self, Shared};
-use super::{Facts, HttpOptions, MOST_CONNECTIONS, MOST_HEAD_BYTES};
+use super::{Facts, HttpOptions, MAX_CONNECTIONS, MAX_HEAD_BYTES};
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// Headers of a request.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 /// After an error of `accept` that lies with us (no file descriptor is left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// For answers that are under way when the server stops.
@@ -39,7 +39,7 @@ pub(super) async fn serve(
 ) {
     let shared = Arc::new(Shared::new(facts));
     let door = Arc::new(Door {
-        slots: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+        slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
         router: api::router(shared.clone()),
         shared: shared.clone(),
         options,
@@ -113,8 +113,8 @@ async fn connection(
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(options.read_timeout)
-        .max_buf_size(MOST_HEAD_BYTES)
-        .max_headers(MOST_HEADERS);
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS);
     let mut serving = std::pin::pin!(http.serve_connection(io, TowerToHyperService::new(router)));
     // Errors are the client's: it was too slow, sent no HTTP, or went away.
     tokio::select! {

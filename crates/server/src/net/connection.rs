@@ -13,10 +13,10 @@ use terrace_keyspace::{Turn, Wait};
 use terrace_resp::{Command, OwnedCommand, ReplyWriter, RequestParser, Step};
 
 /// A client whose replies of so many bytes are not sent yet is not served: it has to read first.
-const MOST_UNSENT_BYTES: usize = 1 << 20;
+const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// Commands of one client that are executed before others have their turn.
-const MOST_COMMANDS: usize = 512;
+const MAX_COMMANDS: usize = 512;
 
 /// Buffers of more bytes than this are given back when they are empty.
 const KEPT_BYTES: usize = 16 << 10;
@@ -82,9 +82,9 @@ impl Talk {
     pub fn feed(&mut self, fresh: &mut [u8], turn: &mut Turn, server: &Server) -> Progress {
         if self.has_input() {
             self.input.extend_from_slice(fresh);
-            return self.go_on(turn, server, MOST_COMMANDS);
+            return self.go_on(turn, server, MAX_COMMANDS);
         }
-        let (used, progress) = self.execute(fresh, turn, server, MOST_COMMANDS);
+        let (used, progress) = self.execute(fresh, turn, server, MAX_COMMANDS);
         self.input.extend_from_slice(&fresh[used..]);
         progress
     }
@@ -132,7 +132,7 @@ impl Talk {
         let mut clock = Instant::now();
         let mut at = 0;
         for _ in 0..most {
-            if output.len() > MOST_UNSENT_BYTES {
+            if output.len() > MAX_UNSENT_BYTES {
                 return (at, Progress::More);
             }
             match parser.next(&mut buf[at..]) {
@@ -317,7 +317,7 @@ impl Connection {
             && !self.closes
             && !self.awaits_commit
             && self.leaves_for.is_none()
-            && self.unsent_bytes() <= MOST_UNSENT_BYTES
+            && self.unsent_bytes() <= MAX_UNSENT_BYTES
     }
 
     /// Its turn is over: its replies may leave, or are all `error`.

@@ -73,7 +73,7 @@ impl Conversation {
                 }
                 Progress::Elsewhere(..) => {
                     let (talk, turn) = (&mut self.talk, &mut self.on_device);
-                    progress = visit::serve(talk, turn, &self.server, visit::MOST_COMMANDS);
+                    progress = visit::serve(talk, turn, &self.server, visit::MAX_COMMANDS);
                     said.append(&mut self.talk.output);
                 }
                 Progress::More => {

@@ -35,15 +35,15 @@ use terrace_keyspace::{Mode, Turn, Wait};
 const READ_BYTES: usize = 64 << 10;
 
 /// A turn of so many bytes is committed before more is executed.
-const MOST_TURN_BYTES: usize = 1 << 20;
+const MAX_TURN_BYTES: usize = 1 << 20;
 
 /// With other loops beside it, a loop commits a turn that holds so many locks: the others may want
 /// them.
-const MOST_SHARED_LOCKS: usize = 128;
+const MAX_SHARED_LOCKS: usize = 128;
 
 /// How often a command is tried here whose key another turn was writing, until it goes where it may
 /// wait: then others were always faster.
-const MOST_TRIES: u32 = 64;
+const MAX_TRIES: u32 = 64;
 
 /// How often idle clients are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -375,7 +375,7 @@ impl EventLoop {
         }
         let Some(client) = self.clients.get_mut(token) else { return };
         match progress {
-            Progress::Elsewhere(Wait::Key, tries) if tries < MOST_TRIES => self.held_up.push(token),
+            Progress::Elsewhere(Wait::Key, tries) if tries < MAX_TRIES => self.held_up.push(token),
             Progress::Elsewhere(wait, _) => {
                 client.leaves_for = Some(wait);
                 self.leaving.push(token);
@@ -386,8 +386,8 @@ impl EventLoop {
             Progress::Idle => {}
         }
         let is_shared = self.all.len() > 1 && self.handed_over == 0;
-        let holds_many = is_shared && self.turn.lock_count() > MOST_SHARED_LOCKS;
-        if holds_many || self.turn.size_bytes() > MOST_TURN_BYTES {
+        let holds_many = is_shared && self.turn.lock_count() > MAX_SHARED_LOCKS;
+        if holds_many || self.turn.size_bytes() > MAX_TURN_BYTES {
             self.end_turn();
         }
     }

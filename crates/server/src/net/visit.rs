@@ -15,7 +15,7 @@ use terrace_keyspace::{Turn, Wait};
 
 /// Commands that a client may execute on one visit before others have their turn, if the first had
 /// to wait for the device: the next ones may have to as well.
-pub(super) const MOST_COMMANDS: usize = 64;
+pub(super) const MAX_COMMANDS: usize = 64;
 
 /// A client on its visit, and where it comes from. Whoever begins one counts it in the server's
 /// `waiting`.
@@ -33,7 +33,7 @@ pub(crate) struct Visit {
 impl Visit {
     /// Executes what the client has asked for, and lets it go home.
     pub fn run(mut self, turn: &mut Turn, server: &Server) {
-        let most = if self.wait == Wait::Key { 1 } else { MOST_COMMANDS };
+        let most = if self.wait == Wait::Key { 1 } else { MAX_COMMANDS };
         let progress = serve(&mut self.talk, turn, server, most);
         server.stats.waiting.fetch_sub(1, Ordering::Relaxed);
         let Self { mut talk, home, token, socket, berth, .. } = self;

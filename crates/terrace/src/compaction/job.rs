@@ -35,12 +35,12 @@ use terrace_vfs::Vfs;
 /// Entries between two looks at the cancel flag.
 const LOOK_ENTRIES: u64 = 1024;
 /// A piece of its own pays off from this many input bytes on (or a target file, if that is less).
-const LEAST_PIECE_BYTES: u64 = 8 << 20;
+const MIN_PIECE_BYTES: u64 = 8 << 20;
 /// Cuts looked for in one input file.
 const CUTS_PER_FILE: usize = 15;
 /// Bounds of the bytes read ahead in one input.
-const LEAST_READAHEAD_BYTES: usize = 128 << 10;
-const MOST_READAHEAD_BYTES: usize = 1 << 20;
+const MIN_READAHEAD_BYTES: usize = 128 << 10;
+const MAX_READAHEAD_BYTES: usize = 1 << 20;
 
 /// What a job works with.
 pub(crate) struct JobContext<'a> {
@@ -183,7 +183,7 @@ impl<'a> Plan<'a> {
             below: below(ctx.version, compaction),
             cuts: piece_cuts(ctx, compaction)?,
             now_ms: ctx.clock.wall_ms(),
-            readahead_bytes: readahead_bytes.clamp(LEAST_READAHEAD_BYTES, MOST_READAHEAD_BYTES),
+            readahead_bytes: readahead_bytes.clamp(MIN_READAHEAD_BYTES, MAX_READAHEAD_BYTES),
             moving: ctx.moving.as_ref().filter(|moving| moving.moves(compaction)),
         })
     }
@@ -215,7 +215,7 @@ pub(crate) fn below(version: &Version, compaction: &Compaction) -> Below {
 /// Keys that cut the inputs into pieces of about equal size; none if one piece is enough.
 fn piece_cuts(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Vec<Vec<u8>>> {
     let bytes = compaction.input_bytes();
-    let least = LEAST_PIECE_BYTES.min(ctx.options.target_file_bytes).max(1);
+    let least = MIN_PIECE_BYTES.min(ctx.options.target_file_bytes).max(1);
     let most = (bytes / least).min(ctx.options.max_subcompactions as u64);
     // An output in L0 is one run, so it is one file.
     if most < 2 || compaction.output_level == 0 {

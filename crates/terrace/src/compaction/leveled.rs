@@ -43,9 +43,9 @@ const HEAVY_WINDOW_MS: u64 = 15_000;
 /// Bytes of the level below that an idle merge may rewrite per byte it moves.
 const IDLE_RATIO: f64 = 3.0;
 /// Most input bytes of one merge of a level over its target, in target files.
-const MOST_MERGE_FILES: u64 = 24;
-/// As [`MOST_MERGE_FILES`], when idle.
-const MOST_IDLE_FILES: u64 = 64;
+const MAX_MERGE_FILES: u64 = 24;
+/// As [`MAX_MERGE_FILES`], when idle.
+const MAX_IDLE_FILES: u64 = 64;
 
 /// The base level and the target of every level.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,7 +109,7 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
         level if level == targets.base && l0_waits => None,
         level => {
             let over = input.version.level(level).size_bytes() - targets.bytes[level];
-            merge_level(input, level, over, Reason::LevelSize, f64::INFINITY, MOST_MERGE_FILES)
+            merge_level(input, level, over, Reason::LevelSize, f64::INFINITY, MAX_MERGE_FILES)
         }
     });
     by_score
@@ -140,7 +140,7 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
         .or_else(|| {
             (1..LAST_LEVEL).find_map(|level| {
                 let all = input.version.level(level).size_bytes();
-                merge_level(input, level, all, Reason::Idle, IDLE_RATIO, MOST_IDLE_FILES)
+                merge_level(input, level, all, Reason::Idle, IDLE_RATIO, MAX_IDLE_FILES)
             })
         })
         .unwrap_or(Choice::Nothing)
@@ -351,7 +351,7 @@ fn reveal_garbage(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
         let bytes = total_bytes(files) + met.map_or(0, total_bytes);
         let all = || {
             let all = input.version.level(level).size_bytes();
-            merge_level(input, level, all, Reason::Values, f64::INFINITY, MOST_MERGE_FILES)
+            merge_level(input, level, all, Reason::Values, f64::INFINITY, MAX_MERGE_FILES)
         };
         input.values.reveals(files, bytes).then(all).flatten()
     })
@@ -369,7 +369,7 @@ fn empty_doomed(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
         return merge_l0(input, targets, Reason::Values);
     }
     let first = if values.force { 1 } else { targets.base + 1 };
-    let most_bytes = MOST_MERGE_FILES * input.options.target_file_bytes;
+    let most_bytes = MAX_MERGE_FILES * input.options.target_file_bytes;
     (first..LEVEL_COUNT).find_map(|level| input.empty_doomed(level, most_bytes))
 }
 
@@ -460,7 +460,7 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
 /// The first of `wanted` that together with what they meet in `below` stay within bounds; at
 /// least one.
 fn manual_window(input: &PickInput<'_>, wanted: &[File], below: usize) -> Vec<File> {
-    let most = MOST_MERGE_FILES * input.options.target_file_bytes;
+    let most = MAX_MERGE_FILES * input.options.target_file_bytes;
     let fits = |count: &usize| {
         Span::of(&wanted[..*count]).is_some_and(|span| {
             let met = total_bytes(input.overlapping(below, &span));

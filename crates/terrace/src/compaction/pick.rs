@@ -77,11 +77,11 @@ pub(crate) struct Values<'a> {
 }
 
 /// Garbage is worth a merge that reveals it from one part in so many of the live bytes on …
-pub(crate) const LEAST_HIDDEN_PART: u64 = 40;
+pub(crate) const MIN_HIDDEN_PART: u64 = 40;
 /// … and from so many bytes per byte of SSTs that the merge reads.
-const LEAST_HIDDEN_PER_BYTE: u64 = 3;
-/// As [`LEAST_HIDDEN_PER_BYTE`], when it must be now.
-const LEAST_HIDDEN_WHEN_FORCED: u64 = 1;
+const MIN_HIDDEN_PER_BYTE: u64 = 3;
+/// As [`MIN_HIDDEN_PER_BYTE`], when it must be now.
+const MIN_HIDDEN_WHEN_FORCED: u64 = 1;
 
 #[cfg(test)]
 impl Values<'static> {
@@ -108,8 +108,8 @@ impl Values<'_> {
         let hidden = |f: &File| self.hidden.get(&f.number).copied().unwrap_or(0);
         let hidden: u64 = files.into_iter().map(hidden).sum();
         let (part, per_byte) = match self.force {
-            true => (0, LEAST_HIDDEN_WHEN_FORCED),
-            false => (self.live_bytes / LEAST_HIDDEN_PART, LEAST_HIDDEN_PER_BYTE),
+            true => (0, MIN_HIDDEN_WHEN_FORCED),
+            false => (self.live_bytes / MIN_HIDDEN_PART, MIN_HIDDEN_PER_BYTE),
         };
         hidden > 0 && hidden >= part.max(bytes.saturating_mul(per_byte))
     }

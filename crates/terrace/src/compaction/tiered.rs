@@ -7,7 +7,7 @@
 //! levels are filled from below and runs stay ordered by age.
 //!
 //! In this order, once there are `l0_compaction_trigger` runs:
-//! 1. *space*: if the runs above the oldest are [`MOST_SPACE_PERCENT`] as large as it, all are
+//! 1. *space*: if the runs above the oldest are [`MAX_SPACE_PERCENT`] as large as it, all are
 //!    merged;
 //! 2. *ratio*: from the newest run on, while the next run is at most as large as what is gathered;
 //! 3. *count*: if there are still more runs than the trigger, the newest ones, so many that the
@@ -24,13 +24,13 @@ use std::ops::Range;
 use terrace_manifest::LEVEL_COUNT;
 
 /// Bytes of the newer runs per 100 bytes of the oldest at which everything is merged.
-const MOST_SPACE_PERCENT: u64 = 200;
+const MAX_SPACE_PERCENT: u64 = 200;
 /// How much larger than the gathered runs the next may be, in percent, and still be taken.
 const SLACK_PERCENT: u64 = 1;
 /// Bytes of the oldest run that an idle merge may rewrite per byte of the newer ones.
 const IDLE_RATIO: u64 = 2;
 /// Most input bytes of one rewrite in place, in target files.
-const MOST_REWRITE_FILES: u64 = 24;
+const MAX_REWRITE_FILES: u64 = 24;
 
 /// A sorted run: where it lies and its files.
 struct Run<'a> {
@@ -105,7 +105,7 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
 fn by_space(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
     let (oldest, newer) = runs.split_last()?;
     let newer_bytes: u64 = newer.iter().map(|run| run.bytes).sum();
-    let over = newer_bytes.saturating_mul(100) >= oldest.bytes.saturating_mul(MOST_SPACE_PERCENT);
+    let over = newer_bytes.saturating_mul(100) >= oldest.bytes.saturating_mul(MAX_SPACE_PERCENT);
     over.then(|| merge(input, runs, 0..runs.len(), Reason::SpaceAmplification)).flatten()
 }
 
@@ -162,7 +162,7 @@ fn reveal_garbage(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
 fn empty_doomed(input: &PickInput<'_>) -> Option<Choice> {
     let filled = (0..LEVEL_COUNT).rev().find(|level| !input.files(*level).is_empty())?;
     let first = if input.values.force { 0 } else { filled.max(1) };
-    let most_bytes = MOST_REWRITE_FILES * input.options.target_file_bytes;
+    let most_bytes = MAX_REWRITE_FILES * input.options.target_file_bytes;
     (first..LEVEL_COUNT).find_map(|level| input.empty_doomed(level, most_bytes))
 }
 

@@ -33,7 +33,7 @@ const WINDOW_VALUES: usize = 64;
 const WINDOW_BYTES: usize = 1 << 20;
 /// A job that is done for another reason moves values if they fill one part in so many of a
 /// segment: less is not worth a file.
-const LEAST_PART: u64 = 8;
+const MIN_PART: u64 = 8;
 
 /// Which values a job moves, and what it needs for that.
 pub(crate) struct Moving<'a> {
@@ -53,7 +53,7 @@ impl Moving<'_> {
     /// left, or what it is done for.
     pub fn moves(&self, compaction: &Compaction) -> bool {
         let held: u64 = compaction.files().map(|file| doomed_bytes(file, &self.doomed)).sum();
-        let worth_it = held >= (self.segment_bytes / LEAST_PART).min(self.doomed_live_bytes);
+        let worth_it = held >= (self.segment_bytes / MIN_PART).min(self.doomed_live_bytes);
         held > 0 && (worth_it || compaction.reason == Reason::Values)
     }
 

@@ -65,9 +65,9 @@ fn evidence_that_cannot_be_written_stays_true_and_is_written_anew() {
 #[test]
 fn a_long_file_is_replaced() {
     let (sim, evidence, _) = started();
-    let rounds = MOST_BYTES / 60;
+    let rounds = MAX_BYTES / 60;
     (1..rounds).for_each(|n| evidence.note_log(log(50 + n), n));
     let path = terrace_manifest::names::evidence_path(Path::new(DIR), 1);
-    assert!(sim.len(&path).unwrap() < MOST_BYTES / 2);
+    assert!(sim.len(&path).unwrap() < MAX_BYTES / 2);
     assert_eq!(read(&sim, Path::new(DIR)).unwrap().claims, evidence.claims());
 }

@@ -27,23 +27,23 @@ const SURPRISE: f32 = 9.0;
 /// What of a history that is dropped stays, so that a false alarm does little harm.
 const REMEMBERED_EVENTS: f32 = 0.25;
 /// Fewer wasted lookups than this are no sign of a rate that has risen.
-const LEAST_EVENTS: f32 = 3.0;
+const MIN_EVENTS: f32 = 3.0;
 /// Lookups with which a block is complete if the history is no longer, and the most that are
 /// remembered.
 const FIRST_LOOKUPS: f32 = 65_536.0;
-const MOST_LOOKUPS: f32 = 4e9;
+const MAX_LOOKUPS: f32 = 4e9;
 /// Wasted lookups that what is usual weighs as much as.
 const PRIOR_EVENTS: f32 = 0.5;
 /// Wasted lookups that a rate taken over from elsewhere weighs as much as.
 const HEARSAY_EVENTS: f32 = 8.0;
 
 /// No partition is colder.
-const LEAST_RATE: f64 = 1e-12;
+const MIN_RATE: f64 = 1e-12;
 
 /// Codes per doubling of the rate in a packed heat.
 const CODES_PER_OCTAVE: f64 = 6.0;
 /// The rate of code 1 is two to the minus this.
-const LEAST_OCTAVE: f64 = 42.0;
+const MIN_OCTAVE: f64 = 42.0;
 
 /// Wasted lookups among some lookups of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -73,9 +73,9 @@ impl Sample {
         }
     }
 
-    /// Weighs at most `events`, and [`MOST_LOOKUPS`].
+    /// Weighs at most `events`, and [`MAX_LOOKUPS`].
     fn at_most(&self, events: f32) -> Self {
-        let too_many = (self.events() / events).max(self.lookups / MOST_LOOKUPS);
+        let too_many = (self.events() / events).max(self.lookups / MAX_LOOKUPS);
         if too_many > 1.0 { self.times(1.0 / too_many) } else { *self }
     }
 }
@@ -99,7 +99,7 @@ impl Heat {
     }
 
     fn believed(rate: f64, events: f32) -> Self {
-        let lookups = (f64::from(events) / rate.max(1e-30)).min(f64::from(MOST_LOOKUPS));
+        let lookups = (f64::from(events) / rate.max(1e-30)).min(f64::from(MAX_LOOKUPS));
         let wasted = (rate * lookups) as f32;
         let history = Sample { wasted, variance: wasted, lookups: lookups as f32 };
         Self { history, block: Sample::default() }
@@ -142,7 +142,7 @@ impl Heat {
     pub fn rate(&self) -> f64 {
         let wasted = f64::from(self.history.wasted + self.block.wasted);
         let lookups = f64::from(self.history.lookups + self.block.lookups);
-        (wasted / lookups.max(1.0)).clamp(LEAST_RATE, 1.0)
+        (wasted / lookups.max(1.0)).clamp(MIN_RATE, 1.0)
     }
 }
 
@@ -154,7 +154,7 @@ fn differ(a: &Sample, b: &Sample) -> bool {
     let (n1, n2) = (a.wasted * scale, b.wasted * scale);
     let part = b.lookups / (a.lookups + b.lookups);
     let (m1, m2) = ((n1 + n2) * (1.0 - part), (n1 + n2) * part);
-    if n2 > m2 && n2 < LEAST_EVENTS {
+    if n2 > m2 && n2 < MIN_EVENTS {
         return false;
     }
     // Cheap: within two standard deviations there is nothing to compute.
@@ -170,13 +170,13 @@ pub(crate) fn pack(rate: f64) -> u8 {
     if rate <= 0.0 {
         return 0;
     }
-    let code = (rate.log2() + LEAST_OCTAVE) * CODES_PER_OCTAVE + 1.0;
+    let code = (rate.log2() + MIN_OCTAVE) * CODES_PER_OCTAVE + 1.0;
     code.round().clamp(1.0, f64::from(u8::MAX)) as u8
 }
 
 /// The rate of a byte made by [`pack`]; `None` for none.
 pub(crate) fn unpack(code: u8) -> Option<f64> {
-    let octave = || (f64::from(code) - 1.0) / CODES_PER_OCTAVE - LEAST_OCTAVE;
+    let octave = || (f64::from(code) - 1.0) / CODES_PER_OCTAVE - MIN_OCTAVE;
     (code > 0).then(|| octave().exp2().min(1.0))
 }
 

@@ -56,14 +56,14 @@ const BATCH_LOADS: usize = 64;
 /// Files of one kind, new ones or ones that were hot before, that one step opens at most.
 const STEP_OPENS: usize = 32;
 /// Adoptions that wait at most; the oldest are given up.
-const MOST_ADOPTIONS: usize = 256;
+const MAX_ADOPTIONS: usize = 256;
 /// Wasted lookups per lookup that all filter memory together must be able to save before it is
 /// worth having: below, memory is lent to the block cache.
-const LEAST_SAVING: f64 = 1e-4;
+const MIN_SAVING: f64 = 1e-4;
 /// A loan changes by one part in this many of the budget at a time.
 const LOAN_PART: usize = 64;
 /// Nor by less than this.
-const LEAST_LOAN_BYTES: usize = 16 << 10;
+const MIN_LOAN_BYTES: usize = 16 << 10;
 
 /// The filter memory of a store. See the module's head.
 pub(crate) struct FilterBudget {
@@ -234,7 +234,7 @@ impl FilterBudget {
             return;
         }
         ledger.adoptions.push_back(adoption);
-        if ledger.adoptions.len() > MOST_ADOPTIONS {
+        if ledger.adoptions.len() > MAX_ADOPTIONS {
             ledger.adoptions.pop_front();
         }
     }
@@ -362,7 +362,7 @@ impl FilterBudget {
                 false => Loan::Soon,
             };
         }
-        let step = (self.budget_bytes().max(lent) / LOAN_PART).max(LEAST_LOAN_BYTES);
+        let step = (self.budget_bytes().max(lent) / LOAN_PART).max(MIN_LOAN_BYTES);
         let wanted = ledger.allocator.wanted_bytes();
         // Some more than is wanted, so that what comes next finds room.
         let need = wanted.saturating_add(wanted / 16).saturating_add(2 * step);
@@ -445,7 +445,7 @@ impl Ledger {
             budget_bytes: budget_bytes.saturating_sub(self.spared_bytes),
             used_bytes: self.books.used_bytes(),
             load_bytes: STEP_LOAD_BYTES,
-            least_gain: LEAST_SAVING / budget_bytes.max(1) as f64,
+            least_gain: MIN_SAVING / budget_bytes.max(1) as f64,
             lookups: self.books.lookups,
             partitions: self.books.partitions,
             begins_pass,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Gains and losses nearer to each other than this part of them are the same.
 const TIE: f64 = 1e-9;
 /// Accesses of one partition that one slice acts upon at most: more find nothing else to do.
-const MOST_ACCESSES: u32 = 32;
+const MAX_ACCESSES: u32 = 32;
 
 struct Entry {
     curve: Arc<Curve>,
@@ -214,7 +214,7 @@ impl MultiQueue {
         before: &mut BTreeMap<PartitionId, u8>,
     ) {
         let charge = |units| offer.curve.charge_bytes(units);
-        let skipped = offer.accesses.saturating_sub(MOST_ACCESSES);
+        let skipped = offer.accesses.saturating_sub(MAX_ACCESSES);
         if let Some(entry) = self.entries.get_mut(&offer.id) {
             entry.frequency += u64::from(skipped);
         }

@@ -20,23 +20,23 @@ use terrace_base::codec::put_varint;
 
 const VERSION: u8 = 1;
 /// Most codes; beyond, neighbours share one.
-const MOST_CODES: usize = 192 << 10;
+const MAX_CODES: usize = 192 << 10;
 /// Most files; the others are left out, the coldest first.
-const MOST_FILES: usize = 16 << 10;
+const MAX_FILES: usize = 16 << 10;
 
 /// The rates of the filter partitions of some files, in key order; 0 where nothing is known.
 pub(super) type Rates = Vec<(u64, Vec<f64>)>;
 
 /// The bytes of `rates`; at most some 300 KB.
 pub(super) fn encode(mut rates: Rates) -> Vec<u8> {
-    if rates.len() > MOST_FILES {
+    if rates.len() > MAX_FILES {
         let heat = |file: &(u64, Vec<f64>)| file.1.iter().sum::<f64>();
         rates.sort_by(|a, b| heat(b).total_cmp(&heat(a)));
-        rates.truncate(MOST_FILES);
+        rates.truncate(MAX_FILES);
     }
     rates.sort_by_key(|(number, _)| *number);
     let codes = |shift: u8| rates.iter().map(|(_, r)| r.len().div_ceil(1 << shift)).sum::<usize>();
-    let shift = (0..20).find(|shift| codes(*shift) <= MOST_CODES).unwrap_or(20);
+    let shift = (0..20).find(|shift| codes(*shift) <= MAX_CODES).unwrap_or(20);
     let mut out = vec![VERSION, shift];
     put_varint(&mut out, rates.len() as u64);
     let mut before = 0;

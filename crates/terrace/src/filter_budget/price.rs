@@ -18,7 +18,7 @@ use std::collections::BinaryHeap;
 /// A step up must gain so much more than the steps down that make room for it cost.
 pub(crate) const HYSTERESIS: f64 = 1.25;
 /// Steps up in a row that find no room before a slice is left as it is.
-const MOST_FAILURES: usize = 64;
+const MAX_FAILURES: usize = 64;
 /// In a store of so few partitions the bytes of every two are shared out anew now and then.
 const POLISHED_PARTITIONS: usize = 64;
 /// In a store of so few, of every three, and of every four.
@@ -27,15 +27,15 @@ const TRIED_BY_FOURS: usize = 5;
 /// Every how many steps that is done.
 const POLISH_EVERY: u32 = 16;
 /// Rounds of that in one step.
-const MOST_ROUNDS: usize = 4;
+const MAX_ROUNDS: usize = 4;
 /// The same as [`HYSTERESIS`] there.
 const POLISH_HYSTERESIS: f64 = 1.05;
 
 /// Buckets per doubling of the gain.
 const BUCKETS_PER_OCTAVE: f64 = 8.0;
 /// Gains below two to the minus this count as that.
-const LEAST_OCTAVE: f64 = 96.0;
-const BUCKETS: usize = (LEAST_OCTAVE * BUCKETS_PER_OCTAVE) as usize + 1;
+const MIN_OCTAVE: f64 = 96.0;
+const BUCKETS: usize = (MIN_OCTAVE * BUCKETS_PER_OCTAVE) as usize + 1;
 
 /// Bytes of units by what they gain.
 #[derive(Debug)]
@@ -49,13 +49,13 @@ impl Demand {
     }
 
     fn bucket(gain: f64) -> usize {
-        let place = (gain.max(f64::MIN_POSITIVE).log2() + LEAST_OCTAVE) * BUCKETS_PER_OCTAVE;
+        let place = (gain.max(f64::MIN_POSITIVE).log2() + MIN_OCTAVE) * BUCKETS_PER_OCTAVE;
         (place.max(0.0) as usize).min(BUCKETS - 1)
     }
 
     /// The least gain of a bucket.
     fn floor_of(bucket: usize) -> f64 {
-        (bucket as f64 / BUCKETS_PER_OCTAVE - LEAST_OCTAVE).exp2()
+        (bucket as f64 / BUCKETS_PER_OCTAVE - MIN_OCTAVE).exp2()
     }
 
     fn add(&mut self, offer: &Offer) {
@@ -296,7 +296,7 @@ impl<'a> Slice<'a> {
     /// Takes steps up, best first.
     fn rise(&mut self) {
         let mut failures = 0;
-        while failures < MOST_FAILURES
+        while failures < MAX_FAILURES
             && let Some(up) = self.ups.pop()
         {
             if self.units[up.at] != up.from {
@@ -374,7 +374,7 @@ impl<'a> Slice<'a> {
         if group == 0 {
             return;
         }
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let mut changed = false;
             let mut members: Vec<usize> = (0..group).collect();
             loop {

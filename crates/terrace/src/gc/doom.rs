@@ -9,9 +9,9 @@
 //! solved for the oldest segment of a log in the order of its writes).
 //!
 //! What is collected is collected by compactions, which rewrite the part of the key tree that they
-//! read. Therefore enough segments are doomed at once that this pays ([`LEAST_GAIN`]), and few
+//! read. Therefore enough segments are doomed at once that this pays ([`MIN_GAIN`]), and few
 //! enough that their live bytes, which exist twice until the last of them has moved, stay a small
-//! part of the store ([`MOST_MOVING`]).
+//! part of the store ([`MAX_MOVING`]).
 //!
 //! Garbage that no compaction has met yet (both versions of the key must meet) counts as garbage
 //! of the log, not of a segment. `gc/simulation` shows what comes of all this. Called by `gc`.
@@ -20,11 +20,11 @@ use crate::value_log::SegmentBook;
 use std::collections::HashSet;
 
 /// Bytes freed at once, in bytes of the key tree.
-pub(crate) const LEAST_GAIN: f64 = 3.0;
+pub(crate) const MIN_GAIN: f64 = 3.0;
 /// Live bytes of doomed segments, as a share of all live bytes; one segment is always allowed.
-pub(crate) const MOST_MOVING: f64 = 0.09;
+pub(crate) const MAX_MOVING: f64 = 0.09;
 /// A segment with a smaller share of garbage is not worth its move.
-const LEAST_SHARE: f64 = 0.1;
+const MIN_SHARE: f64 = 0.1;
 
 /// What is known of the value log.
 #[derive(Debug, Clone, Copy)]
@@ -86,9 +86,9 @@ pub(crate) fn choose(books: &Books<'_>) -> HashSet<u32> {
         return doomed;
     }
     for book in rest {
-        let enough = garbage <= books.ratio * bytes && gain >= LEAST_GAIN * books.tree_bytes as f64;
-        let full = moving > 0.0 && moving + book.live_bytes as f64 > MOST_MOVING * live;
-        if enough || full || book.garbage_share() < LEAST_SHARE {
+        let enough = garbage <= books.ratio * bytes && gain >= MIN_GAIN * books.tree_bytes as f64;
+        let full = moving > 0.0 && moving + book.live_bytes as f64 > MAX_MOVING * live;
+        if enough || full || book.garbage_share() < MIN_SHARE {
             break;
         }
         doomed.insert(book.number);

@@ -16,7 +16,7 @@ use terrace_sst::{Lookup, ScanOptions};
 /// Keys looked up per file.
 const SAMPLES: usize = 24;
 /// Files sampled in one look; the rest waits for the next.
-const MOST_FILES: usize = 8;
+const MAX_FILES: usize = 8;
 
 /// What is estimated to be hidden.
 pub(super) struct Estimate {
@@ -40,7 +40,7 @@ pub(super) fn estimate(inner: &Inner, known: &HashMap<u64, u64>) -> Estimate {
             for (at, file) in version.level(level).files().iter().enumerate() {
                 let bytes = match known.get(&file.number) {
                     Some(bytes) => *bytes,
-                    None if sampled < MOST_FILES => {
+                    None if sampled < MAX_FILES => {
                         sampled += 1;
                         // Damage is for whoever reads the file in earnest to report.
                         sample(inner, family, version, (level, at), file).unwrap_or(0)

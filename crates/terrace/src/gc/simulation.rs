@@ -9,7 +9,7 @@
 
 use super::doom::{self, Books};
 use super::{HEADROOM, REVEAL_FROM};
-use crate::compaction::pick::LEAST_HIDDEN_PART;
+use crate::compaction::pick::MIN_HIDDEN_PART;
 use crate::value_log::SegmentBook;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use terrace_base::{Rng, SplitMix64};
@@ -22,7 +22,7 @@ const LOG_ENTRY_BYTES: f64 = 34.0;
 /// A handle written by a conditional update, in the log.
 const UPDATE_BYTES: f64 = 52.0;
 /// L0 files that are merged whatever they hide.
-const MOST_L0: usize = 12;
+const MAX_L0: usize = 12;
 /// Bytes that users write while collection writes one.
 const LAG: f64 = 0.15;
 const NOWHERE: u32 = u32::MAX;
@@ -300,10 +300,10 @@ impl Store {
         let much = self.with_books(ratio, |books| books.garbage_share(false) > ratio);
         let hidden = self.overwrites * self.hidden_values() * self.weight();
         let cost = 3.0 * (self.in_tree + self.hidden_values()) * TREE_ENTRY_BYTES;
-        let pays = hidden >= cost.max(self.live_bytes() / LEAST_HIDDEN_PART as f64);
+        let pays = hidden >= cost.max(self.live_bytes() / MIN_HIDDEN_PART as f64);
         // Updates need no merge to know what lives.
         let early = self.setup.way == Way::Compaction && much && pays;
-        self.l0.len() >= MOST_L0 || early
+        self.l0.len() >= MAX_L0 || early
     }
 
     /// Merges L0 into the tree and moves what is in doomed segments.

@@ -1,7 +1,7 @@
 //! Many point reads at once: the keys that the memtables do not answer go down run by run, and
 //! what one run must read from the device for all of them is read in one batch.
 
-use super::{Answer, MOST_TRIES, Reading, Search, from_memtable, in_memtable, pinned};
+use super::{Answer, MAX_TRIES, Reading, Search, from_memtable, in_memtable, pinned};
 use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::inner::Inner;
@@ -51,7 +51,7 @@ pub(crate) fn multi_get(
             Err(_) if family.is_dropped() => {
                 return Err(Error::NoSuchFamily(family.name.clone()));
             }
-            Err(handle) if tries == MOST_TRIES => {
+            Err(handle) if tries == MAX_TRIES => {
                 return Err(inner.value_log.missing(&handle).into());
             }
             Err(_) => tries += 1,

@@ -20,7 +20,7 @@ const LONGEST_SECOND_LOOK_MS: u64 = 60_000;
 /// A model that could not be made, or was lost, is tried again after so long; twice as long each
 /// time, up to so many times.
 const FIRST_RETRY_MS: u64 = 1000;
-const MOST_DOUBLINGS: u32 = 10;
+const MAX_DOUBLINGS: u32 = 10;
 
 /// Where a file's lookups are counted.
 pub(crate) trait Counted {
@@ -74,7 +74,7 @@ impl<C: Counted> Life<C> {
 
 /// How long to wait after `failures` before, and another now.
 fn retry_ms(failures: u32) -> u64 {
-    FIRST_RETRY_MS << failures.min(MOST_DOUBLINGS)
+    FIRST_RETRY_MS << failures.min(MAX_DOUBLINGS)
 }
 
 /// How long to wait with what is `age_ms` old and was not worth a model.

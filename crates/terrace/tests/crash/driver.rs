@@ -27,14 +27,14 @@ const ROUNDS: f64 = 160.0;
 
 /// The time of the first round, and by how much rounds are apart at most.
 const START_MS: u64 = 1_000_000;
-const MOST_APART_MS: u64 = 20_000;
+const MAX_APART_MS: u64 = 20_000;
 
 /// A child that takes longer hangs; its own watch is sooner.
 const CHILD_HANGS_AFTER: Duration = Duration::from_secs(600);
 
 /// A closed store has at most so many bytes per live byte, and so many beside.
-const MOST_PER_LIVE_BYTE: u64 = 6;
-const MOST_BESIDE_BYTES: u64 = 8 << 20;
+const MAX_PER_LIVE_BYTE: u64 = 6;
+const MAX_BESIDE_BYTES: u64 = 8 << 20;
 
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Driver {
         let ops = [60, 250, 250, 700][self.rng.below(4) as usize];
         let (point, count) = self.draw_point(ops);
         let seed = self.rng.next_u64() >> 8;
-        self.now_ms += 1 + self.rng.below(MOST_APART_MS);
+        self.now_ms += 1 + self.rng.below(MAX_APART_MS);
         let orders = Orders {
             dir: self.dir.clone(),
             round: number,
@@ -226,7 +226,7 @@ impl Driver {
                     return Err(format!("left over in a closed store: {left_over:?}"));
                 }
                 let (bytes, live) = (usage::directory_bytes(&store), self.state.live_bytes());
-                if bytes > live * MOST_PER_LIVE_BYTE + MOST_BESIDE_BYTES {
+                if bytes > live * MAX_PER_LIVE_BYTE + MAX_BESIDE_BYTES {
                     return Err(format!("the closed store has {bytes} bytes for {live} live ones"));
                 }
                 self.tally.tidy_closes += 1;

@@ -59,14 +59,14 @@ fn resident_bytes() -> Option<u64> {
 }
 
 /// Most memory seen, for the report of a run.
-pub static MOST_RESIDENT_OVER: AtomicU64 = AtomicU64::new(0);
+pub static MAX_RESIDENT_OVER: AtomicU64 = AtomicU64::new(0);
 
 /// Checks the memory of the process and of the store's pools.
 pub fn check_memory(db: &Db) -> Result<(), String> {
     let memory = db.memory();
     let budget = memory.budget_bytes;
     if let Some(resident) = resident_bytes() {
-        MOST_RESIDENT_OVER.fetch_max(resident.saturating_sub(budget), Ordering::Relaxed);
+        MAX_RESIDENT_OVER.fetch_max(resident.saturating_sub(budget), Ordering::Relaxed);
         if resident > budget + BESIDE_THE_BUDGET {
             return Err(format!(
                 "{resident} bytes are resident, the budget is {budget}: {memory:?}"

@@ -16,7 +16,7 @@ use terrace::vfs::{Fault, FaultKind, SimVfs};
 use terrace::{CfOptions, Error, Options, Result, SyncMode, WriteBatch, WriteOptions};
 
 /// More calls than any step makes: a step that still meets the fault then never ends.
-const MOST_CALLS: u64 = 5000;
+const MAX_CALLS: u64 = 5000;
 
 /// What goes wrong. Short writes are left to R4: here they would mean the same for most calls.
 const KINDS: [FaultKind; 3] = [FaultKind::Eio, FaultKind::Enospc, FaultKind::NoDescriptors];
@@ -149,7 +149,7 @@ struct Written {
 fn in_turn(name: &str, kind: FaultKind, run: impl Fn(&SimVfs, Fault, &str) -> Written) -> u64 {
     let guard = guarded();
     let (killed, want) = killed_store_once();
-    for at_op in 0..MOST_CALLS {
+    for at_op in 0..MAX_CALLS {
         let what = format!("{name}, {kind:?} at call {at_op}");
         guard.send(what.clone()).unwrap();
         let image = killed.kill_image();
@@ -165,7 +165,7 @@ fn in_turn(name: &str, kind: FaultKind, run: impl Fn(&SimVfs, Fault, &str) -> Wr
             return at_op;
         }
     }
-    panic!("{name}: it still meets a fault at call {MOST_CALLS}");
+    panic!("{name}: it still meets a fault at call {MAX_CALLS}");
 }
 
 fn killed_store_once() -> &'static (SimVfs, Contents) {

@@ -12,7 +12,7 @@ use terrace_base::{Rng, SplitMix64};
 const MANY: u64 = 100_000;
 
 /// Bytes that a range delete with keys of 11 bytes may take in a memtable.
-const MOST_BYTES: u64 = 250;
+const MAX_BYTES: u64 = 250;
 
 fn key(n: u64) -> Vec<u8> {
     format!("key{n:08}").into_bytes()
@@ -79,7 +79,7 @@ fn a_batch_of_nested_range_deletes_is_read_reopened_and_flushed_in_linear_memory
     assert_eq!(db.get_with(&middle, &at_snapshot).unwrap().as_deref(), Some(&b"old"[..]));
     assert_eq!(shown(&db, &at_snapshot).len(), 3);
     let taken = db.metrics().memtable_bytes;
-    assert!(taken < MOST_BYTES * MANY, "{taken} bytes in memtables");
+    assert!(taken < MAX_BYTES * MANY, "{taken} bytes in memtables");
 
     // What a killed process leaves is all of it in the log.
     let image = vfs.kill_image();

@@ -42,7 +42,7 @@ const TWICE_ONE_IN: u64 = 20;
 /// Simulations at the same time.
 const AT_ONCE: usize = 2;
 /// Seeds that may fail before no more are tried.
-const MOST_FAILED: usize = 3;
+const MAX_FAILED: usize = 3;
 /// Lines of the trace that a failure prints.
 const TRACE_LINES: usize = 40;
 
@@ -112,7 +112,7 @@ fn r9_every_seed_gives_one_right_run() {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let enough = failed.lock().unwrap().len() >= MOST_FAILED;
+                    let enough = failed.lock().unwrap().len() >= MAX_FAILED;
                     if seed >= wanted || enough {
                         return;
                     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Threads differ in how often they get the turn by up to this factor, a power of two.
-const MOST_WEIGHT_BITS: u64 = 5;
+const MAX_WEIGHT_BITS: u64 = 5;
 
 /// What a thread waits for. Addresses tell locks and signals apart and decide nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl World {
     pub(super) fn enter(&self, name: &str) -> usize {
         let mut state = self.state.lock();
         let id = state.tasks.len();
-        let weight = 1 << state.rng.below(MOST_WEIGHT_BITS + 1);
+        let weight = 1 << state.rng.below(MAX_WEIGHT_BITS + 1);
         state.tasks.push(Task {
             name: name.into(),
             status: Status::Ready,

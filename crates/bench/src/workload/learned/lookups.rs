@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use terrace_base::{Rng, SplitMix64};
 
 /// How many lookups are drawn beforehand, at most, and for each key.
-const MOST_DRAWN: u64 = 1 << 20;
+const MAX_DRAWN: u64 = 1 << 20;
 const DRAWN_PER_KEY: u64 = 16;
 
 /// Keys to look up, uniform among the stored ones, one behind another in memory.
@@ -25,7 +25,7 @@ impl Queries {
     pub fn draw(keys: &Keys, seed: u64) -> Self {
         let mut rng = SplitMix64::new(seed ^ 0x0ead);
         let (mut bytes, mut key) = (Vec::new(), Vec::new());
-        let drawn = keys.len().saturating_mul(DRAWN_PER_KEY).clamp(1, MOST_DRAWN);
+        let drawn = keys.len().saturating_mul(DRAWN_PER_KEY).clamp(1, MAX_DRAWN);
         let ends = (0..drawn)
             .map(|_| {
                 keys.write(rng.below(keys.len().max(1)), &mut key);

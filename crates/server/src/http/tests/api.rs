@@ -243,7 +243,7 @@ fn the_stream_tells_every_second_what_happened() {
 #[test]
 fn so_many_may_listen_and_nothing_is_looked_at_for_nobody() {
     let served = Served::open();
-    let listeners: Vec<_> = (0..MOST_LISTENERS).map(|_| Events::of(&served)).collect();
+    let listeners: Vec<_> = (0..MAX_LISTENERS).map(|_| Events::of(&served)).collect();
     assert!(listeners.iter().all(|(head, _)| head.status == 200));
     assert_eq!(served.get("/api/v1/stream").status, 503);
     drop(listeners);

@@ -184,7 +184,7 @@ fn who_takes_nothing_is_closed() {
 #[test]
 fn connections_have_a_bound() {
     let served = Served::open();
-    let mut held: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| served.connect()).collect();
+    let mut held: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| served.connect()).collect();
     for stream in &mut held {
         // Each is known to be accepted once it has been answered.
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -211,7 +211,7 @@ fn connections_have_a_bound() {
 #[test]
 fn malformed_requests_harm_nobody() {
     let served = Served::open();
-    let long = "x".repeat(MOST_HEAD_BYTES + 1);
+    let long = "x".repeat(MAX_HEAD_BYTES + 1);
     let many = "A: b\r\n".repeat(200);
     let requests: [Vec<u8>; 9] = [
         b"\x00\xff\xfe\r\n\r\n".to_vec(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use terrace_keyspace::Mode;
 
 /// Events that are taken at a time.
-const MOST_EVENTS: usize = 1024;
+const MAX_EVENTS: usize = 1024;
 
 /// Why a thread leads no longer.
 pub(super) enum Handed {
@@ -79,7 +79,7 @@ impl Drop for Runner {
 /// What each of the two threads does.
 pub(super) fn run(relay: Arc<Relay>, server: &Server) {
     let runner = Runner(relay);
-    let mut events = Events::with_capacity(MOST_EVENTS);
+    let mut events = Events::with_capacity(MAX_EVENTS);
     let mut turn = server.space.turn(Mode::Device);
     while let Some(event_loop) = runner.0.take() {
         match event_loop.lead(&mut events) {

@@ -6,14 +6,14 @@
 
 use super::super::committer::{Committed, Handed};
 use super::super::visit::Visit;
-use super::{EventLoop, MOST_TURN_BYTES};
+use super::{EventLoop, MAX_TURN_BYTES};
 use crate::dispatch;
 use std::sync::atomic::Ordering;
 use terrace_keyspace::Mode;
 
 /// While more clients than this wait for the device, their replies leave from the loop: it sends
 /// many at a time, and hears of many requests at a time.
-const MOST_ANSWERED_THERE: u64 = 2;
+const MAX_ANSWERED_THERE: u64 = 2;
 
 impl EventLoop {
     /// Commits what was written, then sends the replies, then lets go those who have to wait.
@@ -44,7 +44,7 @@ impl EventLoop {
             self.leave_turn(token, None);
         }
         self.let_go();
-        if self.handed_over > 0 && self.turn.size_bytes() <= MOST_TURN_BYTES {
+        if self.handed_over > 0 && self.turn.size_bytes() <= MAX_TURN_BYTES {
             return;
         }
         let fresh = || Box::new(self.server.space.turn(Mode::Memory));
@@ -104,7 +104,7 @@ impl EventLoop {
         });
         self.server.stats.pool_visits.add(visits.len() as u64);
         let before = self.server.stats.waiting.fetch_add(visits.len() as u64, Ordering::Relaxed);
-        if before + visits.len() as u64 > MOST_ANSWERED_THERE {
+        if before + visits.len() as u64 > MAX_ANSWERED_THERE {
             visits.iter_mut().for_each(|visit| visit.socket = None);
         }
         if visits.len() == 1 && self.own_visit.is_none() && self.pool.is_idle() {

@@ -39,7 +39,7 @@ fn many_partitions_share_codes_and_many_files_are_cut() {
     let bytes = encode(rates);
     assert!(bytes.len() < 300 << 10, "{}", bytes.len());
     let mut restored = Restored::decode(&bytes);
-    assert_eq!(restored.files.len(), MOST_FILES);
+    assert_eq!(restored.files.len(), MAX_FILES);
     let number = *restored.files.keys().next().unwrap();
     assert!((restored.take(number, 100).unwrap()[99].unwrap() / 1e-3).log2().abs() < 0.1);
 }
