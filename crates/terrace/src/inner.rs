@@ -13,27 +13,27 @@
 //! 7. the table cache's turn, then the filter budget's ledger
 //! 8. the evidence: its files, then its claims
 
-use crate::background_errors::BackgroundErrors;
 use crate::error::{Error, Result};
-use crate::evidence::Evidence;
-use crate::family::Family;
-use crate::file_numbers::FileNumbers;
-use crate::filter_budget::FilterBudget;
-use crate::garbage::Garbage;
-use crate::health::Health;
-use crate::job_list::JobList;
-use crate::live::LiveOptions;
+use crate::jobs::background_errors::BackgroundErrors;
+use crate::jobs::job_list::JobList;
+use crate::jobs::scheduler::Scheduler;
+use crate::memory::filter_budget::FilterBudget;
+use crate::memory::table_cache::{Pinned, TableCache};
+use crate::metrics::trends::Trends;
 use crate::metrics::{Counters, Metrics};
 use crate::options::Options;
-use crate::rate_limit::RateLimiter;
-use crate::read_state::ReadState;
-use crate::reader_pins::ReaderPins;
-use crate::scheduler::Scheduler;
-use crate::snapshots::{Snapshot, Snapshots, View};
-use crate::table_cache::{Pinned, TableCache};
-use crate::trends::Trends;
-use crate::value_log::ValueLog;
-use crate::write_queue::WriteQueue;
+use crate::options::dynamic_options::LiveOptions;
+use crate::store::health::Health;
+use crate::store::rate_limit::RateLimiter;
+use crate::values::garbage::Garbage;
+use crate::values::value_log::ValueLog;
+use crate::version::evidence::Evidence;
+use crate::version::family::Family;
+use crate::version::file_numbers::FileNumbers;
+use crate::version::read_state::ReadState;
+use crate::version::reader_pins::ReaderPins;
+use crate::version::snapshots::{Snapshot, Snapshots, View};
+use crate::write::queue::WriteQueue;
 use arc_swap::ArcSwap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

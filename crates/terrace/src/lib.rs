@@ -20,85 +20,46 @@
 
 #![forbid(unsafe_code)]
 
-// Vocabulary.
+// Lowest first: a module uses only those before it (docs/ARCHITECTURE.md, "Floors").
+mod admin;
+mod background;
+mod batch;
+mod db;
 mod error;
 mod event;
-mod kill_point;
-mod metrics;
-mod options;
-// Nouns.
-mod background_errors;
-mod batch;
-mod evidence;
-mod family;
-mod file_numbers;
-mod filter_budget;
-mod garbage;
-mod health;
-mod iter;
-mod job_list;
-mod level_model;
-mod live;
-mod memtable;
-mod models;
-mod rate_limit;
-mod read_set;
-mod read_state;
-mod reader_pins;
-mod reserve;
-mod scheduler;
-mod snapshots;
-mod table_cache;
-mod trends;
-mod value_log;
-mod write_queue;
-// The nouns gathered.
 mod inner;
-// Verbs.
-mod checkpoint;
-mod collect;
-mod commit;
-mod compact;
-mod compaction;
-mod estimate;
-mod families;
-mod flush;
-mod gc;
-mod get;
-mod install;
-mod learn;
+mod iter;
+mod jobs;
+mod kill_point;
+mod learned;
 mod memory;
-mod orphans;
-mod output;
-mod recover;
-mod retain;
-mod scan;
-mod shape;
-mod stall;
-mod validate;
-mod verify;
-// The loop and the top.
-mod db;
+mod memtable;
+mod metrics;
+mod observe;
 mod open;
-mod read_only;
+mod options;
+mod read;
 mod repair;
+mod store;
 mod transaction;
-mod worker;
+mod values;
+mod version;
+mod write;
 
+pub use background::collect_garbage::GcProgress;
+pub use background::compact::Progress;
 pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
-pub use collect::GcProgress;
-pub use compact::Progress;
 pub use db::{ColumnFamily, Db, LIVE_OPTIONS, QuarantinedFile};
 pub use error::{Error, ErrorSeverity, Result};
-pub use estimate::Estimate;
-pub use get::Found;
-pub use get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};
-pub use job_list::{JobKind, JobShape};
+pub use jobs::job_list::{JobKind, JobShape};
 #[doc(hidden)]
 pub use kill_point::{KILL_POINTS, watch_kill_points};
-pub use memory::{MemoryShape, PoolShape};
 pub use metrics::{
     LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics, StallCause, StallMetrics,
+};
+pub use observe::memory_pools::{MemoryShape, PoolShape};
+pub use observe::store_shape::{
+    FamilyShape, FileShape, FilterHeat, FilterPartitionHeat, ModelSegment, ModelShape, Shape,
 };
 pub use options::{
     AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_BLOCK_SIZE, DEFAULT_FILTER,
@@ -108,18 +69,18 @@ pub use options::{
     DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, Learning, MIN_MEMORY_BUDGET,
     MIN_SYNC_INTERVAL, MemoryShares, ModelCosts, Options, SyncMode, WriteOptions,
 };
-pub use read_set::ReadSet;
+pub use read::estimate::Estimate;
+pub use read::get::Found;
+pub use read::get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};
+pub use read::scan::{Iter, ReadOptions};
 pub use repair::{RepairOptions, RepairReport, repair};
-pub use scan::{Iter, ReadOptions};
-pub use shape::{
-    FamilyShape, FileShape, FilterHeat, FilterPartitionHeat, ModelSegment, ModelShape, Shape,
-};
-pub use snapshots::Snapshot;
 pub use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use terrace_base::{Clock, SystemClock};
 pub use terrace_sst::{Compression, FilterPolicy, PolicyError};
 pub use terrace_vfs::Slice;
 pub use transaction::Transaction;
+pub use version::snapshots::Snapshot;
+pub use write::read_set::ReadSet;
 
 /// The file systems a store can lie on.
 pub mod vfs {

@@ -3,10 +3,10 @@
 
 use super::{ColumnFamily, Db, lower, upper};
 use crate::error::{Error, Result};
-use crate::estimate::{self, Estimate};
-use crate::get::explain::{self, Explanation};
-use crate::memory::{self, MemoryShape};
-use crate::shape::{self, FilterHeat, ModelShape, Shape};
+use crate::observe::memory_pools::{self, MemoryShape};
+use crate::observe::store_shape::{self, FilterHeat, ModelShape, Shape};
+use crate::read::estimate::{self, Estimate};
+use crate::read::get::explain::{self, Explanation};
 use std::ops::RangeBounds;
 
 /// An SST that could not be read when a compaction last tried, so that compactions are picked around
@@ -50,13 +50,13 @@ impl Db {
     /// What the store looks like now: families, levels, files, and the jobs that run. Reads nothing
     /// from the device; costs a walk over all files and the filter partitions of open ones.
     pub fn shape(&self) -> Shape {
-        shape::of(self.inner())
+        store_shape::of(self.inner())
     }
 
     /// The filter partitions of at most `most_files` files, those first that most lookups reach in
     /// vain. Reads nothing from the device.
     pub fn filter_heat(&self, most_files: usize) -> Vec<FilterHeat> {
-        shape::filter_heat(self.inner(), most_files)
+        store_shape::filter_heat(self.inner(), most_files)
     }
 
     /// The learned index of SST `file`; `None` if it has none, or is not a file of this store. Reads
@@ -65,13 +65,13 @@ impl Db {
     /// # Errors
     /// I/O, and corruption of the file.
     pub fn model_shape(&self, file: u64) -> Result<Option<ModelShape>> {
-        shape::model(self.inner(), file)
+        store_shape::model(self.inner(), file)
     }
 
     /// Where the memory budget is, and what a little more would save in each pool. The rates behind
     /// that are of the time since an earlier call, or the open: see [`MemoryShape`].
     pub fn memory(&self) -> MemoryShape {
-        memory::of(self.inner())
+        memory_pools::of(self.inner())
     }
 }
 

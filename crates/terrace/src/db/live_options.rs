@@ -6,7 +6,7 @@
 
 use super::Db;
 use crate::error::{Error, Result};
-use crate::live::{SyncText, parse_sync};
+use crate::options::dynamic_options::{SyncText, parse_sync};
 use crate::options::{Options, SyncMode};
 use std::fmt::Display;
 use std::str::FromStr;

@@ -2,8 +2,8 @@
 
 use super::Db;
 use crate::error::Result;
+use crate::open::read_only;
 use crate::options::Options;
-use crate::read_only;
 use std::path::Path;
 
 impl Db {

@@ -7,8 +7,8 @@
 
 use crate::iter::ScanCursor;
 use crate::iter::cover::CoverSource;
-use crate::read_state::ReadState;
-use crate::table_cache::TableCache;
+use crate::memory::table_cache::TableCache;
+use crate::version::read_state::ReadState;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use terrace_base::range_tombstone::CoverSpan;

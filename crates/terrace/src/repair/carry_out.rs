@@ -4,13 +4,13 @@ use super::Repair;
 use super::merge::LAST_LEVEL;
 use super::plan::{Files, Plan};
 use super::ssts::version_of;
-use crate::checkpoint;
+use crate::admin::checkpoint;
 use crate::error::Result;
-use crate::file_numbers::FileNumbers;
 use crate::inner::Inner;
-use crate::open;
+use crate::open::orphans;
+use crate::open::read_write;
 use crate::options::FamilyOptions;
-use crate::orphans;
+use crate::version::file_numbers::FileNumbers;
 use std::path::PathBuf;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyState, FileMeta, ManifestState, salvage};
@@ -37,7 +37,7 @@ impl Repair<'_> {
         self.vfs.sync_dir(self.dir)?;
         let (dir, salvages) = (self.dir, log.salvages);
         let (inner, log) =
-            open::recover_log(dir, &self.options, (manifest, state), claims, salvages)?;
+            read_write::recover_log(dir, &self.options, (manifest, state), claims, salvages)?;
         self.report.log_batches = log.records;
         Ok(inner)
     }
@@ -93,7 +93,7 @@ impl Repair<'_> {
     }
 
     fn family_options(&self, family: &FamilyState) -> FamilyOptions {
-        let options = open::family_options(&self.options, &family.name);
+        let options = read_write::family_options(&self.options, &family.name);
         let family = Some((family.id, family.name.clone()));
         FamilyOptions { family, ..self.options.family(options) }
     }

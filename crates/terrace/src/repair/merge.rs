@@ -1,14 +1,14 @@
 //! All files of a family merged into one sorted run, since nobody knows their levels.
 
 use super::Repair;
-use crate::compaction::job::{self, JobContext};
-use crate::compaction::pick::{Compaction, File, Reason};
+use crate::background::compaction::job::{self, JobContext};
+use crate::background::compaction::pick::{Compaction, File, Reason};
+use crate::background::output;
 use crate::error::Result;
-use crate::job_list::JobProgress;
-use crate::open::Nouns;
+use crate::jobs::job_list::JobProgress;
+use crate::open::read_write::Nouns;
 use crate::options::FamilyOptions;
-use crate::output;
-use crate::rate_limit::RateLimiter;
+use crate::store::rate_limit::RateLimiter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

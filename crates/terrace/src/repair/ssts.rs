@@ -3,12 +3,12 @@
 
 use super::values::Values;
 use super::{Repair, shown};
+use crate::background::output::{self, Output, OutputContext};
 use crate::error::Result;
-use crate::job_list::JobProgress;
-use crate::models::tally::TrainingTally;
+use crate::jobs::job_list::JobProgress;
+use crate::metrics::training::TrainingTally;
 use crate::options::FamilyOptions;
-use crate::output::{self, Output, OutputContext};
-use crate::rate_limit::RateLimiter;
+use crate::store::rate_limit::RateLimiter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;

@@ -5,7 +5,7 @@ use super::*;
 use crate::batch::Separation;
 use crate::error::Error;
 use crate::options::{CfOptions, Options, SyncMode};
-use crate::write_queue::Pending;
+use crate::write::queue::Pending;
 use std::time::Instant;
 use terrace_base::sync::Origin;
 

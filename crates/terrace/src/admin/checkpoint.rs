@@ -1,0 +1,171 @@
+//! Checkpoints: a second directory that opens as the store was at one moment, made of hard links.
+//!
+//! While nobody writes, the log starts a new segment and the manifest's state is copied; from then
+//! on every file the state needs is immutable: SSTs and finished segments. Deletions are held
+//! until all are linked. Nothing is flushed, so the cost is a link per file.
+
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::kill_point::kill_point;
+use crate::values::value_log::segment_path;
+use crate::write::commit;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
+use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
+use terrace_vfs::{CreateOptions, OpenMode, Vfs};
+
+/// Bytes copied at a time where a hard link is not possible.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Holds file deletions back while it lives.
+struct HeldDeletions<'a>(&'a AtomicU64);
+
+impl<'a> HeldDeletions<'a> {
+    fn new(held: &'a AtomicU64) -> Self {
+        // SeqCst: a purge that reads 0 afterwards must not happen.
+        held.fetch_add(1, Ordering::SeqCst);
+        Self(held)
+    }
+}
+
+impl Drop for HeldDeletions<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Makes `target`, which must not exist or be empty, a store with the present contents of
+/// `inner`. On an error nothing is left at `target`.
+pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
+    inner.health.check_writable()?;
+    let vfs = &*inner.vfs;
+    if vfs.exists(target)? && !vfs.list(target)?.is_empty() {
+        return Err(Error::InvalidArgument(format!(
+            "{} is not empty; a checkpoint needs a new directory",
+            target.display()
+        )));
+    }
+    let partial = partial_path(target);
+    discard(vfs, &partial)?;
+    vfs.create_dir_all(&partial)?;
+    let result = fill(inner, &partial).and_then(|()| {
+        kill_point("checkpoint:filled");
+        vfs.rename(&partial, target)?;
+        Ok(vfs.sync_dir(target.parent().unwrap_or(Path::new(".")))?)
+    });
+    if result.is_err() {
+        // The first error is the one to report.
+        let _ = discard(vfs, &partial);
+    }
+    result
+}
+
+fn partial_path(target: &Path) -> PathBuf {
+    let mut name = target.file_name().unwrap_or_default().to_os_string();
+    name.push(".partial");
+    target.with_file_name(name)
+}
+
+/// Empties a directory that an interrupted checkpoint left.
+fn discard(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    if vfs.exists(dir)? {
+        for name in vfs.list(dir)? {
+            vfs.remove(&dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn fill(inner: &Inner, dir: &Path) -> Result<()> {
+    let _held = HeldDeletions::new(&inner.deletions_held);
+    let (state, segments, known) = freeze(inner)?;
+    kill_point("checkpoint:frozen");
+    let vfs = &*inner.vfs;
+    // First, because a manifest is created only where there is no data yet.
+    let (mut manifest, mut fresh) = Manifest::create(inner.vfs.clone(), dir, state.store_id)?;
+    for family in state.families.values() {
+        for file in family.version.levels().iter().flat_map(|level| level.files()) {
+            let number = file.number;
+            link(vfs, &names::sst_path(&inner.dir, number), &names::sst_path(dir, number))?;
+        }
+    }
+    for segment in state.segments.values() {
+        link(vfs, &segment_path(&inner.dir, segment), &segment_path(dir, segment))?;
+    }
+    for number in segments.iter().copied() {
+        link(vfs, &names::log_path(&inner.dir, number), &names::log_path(dir, number))?;
+    }
+    vfs.sync_dir(dir)?;
+    kill_point("checkpoint:linked");
+    manifest.append(&mut fresh, &whole(&state))?;
+    let log = Some(known.log).filter(|log| segments.contains(&log.segment));
+    let claims = Claims {
+        store_id: state.store_id,
+        manifest: manifest.synced(),
+        log: log.unwrap_or(Claims::default().log),
+        ..known
+    };
+    for number in 1..=EVIDENCE_FILES as u64 {
+        EvidenceFile::create(vfs, dir, number, &claims)?;
+    }
+    Ok(vfs.sync_dir(dir)?)
+}
+
+/// The state at one moment, the finished segments it needs, and what is known to be durable.
+fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<u64>, Claims)> {
+    let lead = inner.write_queue()?.lead();
+    let mut log = lead.log();
+    commit::seal_segment(inner, &mut log)?;
+    let manifest = inner.manifest.lock();
+    let state = manifest.state.clone();
+    let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
+    let live = log.segments.iter().map(|(number, _)| *number).filter(|n| *n >= oldest);
+    Ok((state, live.collect(), inner.evidence.claims()))
+}
+
+/// One edit that makes an empty store have `state`.
+fn whole(state: &ManifestState) -> VersionEdit {
+    let families = state.families.values().map(|family| {
+        let levels = family.version.levels().iter().enumerate();
+        let added = levels.flat_map(|(level, l)| {
+            l.files().iter().map(move |file| (level as u8, (**file).clone()))
+        });
+        FamilyEdit {
+            id: family.id,
+            create: (family.id != 0).then(|| family.name.clone()),
+            min_log_segment: Some(family.min_log_segment),
+            flushed_seqno: Some(family.flushed_seqno),
+            added: added.collect(),
+            ..FamilyEdit::default()
+        }
+    });
+    VersionEdit {
+        next_file_number: Some(state.next_file_number),
+        last_seqno: Some(state.last_seqno),
+        families: families.collect(),
+        filter_heat: Some(state.filter_heat.clone()),
+        segments_added: state.segments.values().copied().collect(),
+        keeps_evidence: state.keeps_evidence,
+        ..VersionEdit::default()
+    }
+}
+
+/// Links, or copies where the file system cannot link.
+pub(crate) fn link(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
+    if vfs.hard_link(from, to).is_ok() {
+        return Ok(());
+    }
+    let source = vfs.open(from, OpenMode::default())?;
+    let mut copy = vfs.create(to, &CreateOptions::default())?;
+    let mut offset = 0;
+    let mut buffer = vec![0; COPY_BYTES.min(source.len() as usize)];
+    while offset < source.len() {
+        let len = buffer.len().min((source.len() - offset) as usize);
+        source.read_at(offset, &mut buffer[..len])?;
+        copy.append(&buffer[..len])?;
+        offset += len as u64;
+    }
+    copy.finish()?;
+    Ok(copy.sync()?)
+}

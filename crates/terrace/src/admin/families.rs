@@ -1,0 +1,87 @@
+//! Creating and dropping column families.
+
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::kill_point::kill_point;
+use crate::options::{CfOptions, Options};
+use crate::version::family::Family;
+use crate::version::install;
+use crate::write::commit;
+use std::sync::Arc;
+use terrace_manifest::{FamilyEdit, VersionEdit};
+
+/// The name of the family every store has.
+pub(crate) const DEFAULT_FAMILY: &str = "default";
+
+/// The longest column family name, in bytes.
+const MAX_NAME_BYTES: usize = 256;
+
+/// Refuses names that are empty or too long.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    match (1..=MAX_NAME_BYTES).contains(&name.len()) {
+        true => Ok(()),
+        false => Err(Error::InvalidArgument(format!(
+            "a column family name has 1 to {MAX_NAME_BYTES} bytes, not {}",
+            name.len()
+        ))),
+    }
+}
+
+/// Creates the family `name`, durably, and opens it.
+pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<Arc<Family>> {
+    check_name(name)?;
+    Options { default_family: options.clone(), ..inner.options.clone() }.check()?;
+    inner.health.check_writable()?;
+    let lead = inner.write_queue()?.lead();
+    let segment = lead.log().writer.segment();
+    let mut log = inner.manifest.lock();
+    if inner.family_named(name).is_some() {
+        return Err(Error::InvalidArgument(format!("the column family `{name}` exists already")));
+    }
+    let id = log.state.next_family_id;
+    // Before the edit: a family that the manifest has must be there.
+    let resolved = inner.options.family(options);
+    let family = Family::new(id, name.into(), resolved, Arc::default(), &inner.table_cache)
+        .map_err(|e| terrace_base::Error::io("reserve memory for", &inner.dir, e))?;
+    let edit = FamilyEdit {
+        id,
+        create: Some(name.into()),
+        min_log_segment: Some(segment),
+        ..FamilyEdit::default()
+    };
+    let edit = VersionEdit { families: vec![edit], ..VersionEdit::default() };
+    install::append(inner, &mut log, &edit)?;
+    kill_point("family:created");
+    let family = Arc::new(family);
+    let mut all = (**inner.families.load()).clone();
+    all.push(family.clone());
+    inner.families.store(Arc::new(all));
+    Ok(family)
+}
+
+/// Drops the family `name`, durably; its files go when nobody reads them any more.
+pub(crate) fn drop(inner: &Inner, name: &str) -> Result<()> {
+    if name == DEFAULT_FAMILY {
+        return Err(Error::InvalidArgument("the default column family cannot be dropped".into()));
+    }
+    inner.health.check_writable()?;
+    {
+        // No write may be under way to the family while it goes.
+        let _lead = inner.write_queue()?.lead();
+        let mut log = inner.manifest.lock();
+        let family =
+            inner.family_named(name).ok_or_else(|| Error::NoSuchFamily(name.to_string()))?;
+        let edit = FamilyEdit { id: family.id, drop: true, ..FamilyEdit::default() };
+        let edit = VersionEdit { families: vec![edit], ..VersionEdit::default() };
+        install::append(inner, &mut log, &edit)?;
+        kill_point("family:dropped");
+        family.mark_dropped();
+        let mut all = (**inner.families.load()).clone();
+        all.retain(|other| other.id != family.id);
+        inner.families.store(Arc::new(all));
+        install::retire_family(inner, &family);
+    }
+    commit::retire_segments(inner)?;
+    inner.scheduler.wake();
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! `collect_garbage`: dooms segments of the value log whatever the ratio, and waits until they are
+//! empty. See [`crate::background::gc`] for how they are emptied.
+
+use crate::background::compact;
+use crate::background::compaction::pick_values;
+use crate::background::flush;
+use crate::background::gc;
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::values::value_log::SegmentBook;
+use crate::version::install;
+use crate::write::commit;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(50);
+
+/// How far a `collect_garbage` is. Steps that the background does for it are not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GcProgress {
+    /// Compactions done so far on the caller's thread.
+    pub steps: u64,
+    /// Bytes of SSTs and of values read so far.
+    pub read_bytes: u64,
+    /// Bytes of SSTs and of values written so far.
+    pub written_bytes: u64,
+    /// Segments that still have to go.
+    pub segments_left: usize,
+}
+
+/// Dooms every segment with a garbage share of at least `min_share`, whatever the ratio, and waits
+/// until they are gone; 0.0 takes all, and so puts all values into the order of their keys.
+pub(crate) fn run(
+    inner: &Inner,
+    min_share: f64,
+    progress: &mut dyn FnMut(GcProgress),
+) -> Result<()> {
+    if !(0.0..=1.0).contains(&min_share) {
+        return Err(Error::InvalidArgument(format!(
+            "a garbage share of {min_share}; it must be from 0 to 1"
+        )));
+    }
+    flush::all(inner)?;
+    commit::retire_segments(inner)?;
+    let books = gc::books(inner);
+    let enough = |book: &&SegmentBook| book.garbage_share() >= min_share;
+    let wanted: BTreeSet<u32> = books.iter().filter(enough).map(|book| book.number).collect();
+    let _asked = Asked::new(inner, &wanted);
+    let result = empty(inner, &wanted, progress);
+    install::drop_dead_segments(inner)?;
+    install::purge(inner)?;
+    result
+}
+
+/// Segments asked for, until this is dropped.
+struct Asked<'a> {
+    inner: &'a Inner,
+    wanted: &'a BTreeSet<u32>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(inner: &'a Inner, wanted: &'a BTreeSet<u32>) -> Self {
+        inner.gc.asked.lock().extend(wanted);
+        Self { inner, wanted }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.inner.gc.asked.lock().retain(|number| !self.wanted.contains(number));
+    }
+}
+
+/// Rewrites files, on the caller's thread and those of the background, until none refers to the
+/// segments.
+fn empty(
+    inner: &Inner,
+    wanted: &BTreeSet<u32>,
+    progress: &mut dyn FnMut(GcProgress),
+) -> Result<()> {
+    let mut told =
+        GcProgress { steps: 0, read_bytes: 0, written_bytes: 0, segments_left: wanted.len() };
+    loop {
+        inner.health.check_writable()?;
+        let doomed = inner.value_log.doomed();
+        if !wanted.iter().all(|number| doomed.contains(number)) {
+            gc::step(inner);
+        }
+        let step = compact::run_for_values(inner, pick_values)?;
+        let waits = |number: &&u32| {
+            let values = &inner.value_log;
+            values.live_bytes_of(**number) > 0 && values.why_spared(**number).is_none()
+        };
+        let left = wanted.iter().filter(waits).count();
+        if let Some((read, written)) = step {
+            told.steps += 1;
+            told.read_bytes += read;
+            told.written_bytes += written;
+        }
+        if step.is_some() || left < told.segments_left {
+            told.segments_left = left;
+            progress(told);
+            install::drop_dead_segments(inner)?;
+            install::purge(inner)?;
+        }
+        if left == 0 {
+            // All that can be read has been moved.
+            let spared = wanted.iter().find_map(|number| inner.value_log.why_spared(*number));
+            return spared.map_or(Ok(()), |why| Err(why.into()));
+        }
+        if step.is_none() {
+            let mut jobs = inner.scheduler.lock();
+            // Once nothing runs, only a file that cannot be read is in the way.
+            if jobs.is_quiet()
+                && let Some(error) = compact::why_unsettled(inner)
+            {
+                return Err(error);
+            }
+            inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+        }
+    }
+}

@@ -1,0 +1,600 @@
+//! Compaction, from the choice to the installed result (compact, steps 1, 2 and 5): choose under
+//! the scheduler's lock, claim the inputs, run the job, install, release the claim.
+
+use crate::background::compaction::job::{self, JobContext};
+use crate::background::compaction::pick::{
+    Choice, Compaction, File, Manual, ManualStep, Move, PickInput, Span, Values,
+};
+use crate::background::compaction::values::Moving;
+use crate::background::compaction::{pending_bytes, pick, pick_idle, pick_manual};
+use crate::background::flush;
+use crate::background::gc;
+use crate::error::{Error, Result};
+use crate::event;
+use crate::inner::Inner;
+use crate::jobs::background_errors::Work;
+use crate::jobs::job_list::{JobKind, JobStart};
+use crate::jobs::scheduler::{Jobs, Running};
+use crate::kill_point::kill_point;
+use crate::metrics::add;
+use crate::version::family::Family;
+use crate::version::install::{self, Change};
+use std::collections::{HashMap, HashSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use terrace_base::sync::Instant;
+use terrace_manifest::names::{self, FileName};
+use terrace_manifest::{FamilyEdit, SegmentMeta, Version};
+
+/// A store that committed nothing for this long is idle.
+const IDLE_AFTER_US: u64 = 400_000;
+
+/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(50);
+
+/// How long settling waits for filters.
+const MAX_FILTER_WAIT: Duration = Duration::from_secs(2);
+
+/// How far a `compact_range` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Merges and moves done so far.
+    pub steps: u64,
+    /// Bytes read so far.
+    pub read_bytes: u64,
+    /// Bytes written so far.
+    pub written_bytes: u64,
+    /// Level whose files the next step takes down.
+    pub level: usize,
+}
+
+/// The inputs of a compaction, taken until this is dropped.
+struct Claim<'a> {
+    inner: &'a Inner,
+    id: u64,
+    files: Vec<u64>,
+}
+
+impl<'a> Claim<'a> {
+    fn new(inner: &'a Inner, jobs: &mut Jobs, choice: &Choice) -> Option<Self> {
+        let id = jobs.next_id();
+        let (running, files): (Running, Vec<u64>) = match choice {
+            Choice::Nothing => return None,
+            Choice::Move(moved) => {
+                (running_move(moved, id), moved.files.iter().map(|f| f.number).collect())
+            }
+            Choice::Merge(merge) => (merge.running(id), merge.files().map(|f| f.number).collect()),
+        };
+        jobs.running.push(running);
+        jobs.busy_files.extend(&files);
+        Some(Self { inner, id, files })
+    }
+}
+
+fn running_move(moved: &Move, id: u64) -> Running {
+    let span = Span::of(&moved.files);
+    Running {
+        id,
+        family: moved.family,
+        output_level: moved.to,
+        smallest: span.map_or_else(Vec::new, |s| s.start.to_vec()),
+        largest: span.map_or_else(Vec::new, |s| s.end.to_vec()),
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        {
+            let mut jobs = self.inner.scheduler.lock();
+            jobs.running.retain(|running| running.id != self.id);
+            for number in &self.files {
+                jobs.busy_files.remove(number);
+            }
+        }
+        self.inner.scheduler.job_ended();
+    }
+}
+
+/// What all families' choices are made from that is not theirs: separated values, and files that
+/// cannot be read.
+struct Shared {
+    quarantined: Arc<HashSet<u64>>,
+    doomed: Arc<HashSet<u32>>,
+    hidden: Arc<HashMap<u64, u64>>,
+    force: bool,
+    live_bytes: u64,
+    segment_bytes: u64,
+}
+
+impl Shared {
+    fn new(inner: &Inner, idle: bool) -> Self {
+        Self::at(inner, idle, inner.clock.monotonic_us())
+    }
+
+    /// For a caller who asks: every file is tried but those that are known to be damaged.
+    fn asked_for(inner: &Inner, force: bool) -> Self {
+        Self { force, ..Self::at(inner, false, u64::MAX) }
+    }
+
+    fn at(inner: &Inner, idle: bool, now_us: u64) -> Self {
+        Self {
+            quarantined: inner.background_errors.quarantined(now_us),
+            doomed: inner.value_log.doomed().clone(),
+            hidden: inner.gc.hidden(),
+            force: idle || inner.gc.is_overdue(inner.clock.monotonic_us()),
+            live_bytes: inner.value_log.live_bytes(),
+            segment_bytes: inner.options.advanced.segment_bytes,
+        }
+    }
+}
+
+/// What a family's choice is made from. The version is read under the scheduler's lock: a job
+/// installs before it releases its claim, so the version is never older than the claims.
+fn input<'a>(
+    inner: &Inner,
+    family: &'a Family,
+    version: &'a Version,
+    jobs: &'a Jobs,
+    shared: &'a Shared,
+) -> PickInput<'a> {
+    PickInput {
+        family: family.id,
+        version,
+        options: &family.options,
+        in_progress: &jobs.busy_files,
+        quarantined: &shared.quarantined,
+        running: &jobs.running,
+        snapshots_oldest: inner.snapshots.oldest(),
+        now_ms: inner.clock.wall_ms(),
+        values: Values {
+            doomed: &shared.doomed,
+            force: shared.force,
+            hidden: &shared.hidden,
+            live_bytes: shared.live_bytes,
+            segment_bytes: shared.segment_bytes,
+        },
+    }
+}
+
+/// The next choice of all families; idle work only if no family has other work.
+fn choose(inner: &Inner, jobs: &Jobs, idle: bool) -> Option<(Arc<Family>, Choice)> {
+    let families = inner.families.load();
+    let shared = Shared::new(inner, idle);
+    let now_us = inner.clock.monotonic_us();
+    let may_begin = |f: &&Arc<Family>| {
+        !f.is_dropped() && inner.background_errors.may_begin(Work::Compaction, f.id, now_us)
+    };
+    let kinds: &[fn(&PickInput<'_>) -> Choice] = if idle { &[pick, pick_idle] } else { &[pick] };
+    for choose in kinds {
+        for family in families.iter().filter(may_begin) {
+            let version = family.state().version.clone();
+            let input = input(inner, family, &version, jobs, &shared);
+            family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
+            let choice = choose(&input);
+            if !matches!(choice, Choice::Nothing) {
+                return Some((family.clone(), choice));
+            }
+        }
+    }
+    None
+}
+
+/// Whether idle compaction may run now: asked for, or nothing was written for a while.
+fn is_idle(inner: &Inner, jobs: &mut Jobs) -> bool {
+    if jobs.settling > 0 {
+        return true;
+    }
+    let now = inner.clock.monotonic_us();
+    let groups = inner.counters.groups.load(Ordering::Relaxed);
+    if jobs.last_groups != groups || jobs.quiet_since_us == 0 {
+        jobs.last_groups = groups;
+        jobs.quiet_since_us = now.max(1);
+    }
+    let options = &inner.options.advanced;
+    options.compact_when_idle && now.saturating_sub(jobs.quiet_since_us) >= IDLE_AFTER_US
+}
+
+/// Chooses, runs and installs one compaction; false if there was nothing to do.
+pub(crate) fn run_next(inner: &Inner) -> Result<bool> {
+    if inner.health.check_may_free().is_err() {
+        return Ok(false);
+    }
+    let (family, choice, claim) = {
+        let mut jobs = inner.scheduler.lock();
+        // While the disk is full one merge at a time is tried: it may free room, or have none.
+        let full = inner.health.is_disk_full();
+        if jobs.manual > 0 || (full && !jobs.running.is_empty()) {
+            return Ok(false);
+        }
+        note_stuck(inner, &jobs);
+        let idle = is_idle(inner, &mut jobs) || full;
+        let Some((family, choice)) = choose(inner, &jobs, idle) else { return Ok(false) };
+        let claim = Claim::new(inner, &mut jobs, &choice);
+        (family, choice, claim)
+    };
+    let result = execute(inner, &family, &choice);
+    // The inputs are let go of before anybody hears of the end, so that whoever waits for it finds
+    // them free to be deleted.
+    drop(choice);
+    drop(claim);
+    result.map(|_| true)
+}
+
+/// Finds out, while something fails, in which families no compaction can make room in a full L0, so
+/// that writers are told why instead of waiting.
+fn note_stuck(inner: &Inner, jobs: &Jobs) {
+    let errors = &inner.background_errors;
+    if errors.is_empty() {
+        return;
+    }
+    let shared = Shared::new(inner, false);
+    let now_us = inner.clock.monotonic_us();
+    for family in inner.families.load().iter().filter(|f| !f.is_dropped()) {
+        let version = family.state().version.clone();
+        let full = version.level(0).len() >= family.options.l0_stop;
+        let runs = jobs.running.iter().any(|running| running.family == family.id);
+        let choice = || pick(&input(inner, family, &version, jobs, &shared));
+        let files = version.files().map(|(_, file)| file.number);
+        let failed = errors.why_not(Work::Compaction, family.id, files, now_us);
+        let blocked = || !errors.may_begin(Work::Compaction, family.id, now_us);
+        let why =
+            failed.filter(|_| full && !runs && (blocked() || matches!(choice(), Choice::Nothing)));
+        if errors.why_stuck(family.id).is_some() != why.is_some() {
+            errors.set_stuck(family.id, why);
+        }
+    }
+}
+
+/// Runs and installs one compaction that `choose` wants, on the caller's thread, beside those of the
+/// background; `None` if there is nothing that it wants, or something running is in the way. Gives
+/// the bytes read and written, values included.
+pub(crate) fn run_for_values(
+    inner: &Inner,
+    choose: fn(&PickInput<'_>) -> Option<Choice>,
+) -> Result<Option<Volume>> {
+    let mut jobs = inner.scheduler.lock();
+    if inner.scheduler.is_stopping() {
+        return Err(Error::Closed);
+    }
+    let shared = Shared::asked_for(inner, true);
+    let chosen = inner.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
+        let version = family.state().version.clone();
+        let choice = choose(&input(inner, family, &version, &jobs, &shared))?;
+        Some((family.clone(), choice))
+    });
+    let Some((family, choice)) = chosen else { return Ok(None) };
+    let claim = Claim::new(inner, &mut jobs, &choice);
+    drop(jobs);
+    let result = execute(inner, &family, &choice);
+    drop(choice);
+    drop(claim);
+    result.map(Some)
+}
+
+/// Bytes read and written.
+pub(crate) type Volume = (u64, u64);
+
+/// Runs and installs a choice, and keeps the books on what fails and when it is tried again.
+fn execute(inner: &Inner, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
+    let errors = &inner.background_errors;
+    let (result, files) = match choice {
+        Choice::Nothing => return Ok((0, 0)),
+        Choice::Move(moved) => {
+            add(&inner.counters.trivial_moves, moved.files.len() as u64);
+            (install_edit(inner, family, moved.edit(), Vec::new()).map(|()| (0, 0)), &[][..])
+        }
+        Choice::Merge(merge) => (run_merge(inner, family, merge), &merge.inputs[..]),
+    };
+    let read = files.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
+    match &result {
+        Ok(_) => errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number)),
+        Err(Error::Closed | Error::Poisoned(_)) => {}
+        Err(error) => {
+            let to_blame: Vec<(u8, &File)> =
+                read.filter(|(_, file)| is_to_blame(inner, file, error)).collect();
+            let now_us = inner.clock.monotonic_us();
+            if to_blame.is_empty() {
+                errors.job_failed(Work::Compaction, family.id, error, now_us);
+            }
+            for (level, file) in to_blame {
+                quarantine(inner, family, (level, file), error, now_us);
+            }
+        }
+    }
+    result
+}
+
+/// Whether a merge of `file` failed because of this input: it could not be read, or refers to a
+/// value segment that is damaged or gone.
+fn is_to_blame(inner: &Inner, file: &File, error: &Error) -> bool {
+    let cause = match error {
+        Error::Corruption(cause) | Error::Unsupported(cause) | Error::Io(cause) => cause,
+        _ => return false,
+    };
+    let Some(path) = cause.path().filter(|_| !cause.is_transient()) else { return false };
+    let refers = |number: u64| file.value_refs.iter().any(|r| u64::from(r.segment) == number);
+    match path.file_name().and_then(|name| name.to_str()).map(names::parse) {
+        Some(FileName::Sst(number)) => number == file.number && path.starts_with(&inner.dir),
+        Some(FileName::Log(number) | FileName::ValueLog(number)) => refers(number),
+        _ => false,
+    }
+}
+
+/// Takes a file out of picking that could not be read.
+fn quarantine(
+    inner: &Inner,
+    family: &Family,
+    (level, file): (u8, &File),
+    error: &Error,
+    now_us: u64,
+) {
+    let pause_us = inner.background_errors.quarantine(file.number, error, now_us);
+    event::quarantined(&family.name, level, file.number, pause_us, error);
+    // Values that a damaged file refers to cannot be moved any more: nobody is to wait for that.
+    if let (None, Error::Corruption(cause)) = (pause_us, error) {
+        file.value_refs.iter().for_each(|r| inner.value_log.spare(r.segment, cause));
+    }
+}
+
+fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<Volume> {
+    let start = Instant::now();
+    // What is doomed by now is emptied by this merge if it comes to it.
+    gc::step(inner);
+    let state = family.hold_state();
+    let moving = moving(inner);
+    let moves = moving.as_ref().is_some_and(|moving| moving.moves(merge));
+    let entered = inner.jobs.enter(&*inner.clock, job_start(family, merge, moves));
+    let context = JobContext {
+        vfs: &inner.vfs,
+        dir: &inner.dir,
+        table_cache: &inner.table_cache,
+        next_file_number: &|| inner.next_file_number(),
+        options: &family.options,
+        flushed_seqno: inner.flushed_seqno(family.id),
+        snapshots: inner.snapshots.list(),
+        clock: &*inner.clock,
+        limiter: &inner.limiter,
+        cancel: &inner.scheduler.cancel,
+        version: &state.version,
+        progress: entered.progress(),
+        moving,
+    };
+    let moving_job = moves.then(|| inner.gc.enter_job());
+    let output =
+        job::run(&context, merge).map_err(|error| match inner.scheduler.is_stopping() {
+            true => Error::Closed,
+            false => job_failed(inner, error),
+        })?;
+    let Some(output) = output else { return Err(Error::Closed) };
+    kill_point("compaction:written");
+    let (level, edit, stats) = (usize::from(merge.output_level), output.edit, output.stats);
+    let emptied = stats.moved_values > 0;
+    install_edit(inner, family, edit, output.segments)?;
+    kill_point("compaction:installed");
+    if emptied {
+        // What is empty now goes at once: it has been there twice for long enough.
+        install::drop_dead_segments(inner)?;
+    }
+    drop(moving_job);
+    let c = &inner.counters;
+    let (read, written) = (stats.read_bytes, stats.written_bytes);
+    add(&c.compactions, 1);
+    add(&c.gc_moved_values, stats.moved_values);
+    add(&c.gc_moved_bytes, stats.moved_bytes);
+    add(&c.compaction_read_bytes, read);
+    add(&c.compaction_written_bytes, written);
+    if let Some(counter) = c.level_written_bytes.get(level) {
+        add(counter, written);
+    }
+    add(&c.entries_dropped, stats.dropped_entries);
+    c.compaction_latency.record_ns(start.elapsed().as_nanos() as u64);
+    let took = start.elapsed().as_micros() as u64;
+    event::compacted(&family.name, &merge.to_string(), read, written, took);
+    gc::step(inner);
+    Ok((read + stats.moved_bytes, written + stats.moved_bytes))
+}
+
+/// What is known of a merge when it starts.
+fn job_start(family: &Family, merge: &Compaction, moves: bool) -> JobStart {
+    let numbered = |(level, files): &(u8, Vec<File>)| {
+        let level = *level;
+        files.iter().map(move |file| (level, file.number)).collect::<Vec<_>>()
+    };
+    JobStart {
+        kind: if moves { JobKind::GarbageCollection } else { JobKind::Compaction },
+        family: family.name.clone(),
+        inputs: merge.inputs.iter().flat_map(numbered).collect(),
+        output_level: merge.output_level,
+        input_bytes: merge.input_bytes(),
+        to_read: merge.files().map(|file| file.raw_bytes).sum(),
+    }
+}
+
+/// Which values a merge that starts now moves.
+fn moving(inner: &Inner) -> Option<Moving<'_>> {
+    let log = &*inner.value_log;
+    if !log.is_used() {
+        return None;
+    }
+    let doomed = log.doomed().clone();
+    Some(Moving {
+        log,
+        held: log.hold(),
+        doomed_live_bytes: doomed.iter().map(|number| log.live_bytes_of(*number)).sum(),
+        doomed,
+        segment_bytes: inner.options.advanced.segment_bytes,
+    })
+}
+
+/// What went wrong while reading or writing SSTs is tried again: nothing was lost by it. A full disk
+/// stops writes until there is room, and a failed sync of the directory for good.
+fn job_failed(inner: &Inner, error: terrace_base::Error) -> Error {
+    let of_dir = error.path() == Some(&inner.dir);
+    match error.is_no_space() || (error.is_failed_sync() && of_dir) {
+        true => inner.health.fail("compaction", error),
+        false => error.into(),
+    }
+}
+
+fn install_edit(
+    inner: &Inner,
+    family: &Arc<Family>,
+    edit: FamilyEdit,
+    segments: Vec<SegmentMeta>,
+) -> Result<()> {
+    let flushed = Vec::new();
+    install::install(inner, vec![Change { family: family.clone(), edit, flushed, segments }])
+}
+
+/// Waits until no flush and no compaction is running or wanted.
+pub(crate) fn wait_idle(inner: &Inner) -> Result<()> {
+    inner.write_queue()?;
+    inner.scheduler.lock().settling += 1;
+    inner.scheduler.wake();
+    let result = wait_until_settled(inner);
+    inner.scheduler.lock().settling -= 1;
+    result
+}
+
+fn wait_until_settled(inner: &Inner) -> Result<()> {
+    let mut jobs = inner.scheduler.lock();
+    loop {
+        inner.health.check_writable()?;
+        if inner.scheduler.is_stopping() {
+            return Err(Error::Closed);
+        }
+        let now_us = inner.clock.monotonic_us();
+        let errors = &inner.background_errors;
+        let families = inner.families.load();
+        let waiting = |f: &&Arc<Family>| !f.is_dropped() && !f.state().immutables.is_empty();
+        let may_flush = |f: &Arc<Family>| errors.may_begin(Work::Flush, f.id, now_us);
+        let flushing = families.iter().filter(waiting).any(may_flush);
+        if !flushing && jobs.is_quiet() && choose(inner, &jobs, true).is_none() {
+            if let Some(error) = why_unsettled(inner) {
+                return Err(error);
+            }
+            if families.iter().any(|f| waiting(&f)) || errors.hopes(now_us) {
+                inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+                continue;
+            }
+            drop(jobs);
+            // What the last of them revealed may be worth collecting.
+            gc::step(inner);
+            jobs = inner.scheduler.lock();
+            if choose(inner, &jobs, true).is_some() {
+                continue;
+            }
+            drop(jobs);
+            install::purge(inner)?;
+            wait_for_filters(inner);
+            return Ok(());
+        }
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+    }
+}
+
+/// Why the store does not settle, if nothing is about to be tried again that may still succeed.
+pub(crate) fn why_unsettled(inner: &Inner) -> Option<Error> {
+    let errors = &inner.background_errors;
+    let now_us = inner.clock.monotonic_us();
+    if errors.is_empty() || errors.hopes(now_us) {
+        return None;
+    }
+    inner.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
+        let version = family.state().version.clone();
+        let files = version.files().map(|(_, file)| file.number);
+        let flush = errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us);
+        flush.or_else(|| errors.why_not(Work::Compaction, family.id, files, now_us))
+    })
+}
+
+/// Waits until new files have their filters in memory, as far as there is room; a while at most,
+/// since lookups that go on may move units for ever.
+fn wait_for_filters(inner: &Inner) {
+    let start = Instant::now();
+    inner.scheduler.job_ended();
+    while inner.filters.has_work(true)
+        && start.elapsed() < MAX_FILTER_WAIT
+        && !inner.scheduler.is_stopping()
+    {
+        let mut jobs = inner.scheduler.lock();
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK / 5);
+    }
+}
+
+/// Keeps background compactions from starting while it lives.
+struct ManualTurn<'a>(&'a Inner);
+
+impl<'a> ManualTurn<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        inner.scheduler.lock().manual += 1;
+        Self(inner)
+    }
+}
+
+impl Drop for ManualTurn<'_> {
+    fn drop(&mut self) {
+        self.0.scheduler.lock().manual -= 1;
+        self.0.scheduler.wake();
+    }
+}
+
+/// Merges everything of `family` in `[start, end)` down to its last level, on the caller's thread.
+pub(crate) fn range(
+    inner: &Inner,
+    family: &Arc<Family>,
+    start: Option<&[u8]>,
+    end: Option<&[u8]>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    flush::all(inner)?;
+    let _turn = ManualTurn::new(inner);
+    let bound = |key: &[u8]| key.to_vec();
+    let mut manual = Manual::new(
+        start.map_or(Bound::Unbounded, |key| Bound::Included(bound(key))),
+        end.map_or(Bound::Unbounded, |key| Bound::Excluded(bound(key))),
+    );
+    let mut told = Progress { steps: 0, read_bytes: 0, written_bytes: 0, level: 0 };
+    loop {
+        inner.health.check_writable()?;
+        let mut jobs = inner.scheduler.lock();
+        if inner.scheduler.is_stopping() {
+            return Err(Error::Closed);
+        }
+        let version = family.state().version.clone();
+        let force = inner.gc.is_overdue(inner.clock.monotonic_us());
+        let shared = Shared::asked_for(inner, force);
+        let step = pick_manual(&input(inner, family, &version, &jobs, &shared), &mut manual);
+        let choice = match step {
+            ManualStep::Done => return Ok(()),
+            ManualStep::Wait => {
+                let runs = jobs.running.iter().any(|running| running.family == family.id);
+                let files = version.files().map(|(_, file)| file.number);
+                let errors = &inner.background_errors;
+                // Once nothing runs, only a damaged file is in the way.
+                if !runs
+                    && let Some(error) =
+                        errors.why_not(Work::Compaction, family.id, files, u64::MAX)
+                {
+                    return Err(error);
+                }
+                inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+                continue;
+            }
+            ManualStep::Do(choice) => choice,
+        };
+        let claim = Claim::new(inner, &mut jobs, &choice);
+        drop(jobs);
+        let (read, written) = execute(inner, family, &choice)?;
+        drop(choice);
+        drop(claim);
+        told.steps += 1;
+        told.read_bytes += read;
+        told.written_bytes += written;
+        told.level = manual.level;
+        progress(told);
+        install::purge(inner)?;
+    }
+}

@@ -1,0 +1,442 @@
+//! Runs a compaction: reads its inputs in merged order, keeps what `retain` says, moves values out
+//! of doomed segments (`values`), writes the rest through `output` (compaction, steps 3 and 4).
+//! Nothing becomes visible here; `install` does that with the edit that comes out.
+//!
+//! A large merge is cut at keys of about even distance into pieces that run on threads of their
+//! own, or on that of the job if the system has none; each piece sees the range tombstones of all inputs, clipped to its keys.
+//!
+//! Every entry is accounted for: what the pieces read must be as many entries as the inputs hold,
+//! and what the outputs hold as many as were kept; and of every value segment the outputs must
+//! refer to what the inputs did, less what was dropped or moved away. Otherwise the job fails and
+//! changes nothing. A job that fails or is cancelled leaves no file behind.
+
+use super::pick::{Compaction, File, Span};
+use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
+use crate::background::output::{Output, OutputContext, remove_files};
+use crate::background::retain::{
+    Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
+};
+use crate::iter::RunIter;
+use crate::iter::level::LevelIter;
+use crate::iter::merge::MergingIter;
+use crate::jobs::job_list::JobProgress;
+use crate::memory::table_cache::TableCache;
+use crate::options::FamilyOptions;
+use crate::store::rate_limit::RateLimiter;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_base::range_tombstone::Fragment;
+use terrace_base::sync::thread;
+use terrace_base::{Clock, Error, InternalIter, RangeTombstones, Result, SeqNo};
+use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version, names};
+use terrace_sst::{ScanOptions, SstOptions, SstReader};
+use terrace_vfs::Vfs;
+
+/// Entries between two looks at the cancel flag.
+const LOOK_ENTRIES: u64 = 1024;
+/// A piece of its own pays off from this many input bytes on (or a target file, if that is less).
+const MIN_PIECE_BYTES: u64 = 8 << 20;
+/// Cuts looked for in one input file.
+const CUTS_PER_FILE: usize = 15;
+/// Bounds of the bytes read ahead in one input.
+const MIN_READAHEAD_BYTES: usize = 128 << 10;
+const MAX_READAHEAD_BYTES: usize = 1 << 20;
+
+/// What a job works with.
+pub(crate) struct JobContext<'a> {
+    pub vfs: &'a Arc<dyn Vfs>,
+    pub dir: &'a Path,
+    pub table_cache: &'a Arc<TableCache>,
+    pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    pub options: &'a FamilyOptions,
+    /// Every write of the family up to here is in its SSTs.
+    pub flushed_seqno: SeqNo,
+    /// Live snapshots, ascending, listed after the compaction was chosen.
+    pub snapshots: Vec<SeqNo>,
+    pub clock: &'a dyn Clock,
+    pub limiter: &'a RateLimiter,
+    /// Ends the job early.
+    pub cancel: &'a AtomicBool,
+    /// The version the compaction was chosen from.
+    pub version: &'a Version,
+    /// Where the job counts what it does.
+    pub progress: &'a JobProgress,
+    /// Which values to move; `None` in a store without separated values.
+    pub moving: Option<Moving<'a>>,
+}
+
+/// What a finished job asks to be installed, and what it did.
+#[derive(Debug)]
+pub(crate) struct JobOutput {
+    pub edit: FamilyEdit,
+    /// Value segments that the edit's files refer to and that are new.
+    pub segments: Vec<SegmentMeta>,
+    pub stats: JobStats,
+}
+
+/// What a job did.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobStats {
+    /// Length of the input files.
+    pub read_bytes: u64,
+    /// Length of the output files.
+    pub written_bytes: u64,
+    pub read_entries: u64,
+    pub dropped_entries: u64,
+    /// Values that left doomed segments, and the length of the segments they are in now.
+    pub moved_values: u64,
+    pub moved_bytes: u64,
+    /// Threads that worked on it.
+    pub pieces: u64,
+}
+
+/// Merges; `None` if it was cancelled. The outputs and their directory are synced.
+pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Option<JobOutput>> {
+    if let Some(moving) = &ctx.moving {
+        moving.check_inputs(compaction.files())?;
+    }
+    let plan = Plan::new(ctx, compaction)?;
+    let bounds: Vec<Option<&[u8]>> = [None]
+        .into_iter()
+        .chain(plan.cuts.iter().map(|cut| Some(cut.as_slice())))
+        .chain([None])
+        .collect();
+    let ranges: Vec<_> = bounds.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let mut results: Vec<Result<Option<Piece>>> = Vec::new();
+    thread::scope(|scope| {
+        let (first, others) = ranges.split_at(1);
+        let plan = &plan;
+        let start = |range: &(Option<&'_ [u8]>, Option<&'_ [u8]>)| {
+            let (lower, upper) = (range.0.map(<[u8]>::to_vec), range.1.map(<[u8]>::to_vec));
+            let work = move || run_piece(plan, lower.as_deref(), upper.as_deref());
+            has_thread().and_then(|()| thread::spawn_scoped(scope, work)).ok()
+        };
+        let threads: Vec<_> = others.iter().map(start).collect();
+        results.extend(first.iter().map(|range| run_piece(plan, range.0, range.1)));
+        for (thread, range) in threads.into_iter().zip(others) {
+            match thread.map(|thread| thread.join()) {
+                Some(Ok(result)) => results.push(result),
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                // The system had no thread for it.
+                None => results.push(run_piece(plan, range.0, range.1)),
+            }
+        }
+    });
+    let pieces = gather(ctx, results)?;
+    let Some(pieces) = pieces else { return Ok(None) };
+    let done = conclude(ctx, compaction, &pieces);
+    if done.is_err() {
+        remove_outputs(ctx, &pieces);
+    }
+    done.map(Some)
+}
+
+#[cfg(not(test))]
+fn has_thread() -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whether the jobs of this thread find no thread for their pieces.
+    static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+#[cfg(test)]
+fn has_thread() -> std::io::Result<()> {
+    match NO_THREADS.get() {
+        true => Err(std::io::ErrorKind::WouldBlock.into()),
+        false => Ok(()),
+    }
+}
+
+/// What all pieces share.
+struct Plan<'a> {
+    ctx: &'a JobContext<'a>,
+    compaction: &'a Compaction,
+    readers: Vec<Arc<SstReader>>,
+    below: Below,
+    /// Keys at which the merge is cut into pieces, ascending.
+    cuts: Vec<Vec<u8>>,
+    now_ms: u64,
+    readahead_bytes: usize,
+    /// Which values move, if any do.
+    moving: Option<&'a Moving<'a>>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(ctx: &'a JobContext<'a>, compaction: &'a Compaction) -> Result<Self> {
+        let mut readers = Vec::new();
+        for file in compaction.files().filter(|f| f.range_tombstone_count > 0) {
+            readers.push(ctx.table_cache.reader(file)?);
+        }
+        let runs: usize = compaction
+            .inputs
+            .iter()
+            .map(|(level, files)| if *level == 0 { files.len() } else { 1 })
+            .sum();
+        let readahead_bytes = ctx.options.job_buffer_bytes / runs.max(1);
+        Ok(Self {
+            ctx,
+            compaction,
+            readers,
+            below: below(ctx.version, compaction),
+            cuts: piece_cuts(ctx, compaction)?,
+            now_ms: ctx.clock.wall_ms(),
+            readahead_bytes: readahead_bytes.clamp(MIN_READAHEAD_BYTES, MAX_READAHEAD_BYTES),
+            moving: ctx.moving.as_ref().filter(|moving| moving.moves(compaction)),
+        })
+    }
+}
+
+/// What one piece did.
+#[derive(Default)]
+struct Piece {
+    files: Vec<FileMeta>,
+    moved: Moved,
+    references: References,
+    read: u64,
+    kept: u64,
+}
+
+/// The files that may hold versions older than the inputs' of keys that the inputs hold: all in
+/// deeper levels than the first one read, and of L0 those older than the newest input, as far as
+/// they are not inputs.
+pub(crate) fn below(version: &Version, compaction: &Compaction) -> Below {
+    let inputs: HashSet<u64> = compaction.files().map(|f| f.number).collect();
+    let Some(span) = Span::of(compaction.files()) else { return Below::everywhere() };
+    let level0 = version.level(0).files().iter();
+    let older = level0.skip_while(|f| !inputs.contains(&f.number));
+    let deeper = version.levels().iter().skip(usize::from(compaction.start_level) + 1);
+    let all = older.chain(deeper.flat_map(|level| level.files()));
+    Below::files(all.filter(|f| !inputs.contains(&f.number) && span.overlaps(f)).map(|f| &**f))
+}
+
+/// Keys that cut the inputs into pieces of about equal size; none if one piece is enough.
+fn piece_cuts(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Vec<Vec<u8>>> {
+    let bytes = compaction.input_bytes();
+    let least = MIN_PIECE_BYTES.min(ctx.options.target_file_bytes).max(1);
+    let most = (bytes / least).min(ctx.options.max_subcompactions as u64);
+    // An output in L0 is one run, so it is one file.
+    if most < 2 || compaction.output_level == 0 {
+        return Ok(Vec::new());
+    }
+    let mut steps: Vec<(Vec<u8>, u64)> = Vec::new();
+    for file in compaction.files() {
+        let keys = ctx.table_cache.reader(file)?.index_separators(CUTS_PER_FILE)?;
+        let part = file.size_bytes / (keys.len() as u64 + 1);
+        steps.push((file.smallest.clone(), 0));
+        steps.extend(keys.into_iter().map(|key| (key, part)));
+        steps.push((file.largest.clone(), part));
+    }
+    steps.sort();
+    let mut cuts: Vec<Vec<u8>> = Vec::new();
+    let mut passed = 0;
+    for (key, part) in steps {
+        passed += part;
+        let due = bytes / most * (cuts.len() as u64 + 1);
+        if passed >= due && cuts.len() as u64 + 1 < most && cuts.last() != Some(&key) {
+            cuts.push(key);
+        }
+    }
+    Ok(cuts)
+}
+
+/// The inputs' runs, newest first, as far as they may hold keys of `[start, end)`.
+fn open_inputs(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Vec<RunIter>> {
+    let options =
+        ScanOptions { readahead_bytes: plan.readahead_bytes, ..ScanOptions::compaction() };
+    let table_cache = plan.ctx.table_cache;
+    let inside = |f: &&File| {
+        start.is_none_or(|start| !f.ends_before(start))
+            && end.is_none_or(|end| f.smallest.as_slice() < end)
+    };
+    let mut runs = Vec::new();
+    for (level, files) in &plan.compaction.inputs {
+        let files = files.iter().filter(inside);
+        if *level == 0 {
+            for file in files {
+                runs.push(RunIter::Sst(table_cache.reader(file)?.iter(options)));
+            }
+        } else {
+            let files: Vec<File> = files.cloned().collect();
+            if !files.is_empty() {
+                runs.push(RunIter::Level(LevelIter::new(table_cache.clone(), files, options)));
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// The range tombstones of all inputs, as far as they cover keys of `[start, end)`.
+fn input_tombstones(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> RangeTombstones {
+    let sets = plan.readers.iter().map(|reader| reader.range_tombstones());
+    let fragments = sets.flat_map(|set| set.fragments_in(start, end));
+    collapse_tombstones(fragments.flat_map(Fragment::tombstones), &plan.ctx.snapshots)
+}
+
+/// Merges the keys of `[start, end)`; `None` if it was cancelled.
+fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Option<Piece>> {
+    let (ctx, compaction) = (plan.ctx, plan.compaction);
+    let tombstones = input_tombstones(plan, start, end);
+    let mut below = plan.below.clone();
+    let survivors = surviving_tombstones(&tombstones, &ctx.snapshots, &below);
+    let zero_seqnos = compaction.output_level > 0;
+    let mut retain = Retain::new(&ctx.snapshots, &tombstones, plan.now_ms, &mut below, zero_seqnos);
+    let mut output = Output::new(output_context(plan), survivors).cancelable(ctx.cancel);
+    if compaction.output_level > 0 {
+        output = output.aligned_to(&compaction.grandparents);
+    }
+    let mut stage = Stage::new(stage_context(ctx), plan.moving, output);
+    let mut merge = MergingIter::new(open_inputs(plan, start, end)?);
+    match start {
+        Some(start) => merge.seek(start, u64::MAX)?,
+        None => merge.seek_to_first()?,
+    }
+    let mut piece = Piece::default();
+    let mut raw_bytes = 0;
+    while merge.valid() {
+        let (user_key, value) = (merge.user_key(), merge.value());
+        if end.is_some_and(|end| user_key >= end) {
+            break;
+        }
+        piece.read += 1;
+        raw_bytes += (user_key.len() + value.len()) as u64;
+        match retain.next(user_key, merge.trailer(), value) {
+            Verdict::Keep { trailer } => {
+                stage.add(user_key, trailer, value)?;
+                piece.kept += 1;
+            }
+            Verdict::Tombstone { trailer } => {
+                stage.note_dropped(user_key, merge.trailer(), value);
+                stage.add(user_key, trailer, &[])?;
+                piece.kept += 1;
+            }
+            Verdict::Drop => stage.note_dropped(user_key, merge.trailer(), value),
+        }
+        if piece.read.is_multiple_of(LOOK_ENTRIES) {
+            ctx.progress.read.fetch_add(std::mem::take(&mut raw_bytes), Ordering::Relaxed);
+            if ctx.cancel.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+        merge.next()?;
+    }
+    ctx.progress.read.fetch_add(raw_bytes, Ordering::Relaxed);
+    if ctx.cancel.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    (piece.files, piece.moved, piece.references) = stage.finish()?;
+    Ok(Some(piece))
+}
+
+fn stage_context<'p>(ctx: &'p JobContext<'_>) -> StageContext<'p> {
+    StageContext {
+        vfs: ctx.vfs,
+        dir: ctx.dir,
+        next_file_number: ctx.next_file_number,
+        limiter: ctx.limiter,
+        cancel: ctx.cancel,
+    }
+}
+
+fn output_context<'p>(plan: &'p Plan<'_>) -> OutputContext<'p> {
+    let ctx = plan.ctx;
+    let level = usize::from(plan.compaction.output_level);
+    OutputContext {
+        vfs: ctx.vfs,
+        dir: ctx.dir,
+        next_file_number: ctx.next_file_number,
+        sst_options: SstOptions {
+            flushed_seqno: ctx.flushed_seqno,
+            ..ctx.options.sst(level, plan.now_ms)
+        },
+        target_file_bytes: if level == 0 { u64::MAX } else { ctx.options.target_file_bytes },
+        max_writer_bytes: ctx.options.job_buffer_bytes,
+        limiter: ctx.limiter,
+        trainings: ctx.table_cache.trainings(),
+        progress: ctx.progress,
+    }
+}
+
+/// All pieces, or the first error, or `None` if any was cancelled; in the latter cases the files of
+/// the others are removed.
+fn gather(ctx: &JobContext<'_>, results: Vec<Result<Option<Piece>>>) -> Result<Option<Vec<Piece>>> {
+    let mut pieces = Vec::new();
+    let mut failed = None;
+    let mut cancelled = false;
+    for result in results {
+        match result {
+            Ok(Some(piece)) => pieces.push(piece),
+            Ok(None) => cancelled = true,
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if failed.is_some() || cancelled {
+        remove_outputs(ctx, &pieces);
+        return failed.map_or(Ok(None), Err);
+    }
+    Ok(Some(pieces))
+}
+
+fn remove_outputs(ctx: &JobContext<'_>, pieces: &[Piece]) {
+    let files = pieces.iter().flat_map(|piece| &piece.files);
+    remove_files(ctx.vfs, ctx.dir, files.map(|file| file.number));
+    let segments = pieces.iter().flat_map(|piece| &piece.moved.segments);
+    remove_segments(ctx.vfs, ctx.dir, segments.map(|segment| segment.number));
+}
+
+/// Checks the books, syncs the directory and writes the edit.
+fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> Result<JobOutput> {
+    let files = || pieces.iter().flat_map(|piece| &piece.files);
+    let held: u64 = compaction.files().map(|f| f.entry_count).sum();
+    let read: u64 = pieces.iter().map(|piece| piece.read).sum();
+    let kept: u64 = pieces.iter().map(|piece| piece.kept).sum();
+    let written: u64 = files().map(|f| f.entry_count).sum();
+    if held != read || kept != written {
+        let number = compaction.files().map(|f| f.number).min().unwrap_or(0);
+        let detail = format!(
+            "a compaction with this input lost count: its inputs hold {held} entries and it read \
+             {read}, it kept {kept} and wrote {written}"
+        );
+        return Err(Error::corruption(&names::sst_path(ctx.dir, number), 0, detail));
+    }
+    let mut references = References::default();
+    pieces.iter().for_each(|piece| references.add(&piece.references));
+    let inputs = compaction.files().map(|file| &**file);
+    if let Some((segment, wanted, found)) = references.imbalance(inputs, files()) {
+        let detail = format!(
+            "a compaction that reads values of this segment lost count: its outputs should refer \
+             to {wanted} bytes and refer to {found}"
+        );
+        let path = names::log_path(ctx.dir, u64::from(segment));
+        return Err(Error::corruption(&path, 0, detail));
+    }
+    if files().next().is_some() {
+        ctx.vfs.sync_dir(ctx.dir)?;
+    }
+    let removed = compaction
+        .inputs
+        .iter()
+        .flat_map(|(level, files)| files.iter().map(|f| (*level, f.number)))
+        .collect();
+    let added = files().map(|f| (compaction.output_level, f.clone())).collect();
+    Ok(JobOutput {
+        edit: FamilyEdit { id: compaction.family, added, removed, ..FamilyEdit::default() },
+        segments: pieces.iter().flat_map(|piece| &piece.moved.segments).copied().collect(),
+        stats: JobStats {
+            read_bytes: compaction.input_bytes(),
+            written_bytes: files().map(|f| f.size_bytes).sum(),
+            read_entries: read,
+            dropped_entries: read - kept,
+            moved_values: pieces.iter().map(|piece| piece.moved.values).sum(),
+            moved_bytes: pieces.iter().map(|piece| piece.moved.bytes).sum(),
+            pieces: pieces.len() as u64,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Picking from LSMs drawn as text, in `testdata/pick`.
+
+use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
+use super::{leveled, pending_bytes, pick, pick_idle, pick_manual, pick_values, simulation};
+use crate::background::retain::script;
+use crate::jobs::scheduler::Running;
+use crate::options::{CompactionStyle, FamilyOptions};
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::ops::Bound;
+use std::path::Path;
+use terrace_base::{SeqNo, ValueRef};
+use terrace_manifest::{FamilyEdit, FileMeta, Version};
+use terrace_sst::Compression;
+
+/// `64M` and the like.
+fn bytes(word: &str) -> u64 {
+    let (number, unit) = word.split_at(word.trim_end_matches(['K', 'M', 'G']).len());
+    let unit = match unit {
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => 1,
+    };
+    (number.parse::<f64>().unwrap() * f64::from(unit)) as u64
+}
+
+fn show_bytes(bytes: u64) -> String {
+    format!("{}M", (bytes + (1 << 19)) >> 20)
+}
+
+/// `12:[a-m] 64M tombstones=0.6 ranges=1 ttl=500 created=900 seqno=5`
+fn parse_file(words: &[&str]) -> FileMeta {
+    let (number, range) = words[0].split_once(':').unwrap();
+    let number: u64 = number.parse().unwrap();
+    let exclusive = range.ends_with(')');
+    let (start, end) = range.trim_matches(['[', ']', ')']).split_once('-').unwrap();
+    let size_bytes = bytes(words[1]);
+    let mut file = FileMeta {
+        number,
+        size_bytes,
+        smallest: start.into(),
+        largest: end.into(),
+        largest_exclusive: exclusive,
+        smallest_seqno: number * 10,
+        largest_seqno: number * 10 + 9,
+        entry_count: (size_bytes / 100).max(1),
+        raw_bytes: size_bytes,
+        ..FileMeta::default()
+    };
+    for word in &words[2..] {
+        let (name, value) = word.split_once('=').unwrap();
+        let number = || value.parse::<u64>().unwrap();
+        match name {
+            "tombstones" => {
+                let part: f64 = value.parse().unwrap();
+                file.tombstone_count = (file.entry_count as f64 * part) as u64;
+            }
+            "ranges" => file.range_tombstone_count = number(),
+            "ttl" => file.ttl_due_ms = Some(number()),
+            "created" => file.created_ms = number(),
+            "refs" => {
+                let segments = value.split(',').map(|one| one.split_once(':').unwrap());
+                file.value_refs = segments
+                    .map(|(n, size)| ValueRef { segment: n.parse().unwrap(), bytes: bytes(size) })
+                    .collect();
+            }
+            "seqno" => (file.smallest_seqno, file.largest_seqno) = (number(), number()),
+            other => panic!("unknown word {other}"),
+        }
+    }
+    file
+}
+
+struct Drawn {
+    options: FamilyOptions,
+    version: Version,
+    busy: HashSet<u64>,
+    quarantined: HashSet<u64>,
+    running: Vec<Running>,
+    snapshot: Option<SeqNo>,
+    now_ms: u64,
+    doomed: HashSet<u32>,
+    hidden: HashMap<u64, u64>,
+    force: bool,
+}
+
+impl Drawn {
+    fn input(&self) -> PickInput<'_> {
+        PickInput {
+            family: 0,
+            version: &self.version,
+            options: &self.options,
+            in_progress: &self.busy,
+            quarantined: &self.quarantined,
+            running: &self.running,
+            snapshots_oldest: self.snapshot,
+            now_ms: self.now_ms,
+            values: Values {
+                doomed: &self.doomed,
+                force: self.force,
+                hidden: &self.hidden,
+                live_bytes: 2 << 30,
+                segment_bytes: 64 << 20,
+            },
+        }
+    }
+
+    fn set_option(&mut self, name: &str, value: &str) {
+        let o = &mut self.options;
+        match name {
+            "style" if value == "tiered" => o.style = CompactionStyle::Tiered,
+            "memtable" => o.memtable_bytes = bytes(value) as usize,
+            "trigger" => o.l0_compaction_trigger = value.parse().unwrap(),
+            "slowdown" => o.l0_slowdown = value.parse().unwrap(),
+            "base" => o.level_base_bytes = bytes(value),
+            "target" => o.target_file_bytes = bytes(value),
+            "lz4-from" => {
+                let from: usize = value.parse().unwrap();
+                o.compression[from..].fill(Compression::Lz4);
+            }
+            other => panic!("unknown option {other}"),
+        }
+    }
+}
+
+fn show_files(files: &[File]) -> String {
+    files.iter().map(|f| f.number.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn show(choice: &Choice) -> String {
+    match choice {
+        Choice::Nothing => "nothing".into(),
+        Choice::Move(m) => {
+            format!(
+                "move ({}) L{}:[{}] -> L{}",
+                m.reason.name(),
+                m.from,
+                show_files(&m.files),
+                m.to
+            )
+        }
+        Choice::Merge(c) => {
+            let mut text = format!("merge ({})", c.reason.name());
+            for (level, files) in &c.inputs {
+                write!(text, " L{level}:[{}]", show_files(files)).unwrap();
+            }
+            write!(text, " -> L{}", c.output_level).unwrap();
+            if !c.grandparents.is_empty() {
+                write!(text, ", grandparents [{}]", show_files(&c.grandparents)).unwrap();
+            }
+            text
+        }
+    }
+}
+
+fn show_manual(drawn: &Drawn, range: &str) -> String {
+    let (start, end) = range.split_once('-').unwrap();
+    let mut manual = Manual::new(Bound::Included(start.into()), Bound::Included(end.into()));
+    let mut text = String::new();
+    for _ in 0..20 {
+        match pick_manual(&drawn.input(), &mut manual) {
+            ManualStep::Do(choice) => writeln!(text, "{}", show(&choice)).unwrap(),
+            ManualStep::Wait => return text + "wait\n",
+            ManualStep::Done => return text + "done\n",
+        }
+    }
+    panic!("no end: {text}")
+}
+
+fn run_script(text: &str) -> String {
+    let mut drawn = Drawn {
+        options: simulation::options(64 << 20),
+        version: Version::empty(),
+        busy: HashSet::new(),
+        quarantined: HashSet::new(),
+        running: Vec::new(),
+        snapshot: None,
+        now_ms: 1_000_000,
+        doomed: HashSet::new(),
+        hidden: HashMap::new(),
+        force: false,
+    };
+    let mut out = String::new();
+    for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[0] {
+            "options" => {
+                for word in &words[1..] {
+                    let (name, value) = word.split_once('=').unwrap();
+                    drawn.set_option(name, value);
+                }
+            }
+            "busy" => drawn.busy.extend(words[1..].iter().map(|w| w.parse::<u64>().unwrap())),
+            "quarantined" => {
+                drawn.quarantined = words[1..].iter().map(|w| w.parse().unwrap()).collect();
+            }
+            "running" => {
+                let (start, end) = words[2].split_once('-').unwrap();
+                drawn.running.push(Running {
+                    id: 1,
+                    family: 0,
+                    output_level: words[1][1..].parse().unwrap(),
+                    smallest: start.into(),
+                    largest: end.into(),
+                });
+            }
+            "snapshot" => drawn.snapshot = Some(words[1].parse().unwrap()),
+            "now" => drawn.now_ms = words[1].parse().unwrap(),
+            "doomed" => drawn.doomed = words[1..].iter().map(|w| w.parse().unwrap()).collect(),
+            "hidden" => {
+                let pairs = words[1..].iter().map(|w| w.split_once('=').unwrap());
+                drawn.hidden = pairs.map(|(n, size)| (n.parse().unwrap(), bytes(size))).collect();
+            }
+            "force" => drawn.force = true,
+            "values" => {
+                let choice = pick_values(&drawn.input()).unwrap_or(Choice::Nothing);
+                writeln!(out, "{}", show(&choice)).unwrap();
+            }
+            "pick" => writeln!(out, "{}", show(&pick(&drawn.input()))).unwrap(),
+            "idle" => writeln!(out, "{}", show(&pick_idle(&drawn.input()))).unwrap(),
+            "manual" => out += &show_manual(&drawn, words[1]),
+            "pending" => writeln!(out, "{}", show_bytes(pending_bytes(&drawn.input()))).unwrap(),
+            "targets" => {
+                let targets = leveled::targets(&drawn.version, &drawn.options);
+                write!(out, "base L{}:", targets.base).unwrap();
+                for (level, bytes) in targets.bytes.iter().enumerate().skip(targets.base) {
+                    write!(out, " L{level} {}", show_bytes(*bytes)).unwrap();
+                }
+                out.push('\n');
+            }
+            level => {
+                let level: u8 = level[1..].parse().unwrap();
+                let added = vec![(level, parse_file(&words[1..]))];
+                let edit = FamilyEdit { added, ..FamilyEdit::default() };
+                drawn.version = drawn.version.apply(&edit).unwrap();
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn scripts() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/pick");
+    script::check_all(&dir, run_script);
+}

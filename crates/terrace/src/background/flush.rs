@@ -1,0 +1,198 @@
+//! Flush: all immutable memtables of a family become one L0 file (flush, steps 2 to 5).
+
+use crate::background::gc;
+use crate::background::output::{Output, OutputContext, remove_files};
+use crate::background::retain::{
+    Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
+};
+use crate::error::{Error, Result};
+use crate::event;
+use crate::inner::Inner;
+use crate::iter::RunIter;
+use crate::iter::merge::MergingIter;
+use crate::jobs::background_errors::Work;
+use crate::jobs::job_list::{JobKind, JobProgress, JobStart};
+use crate::kill_point::kill_point;
+use crate::memtable::MemTable;
+use crate::metrics::add;
+use crate::metrics::training::TrainingTally;
+use crate::store::rate_limit::RateLimiter;
+use crate::version::family::Family;
+use crate::version::install::{self, Change};
+use crate::write::commit;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use terrace_base::sync::Instant;
+use terrace_base::{Clock, InternalIter, SeqNo};
+use terrace_manifest::{FamilyEdit, FileMeta};
+use terrace_vfs::Vfs;
+
+/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(100);
+
+/// Entries that are counted together.
+const COUNTED_TOGETHER: u64 = 1024;
+
+/// Flushes what waits; false if nothing did. The caller sees to it that a family is flushed by
+/// one thread at a time, so that L0 files appear in the order of their writes.
+pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
+    let state = family.hold_state();
+    if state.immutables.is_empty() || family.is_dropped() {
+        return Ok(false);
+    }
+    let start = Instant::now();
+    let snapshots = inner.snapshots.list();
+    let memtable_bytes = state.immutables.iter().map(|m| m.size_bytes() as u64).sum();
+    let entered = inner.jobs.enter(
+        &*inner.clock,
+        JobStart {
+            kind: JobKind::Flush,
+            family: family.name.clone(),
+            inputs: Vec::new(),
+            output_level: 0,
+            input_bytes: memtable_bytes,
+            to_read: state.immutables.iter().map(|m| m.entry_count() as u64).sum(),
+        },
+    );
+    let parts = Parts {
+        vfs: &inner.vfs,
+        dir: &inner.dir,
+        clock: &*inner.clock,
+        limiter: &inner.limiter,
+        next_file_number: &|| inner.next_file_number(),
+        trainings: inner.table_cache.trainings(),
+        progress: entered.progress(),
+    };
+    let files = write_l0(&parts, family, &state.immutables, &snapshots);
+    let files = files.map_err(|error| inner.health.fail("flush", error))?;
+    kill_point("flush:written");
+    let written: u64 = files.iter().map(|file| file.size_bytes).sum();
+    let entries: u64 = files.iter().map(|file| file.entry_count).sum();
+    let flushed_seqno = state.immutables.iter().map(|m| m.max_seqno()).max();
+    let has_values = files.iter().any(|file| !file.value_refs.is_empty());
+    let edit = FamilyEdit {
+        id: family.id,
+        flushed_seqno,
+        added: files.into_iter().map(|file| (0, file)).collect(),
+        ..FamilyEdit::default()
+    };
+    if has_values || inner.families.load().len() > 1 {
+        // What the file refers to must be durable before the file is in force. And a power cut may
+        // lose the newest writes of all families, never older ones of one family while newer ones
+        // of another stay.
+        if let Err(error) = commit::sync_full_segments(inner) {
+            let written = edit.added.iter().map(|(_, file)| file.number);
+            remove_files(&inner.vfs, &inner.dir, written);
+            return Err(error);
+        }
+    }
+    let flushed: Vec<u64> = state.immutables.iter().map(|m| m.id).collect();
+    let count = flushed.len();
+    install::install(
+        inner,
+        vec![Change { family: family.clone(), edit, flushed, segments: Vec::new() }],
+    )?;
+    kill_point("flush:installed");
+    let c = &inner.counters;
+    add(&c.flushes, 1);
+    add(&c.flush_bytes, written);
+    add(&c.level_written_bytes[0], written);
+    let before: usize = state.immutables.iter().map(|m| m.entry_count()).sum();
+    add(&c.entries_dropped, (before as u64).saturating_sub(entries));
+    gc::step(inner);
+    c.flush_latency.record_ns(start.elapsed().as_nanos() as u64);
+    event::flushed(&family.name, count, entries, written, start.elapsed().as_micros() as u64);
+    Ok(true)
+}
+
+/// What writing an L0 file needs; recovery has these before there is an [`Inner`].
+pub(crate) struct Parts<'a> {
+    pub vfs: &'a Arc<dyn Vfs>,
+    pub dir: &'a Path,
+    pub clock: &'a dyn Clock,
+    pub limiter: &'a Arc<RateLimiter>,
+    pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    pub trainings: &'a TrainingTally,
+    /// Where the job counts the entries that it reads, for want of bytes.
+    pub progress: &'a JobProgress,
+}
+
+/// Merges `memtables` (newest first) into one L0 file, synced; none if nothing survives. The
+/// directory is the caller's to sync.
+pub(crate) fn write_l0(
+    parts: &Parts<'_>,
+    family: &Family,
+    memtables: &[Arc<MemTable>],
+    snapshots: &[SeqNo],
+) -> terrace_base::Result<Vec<FileMeta>> {
+    let ranges = memtables.iter().flat_map(|m| m.range_tombstones());
+    let tombstones = collapse_tombstones(ranges, snapshots);
+    let now_ms = parts.clock.wall_ms();
+    // Older versions may lie anywhere below, and L0 is ordered by sequence number: neither
+    // tombstones are dropped nor numbers zeroed here.
+    let mut below = Below::everywhere();
+    let mut retain = Retain::new(snapshots, &tombstones, now_ms, &mut below, false);
+    let context = OutputContext {
+        vfs: parts.vfs,
+        dir: parts.dir,
+        next_file_number: parts.next_file_number,
+        sst_options: family.options.sst(0, now_ms),
+        target_file_bytes: u64::MAX,
+        max_writer_bytes: usize::MAX,
+        limiter: parts.limiter,
+        trainings: parts.trainings,
+        progress: parts.progress,
+    };
+    let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());
+    let mut output = Output::new(context, survivors);
+    let mut merge = MergingIter::new(memtables.iter().map(|m| RunIter::Mem(m.iter())).collect());
+    merge.seek_to_first()?;
+    let mut read = 0;
+    while merge.valid() {
+        let (key, trailer, value) = (merge.user_key(), merge.trailer(), merge.value());
+        match retain.next(key, trailer, value) {
+            Verdict::Keep { trailer } => output.add(key, trailer, value)?,
+            Verdict::Tombstone { trailer } => output.add(key, trailer, &[])?,
+            Verdict::Drop => {}
+        }
+        merge.next()?;
+        read += 1;
+        if read % COUNTED_TOGETHER == 0 {
+            parts.progress.read.fetch_add(COUNTED_TOGETHER, Ordering::Relaxed);
+        }
+    }
+    parts.progress.read.fetch_add(read % COUNTED_TOGETHER, Ordering::Relaxed);
+    output.finish()
+}
+
+/// Makes everything written so far part of SSTs: rotates the memtables and waits for the workers.
+pub(crate) fn all(inner: &Inner) -> Result<()> {
+    inner.health.check_writable()?;
+    let families = inner.families.load_full();
+    let upto = commit::rotate_all(inner, &families)?;
+    inner.background_errors.hurry(Work::Flush);
+    inner.scheduler.wake();
+    let waits = || {
+        families.iter().zip(&upto).any(|(family, id)| {
+            !family.is_dropped() && family.state().immutables.iter().any(|m| m.id <= *id)
+        })
+    };
+    let why_not = |family: &Arc<Family>| {
+        let now_us = inner.clock.monotonic_us();
+        inner.background_errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
+    };
+    let mut jobs = inner.scheduler.lock();
+    while waits() {
+        inner.health.check_writable()?;
+        if let Some(error) = families.iter().find_map(why_not) {
+            return Err(error);
+        }
+        if inner.scheduler.is_stopping() {
+            return Err(Error::Closed);
+        }
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Garbage collection of the value log (gc, step 1 of 3): which segments are doomed, and how much
+//! garbage nobody knows of yet. Compactions do the rest: `compaction/pick` chooses files that refer
+//! to doomed segments, `compaction/values` moves the values, and a segment that nothing refers to
+//! any more is deleted by `install`.
+//!
+//! Invariants:
+//! - Handles change only inside a compaction's edit, in the entry that has the value. A deleted or
+//!   overwritten key is dropped by the same rules as ever and is never written again, and what a
+//!   snapshot needs is moved like everything else.
+//! - A doomed segment is read until its last reference is gone. Which segments are doomed is not
+//!   stored: after a crash the books say which are worth it.
+//! - A half-moved segment costs space, never data: old and new values both exist, and live SSTs
+//!   refer to exactly one of them.
+//!
+//! Garbage is known once a compaction has met both versions of a key. What lies above the deepest
+//! level hides some, and how much is estimated by looking up a sample of its keys below
+//! ([`hidden`]). The house thread and every compaction call [`step`].
+
+pub(crate) mod doom;
+mod hidden;
+#[cfg(test)]
+mod simulation;
+
+use crate::background::compaction::pick::MIN_HIDDEN_PART;
+use crate::inner::Inner;
+use crate::values::value_log::SegmentBook;
+use doom::Books;
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+/// Collection begins this much below the allowed ratio, as a share of the log: what it moves exists
+/// twice for a while, and writers go on.
+pub(crate) const HEADROOM: f64 = 0.0125;
+/// What a value's record takes beside what its handle counts for: header and lengths.
+const RECORD_BYTES: f64 = 16.0;
+/// Hidden garbage is looked for from this part of the ratio on, so that enough is known when
+/// collection has to begin.
+pub(crate) const REVEAL_FROM: f64 = 0.6;
+
+/// Looks at the books, decides what is doomed, and wakes the compaction threads if that changed.
+/// Cheap: files whose hidden garbage is not known yet are sampled, each once. Returns at once if
+/// another thread is at it.
+pub(crate) fn step(inner: &Inner) {
+    let allowed = inner.live.gc_garbage_ratio();
+    let ratio = allowed - HEADROOM;
+    if !inner.value_log.is_used() || inner.read_only {
+        return;
+    }
+    let gc = &inner.gc;
+    let Some(_turn) = gc.turn.try_lock() else { return };
+    let estimate = hidden::estimate(inner, &gc.known());
+    let segments = books(inner);
+    let sealed_bytes: u64 = segments.iter().map(|book| book.size_bytes).sum();
+    let open_bytes = open_bytes(inner, sealed_bytes);
+    let counted_bytes = inner.counters.log_bytes.load(Ordering::Relaxed);
+    let open_garbage = (open_bytes as f64 * estimate.newest_share) as u64;
+    let before = inner.value_log.doomed().clone();
+    let books = Books {
+        segments: &segments,
+        doomed: &before,
+        open_bytes,
+        unknown_bytes: estimate.files.values().sum::<u64>() + open_garbage,
+        tree_bytes: tree_bytes(inner),
+        ratio,
+    };
+    let mut doomed = match allowed < 1.0 {
+        true => doom::choose(&books),
+        false => HashSet::new(),
+    };
+    let there = |number: &&u32| segments.iter().any(|book| book.number == **number);
+    doomed.extend(gc.asked.lock().iter().filter(there));
+    let share = books.garbage_share(false);
+    let collecting = allowed < 1.0 && (share > ratio * REVEAL_FROM || !doomed.is_empty());
+    let garbage: u64 = segments.iter().map(SegmentBook::garbage_bytes).sum();
+    let (log_bytes, garbage_bytes) = (sealed_bytes + open_bytes, garbage + books.unknown_bytes);
+    gc.note_load(log_bytes, garbage_bytes, counted_bytes, estimate.newest_share);
+    let hidden: u64 = estimate.files.values().sum();
+    gc.set_due(share > ratio && hidden >= inner.value_log.live_bytes() / MIN_HIDDEN_PART);
+    gc.note_waiting(&doomed, inner.clock.monotonic_us());
+    gc.set_hidden(estimate.files, collecting);
+    if doomed != *before {
+        inner.value_log.set_doomed(doomed);
+        inner.scheduler.wake();
+    }
+}
+
+/// The books of the sealed segments, with what its record takes beside a value counted as live: a
+/// move would not free it.
+pub(crate) fn books(inner: &Inner) -> Vec<SegmentBook> {
+    let (mut referred, mut entries) = (0, 0);
+    for family in inner.families.load().iter() {
+        for (_, file) in family.state().version.files().filter(|(_, f)| !f.value_refs.is_empty()) {
+            referred += file.value_refs.iter().map(|reference| reference.bytes).sum::<u64>();
+            entries += file.entry_count;
+        }
+    }
+    let record = 1.0 + RECORD_BYTES * entries as f64 / referred.max(1) as f64;
+    let mut books = inner.value_log.books();
+    books.retain(|book| inner.value_log.why_spared(book.number).is_none());
+    for book in &mut books {
+        let bytes = (book.live_bytes as f64 * record) as u64;
+        // What a file of its own costs counts for more the fewer values there are.
+        book.live_bytes = match inner.value_log.is_as_collected(book.number) {
+            true => book.size_bytes,
+            false => bytes.min(book.size_bytes),
+        };
+    }
+    books
+}
+
+/// Bytes of log segments that are not sealed yet.
+fn open_bytes(inner: &Inner, sealed_bytes: u64) -> u64 {
+    // If the queue is busy: what there was, and what came since.
+    let about =
+        || inner.gc.open_bytes(sealed_bytes, inner.counters.log_bytes.load(Ordering::Relaxed));
+    inner.write_queue.as_ref().and_then(|queue| queue.try_log_bytes()).unwrap_or_else(about)
+}
+
+fn tree_bytes(inner: &Inner) -> u64 {
+    inner.families.load().iter().map(|family| family.state().version.size_bytes()).sum()
+}

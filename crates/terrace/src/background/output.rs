@@ -1,0 +1,287 @@
+//! Entries in internal order become SSTs: where one file ends and the next begins (flush, step 3;
+//! compaction, step 4).
+//!
+//! A file is never cut between versions of one user key. The cut is the first key of the next
+//! file; range tombstones are clipped to it on both sides, so that the files of one output are
+//! disjoint, exclusive ends included:
+//!
+//! ```text
+//!   entries      a c e | g h | m n          cuts at g and m
+//!   tombstones     c---|-----|---p          file 2 holds g-m)
+//! ```
+//!
+//! A file ends when it has its target size, or when its index, filters and models take too much memory
+//! until it ends; from half of that on it ends at the end of a
+//! grandparent (a file of the level below the output's), so that the two levels' files line up and
+//! later merges rewrite less; and it ends before it overlaps too many grandparents.
+//!
+//! Whatever goes wrong, dropping the [`Output`] removes every file it started. Called by `flush`
+//! and `compaction/job`.
+
+use crate::jobs::job_list::JobProgress;
+use crate::metrics::training::TrainingTally;
+use crate::store::rate_limit::RateLimiter;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_base::{RangeTombstones, Result};
+use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
+use terrace_sst::{SstOptions, SstWriter};
+use terrace_vfs::Vfs;
+
+/// Raw bytes between two looks at the file's size.
+const LOOK_BYTES: usize = 16 << 10;
+/// Bytes of file between two requests to the rate limiter.
+const CHARGE_BYTES: u64 = 1 << 20;
+/// Bytes of grandparents that one file may overlap, in target files.
+const MAX_GRANDPARENT_FILES: u64 = 10;
+
+/// Where and how files are written.
+pub(crate) struct OutputContext<'a> {
+    pub vfs: &'a Arc<dyn Vfs>,
+    pub dir: &'a Path,
+    pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    pub sst_options: SstOptions,
+    /// `u64::MAX`: one file.
+    pub target_file_bytes: u64,
+    /// A file ends as well when its writer holds this much memory, unless there is to be one file.
+    pub max_writer_bytes: usize,
+    pub limiter: &'a RateLimiter,
+    /// Where trainings are counted.
+    pub trainings: &'a TrainingTally,
+    /// Where the job counts what it does.
+    pub progress: &'a JobProgress,
+}
+
+/// A request that nobody cancels.
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
+/// SSTs being written.
+pub(crate) struct Output<'a> {
+    context: OutputContext<'a>,
+    /// Of the whole output.
+    tombstones: Arc<RangeTombstones>,
+    cancel: &'a AtomicBool,
+    grandparents: &'a [Arc<FileMeta>],
+    /// The first grandparent that does not end before the last key.
+    grandparent_at: usize,
+    /// Bytes of grandparents that the open file has passed.
+    grandparent_bytes: u64,
+    open: Option<Open>,
+    /// The first key of the open file, if another one came before it.
+    cut: Option<Vec<u8>>,
+    /// The last key of a file that is large enough: it ends with the last version of this key.
+    full_at: Option<Vec<u8>>,
+    finished: Vec<FileMeta>,
+    /// Every file that was started; emptied when they are handed over.
+    started: Vec<u64>,
+}
+
+struct Open {
+    number: u64,
+    writer: SstWriter,
+    size_bytes: u64,
+    charged_bytes: u64,
+    unlooked_bytes: usize,
+}
+
+impl<'a> Output<'a> {
+    /// An output that will carry `tombstones`, all of them. No file is created before the first
+    /// entry.
+    pub fn new(context: OutputContext<'a>, tombstones: RangeTombstones) -> Self {
+        Self {
+            context,
+            tombstones: Arc::new(tombstones),
+            cancel: &GO_ON,
+            grandparents: &[],
+            grandparent_at: 0,
+            grandparent_bytes: 0,
+            open: None,
+            cut: None,
+            full_at: None,
+            finished: Vec::new(),
+            started: Vec::new(),
+        }
+    }
+
+    /// Ends files where `grandparents` (sorted, disjoint) end; see the module's head.
+    pub fn aligned_to(mut self, grandparents: &'a [Arc<FileMeta>]) -> Self {
+        self.grandparents = grandparents;
+        self
+    }
+
+    /// Lets `cancel` end a wait for the rate limiter.
+    pub fn cancelable(mut self, cancel: &'a AtomicBool) -> Self {
+        self.cancel = cancel;
+        self
+    }
+
+    /// Adds the next entry, in internal order, without repeats.
+    #[inline]
+    pub fn add(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Result<()> {
+        let passed = self.pass_grandparents(user_key);
+        if let Some(open) = &self.open {
+            let full = self.full_at.as_ref().is_some_and(|last| last != user_key);
+            if full || (passed && self.is_worth_ending(open)) {
+                self.end_file(Some(user_key))?;
+            }
+        }
+        let open = match &mut self.open {
+            Some(open) => open,
+            None => self.start_file()?,
+        };
+        open.writer.add(user_key, trailer, value)?;
+        open.unlooked_bytes += user_key.len() + value.len();
+        if open.unlooked_bytes >= LOOK_BYTES {
+            self.look(user_key);
+        }
+        Ok(())
+    }
+
+    /// Ends the last file and hands over all of them, synced; the directory is the caller's to
+    /// sync. Without entries there is a file only if there are tombstones.
+    pub fn finish(mut self) -> Result<Vec<FileMeta>> {
+        if self.open.is_none() && !self.tombstones.is_empty() {
+            self.start_file()?;
+        }
+        self.end_file(None)?;
+        self.started.clear();
+        Ok(std::mem::take(&mut self.finished))
+    }
+
+    fn start_file(&mut self) -> Result<&mut Open> {
+        let number = (self.context.next_file_number)();
+        let path = names::temp_path(self.context.dir, number);
+        self.started.push(number);
+        let vfs = &**self.context.vfs;
+        let writer = SstWriter::create(vfs, &path, number, self.context.sst_options.clone())?;
+        let fresh = Open { number, writer, size_bytes: 0, charged_bytes: 0, unlooked_bytes: 0 };
+        Ok(self.open.insert(fresh))
+    }
+
+    /// Ends the open file; `next` is the first key of the one after it.
+    fn end_file(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        self.full_at = None;
+        self.grandparent_bytes = 0;
+        if !self.tombstones.is_empty() {
+            let whole = self.cut.is_none() && next.is_none();
+            open.writer.set_range_tombstones(match whole {
+                true => Arc::clone(&self.tombstones),
+                false => Arc::new(self.tombstones.clip(self.cut.as_deref(), next)),
+            });
+        }
+        let end = open.writer.finish()?;
+        if let Some(training) = &end.training {
+            self.context.trainings.note(training);
+        }
+        self.context
+            .limiter
+            .request(end.size_bytes.saturating_sub(open.charged_bytes), self.cancel);
+        let grown = end.size_bytes.saturating_sub(open.size_bytes);
+        self.context.progress.written_bytes.fetch_add(grown, Ordering::Relaxed);
+        self.cut = next.map(<[u8]>::to_vec);
+        self.finished.push(FileMeta {
+            number: open.number,
+            size_bytes: end.size_bytes,
+            smallest: end.smallest,
+            largest: end.largest,
+            largest_exclusive: end.largest_exclusive,
+            smallest_seqno: end.smallest_seqno,
+            largest_seqno: end.largest_seqno,
+            entry_count: end.entry_count,
+            tombstone_count: end.tombstone_count,
+            range_tombstone_count: end.range_tombstone_count,
+            raw_bytes: end.raw_bytes,
+            created_ms: self.context.sst_options.created_ms,
+            ttl_due_ms: end.ttl_due_ms,
+            value_refs: end.value_refs,
+        });
+        Ok(())
+    }
+
+    /// Measures the open file after `last_key` was added, and charges what it has grown by.
+    fn look(&mut self, last_key: &[u8]) {
+        let Some(open) = &mut self.open else { return };
+        open.unlooked_bytes = 0;
+        let before = std::mem::replace(&mut open.size_bytes, open.writer.estimated_bytes());
+        let grown = open.size_bytes.saturating_sub(before);
+        self.context.progress.written_bytes.fetch_add(grown, Ordering::Relaxed);
+        let grown = open.size_bytes.saturating_sub(open.charged_bytes);
+        if grown >= CHARGE_BYTES {
+            open.charged_bytes = open.size_bytes;
+            self.context.limiter.request(grown, self.cancel);
+        }
+        let context = &self.context;
+        let is_heavy = || {
+            context.target_file_bytes < u64::MAX
+                && open.writer.memory_bytes() >= context.max_writer_bytes
+        };
+        if open.size_bytes >= context.target_file_bytes || is_heavy() {
+            self.full_at = Some(last_key.to_vec());
+        }
+    }
+
+    /// Moves on over the grandparents that end before `user_key`; says whether there were any.
+    #[inline]
+    fn pass_grandparents(&mut self, user_key: &[u8]) -> bool {
+        let from = self.grandparent_at;
+        while let Some(file) = self.grandparents.get(self.grandparent_at)
+            && file.ends_before(user_key)
+        {
+            self.grandparent_bytes += file.size_bytes;
+            self.grandparent_at += 1;
+        }
+        self.grandparent_at > from
+    }
+
+    /// Whether the open file may end at the end of a grandparent.
+    fn is_worth_ending(&self, open: &Open) -> bool {
+        let target = self.context.target_file_bytes;
+        let next = self.grandparents.get(self.grandparent_at).map_or(0, |f| f.size_bytes);
+        open.size_bytes >= target / 2
+            || self.grandparent_bytes + next > target.saturating_mul(MAX_GRANDPARENT_FILES)
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        self.open = None;
+        remove_files(self.context.vfs, self.context.dir, self.started.iter().copied());
+    }
+}
+
+/// Gives files that [`Output`] has written their names, just before an edit puts them in force. Until
+/// then they are temporary files: what a crash leaves of a job cannot be taken for lost data. The
+/// directory is the caller's to sync.
+pub(crate) fn publish(vfs: &dyn Vfs, dir: &Path, numbers: impl Iterator<Item = u64>) -> Result<()> {
+    for number in numbers {
+        vfs.rename(&names::temp_path(dir, number), &names::sst_path(dir, number))?;
+    }
+    Ok(())
+}
+
+/// Gives segments their names, just before an edit puts them in force; as
+/// [`publish`].
+pub(crate) fn publish_segments(vfs: &dyn Vfs, dir: &Path, segments: &[SegmentMeta]) -> Result<()> {
+    for segment in segments.iter().filter(|segment| segment.kind == SegmentKind::Values) {
+        let number = u64::from(segment.number);
+        vfs.rename(&names::temp_path(dir, number), &names::value_log_path(dir, number))?;
+    }
+    Ok(())
+}
+
+/// Removes unpublished files that were written and are not wanted, as far as that works: what stays is removed
+/// at the next open.
+pub(crate) fn remove_files(vfs: &Arc<dyn Vfs>, dir: &Path, numbers: impl Iterator<Item = u64>) {
+    for number in numbers {
+        if let Err(error) = vfs.remove(&names::temp_path(dir, number))
+            && !error.is_not_found()
+        {
+            tracing::warn!(target: crate::event::TARGET, %error, "an unfinished file stays until the next open");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! When files and levels get models (Bourbon, OSDI 2020, section 4.4), and what came of it.
+//!
+//! | `CfOptions::learning` | models of files | models of levels |
+//! |---|---|---|
+//! | `Build` | trained while the SST is written | when it pays |
+//! | `Analyze` | trained here, when it pays | when it pays |
+//! | `Off` | neither trained nor used | none |
+//!
+//! One thread of `worker` calls [`Learner::step`]: it looks at the versions and at what point reads
+//! left behind (one in some dozens is followed through the files, `models/samples`), keeps the books
+//! of files and levels (`models/books`, pure), and trains at most one file and one level at a time, while
+//! neither flush nor compaction runs, or has run for long without a pause. Reads never wait for any of
+//! this, and nothing here can change what they find.
+
+use crate::error::Result;
+use crate::event;
+use crate::inner::Inner;
+use crate::learned::file_stats::{Books, FileVerdict, LiveFile};
+use crate::learned::level_model::LevelModelBuilder;
+use crate::memory::table_cache::ReaderSlot;
+use crate::options::Learning;
+use crate::version::family::Family;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use terrace_base::sync::Instant;
+use terrace_learned::analyzer::level::LevelDecision;
+use terrace_manifest::{LEVEL_COUNT, Level, Version};
+use terrace_sst::NoModel;
+
+/// How long training waits for flushes and compactions to end.
+const MAX_WAIT_MS: u64 = 1000;
+
+/// How long training waits before it looks again whether it may go on.
+const YIELD: Duration = Duration::from_millis(50);
+
+/// A level of more data blocks than this gets no model: while it is trained, its first keys are in
+/// memory.
+const MAX_BLOCKS: u64 = 1 << 20;
+
+/// A model of a level takes at most one part in so many of the block cache.
+const CACHE_PART: usize = 16;
+
+/// Decides and trains for all families of a store.
+#[derive(Default)]
+pub(crate) struct Learner {
+    families: HashMap<u32, FamilyBooks>,
+    /// Since when training waits for flushes and compactions to end.
+    waits_since_ms: Option<u64>,
+}
+
+#[derive(Default)]
+struct FamilyBooks {
+    /// The version that was looked at last; held no longer than reads hold it.
+    seen: Weak<Version>,
+    books: Books<Arc<ReaderSlot>>,
+    has_model: [bool; LEVEL_COUNT],
+}
+
+impl Learner {
+    /// Looks at what has changed, and trains what is worth it most; whether it did, or would have
+    /// if it did not have to wait.
+    pub fn step(&mut self, inner: &Inner) -> bool {
+        let now_ms = inner.clock.monotonic_us() / 1000;
+        let families = inner.families.load_full();
+        self.families.retain(|id, _| families.iter().any(|family| family.id == *id));
+        let mut busy = false;
+        for family in families.iter() {
+            if family.options.learning == Learning::Off || family.is_dropped() {
+                continue;
+            }
+            let own = self.families.entry(family.id).or_default();
+            own.look(inner, family, now_ms);
+            family.samples.forget_stale(now_ms);
+            let file = match family.options.learning {
+                Learning::Analyze => own.next_file(inner, family, now_ms),
+                Learning::Build | Learning::Off => None,
+            };
+            let level = own.next_level(inner, family, now_ms);
+            if file.is_none() && level.is_none() {
+                continue;
+            }
+            busy = true;
+            if !is_free(inner, &mut self.waits_since_ms, now_ms) {
+                continue;
+            }
+            if let Some(verdict) = file {
+                own.train_file(inner, family, &verdict, now_ms);
+            }
+            if let Some(level) = level {
+                own.train_level(inner, family, level, now_ms);
+            }
+        }
+        busy
+    }
+}
+
+/// Whether training may start: nothing is being written, or has been for too long.
+fn is_free(inner: &Inner, waits_since_ms: &mut Option<u64>, now_ms: u64) -> bool {
+    let since = *waits_since_ms.get_or_insert(now_ms);
+    let free = inner.scheduler.lock().is_quiet() || now_ms.saturating_sub(since) >= MAX_WAIT_MS;
+    if free {
+        *waits_since_ms = None;
+    }
+    free
+}
+
+impl FamilyBooks {
+    fn look(&mut self, inner: &Inner, family: &Family, now_ms: u64) {
+        let state = family.state();
+        for (level, model) in state.level_models.iter().enumerate() {
+            if std::mem::replace(&mut self.has_model[level], model.is_some()) && model.is_none() {
+                event::level_model_dropped(&family.name, level);
+            }
+        }
+        if std::ptr::eq(self.seen.as_ptr(), Arc::as_ptr(&state.version)) {
+            return;
+        }
+        self.seen = Arc::downgrade(&state.version);
+        let live: Vec<LiveFile> = state
+            .version
+            .files()
+            .map(|(level, file)| LiveFile {
+                level: usize::from(level),
+                number: file.number,
+                key_count: file.entry_count,
+            })
+            .collect();
+        self.books.observe(now_ms, &live, |number| inner.table_cache.slot(number));
+    }
+
+    fn next_file(&mut self, inner: &Inner, family: &Family, now_ms: u64) -> Option<FileVerdict> {
+        self.books.find_losses(now_ms, |slot| {
+            slot.open_reader().as_ref().is_some_and(|reader| !reader.has_model())
+        });
+        if !inner.table_cache.has_room() {
+            return None;
+        }
+        self.books.next_file(
+            now_ms,
+            |level| family.samples.costs(level),
+            |verdict| {
+                let FileVerdict { number, level, decision } = verdict;
+                event::decided_on_model(&family.name, *level, *number, decision);
+            },
+        )
+    }
+
+    fn next_level(&mut self, inner: &Inner, family: &Family, now_ms: u64) -> Option<usize> {
+        let state = family.state();
+        let least_files = inner.options.advanced.level_model_files;
+        let paths = |level: usize| {
+            let few = state.version.level(level).len() < least_files;
+            if few || state.level_models[level].is_some() {
+                return None;
+            }
+            family.samples.level_costs(level)
+        };
+        let note = |level: usize, decision: &LevelDecision| {
+            event::decided_on_level_model(&family.name, level, decision);
+        };
+        let (level, decision) = self.books.next_level(now_ms, paths, note)?;
+        event::decided_on_level_model(&family.name, level, &decision);
+        Some(level)
+    }
+
+    fn train_file(&mut self, inner: &Inner, family: &Family, verdict: &FileVerdict, now_ms: u64) {
+        let FileVerdict { number, level, .. } = *verdict;
+        let version = family.state().version.clone();
+        let files = version.level(level).files();
+        let Some(file) = files.iter().find(|file| file.number == number) else { return };
+        let start = Instant::now();
+        let outcome = inner.table_cache.reader(file).and_then(|reader| {
+            // Written with a model, when the option was another.
+            if reader.has_model() { Ok(None) } else { reader.train() }
+        });
+        let name = &family.name;
+        let training = match outcome {
+            Ok(Some(training)) => training,
+            Ok(None) => return self.books.trained(number, true),
+            Err(error) => {
+                event::model_refused(name, level, number, &error);
+                return self.books.failed(number, now_ms);
+            }
+        };
+        let took = start.elapsed();
+        family.samples.note_file_training(took.as_nanos() as u64, file.entry_count);
+        inner.table_cache.trainings().note(&training);
+        match &training.model {
+            Ok(bytes) => {
+                event::model_trained(name, level, number, *bytes, took.as_micros() as u64);
+            }
+            Err(why) => event::model_refused(name, level, number, why),
+        }
+        self.books.trained(number, training.model.is_ok());
+    }
+
+    fn train_level(&mut self, inner: &Inner, family: &Family, level: usize, now_ms: u64) {
+        let version = family.state().version.clone();
+        let files = version.level(level);
+        let mut work = Duration::ZERO;
+        match learn_level(inner, family, level, files, &mut work) {
+            Ok(Learned::Interrupted) => {}
+            Ok(Learned::Refused(why)) => {
+                event::level_model_refused(&family.name, level, &why);
+                self.books.refuse_level(level);
+            }
+            Ok(Learned::Model { bytes }) => {
+                let keys = files.files().iter().map(|file| file.entry_count).sum();
+                family.samples.note_level_training(work.as_nanos() as u64, keys);
+                let micros = work.as_micros() as u64;
+                event::level_model_built(&family.name, level, files.len(), bytes, micros);
+            }
+            Err(error) => {
+                event::level_model_refused(&family.name, level, &error);
+                self.books.level_failed(level, now_ms);
+            }
+        }
+    }
+}
+
+/// What came of learning a level.
+enum Learned {
+    Model {
+        bytes: usize,
+    },
+    Refused(NoModel),
+    /// The level changed, or the store closes.
+    Interrupted,
+}
+
+/// Adds to `work` how long it took, without the time that it waited for flushes and compactions.
+fn learn_level(
+    inner: &Inner,
+    family: &Family,
+    level: usize,
+    files: &Level,
+    work: &mut Duration,
+) -> Result<Learned> {
+    if files.size_bytes() / inner.options.advanced.block_size as u64 > MAX_BLOCKS {
+        return Ok(Learned::Refused(NoModel::BufferFull));
+    }
+    let is_same = || family.state().version.level(level).numbers() == files.numbers();
+    let mut builder = LevelModelBuilder::default();
+    let mut waits_since_ms = None;
+    for file in files.files() {
+        while !is_free(inner, &mut waits_since_ms, inner.clock.monotonic_us() / 1000) {
+            let mut jobs = inner.scheduler.lock();
+            if inner.scheduler.is_stopping() {
+                return Ok(Learned::Interrupted);
+            }
+            inner.scheduler.wait_for_end(&mut jobs, YIELD);
+        }
+        if inner.scheduler.is_stopping() || !is_same() {
+            return Ok(Learned::Interrupted);
+        }
+        let start = Instant::now();
+        builder.add(file, &inner.table_cache.reader(file)?)?;
+        *work += start.elapsed();
+    }
+    let start = Instant::now();
+    let training = builder.finish(&inner.table_cache);
+    let most_bytes = inner.table_cache.cache_share_bytes() / CACHE_PART;
+    let model = training.model.and_then(|model| match model.memory_bytes() > most_bytes {
+        true => Err(NoModel::TooManyBytes),
+        false => Ok(model),
+    });
+    let took = start.elapsed();
+    *work += took;
+    let ns = took.as_nanos() as u64;
+    inner.table_cache.trainings().note_level(model.as_ref().err(), &training.stats, ns);
+    Ok(match model {
+        Err(why) => Learned::Refused(why),
+        Ok(model) => {
+            let bytes = model.memory_bytes();
+            match family.add_level_model(level, model) {
+                true => Learned::Model { bytes },
+                false => Learned::Interrupted,
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

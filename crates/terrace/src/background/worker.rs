@@ -1,0 +1,509 @@
+//! The background threads: one flushes, one keeps house, one looks after filters, one after models, the others compact. Each is a loop of
+//! "find a job, run it, tell whoever waits".
+//!
+//! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
+//! flush. Whatever needs the lead is done by the house thread.
+
+use crate::background::compact;
+use crate::background::flush;
+use crate::background::gc;
+use crate::background::train_models::Learner;
+use crate::error::{Error, ErrorSeverity, Result};
+use crate::event;
+use crate::inner::Inner;
+use crate::jobs::background_errors::Work;
+use crate::memory::filter_budget::Loan;
+use crate::metrics::add;
+use crate::options::SyncMode;
+use crate::store::reserve;
+use crate::version::family::Family;
+use crate::version::install;
+use crate::write::commit;
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use terrace_base::sync::{Instant, thread};
+use terrace_manifest::FileMeta;
+
+/// How often the house thread frees files, looks at the disk, at the log; and how long a thread
+/// without work sleeps at most.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often the filter budget takes a step while there are lookups, and how long its thread
+/// sleeps at most without.
+const FILTER_TICK: Duration = Duration::from_millis(50);
+/// It rests so many times as long as the step before was busy, loads aside, if that is longer.
+const FILTER_RESTS: u32 = 20;
+const LONGEST_FILTER_REST: Duration = Duration::from_millis(800);
+
+/// How often files and levels are looked at for models while there are lookups, and how long that
+/// thread sleeps at most without.
+const LEARN_TICK: Duration = Duration::from_millis(50);
+/// It rests so many times as long as it was busy, if that is longer.
+const LEARN_RESTS: u32 = 4;
+const LONGEST_LEARN_REST: Duration = Duration::from_millis(800);
+
+/// How often the heat of filters is saved.
+const SAVE_HEAT_EVERY: Duration = Duration::from_secs(300);
+
+/// How long the house thread waits after a failed job before it goes on.
+const AFTER_ERROR: Duration = Duration::from_millis(500);
+
+/// Free bytes at which writes resume after a full disk, besides one memtable.
+const ROOM_BYTES: u64 = 16 << 20;
+
+/// Live log bytes, in memtable shares, past which the family that needs the oldest segment is
+/// flushed although its memtable is not full.
+const MAX_LOG_SHARES: u64 = 4;
+
+/// The threads of a store.
+pub(crate) struct Workers {
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+/// What a thread does.
+type ThreadWork = Box<dyn FnOnce() + Send>;
+
+/// The name of a thread, and what it does until the store stops.
+type Loop = (String, fn(&Inner));
+
+/// The threads that `inner` needs.
+fn loops(inner: &Inner) -> Vec<Loop> {
+    let mut loops: Vec<Loop> = Vec::new();
+    if inner.filters.is_elastic() {
+        loops.push(("terrace-filters".into(), filter_loop));
+    }
+    // Families with models may be created later.
+    loops.push(("terrace-learn".into(), learn_loop));
+    if inner.read_only {
+        return loops;
+    }
+    loops.push(("terrace-flush".into(), flush_loop));
+    loops.push(("terrace-house".into(), house_loop));
+    for n in 1..inner.options.background_jobs.max(2) {
+        loops.push((format!("terrace-compact-{n}"), compaction_loop));
+    }
+    loops
+}
+
+impl Workers {
+    /// Starts the threads; for a read-only store only those that look after filters and
+    /// models.
+    ///
+    /// # Errors
+    /// The system has no thread to give. Those that were started have ended.
+    pub fn start(inner: &Arc<Inner>) -> Result<Self> {
+        Self::start_by(inner, |name, work| thread::Builder::new().name(name).spawn(work))
+    }
+
+    fn start_by(
+        inner: &Arc<Inner>,
+        mut spawn: impl FnMut(String, ThreadWork) -> io::Result<thread::JoinHandle<()>>,
+    ) -> Result<Self> {
+        let mut workers = Self { threads: Vec::new() };
+        for (name, run) in loops(inner) {
+            let shared = inner.clone();
+            let work = {
+                let name = name.clone();
+                move || run_or_poison(&shared, &name, run)
+            };
+            match spawn(name, Box::new(work)) {
+                Ok(thread) => workers.threads.push(thread),
+                Err(error) => {
+                    inner.scheduler.stop();
+                    workers.join();
+                    return Err(
+                        terrace_base::Error::io("start a thread for", &inner.dir, error).into()
+                    );
+                }
+            }
+        }
+        Ok(workers)
+    }
+
+    /// Waits until all have ended; the caller told them to stop.
+    pub fn join(self) {
+        for thread in self.threads {
+            // `run_or_poison` has seen to a panic; the rest must still end.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs a loop. If it panics, what it was changing may be half done and its work is done no more: the
+/// store is poisoned, and whoever waits for a job sees that.
+fn run_or_poison(inner: &Inner, name: &str, run: fn(&Inner)) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(inner))) else { return };
+    let why = format!("the thread {name} panicked: {}", message_of(&*panic));
+    let error = terrace_base::Error::io("work on", &inner.dir, io::Error::other(why));
+    inner.health.poison("run a background thread", error);
+    add(&inner.counters.background_errors, 1);
+    inner.scheduler.job_ended();
+    resume_unwind(panic);
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// Counts and reports a job that failed.
+fn report(inner: &Inner, doing: &str, error: &Error) {
+    if !matches!(error, Error::Closed) {
+        add(&inner.counters.background_errors, 1);
+        event::background_error(doing, error);
+    }
+}
+
+/// Runs a job of the house; reports and pauses if it failed.
+fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> Result<()>) {
+    let Err(error) = job() else { return };
+    report(inner, doing, &error);
+    let mut jobs = inner.scheduler.lock();
+    if !inner.scheduler.is_stopping() {
+        inner.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
+    }
+}
+
+fn flush_loop(inner: &Inner) {
+    while !inner.scheduler.is_stopping() {
+        if let Some(family) = next_flush(inner)
+            && let Some(_running) = RunningFlush::begin(inner, family.id)
+        {
+            match flush::run(inner, &family) {
+                Ok(_) => {
+                    inner.background_errors.succeeded(Work::Flush, family.id, std::iter::empty());
+                }
+                Err(error) => {
+                    report(inner, "flush", &error);
+                    if error.severity() < ErrorSeverity::Fatal {
+                        let now_us = inner.clock.monotonic_us();
+                        inner.background_errors.job_failed(Work::Flush, family.id, &error, now_us);
+                    }
+                }
+            }
+            continue;
+        }
+        let mut jobs = inner.scheduler.lock();
+        if next_flush(inner).is_none() && !inner.scheduler.is_stopping() {
+            inner.scheduler.wait_for_work(&mut jobs, TICK);
+        }
+    }
+}
+
+/// A flush that the scheduler knows of until this is dropped, be it by a panic.
+struct RunningFlush<'a> {
+    inner: &'a Inner,
+    family: u32,
+}
+
+impl<'a> RunningFlush<'a> {
+    /// `None` if only merges may run by now: who decides that holds the lock and has seen that no
+    /// flush runs.
+    fn begin(inner: &'a Inner, family: u32) -> Option<Self> {
+        let mut jobs = inner.scheduler.lock();
+        if inner.health.merges_only() {
+            return None;
+        }
+        jobs.flushing.insert(family);
+        Some(Self { inner, family })
+    }
+}
+
+impl Drop for RunningFlush<'_> {
+    fn drop(&mut self) {
+        self.inner.scheduler.lock().flushing.remove(&self.family);
+        self.inner.scheduler.job_ended();
+    }
+}
+
+/// The family with the most immutable memtables, if any waits and flushing makes sense.
+fn next_flush(inner: &Inner) -> Option<Arc<Family>> {
+    // While the disk is full it may free the log.
+    if inner.health.check_may_free().is_err() || inner.health.merges_only() {
+        return None;
+    }
+    let families = inner.families.load();
+    let now_us = inner.clock.monotonic_us();
+    let waiting = families.iter().filter(|f| {
+        !f.state().immutables.is_empty()
+            && !f.is_dropped()
+            && inner.background_errors.may_begin(Work::Flush, f.id, now_us)
+    });
+    waiting.max_by_key(|f| f.state().immutables.len()).cloned()
+}
+
+fn compaction_loop(inner: &Inner) {
+    while !inner.scheduler.is_stopping() {
+        // What failed is not chosen again before its pause is over.
+        match compact::run_next(inner) {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(error) => report(inner, "compaction", &error),
+        }
+        let mut jobs = inner.scheduler.lock();
+        if !inner.scheduler.is_stopping() {
+            inner.scheduler.wait_for_work(&mut jobs, TICK);
+        }
+    }
+}
+
+fn house_loop(inner: &Inner) {
+    let mut last_sync = Instant::now();
+    let mut groups = 0;
+    while !inner.scheduler.is_stopping() {
+        let sync = inner.live.sync();
+        let tick = match sync {
+            SyncMode::Interval(interval) => TICK.min(interval),
+            _ => TICK,
+        };
+        {
+            let mut jobs = inner.scheduler.lock();
+            if !inner.scheduler.is_stopping() {
+                inner.scheduler.wait_for_end(&mut jobs, tick);
+            }
+        }
+        attempt(inner, "delete obsolete files", || install::purge(inner));
+        if inner.health.is_disk_full() {
+            attempt(inner, "look for room", || look_for_room(inner, &mut groups));
+        } else {
+            groups = inner.counters.groups.load(Ordering::Relaxed);
+        }
+        if inner.health.check_may_free().is_err() {
+            continue;
+        }
+        // Also while the disk is full: what was acknowledged is to become durable.
+        match sync {
+            SyncMode::Interval(interval) if last_sync.elapsed() >= interval => {
+                last_sync = Instant::now();
+                attempt(inner, "sync the log", || commit::sync(inner));
+            }
+            SyncMode::Buffered => {
+                attempt(inner, "write the log", || commit::hand_over(inner));
+            }
+            _ => {}
+        }
+        if inner.health.is_disk_full() {
+            attempt(inner, "retire log segments", || commit::retire_segments(inner));
+            continue;
+        }
+        if inner.value_log.is_used() {
+            // A little at a time, so that a flush finds little left to wait for.
+            attempt(inner, "sync full log segments", || commit::sync_full_segments(inner));
+            attempt(inner, "drop value segments", || install::drop_dead_segments(inner));
+            gc::step(inner);
+        }
+        attempt(inner, "retire log segments", || commit::retire_segments(inner));
+        attempt(inner, "bound the log", || bound_log(inner));
+        attempt(inner, "bound the memtables", || bound_memtables(inner));
+    }
+}
+
+/// Lets the filter budget take a step while there are lookups, new files, or work left over, and
+/// saves what it knows now and then; without any of these it only looks at a counter now and then.
+fn filter_loop(inner: &Inner) {
+    let open = |file: &FileMeta| match inner.table_cache.has_room() {
+        true => inner.table_cache.reader(file).ok(),
+        false => None,
+    };
+    let (mut seen, mut groups, mut rest) = (0, 0, FILTER_TICK);
+    let mut saved = Instant::now();
+    while !inner.scheduler.is_stopping() {
+        let lookups = inner.counters.gets.get();
+        let written = inner.counters.groups.load(Ordering::Relaxed);
+        let calm = is_calm(inner, std::mem::replace(&mut groups, written) == written);
+        let busy = lookups != seen || inner.filters.has_work(calm);
+        if busy || rest == FILTER_TICK {
+            seen = lookups;
+            let progress = inner.filters.step(lookups, calm, &open);
+            let lends = pass_loan_on(inner);
+            rest = match busy || progress.more || lends {
+                true => FILTER_TICK.max(progress.took * FILTER_RESTS),
+                false => rest * 2,
+            };
+        } else {
+            rest = (rest * 2).min(LONGEST_FILTER_REST);
+        }
+        if saved.elapsed() >= SAVE_HEAT_EVERY {
+            saved = Instant::now();
+            install::save_filter_heat(inner);
+        }
+        let mut jobs = inner.scheduler.lock();
+        if !inner.scheduler.is_stopping() {
+            inner.scheduler.wait_for_end(&mut jobs, rest);
+        }
+    }
+    install::save_filter_heat(inner);
+}
+
+/// Lets the learner take a step while there are lookups or something waits to be trained.
+fn learn_loop(inner: &Inner) {
+    let mut learner = Learner::default();
+    let (mut seen, mut rest) = (0, LEARN_TICK);
+    while !inner.scheduler.is_stopping() {
+        let lookups = inner.counters.gets.get();
+        let asked = std::mem::replace(&mut seen, lookups) != lookups;
+        let start = Instant::now();
+        let busy = learner.step(inner);
+        rest = match asked || busy {
+            true => LEARN_TICK.max(start.elapsed() * LEARN_RESTS),
+            false => (rest * 2).min(LONGEST_LEARN_REST),
+        };
+        let wake = Instant::now() + rest;
+        let mut jobs = inner.scheduler.lock();
+        // Jobs that end are no reason to look earlier.
+        while !inner.scheduler.is_stopping() && Instant::now() < wake {
+            inner.scheduler.wait_for_end(&mut jobs, wake.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+/// Whether no file is being written, and none is about to be as far as one can see.
+fn is_calm(inner: &Inner, nothing_written: bool) -> bool {
+    let jobs = inner.scheduler.lock();
+    jobs.is_quiet() && (nothing_written || jobs.settling > 0)
+}
+
+/// Lends the block cache a little of what filters do not need, or takes it back; whether there may
+/// be more to change.
+fn pass_loan_on(inner: &Inner) -> bool {
+    match inner.filters.plan_loan() {
+        Loan::AsItIs => false,
+        Loan::Soon => true,
+        Loan::Change(bytes) => {
+            inner.table_cache.lend(bytes);
+            inner.filters.confirm_loan(bytes);
+            true
+        }
+    }
+}
+
+/// Gives most of the reserve back, and lets writes resume when the disk has room for a memtable again.
+/// `groups` is how many groups of writes had been committed when it last looked.
+fn look_for_room(inner: &Inner, groups: &mut u64) -> Result<()> {
+    let reserve_bytes = inner.options.advanced.reserve_bytes;
+    // By turns: a flush may use up what it gets, so it gets the reserve without the part for the log.
+    // A merge gives back more than it takes: it gets all of it, while no flush runs.
+    let merges_only = {
+        let jobs = inner.scheduler.lock();
+        let merges_only = jobs.is_quiet() && !inner.health.merges_only();
+        inner.health.set_merges_only(merges_only);
+        merges_only
+    };
+    match merges_only {
+        true => {
+            reserve::release(&*inner.vfs, &inner.dir)?;
+            inner.background_errors.hurry(Work::Compaction);
+            inner.scheduler.wake();
+        }
+        false => reserve::keep_for_log(&*inner.vfs, &inner.dir, reserve_bytes)?,
+    }
+    install::purge(inner)?;
+    install::settle_manifest(inner)?;
+    // Costs one small edit and may be what makes room.
+    install::drop_dead_segments(inner)?;
+    install::purge(inner)?;
+    let written = inner.counters.groups.load(Ordering::Relaxed);
+    if *groups != written {
+        // Deletions: what they delete goes with their flush, and with the merges after it.
+        commit::rotate_all(inner, &inner.families.load_full())?;
+        *groups = written;
+        inner.background_errors.retry_jobs();
+    }
+    let need = ROOM_BYTES.min(inner.live.memtable_bytes() as u64 * 2);
+    let free = inner.vfs.free_space_bytes(&inner.dir)?;
+    // A job that met the full disk would say so once more if it ended after this.
+    let is_quiet = inner.scheduler.lock().is_quiet();
+    if free >= need + reserve_bytes && is_quiet {
+        reserve::release(&*inner.vfs, &inner.dir)?;
+        reserve::take(&*inner.vfs, &inner.dir, reserve_bytes)?;
+        event::disk_has_room(free);
+        inner.health.resume();
+        inner.background_errors.retry_jobs();
+        inner.scheduler.job_ended();
+    }
+    Ok(())
+}
+
+/// Flushes the families that keep the oldest log segments alive when the log has grown too long,
+/// as happens when one family is seldom written.
+fn bound_log(inner: &Inner) -> Result<()> {
+    let limit = inner.live.memtables_bytes() as u64 * MAX_LOG_SHARES;
+    let Some(bytes) = inner.write_queue()?.try_log_bytes() else { return Ok(()) };
+    if bytes <= limit {
+        return Ok(());
+    }
+    let families = inner.families.load_full();
+    let oldest = families.iter().filter_map(|f| f.first_segment()).min();
+    let holders: Vec<_> =
+        families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
+    commit::rotate_all(inner, &holders).map(drop)?;
+    commit::retire_segments(inner)
+}
+
+/// Flushes memtables that are larger than what they may be since the memory budget shrank: a write makes
+/// room itself, but there may be none.
+fn bound_memtables(inner: &Inner) -> Result<()> {
+    let most = inner.live.memtable_bytes();
+    if most >= inner.options.memtable_bytes() {
+        return Ok(());
+    }
+    let families = inner.families.load_full();
+    let is_large = |f: &&Arc<Family>| f.state().memtable.size_bytes() > most;
+    let large: Vec<_> = families.iter().filter(is_large).cloned().collect();
+    match large.is_empty() {
+        true => Ok(()),
+        false => commit::rotate_all(inner, &large).map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::read_write;
+    use crate::{Db, Options};
+    use terrace_vfs::SimVfs;
+
+    /// The n-th thread cannot be had, for every n: the open fails, no thread is left, and the store can
+    /// be opened at once and has everything.
+    #[test]
+    fn an_open_without_threads_fails_and_leaves_the_store_as_it_was() {
+        let sim = SimVfs::new(1);
+        let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+        options.advanced.vfs = Arc::new(sim.clone());
+        let db = Db::open("/db", options.clone()).unwrap();
+        db.put(b"key", b"value").unwrap();
+        db.close().unwrap();
+        drop(db);
+        let mut refused = 0;
+        loop {
+            let inner = Arc::new(read_write::open("/db".as_ref(), options.clone()).unwrap());
+            let mut left = refused;
+            let workers = Workers::start_by(&inner, |name, work| {
+                if left == 0 {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                left -= 1;
+                thread::Builder::new().name(name).spawn(work)
+            });
+            match workers {
+                Err(error) => assert!(matches!(error, Error::Io(_)), "{error:?}"),
+                Ok(workers) => {
+                    inner.scheduler.stop();
+                    workers.join();
+                    break;
+                }
+            }
+            assert_eq!(Arc::strong_count(&inner), 1, "a thread is left");
+            drop(inner);
+            let db = Db::open("/db", options.clone()).unwrap();
+            assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+            db.close().unwrap();
+            refused += 1;
+        }
+        assert!(refused >= 4, "only {refused} threads were asked for");
+    }
+}

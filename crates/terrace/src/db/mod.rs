@@ -1,0 +1,578 @@
+//! The store as its user sees it: [`Db`] and [`ColumnFamily`], thin over the verbs.
+
+mod family_writes;
+mod introspect;
+mod live_options;
+mod read_only_api;
+
+pub use introspect::QuarantinedFile;
+pub use live_options::LIVE_OPTIONS;
+
+use crate::admin::checkpoint;
+use crate::admin::families;
+use crate::admin::verify;
+use crate::background::collect_garbage::{self, GcProgress};
+use crate::background::compact::{self, Progress};
+use crate::background::flush;
+use crate::background::worker::Workers;
+use crate::batch::WriteBatch;
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::kill_point::kill_point;
+use crate::metrics::Metrics;
+use crate::open::read_only;
+use crate::open::read_write;
+use crate::options::{CfOptions, Options, SyncMode, WriteOptions};
+use crate::read::get;
+use crate::read::get::{Found, Reading};
+use crate::read::scan::{self, Iter, ReadOptions};
+use crate::version::family::Family;
+use crate::version::install;
+use crate::version::snapshots::Snapshot;
+use crate::write::commit;
+use crate::write::stall;
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use terrace_base::ValueKind;
+use terrace_base::sync::Mutex;
+use terrace_vfs::Slice;
+
+/// An open store. Clones share it; the last one to go closes it.
+///
+/// ```
+/// # fn main() -> terrace::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("terrace-doc-db-{}", std::process::id()));
+/// let db = terrace::Db::open(&dir, terrace::Options::default())?;
+/// db.put(b"apple", b"red")?;
+/// db.put(b"pear", b"green")?;
+/// for entry in db.prefix(b"ap")?.entries() {
+///     let (key, value) = entry?;
+///     assert_eq!((key.as_slice(), value.as_slice()), (&b"apple"[..], &b"red"[..]));
+/// }
+/// db.close()?;
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    default: ColumnFamily,
+}
+
+/// A column family: a key space of its own within a store, with its own options. The handle keeps
+/// the store open.
+///
+/// Once the family is dropped, every call for it fails with [`Error::NoSuchFamily`]: reads, also at a
+/// snapshot from before, writes, batches and transactions that write to it, compaction, estimates.
+/// Iterators and values that were there before stay good. A family that is created later under
+/// the same name is another one: ask for its handle.
+#[derive(Clone)]
+pub struct ColumnFamily {
+    family: Arc<Family>,
+    store: Arc<Store>,
+}
+
+/// What the handles share; dropping it closes the store.
+struct Store {
+    inner: Arc<Inner>,
+    workers: Mutex<Option<Workers>>,
+}
+
+impl Store {
+    /// Flushes, stops the threads, releases the lock. Later calls do nothing.
+    fn close(&self) -> Result<()> {
+        let Some(workers) = self.workers.lock().take() else { return Ok(()) };
+        let inner = &self.inner;
+        let flushed = match inner.health.check_writable() {
+            _ if inner.read_only => Ok(()),
+            Ok(()) => flush::all(inner).and_then(|()| commit::sync(inner)),
+            // The log holds everything; whether the device does too can still be seen to.
+            Err(Error::DiskFull(_)) => commit::sync(inner),
+            // What was acknowledged may be lost, which its writers have not been told.
+            Err(error) => Err(error),
+        };
+        kill_point("close:flushed");
+        inner.scheduler.stop();
+        workers.join();
+        let purged = install::purge(inner);
+        inner.health.close();
+        if inner.read_only {
+            read_only::let_go(inner);
+        }
+        install::wait_for_last(inner);
+        if !inner.read_only {
+            inner.evidence.settle();
+        }
+        *inner.lock.lock() = None;
+        flushed.and(purged)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `close`; the log keeps what a failed flush leaves.
+        let _ = self.close();
+    }
+}
+
+impl Db {
+    /// Opens the store in directory `path`, creating it if the options say so.
+    ///
+    /// # Errors
+    /// `Locked` if it is open elsewhere; `NotAStore`; `Corruption` if its files are damaged in a
+    /// way that would lose acknowledged writes; `InvalidArgument` for an option out of range.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::start(read_write::open(path.as_ref(), options)?)
+    }
+
+    pub(crate) fn start(inner: Inner) -> Result<Self> {
+        let inner = Arc::new(inner);
+        let workers = Workers::start(&inner)?;
+        // Every store has its default family: the manifest creates it first.
+        let family = inner.family(0).unwrap_or_else(|| inner.families.load()[0].clone());
+        let store = Arc::new(Store { inner, workers: Mutex::new(Some(workers)) });
+        Ok(Self { default: ColumnFamily { family, store } })
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.default.store.inner
+    }
+
+    /// The value of `key`, as a slice that stays valid as long as it is kept; `None` if absent.
+    /// A read from the cache copies nothing.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.default.get(key)
+    }
+
+    /// As [`Db::get`], with options.
+    pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Slice>> {
+        self.default.get_with(key, options)
+    }
+
+    /// The value of `key` and when it expires.
+    ///
+    /// ```
+    /// # fn main() -> terrace::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("terrace-doc-entry-{}", std::process::id()));
+    /// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+    /// let next_century = 4_102_444_800_000;
+    /// let mut batch = terrace::WriteBatch::new();
+    /// batch.put_until(b"coupon", b"10%", next_century);
+    /// db.write(batch)?;
+    /// let found = db.get_entry(b"coupon", &terrace::ReadOptions::default())?;
+    /// assert_eq!(found.and_then(|found| found.expires_at_ms), Some(next_century));
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_entry(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Found>> {
+        self.default.get_entry(key, options)
+    }
+
+    /// The values of `keys`, in their order, all as of one moment; device reads are batched.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.default.multi_get(keys)
+    }
+
+    /// As [`Db::multi_get`], with options.
+    pub fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.default.multi_get_with(keys, options)
+    }
+
+    /// Sets `key` (at most 64 KiB) to `value` (at most 1 GiB).
+    ///
+    /// While it is written a large value takes one copy beside the caller's, in the batch; one more
+    /// in the memtable if it does not stay in the log (because of
+    /// [`CfOptions::value_separation_threshold`], or since it has exactly 1 GiB), and two more for
+    /// a moment if it is compressed.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.default.put(key, value)
+    }
+
+    /// Sets `key` to `value` until `ttl` from now; then the key is absent, and its disk space is
+    /// freed by itself.
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.default.put_with_ttl(key, value, ttl)
+    }
+
+    /// Removes `key`.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete(key)
+    }
+
+    /// Removes every key in `[start, end)` at the cost of one write.
+    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete_range(start, end)
+    }
+
+    /// Writes a batch: all of it becomes visible together, or nothing.
+    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.write_with(batch, &WriteOptions::default())
+    }
+
+    /// As [`Db::write`], with options.
+    pub fn write_with(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.check_families(&batch)?;
+        commit::write(self.inner(), batch, options)
+    }
+
+    /// Whether a write may have to wait for the device now: for a sync, since the store's
+    /// durability is [`SyncMode::Batch`], or because writes are held back until flush, compaction
+    /// or garbage collection catch up. For programs that leave such writes to another thread; it
+    /// promises nothing, since things change. Costs less than a microsecond.
+    pub fn write_may_wait(&self) -> bool {
+        let inner = self.inner();
+        inner.live.sync() == SyncMode::Batch || stall::may_hold_back(inner)
+    }
+
+    /// Refuses a family of another store, and one that was dropped.
+    pub(crate) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
+        if cf.inner().open_id != self.inner().open_id {
+            let text = format!("the column family `{}` is of another store", cf.name());
+            return Err(Error::InvalidArgument(text));
+        }
+        cf.family.check_exists()
+    }
+
+    /// Refuses a batch that writes to a family of another store, or to one which does not exist.
+    pub(crate) fn check_families(&self, batch: &WriteBatch) -> Result<()> {
+        if batch.store().is_some_and(|store| store != self.inner().open_id) {
+            let text = "the batch writes to column families of another store";
+            return Err(Error::InvalidArgument(text.into()));
+        }
+        for id in batch.families() {
+            if self.inner().family(id).is_none() {
+                return Err(Error::NoSuchFamily(format!("number {id}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// A consistent view of the whole store, all column families, as of now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner().snapshot()
+    }
+
+    /// An iterator over all keys, not positioned yet.
+    pub fn iter(&self) -> Result<Iter> {
+        self.default.iter()
+    }
+
+    /// An iterator with options: snapshot, bounds, prefix.
+    pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
+        self.default.iter_with(options)
+    }
+
+    /// An iterator over the keys in `range`.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.default.range(range)
+    }
+
+    /// An iterator over the keys that start with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        self.default.prefix(prefix)
+    }
+
+    /// Writes all memtables to SSTs and returns when they are durable.
+    pub fn flush(&self) -> Result<()> {
+        flush::all(self.inner())
+    }
+
+    /// Merges everything in `range` of the default family down to the last level, dropping what
+    /// nobody can see any more.
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.default.compact_range(range)
+    }
+
+    /// As [`Db::compact_range`], telling how far it is after every file.
+    pub fn compact_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        self.default.compact_range_with(range, progress)
+    }
+
+    /// Collects every segment of the value log of which at least the part `min_share` is garbage,
+    /// and waits until they are gone; 0.0 collects all of it, which also puts values into the order
+    /// of their keys. Collection of what is over
+    /// [`gc_garbage_ratio`](crate::AdvancedOptions::gc_garbage_ratio) goes on by itself and needs
+    /// no call.
+    ///
+    /// Costs one write of every value that is moved, and of the SSTs that refer to them.
+    ///
+    /// # Errors
+    /// A share that is not from 0 to 1; I/O; corruption, with nothing lost.
+    pub fn collect_garbage(&self, min_share: f64) -> Result<()> {
+        self.collect_garbage_with(min_share, &mut |_| {})
+    }
+
+    /// As [`Db::collect_garbage`], telling how far it is after every compaction.
+    pub fn collect_garbage_with(
+        &self,
+        min_share: f64,
+        progress: &mut dyn FnMut(GcProgress),
+    ) -> Result<()> {
+        collect_garbage::run(self.inner(), min_share, progress)
+    }
+
+    /// Waits until no flush or compaction is running or wanted, idle compaction included, and the
+    /// filters of new SSTs are in memory as far as they deserve it.
+    pub fn wait_idle(&self) -> Result<()> {
+        compact::wait_idle(self.inner())
+    }
+
+    /// Makes directory `path` (new or empty) a store with the present contents of this one, of
+    /// hard links where the file system allows; later writes here do not show there.
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        checkpoint::create(self.inner(), path.as_ref())
+    }
+
+    /// Makes everything written so far durable, whatever the sync mode.
+    pub fn sync(&self) -> Result<()> {
+        commit::sync(self.inner())
+    }
+
+    /// Reads every SST of the store and checks every checksum and the order of all entries.
+    /// Gives the number of SSTs checked; the first damage found is the error.
+    pub fn verify(&self) -> Result<u64> {
+        verify::all(self.inner())
+    }
+
+    /// Flushes, stops background work, and releases the directory, for all clones and handles.
+    /// Dropping the last clone does the same but cannot tell of an error.
+    pub fn close(&self) -> Result<()> {
+        self.default.store.close()
+    }
+
+    /// Whether writes are refused because the disk is full, but for batches that only remove.
+    /// Costs nothing.
+    pub fn is_disk_full(&self) -> bool {
+        self.inner().health.is_disk_full()
+    }
+
+    /// The state of the store and what it did since the open.
+    pub fn metrics(&self) -> Metrics {
+        self.inner().metrics()
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.inner().dir
+    }
+
+    /// The options it was opened with.
+    pub fn options(&self) -> &Options {
+        &self.inner().options
+    }
+
+    /// The default column family, which the methods of `Db` work on.
+    pub fn default_family(&self) -> ColumnFamily {
+        self.default.clone()
+    }
+
+    /// The column family called `name`, if there is one.
+    pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
+        let family = self.inner().family_named(name)?;
+        Some(ColumnFamily { family, store: self.default.store.clone() })
+    }
+
+    /// The names of all column families, `default` among them.
+    pub fn column_families(&self) -> Vec<String> {
+        self.inner().families.load().iter().map(|family| family.name.clone()).collect()
+    }
+
+    /// Creates a column family. Its options are not stored: name them again in
+    /// [`Options::column_families`] at the next open.
+    pub fn create_column_family(&self, name: &str, options: CfOptions) -> Result<ColumnFamily> {
+        let family = families::create(self.inner(), name, &options)?;
+        Ok(ColumnFamily { family, store: self.default.store.clone() })
+    }
+
+    /// Drops a column family with all its keys; its disk space is freed when no iterator needs it
+    /// any more. Calls with its handles fail from then on, see [`ColumnFamily`]. The default family
+    /// cannot be dropped.
+    pub fn drop_column_family(&self, name: &str) -> Result<()> {
+        families::drop(self.inner(), name)
+    }
+}
+
+impl ColumnFamily {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.family.name
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.family.id
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.store.inner
+    }
+
+    pub(crate) fn family(&self) -> &Arc<Family> {
+        &self.family
+    }
+
+    /// What `options` say about a point read.
+    fn reading<'a>(&self, options: &'a ReadOptions) -> Result<Reading<'a>> {
+        let snapshot = self.inner().snapshots.check(options.snapshot.as_ref())?;
+        let ReadOptions { fill_cache, in_memory, .. } = *options;
+        Ok(Reading { snapshot, fill_cache, in_memory })
+    }
+
+    /// As [`Db::get`].
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        get::get(self.inner(), &self.family, key.as_ref(), Reading::default())
+    }
+
+    /// As [`Db::get_with`].
+    pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Slice>> {
+        get::get(self.inner(), &self.family, key.as_ref(), self.reading(options)?)
+    }
+
+    /// As [`Db::get_entry`].
+    pub fn get_entry(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Found>> {
+        get::get_entry(self.inner(), &self.family, key.as_ref(), self.reading(options)?)
+    }
+
+    /// As [`Db::multi_get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.multi_get_with(keys, &ReadOptions::default())
+    }
+
+    /// As [`Db::multi_get_with`].
+    pub fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Slice>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        get::multi_get(self.inner(), &self.family, &keys, self.reading(options)?)
+    }
+
+    /// Values of at least this many bytes stay in the log from now on, and shorter ones in SSTs;
+    /// `usize::MAX` turns separation off. What was written before stays as it is until it is
+    /// overwritten. Not stored: name it in
+    /// [`CfOptions::value_separation_threshold`](crate::CfOptions::value_separation_threshold) at
+    /// the next open.
+    pub fn set_value_separation_threshold(&self, bytes: usize) {
+        self.family.set_value_separation_threshold(bytes);
+    }
+
+    fn put_one(&self, key: &[u8], ttl: Option<Duration>, value: &[u8]) -> Result<()> {
+        self.family.check_exists()?;
+        let mut batch = WriteBatch::for_one(key.len(), value.len());
+        batch.put_value(self.family.id, key, ttl, value, self.family.separation());
+        commit::write(self.inner(), batch, &WriteOptions::default())
+    }
+
+    fn write_one(&self, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
+        self.family.check_exists()?;
+        let mut batch = WriteBatch::for_one(key.len(), value.len());
+        batch.push(self.family.id, kind, key, value);
+        commit::write(self.inner(), batch, &WriteOptions::default())
+    }
+
+    /// As [`Db::put`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_one(key.as_ref(), None, value.as_ref())
+    }
+
+    /// As [`Db::put_with_ttl`].
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.put_one(key.as_ref(), Some(ttl), value.as_ref())
+    }
+
+    /// As [`Db::delete`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write_one(ValueKind::Delete, key.as_ref(), &[])
+    }
+
+    /// As [`Db::delete_range`].
+    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.write_one(ValueKind::RangeDelete, start.as_ref(), end.as_ref())
+    }
+
+    /// As [`Db::iter`].
+    pub fn iter(&self) -> Result<Iter> {
+        self.iter_with(&ReadOptions::default())
+    }
+
+    /// As [`Db::iter_with`].
+    pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
+        scan::iter(self.inner(), &self.family, options)
+    }
+
+    /// As [`Db::range`].
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.iter_with(&ReadOptions {
+            lower_bound: lower(range.start_bound()),
+            upper_bound: upper(range.end_bound()),
+            ..ReadOptions::default()
+        })
+    }
+
+    /// As [`Db::prefix`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        let prefix = Some(prefix.as_ref().to_vec());
+        let mut iter = self.iter_with(&ReadOptions { prefix, ..ReadOptions::default() })?;
+        iter.seek_to_first()?;
+        Ok(iter)
+    }
+
+    /// As [`Db::compact_range`].
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.compact_range_with(range, &mut |_| {})
+    }
+
+    /// As [`Db::compact_range_with`].
+    pub fn compact_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        self.family.check_exists()?;
+        let start = lower(range.start_bound());
+        let end = upper(range.end_bound());
+        compact::range(&self.store.inner, &self.family, start.as_deref(), end.as_deref(), progress)
+    }
+}
+
+/// The inclusive lower bound that `bound` means: the successor of a key is the key plus a 0 byte.
+fn lower<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
+    match bound {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(key.as_ref().to_vec()),
+        Bound::Excluded(key) => Some([key.as_ref(), &[0]].concat()),
+    }
+}
+
+/// The exclusive upper bound that `bound` means.
+fn upper<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
+    match bound {
+        Bound::Unbounded => None,
+        Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+        Bound::Included(key) => Some([key.as_ref(), &[0]].concat()),
+    }
+}

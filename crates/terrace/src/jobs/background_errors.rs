@@ -1,0 +1,293 @@
+//! What background work failed at, and when it is tried again: SSTs that cannot be read
+//! (*quarantined*: compactions are picked around them), and flushes and compactions that failed for
+//! another reason. The pauses double from [`FIRST_PAUSE_US`] up to [`LONGEST_PAUSE_US`].
+//!
+//! Errors of this kind are soft ([`ErrorSeverity::Soft`](crate::ErrorSeverity)): nothing was lost by
+//! them, so writes go on. What stops writes is [`crate::store::health`]'s. An error that has struck
+//! [`LASTING_AFTER`] times in a row, or that time does not mend, is *lasting*: who waits for the work
+//! hears of it instead of waiting on.
+//!
+//! Known as long as the store is open: after a reopen, damage is found anew.
+
+use crate::error::Error;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use terrace_base::sync::Mutex;
+
+/// The pause after the first failure.
+const FIRST_PAUSE_US: u64 = 100_000;
+/// The longest pause between two tries.
+const LONGEST_PAUSE_US: u64 = 10_000_000;
+/// Failures in a row from which on others need not hope for the next try.
+const LASTING_AFTER: u32 = 3;
+
+/// The kinds of work that are tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Flush,
+    Compaction,
+}
+
+/// Something that failed and is tried again.
+#[derive(Debug, Clone)]
+struct Failure {
+    error: Error,
+    in_a_row: u32,
+    /// `None`: never, as for damaged bytes.
+    retry_at_us: Option<u64>,
+}
+
+impl Failure {
+    fn waits(&self, now_us: u64) -> bool {
+        self.retry_at_us.is_none_or(|at| now_us < at)
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.retry_at_us.is_none() || self.in_a_row >= LASTING_AFTER
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By file number.
+    files: BTreeMap<u64, Failure>,
+    /// By family.
+    jobs: BTreeMap<(Work, u32), Failure>,
+    /// Families whose L0 is full and for which no compaction can be picked, and why.
+    stuck: BTreeMap<u32, Error>,
+}
+
+/// What failed.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundErrors {
+    state: Mutex<State>,
+    /// Entries of all three maps; 0, nearly always, spares the lock.
+    count: AtomicUsize,
+}
+
+impl BackgroundErrors {
+    /// Whether nothing failed that is not made good.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = change(&mut state);
+        let count = state.files.len() + state.jobs.len() + state.stuck.len();
+        self.count.store(count, Ordering::Relaxed);
+        result
+    }
+
+    /// An SST could not be read: it is not picked until the pause is over, or never again if its
+    /// bytes are damaged. Gives the pause.
+    pub fn quarantine(&self, file: u64, error: &Error, now_us: u64) -> Option<u64> {
+        self.change(|state| note(&mut state.files, file, error, now_us))
+    }
+
+    /// Work on a family failed for a reason that is no file's: it is not begun again until the
+    /// pause is over. Gives the pause.
+    pub fn job_failed(&self, work: Work, family: u32, error: &Error, now_us: u64) -> Option<u64> {
+        self.change(|state| note(&mut state.jobs, (work, family), error, now_us))
+    }
+
+    /// Work on a family succeeded, and so did reading `files`.
+    pub fn succeeded(&self, work: Work, family: u32, files: impl Iterator<Item = u64>) {
+        if self.is_empty() {
+            return;
+        }
+        self.change(|state| {
+            state.jobs.remove(&(work, family));
+            files.for_each(|file| drop(state.files.remove(&file)));
+        });
+    }
+
+    /// Somebody asks for such work: what failed is tried again at once.
+    pub fn hurry(&self, work: Work) {
+        if !self.is_empty() {
+            self.change(|state| {
+                let jobs = state.jobs.iter_mut().filter(|((kind, _), _)| *kind == work);
+                jobs.for_each(|(_, failure)| failure.retry_at_us = failure.retry_at_us.map(|_| 0));
+            });
+        }
+    }
+
+    /// There is room on the disk: what failed for want of it is tried again at once.
+    pub fn retry_jobs(&self) {
+        if !self.is_empty() {
+            self.change(|state| state.jobs.clear());
+        }
+    }
+
+    /// A file left the store.
+    pub fn forget(&self, file: u64) {
+        if !self.is_empty() {
+            self.change(|state| state.files.remove(&file));
+        }
+    }
+
+    /// A family was dropped.
+    pub fn forget_family(&self, family: u32) {
+        if !self.is_empty() {
+            self.change(|state| {
+                state.jobs.retain(|(_, of), _| *of != family);
+                state.stuck.remove(&family);
+            });
+        }
+    }
+
+    /// Numbers of the files that must not be picked now.
+    pub fn quarantined(&self, now_us: u64) -> Arc<HashSet<u64>> {
+        if self.is_empty() {
+            return Arc::default();
+        }
+        let state = self.state.lock();
+        let waiting = state.files.iter().filter(|(_, failure)| failure.waits(now_us));
+        Arc::new(waiting.map(|(number, _)| *number).collect())
+    }
+
+    /// Every file that could not be read when it was last tried, with the error.
+    pub fn unreadable(&self) -> Vec<(u64, Error)> {
+        let state = self.state.lock();
+        state.files.iter().map(|(number, failure)| (*number, failure.error.clone())).collect()
+    }
+
+    /// Whether work on a family may begin now.
+    pub fn may_begin(&self, work: Work, family: u32, now_us: u64) -> bool {
+        self.is_empty()
+            || self.state.lock().jobs.get(&(work, family)).is_none_or(|job| !job.waits(now_us))
+    }
+
+    /// Why work on a family does not go on, if that is lasting and `files` are those that it needs.
+    pub fn why_not(
+        &self,
+        work: Work,
+        family: u32,
+        mut files: impl Iterator<Item = u64>,
+        now_us: u64,
+    ) -> Option<Error> {
+        if self.is_empty() {
+            return None;
+        }
+        let state = self.state.lock();
+        let job = state.jobs.get(&(work, family));
+        let file = files.find_map(|number| state.files.get(&number).filter(lasts(now_us)));
+        job.filter(lasts(now_us)).or(file).map(|failure| failure.error.clone())
+    }
+
+    /// Whether anything is about to be tried again that nobody has given up hope of.
+    pub fn hopes(&self, now_us: u64) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let state = self.state.lock();
+        let mut all = state.files.values().chain(state.jobs.values());
+        all.any(|failure| failure.waits(now_us) && !failure.is_lasting())
+    }
+
+    /// Says whether compaction can make room in a family's full L0, or why not.
+    pub fn set_stuck(&self, family: u32, why: Option<Error>) {
+        self.change(|state| match why {
+            Some(why) => drop(state.stuck.insert(family, why)),
+            None => drop(state.stuck.remove(&family)),
+        });
+    }
+
+    /// Why no compaction makes room in the family's full L0.
+    pub fn why_stuck(&self, family: u32) -> Option<Error> {
+        match self.is_empty() {
+            true => None,
+            false => self.state.lock().stuck.get(&family).cloned(),
+        }
+    }
+}
+
+fn lasts(now_us: u64) -> impl Fn(&&Failure) -> bool {
+    move |failure| failure.waits(now_us) && failure.is_lasting()
+}
+
+fn note<K: Ord>(
+    failures: &mut BTreeMap<K, Failure>,
+    key: K,
+    error: &Error,
+    now_us: u64,
+) -> Option<u64> {
+    let in_a_row = failures.get(&key).map_or(0, |before| before.in_a_row).saturating_add(1);
+    let pause_us = match error {
+        Error::Corruption(_) | Error::Unsupported(_) => None,
+        _ => Some(FIRST_PAUSE_US << (in_a_row - 1).min(20)).map(|us| us.min(LONGEST_PAUSE_US)),
+    };
+    let retry_at_us = pause_us.map(|pause| now_us.saturating_add(pause));
+    failures.insert(key, Failure { error: error.clone(), in_a_row, retry_at_us });
+    pause_us
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn unreadable() -> Error {
+        let errno = std::io::Error::from_raw_os_error(5);
+        terrace_base::Error::io("read", Path::new("000001.sst"), errno).into()
+    }
+
+    fn damaged() -> Error {
+        terrace_base::Error::corruption(Path::new("000001.sst"), 7, "a checksum").into()
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_begin_anew_after_a_success() {
+        let errors = BackgroundErrors::default();
+        let (mut now_us, mut pauses) = (0, Vec::new());
+        for _ in 0..12 {
+            assert!(errors.may_begin(Work::Flush, 1, now_us));
+            let pause = errors.job_failed(Work::Flush, 1, &unreadable(), now_us).unwrap();
+            assert!(!errors.may_begin(Work::Flush, 1, now_us + pause - 1));
+            assert!(errors.may_begin(Work::Compaction, 1, now_us));
+            assert!(errors.may_begin(Work::Flush, 2, now_us));
+            now_us += pause;
+            pauses.push(pause);
+        }
+        assert_eq!(pauses[..3], [FIRST_PAUSE_US, 2 * FIRST_PAUSE_US, 4 * FIRST_PAUSE_US]);
+        assert_eq!(pauses[11], LONGEST_PAUSE_US);
+        errors.succeeded(Work::Flush, 1, std::iter::empty());
+        assert!(errors.is_empty());
+        let pause = errors.job_failed(Work::Flush, 1, &unreadable(), now_us);
+        assert_eq!(pause, Some(FIRST_PAUSE_US));
+    }
+
+    #[test]
+    fn a_file_comes_back_after_the_pause_unless_its_bytes_are_damaged() {
+        let errors = BackgroundErrors::default();
+        let pause = errors.quarantine(3, &unreadable(), 0).unwrap();
+        assert_eq!(errors.quarantine(4, &damaged(), 0), None);
+        assert_eq!(*errors.quarantined(0), HashSet::from([3, 4]));
+        assert_eq!(*errors.quarantined(pause), HashSet::from([4]));
+        assert_eq!(*errors.quarantined(u64::MAX), HashSet::from([4]));
+        errors.succeeded(Work::Compaction, 0, [3].into_iter());
+        assert_eq!(errors.unreadable().len(), 1);
+        errors.forget(4);
+        assert!(errors.is_empty());
+    }
+
+    #[test]
+    fn only_a_lasting_error_is_told_to_those_who_wait() {
+        let errors = BackgroundErrors::default();
+        let mut now_us = 0;
+        let why = |now_us| errors.why_not(Work::Compaction, 0, [3].into_iter(), now_us);
+        for _ in 1..LASTING_AFTER {
+            let pause = errors.quarantine(3, &unreadable(), now_us).unwrap();
+            assert!(why(now_us).is_none() && errors.hopes(now_us));
+            now_us += pause;
+        }
+        let pause = errors.quarantine(3, &unreadable(), now_us).unwrap();
+        assert!(why(now_us).is_some() && !errors.hopes(now_us));
+        assert!(why(now_us + pause).is_none(), "it may be tried again");
+        errors.quarantine(3, &damaged(), now_us);
+        assert!(why(u64::MAX).is_some());
+        assert!(errors.why_not(Work::Compaction, 0, [5].into_iter(), now_us).is_none());
+    }
+}

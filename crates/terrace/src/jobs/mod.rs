@@ -1,0 +1,7 @@
+//! What background work there is: who runs and who waits ([`scheduler`]), what runs, for people
+//! ([`job_list`]), and what failed and when it is tried again ([`background_errors`]). The work itself
+//! is in `background`.
+
+pub(crate) mod background_errors;
+pub(crate) mod job_list;
+pub(crate) mod scheduler;

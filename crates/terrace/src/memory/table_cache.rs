@@ -1,0 +1,360 @@
+//! Open SST readers, one slot per live file: opened on first use, closed least recently used
+//! first when more are open than the file-descriptor limit allows.
+//!
+//! A read state keeps the slots of its files, so a read reaches an open reader without a lock.
+
+use crate::learned::file_stats::Counted;
+use crate::memory::filter_budget::FilterBudget;
+use crate::metrics::SAMPLE_EVERY;
+use crate::metrics::training::TrainingTally;
+use arc_swap::{ArcSwapOption, Guard};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use terrace_base::sync::Mutex;
+use terrace_base::{Error, Result};
+use terrace_learned::analyzer::Lookups;
+use terrace_manifest::{FileMeta, names};
+use terrace_sst::{BlockCache, Properties, ReadCounters, ReaderOptions, SstReader};
+use terrace_vfs::Vfs;
+
+/// What is wrong with a sound SST that is not the one that the manifest names.
+pub(crate) const ANOTHER_FILE: &str = "this is another file than the manifest names: its counts of entries and bytes, or the time at which it \
+     was made, are others; it may be of another store or an older copy";
+
+/// What an SST says of itself, in the order of [`FileMeta::marks`].
+fn marks(properties: &Properties) -> [u64; 5] {
+    [
+        properties.entry_count,
+        properties.tombstone_count,
+        properties.range_tombstone_count,
+        properties.raw_key_bytes.saturating_add(properties.raw_value_bytes),
+        properties.created_ms,
+    ]
+}
+
+/// Where the reader of one file is while it is open.
+pub(crate) struct ReaderSlot {
+    reader: ArcSwapOption<SstReader>,
+    touched: AtomicBool,
+    /// Whether the reader may use learned indexes.
+    models: bool,
+    /// Sampled lookups that found their key in the file, and that searched it in vain.
+    found: AtomicU32,
+    vain: AtomicU32,
+}
+
+impl ReaderSlot {
+    fn new(models: bool) -> Arc<Self> {
+        Arc::new(Self {
+            reader: ArcSwapOption::empty(),
+            touched: AtomicBool::new(false),
+            models,
+            found: AtomicU32::new(0),
+            vain: AtomicU32::new(0),
+        })
+    }
+
+    /// Counts a sampled lookup that the filter let pass.
+    pub fn note(&self, found: bool) {
+        let count = if found { &self.found } else { &self.vain };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lookups that the filter let pass so far, from the sampled ones.
+    pub fn lookups(&self) -> Lookups {
+        let sum =
+            |count: &AtomicU32| f64::from(count.load(Ordering::Relaxed)) * f64::from(SAMPLE_EVERY);
+        Lookups { positive: sum(&self.found), negative: sum(&self.vain) }
+    }
+
+    /// The reader if it is open.
+    pub fn open_reader(&self) -> ReaderGuard {
+        self.reader.load()
+    }
+}
+
+impl Counted for Arc<ReaderSlot> {
+    fn lookups(&self) -> Lookups {
+        ReaderSlot::lookups(self)
+    }
+}
+
+/// Memory outside the block cache that is charged to it until this is dropped.
+pub(crate) struct Pinned {
+    table_cache: Arc<TableCache>,
+    bytes: usize,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.table_cache.pinned_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.table_cache.charge();
+    }
+}
+
+/// A reader held for the length of one read; no shared counter is touched.
+pub(crate) type ReaderGuard = Guard<Option<Arc<SstReader>>>;
+
+/// All slots, and the means to open a file.
+pub(crate) struct TableCache {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    options: ReaderOptions,
+    cache_bytes: AtomicUsize,
+    max_open: usize,
+    /// Another process may remove files.
+    read_only: bool,
+    open: AtomicUsize,
+    pinned_bytes: AtomicUsize,
+    slots: Mutex<BTreeMap<u64, Arc<ReaderSlot>>>,
+    filters: Arc<FilterBudget>,
+    trainings: TrainingTally,
+    /// Bytes that the block cache has besides its share, from filters that do not need them.
+    loan_bytes: AtomicUsize,
+    /// Held while a reader enters or leaves its slot, so that the filter budget hears of both in
+    /// the order in which they happen.
+    turn: Mutex<()>,
+}
+
+impl TableCache {
+    /// A cache of at most `max_open` readers over the SSTs in `dir`.
+    pub fn new(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        cache: Arc<BlockCache>,
+        counters: Arc<ReadCounters>,
+        filters: Arc<FilterBudget>,
+        direct: bool,
+        max_open: usize,
+    ) -> Self {
+        let cache_bytes = cache.capacity_bytes();
+        Self {
+            vfs,
+            dir: dir.to_path_buf(),
+            options: ReaderOptions {
+                cache,
+                filter_memory: filters.filter_memory(),
+                models: true,
+                direct,
+                counters,
+            },
+            cache_bytes: AtomicUsize::new(cache_bytes),
+            max_open: max_open.max(4),
+            read_only: false,
+            open: AtomicUsize::new(0),
+            pinned_bytes: AtomicUsize::new(0),
+            slots: Mutex::new(BTreeMap::new()),
+            filters,
+            trainings: TrainingTally::default(),
+            loan_bytes: AtomicUsize::new(0),
+            turn: Mutex::new(()),
+        }
+    }
+
+    /// The same, of a store that is open read-only if `read_only`.
+    pub fn read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
+    }
+
+    /// The slot of file `number`, made if there is none.
+    pub fn slot(&self, number: u64) -> Arc<ReaderSlot> {
+        self.slots.lock().entry(number).or_insert_with(|| ReaderSlot::new(true)).clone()
+    }
+
+    /// Readers of file `number` are not to use learned indexes; to be called before others see the
+    /// file.
+    pub fn forgo_models(&self, number: u64) {
+        self.slots.lock().entry(number).or_insert_with(|| ReaderSlot::new(false));
+    }
+
+    /// The reader of `file` for one read through its slot. With `in_memory` it is not opened: there
+    /// is none if it is not open. Otherwise there always is.
+    #[inline]
+    pub fn enter(
+        &self,
+        slot: &ReaderSlot,
+        file: &FileMeta,
+        in_memory: bool,
+    ) -> Result<ReaderGuard> {
+        let guard = slot.reader.load();
+        if guard.is_some() {
+            if !slot.touched.load(Ordering::Relaxed) {
+                slot.touched.store(true, Ordering::Relaxed);
+            }
+            return Ok(guard);
+        }
+        if in_memory {
+            return Ok(guard);
+        }
+        self.open(slot, file)?;
+        // Another thread may close it again at once when the limit is very small.
+        let guard = slot.reader.load();
+        match guard.is_some() {
+            true => Ok(guard),
+            false => Ok(Guard::from_inner(Some(self.open(slot, file)?))),
+        }
+    }
+
+    /// The reader of `file`, to keep.
+    pub fn reader(&self, file: &FileMeta) -> Result<Arc<SstReader>> {
+        let slot = self.slot(file.number);
+        match slot.reader.load_full() {
+            Some(reader) => Ok(reader),
+            None => self.open(&slot, file),
+        }
+    }
+
+    fn open(&self, slot: &ReaderSlot, file: &FileMeta) -> Result<Arc<SstReader>> {
+        let path = names::sst_path(&self.dir, file.number);
+        let options = ReaderOptions { models: slot.models, ..self.options.clone() };
+        let reader = SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &options);
+        let reader = reader.map_err(|error| match self.read_only {
+            true if error.is_not_found() => Error::Removed { path: path.clone() },
+            _ => error,
+        })?;
+        if file.marks() != marks(reader.properties()) {
+            return Err(Error::corruption(&path, 0, ANOTHER_FILE));
+        }
+        slot.touched.store(true, Ordering::Relaxed);
+        // Counted before others can see and close it, so that the counts never fall below zero.
+        self.pinned_bytes.fetch_add(reader.pinned_bytes(), Ordering::Relaxed);
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        let before = {
+            let _turn = self.turn.lock();
+            let none = &None::<Arc<SstReader>>;
+            let before = slot.reader.compare_and_swap(none, Some(reader.clone()));
+            if before.is_none() {
+                self.filters.reader_opened(file.number, &reader);
+            }
+            before
+        };
+        if let Some(theirs) = before.as_ref() {
+            // Somebody else opened it meanwhile: theirs stays.
+            self.pinned_bytes.fetch_sub(reader.pinned_bytes(), Ordering::Relaxed);
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            return Ok(theirs.clone());
+        }
+        if open > self.max_open {
+            self.close_some(slot);
+        }
+        self.charge();
+        Ok(reader)
+    }
+
+    /// Closes untouched readers, clearing marks as it goes, until an eighth of the limit is free.
+    fn close_some(&self, keep: &ReaderSlot) {
+        let goal = self.max_open - (self.max_open / 8).max(1);
+        let slots: Vec<Arc<ReaderSlot>> = self.slots.lock().values().cloned().collect();
+        for round in 0..2 {
+            for slot in &slots {
+                if self.open.load(Ordering::Relaxed) <= goal {
+                    return;
+                }
+                let spared = slot.touched.swap(false, Ordering::Relaxed) && round == 0;
+                if !spared && !std::ptr::eq(Arc::as_ptr(slot), keep) {
+                    self.close(slot);
+                }
+            }
+        }
+    }
+
+    fn close(&self, slot: &ReaderSlot) {
+        let _turn = self.turn.lock();
+        if let Some(reader) = slot.reader.swap(None) {
+            self.filters.reader_closed(reader.file_number(), &reader);
+            self.pinned_bytes.fetch_sub(reader.pinned_bytes(), Ordering::Relaxed);
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Closes and forgets a file that is no longer live.
+    pub fn forget(&self, number: u64) {
+        let slot = self.slots.lock().remove(&number);
+        if let Some(slot) = slot {
+            self.close(&slot);
+            self.charge();
+        }
+        self.filters.forget(number);
+    }
+
+    /// Whether another reader can be opened without closing one.
+    pub fn has_room(&self) -> bool {
+        self.open.load(Ordering::Relaxed) < self.max_open - (self.max_open / 8).max(1)
+    }
+
+    /// Takes so many bytes from the block cache's share until the result is dropped.
+    pub fn pin(this: &Arc<Self>, bytes: usize) -> Pinned {
+        this.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        this.charge();
+        Pinned { table_cache: this.clone(), bytes }
+    }
+
+    /// Bytes that the block cache may hold while nothing is pinned.
+    pub fn cache_share_bytes(&self) -> usize {
+        self.cache_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes that. A smaller cache is smaller when this returns.
+    pub fn set_cache_share_bytes(&self, bytes: usize) {
+        self.cache_bytes.store(bytes, Ordering::Relaxed);
+        self.options.cache.set_capacity_bytes(self.wanted_bytes());
+    }
+
+    /// What came of training.
+    pub fn trainings(&self) -> &TrainingTally {
+        &self.trainings
+    }
+
+    /// Lends the block cache so many bytes besides its share.
+    pub fn lend(&self, bytes: usize) {
+        let before = self.loan_bytes.swap(bytes, Ordering::Relaxed);
+        if bytes < before {
+            // At once: somebody is about to use them.
+            let have = self.options.cache.capacity_bytes();
+            self.options.cache.set_capacity_bytes(have.saturating_sub(before - bytes));
+        }
+        self.charge();
+    }
+
+    /// What readers pin is taken from the block cache's share of the budget.
+    fn charge(&self) {
+        let want = self.wanted_bytes();
+        let have = self.options.cache.capacity_bytes();
+        if want.abs_diff(have) > self.cache_share_bytes() / 128 {
+            self.options.cache.set_capacity_bytes(want);
+        }
+    }
+
+    fn wanted_bytes(&self) -> usize {
+        let pinned = self.pinned_bytes.load(Ordering::Relaxed);
+        let all = self.cache_share_bytes();
+        all.saturating_sub(pinned).max(all / 16) + self.loan_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Where the SSTs lie.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Readers open now.
+    pub fn open_count(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of top-level indexes and range tombstones that open readers pin, and of level models.
+    pub fn pinned_bytes(&self) -> usize {
+        self.pinned_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The block cache.
+    pub fn cache(&self) -> &Arc<BlockCache> {
+        &self.options.cache
+    }
+
+    /// The read counters.
+    pub fn counters(&self) -> &Arc<ReadCounters> {
+        &self.options.counters
+    }
+}

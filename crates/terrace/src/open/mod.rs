@@ -1,0 +1,8 @@
+//! Opening a store: for reading and writing ([`read_write`]), or read-only beside a writer
+//! ([`read_only`]); the log is replayed by [`recover`], and files that nothing names are dealt with by
+//! [`orphans`].
+
+pub(crate) mod orphans;
+pub(crate) mod read_only;
+pub(crate) mod read_write;
+pub(crate) mod recover;

@@ -1,0 +1,140 @@
+//! Files in a store's directory that nothing names, found by an open after its recovery.
+//!
+//! What was never finished goes: temporary files, and whatever the manifest's own records say was
+//! taken out. A finished SST or segment that no record names may be all that is left of data, so it is
+//! never deleted: it moves to `lost/` in the store's directory, and an event names it.
+//! Outputs of jobs bear temporary names until just
+//! before their edit ([`crate::background::output::publish`]), so a crash leaves next to nothing that looks lost.
+
+use crate::error::Result;
+use crate::event;
+use crate::version::file_numbers::FileNumbers;
+use crate::version::reader_pins::ReaderPins;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use terrace_log::{LogReader, Step};
+use terrace_manifest::names::{self, FileName};
+use terrace_manifest::{ManifestState, SegmentKind};
+use terrace_vfs::Vfs;
+
+/// What becomes of a file.
+enum Fate {
+    /// The store needs it, or it is none of the store's.
+    Stays,
+    /// It was never finished, or a record took it out.
+    Goes,
+    /// It looks like data; why nothing needs it.
+    IsLost(&'static str),
+}
+
+/// Settles every file in `dir` that neither `state` nor the log from `segment` on needs. `skipped` are
+/// the segments that recovery left out because no link leads to them. Foreign files stay, as
+/// `numbers` tells them. What goes and readers of the writer before still need goes when they do.
+pub(crate) fn settle(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    state: &ManifestState,
+    segment: u64,
+    skipped: &[u64],
+    numbers: &FileNumbers,
+    reader_pins: &ReaderPins,
+) -> Result<()> {
+    let levels = state.families.values().flat_map(|family| family.version.levels());
+    let live: HashSet<u64> = levels.flat_map(|l| l.files().iter().map(|f| f.number)).collect();
+    let value_segment = |number: u64, kind: SegmentKind| {
+        let known = u32::try_from(number).ok().and_then(|n| state.segments.get(&n));
+        known.is_some_and(|segment| segment.kind == kind)
+    };
+    let mut changed = false;
+    let mut gone = Vec::new();
+    for name in vfs.list(dir)? {
+        if numbers.is_foreign_name(&name) {
+            event::foreign_file(&name);
+            continue;
+        }
+        let path = dir.join(&name);
+        let fate = match names::parse(&name) {
+            FileName::Sst(number) if live.contains(&number) => Fate::Stays,
+            FileName::Sst(number) => {
+                let finished = || is_finished_sst(vfs, &path, number, state.keeps_evidence);
+                lost_if(!state.retired.contains(&number) && finished(), "no version names this SST")
+            }
+            FileName::Log(number) if number >= segment => Fate::Stays,
+            FileName::Log(number) if value_segment(number, SegmentKind::CommitLog) => Fate::Stays,
+            FileName::Log(number) => {
+                let skipped = skipped.contains(&number) && has_records(vfs, &path, number);
+                lost_if(skipped, "the log does not lead to this segment")
+            }
+            FileName::ValueLog(number) if value_segment(number, SegmentKind::Values) => Fate::Stays,
+            FileName::ValueLog(number) => {
+                let unknown = !state.retired.contains(&number) && has_records(vfs, &path, number);
+                lost_if(unknown, "the manifest does not know this value segment")
+            }
+            // No reader knows it.
+            FileName::Temp => {
+                vfs.remove(&path)?;
+                changed = true;
+                Fate::Stays
+            }
+            _ => Fate::Stays,
+        };
+        match fate {
+            Fate::Stays => {}
+            Fate::Goes => gone.push(path),
+            Fate::IsLost(why) => {
+                set_aside(vfs, dir, &name, why)?;
+                changed = true;
+            }
+        }
+    }
+    changed |= reader_pins.remove(vfs, gone, "open:orphans_removed", false)?;
+    if changed {
+        vfs.sync_dir(dir)?;
+    }
+    Ok(())
+}
+
+fn lost_if(lost: bool, why: &'static str) -> Fate {
+    if lost { Fate::IsLost(why) } else { Fate::Goes }
+}
+
+/// Moves file `name` of `dir` to `lost/`, under a name that is free there; gives the new path. The
+/// entry in `lost/` is durable; that the old one is gone is for the caller to sync.
+pub(crate) fn set_aside(vfs: &dyn Vfs, dir: &Path, name: &str, why: &str) -> Result<PathBuf> {
+    let target = free_name(vfs, dir, name)?;
+    vfs.rename(&dir.join(name), &target)?;
+    vfs.sync_dir(&names::lost_dir(dir))?;
+    event::set_aside(name, &target, why);
+    Ok(target)
+}
+
+/// A path in `lost/`, which is made if it is missing, that nothing has: `name`, or that with a number.
+pub(crate) fn free_name(vfs: &dyn Vfs, dir: &Path, name: &str) -> Result<PathBuf> {
+    let lost = names::lost_dir(dir);
+    vfs.create_dir_all(&lost)?;
+    let mut target = lost.join(name);
+    let mut copy = 1;
+    while vfs.exists(&target)? {
+        target = lost.join(format!("{name}.{copy}"));
+        copy += 1;
+    }
+    Ok(target)
+}
+
+/// Whether an SST was ever finished. Builds that keep evidence give a file this name only after that;
+/// of earlier ones a sound end tells. What cannot be read is taken for finished.
+fn is_finished_sst(vfs: &dyn Vfs, path: &Path, number: u64, names_say_so: bool) -> bool {
+    names_say_so
+        || !terrace_sst::read_properties(vfs, path, number).is_err_and(|e| e.is_corruption())
+}
+
+/// Whether a segment has a header and at least one sound record. What cannot be read is taken for one.
+fn has_records(vfs: &dyn Vfs, path: &Path, number: u64) -> bool {
+    match LogReader::open(vfs, path, number) {
+        Ok(mut reader) => !matches!(reader.next(), Ok(Step::End { .. })),
+        Err(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

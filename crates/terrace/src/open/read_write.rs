@@ -1,0 +1,523 @@
+//! Opening: lock, manifest, column families, log replay, and only then the background threads.
+//!
+//! SSTs are opened lazily, so the time does not depend on how many there are: it is the time to
+//! read the manifest, to replay the log (empty after a clean close), and to list the directory.
+
+use crate::admin::families;
+use crate::background::flush::Parts;
+use crate::background::output;
+use crate::error::{Error, Result};
+use crate::event;
+use crate::inner::{Inner, ManifestLog, next_open_id};
+use crate::jobs::background_errors::BackgroundErrors;
+use crate::jobs::job_list::{JobList, JobProgress};
+use crate::jobs::scheduler::Scheduler;
+use crate::kill_point::kill_point;
+use crate::memory::filter_budget::FilterBudget;
+use crate::memory::table_cache::TableCache;
+use crate::metrics::Counters;
+use crate::metrics::trends::Trends;
+use crate::open::orphans;
+use crate::open::recover::{self, Replayed};
+use crate::options::dynamic_options::LiveOptions;
+use crate::options::{AdvancedOptions, CfOptions, Options};
+use crate::store::health::Health;
+use crate::store::rate_limit::RateLimiter;
+use crate::store::reserve;
+use crate::values::garbage::Garbage;
+use crate::values::value_log::ValueLog;
+use crate::version::evidence::Evidence;
+use crate::version::family::Family;
+use crate::version::file_numbers::FileNumbers;
+use crate::version::reader_pins::ReaderPins;
+use crate::version::snapshots::Snapshots;
+use crate::write::commit;
+use crate::write::queue::{LogState, WriteQueue};
+use arc_swap::ArcSwap;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use terrace_base::rng::{Rng, SplitMix64};
+use terrace_base::sync::{self, Mutex};
+use terrace_log::Recovered;
+use terrace_manifest::evidence::{self, Claims};
+use terrace_manifest::names::{self, FileName};
+use terrace_manifest::{
+    FamilyEdit, Manifest, ManifestState, SegmentKind, SegmentMeta, VersionEdit,
+};
+use terrace_sst::{BlockCache, ReadCounters};
+use terrace_vfs::Vfs;
+
+/// Of the files that may be open, one in so many is a value segment.
+const VALUE_FILES_SHARE: usize = 4;
+
+/// Opens the store in `dir` for reading and writing.
+pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
+    options.check()?;
+    let start = options.advanced.clock.monotonic_us();
+    let vfs = options.advanced.vfs.clone();
+    if options.create_if_missing {
+        vfs.create_dir_all(dir)?;
+    }
+    let lock = lock(&*vfs, dir)?;
+    let there: HashSet<String> = vfs.list(dir)?.into_iter().collect();
+    let is_store = vfs.exists(&names::current_path(dir))?;
+    let opened = match recover_and_write(dir, &options, start) {
+        Err(Error::DiskFull(cause)) if is_store && !cause.is_failed_sync() => {
+            open_on_full_disk(dir, &options, start, &there, cause)
+        }
+        opened => opened,
+    }?;
+    *opened.lock.lock() = Some(lock);
+    Ok(opened)
+}
+
+/// Opens a store although the disk is full: with the room of the reserve, or else with everything
+/// that was replayed in memory. Writes are refused until there is room, but for deletions.
+fn open_on_full_disk(
+    dir: &Path,
+    options: &Options,
+    start: u64,
+    there: &HashSet<String>,
+    cause: Arc<terrace_base::Error>,
+) -> Result<Inner> {
+    let vfs = &options.advanced.vfs;
+    remove_attempt(&**vfs, dir, there)?;
+    let opened = match reserve::release(&**vfs, dir)? {
+        true => recover_and_write(dir, options, start),
+        false => Err(Error::DiskFull(cause.clone())),
+    };
+    let opened = match opened {
+        Err(Error::DiskFull(_)) => {
+            remove_attempt(&**vfs, dir, there)?;
+            recover_in_memory(dir, options)?
+        }
+        opened => opened?,
+    };
+    opened.health.disk_is_full(cause);
+    Ok(opened)
+}
+
+/// Removes what an attempt to open has written since `there` was listed, as far as the manifest does
+/// not put it in force: it takes room.
+fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<()> {
+    let state = Manifest::read(vfs, dir)?;
+    let files = state.families.values().flat_map(|family| family.version.files());
+    let live: HashSet<u64> = files.map(|(_, file)| file.number).collect();
+    let oldest = state.families.values().map(|family| family.min_log_segment).min().unwrap_or(0);
+    for name in vfs.list(dir)?.iter().filter(|name| !there.contains(*name)) {
+        let unnamed = match names::parse(name) {
+            FileName::Sst(number) => !live.contains(&number),
+            FileName::Log(number) => number > oldest,
+            kind => kind == FileName::Temp,
+        };
+        if unnamed {
+            vfs.remove(&dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Recovers the store and writes nothing: what the log holds stays in memtables, and the log as it
+/// is goes on in a segment that the first write begins.
+fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
+    let vfs = &options.advanced.vfs;
+    let claims = evidence::read(&**vfs, dir)?.claims;
+    let (manifest, state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
+    let listing = vfs.list(dir)?;
+    let mut parts = Nouns::new(dir, options, false)?;
+    parts.mind_readers(&listing, options);
+    let families = open_families(&state, options, &parts.table_cache, &[])?;
+    let numbers = FileNumbers::new(&listing, state.next_file_number);
+    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
+    let log = recover::Log::new(&**vfs, dir, &segments, &claims, &state);
+    let outcome = recover::replay(&log, &families, &state, usize::MAX, &mut |_| Ok(()))?;
+    for replayed in outcome.families.into_values() {
+        adopt(replayed, dir)?;
+    }
+    let numbers_of_segments = segments.iter().filter_map(|(n, _)| u32::try_from(*n).ok());
+    numbers_of_segments.for_each(|number| parts.value_log.begin(number));
+    let (log, unsynced) =
+        commit::unfinished_log(vfs, &segments, outcome.log.end, outcome.last_seqno)?;
+    let manifest =
+        ManifestLog { manifest: Some(manifest), state, torn: true, undecided: Vec::new() };
+    let last_seqno = outcome.last_seqno;
+    // The files stay as they are, and true, until there is room to write them anew.
+    let evidence = Evidence::unwritten(vfs.clone(), dir, claims);
+    let (file_numbers, log) = (numbers, Some(log));
+    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log };
+    let inner = parts.into_inner(options.clone(), opened);
+    let queue = inner.write_queue()?;
+    unsynced.into_iter().for_each(|segment| queue.push_unsynced(segment));
+    Ok(inner)
+}
+
+fn adopt(replayed: Replayed, dir: &Path) -> Result<()> {
+    let adopted = replayed.family.adopt(replayed.memtables);
+    Ok(adopted.map_err(|e| terrace_base::Error::io("reserve memory for", dir, e))?)
+}
+
+/// Recovers the store and begins a new log.
+pub(crate) fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner> {
+    let vfs = options.advanced.vfs.clone();
+    // Before CURRENT: what was written down earlier must still be there.
+    let found = evidence::read(&*vfs, dir)?;
+    let (manifest, state) = open_manifest(&vfs, dir, options, &found.claims)?;
+    if state.keeps_evidence {
+        found.problems.iter().for_each(|(path, why)| event::evidence_damaged(path, why));
+    }
+    kill_point("open:manifest_recovered");
+    let (inner, log) = recover_log(dir, options, (manifest, state), found.claims, false)?;
+    let families = inner.families.load();
+    let files = families.iter().map(|f| f.state().version.file_count()).sum();
+    let took = options.advanced.clock.monotonic_us().saturating_sub(start);
+    event::opened(dir, families.len(), files, log.records, took);
+    drop(families);
+    Ok(inner)
+}
+
+/// Replays the log of a store, of which `claims` are known, into SSTs, and begins a new one. With `salvages`,
+/// for a repair, what is sound of it, whatever is not.
+pub(crate) fn recover_log(
+    dir: &Path,
+    options: &Options,
+    (manifest, mut state): (Manifest, ManifestState),
+    claims: Claims,
+    salvages: bool,
+) -> Result<(Inner, Recovered)> {
+    let vfs = options.advanced.vfs.clone();
+    let mut log = ManifestLog {
+        manifest: Some(manifest),
+        state: state.clone(),
+        torn: false,
+        undecided: Vec::new(),
+    };
+    let listing = vfs.list(dir)?;
+    let numbers = FileNumbers::new(&listing, state.next_file_number);
+    create_families(&mut log, options)?;
+    state = log.state.clone();
+
+    let mut parts = Nouns::new(dir, options, false)?;
+    parts.mind_readers(&listing, options);
+    let families = open_families(&state, options, &parts.table_cache, &[])?;
+    let spill_parts = Parts {
+        vfs: &vfs,
+        dir,
+        clock: &*options.advanced.clock,
+        limiter: &parts.limiter,
+        next_file_number: &|| numbers.take(),
+        trainings: parts.table_cache.trainings(),
+        progress: &JobProgress::default(),
+    };
+    let segments = match salvages {
+        true => recover::segments_in(dir, &listing, &state, &numbers),
+        false => recover::live_segments(dir, &listing, &state, &numbers)?,
+    };
+    let mut log_files = recover::Log::new(&*vfs, dir, &segments, &claims, &state);
+    log_files.salvages = salvages;
+    let limit = options.memtables_bytes();
+    let mut outcome = recover::replay(&log_files, &families, &state, limit, &mut |family| {
+        family.spill(&spill_parts)?;
+        kill_point("open:spilled");
+        Ok(())
+    })?;
+    for family in outcome.families.values_mut() {
+        family.spill(&spill_parts)?;
+    }
+    let fresh = outcome.families.values().flat_map(|family| &family.files);
+    output::publish(&*vfs, dir, fresh.map(|file| file.number))?;
+    kill_point("open:replayed");
+    let known = Claims { store_id: state.store_id, ..claims };
+    let evidence = Evidence::start(vfs.clone(), dir, known);
+    // Before the edit that says that the log begins with it: a needed segment always exists.
+    let segment = (spill_parts.next_file_number)();
+    let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
+    let mut edit =
+        recovered_edit(outcome.families.values(), segment, numbers.next(), outcome.last_seqno);
+    edit.segments_added = sealed_by_recovery(&*vfs, &segments, &state, &edit)?;
+    if let Some(manifest) = log.manifest.as_mut() {
+        manifest.append(&mut log.state, &edit)?;
+        evidence.note_manifest(manifest.synced(), &log.state, Some(segment));
+    }
+    kill_point("open:installed");
+    for family in &families {
+        if let Some(state) = log.state.families.get(&family.id) {
+            family.install(state.version.clone(), &[], &parts.table_cache);
+        }
+    }
+    orphans::settle(
+        &*vfs,
+        dir,
+        &log.state,
+        segment,
+        &outcome.log.skipped,
+        &numbers,
+        &parts.reader_pins,
+    )?;
+    kill_point("open:orphans_removed");
+    reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
+    let last_seqno = outcome.last_seqno;
+    let (manifest, file_numbers, log) = (log, numbers, Some(log_state));
+    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log };
+    Ok((parts.into_inner(options.clone(), opened), outcome.log))
+}
+
+pub(crate) fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
+    Error::NotAStore { dir: dir.to_path_buf(), why: why.into() }
+}
+
+pub(crate) fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Box<dyn Send + Sync>> {
+    if !vfs.exists(dir)? {
+        return Err(not_a_store(dir, "the directory does not exist"));
+    }
+    vfs.lock(&names::lock_path(dir)).map_err(|error| match &error {
+        terrace_base::Error::Io { source, .. }
+            if source.kind() == std::io::ErrorKind::WouldBlock =>
+        {
+            Error::Locked(dir.to_path_buf())
+        }
+        _ => error.into(),
+    })
+}
+
+/// Recovers the manifest, or creates one where there is no store yet. A directory with store
+/// files but without CURRENT is damaged, not new: nothing in it is touched.
+fn open_manifest(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    options: &Options,
+    claims: &Claims,
+) -> Result<(Manifest, ManifestState)> {
+    if vfs.exists(&names::current_path(dir))? {
+        return Ok(Manifest::recover_proven(vfs.clone(), dir, claims)?);
+    }
+    let mut store_files = vfs.list(dir)?;
+    store_files.retain(|name| {
+        use FileName::{Evidence, Log, Sst, ValueLog};
+        matches!(names::parse(name), Sst(_) | Log(_) | ValueLog(_) | Evidence(_))
+    });
+    if let Some(name) = store_files.first() {
+        let why = format!(
+            "CURRENT is missing although there is {name}; restore it, or run `terrace repair`"
+        );
+        return Err(not_a_store(dir, why));
+    }
+    if !options.create_if_missing {
+        return Err(not_a_store(dir, "there is no CURRENT file"));
+    }
+    let seed = options.advanced.clock.wall_ms() ^ (u64::from(sync::process_id()) << 40);
+    Ok(Manifest::create(vfs.clone(), dir, SplitMix64::new(seed).next_u64())?)
+}
+
+/// Creates the families that the options name and the store does not have.
+fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
+    let mut edit = VersionEdit::default();
+    let mut next_id = log.state.next_family_id;
+    let oldest_segment = log.state.families.values().map(|f| f.min_log_segment).min();
+    for (name, _) in &options.column_families {
+        families::check_name(name)?;
+        let exists = log.state.families.values().any(|f| f.name == *name)
+            || edit.families.iter().any(|f| f.create.as_ref() == Some(name));
+        if !exists {
+            edit.families.push(FamilyEdit {
+                id: next_id,
+                create: Some(name.clone()),
+                min_log_segment: oldest_segment,
+                ..FamilyEdit::default()
+            });
+            next_id += 1;
+        }
+    }
+    if let Some(manifest) = log.manifest.as_mut()
+        && !edit.families.is_empty()
+    {
+        manifest.append(&mut log.state, &edit)?;
+    }
+    Ok(())
+}
+
+/// The options of the family called `name`.
+pub(crate) fn family_options<'a>(options: &'a Options, name: &str) -> &'a CfOptions {
+    let named = options.column_families.iter().find(|(n, _)| n == name);
+    named.map_or(&options.default_family, |(_, cf)| cf)
+}
+
+/// The families of `state`; those that are in `known` already as they are.
+pub(crate) fn open_families(
+    state: &ManifestState,
+    options: &Options,
+    table_cache: &TableCache,
+    known: &[Arc<Family>],
+) -> Result<Vec<Arc<Family>>> {
+    let open = |f: &terrace_manifest::FamilyState| {
+        if let Some(family) = known.iter().find(|family| family.id == f.id) {
+            return Ok(family.clone());
+        }
+        let resolved = options.family(family_options(options, &f.name));
+        Family::new(f.id, f.name.clone(), resolved, f.version.clone(), table_cache)
+            .map(Arc::new)
+            .map_err(|e| terrace_base::Error::io("reserve memory for", table_cache.dir(), e).into())
+    };
+    state.families.values().map(open).collect()
+}
+
+/// The edit that puts the recovered files in force and the old log out of it.
+fn recovered_edit<'a>(
+    families: impl Iterator<Item = &'a Replayed>,
+    segment: u64,
+    next_file: u64,
+    last_seqno: u64,
+) -> VersionEdit {
+    let families = families.map(|replayed| FamilyEdit {
+        id: replayed.family.id,
+        min_log_segment: Some(segment),
+        flushed_seqno: Some(replayed.max_seqno()),
+        added: replayed.files.iter().map(|file| (0, file.clone())).collect(),
+        ..FamilyEdit::default()
+    });
+    VersionEdit {
+        next_file_number: Some(next_file),
+        last_seqno: Some(last_seqno),
+        families: families.collect(),
+        keeps_evidence: true,
+        ..VersionEdit::default()
+    }
+}
+
+/// The log segments that SSTs refer to, made durable: they are value segments from now on.
+fn sealed_by_recovery(
+    vfs: &dyn Vfs,
+    replayed: &[(u64, PathBuf)],
+    state: &ManifestState,
+    edit: &VersionEdit,
+) -> Result<Vec<SegmentMeta>> {
+    let old = state.families.values().flat_map(|family| family.version.files());
+    let fresh = edit.families.iter().flat_map(|family| &family.added);
+    let files = old.map(|(_, file)| &**file).chain(fresh.map(|(_, file)| file));
+    let referred: HashSet<u32> =
+        files.flat_map(|file| &file.value_refs).map(|reference| reference.segment).collect();
+    let mut sealed = Vec::new();
+    for (number, path) in replayed {
+        let Some(number) = u32::try_from(*number).ok().filter(|n| referred.contains(n)) else {
+            continue;
+        };
+        // After a mere kill the device may not have all that was replayed.
+        vfs.sync_file(path)?;
+        let (kind, size_bytes) = (SegmentKind::CommitLog, vfs.len(path)?);
+        sealed.push(SegmentMeta { number, kind, size_bytes });
+    }
+    Ok(sealed)
+}
+
+/// The nouns that exist before a store is recovered.
+pub(crate) struct Nouns {
+    dir: std::path::PathBuf,
+    filters: Arc<FilterBudget>,
+    pub table_cache: Arc<TableCache>,
+    pub value_log: ValueLog,
+    limiter: Arc<RateLimiter>,
+    reader_pins: ReaderPins,
+}
+
+/// What an open has read and recovered.
+pub(crate) struct Opened {
+    pub families: Vec<Arc<Family>>,
+    pub manifest: ManifestLog,
+    pub file_numbers: FileNumbers,
+    pub last_seqno: u64,
+    pub evidence: Evidence,
+    /// None: the store is read-only.
+    pub log: Option<LogState>,
+}
+
+impl Nouns {
+    pub(crate) fn new(dir: &Path, options: &Options, read_only: bool) -> Result<Self> {
+        let cache = Arc::new(BlockCache::new(options.cache_bytes()));
+        let allocator = options.advanced.filter_allocator;
+        let filters = Arc::new(FilterBudget::new(allocator, options.filter_bytes()));
+        let max_open = match options.max_open_files {
+            0 => terrace_vfs::open_file_limit() / 4 * 3,
+            files => files,
+        };
+        let max_open = usize::try_from(max_open).unwrap_or(usize::MAX);
+        let value_files = max_open / VALUE_FILES_SHARE;
+        let direct = options.direct_io.reads;
+        let value_log =
+            ValueLog::new(options.advanced.vfs.clone(), dir, direct, cache.clone(), value_files)
+                .read_only(read_only);
+        let table_cache = TableCache::new(
+            options.advanced.vfs.clone(),
+            dir,
+            cache,
+            Arc::new(ReadCounters::new()),
+            filters.clone(),
+            direct,
+            max_open - value_files,
+        );
+        let table_cache = Arc::new(table_cache.read_only(read_only));
+        let limiter = Arc::new(RateLimiter::new(options.advanced.rate_limit_bytes_per_s));
+        let (reader_pins, dir) = (ReaderPins::none(dir), dir.to_path_buf());
+        Ok(Self { dir, filters, table_cache, value_log, limiter, reader_pins })
+    }
+
+    /// From here on files may be removed, but not those that readers beside the writer need.
+    /// `listing` is what is in the directory.
+    fn mind_readers(&mut self, listing: &[String], options: &Options) {
+        let AdvancedOptions { vfs, max_reader_pinned_bytes, .. } = &options.advanced;
+        self.reader_pins = ReaderPins::open(&**vfs, &self.dir, listing, *max_reader_pinned_bytes);
+    }
+
+    /// The store.
+    pub(crate) fn into_inner(self, options: Options, opened: Opened) -> Inner {
+        let Opened { families, manifest, file_numbers, last_seqno, evidence, log } = opened;
+        for family in &families {
+            for (level, file) in family.state().version.files() {
+                self.filters.file_lives(usize::from(level), file);
+            }
+        }
+        self.filters.restore(&manifest.state.filter_heat);
+        for family in &families {
+            let state = family.state();
+            let files = state.version.files().map(|(_, file)| &**file);
+            self.value_log.count(files, std::iter::empty());
+        }
+        let segments: Vec<SegmentMeta> = manifest.state.segments.values().copied().collect();
+        self.value_log.seal(&segments);
+        let live = LiveOptions::new(&options);
+        let trends = Trends::new(options.advanced.clock.monotonic_us());
+        Inner {
+            open_id: next_open_id(),
+            dir: self.dir,
+            vfs: options.advanced.vfs.clone(),
+            clock: options.advanced.clock.clone(),
+            read_only: log.is_none(),
+            options,
+            families: ArcSwap::from_pointee(families),
+            table_cache: self.table_cache,
+            value_log: Arc::new(self.value_log),
+            gc: Garbage::default(),
+            filters: self.filters,
+            snapshots: Arc::new(Snapshots::default()),
+            visible_seqno: AtomicU64::new(last_seqno),
+            file_numbers,
+            write_queue: log.map(WriteQueue::new),
+            manifest: Mutex::new(manifest),
+            evidence,
+            scheduler: Scheduler::default(),
+            jobs: JobList::default(),
+            trends,
+            limiter: self.limiter,
+            live,
+            health: Health::default(),
+            background_errors: BackgroundErrors::default(),
+            counters: Counters::default(),
+            obsolete: Mutex::new(Vec::new()),
+            reader_pins: self.reader_pins,
+            last_look: Mutex::new(None),
+            purging: Mutex::new(()),
+            deletions_held: AtomicU64::new(0),
+            lock: Mutex::new(None),
+        }
+    }
+}

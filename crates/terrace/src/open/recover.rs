@@ -1,0 +1,311 @@
+//! Recovery: the commit log is replayed into memtables, which become L0 files, so that the store
+//! starts with an empty log. A crash at any point leaves either the old log or the new files in
+//! force: the manifest edit that names the files also says from which segment on the log counts.
+
+use crate::background::flush::{self, Parts};
+use crate::batch::{self, Op};
+use crate::error::Result;
+use crate::event;
+use crate::memtable::{Gathered, MemTable};
+use crate::version::family::Family;
+use crate::version::file_numbers::FileNumbers;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace_base::SeqNo;
+use terrace_log::format::RECORD_HEADER_BYTES;
+use terrace_log::{Gap, LogEnd, Recovered, Setting};
+use terrace_manifest::evidence::Claims;
+use terrace_manifest::{FileMeta, ManifestState, names};
+use terrace_skiplist::{Full, Hint};
+use terrace_vfs::Vfs;
+
+/// What replay gathers for one family.
+pub(crate) struct Replayed {
+    pub family: Arc<Family>,
+    /// Oldest first; the last one takes the entries.
+    pub memtables: Vec<Arc<MemTable>>,
+    /// Written while replay went on, because the memtables outgrew their share.
+    pub files: Vec<FileMeta>,
+    flushed_seqno: SeqNo,
+    hint: Hint,
+}
+
+impl Replayed {
+    fn new(family: Arc<Family>, flushed_seqno: SeqNo) -> Self {
+        Self {
+            family,
+            memtables: Vec::new(),
+            files: Vec::new(),
+            flushed_seqno,
+            hint: Hint::default(),
+        }
+    }
+
+    /// The largest sequence number replayed, or what was flushed before.
+    pub fn max_seqno(&self) -> SeqNo {
+        let replayed = self.memtables.iter().map(|m| m.max_seqno()).max().unwrap_or(0);
+        let written = self.files.iter().map(|f| f.largest_seqno).max().unwrap_or(0);
+        self.flushed_seqno.max(replayed).max(written)
+    }
+
+    /// Bytes of the memtables.
+    pub fn bytes(&self) -> usize {
+        self.memtables.iter().map(|m| m.size_bytes()).sum()
+    }
+
+    /// Takes an operation of the batch that lies at `placed`; [`Self::settle`] ends a run of them.
+    fn take<'a>(
+        &mut self,
+        placed: LogEnd,
+        seqno: SeqNo,
+        op: &Op<'a>,
+        gathered: &mut Gathered<'a>,
+    ) -> std::io::Result<()> {
+        if seqno <= self.flushed_seqno {
+            return Ok(());
+        }
+        let bound = batch::entry_room_bytes(op);
+        if self.room_bytes() < gathered.bound_bytes() + bound {
+            self.settle(gathered)?;
+        }
+        // A range tombstone needs no room, but the memtable.
+        if self.memtables.is_empty() || self.room_bytes() < bound {
+            let capacity = self.family.options.memtable_bytes.max(bound);
+            let id = self.memtables.len() as u64;
+            self.memtables.push(Arc::new(MemTable::with_capacity(id, capacity)?));
+            self.hint = Hint::default();
+        }
+        if let Some(memtable) = self.memtables.last() {
+            memtable.note_commit(placed.0, seqno);
+            memtable.take(op, seqno, placed, gathered, &mut self.hint).map_err(full)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that still fit into the last memtable.
+    fn room_bytes(&self) -> usize {
+        self.memtables.last().map_or(0, |m| m.room_bytes())
+    }
+
+    /// Inserts what was gathered for this family.
+    fn settle(&mut self, gathered: &mut Gathered<'_>) -> std::io::Result<()> {
+        match self.memtables.last() {
+            Some(memtable) => memtable.settle(gathered, &mut self.hint).map_err(full),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the gathered memtables to an L0 file.
+    pub fn spill(&mut self, parts: &Parts<'_>) -> Result<()> {
+        if self.memtables.iter().all(|m| m.is_empty()) {
+            return Ok(());
+        }
+        let newest_first: Vec<_> = self.memtables.drain(..).rev().collect();
+        self.flushed_seqno =
+            newest_first.iter().map(|m| m.max_seqno()).fold(self.flushed_seqno, u64::max);
+        self.files.extend(flush::write_l0(parts, &self.family, &newest_first, &[])?);
+        Ok(())
+    }
+}
+
+/// Log segments in `dir` that the manifest still needs, as far as they are there, ascending.
+pub(crate) fn segments_in(
+    dir: &Path,
+    listing: &[String],
+    state: &ManifestState,
+    numbers: &FileNumbers,
+) -> Vec<(u64, PathBuf)> {
+    let oldest = oldest_needed(state);
+    let mut segments: Vec<(u64, PathBuf)> = listing
+        .iter()
+        .filter_map(|name| match names::parse(name) {
+            names::FileName::Log(number) if number >= oldest && !numbers.is_foreign(number) => {
+                let is_sealed = |n: u32| state.segments.contains_key(&n);
+                let in_force = !u32::try_from(number).is_ok_and(is_sealed);
+                in_force.then(|| (number, names::log_path(dir, number)))
+            }
+            _ => None,
+        })
+        .collect();
+    segments.sort();
+    segments
+}
+
+/// Log segments in `dir` that the manifest still needs, ascending.
+///
+/// # Errors
+/// `Corruption` if the oldest one is missing. Only stores that no build with evidence has opened may
+/// have none at all: earlier builds named the first segment before they made it.
+pub(crate) fn live_segments(
+    dir: &Path,
+    listing: &[String],
+    state: &ManifestState,
+    numbers: &FileNumbers,
+) -> terrace_base::Result<Vec<(u64, PathBuf)>> {
+    let oldest = oldest_needed(state);
+    let segments = segments_in(dir, listing, state, numbers);
+    let first = segments.first().map(|(number, _)| *number);
+    if oldest > 0 && first != Some(oldest) && (first.is_some() || state.keeps_evidence) {
+        let detail = format!(
+            "it is missing, and the manifest says that the log begins with it: writes would be \
+             lost. Put it back, restore the store from a checkpoint, or save what is left with \
+             `terrace repair {}`",
+            dir.display()
+        );
+        return Err(terrace_base::Error::corruption(&names::log_path(dir, oldest), 0, detail));
+    }
+    Ok(segments)
+}
+
+/// The log that is replayed.
+pub(crate) struct Log<'a> {
+    pub vfs: &'a dyn Vfs,
+    pub dir: &'a Path,
+    /// Ascending.
+    pub segments: &'a [(u64, PathBuf)],
+    /// What is known of it.
+    pub setting: Setting,
+    /// Replay what is sound, whatever is not: for a repair.
+    pub salvages: bool,
+}
+
+impl<'a> Log<'a> {
+    /// The log in `dir`, of which `claims` are known. What they say of segments that the manifest does
+    /// not need any more counts no longer.
+    pub fn new(
+        vfs: &'a dyn Vfs,
+        dir: &'a Path,
+        segments: &'a [(u64, PathBuf)],
+        claims: &Claims,
+        state: &ManifestState,
+    ) -> Self {
+        let log = claims.log;
+        let proven = Some(log).filter(|log| log.segment > 0 && log.segment >= oldest_needed(state));
+        let setting = Setting { proven, beside_writer: false };
+        Self { vfs, dir, segments, setting, salvages: false }
+    }
+
+    /// Gives every record to `apply`; what was read, and if it is salvaged, what could not be.
+    pub fn read(
+        &self,
+        apply: &mut terrace_log::recover::Apply<'_>,
+    ) -> terrace_base::Result<(Recovered, Vec<Gap>)> {
+        match self.salvages {
+            true => terrace_log::salvage(self.vfs, self.segments, apply),
+            false => terrace_log::recover_with(self.vfs, self.segments, self.setting, apply)
+                .map(|recovered| (recovered, Vec::new())),
+        }
+    }
+
+    /// The same, while another process may be appending to it.
+    pub fn beside_writer(mut self) -> Self {
+        self.setting.beside_writer = true;
+        self
+    }
+}
+
+/// What [`replay`] reports.
+pub(crate) struct Outcome {
+    pub families: BTreeMap<u32, Replayed>,
+    pub last_seqno: SeqNo,
+    pub log: Recovered,
+}
+
+/// Inserts what was gathered for a family.
+fn settle(
+    replayed: &mut BTreeMap<u32, Replayed>,
+    family: Option<u32>,
+    gathered: &mut Gathered<'_>,
+) -> std::io::Result<()> {
+    match family.and_then(|id| replayed.get_mut(&id)) {
+        Some(family) => family.settle(gathered),
+        None => Ok(()),
+    }
+}
+
+/// A memtable that had room refused an entry.
+fn full(_: Full) -> std::io::Error {
+    std::io::ErrorKind::OutOfMemory.into()
+}
+
+/// The oldest log segment that any family needs.
+pub(crate) fn oldest_needed(state: &ManifestState) -> u64 {
+    state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0)
+}
+
+/// Replays a log. When the memtables pass `limit_bytes`, `spill` is called with the largest family.
+pub(crate) fn replay(
+    log @ &Log { dir, setting, .. }: &Log<'_>,
+    families: &[Arc<Family>],
+    state: &ManifestState,
+    limit_bytes: usize,
+    spill: &mut dyn FnMut(&mut Replayed) -> Result<()>,
+) -> Result<Outcome> {
+    let mut replayed: BTreeMap<u32, Replayed> = families
+        .iter()
+        .map(|family| {
+            let flushed = state.families.get(&family.id).map_or(0, |f| f.flushed_seqno);
+            (family.id, Replayed::new(family.clone(), flushed))
+        })
+        .collect();
+    let mut last_seqno = state.last_seqno;
+    let mut next_seqno = 0;
+    let mut failure = None;
+    let path_of = |segment| names::log_path(dir, segment);
+    let apply = &mut |segment, offset, payload: &[u8]| {
+        let malformed = |at: usize| {
+            let detail = format!("a record passes its checksum but is no batch (at byte {at})");
+            terrace_base::Error::corruption(&path_of(segment), offset, detail)
+        };
+        let (first, count, ops) = batch::decode(payload).ok_or_else(|| malformed(0))?;
+        // The commits of a log number their operations in its order, and memtables rely on it.
+        if first < next_seqno {
+            let detail = format!("a batch starts at seqno {first}, {next_seqno} should be next");
+            return Err(terrace_base::Error::corruption(&path_of(segment), offset, detail));
+        }
+        // What is salvaged is whole batches.
+        if log.salvages
+            && let Some(Err(at)) = ops.clone().find(|op| op.is_err())
+        {
+            return Err(malformed(at));
+        }
+        next_seqno = first + u64::from(count);
+        let no_memory = |e| terrace_base::Error::io("reserve memory for", dir, e);
+        let mut gathered = Gathered::for_ops(count as usize);
+        let mut run_of = None;
+        for (seqno, op) in (first..).zip(ops) {
+            let op = op.map_err(malformed)?;
+            if run_of != Some(op.family) {
+                settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
+                run_of = Some(op.family);
+            }
+            if let Some(family) = replayed.get_mut(&op.family) {
+                let placed = (segment, offset + RECORD_HEADER_BYTES as u64);
+                family.take(placed, seqno, &op, &mut gathered).map_err(no_memory)?;
+            }
+        }
+        settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
+        last_seqno = last_seqno.max((first + u64::from(count)).saturating_sub(1));
+        if replayed.values().map(Replayed::bytes).sum::<usize>() > limit_bytes
+            && let Some(largest) = replayed.values_mut().max_by_key(|family| family.bytes())
+            && let Err(error) = spill(largest)
+        {
+            let text = error.to_string();
+            failure = Some(error);
+            return Err(terrace_base::Error::InvalidArgument(text));
+        }
+        Ok(())
+    };
+    let log = log.read(apply).map(|(log, _)| log);
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let log = log?;
+    // Beside a writer it is an append that was half seen.
+    if let (Some(why), Some((segment, offset)), false) = (&log.torn, log.end, setting.beside_writer)
+    {
+        event::torn_log(segment, offset, log.dropped_bytes, why);
+    }
+    Ok(Outcome { families: replayed, last_seqno, log })
+}

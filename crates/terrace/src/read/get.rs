@@ -1,0 +1,569 @@
+//! Point reads (get, steps 2 to 6): memtables newest first, then the sorted runs newest first.
+//!
+//! The key is hashed once. The filter lines of all candidate SSTs are prefetched together before
+//! the first one is tested, so that a miss costs one memory latency, not one per run. A cached
+//! read takes no lock and allocates nothing; the value is a slice pinned to its block.
+//!
+//! A value in the log is read by one read of the device ([`crate::values::value_log`]). If its segment has
+//! been collected since the entry was found, the key is looked up again.
+
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::learned::lookup_costs::Sample;
+use crate::memory::table_cache::ReaderGuard;
+use crate::memtable::MemTable;
+use crate::metrics::{Sampled, sample};
+use crate::version::family::Family;
+use crate::version::read_state::ReadState;
+use crate::version::snapshots::Snapshot;
+pub(crate) use batch::multi_get;
+use candidates::{Candidates, Run};
+use std::num::NonZeroU64;
+use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
+use terrace_base::sync::Instant;
+use terrace_base::{SeqNo, ValueHandle, ValueKind};
+use terrace_manifest::FileMeta;
+use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, SstReader, Way};
+use terrace_vfs::Slice;
+use witness::Witness;
+
+/// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
+/// the read state holds one of them.
+const TOGETHER: usize = 6;
+
+/// How a point read reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    /// `None`: what is there now.
+    pub snapshot: Option<&'a Snapshot>,
+    /// Whether data blocks that have to be read go into the cache.
+    pub fill_cache: bool,
+    /// Whether the read is given up where it needs the device.
+    pub in_memory: bool,
+}
+
+impl Default for Reading<'_> {
+    fn default() -> Self {
+        Self { snapshot: None, fill_cache: true, in_memory: false }
+    }
+}
+
+impl Reading<'_> {
+    /// The sequence number to read at; to be asked for after the read state was taken.
+    #[inline]
+    fn seqno(&self, inner: &Inner) -> SeqNo {
+        self.snapshot.map_or_else(|| inner.visible_seqno(), Snapshot::seqno)
+    }
+}
+
+/// How often a key is looked up again because its value was moved meanwhile.
+const MAX_TRIES: u32 = 64;
+
+/// A value and what is stored with it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The value.
+    pub value: Slice,
+    /// When the wall clock shows this, in Unix milliseconds, the key is absent; `None` if it does
+    /// not expire.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// An expiry; what expires at 0 is never found.
+type Expiry = Option<NonZeroU64>;
+
+/// What a version says of its key.
+enum Answer {
+    Absent,
+    Value(Slice, Expiry),
+    /// The value lies in the log.
+    Separated(ValueHandle, Expiry),
+}
+
+impl Answer {
+    fn value(self) -> Option<Slice> {
+        match self {
+            Self::Value(value, _) => Some(value),
+            Self::Absent | Self::Separated(..) => None,
+        }
+    }
+}
+
+/// The value of `key`.
+#[inline]
+pub(crate) fn get(
+    inner: &Inner,
+    family: &Family,
+    key: &[u8],
+    reading: Reading<'_>,
+) -> Result<Option<Slice>> {
+    Ok(read(inner, family, key, reading)?.value())
+}
+
+/// The value of `key` and its expiry.
+pub(crate) fn get_entry(
+    inner: &Inner,
+    family: &Family,
+    key: &[u8],
+    reading: Reading<'_>,
+) -> Result<Option<Found>> {
+    Ok(match read(inner, family, key, reading)? {
+        Answer::Value(value, expiry) => {
+            Some(Found { value, expires_at_ms: expiry.map(NonZeroU64::get) })
+        }
+        Answer::Absent | Answer::Separated(..) => None,
+    })
+}
+
+/// Refuses reads of a closed store and of a dropped family.
+#[inline]
+fn check(inner: &Inner, family: &Family) -> Result<()> {
+    inner.health.check_open()?;
+    family.check_exists()
+}
+
+/// What is to be said of `key`, the value read if it lies in the log.
+#[inline]
+fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading<'_>) -> Result<Answer> {
+    check(inner, family)?;
+    let sampled = sample();
+    let start = (sampled == Sampled::Timed).then(Instant::now);
+    let followed = sampled == Sampled::Followed;
+    let answer = answer(inner, family, key, reading, followed, ())?;
+    inner.counters.gets.add(1);
+    if matches!(answer, Answer::Value(..)) {
+        inner.counters.gets_found.add(1);
+    }
+    if let Some(start) = start {
+        inner.counters.get_latency.record_ns(start.elapsed().as_nanos() as u64);
+    }
+    Ok(answer)
+}
+
+/// The answer without what is counted of it. `witness` sees how it comes about.
+#[inline]
+fn answer(
+    inner: &Inner,
+    family: &Family,
+    key: &[u8],
+    reading: Reading<'_>,
+    followed: bool,
+    witness: impl Witness,
+) -> Result<Answer> {
+    match look_up(inner, family, key, reading, followed, witness)? {
+        Answer::Separated(handle, expiry) => {
+            fetch(inner, family, key, reading, (handle, expiry), witness)
+        }
+        answer => Ok(answer),
+    }
+}
+
+#[inline]
+fn look_up(
+    inner: &Inner,
+    family: &Family,
+    key: &[u8],
+    reading: Reading<'_>,
+    followed: bool,
+    witness: impl Witness,
+) -> Result<Answer> {
+    let now;
+    let state = match reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
+        Some((held, _)) => held,
+        None => {
+            now = family.state();
+            &*now
+        }
+    };
+    let seqno = reading.seqno(inner);
+    let Reading { fill_cache, in_memory, .. } = reading;
+    let lookup = Lookup { fill_cache, in_memory, ..Lookup::new(key, seqno) };
+    let mut search = Search::new(inner, state, &lookup, seqno, witness);
+    let answer = search.run(followed.then_some(family));
+    if in_memory && !matches!(answer, Ok(Answer::Absent | Answer::Value(..))) {
+        return search.settle_in_memory(answer);
+    }
+    answer
+}
+
+/// The value at `handle`, or where it is now.
+fn fetch(
+    inner: &Inner,
+    family: &Family,
+    key: &[u8],
+    reading: Reading<'_>,
+    (mut handle, mut expiry): (ValueHandle, Expiry),
+    mut witness: impl Witness,
+) -> Result<Answer> {
+    for _ in 0..MAX_TRIES {
+        witness.wants_value(&handle);
+        let value = match reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
+            Some((_, held)) => inner.value_log.get_held(held, key, handle, reading.fill_cache)?,
+            None => inner.value_log.get(key, handle, reading.fill_cache)?,
+        };
+        witness.value(&handle, value.is_some());
+        if let Some(value) = value {
+            return Ok(Answer::Value(value, expiry));
+        }
+        family.check_exists()?;
+        (handle, expiry) = match look_up(inner, family, key, reading, false, witness)? {
+            Answer::Separated(handle, expiry) => (handle, expiry),
+            answer => return Ok(answer),
+        };
+    }
+    Err(inner.value_log.missing(&handle).into())
+}
+
+/// One lookup on its way down through memtables and runs.
+struct Search<'a, W> {
+    inner: &'a Inner,
+    state: &'a ReadState,
+    lookup: &'a Lookup<'a>,
+    seqno: SeqNo,
+    /// The newest range tombstone met so far that covers the key.
+    covered: SeqNo,
+    /// Runs that were asked and do not have the key.
+    passed: usize,
+    /// Whether the run after those has it.
+    found: bool,
+    witness: W,
+}
+
+impl<'a, W: Witness> Search<'a, W> {
+    fn new(
+        inner: &'a Inner,
+        state: &'a ReadState,
+        lookup: &'a Lookup<'a>,
+        seqno: SeqNo,
+        witness: W,
+    ) -> Self {
+        Self { inner, state, lookup, seqno, covered: 0, passed: 0, found: false, witness }
+    }
+
+    /// The answer; if the lookup is to be followed, of what family it is.
+    #[inline]
+    fn run(&mut self, followed: Option<&Family>) -> Result<Answer> {
+        let Self { inner, state, lookup, seqno, .. } = *self;
+        let memtables = std::iter::once(&state.memtable).chain(&state.immutables);
+        for (at, memtable) in memtables.enumerate() {
+            let found = in_memtable(memtable, lookup, seqno, &mut self.covered);
+            self.witness.memtable(at, found.map(|(trailer, _)| trailer), self.covered);
+            if let Some((trailer, value)) = found {
+                inner.counters.gets_in_memtable.add(1);
+                return Ok(from_memtable(inner, trailer, value, self.covered));
+            }
+        }
+        let mut runs = Candidates::new(state, lookup.user_key);
+        if let Some(family) = followed {
+            return self.follow(runs, family);
+        }
+        loop {
+            let mut group: [Option<Run<'_>>; TOGETHER] = [None; TOGETHER];
+            let mut len = 0;
+            while len < TOGETHER
+                && let Some(run) = runs.next()
+            {
+                group[len] = Some(run);
+                len += 1;
+            }
+            let found = match group.first().copied().flatten() {
+                None => return Ok(Answer::Absent),
+                // Nothing to overlap the wait for its filter with.
+                Some(run) if len == 1 => {
+                    let found = self.ask_run(&run)?;
+                    self.passed += usize::from(found.is_none());
+                    found
+                }
+                Some(_) => self.ask_group(&group)?,
+            };
+            if let Some(entry) = found {
+                self.found = true;
+                self.witness.found(entry.trailer, self.covered);
+                return Ok(pinned(inner, entry, self.covered));
+            }
+        }
+    }
+
+    /// The newest version of the key in one run.
+    #[inline]
+    fn ask_run(&mut self, run: &Run<'_>) -> Result<Option<Entry>> {
+        let slot = self.state.slots.at(run.level, run.index);
+        let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
+        let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
+        self.witness.entered(run);
+        self.ask(run, reader, reader.filter_at(self.lookup))
+    }
+
+    /// The newest version of the key in several runs, newest first; asks for all their filters at
+    /// once.
+    #[inline]
+    fn ask_group(&mut self, runs: &[Option<Run<'_>>; TOGETHER]) -> Result<Option<Entry>> {
+        let mut group: [Option<(&Run<'_>, ReaderGuard, FilterAt)>; TOGETHER] = Default::default();
+        let mut all_open = true;
+        for (place, run) in group.iter_mut().zip(runs.iter().flatten()) {
+            let slot = self.state.slots.at(run.level, run.index);
+            let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
+            let at = guard.as_ref().map(|reader| reader.prefetch_filter(self.lookup));
+            let Some(at) = at else {
+                all_open = false;
+                break;
+            };
+            self.witness.entered(run);
+            *place = Some((run, guard, at));
+        }
+        for (run, guard, at) in group.iter().flatten() {
+            let Some(reader) = guard.as_ref() else { continue };
+            if let Some(entry) = self.ask(run, reader, *at)? {
+                return Ok(Some(entry));
+            }
+            self.passed += 1;
+        }
+        if all_open { Ok(None) } else { Err(Error::NotInMemory) }
+    }
+
+    /// The answer of a lookup that may not read, where it is not simply there: a separated value may
+    /// be in the cache. If not, or if the search was given up, what was counted is taken back, since
+    /// the lookup is going to be repeated.
+    #[cold]
+    fn settle_in_memory(&self, answer: Result<Answer>) -> Result<Answer> {
+        let refusal = match answer {
+            Ok(Answer::Separated(handle, expiry)) => {
+                match self.inner.value_log.get_in_memory(&handle) {
+                    Some(value) => return Ok(Answer::Value(value, expiry)),
+                    None => Error::NotInMemory,
+                }
+            }
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        if matches!(refusal, Error::NotInMemory) {
+            self.take_back();
+        }
+        Err(refusal)
+    }
+
+    /// Takes back what the search has counted as heat so far.
+    #[cold]
+    fn take_back(&self) {
+        let runs = Candidates::new(self.state, self.lookup.user_key);
+        for (at, run) in runs.take(self.passed + usize::from(self.found)).enumerate() {
+            let files = self.state.version.level(run.level);
+            let index = match run.block {
+                Some(_) => files.find(self.lookup.user_key),
+                None => Some(run.index),
+            };
+            let reader = index.map(|index| self.state.slots.at(run.level, index).open_reader());
+            if let Some(reader) = reader.as_ref().and_then(|guard| guard.as_ref()) {
+                reader.take_back(self.lookup, at == self.passed);
+            }
+        }
+    }
+
+    /// The newest version of the key in the file of `run`, or in its level if a model of the level
+    /// chose the file.
+    #[inline]
+    fn ask(&mut self, run: &Run<'_>, reader: &SstReader, at: FilterAt) -> Result<Option<Entry>> {
+        self.witness.asks(run, reader);
+        match run.block {
+            Some(block) => self.ask_block(run, block, reader, at),
+            None => {
+                self.note_range_tombstones(reader, run.file);
+                Ok(reader.get_at_watched(at, self.lookup, &mut self.witness)?)
+            }
+        }
+    }
+
+    /// What a model of a level chose is believed only where the block or the file's bounds prove
+    /// it.
+    #[inline]
+    fn ask_block(
+        &mut self,
+        run: &Run<'_>,
+        block: BlockPlace,
+        reader: &SstReader,
+        at: FilterAt,
+    ) -> Result<Option<Entry>> {
+        // Range tombstones of the right file count even where it does not have the key.
+        if run.file.range_tombstone_count == 0 {
+            let answer = reader.get_at_block(at, block, self.lookup)?;
+            self.witness.by_level_model(run, block, &answer);
+            match answer {
+                InLevel::Found(entry) => return Ok(Some(entry)),
+                InLevel::Absent => return Ok(None),
+                InLevel::Stopped if run.file.contains(self.lookup.user_key) => return Ok(None),
+                InLevel::Stopped | InLevel::Unknown => {}
+            }
+        }
+        self.ask_level(run.level)
+    }
+
+    /// The newest version of the key in one level below L0, without a model of the level.
+    #[cold]
+    fn ask_level(&mut self, level: usize) -> Result<Option<Entry>> {
+        let files = self.state.version.level(level);
+        let Some(index) = files.find(self.lookup.user_key) else { return Ok(None) };
+        self.ask_run(&Run { level, index, file: &files.files()[index], block: None })
+    }
+
+    /// The rest of a lookup, one run after the other, each with its way and its time.
+    #[cold]
+    fn follow(&mut self, mut runs: Candidates<'_>, family: &Family) -> Result<Answer> {
+        // Of a lookup that is given up nothing is noted: it will be repeated.
+        let mut notes: Vec<Note> = Vec::new();
+        let answer = loop {
+            let start = Instant::now();
+            let Some(run) = runs.next() else { break Answer::Absent };
+            let find_ns = start.elapsed().as_nanos() as u64;
+            let slot = self.state.slots.at(run.level, run.index);
+            let found = if run.block.is_some() {
+                let found = self.ask_run(&run)?;
+                notes.push(Note { run, how: Followed::ByLevel { found: found.is_some() } });
+                found
+            } else {
+                let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
+                let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
+                self.note_range_tombstones(reader, run.file);
+                let traced = reader.get_traced(reader.filter_at(self.lookup), self.lookup)?;
+                let total_ns = start.elapsed().as_nanos() as u64;
+                let found = traced.found.is_some();
+                let sample = Sample { way: traced.way, found, find_ns, ns: traced.ns, total_ns };
+                notes.push(Note { run, how: Followed::InFile(sample) });
+                traced.found
+            };
+            if let Some(entry) = found {
+                self.found = true;
+                break pinned(self.inner, entry, self.covered);
+            }
+            self.passed += 1;
+        };
+        notes.iter().for_each(|note| self.note(note, family));
+        Ok(answer)
+    }
+
+    fn note(&self, Note { run, how }: &Note<'_>, family: &Family) {
+        let slot = self.state.slots.at(run.level, run.index);
+        match how {
+            Followed::ByLevel { found } => {
+                if let Some(model) = &self.state.level_models[run.level] {
+                    model.note(*found);
+                }
+                if *found {
+                    slot.note(true);
+                }
+            }
+            Followed::InFile(sample) => {
+                if sample.way != Way::Filter {
+                    slot.note(sample.found);
+                }
+                family.samples.note(run.level, sample);
+            }
+        }
+    }
+
+    #[inline]
+    fn note_range_tombstones(&mut self, reader: &SstReader, file: &FileMeta) {
+        if file.range_tombstone_count > 0 {
+            let tombstones = reader.range_tombstones();
+            let newest = tombstones.covering_seqno(self.lookup.user_key, self.seqno);
+            self.covered = self.covered.max(newest.unwrap_or(0));
+            self.witness.range_tombstones(file, self.covered);
+        }
+    }
+}
+
+/// How a followed lookup fared in one run.
+struct Note<'a> {
+    run: Run<'a>,
+    how: Followed,
+}
+
+enum Followed {
+    /// By a model of the level.
+    ByLevel {
+        found: bool,
+    },
+    InFile(Sample),
+}
+
+/// The newest version of the key in one memtable; notes range tombstones that cover it.
+#[inline]
+fn in_memtable<'a>(
+    memtable: &'a MemTable,
+    lookup: &Lookup<'_>,
+    seqno: SeqNo,
+    covered: &mut SeqNo,
+) -> Option<(u64, &'a [u8])> {
+    if memtable.has_range_tombstones() {
+        let newest = memtable.covering_seqno(lookup.user_key, seqno);
+        *covered = (*covered).max(newest.unwrap_or(0));
+    }
+    if memtable.has_no_entries() {
+        return None;
+    }
+    memtable.get(lookup.user_key, lookup.hash, lookup.trailer)
+}
+
+/// The user's value of a version and its expiry, unless it is a tombstone, deleted by a range, or
+/// expired.
+#[inline]
+fn live<'a>(
+    inner: &Inner,
+    trailer: u64,
+    value: &'a [u8],
+    covered: SeqNo,
+) -> Option<(&'a [u8], Expiry)> {
+    if trailer_seqno(trailer) < covered {
+        return None;
+    }
+    match trailer_kind(trailer)? {
+        ValueKind::Put | ValueKind::PutHandle => Some((value, None)),
+        ValueKind::PutTtl | ValueKind::PutTtlHandle => {
+            let (expiry, value) = value.split_first_chunk::<EXPIRY_BYTES>()?;
+            let expiry = u64::from_le_bytes(*expiry);
+            (expiry > inner.clock.wall_ms()).then_some((value, NonZeroU64::new(expiry)))
+        }
+        ValueKind::Delete | ValueKind::RangeDelete => None,
+    }
+}
+
+/// What a version in a memtable says.
+#[inline]
+fn from_memtable(inner: &Inner, trailer: u64, value: &[u8], covered: SeqNo) -> Answer {
+    match live(inner, trailer, value, covered) {
+        None => Answer::Absent,
+        Some((value, expiry)) => {
+            separated(trailer, value, expiry).unwrap_or_else(|| Answer::Value(value.into(), expiry))
+        }
+    }
+}
+
+/// The answer of a version whose live value is a handle.
+#[inline]
+fn separated(trailer: u64, live: &[u8], expiry: Expiry) -> Option<Answer> {
+    if !trailer_kind(trailer)?.is_handle() {
+        return None;
+    }
+    // Handles in SSTs were checked when their block was loaded, those in memtables made here.
+    live.try_into().ok().map(|bytes| Answer::Separated(ValueHandle::decode(bytes), expiry))
+}
+
+/// What a version in an SST says, a value pinned to its block.
+#[inline]
+fn pinned(inner: &Inner, entry: Entry, covered: SeqNo) -> Answer {
+    if trailer_kind(entry.trailer) == Some(ValueKind::Put)
+        && trailer_seqno(entry.trailer) >= covered
+    {
+        return Answer::Value(entry.value, None);
+    }
+    let Some((live, expiry)) = live(inner, entry.trailer, &entry.value, covered) else {
+        return Answer::Absent;
+    };
+    separated(entry.trailer, live, expiry).unwrap_or_else(|| {
+        Answer::Value(entry.value.part(entry.value.len() - live.len(), live.len()), expiry)
+    })
+}
+
+mod batch;
+mod candidates;
+pub(crate) mod explain;
+mod witness;

@@ -1,0 +1,209 @@
+//! Many point reads at once: the keys that the memtables do not answer go down run by run, and
+//! what one run must read from the device for all of them is read in one batch.
+
+use super::{Answer, MAX_TRIES, Reading, Search, from_memtable, in_memtable, pinned};
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::metrics::{Sampled, sample};
+use crate::values::value_log::SegmentMap;
+use crate::version::family::Family;
+use crate::version::read_state::ReadState;
+use std::sync::Arc;
+use terrace_base::{SeqNo, ValueHandle};
+use terrace_sst::{BatchLookup, Lookup, SstReader};
+use terrace_vfs::Slice;
+
+struct Open<'a> {
+    at: usize,
+    lookup: Lookup<'a>,
+    covered: SeqNo,
+}
+
+/// The values of `keys`, all as of one moment. Reads of one SST are batched.
+pub(crate) fn multi_get(
+    inner: &Inner,
+    family: &Family,
+    keys: &[&[u8]],
+    reading: Reading<'_>,
+) -> Result<Vec<Option<Slice>>> {
+    super::check(inner, family)?;
+    let mut tries = 0;
+    let found = loop {
+        let view = reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id));
+        let now;
+        let state = match view {
+            Some((held, _)) => held,
+            None => {
+                now = family.state();
+                &*now
+            }
+        };
+        let seqno = reading.seqno(inner);
+        if reading.in_memory {
+            break from_memory(inner, family, state, keys, seqno)?;
+        }
+        let answers = search(inner, state, keys, seqno, reading.fill_cache)?;
+        let held = view.map_or_else(|| inner.value_log.hold(), |(_, held)| held.clone());
+        // If a value was collected meanwhile, all keys are looked up again, at a moment of their
+        // own: no snapshot keeps what the last moment showed.
+        match fetch(inner, &held, keys, answers)? {
+            Ok(found) => break found,
+            Err(_) if family.is_dropped() => {
+                return Err(Error::NoSuchFamily(family.name.clone()));
+            }
+            Err(handle) if tries == MAX_TRIES => {
+                return Err(inner.value_log.missing(&handle).into());
+            }
+            Err(_) => tries += 1,
+        }
+    };
+    inner.counters.gets.add(keys.len() as u64);
+    inner.counters.gets_found.add(found.iter().flatten().count() as u64);
+    Ok(found)
+}
+
+/// The answers' values; those in the log are read in one batch. An answer whose segment has left
+/// the store ends it.
+fn fetch(
+    inner: &Inner,
+    held: &SegmentMap,
+    keys: &[&[u8]],
+    answers: Vec<Answer>,
+) -> Result<std::result::Result<Vec<Option<Slice>>, ValueHandle>> {
+    let wanted: Vec<(&[u8], ValueHandle)> = keys
+        .iter()
+        .zip(&answers)
+        .filter_map(|(key, answer)| match answer {
+            Answer::Separated(handle, _) => Some((*key, *handle)),
+            _ => None,
+        })
+        .collect();
+    if let Some((_, gone)) = wanted.iter().find(|(_, h)| !held.contains_key(&h.segment)) {
+        return Ok(Err(*gone));
+    }
+    let mut values = match wanted.is_empty() {
+        true => Vec::new(),
+        false => inner.value_log.read_held(held, &wanted),
+    }
+    .into_iter();
+    let value = |answer| match answer {
+        Answer::Absent => Ok(None),
+        Answer::Value(value, _) => Ok(Some(value)),
+        Answer::Separated(handle, _) => {
+            let missing = || Err(inner.value_log.missing(&handle));
+            Ok(values.next().unwrap_or_else(missing).map(Some)?)
+        }
+    };
+    answers.into_iter().map(value).collect::<Result<_>>().map(Ok)
+}
+
+/// The values of `keys` in `state` as of `seqno` without any reads; the first that would need one
+/// ends it. There is nothing to batch, so the keys are looked up one after the other.
+fn from_memory(
+    inner: &Inner,
+    family: &Family,
+    state: &ReadState,
+    keys: &[&[u8]],
+    seqno: SeqNo,
+) -> Result<Vec<Option<Slice>>> {
+    let lookups: Vec<Lookup<'_>> =
+        keys.iter().map(|key| Lookup { in_memory: true, ..Lookup::new(key, seqno) }).collect();
+    let mut searches: Vec<Search<'_, ()>> = Vec::with_capacity(keys.len());
+    let mut values = Vec::with_capacity(keys.len());
+    for lookup in &lookups {
+        let mut search = Search::new(inner, state, lookup, seqno, ());
+        let followed = sample() == Sampled::Followed;
+        let answer = search.run(followed.then_some(family));
+        match search.settle_in_memory(answer) {
+            Ok(answer) => values.push(answer.value()),
+            Err(error) => {
+                searches.iter().for_each(Search::take_back);
+                return Err(error);
+            }
+        }
+        searches.push(search);
+    }
+    Ok(values)
+}
+
+/// What is known of `keys` in `state` as of `seqno`.
+fn search(
+    inner: &Inner,
+    state: &ReadState,
+    keys: &[&[u8]],
+    seqno: SeqNo,
+    fill_cache: bool,
+) -> Result<Vec<Answer>> {
+    let mut found: Vec<Answer> = keys.iter().map(|_| Answer::Absent).collect();
+    let mut open: Vec<Open<'_>> = Vec::with_capacity(keys.len());
+    'keys: for (at, key) in keys.iter().enumerate() {
+        let lookup = Lookup { fill_cache, ..Lookup::new(key, seqno) };
+        let mut covered = 0;
+        for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+            if let Some((trailer, value)) = in_memtable(memtable, &lookup, seqno, &mut covered) {
+                inner.counters.gets_in_memtable.add(1);
+                found[at] = from_memtable(inner, trailer, value, covered);
+                continue 'keys;
+            }
+        }
+        open.push(Open { at, lookup, covered });
+    }
+    let levels = state.version.levels();
+    for index in 0..levels[0].files().len() {
+        run(inner, &mut open, &mut found, seqno, |key| {
+            let file = &levels[0].files()[index];
+            file.contains(key).then_some(file)
+        })?;
+    }
+    for level in &levels[1..] {
+        if level.is_empty() {
+            continue;
+        }
+        run(inner, &mut open, &mut found, seqno, |key| {
+            level.find(key).and_then(|index| level.files().get(index))
+        })?;
+    }
+    Ok(found)
+}
+
+/// Looks all open keys up in one sorted run and closes those that were found.
+fn run<'v>(
+    inner: &Inner,
+    open: &mut Vec<Open<'_>>,
+    found: &mut [Answer],
+    seqno: SeqNo,
+    file_of: impl Fn(&[u8]) -> Option<&'v Arc<terrace_manifest::FileMeta>>,
+) -> Result<()> {
+    let followed = sample() == Sampled::Followed;
+    let mut readers: Vec<(usize, Arc<SstReader>)> = Vec::with_capacity(open.len());
+    for (slot, entry) in open.iter_mut().enumerate() {
+        let Some(file) = file_of(entry.lookup.user_key) else { continue };
+        let reader = inner.table_cache.reader(file)?;
+        if file.range_tombstone_count > 0 {
+            let newest = reader.range_tombstones().covering_seqno(entry.lookup.user_key, seqno);
+            entry.covered = entry.covered.max(newest.unwrap_or(0));
+        }
+        readers.push((slot, reader));
+    }
+    let mut lookups: Vec<BatchLookup<'_>> =
+        readers.iter().map(|(slot, reader)| BatchLookup::new(reader, open[*slot].lookup)).collect();
+    terrace_sst::multi_get(&mut lookups)?;
+    let answers: Vec<_> = lookups.into_iter().map(|lookup| lookup.found).collect();
+    let mut closed = vec![false; open.len()];
+    for ((slot, reader), answer) in readers.iter().zip(answers) {
+        if followed && answer.is_some() {
+            inner.table_cache.slot(reader.file_number()).note(true);
+        }
+        if let Some(entry) = answer {
+            let Open { at, covered, .. } = open[*slot];
+            found[at] = pinned(inner, entry, covered);
+            closed[*slot] = true;
+        }
+    }
+    let mut slot = 0;
+    open.retain(|_| {
+        slot += 1;
+        !closed[slot - 1]
+    });
+    Ok(())
+}

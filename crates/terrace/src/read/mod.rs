@@ -1,0 +1,5 @@
+//! Reading: one key or many ([`get`]), a range ([`scan`]), and how much a range holds ([`estimate`]).
+
+pub(crate) mod estimate;
+pub(crate) mod get;
+pub(crate) mod scan;

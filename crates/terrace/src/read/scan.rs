@@ -1,0 +1,380 @@
+//! A scan: what a reader sees of a family between two keys, in order, both ways.
+//!
+//! [`iter`] takes hold of what the scan needs to its end. [`open`] gathers the runs of a read
+//! state, newest first: memtables that hold anything, the files of L0 one by one, every other level
+//! as one. Runs and files outside the bounds are left out. The runs are merged (`iter/merge`) and
+//! filtered (`iter/visible`), separated values are read (`iter/values`); [`Iter`] is the public
+//! face.
+
+use crate::error::Result;
+use crate::inner::Inner;
+use crate::iter::RunIter;
+use crate::iter::cover::{Cover, CoverSource};
+use crate::iter::level::{FileCover, LevelIter, SstFiles};
+use crate::iter::merge::MergingIter;
+use crate::iter::values::{MAX_WINDOW_BYTES, Reading, Values};
+use crate::iter::visible::{View, Visible};
+use crate::memory::table_cache::TableCache;
+use crate::memtable::MemTable;
+use crate::values::value_log::HeldValues;
+use crate::version::family::Family;
+use crate::version::read_state::ReadState;
+use crate::version::snapshots::Snapshot;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use terrace_base::key::prefix_end;
+use terrace_base::{Clock, SeqNo};
+use terrace_sst::ScanOptions;
+
+/// The share of the memory budget that one iterator may hold as values read ahead.
+const WINDOW_SHARE: usize = 64;
+
+/// What a read sees and how it reads.
+///
+/// ```
+/// # fn main() -> terrace::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("terrace-doc-read-{}", std::process::id()));
+/// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+/// for key in ["apple", "pear", "plum"] {
+///     db.put(key.as_bytes(), b"fruit")?;
+/// }
+/// let options = terrace::ReadOptions { prefix: Some(b"p".to_vec()), ..Default::default() };
+/// let mut iter = db.iter_with(&options)?;
+/// iter.seek_to_last()?;
+/// assert_eq!(iter.key(), b"plum");
+/// # drop(iter);
+/// # db.close()?;
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// Read at this snapshot; `None` reads what is there when the read starts.
+    pub snapshot: Option<Snapshot>,
+    /// An iterator shows no key below this one.
+    pub lower_bound: Option<Vec<u8>>,
+    /// An iterator shows only keys below this one.
+    pub upper_bound: Option<Vec<u8>>,
+    /// An iterator shows only keys that start with this.
+    pub prefix: Option<Vec<u8>>,
+    /// Whether data blocks that had to be read go into the cache (true). Turn it off for a scan
+    /// over much more than the cache holds.
+    pub fill_cache: bool,
+    /// Make do with what is in the memory of the process (false): a read that would need the device
+    /// (to open an SST, for an index partition, a data block, or a separated value that the cache
+    /// does not have) gives [`NotInMemory`](crate::Error::NotInMemory) instead, with nothing read and nothing changed,
+    /// so that a thread which must not wait can leave it to another one. Filters and learned
+    /// indexes that are not in memory are done without. A refused read costs no more than a cached
+    /// one, and the repetition counts as one read.
+    pub in_memory: bool,
+    /// Above 0: an iterator reads ahead in sequential pieces of at least this size.
+    pub readahead_bytes: usize,
+    /// An iterator shows every value as empty (false): separated values are not read.
+    pub keys_only: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            snapshot: None,
+            lower_bound: None,
+            upper_bound: None,
+            prefix: None,
+            fill_cache: true,
+            in_memory: false,
+            readahead_bytes: 0,
+            keys_only: false,
+        }
+    }
+}
+
+impl ReadOptions {
+    /// The first key shown and the first key past those shown: bounds and prefix together.
+    fn bounds(&self) -> (Option<&[u8]>, Option<Vec<u8>>) {
+        let prefix = self.prefix.as_deref();
+        let lower = self.lower_bound.as_deref().max(prefix);
+        let end = prefix.and_then(prefix_end);
+        let upper = match (&self.upper_bound, end) {
+            (Some(upper), Some(end)) => Some(upper.clone().min(end)),
+            (Some(upper), None) => Some(upper.clone()),
+            (None, end) => end,
+        };
+        (lower, upper)
+    }
+
+    fn scan_options(&self) -> ScanOptions {
+        ScanOptions {
+            fill_cache: self.fill_cache,
+            in_memory: self.in_memory,
+            readahead_bytes: self.readahead_bytes,
+            ..ScanOptions::default()
+        }
+    }
+}
+
+/// An iterator over `family` as of the snapshot in `options`, or as of now.
+pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Result<Iter> {
+    inner.health.check_open()?;
+    inner.counters.seeks.add(1);
+    let snapshot = inner.snapshots.check(options.snapshot.as_ref())?;
+    // The map has every segment that the state refers to, and keeps their files: garbage collection
+    // may take them out of the store, and the scan goes on.
+    let (state, seqno, held) = match snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
+        Some((state, held)) => (state.clone(), inner.visible_seqno(), held.clone()),
+        None => family.hold_with_values(&inner.value_log, || inner.visible_seqno()),
+    };
+    let seqno = snapshot.map_or(seqno, Snapshot::seqno);
+    // The values of a dropped family may be gone.
+    family.check_exists()?;
+    let reading = match options.keys_only {
+        true => Reading::KeysOnly,
+        false => {
+            let in_memory = options.in_memory;
+            // Where nothing is read, nothing is to be read ahead.
+            let window_bytes = match in_memory {
+                true => 0,
+                false => (inner.live.memory_budget() / WINDOW_SHARE).min(MAX_WINDOW_BYTES),
+            };
+            let log = inner.value_log.clone();
+            Reading::Values(Box::new(HeldValues { log, held, in_memory }), window_bytes)
+        }
+    };
+    open(state, inner.table_cache.clone(), seqno, inner.clock.as_ref(), options, reading)
+}
+
+/// An iterator over `state` as of `seqno`: the number of the snapshot in `options`, which is held
+/// until the iterator is dropped, or one loaded after `state`. `reading` finds every separated value
+/// that `state` refers to. Nothing is read before the first seek.
+fn open(
+    state: Arc<ReadState>,
+    table_cache: Arc<TableCache>,
+    seqno: SeqNo,
+    clock: &dyn Clock,
+    options: &ReadOptions,
+    reading: Reading,
+) -> Result<Iter> {
+    let (lower, upper) = options.bounds();
+    let mut runs = Vec::new();
+    let mut covers: Vec<Box<dyn CoverSource>> = Vec::new();
+    let is_empty =
+        matches!((lower, &upper), (Some(lower), Some(upper)) if lower >= upper.as_slice());
+    if !is_empty {
+        for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+            push_memtable(memtable, &mut runs, &mut covers);
+        }
+        let bounds = (
+            lower.map_or(Bound::Unbounded, Bound::Included),
+            upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        let scan_options = options.scan_options();
+        let prefix: Option<Arc<[u8]>> = options.prefix.as_deref().map(Arc::from);
+        for (index, file) in state.version.level(0).files().iter().enumerate() {
+            if file.smallest_seqno <= seqno && file.overlaps(bounds.0, bounds.1) {
+                let files = SstFiles::level0_file(&table_cache, &state, index, scan_options);
+                if file.range_tombstone_count > 0 {
+                    covers.push(Box::new(FileCover::new(files.clone())));
+                }
+                let files = files.with_prefix(prefix.clone());
+                runs.push(RunIter::Level(LevelIter::over(files)));
+            }
+        }
+        for level in 1..state.version.levels().len() {
+            if state.version.level(level).is_empty() {
+                continue;
+            }
+            let files = SstFiles::level(&table_cache, &state, level, bounds, scan_options);
+            if files.is_empty() {
+                continue;
+            }
+            if state.has_range_tombstones && files.have_range_tombstones() {
+                covers.push(Box::new(FileCover::new(files.clone())));
+            }
+            let files = files.with_prefix(prefix.clone());
+            runs.push(RunIter::Level(LevelIter::over(files)));
+        }
+    }
+    let view = View {
+        seqno,
+        now_ms: clock.wall_ms(),
+        lower: lower.map(<[u8]>::to_vec),
+        upper,
+        cover: Cover::new(covers, seqno),
+    };
+    let entries = Values::new(Visible::new(MergingIter::new(runs), view), reading);
+    Ok(Iter { entries, positioned: false, _snapshot: options.snapshot.clone(), _state: state })
+}
+
+/// A memtable that is empty now holds nothing that a read which has its sequence number may see.
+fn push_memtable(
+    memtable: &Arc<MemTable>,
+    runs: &mut Vec<RunIter>,
+    covers: &mut Vec<Box<dyn CoverSource>>,
+) {
+    if !memtable.has_no_entries() {
+        runs.push(RunIter::Mem(memtable.iter()));
+    }
+    if memtable.has_range_tombstones() {
+        covers.push(Box::new(Arc::clone(memtable)));
+    }
+}
+
+/// A cursor over the keys and values of a column family at one moment, in both directions.
+///
+/// With [`ReadOptions::in_memory`] the call that would need the device gives
+/// [`NotInMemory`](crate::Error::NotInMemory), as any other error.
+///
+/// A fresh iterator stands nowhere; seek first. Past either end it is not valid, and a step from
+/// there does nothing. After an error it is not valid; a seek may be tried again. A value that
+/// cannot be read is the error of the call that moves the iterator onto its entry. Separated values
+/// are read ahead, one batch of device reads for up to 64 entries or 1 MiB (less with a small memory
+/// budget); a seek reads one. Writes after its creation are not seen. It keeps what it reads from being deleted: drop it when done. Seeking
+/// an iterator again is cheaper than making another.
+///
+/// ```
+/// # fn main() -> terrace::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("terrace-doc-iter-{}", std::process::id()));
+/// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+/// for key in ["a", "b", "c"] {
+///     db.put(key.as_bytes(), key.to_uppercase().as_bytes())?;
+/// }
+/// let mut iter = db.iter()?;
+/// iter.seek(b"b")?;
+/// while iter.valid() {
+///     println!("{:?} is {:?}", iter.key(), iter.value());
+///     iter.next()?;
+/// }
+/// iter.seek_for_prev(b"bb")?;
+/// assert_eq!((iter.key(), iter.value()), (&b"b"[..], &b"B"[..]));
+/// # drop(iter);
+/// # db.close()?;
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok(())
+/// # }
+/// ```
+pub struct Iter {
+    entries: Values<MergingIter<RunIter>>,
+    /// Whether there was a seek.
+    positioned: bool,
+    // Held, not read: what the runs read stays until they are gone.
+    _snapshot: Option<Snapshot>,
+    _state: Arc<ReadState>,
+}
+
+impl Iter {
+    /// Whether the iterator stands on an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.entries.valid()
+    }
+
+    /// Moves to the first entry.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.positioned = true;
+        Ok(self.entries.seek_to_first()?)
+    }
+
+    /// Moves to the last entry.
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.positioned = true;
+        Ok(self.entries.seek_to_last()?)
+    }
+
+    /// Moves to the first entry whose key is at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.positioned = true;
+        Ok(self.entries.seek(key)?)
+    }
+
+    /// Moves to the last entry whose key is at or before `key`.
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        self.positioned = true;
+        Ok(self.entries.seek_for_prev(key)?)
+    }
+
+    /// Moves to the next entry.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "a cursor, not an iterator of owned items")]
+    pub fn next(&mut self) -> Result<()> {
+        Ok(self.entries.next()?)
+    }
+
+    /// Moves to the previous entry.
+    #[inline]
+    pub fn prev(&mut self) -> Result<()> {
+        Ok(self.entries.prev()?)
+    }
+
+    /// The key of the entry; empty if not valid.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.entries.key()
+    }
+
+    /// The value of the entry; empty if not valid, or if only keys are wanted.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.entries.value()
+    }
+
+    /// When the entry expires, in Unix milliseconds; `None` if it does not, or if not valid.
+    #[inline]
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        self.entries.expires_at_ms()
+    }
+
+    /// The entries from the current one on (from the first, if there was no seek yet), as owned
+    /// keys and values. Ends after the first error.
+    ///
+    /// ```
+    /// # fn main() -> terrace::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("terrace-doc-ents-{}", std::process::id()));
+    /// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+    /// db.put(b"a", b"1")?;
+    /// for entry in db.iter()?.entries() {
+    ///     let (key, value) = entry?;
+    ///     assert_eq!((key.as_slice(), value.as_slice()), (&b"a"[..], &b"1"[..]));
+    /// }
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn entries(self) -> impl Iterator<Item = Result<(Vec<u8>, Vec<u8>)>> {
+        Entries { stands_on_next: self.positioned, iter: self }
+    }
+}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").field("valid", &self.valid()).finish_non_exhaustive()
+    }
+}
+
+struct Entries {
+    iter: Iter,
+    /// Whether the entry the iterator stands on is still to be returned.
+    stands_on_next: bool,
+}
+
+impl Iterator for Entries {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let moved = match (self.stands_on_next, self.iter.positioned) {
+            (true, _) => Ok(()),
+            (false, true) => self.iter.next(),
+            (false, false) => self.iter.seek_to_first(),
+        };
+        self.stands_on_next = false;
+        match moved {
+            Ok(()) if !self.iter.valid() => None,
+            Ok(()) => Some(Ok((self.iter.key().to_vec(), self.iter.value().to_vec()))),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

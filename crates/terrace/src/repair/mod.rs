@@ -1,0 +1,195 @@
+//! Repair: a manifest made of what there is, for a store that has lost or damaged files and does not open.
+//!
+//! 1. *Survey.* The manifest, or the newest that says anything, up to its first damage ([`base`]); every SST,
+//!    read whole, with the values that it refers to ([`ssts`], [`values`]); the log ([`log`]).
+//! 2. *Plan* ([`plan`]). What the manifest names and is sound stays where it is. If edits of the manifest may be
+//!    lost, SSTs that it does not name are taken in: their properties say whose they are. Their level is
+//!    unknown, so all files of such a family are merged, by sequence number.
+//! 3. *Write* ([`carry_out`]). Damaged SSTs are written anew without what is damaged, families are merged, and
+//!    copies of what is about to be replaced go to `lost/`. Then the new manifest is put in force, in one
+//!    step; the log is replayed as far as it is sound.
+//!
+//! Until the new manifest is in force the store's own files are as they were; from then on it is a store like
+//! any other. A crash leaves the one or the other, so repair can be run again. A store in which nothing is
+//! wrong is only opened and closed. What repair cannot know is told in `docs/repair.md`.
+
+mod base;
+mod carry_out;
+mod log;
+mod merge;
+mod plan;
+mod ssts;
+mod values;
+
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::open::read_write;
+use crate::options::Options;
+use plan::Plan;
+use std::path::Path;
+use std::sync::Arc;
+use terrace_manifest::names::{self, FileName};
+use terrace_vfs::Vfs;
+
+/// Bytes of a key in a sentence.
+const SHOWN_BYTES: usize = 40;
+
+/// How a store is repaired.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RepairOptions {
+    /// Only tell what would be done. Nothing is written but the lock file.
+    pub dry_run: bool,
+    /// First take SSTs and segments back from `lost/`, and take in every SST whatever the manifest says.
+    /// Keys that were deleted may come back.
+    pub from_lost: bool,
+}
+
+/// What a repair did, in sentences.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RepairReport {
+    /// Whether nothing was wrong.
+    pub was_sound: bool,
+    /// What was found and kept, or made anew.
+    pub saved: Vec<String>,
+    /// What could not be saved, or may be lost.
+    pub lost: Vec<String>,
+    /// What is worth knowing and no loss.
+    pub notes: Vec<String>,
+    /// SSTs that the store has now.
+    pub sst_files: u64,
+    /// Their bytes.
+    pub sst_bytes: u64,
+    /// Entries in them, tombstones included.
+    pub entries: u64,
+    /// Batches of the log that were replayed.
+    pub log_batches: u64,
+}
+
+/// Makes the store in `dir` one that opens, out of what is sound of it, and says what is not.
+///
+/// `options` are as for [`Db::open`]; families that they name and the store does not have are not created.
+/// The file system needs room for a copy of every family that is merged. Nothing is deleted: what is
+/// replaced or cannot be read moves to `lost/` in `dir`.
+///
+/// # Errors
+/// [`Error::Locked`] if a process has it open; [`Error::NotAStore`] if there is no file of a store;
+/// [`Error::Unsupported`] for files of later builds; [`Error::Io`] and [`Error::DiskFull`]: the store is as it
+/// was, or can be repaired again.
+///
+/// ```no_run
+/// use terrace::{Options, RepairOptions, repair};
+/// # fn main() -> terrace::Result<()> {
+/// let report = repair("data", Options::default(), RepairOptions::default())?;
+/// report.lost.iter().for_each(|loss| eprintln!("lost: {loss}"));
+/// # Ok(()) }
+/// ```
+pub fn repair(dir: impl AsRef<Path>, options: Options, how: RepairOptions) -> Result<RepairReport> {
+    options.check()?;
+    let dir = dir.as_ref();
+    let vfs = options.advanced.vfs.clone();
+    check_is_store(&*vfs, dir)?;
+    let lock = read_write::lock(&*vfs, dir)?;
+    let mut repair = Repair { vfs, dir, options, report: RepairReport::default() };
+    if how.from_lost && !how.dry_run {
+        repair.take_back()?;
+    }
+    let plan = repair.plan(how.from_lost)?;
+    repair.report.was_sound = plan.is_sound();
+    if how.dry_run {
+        return Ok(repair.report);
+    }
+    repair.be_quiet(&plan);
+    let inner = match plan.is_sound() {
+        true => read_write::recover_and_write(dir, &repair.options, 0)?,
+        false => repair.carry_out(plan)?,
+    };
+    *inner.lock.lock() = Some(lock);
+    let mut report = repair.report;
+    for family in inner.families.load().iter() {
+        for (_, file) in family.state().version.files() {
+            report.sst_files += 1;
+            report.sst_bytes += file.size_bytes;
+            report.entries += file.entry_count;
+        }
+    }
+    let db = Db::start(inner)?;
+    match db.verify() {
+        Err(error @ Error::Corruption(_)) => {
+            report.lost.push(format!("the repaired store is not whole: {error}"));
+        }
+        verified => drop(verified?),
+    }
+    db.close()?;
+    Ok(report)
+}
+
+/// Refuses a directory in which no file of a store is.
+fn check_is_store(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    use FileName::{Current, Evidence, Log, Manifest, Sst, ValueLog};
+    if !vfs.exists(dir)? {
+        return Err(read_write::not_a_store(dir, "the directory does not exist"));
+    }
+    let is_file = |name: &String| {
+        let kind = names::parse(name);
+        matches!(kind, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
+    };
+    match vfs.list(dir)?.iter().any(is_file) {
+        true => Ok(()),
+        false => Err(read_write::not_a_store(dir, "there is no file of a store in it")),
+    }
+}
+
+struct Repair<'a> {
+    vfs: Arc<dyn Vfs>,
+    dir: &'a Path,
+    options: Options,
+    report: RepairReport,
+}
+
+impl Repair<'_> {
+    fn saved(&mut self, text: String) {
+        self.report.saved.push(text);
+    }
+
+    fn note(&mut self, text: String) {
+        self.report.notes.push(text);
+    }
+
+    fn lost(&mut self, text: String) {
+        self.report.lost.push(text);
+    }
+
+    /// Moves SSTs and segments from `lost/` back under their names, if these are free.
+    fn take_back(&mut self) -> Result<()> {
+        let lost = names::lost_dir(self.dir);
+        if !self.vfs.exists(&lost)? {
+            return Ok(());
+        }
+        for name in self.vfs.list(&lost)? {
+            use FileName::{Log, Sst, ValueLog};
+            let is_data = matches!(names::parse(&name), Sst(_) | Log(_) | ValueLog(_));
+            if is_data && !self.vfs.exists(&self.dir.join(&name))? {
+                self.vfs.rename(&lost.join(&name), &self.dir.join(&name))?;
+                self.saved(format!("{name}: taken back from lost/"));
+            }
+        }
+        self.vfs.sync_dir(self.dir)?;
+        Ok(self.vfs.sync_dir(&lost)?)
+    }
+
+    /// Options for an open that does nothing but recover.
+    fn be_quiet(&mut self, plan: &Plan) {
+        let known = |name: &str| plan.state.family_named(name).is_some();
+        self.options.column_families.retain(|(name, _)| known(name));
+        self.options.create_if_missing = false;
+        self.options.advanced.compact_when_idle = false;
+    }
+}
+
+/// A key in a sentence.
+fn shown(key: &[u8]) -> String {
+    match key.len() <= SHOWN_BYTES {
+        true => format!("\"{}\"", key.escape_ascii()),
+        false => format!("\"{}\"...", key[..SHOWN_BYTES].escape_ascii()),
+    }
+}

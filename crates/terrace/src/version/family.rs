@@ -1,0 +1,222 @@
+//! A column family: its options and the read state that its readers and its verbs share.
+
+use crate::batch::Separation;
+use crate::error::{Error, Result};
+use crate::learned::level_model::LevelModel;
+use crate::learned::lookup_costs::Samples;
+use crate::memory::table_cache::TableCache;
+use crate::memtable::MemTable;
+use crate::options::{FamilyOptions, Learning};
+use crate::values::value_log::{SegmentMap, ValueLog};
+use crate::version::read_state::ReadState;
+use crate::version::reader_pins::ReaderPin;
+use arc_swap::{ArcSwap, Guard};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use terrace_base::SeqNo;
+use terrace_base::sync::{self, Mutex};
+use terrace_manifest::Version;
+
+/// One key space of a store.
+pub(crate) struct Family {
+    pub id: u32,
+    pub name: String,
+    pub options: FamilyOptions,
+    state: ArcSwap<ReadState>,
+    /// What lookups in the family's SSTs take.
+    pub samples: Samples,
+    /// Values of at least this many bytes stay in the log.
+    value_separation_threshold: AtomicUsize,
+    /// Serialises changes of `state`; readers never take it.
+    change: Mutex<()>,
+    next_memtable_id: AtomicU64,
+    dropped: AtomicBool,
+    /// Bytes that compaction has to write before every level is within its target, as of the
+    /// last look.
+    pub pending_bytes: AtomicU64,
+}
+
+impl Family {
+    /// A family at `version` with an empty memtable.
+    pub fn new(
+        id: u32,
+        name: String,
+        mut options: FamilyOptions,
+        version: Arc<Version>,
+        table_cache: &TableCache,
+    ) -> io::Result<Self> {
+        options.family = Some((id, name.clone()));
+        let memtable = Arc::new(MemTable::with_capacity(0, options.memtable_bytes)?);
+        settle_models(&options, &version, table_cache);
+        let state = ReadState::of_version(memtable, Vec::new(), version, table_cache);
+        let value_separation_threshold = AtomicUsize::new(options.value_separation_threshold);
+        Ok(Self {
+            id,
+            name,
+            samples: Samples::new(options.model_costs),
+            options,
+            value_separation_threshold,
+            state: ArcSwap::from_pointee(state),
+            change: Mutex::new(()),
+            next_memtable_id: AtomicU64::new(1),
+            dropped: AtomicBool::new(false),
+            pending_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Which values stay in the log.
+    #[inline]
+    pub fn separation(&self) -> Separation {
+        let threshold = self.value_separation_threshold.load(Ordering::Relaxed);
+        Separation { threshold, compression: self.options.value_compression }
+    }
+
+    /// Changes which values written from now on stay in the log.
+    pub fn set_value_separation_threshold(&self, bytes: usize) {
+        self.value_separation_threshold.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What a read sees now, for the length of the read. No shared counter is touched.
+    #[inline]
+    pub fn state(&self) -> Guard<Arc<ReadState>> {
+        self.state.load()
+    }
+
+    /// What a read sees now, to keep.
+    pub fn hold_state(&self) -> Arc<ReadState> {
+        self.state.load_full()
+    }
+
+    /// What a read sees now, to keep, the sequence number that `seqno` gives then, and the value
+    /// segments with every value that the state refers to up to that number.
+    pub fn hold_with_values(
+        &self,
+        values: &ValueLog,
+        seqno: impl Fn() -> SeqNo,
+    ) -> (Arc<ReadState>, SeqNo, Arc<SegmentMap>) {
+        loop {
+            let state = self.state.load_full();
+            // Segments that newer writes begin are in the map before the number is visible.
+            let seqno = seqno();
+            let held = values.hold();
+            sync::interleave();
+            // A segment leaves the map only after a state that does not refer to it has come in:
+            // while the state is the same, the map has all of its segments.
+            if Arc::ptr_eq(&state, &self.state.load()) {
+                return (state, seqno, held);
+            }
+        }
+    }
+
+    /// Puts an empty memtable with room for `capacity_bytes` in front; the old one becomes
+    /// immutable. Only the commit's leader calls this.
+    pub fn rotate(&self, capacity_bytes: usize) -> io::Result<()> {
+        let id = self.next_memtable_id.fetch_add(1, Ordering::Relaxed);
+        let fresh = Arc::new(MemTable::with_capacity(id, capacity_bytes)?);
+        let _change = self.change.lock();
+        self.state.store(Arc::new(self.state.load().rotated(fresh)));
+        Ok(())
+    }
+
+    /// Makes `version` the one that reads see and lets go of the flushed memtables.
+    pub fn install(&self, version: Arc<Version>, flushed: &[u64], table_cache: &TableCache) {
+        settle_models(&self.options, &version, table_cache);
+        let _change = self.change.lock();
+        let old = self.state.load();
+        let waits = |m: &&Arc<MemTable>| !flushed.contains(&m.id);
+        let immutables = old.immutables.iter().filter(waits).cloned().collect();
+        let memtable = old.memtable.clone();
+        let state = ReadState::of_version(memtable, immutables, version, table_cache);
+        let state = state.with_level_models(&old.level_models);
+        self.state.store(Arc::new(state));
+    }
+
+    /// Lets reads of `level` go through `model`; false if it is not of the level's files any more.
+    pub fn add_level_model(&self, level: usize, model: Arc<LevelModel>) -> bool {
+        let _change = self.change.lock();
+        let old = self.state.load();
+        let Some(files) = old.version.levels().get(level).filter(|files| model.is_of(files)) else {
+            return false;
+        };
+        debug_assert!(!files.is_empty(), "a model of no files");
+        let mut models = old.level_models.clone();
+        models[level] = Some(model);
+        let state = old.with_immutables(old.immutables.clone()).with_level_models(&models);
+        self.state.store(Arc::new(state));
+        true
+    }
+
+    /// Takes over memtables that were replayed from the log (oldest first) as immutable ones. The
+    /// mutable one, which must be empty, is replaced: memtables of a family differ in their ids.
+    pub fn adopt(&self, memtables: Vec<Arc<MemTable>>) -> io::Result<()> {
+        let id = memtables.iter().map(|m| m.id + 1).max().unwrap_or(0).max(1);
+        let fresh = Arc::new(MemTable::with_capacity(id, self.options.memtable_bytes)?);
+        let _change = self.change.lock();
+        self.next_memtable_id.store(id + 1, Ordering::Relaxed);
+        let immutables = memtables.into_iter().rev().collect();
+        let state = self.state.load().rotated(fresh).with_immutables(immutables);
+        self.state.store(Arc::new(state));
+        Ok(())
+    }
+
+    /// Makes `version` and memtables that were replayed from the log (oldest first) all that reads
+    /// see, in a read-only store. `pin` keeps the files.
+    pub fn show(
+        &self,
+        version: Arc<Version>,
+        memtables: Vec<Arc<MemTable>>,
+        pin: Option<Arc<ReaderPin>>,
+        table_cache: &TableCache,
+    ) {
+        settle_models(&self.options, &version, table_cache);
+        let _change = self.change.lock();
+        let old = self.state.load();
+        let immutables = memtables.into_iter().rev().collect();
+        let memtable = old.memtable.clone();
+        let state = ReadState::of_version(memtable, immutables, version, table_cache)
+            .with_level_models(&old.level_models)
+            .pinned_by(pin);
+        self.state.store(Arc::new(state));
+    }
+
+    /// Marks the family as dropped: jobs stop, and all calls for it are refused.
+    pub fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// `NoSuchFamily` if the family was dropped.
+    #[inline]
+    pub fn check_exists(&self) -> Result<()> {
+        match self.is_dropped() {
+            true => Err(Error::NoSuchFamily(self.name.clone())),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the family was dropped.
+    #[inline]
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The first log segment that some memtable of the family still needs.
+    pub fn first_segment(&self) -> Option<u64> {
+        let state = self.state.load();
+        let all = state.immutables.iter().chain(std::iter::once(&state.memtable));
+        all.filter_map(|m| m.first_segment()).min()
+    }
+
+    /// Bytes of all memtables.
+    pub fn memtable_bytes(&self) -> usize {
+        let state = self.state.load();
+        state.memtable.size_bytes() + state.immutables.iter().map(|m| m.size_bytes()).sum::<usize>()
+    }
+}
+
+/// Says how the readers of the files are to be opened, before anybody opens them.
+fn settle_models(options: &FamilyOptions, version: &Version, table_cache: &TableCache) {
+    if options.learning == Learning::Off {
+        version.files().for_each(|(_, file)| table_cache.forgo_models(file.number));
+    }
+}

@@ -1,0 +1,415 @@
+//! Installing a change of the file set: written to the manifest, then visible to reads, as one.
+//! The only place that writes the manifest; also where files that nobody reads any more go.
+
+use crate::background::output;
+use crate::error::{Error, Result};
+use crate::event;
+use crate::inner::{Inner, ManifestLog, Obsolete};
+use crate::kill_point::kill_point;
+use crate::memory::filter_budget::FilterBudget;
+use crate::metrics::add;
+use crate::store::reserve;
+use crate::values::value_log::{SegmentBook, ValueLog, segment_path};
+use crate::version::family::Family;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use terrace_base::sync;
+use terrace_manifest::{
+    FamilyEdit, FileMeta, SegmentKind, SegmentMeta, Version, VersionEdit, names,
+};
+
+/// Files of one run from which new files inherit heat at most: more are too many to look at.
+const MAX_FORBEARS: usize = 512;
+
+/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(50);
+
+/// A change of one family: its edit, the memtables that the edit's files replace, and the value
+/// segments that were written for them.
+pub(crate) struct Change {
+    pub family: Arc<Family>,
+    pub edit: FamilyEdit,
+    pub flushed: Vec<u64>,
+    pub segments: Vec<SegmentMeta>,
+}
+
+/// Makes the changes durable and then visible. On an error nothing is visible, and the files that
+/// were written for the edits go: at once if the manifest cannot name them, else when it is known
+/// that it does not.
+///
+/// The changes of a family that was dropped meanwhile are left out, and their files removed.
+pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
+    if changes.iter().any(|change| !change.edit.added.is_empty()) {
+        let named = changes.iter().try_for_each(|change| publish(inner, change));
+        let synced = named.and_then(|()| inner.vfs.sync_dir(&inner.dir));
+        if let Err(error) = synced {
+            changes.iter().for_each(|change| discard(inner, change));
+            return Err(inner.health.fail("name new files in the directory", error));
+        }
+        kill_point("install:directory_synced");
+    }
+    let mut log = inner.manifest.lock();
+    // A family is dropped under this lock.
+    for change in changes.extract_if(.., |change| change.family.is_dropped()) {
+        discard(inner, &change);
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let edit = VersionEdit {
+        next_file_number: Some(inner.file_numbers.next()),
+        last_seqno: Some(inner.visible_seqno()),
+        families: changes.iter().map(|change| change.edit.clone()).collect(),
+        segments_added: changes.iter().flat_map(|change| &change.segments).copied().collect(),
+        ..VersionEdit::default()
+    };
+    let gone: Vec<Obsolete> = changes.iter().flat_map(removed_files).collect();
+    let befores: Vec<Arc<Version>> =
+        changes.iter().map(|change| change.family.state().version.clone()).collect();
+    if let Err(error) = append(inner, &mut log, &edit) {
+        let fresh = changes.iter().flat_map(|change| fresh_paths(inner, change));
+        // An append that found no room has left no whole edit behind. The files must not keep the
+        // room that the next manifest needs.
+        let is_unwritten = matches!(&error, Error::DiskFull(cause) if !cause.is_failed_sync());
+        match log.torn && !is_unwritten {
+            // It may name them.
+            true => log.undecided.extend(fresh),
+            false => fresh.for_each(|path| drop(inner.vfs.remove(&path))),
+        }
+        return Err(error);
+    }
+    kill_point("install:manifest_written");
+    // What the new files refer to must be there before anybody sees them.
+    inner.value_log.seal(&edit.segments_added);
+    for (change, before) in changes.iter().zip(&befores) {
+        count_values(&inner.value_log, &change.edit, before);
+    }
+    inner.value_log.note_collected(&edit.segments_added);
+    for change in &changes {
+        let version = log.state.families.get(&change.family.id).map(|state| state.version.clone());
+        if let Some(version) = version {
+            change.family.install(version, &change.flushed, &inner.table_cache);
+        }
+    }
+    for (change, before) in changes.iter().zip(&befores) {
+        hand_filters_over(&inner.filters, change, before);
+    }
+    drop(log);
+    inner.obsolete.lock().extend(gone);
+    Ok(())
+}
+
+/// Gives the files that were written for a change their names.
+fn publish(inner: &Inner, change: &Change) -> terrace_base::Result<()> {
+    output::publish(&*inner.vfs, &inner.dir, fresh_files(change))?;
+    output::publish_segments(&*inner.vfs, &inner.dir, &change.segments)
+}
+
+/// The files that a change adds and that did not just move to another level.
+fn fresh_files(change: &Change) -> impl Iterator<Item = u64> {
+    let removed: HashSet<u64> = change.edit.removed.iter().map(|(_, number)| *number).collect();
+    let added = change.edit.added.iter().map(|(_, file)| file.number);
+    added.filter(move |number| !removed.contains(number))
+}
+
+/// Removes the files that were written for a change that nobody wants any more, as far as that
+/// works: what stays is removed at the next open.
+fn discard(inner: &Inner, change: &Change) {
+    for path in fresh_paths(inner, change) {
+        let _ = inner.vfs.remove(&path);
+    }
+}
+
+/// The files that were written for a change, under their names and the temporary ones before.
+fn fresh_paths(inner: &Inner, change: &Change) -> Vec<PathBuf> {
+    let dir = &inner.dir;
+    let ssts =
+        fresh_files(change).flat_map(|n| [names::sst_path(dir, n), names::temp_path(dir, n)]);
+    let fresh = change.segments.iter().filter(|segment| segment.kind == SegmentKind::Values);
+    let segments =
+        fresh.flat_map(|s| [segment_path(dir, s), names::temp_path(dir, u64::from(s.number))]);
+    ssts.chain(segments).collect()
+}
+
+/// Waits, after the store was closed, until nobody writes to its directory any more: jobs of callers
+/// have ended, and so have changes of the manifest and deletions that had begun.
+pub(crate) fn wait_for_last(inner: &Inner) {
+    let mut jobs = inner.scheduler.lock();
+    while !jobs.running.is_empty() {
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+    }
+    drop(jobs);
+    drop(inner.manifest.lock());
+    drop(inner.purging.lock());
+}
+
+/// Enters the references of the files that an edit adds and removes into the books.
+fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
+    let removed: HashSet<u64> = edit.removed.iter().map(|(_, number)| *number).collect();
+    let removed = match removed.is_empty() || !values.is_used() {
+        true => Vec::new(),
+        false => before.files().filter(|(_, file)| removed.contains(&file.number)).collect(),
+    };
+    let added = edit.added.iter().map(|(_, file)| file);
+    values.count(added, removed.iter().map(|(_, file)| &***file));
+}
+
+/// Appends an edit; after a failure of an earlier one, first starts a new manifest from the state
+/// that is in force, so that a full disk can pass.
+pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -> Result<()> {
+    // Whoever closes the store waits for this lock before another process may open it.
+    inner.health.check_open()?;
+    make_whole(inner, log)?;
+    let ManifestLog { manifest, state, torn, .. } = log;
+    let Some(manifest) = manifest.as_mut() else {
+        return Err(Error::ReadOnly(inner.dir.clone()));
+    };
+    match manifest.append(state, edit) {
+        Ok(()) => {
+            inner.evidence.note_manifest(manifest.synced(), state, None);
+            Ok(())
+        }
+        // It does not fit the state, and nothing of it was written.
+        Err(error @ terrace_base::Error::InvalidArgument(_)) => Err(error.into()),
+        Err(error) => {
+            *torn = true;
+            Err(inner.health.fail("write the manifest", error))
+        }
+    }
+}
+
+/// Starts a new manifest if an append to the one in force failed. What it does not name then goes.
+fn make_whole(inner: &Inner, log: &mut ManifestLog) -> Result<()> {
+    let ManifestLog { manifest, state, torn, undecided } = log;
+    let Some(manifest) = manifest.as_mut() else { return Ok(()) };
+    // It may also have failed after its last edit, which nobody was told of.
+    if *torn || manifest.is_poisoned() {
+        let reserve_bytes = inner.options.advanced.reserve_bytes;
+        let rewrite = || manifest.rewrite(state);
+        let written = reserve::with_reserve(&*inner.vfs, &inner.dir, reserve_bytes, rewrite);
+        written.map_err(|error| inner.health.fail("write the manifest", error))?;
+        *torn = false;
+    }
+    for path in undecided.drain(..) {
+        let _ = inner.vfs.remove(&path);
+    }
+    Ok(())
+}
+
+/// Finds out what became of edits whose append failed, if files wait for that.
+pub(crate) fn settle_manifest(inner: &Inner) -> Result<()> {
+    let mut log = inner.manifest.lock();
+    match log.undecided.is_empty() {
+        true => Ok(()),
+        false => make_whole(inner, &mut log),
+    }
+}
+
+/// Durably takes log segments before `segment` out of force for all families. Those of `flushed`
+/// (number and length) that SSTs refer to are value segments from then on.
+pub(crate) fn retire_log_before(inner: &Inner, segment: u64, flushed: &[(u64, u64)]) -> Result<()> {
+    let mut log = inner.manifest.lock();
+    // Nothing can begin to refer to a segment whose memtables are flushed.
+    let referred =
+        |number: u64| u32::try_from(number).ok().filter(|n| inner.value_log.live_bytes_of(*n) > 0);
+    let sealed: Vec<SegmentMeta> = flushed
+        .iter()
+        .filter_map(|(number, size_bytes)| {
+            let number = referred(*number)?;
+            let (kind, size_bytes) = (SegmentKind::CommitLog, *size_bytes);
+            Some(SegmentMeta { number, kind, size_bytes })
+        })
+        .filter(|meta| !log.state.segments.contains_key(&meta.number))
+        .collect();
+    let behind = log.state.families.values().filter(|family| family.min_log_segment < segment);
+    let edit = VersionEdit {
+        families: behind
+            .map(|family| FamilyEdit {
+                id: family.id,
+                min_log_segment: Some(segment),
+                ..FamilyEdit::default()
+            })
+            .collect(),
+        segments_added: sealed,
+        ..VersionEdit::default()
+    };
+    if edit.families.is_empty() && edit.segments_added.is_empty() {
+        return Ok(());
+    }
+    append(inner, &mut log, &edit)?;
+    inner.value_log.seal(&edit.segments_added);
+    Ok(())
+}
+
+/// Deletes commit-log segments that the manifest took out of force, but for those that are value
+/// segments now and those that somebody may still read: these go when they are let go of.
+pub(crate) fn drop_log_segments(inner: &Inner, numbers: &[u64]) -> Result<()> {
+    let sealed: HashSet<u32> = inner.value_log.books().iter().map(|book| book.number).collect();
+    let mut gone = Vec::new();
+    for number in numbers {
+        match u32::try_from(*number) {
+            Ok(number) if sealed.contains(&number) || inner.value_log.is_leaving(number) => {}
+            Ok(segment) if inner.value_log.has(*number) => inner.value_log.remove(&[segment]),
+            // A sealed segment may have died since the manifest was told, and be gone already.
+            _ => gone.push(names::log_path(&inner.dir, *number)),
+        }
+    }
+    remove_files(inner, gone, "retire:file_removed")
+}
+
+/// Removes files that nothing names any more, now or when readers beside this process need them no
+/// more, and those of earlier calls. On a full disk readers come last.
+fn remove_files(inner: &Inner, paths: Vec<PathBuf>, step: &'static str) -> Result<()> {
+    let regardless = inner.health.is_disk_full();
+    if inner.reader_pins.remove(&*inner.vfs, paths, step, regardless)? {
+        inner.vfs.sync_dir(&inner.dir)?;
+    }
+    Ok(())
+}
+
+/// Takes value segments that nothing refers to any more out of the store. Their files go when
+/// nobody reads them any more.
+pub(crate) fn drop_dead_segments(inner: &Inner) -> Result<()> {
+    let is_dead = |book: &SegmentBook| book.live_bytes == 0;
+    if !inner.value_log.books().iter().any(is_dead) {
+        return Ok(());
+    }
+    let mut log = inner.manifest.lock();
+    // Under the lock no edit comes in between that seals a segment or refers to one.
+    let dead = inner.value_log.books().into_iter().filter(is_dead);
+    let dead: Vec<SegmentBook> =
+        dead.filter(|book| log.state.segments.contains_key(&book.number)).collect();
+    if dead.is_empty() {
+        // Another thread came first.
+        return Ok(());
+    }
+    let numbers: Vec<u32> = dead.iter().map(|book| book.number).collect();
+    let edit = VersionEdit { segments_removed: numbers.clone(), ..VersionEdit::default() };
+    append(inner, &mut log, &edit)?;
+    kill_point("dead_segment:out_of_force");
+    inner.value_log.remove(&numbers);
+    add(&inner.counters.gc_freed_bytes, dead.iter().map(|book| book.size_bytes).sum());
+    Ok(())
+}
+
+/// Tells the filter budget which files come and go, and from which the new ones can inherit: after
+/// a merge from its inputs, the deepest run last; after a flush from the newest run there was.
+fn hand_filters_over(filters: &FilterBudget, change: &Change, before: &Version) {
+    if !filters.is_elastic() {
+        return;
+    }
+    let after = change.family.state().version.clone();
+    let old: HashSet<u64> = before.files().map(|(_, file)| file.number).collect();
+    let added: HashSet<u64> = change.edit.added.iter().map(|(_, file)| file.number).collect();
+    let mut heirs: Vec<Arc<FileMeta>> = Vec::new();
+    for (level, file) in after.files().filter(|(_, file)| added.contains(&file.number)) {
+        filters.file_lives(usize::from(level), file);
+        if !old.contains(&file.number) {
+            heirs.push(file.clone());
+        }
+    }
+    let removed: HashSet<u64> = change.edit.removed.iter().map(|(_, number)| *number).collect();
+    let left =
+        |file: &Arc<FileMeta>| removed.contains(&file.number) && !added.contains(&file.number);
+    let of_run = |files: &[Arc<FileMeta>]| -> Vec<Arc<FileMeta>> {
+        files.iter().filter(|file| removed.is_empty() || left(file)).cloned().collect()
+    };
+    let level0 = before.level(0).files();
+    let deeper = before.levels().iter().skip(1).map(|level| level.files());
+    let mut runs: Vec<Vec<Arc<FileMeta>>> = level0.chunks(1).chain(deeper).map(of_run).collect();
+    runs.retain(|run| (1..=MAX_FORBEARS).contains(&run.len()));
+    if removed.is_empty() {
+        runs.truncate(1);
+    }
+    filters.adopt(&heirs, &runs);
+    before.files().filter(|(_, file)| left(file)).for_each(|(_, f)| filters.file_leaves(f.number));
+}
+
+/// Saves the heat of the filters with the manifest, if there was a lookup since the last time. An
+/// error is reported and costs nothing else: the next edit starts a new manifest.
+pub(crate) fn save_filter_heat(inner: &Inner) {
+    if inner.read_only || inner.health.check_writable().is_err() {
+        return;
+    }
+    let Some(heat) = inner.filters.packed_heat() else { return };
+    let edit = VersionEdit { filter_heat: Some(heat.into()), ..VersionEdit::default() };
+    let mut log = inner.manifest.lock();
+    let ManifestLog { manifest, state, torn, .. } = &mut *log;
+    let Some(manifest) = manifest.as_mut().filter(|manifest| !*torn && !manifest.is_poisoned())
+    else {
+        return;
+    };
+    match manifest.append(state, &edit) {
+        Ok(()) => inner.evidence.note_manifest(manifest.synced(), state, None),
+        Err(error) => {
+            *torn = true;
+            event::filter_heat_not_saved(&error);
+        }
+    }
+}
+
+/// The files that a change removes for good (a file that only moves to another level stays).
+fn removed_files(change: &Change) -> Vec<Obsolete> {
+    let state = change.family.state();
+    let files = state.version.levels().iter().flat_map(|level| level.files());
+    let live: HashMap<u64, _> = files.map(|file| (file.number, file)).collect();
+    let stays = |number: u64| change.edit.added.iter().any(|(_, file)| file.number == number);
+    let removed = change.edit.removed.iter().map(|(_, number)| *number);
+    removed
+        .filter(|number| !stays(*number))
+        .filter_map(|number| live.get(&number))
+        .map(|file| Obsolete { number: file.number, file: Arc::downgrade(file) })
+        .collect()
+}
+
+/// Marks all files of a dropped family as gone.
+pub(crate) fn retire_family(inner: &Inner, family: &Family) {
+    inner.background_errors.forget_family(family.id);
+    let state = family.state();
+    let files = state.version.levels().iter().flat_map(|level| level.files());
+    let gone = files.map(|file| {
+        inner.filters.file_leaves(file.number);
+        Obsolete { number: file.number, file: Arc::downgrade(file) }
+    });
+    inner.obsolete.lock().extend(gone);
+    let files = state.version.files().map(|(_, file)| &**file);
+    inner.value_log.count(std::iter::empty(), files);
+}
+
+/// Deletes obsolete files that no read state, iterator or job holds any more. When it returns,
+/// they are gone, whichever thread removed them, unless a reader beside this process needs them. A
+/// store that is open read-only owns no file.
+pub(crate) fn purge(inner: &Inner) -> Result<()> {
+    if inner.read_only {
+        return Ok(());
+    }
+    if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_poisoned() {
+        return Ok(());
+    }
+    sync::interleave();
+    let _alone = inner.purging.lock();
+    let unheld = |o: &&Obsolete| o.file.strong_count() == 0;
+    let ssts: Vec<u64> = inner.obsolete.lock().iter().filter(unheld).map(|o| o.number).collect();
+    let segments = inner.value_log.unheld();
+    // A checkpoint that begins from here on does not see these files: they are obsolete already.
+    if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_closed() {
+        return Ok(());
+    }
+    let gone: HashSet<u64> = ssts.iter().copied().collect();
+    inner.obsolete.lock().retain(|o| !gone.contains(&o.number));
+    ssts.iter().for_each(|number| inner.table_cache.forget(*number));
+    ssts.iter().for_each(|number| inner.background_errors.forget(*number));
+    segments.iter().for_each(|path| inner.value_log.forget(path));
+    let ssts = ssts.iter().map(|number| names::sst_path(&inner.dir, *number)).collect();
+    remove_files(inner, ssts, "purge:sst_removed")?;
+    if segments.is_empty() {
+        return Ok(());
+    }
+    remove_files(inner, segments, "purge:segment_removed")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Live snapshots: which sequence numbers somebody may still read at. A snapshot of a read-only
+//! store also holds what it reads, since the writer knows nothing of it.
+
+use crate::error::{Error, Result};
+use crate::values::value_log::SegmentMap;
+use crate::version::read_state::ReadState;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_base::SeqNo;
+use terrace_base::sync::Mutex;
+
+/// The sequence numbers of live snapshots with their counts.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    live: Mutex<BTreeMap<SeqNo, usize>>,
+}
+
+/// All families of a read-only store between two refreshes.
+pub(crate) struct View {
+    /// By id of the family.
+    pub states: BTreeMap<u32, Arc<ReadState>>,
+    /// Where the separated values lie that the states refer to.
+    pub segments: Arc<SegmentMap>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
+impl Snapshots {
+    /// Registers a snapshot of what is visible now. The number is read under the lock, so that a
+    /// job that lists the snapshots either sees this one or started when everything it merges
+    /// was already visible to it.
+    pub fn take(self: &Arc<Self>, visible_seqno: &AtomicU64) -> Snapshot {
+        self.take_of(visible_seqno, None)
+    }
+
+    /// As [`Self::take`], of a read-only store that shows `view`.
+    pub fn take_of(self: &Arc<Self>, visible_seqno: &AtomicU64, view: Option<View>) -> Snapshot {
+        let mut live = self.live.lock();
+        // Acquire: pairs with the commit's Release, so that the writes up to it are readable.
+        let seqno = visible_seqno.load(Ordering::Acquire);
+        *live.entry(seqno).or_default() += 1;
+        Snapshot { held: Arc::new(Held { seqno, snapshots: self.clone(), view }) }
+    }
+
+    /// The snapshot, if there is one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is a snapshot of another store.
+    pub fn check<'a>(
+        self: &Arc<Self>,
+        snapshot: Option<&'a Snapshot>,
+    ) -> Result<Option<&'a Snapshot>> {
+        match snapshot {
+            None => Ok(None),
+            Some(snapshot) if snapshot.is_of(self) => Ok(Some(snapshot)),
+            Some(_) => Err(Error::InvalidArgument("the snapshot is of another store".into())),
+        }
+    }
+
+    /// The live sequence numbers, ascending.
+    pub fn list(&self) -> Vec<SeqNo> {
+        self.live.lock().keys().copied().collect()
+    }
+
+    /// The oldest live sequence number.
+    pub fn oldest(&self) -> Option<SeqNo> {
+        self.live.lock().keys().next().copied()
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    seqno: SeqNo,
+    snapshots: Arc<Snapshots>,
+    view: Option<View>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut live = self.snapshots.live.lock();
+        if let Some(count) = live.get_mut(&self.seqno) {
+            *count -= 1;
+            if *count == 0 {
+                live.remove(&self.seqno);
+            }
+        }
+    }
+}
+
+/// A consistent view of the whole store at one moment; reads at it see nothing written later.
+/// Cheap to clone; released when the last clone is dropped. While it lives, compaction keeps the
+/// versions it sees. One of a read-only store keeps the files it reads, whatever is refreshed.
+///
+/// ```
+/// # fn main() -> terrace::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("terrace-doc-snap-{}", std::process::id()));
+/// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+/// db.put(b"k", b"old")?;
+/// let before = db.snapshot();
+/// db.put(b"k", b"new")?;
+/// let options = terrace::ReadOptions { snapshot: Some(before), ..Default::default() };
+/// assert_eq!(db.get_with(b"k", &options)?.as_deref(), Some(&b"old"[..]));
+/// # db.close()?;
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    held: Arc<Held>,
+}
+
+impl Snapshot {
+    /// The sequence number the snapshot reads at.
+    pub(crate) fn seqno(&self) -> SeqNo {
+        self.held.seqno
+    }
+
+    /// What reads of family `id` at the snapshot see, and where their values lie, if the snapshot
+    /// holds that itself: in a read-only store.
+    pub(crate) fn view_of(&self, id: u32) -> Option<(&Arc<ReadState>, &Arc<SegmentMap>)> {
+        let view = self.held.view.as_ref()?;
+        Some((view.states.get(&id)?, &view.segments))
+    }
+
+    /// Whether it is a snapshot of the store with these `snapshots`.
+    pub(crate) fn is_of(&self, snapshots: &Arc<Snapshots>) -> bool {
+        Arc::ptr_eq(&self.held.snapshots, snapshots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_lives_as_long_as_its_last_clone() {
+        let snapshots = Arc::new(Snapshots::default());
+        let visible = AtomicU64::new(5);
+        let a = snapshots.take(&visible);
+        let b = snapshots.take(&visible);
+        visible.store(9, Ordering::Release);
+        let c = snapshots.take(&visible);
+        assert_eq!(snapshots.list(), [5, 9]);
+        let d = a.clone();
+        drop((a, b));
+        assert_eq!(snapshots.oldest(), Some(5));
+        drop(d);
+        assert_eq!(snapshots.list(), [9]);
+        drop(c);
+        assert_eq!(snapshots.oldest(), None);
+    }
+}

@@ -1,0 +1,405 @@
+//! The queue of writers: one leads, the others wait until their batch is done for them or they
+//! are told to lead; and the log state that only the leader touches.
+//!
+//! A group passes two stages: the log, which its leader has, and the memtables, for which it takes the
+//! [`InsertTurn`]. The leader may pass the lead on once it has the turn, so that the next group is appended
+//! to the log while this one is inserted. Turns are taken by leaders only, and so in the order of the log.
+
+use crate::batch::WriteBatch;
+use crate::error::Result;
+use crate::options::SyncMode;
+use crate::write::read_set::Reads;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use terrace_base::SeqNo;
+use terrace_base::sync::{self, Condvar, Mutex, MutexGuard, Origin};
+use terrace_log::LogWriter;
+use terrace_skiplist::Hint;
+
+/// The commit log as its leader sees it.
+pub(crate) struct LogState {
+    /// The segment that takes the records.
+    pub writer: LogWriter,
+    /// Whether it holds separated values.
+    pub has_values: bool,
+    /// Live segments, oldest first, without the one being written: number and bytes.
+    pub segments: VecDeque<(u64, u64)>,
+    /// The last sequence number handed out.
+    pub last_seqno: SeqNo,
+    /// Whether anything was appended since the last sync.
+    pub dirty: bool,
+    /// Whether an append failed: the segment is left before the next record.
+    pub broken: bool,
+}
+
+/// What only the writer that inserts a group into the memtables touches.
+#[derive(Default)]
+pub(crate) struct InsertState {
+    /// Where the last insert went, for writers that go up the keys, and in which memtable
+    /// (family, memtable id).
+    pub hint: Hint,
+    pub hint_of: (u32, u64),
+    /// Whether an insert failed: nothing after it in the log may become visible.
+    pub failed: bool,
+}
+
+/// One batch on its way into the store.
+pub(crate) struct Pending {
+    pub batch: WriteBatch,
+    pub sync: SyncMode,
+    /// It is written only if nothing of this has changed.
+    pub reads: Option<Reads>,
+    /// Who wrote it, for simulations.
+    pub origin: Origin,
+}
+
+/// A writer that waits.
+pub(crate) struct Waiter {
+    pending: Mutex<Option<Pending>>,
+    /// Whether `turn` says something, for those who look without the lock.
+    told: AtomicBool,
+    /// Whether it sleeps, or is about to.
+    asleep: AtomicBool,
+    turn: Mutex<Turn>,
+    changed: Condvar,
+}
+
+enum Turn {
+    Waiting,
+    Lead,
+    Done(Result<()>),
+}
+
+#[derive(Default)]
+struct Queue {
+    leading: bool,
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+impl Queue {
+    /// Lets the next writer lead.
+    fn pass_on(&mut self) {
+        match self.waiting.pop_front() {
+            Some(next) => next.tell(Turn::Lead),
+            None => self.leading = false,
+        }
+    }
+}
+
+/// What became of a writer that stepped up.
+#[allow(clippy::large_enum_variant, reason = "a box would be an allocation in every write")]
+pub(crate) enum Entered<'a> {
+    /// It leads, with its own batch in hand.
+    Leads(Lead<'a>, Pending),
+    /// Another leader wrote its batch.
+    Done(Result<()>),
+}
+
+/// The queue and the log behind it.
+pub(crate) struct WriteQueue {
+    queue: Mutex<Queue>,
+    log: Mutex<LogState>,
+    inserting: Mutex<InsertState>,
+    /// The most bytes that the group being inserted takes in any memtable; 0 if none is.
+    in_flight_bytes: AtomicUsize,
+    /// Full segments with records that were never synced; a sync covers them first.
+    unsynced: Mutex<Vec<LogWriter>>,
+    /// Held while such segments are synced: who finds none left may rely on it.
+    syncing: Mutex<()>,
+}
+
+impl WriteQueue {
+    pub fn new(log: LogState) -> Self {
+        Self {
+            queue: Mutex::new(Queue::default()),
+            log: Mutex::new(log),
+            inserting: Mutex::new(InsertState::default()),
+            in_flight_bytes: AtomicUsize::new(0),
+            unsynced: Mutex::new(Vec::new()),
+            syncing: Mutex::new(()),
+        }
+    }
+
+    /// Leaves a full segment to the next sync.
+    pub fn push_unsynced(&self, segment: LogWriter) {
+        self.unsynced.lock().push(segment);
+    }
+
+    /// Forgets unsynced segments before `number`.
+    pub fn forget_unsynced(&self, number: u64) {
+        self.unsynced.lock().retain(|segment| segment.segment() >= number);
+    }
+
+    /// Makes all full segments durable, oldest first. Needs no lead.
+    pub fn sync_full_segments(&self) -> terrace_base::Result<()> {
+        let _turn = self.syncing.lock();
+        let mut segments = std::mem::take(&mut *self.unsynced.lock());
+        let mut synced = 0;
+        // Also one left after a failed append: what it holds up to its end counts.
+        let failed = segments.iter_mut().find_map(|segment| {
+            let outcome = segment.sync_to_end();
+            synced += usize::from(outcome.is_ok());
+            outcome.err()
+        });
+        let Some(error) = failed else { return Ok(()) };
+        // What is left refuses for ever: nobody may take it for durable.
+        self.unsynced.lock().splice(0..0, segments.drain(synced..));
+        Err(error)
+    }
+
+    /// Steps up with a batch: leads at once if nobody does, else waits.
+    pub fn enter(&self, pending: Pending) -> Entered<'_> {
+        // A sync takes far longer than a sleep.
+        let is_quick = pending.sync != SyncMode::Batch;
+        let waiter = {
+            let mut queue = self.queue.lock();
+            if !queue.leading {
+                queue.leading = true;
+                return Entered::Leads(Lead::of(self), pending);
+            }
+            let waiter = Waiter::new(Some(pending));
+            queue.waiting.push_back(waiter.clone());
+            waiter
+        };
+        if let Some(result) = waiter.wait(is_quick) {
+            return Entered::Done(result);
+        }
+        let lead = Lead::of(self);
+        // A waiter that is told to lead still has its batch: only a leader takes batches, and it
+        // takes them together with the waiter.
+        match waiter.pending.lock().take() {
+            Some(pending) => Entered::Leads(lead, pending),
+            None => Entered::Done(Ok(())),
+        }
+    }
+
+    /// Leads without a batch, to change memtables or segments while nobody writes: what is in the log is in
+    /// the memtables, and visible.
+    pub fn lead(&self) -> Lead<'_> {
+        let lead = self.lead_undrained();
+        self.drain();
+        lead
+    }
+
+    fn lead_undrained(&self) -> Lead<'_> {
+        let waiter = {
+            let mut queue = self.queue.lock();
+            if !queue.leading {
+                queue.leading = true;
+                return Lead::of(self);
+            }
+            let waiter = Waiter::new(None);
+            // In front: a flush or a sync does not wait behind a crowd of writers.
+            queue.waiting.push_front(waiter.clone());
+            waiter
+        };
+        let done = waiter.wait(true);
+        debug_assert!(done.is_none(), "a waiter without a batch is never done for");
+        Lead::of(self)
+    }
+
+    /// Waits, under the lead, until what is in the log is in the memtables.
+    pub fn drain(&self) {
+        drop(sync::lock_soon(&self.inserting));
+    }
+
+    /// Live log segments, the one being written included; `None` while a leader is at work.
+    pub fn try_log_segments(&self) -> Option<u64> {
+        Some(self.log.try_lock()?.segments.len() as u64 + 1)
+    }
+
+    /// How many batches wait for a leader.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        let queue = self.queue.lock();
+        queue.waiting.iter().filter(|waiter| waiter.pending.lock().is_some()).count()
+    }
+
+    /// Bytes of live log segments; `None` while a leader is at work.
+    pub fn try_log_bytes(&self) -> Option<u64> {
+        let log = self.log.try_lock()?;
+        Some(log.segments.iter().map(|(_, bytes)| bytes).sum::<u64>() + log.writer.len_bytes())
+    }
+}
+
+impl Waiter {
+    fn new(pending: Option<Pending>) -> Arc<Self> {
+        Arc::new(Self {
+            pending: Mutex::new(pending),
+            told: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            turn: Mutex::new(Turn::Waiting),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Waits for the turn: `Some(result)` if the batch was done, `None` to lead. A group of small batches
+    /// takes less time than a sleep and the wake-up after it: if it may be as quick, this looks for a while
+    /// before it sleeps.
+    fn wait(&self, is_quick: bool) -> Option<Result<()>> {
+        if is_quick {
+            sync::spin_until(|| self.told.load(Ordering::Acquire));
+        }
+        let mut turn = self.turn.lock();
+        loop {
+            match std::mem::replace(&mut *turn, Turn::Waiting) {
+                Turn::Waiting => {
+                    self.asleep.store(true, Ordering::Relaxed);
+                    self.changed.wait(&mut turn);
+                }
+                Turn::Lead => return None,
+                Turn::Done(result) => return Some(result),
+            }
+        }
+    }
+
+    fn tell(&self, turn: Turn) {
+        *self.turn.lock() = turn;
+        self.told.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    /// Wakes the writer with the fate of its batch.
+    pub fn done(&self, result: Result<()>) {
+        self.tell(Turn::Done(result));
+    }
+}
+
+/// The right to write; passed on to the next waiter when dropped.
+pub(crate) struct Lead<'a> {
+    queue: &'a WriteQueue,
+    passed_on: Cell<bool>,
+}
+
+/// The right to insert a group into the memtables; whoever has it took it while leading.
+pub(crate) struct InsertTurn<'a> {
+    pub state: MutexGuard<'a, InsertState>,
+    in_flight_bytes: &'a AtomicUsize,
+}
+
+impl Drop for InsertTurn<'_> {
+    fn drop(&mut self) {
+        // Release: a leader that reads this finds the memtables as the group has left them.
+        self.in_flight_bytes.store(0, Ordering::Release);
+    }
+}
+
+impl<'a> Lead<'a> {
+    fn of(queue: &'a WriteQueue) -> Self {
+        Self { queue, passed_on: Cell::new(false) }
+    }
+
+    /// The most bytes that a group which is still being inserted takes in any memtable.
+    pub fn in_flight_bytes(&self) -> usize {
+        self.queue.in_flight_bytes.load(Ordering::Acquire)
+    }
+
+    /// Waits until what is in the log is in the memtables.
+    pub fn drain(&self) {
+        self.queue.drain();
+    }
+
+    /// The turn to insert a group that takes at most `bytes` in any memtable; waits until the group before
+    /// it is in.
+    pub fn insert_turn(&self, bytes: usize) -> InsertTurn<'a> {
+        let state = sync::lock_soon(&self.queue.inserting);
+        self.queue.in_flight_bytes.store(bytes, Ordering::Relaxed);
+        InsertTurn { state, in_flight_bytes: &self.queue.in_flight_bytes }
+    }
+
+    /// Passes the lead on unless the next writer sleeps: to go on for it then costs less than to wake it.
+    pub fn pass_on_unless_asleep(&self) {
+        let mut queue = self.queue.queue.lock();
+        if queue.waiting.front().is_none_or(|next| !next.asleep.load(Ordering::Relaxed)) {
+            self.passed_on.set(true);
+            queue.pass_on();
+        }
+    }
+
+    /// Whether another may lead now.
+    pub fn is_passed_on(&self) -> bool {
+        self.passed_on.get()
+    }
+
+    /// The log. Only the leader locks it, so this does not wait (but for a look at its size).
+    pub fn log(&self) -> MutexGuard<'a, LogState> {
+        self.queue.log.lock()
+    }
+
+    /// Takes batches of waiting writers, in order, while together they stay under `limit_bytes`, up to the
+    /// first that is not to be taken.
+    pub fn gather(
+        &self,
+        limit_bytes: usize,
+        may_take: impl Fn(&Pending) -> bool,
+    ) -> Vec<(Arc<Waiter>, Pending)> {
+        let mut taken = Vec::new();
+        let mut queue = self.queue.queue.lock();
+        let mut bytes = 0;
+        while let Some(front) = queue.waiting.front() {
+            let mut held = front.pending.lock();
+            let Some(pending) = held.as_ref() else { break };
+            bytes += pending.batch.size_bytes();
+            if bytes > limit_bytes || !may_take(pending) {
+                break;
+            }
+            let Some(pending) = held.take() else { break };
+            drop(held);
+            if let Some(waiter) = queue.waiting.pop_front() {
+                taken.push((waiter, pending));
+            }
+        }
+        taken
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        if !self.is_passed_on() {
+            self.queue.queue.lock().pass_on();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::Arc;
+    use terrace_log::LogOptions;
+    use terrace_vfs::{Fault, FaultKind, SimVfs, Vfs};
+
+    fn segment(vfs: &SimVfs, number: u64) -> LogWriter {
+        let path = format!("/log/{number}");
+        let mut writer =
+            LogWriter::create(vfs, Path::new(&path), number, &LogOptions::default()).unwrap();
+        writer.append(&[b"record"]).unwrap();
+        writer
+    }
+
+    #[test]
+    fn a_segment_whose_sync_failed_is_never_taken_for_durable() {
+        let vfs = Arc::new(SimVfs::new(1));
+        vfs.create_dir_all(Path::new("/log")).unwrap();
+        let current = segment(&vfs, 9);
+        let queue = WriteQueue::new(LogState {
+            writer: current,
+            has_values: false,
+            segments: VecDeque::new(),
+            last_seqno: 0,
+            dirty: false,
+            broken: false,
+        });
+        (1..4).for_each(|number| queue.push_unsynced(segment(&vfs, number)));
+        let at_op = vfs.op_count() + 1;
+        let kind = FaultKind::SyncFails;
+        vfs.set_fault(Some(Fault { at_op, kind, forever: false, filter: None }));
+        queue.sync_full_segments().unwrap_err();
+        // Whoever comes later hears of it as well, though no fault strikes any more.
+        queue.sync_full_segments().unwrap_err();
+        let left: Vec<u64> = queue.unsynced.lock().iter().map(LogWriter::segment).collect();
+        assert_eq!(left, [2, 3]);
+    }
+}

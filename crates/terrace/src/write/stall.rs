@@ -1,0 +1,229 @@
+//! When writers outrun flush and compaction: first they are slowed, smoothly, then they stop.
+//! Every stall has a cause that the metrics count and an event names.
+
+use crate::error::{Error, Result};
+use crate::event;
+use crate::inner::Inner;
+use crate::jobs::background_errors::Work;
+use crate::metrics::StallCause;
+use crate::version::family::Family;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use terrace_base::sync::{Instant, thread};
+
+/// Bytes per second that pass when the slowdown begins.
+const SLOW_RATE_START: f64 = 64e6;
+/// Bytes per second that pass just before writes stop.
+const SLOW_RATE_END: f64 = 2e6;
+/// Longest single sleep of one group: a slowed writer never waits longer at a time.
+const MAX_SLEEP: Duration = Duration::from_millis(20);
+/// Pending compaction slows writes at most this much.
+const MAX_PENDING_PRESSURE: f64 = 0.9;
+/// Bytes per second that pass when garbage collection begins to be behind, and when it is far
+/// behind. Between the two the rate falls by the same factor for every step, so that it finds the
+/// rate at which collection keeps up, whatever the device.
+const GC_RATE_START: f64 = 256e6;
+const GC_RATE_END: f64 = 1e6;
+/// Waits for garbage collection are gathered until they are worth a sleep.
+const MIN_SLEEP_US: u64 = 1000;
+/// Small memtables that may wait for their flush: a flush takes all that wait, so that a slow one does
+/// not stop writers.
+const MAX_SMALL: usize = 4;
+/// How long a stopped writer waits before it looks again; a finished job wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(100);
+
+/// How far a family is between slowdown (0) and stop (1), and by what; `None` below the slowdown.
+fn pressure(family: &Family) -> Option<(f64, StallCause)> {
+    let options = &family.options;
+    let l0 = family.state().version.level(0).len();
+    let pending = family.pending_bytes.load(Ordering::Relaxed);
+    let slow_at = options.pending_compaction_slowdown_bytes;
+    let of_l0 = (l0 >= options.l0_slowdown).then(|| {
+        let steps = (options.l0_stop - options.l0_slowdown).max(1);
+        ((l0 - options.l0_slowdown) as f64 / steps as f64, StallCause::L0Files)
+    });
+    // Pending bytes slow writes down but never stop them: at twice the limit the rate is lowest.
+    let of_pending = (pending >= slow_at && slow_at > 0).then(|| {
+        let over = (pending - slow_at) as f64 / slow_at as f64;
+        (over.min(MAX_PENDING_PRESSURE), StallCause::PendingCompaction)
+    });
+    [of_l0, of_pending].into_iter().flatten().reduce(|a, b| if b.0 > a.0 { b } else { a })
+}
+
+/// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
+/// Called by the leader, so that those behind it wait too.
+pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Result<()> {
+    if inner.health.is_disk_full() {
+        // What only removes is let through, and nothing else is.
+        return Ok(());
+    }
+    wait_for_collection(inner, bytes);
+    for family in families {
+        let Some((pressure, cause)) = pressure(family) else { continue };
+        if pressure < 1.0 {
+            slow(inner, family, pressure, cause, bytes);
+            continue;
+        }
+        let full = || family.state().version.level(0).len() >= family.options.l0_stop;
+        wait_while(inner, family, StallCause::L0Files, full)?;
+    }
+    Ok(())
+}
+
+/// Whether a write may have to wait now: because writes are slowed or stopped, or would be if a
+/// memtable that is half full were full.
+pub(crate) fn may_hold_back(inner: &Inner) -> bool {
+    collection_pressure(inner) > 0.0
+        || inner
+            .families
+            .load()
+            .iter()
+            .any(|family| pressure(family).is_some() || is_about_to_stop(inner, family))
+}
+
+/// Waits until `family` may have one more immutable memtable.
+pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
+    if inner.health.is_disk_full() {
+        // A flush may have no room before the deletions of this memtable are flushed with it. There
+        // are no more of them than the log has room for.
+        return Ok(());
+    }
+    let full = || has_all_memtables(inner, family);
+    if full() { wait_while(inner, family, StallCause::Memtables, full) } else { Ok(()) }
+}
+
+fn is_about_to_stop(inner: &Inner, family: &Family) -> bool {
+    let used = family.state().memtable.size_bytes();
+    used >= inner.live.memtable_bytes() / 2 && has_all_memtables(inner, family)
+}
+
+/// Whether `family` has as many immutable memtables as it may have.
+fn has_all_memtables(inner: &Inner, family: &Family) -> bool {
+    let most = inner.max_immutables();
+    let state = family.state();
+    let waiting = &state.immutables;
+    let bytes: usize = waiting.iter().map(|memtable| memtable.size_bytes()).sum();
+    // Memtables that ended early, for the values they refer to, take little memory.
+    let small = bytes < most * inner.live.memtable_bytes() / 2;
+    waiting.len() >= if small { most.max(MAX_SMALL) } else { most }
+}
+
+/// Bytes per second at a pressure from 0 to 1. The rate falls along a square: gently at first, so
+/// that a short burst costs little.
+fn rate(pressure: f64) -> f64 {
+    let left = 1.0 - pressure.clamp(0.0, 1.0);
+    SLOW_RATE_END + (SLOW_RATE_START - SLOW_RATE_END) * left * left
+}
+
+fn slow(inner: &Inner, family: &Family, pressure: f64, cause: StallCause, bytes: usize) {
+    let rate = rate(pressure);
+    let wait = Duration::from_secs_f64(bytes as f64 / rate).min(MAX_SLEEP);
+    // Sleeping costs at least 50 us whatever is asked; below that, spinning keeps the rate smooth.
+    let start = Instant::now();
+    if wait > Duration::from_micros(200) {
+        thread::sleep(wait);
+    } else {
+        while start.elapsed() < wait {
+            thread::yield_now();
+        }
+    }
+    let before = inner.counters.stalls.slowed(cause, start.elapsed());
+    if before.is_multiple_of(4096) {
+        event::stalled(&family.name, cause.text(), false);
+    }
+}
+
+/// How far garbage collection is behind: above 0 it slows writers.
+fn collection_pressure(inner: &Inner) -> f64 {
+    let log_bytes = inner.counters.log_bytes.load(Ordering::Relaxed);
+    inner.gc.pressure(log_bytes, inner.live.gc_garbage_ratio())
+}
+
+/// Slows writers while there is more garbage than garbage collection keeps up with; never stops
+/// them.
+fn wait_for_collection(inner: &Inner, bytes: usize) {
+    let pressure = collection_pressure(inner);
+    if pressure <= 0.0 {
+        return;
+    }
+    let wait = Duration::from_secs_f64(bytes as f64 / gc_rate(pressure)).min(MAX_SLEEP);
+    let owed = inner.gc.owe_us(wait.as_micros() as u64, MIN_SLEEP_US);
+    if owed == 0 {
+        return;
+    }
+    let start = Instant::now();
+    thread::sleep(Duration::from_micros(owed).min(MAX_SLEEP));
+    let cause = StallCause::GarbageCollection;
+    let before = inner.counters.stalls.slowed(cause, start.elapsed());
+    if before.is_multiple_of(256) {
+        event::stalled("all", cause.text(), false);
+    }
+}
+
+/// Bytes per second at a pressure from 0 to 1.
+fn gc_rate(pressure: f64) -> f64 {
+    GC_RATE_START * (GC_RATE_END / GC_RATE_START).powf(pressure.clamp(0.0, 1.0))
+}
+
+/// Why what a writer waits for does not happen, if it failed again and again.
+fn why_hopeless(inner: &Inner, family: &Family, cause: StallCause) -> Option<Error> {
+    let errors = &inner.background_errors;
+    match cause {
+        StallCause::L0Files => errors.why_stuck(family.id),
+        _ => {
+            let now_us = inner.clock.monotonic_us();
+            errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
+        }
+    }
+}
+
+/// Waits while `stopped`; what it waits is counted as it goes, so that a long stop shows.
+fn wait_while(
+    inner: &Inner,
+    family: &Family,
+    cause: StallCause,
+    mut stopped: impl FnMut() -> bool,
+) -> Result<()> {
+    let stalls = &inner.counters.stalls;
+    let mut since = Instant::now();
+    let mut told = false;
+    let mut jobs = inner.scheduler.lock();
+    while stopped() {
+        if inner.scheduler.is_stopping() {
+            return Err(Error::Closed);
+        }
+        // Work that cannot go on will not make room: say so instead of waiting for ever.
+        inner.health.check_writable()?;
+        if let Some(why) = why_hopeless(inner, family, cause) {
+            return Err(Error::WriteStopped(Box::new(why)));
+        }
+        if !told {
+            told = true;
+            stalls.stopped(cause);
+            event::stalled(&family.name, cause.text(), true);
+        }
+        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+        let now = Instant::now();
+        stalls.waited(cause, now - since);
+        since = now;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_falls_smoothly_from_slowdown_to_stop() {
+        let rates: Vec<f64> = (0..=16).map(|step| rate(f64::from(step) / 16.0)).collect();
+        assert_eq!(rates[0], SLOW_RATE_START);
+        assert_eq!(rates[16], SLOW_RATE_END);
+        assert!(rates.windows(2).all(|pair| pair[1] < pair[0] && pair[1] > pair[0] / 3.0));
+        let rates: Vec<f64> = (0..=16).map(|step| gc_rate(f64::from(step) / 16.0)).collect();
+        assert_eq!(rates[0], GC_RATE_START);
+        assert!((rates[16] - GC_RATE_END).abs() < 1.0);
+        assert!(rates.windows(2).all(|pair| pair[1] < pair[0] && pair[1] > pair[0] / 3.0));
+    }
+}

@@ -1,0 +1,205 @@
+//! Whether keys that were read have changed since (transaction commit, steps 1 and 3 of 4).
+//!
+//! A read set is checked twice. Its writer does it before it queues, up to what is visible then,
+//! with whatever I/O that takes. What is committed after that, only the leader of the write group
+//! can tell, and it finds it in the newest memtables, and in the batches that stand earlier in its
+//! own group. So the leader reads an SST only if a memtable was flushed between the two checks.
+//!
+//! Nothing is a conflict because of a hash: keys are compared. Sequence numbers decide where to
+//! look: once a memtable that is not empty has nothing newer, nothing below it has; an SST is asked
+//! only if its newest entry is newer.
+
+use crate::batch::WriteBatch;
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::memtable::MemTable;
+use crate::metrics::add;
+use crate::version::read_state::ReadState;
+use crate::write::queue::Pending;
+use crate::write::read_set::{ReadSet, Reads, Watched};
+use std::collections::HashSet;
+use std::sync::Arc;
+use terrace_base::checksum::hash_key;
+use terrace_base::key::{seek_trailer, trailer_seqno};
+use terrace_base::{MAX_SEQNO, SeqNo, ValueKind};
+use terrace_manifest::FileMeta;
+use terrace_sst::Lookup;
+
+/// Whether no key of `reads` has a newer version now.
+pub(crate) fn is_unchanged(inner: &Inner, reads: &ReadSet) -> Result<bool> {
+    inner.health.check_open()?;
+    Ok(check(inner, reads)?.is_some())
+}
+
+/// Checks `reads` as far as it can be done before queueing; gives what the leader needs for the
+/// rest.
+pub(crate) fn ahead(inner: &Inner, reads: &ReadSet) -> Result<Reads> {
+    check(inner, reads)?.ok_or_else(|| conflict(inner))
+}
+
+/// `None` if a key has changed.
+fn check(inner: &Inner, reads: &ReadSet) -> Result<Option<Reads>> {
+    if !reads.snapshot().is_of(&inner.snapshots) {
+        return Err(Error::InvalidArgument("the read set is of another store".into()));
+    }
+    // Before any read state is taken: each then has everything up to this number.
+    let checked = inner.visible_seqno();
+    match any_changed(inner, reads.watched(), |since| since)? {
+        true => Ok(None),
+        false => Ok(Some(Reads { watched: reads.watched().clone(), checked })),
+    }
+}
+
+/// The batches of a group that must not be written, by ascending index, and why: a key of their
+/// read set has changed, be it by a batch before them in the group that is written. Called by the
+/// leader; costs one look at every batch if none has a read set.
+pub(crate) fn refusals(inner: &Inner, group: &[Pending]) -> Vec<(usize, Error)> {
+    let mut refused = Vec::new();
+    let Some(last) = group.iter().rposition(|pending| pending.reads.is_some()) else {
+        return refused;
+    };
+    let mut written = Written::default();
+    for (index, pending) in group[..=last].iter().enumerate() {
+        match pending.reads.as_ref().map(|reads| check_in_turn(inner, reads, &written)) {
+            Some(Err(error)) => refused.push((index, error)),
+            _ if index < last => written.add(&pending.batch),
+            _ => {}
+        }
+    }
+    refused
+}
+
+/// What is left to check when the lead has come.
+fn check_in_turn(inner: &Inner, reads: &Reads, written: &Written<'_>) -> Result<()> {
+    let by_group =
+        |watched: &Watched| watched.keys.keys().any(|key| written.contains(watched.family.id, key));
+    let has_changed = (!written.is_empty() && reads.watched.iter().any(by_group))
+        || any_changed(inner, &reads.watched, |_| reads.checked)?;
+    if has_changed { Err(conflict(inner)) } else { Ok(()) }
+}
+
+fn conflict(inner: &Inner) -> Error {
+    add(&inner.counters.conflicts, 1);
+    Error::Conflict
+}
+
+/// Whether any key has a version above what `since` makes of its own sequence number.
+fn any_changed(inner: &Inner, watched: &[Watched], since: impl Fn(SeqNo) -> SeqNo) -> Result<bool> {
+    if watched.is_empty() {
+        return Ok(false);
+    }
+    let visible = inner.visible_seqno();
+    let families = inner.families.load();
+    for Watched { family, keys } in watched {
+        if !families.iter().any(|open| Arc::ptr_eq(open, family)) {
+            // With a family go its keys.
+            return match family.is_dropped() {
+                true => Ok(true),
+                false => Err(Error::InvalidArgument(format!(
+                    "the read set has keys of the column family `{}` of another store",
+                    family.name
+                ))),
+            };
+        }
+        let state = family.state();
+        for (key, own) in keys {
+            let since = since(*own);
+            if since < visible && has_changed(inner, &state, key, since)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether `key` has a version newer than `since`, or a range tombstone newer than `since` covers
+/// it. Asks for the newest of all, whatever is visible: a version at hand that came later may have
+/// taken the place, in a flush, of one that was due.
+fn has_changed(inner: &Inner, state: &ReadState, key: &[u8], since: SeqNo) -> Result<bool> {
+    for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+        if memtable.is_empty() {
+            continue;
+        }
+        if memtable.max_seqno() <= since {
+            return Ok(false);
+        }
+        if has_newer(memtable, key, since) {
+            return Ok(true);
+        }
+    }
+    for (number, level) in state.version.levels().iter().enumerate() {
+        let candidates = match number {
+            0 => 0..level.len(),
+            _ => level.find(key).map_or(0..0, |index| index..index + 1),
+        };
+        for index in candidates {
+            let file = &level.files()[index];
+            if file.largest_seqno > since
+                && file.contains(key)
+                && has_newer_in_sst(inner, state, (number, index), file, key, since)?
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn has_newer(memtable: &MemTable, key: &[u8], since: SeqNo) -> bool {
+    let covering = || memtable.covering_seqno(key, MAX_SEQNO);
+    let newest = || {
+        let found = memtable.get(key, hash_key(key), seek_trailer(MAX_SEQNO));
+        found.map(|(trailer, _)| trailer_seqno(trailer))
+    };
+    (memtable.has_range_tombstones() && covering() > Some(since))
+        || (!memtable.has_no_entries() && newest() > Some(since))
+}
+
+fn has_newer_in_sst(
+    inner: &Inner,
+    state: &ReadState,
+    (level, index): (usize, usize),
+    file: &FileMeta,
+    key: &[u8],
+    since: SeqNo,
+) -> Result<bool> {
+    let guard = inner.table_cache.enter(state.slots.at(level, index), file, false)?;
+    let Some(reader) = guard.as_ref() else { return Ok(false) };
+    if file.range_tombstone_count > 0
+        && reader.range_tombstones().covering_seqno(key, MAX_SEQNO) > Some(since)
+    {
+        return Ok(true);
+    }
+    let newest = reader.get_with_filter(&Lookup::new(key, MAX_SEQNO))?;
+    Ok(newest.map(|entry| trailer_seqno(entry.trailer)) > Some(since))
+}
+
+/// What the batches of a group write that are known to be written.
+#[derive(Default)]
+struct Written<'a> {
+    keys: HashSet<(u32, &'a [u8])>,
+    /// Family, start, end.
+    ranges: Vec<(u32, &'a [u8], &'a [u8])>,
+}
+
+impl<'a> Written<'a> {
+    fn add(&mut self, batch: &'a WriteBatch) {
+        // A batch of our own encoding: its ops are all sound.
+        for op in batch.ops().flatten() {
+            match op.kind {
+                ValueKind::RangeDelete => self.ranges.push((op.family, op.key, op.value)),
+                _ => drop(self.keys.insert((op.family, op.key))),
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.ranges.is_empty()
+    }
+
+    fn contains(&self, family: u32, key: &[u8]) -> bool {
+        let covers =
+            |(of, start, end): &(u32, &[u8], &[u8])| *of == family && *start <= key && key < *end;
+        self.keys.contains(&(family, key)) || self.ranges.iter().any(covers)
+    }
+}
