@@ -38,8 +38,8 @@ impl Drop for HeldDeletions<'_> {
 /// Makes `target`, which must not exist or be empty, a store with the present contents of
 /// `inner`. On an error nothing is left at `target`.
 pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
-    inner.health.check_writable()?;
-    let vfs = &*inner.vfs;
+    inner.base.health.check_writable()?;
+    let vfs = &*inner.base.vfs;
     if vfs.exists(target)? && !vfs.list(target)?.is_empty() {
         return Err(Error::InvalidArgument(format!(
             "{} is not empty; a checkpoint needs a new directory",
@@ -78,23 +78,23 @@ fn discard(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 }
 
 fn fill(inner: &Inner, dir: &Path) -> Result<()> {
-    let _held = HeldDeletions::new(&inner.deletions_held);
+    let _held = HeldDeletions::new(&inner.versions.deletions_held);
     let (state, segments, known) = freeze(inner)?;
     kill_point("checkpoint:frozen");
-    let vfs = &*inner.vfs;
+    let vfs = &*inner.base.vfs;
     // First, because a manifest is created only where there is no data yet.
-    let (mut manifest, mut fresh) = Manifest::create(inner.vfs.clone(), dir, state.store_id)?;
+    let (mut manifest, mut fresh) = Manifest::create(inner.base.vfs.clone(), dir, state.store_id)?;
     for family in state.families.values() {
         for file in family.version.levels().iter().flat_map(|level| level.files()) {
             let number = file.number;
-            link(vfs, &names::sst_path(&inner.dir, number), &names::sst_path(dir, number))?;
+            link(vfs, &names::sst_path(&inner.base.dir, number), &names::sst_path(dir, number))?;
         }
     }
     for segment in state.segments.values() {
-        link(vfs, &segment_path(&inner.dir, segment), &segment_path(dir, segment))?;
+        link(vfs, &segment_path(&inner.base.dir, segment), &segment_path(dir, segment))?;
     }
     for number in segments.iter().copied() {
-        link(vfs, &names::log_path(&inner.dir, number), &names::log_path(dir, number))?;
+        link(vfs, &names::log_path(&inner.base.dir, number), &names::log_path(dir, number))?;
     }
     vfs.sync_dir(dir)?;
     kill_point("checkpoint:linked");
@@ -114,14 +114,14 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
 
 /// The state at one moment, the finished segments it needs, and what is known to be durable.
 fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<u64>, Claims)> {
-    let lead = inner.write_queue()?.lead();
+    let lead = inner.commit.queue()?.lead();
     let mut log = lead.log();
-    commit::seal_segment(inner, &mut log)?;
-    let manifest = inner.manifest.lock();
+    commit::seal_segment(&inner.commit, &mut log)?;
+    let manifest = inner.versions.manifest.lock();
     let state = manifest.state.clone();
     let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
     let live = log.segments.iter().map(|(number, _)| *number).filter(|n| *n >= oldest);
-    Ok((state, live.collect(), inner.evidence.claims()))
+    Ok((state, live.collect(), inner.versions.evidence.claims()))
 }
 
 /// One edit that makes an empty store have `state`.

@@ -30,19 +30,19 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 /// Creates the family `name`, durably, and opens it.
 pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<Arc<Family>> {
     check_name(name)?;
-    Options { default_family: options.clone(), ..inner.options.clone() }.check()?;
-    inner.health.check_writable()?;
-    let lead = inner.write_queue()?.lead();
+    Options { default_family: options.clone(), ..inner.base.options.clone() }.check()?;
+    inner.base.health.check_writable()?;
+    let lead = inner.commit.queue()?.lead();
     let segment = lead.log().writer.segment();
-    let mut log = inner.manifest.lock();
-    if inner.family_named(name).is_some() {
+    let mut log = inner.versions.manifest.lock();
+    if inner.read.family_named(name).is_some() {
         return Err(Error::InvalidArgument(format!("the column family `{name}` exists already")));
     }
     let id = log.state.next_family_id;
     // Before the edit: a family that the manifest has must be there.
-    let resolved = inner.options.family(options);
-    let family = Family::new(id, name.into(), resolved, Arc::default(), &inner.table_cache)
-        .map_err(|e| terrace_base::Error::io("reserve memory for", &inner.dir, e))?;
+    let resolved = inner.base.options.family(options);
+    let family = Family::new(id, name.into(), resolved, Arc::default(), &inner.read.table_cache)
+        .map_err(|e| terrace_base::Error::io("reserve memory for", &inner.base.dir, e))?;
     let edit = FamilyEdit {
         id,
         create: Some(name.into()),
@@ -50,12 +50,12 @@ pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<A
         ..FamilyEdit::default()
     };
     let edit = VersionEdit { families: vec![edit], ..VersionEdit::default() };
-    install::append(inner, &mut log, &edit)?;
+    install::append(&inner.versions, &mut log, &edit)?;
     kill_point("family:created");
     let family = Arc::new(family);
-    let mut all = (**inner.families.load()).clone();
+    let mut all = (**inner.read.families.load()).clone();
     all.push(family.clone());
-    inner.families.store(Arc::new(all));
+    inner.read.families.store(Arc::new(all));
     Ok(family)
 }
 
@@ -64,24 +64,24 @@ pub(crate) fn drop(inner: &Inner, name: &str) -> Result<()> {
     if name == DEFAULT_FAMILY {
         return Err(Error::InvalidArgument("the default column family cannot be dropped".into()));
     }
-    inner.health.check_writable()?;
+    inner.base.health.check_writable()?;
     {
         // No write may be under way to the family while it goes.
-        let _lead = inner.write_queue()?.lead();
-        let mut log = inner.manifest.lock();
+        let _lead = inner.commit.queue()?.lead();
+        let mut log = inner.versions.manifest.lock();
         let family =
-            inner.family_named(name).ok_or_else(|| Error::NoSuchFamily(name.to_string()))?;
+            inner.read.family_named(name).ok_or_else(|| Error::NoSuchFamily(name.to_string()))?;
         let edit = FamilyEdit { id: family.id, drop: true, ..FamilyEdit::default() };
         let edit = VersionEdit { families: vec![edit], ..VersionEdit::default() };
-        install::append(inner, &mut log, &edit)?;
+        install::append(&inner.versions, &mut log, &edit)?;
         kill_point("family:dropped");
         family.mark_dropped();
-        let mut all = (**inner.families.load()).clone();
+        let mut all = (**inner.read.families.load()).clone();
         all.retain(|other| other.id != family.id);
-        inner.families.store(Arc::new(all));
-        install::retire_family(inner, &family);
+        inner.read.families.store(Arc::new(all));
+        install::retire_family(&inner.versions, &family);
     }
-    commit::retire_segments(inner)?;
-    inner.scheduler.wake();
+    commit::retire_segments(&inner.commit)?;
+    inner.jobs.scheduler.wake();
     Ok(())
 }

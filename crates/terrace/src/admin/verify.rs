@@ -14,12 +14,13 @@ const VALUES_TOGETHER: usize = 64;
 /// Checks every SST that is live now: all checksums, the order of entries, the bounds in the
 /// manifest, and every value that an entry refers to. Gives how many were checked.
 pub(crate) fn all(inner: &Inner) -> Result<u64> {
-    inner.health.check_open()?;
+    inner.base.health.check_open()?;
     let mut checked = 0;
-    for family in inner.families.load().iter() {
-        let (state, _, held) = family.hold_with_values(&inner.value_log, || inner.visible_seqno());
+    for family in inner.read.families.load().iter() {
+        let (state, _, held) =
+            family.hold_with_values(&inner.read.value_log, || inner.read.visible_seqno());
         for file in state.version.levels().iter().flat_map(|level| level.files()) {
-            let reader = inner.table_cache.reader(file)?;
+            let reader = inner.read.table_cache.reader(file)?;
             reader.verify()?;
             // The values of a family that was dropped meanwhile may be gone.
             if !file.value_refs.is_empty() && !family.is_dropped() {
@@ -46,7 +47,7 @@ fn values(inner: &Inner, held: &SegmentMap, reader: &Arc<SstReader>) -> Result<(
         }
         if together.len() == VALUES_TOGETHER || !iter.valid() {
             let wanted: Vec<_> = together.iter().map(|(key, at)| (key.as_slice(), *at)).collect();
-            for value in inner.value_log.read_held(held, &wanted) {
+            for value in inner.read.value_log.read_held(held, &wanted) {
                 value?;
             }
             together.clear();

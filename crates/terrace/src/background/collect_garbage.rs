@@ -3,10 +3,10 @@
 
 use crate::background::compact;
 use crate::background::compaction::pick_values;
+use crate::background::env::JobEnv;
 use crate::background::flush;
 use crate::background::gc;
 use crate::error::{Error, Result};
-use crate::inner::Inner;
 use crate::values::value_log::SegmentBook;
 use crate::version::install;
 use crate::write::commit;
@@ -32,7 +32,7 @@ pub struct GcProgress {
 /// Dooms every segment with a garbage share of at least `min_share`, whatever the ratio, and waits
 /// until they are gone; 0.0 takes all, and so puts all values into the order of their keys.
 pub(crate) fn run(
-    inner: &Inner,
+    env: &JobEnv,
     min_share: f64,
     progress: &mut dyn FnMut(GcProgress),
 ) -> Result<()> {
@@ -41,55 +41,51 @@ pub(crate) fn run(
             "a garbage share of {min_share}; it must be from 0 to 1"
         )));
     }
-    flush::all(inner)?;
-    commit::retire_segments(inner)?;
-    let books = gc::books(inner);
+    flush::all(env)?;
+    commit::retire_segments(&env.commit)?;
+    let books = gc::books(env);
     let enough = |book: &&SegmentBook| book.garbage_share() >= min_share;
     let wanted: BTreeSet<u32> = books.iter().filter(enough).map(|book| book.number).collect();
-    let _asked = Asked::new(inner, &wanted);
-    let result = empty(inner, &wanted, progress);
-    install::drop_dead_segments(inner)?;
-    install::purge(inner)?;
+    let _asked = Asked::new(env, &wanted);
+    let result = empty(env, &wanted, progress);
+    install::drop_dead_segments(&env.versions)?;
+    install::purge(&env.versions)?;
     result
 }
 
 /// Segments asked for, until this is dropped.
 struct Asked<'a> {
-    inner: &'a Inner,
+    env: &'a JobEnv,
     wanted: &'a BTreeSet<u32>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(inner: &'a Inner, wanted: &'a BTreeSet<u32>) -> Self {
-        inner.gc.asked.lock().extend(wanted);
-        Self { inner, wanted }
+    fn new(env: &'a JobEnv, wanted: &'a BTreeSet<u32>) -> Self {
+        env.garbage.asked.lock().extend(wanted);
+        Self { env, wanted }
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.inner.gc.asked.lock().retain(|number| !self.wanted.contains(number));
+        self.env.garbage.asked.lock().retain(|number| !self.wanted.contains(number));
     }
 }
 
 /// Rewrites files, on the caller's thread and those of the background, until none refers to the
 /// segments.
-fn empty(
-    inner: &Inner,
-    wanted: &BTreeSet<u32>,
-    progress: &mut dyn FnMut(GcProgress),
-) -> Result<()> {
+fn empty(env: &JobEnv, wanted: &BTreeSet<u32>, progress: &mut dyn FnMut(GcProgress)) -> Result<()> {
     let mut told =
         GcProgress { steps: 0, read_bytes: 0, written_bytes: 0, segments_left: wanted.len() };
     loop {
-        inner.health.check_writable()?;
-        let doomed = inner.value_log.doomed();
+        env.base.health.check_writable()?;
+        let doomed = env.read.value_log.doomed();
         if !wanted.iter().all(|number| doomed.contains(number)) {
-            gc::step(inner);
+            gc::step(env);
         }
-        let step = compact::run_for_values(inner, pick_values)?;
+        let step = compact::run_for_values(env, pick_values)?;
         let waits = |number: &&u32| {
-            let values = &inner.value_log;
+            let values = &env.read.value_log;
             values.live_bytes_of(**number) > 0 && values.why_spared(**number).is_none()
         };
         let left = wanted.iter().filter(waits).count();
@@ -101,23 +97,23 @@ fn empty(
         if step.is_some() || left < told.segments_left {
             told.segments_left = left;
             progress(told);
-            install::drop_dead_segments(inner)?;
-            install::purge(inner)?;
+            install::drop_dead_segments(&env.versions)?;
+            install::purge(&env.versions)?;
         }
         if left == 0 {
             // All that can be read has been moved.
-            let spared = wanted.iter().find_map(|number| inner.value_log.why_spared(*number));
+            let spared = wanted.iter().find_map(|number| env.read.value_log.why_spared(*number));
             return spared.map_or(Ok(()), |why| Err(why.into()));
         }
         if step.is_none() {
-            let mut jobs = inner.scheduler.lock();
+            let mut jobs = env.jobs.scheduler.lock();
             // Once nothing runs, only a file that cannot be read is in the way.
             if jobs.is_quiet()
-                && let Some(error) = compact::why_unsettled(inner)
+                && let Some(error) = compact::why_unsettled(env)
             {
                 return Err(error);
             }
-            inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+            env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
         }
     }
 }

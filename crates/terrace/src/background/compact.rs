@@ -7,11 +7,11 @@ use crate::background::compaction::pick::{
 };
 use crate::background::compaction::values::Moving;
 use crate::background::compaction::{pending_bytes, pick, pick_idle, pick_manual};
+use crate::background::env::JobEnv;
 use crate::background::flush;
 use crate::background::gc;
 use crate::error::{Error, Result};
 use crate::event;
-use crate::inner::Inner;
 use crate::jobs::background_errors::Work;
 use crate::jobs::job_list::{JobKind, JobStart};
 use crate::jobs::scheduler::{Jobs, Running};
@@ -52,13 +52,13 @@ pub struct Progress {
 
 /// The inputs of a compaction, taken until this is dropped.
 struct Claim<'a> {
-    inner: &'a Inner,
+    env: &'a JobEnv,
     id: u64,
     files: Vec<u64>,
 }
 
 impl<'a> Claim<'a> {
-    fn new(inner: &'a Inner, jobs: &mut Jobs, choice: &Choice) -> Option<Self> {
+    fn new(env: &'a JobEnv, jobs: &mut Jobs, choice: &Choice) -> Option<Self> {
         let id = jobs.next_id();
         let (running, files): (Running, Vec<u64>) = match choice {
             Choice::Nothing => return None,
@@ -69,7 +69,7 @@ impl<'a> Claim<'a> {
         };
         jobs.running.push(running);
         jobs.busy_files.extend(&files);
-        Some(Self { inner, id, files })
+        Some(Self { env, id, files })
     }
 }
 
@@ -87,13 +87,13 @@ fn running_move(moved: &Move, id: u64) -> Running {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         {
-            let mut jobs = self.inner.scheduler.lock();
+            let mut jobs = self.env.jobs.scheduler.lock();
             jobs.running.retain(|running| running.id != self.id);
             for number in &self.files {
                 jobs.busy_files.remove(number);
             }
         }
-        self.inner.scheduler.job_ended();
+        self.env.jobs.scheduler.job_ended();
     }
 }
 
@@ -109,23 +109,23 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(inner: &Inner, idle: bool) -> Self {
-        Self::at(inner, idle, inner.clock.monotonic_us())
+    fn new(env: &JobEnv, idle: bool) -> Self {
+        Self::at(env, idle, env.base.clock.monotonic_us())
     }
 
     /// For a caller who asks: every file is tried but those that are known to be damaged.
-    fn asked_for(inner: &Inner, force: bool) -> Self {
-        Self { force, ..Self::at(inner, false, u64::MAX) }
+    fn asked_for(env: &JobEnv, force: bool) -> Self {
+        Self { force, ..Self::at(env, false, u64::MAX) }
     }
 
-    fn at(inner: &Inner, idle: bool, now_us: u64) -> Self {
+    fn at(env: &JobEnv, idle: bool, now_us: u64) -> Self {
         Self {
-            quarantined: inner.background_errors.quarantined(now_us),
-            doomed: inner.value_log.doomed().clone(),
-            hidden: inner.gc.hidden(),
-            force: idle || inner.gc.is_overdue(inner.clock.monotonic_us()),
-            live_bytes: inner.value_log.live_bytes(),
-            segment_bytes: inner.options.advanced.segment_bytes,
+            quarantined: env.jobs.errors.quarantined(now_us),
+            doomed: env.read.value_log.doomed().clone(),
+            hidden: env.garbage.hidden(),
+            force: idle || env.garbage.is_overdue(env.base.clock.monotonic_us()),
+            live_bytes: env.read.value_log.live_bytes(),
+            segment_bytes: env.base.options.advanced.segment_bytes,
         }
     }
 }
@@ -133,7 +133,7 @@ impl Shared {
 /// What a family's choice is made from. The version is read under the scheduler's lock: a job
 /// installs before it releases its claim, so the version is never older than the claims.
 fn input<'a>(
-    inner: &Inner,
+    env: &JobEnv,
     family: &'a Family,
     version: &'a Version,
     jobs: &'a Jobs,
@@ -146,8 +146,8 @@ fn input<'a>(
         in_progress: &jobs.busy_files,
         quarantined: &shared.quarantined,
         running: &jobs.running,
-        snapshots_oldest: inner.snapshots.oldest(),
-        now_ms: inner.clock.wall_ms(),
+        snapshots_oldest: env.read.snapshots.oldest(),
+        now_ms: env.base.clock.wall_ms(),
         values: Values {
             doomed: &shared.doomed,
             force: shared.force,
@@ -159,18 +159,18 @@ fn input<'a>(
 }
 
 /// The next choice of all families; idle work only if no family has other work.
-fn choose(inner: &Inner, jobs: &Jobs, idle: bool) -> Option<(Arc<Family>, Choice)> {
-    let families = inner.families.load();
-    let shared = Shared::new(inner, idle);
-    let now_us = inner.clock.monotonic_us();
+fn choose(env: &JobEnv, jobs: &Jobs, idle: bool) -> Option<(Arc<Family>, Choice)> {
+    let families = env.read.families.load();
+    let shared = Shared::new(env, idle);
+    let now_us = env.base.clock.monotonic_us();
     let may_begin = |f: &&Arc<Family>| {
-        !f.is_dropped() && inner.background_errors.may_begin(Work::Compaction, f.id, now_us)
+        !f.is_dropped() && env.jobs.errors.may_begin(Work::Compaction, f.id, now_us)
     };
     let kinds: &[fn(&PickInput<'_>) -> Choice] = if idle { &[pick, pick_idle] } else { &[pick] };
     for choose in kinds {
         for family in families.iter().filter(may_begin) {
             let version = family.state().version.clone();
-            let input = input(inner, family, &version, jobs, &shared);
+            let input = input(env, family, &version, jobs, &shared);
             family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
             let choice = choose(&input);
             if !matches!(choice, Choice::Nothing) {
@@ -182,39 +182,39 @@ fn choose(inner: &Inner, jobs: &Jobs, idle: bool) -> Option<(Arc<Family>, Choice
 }
 
 /// Whether idle compaction may run now: asked for, or nothing was written for a while.
-fn is_idle(inner: &Inner, jobs: &mut Jobs) -> bool {
+fn is_idle(env: &JobEnv, jobs: &mut Jobs) -> bool {
     if jobs.settling > 0 {
         return true;
     }
-    let now = inner.clock.monotonic_us();
-    let groups = inner.counters.groups.load(Ordering::Relaxed);
+    let now = env.base.clock.monotonic_us();
+    let groups = env.base.counters.groups.load(Ordering::Relaxed);
     if jobs.last_groups != groups || jobs.quiet_since_us == 0 {
         jobs.last_groups = groups;
         jobs.quiet_since_us = now.max(1);
     }
-    let options = &inner.options.advanced;
+    let options = &env.base.options.advanced;
     options.compact_when_idle && now.saturating_sub(jobs.quiet_since_us) >= IDLE_AFTER_US
 }
 
 /// Chooses, runs and installs one compaction; false if there was nothing to do.
-pub(crate) fn run_next(inner: &Inner) -> Result<bool> {
-    if inner.health.check_may_free().is_err() {
+pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
+    if env.base.health.check_may_free().is_err() {
         return Ok(false);
     }
     let (family, choice, claim) = {
-        let mut jobs = inner.scheduler.lock();
+        let mut jobs = env.jobs.scheduler.lock();
         // While the disk is full one merge at a time is tried: it may free room, or have none.
-        let full = inner.health.is_disk_full();
+        let full = env.base.health.is_disk_full();
         if jobs.manual > 0 || (full && !jobs.running.is_empty()) {
             return Ok(false);
         }
-        note_stuck(inner, &jobs);
-        let idle = is_idle(inner, &mut jobs) || full;
-        let Some((family, choice)) = choose(inner, &jobs, idle) else { return Ok(false) };
-        let claim = Claim::new(inner, &mut jobs, &choice);
+        note_stuck(env, &jobs);
+        let idle = is_idle(env, &mut jobs) || full;
+        let Some((family, choice)) = choose(env, &jobs, idle) else { return Ok(false) };
+        let claim = Claim::new(env, &mut jobs, &choice);
         (family, choice, claim)
     };
-    let result = execute(inner, &family, &choice);
+    let result = execute(env, &family, &choice);
     // The inputs are let go of before anybody hears of the end, so that whoever waits for it finds
     // them free to be deleted.
     drop(choice);
@@ -224,18 +224,18 @@ pub(crate) fn run_next(inner: &Inner) -> Result<bool> {
 
 /// Finds out, while something fails, in which families no compaction can make room in a full L0, so
 /// that writers are told why instead of waiting.
-fn note_stuck(inner: &Inner, jobs: &Jobs) {
-    let errors = &inner.background_errors;
+fn note_stuck(env: &JobEnv, jobs: &Jobs) {
+    let errors = &env.jobs.errors;
     if errors.is_empty() {
         return;
     }
-    let shared = Shared::new(inner, false);
-    let now_us = inner.clock.monotonic_us();
-    for family in inner.families.load().iter().filter(|f| !f.is_dropped()) {
+    let shared = Shared::new(env, false);
+    let now_us = env.base.clock.monotonic_us();
+    for family in env.read.families.load().iter().filter(|f| !f.is_dropped()) {
         let version = family.state().version.clone();
         let full = version.level(0).len() >= family.options.l0_stop;
         let runs = jobs.running.iter().any(|running| running.family == family.id);
-        let choice = || pick(&input(inner, family, &version, jobs, &shared));
+        let choice = || pick(&input(env, family, &version, jobs, &shared));
         let files = version.files().map(|(_, file)| file.number);
         let failed = errors.why_not(Work::Compaction, family.id, files, now_us);
         let blocked = || !errors.may_begin(Work::Compaction, family.id, now_us);
@@ -251,23 +251,23 @@ fn note_stuck(inner: &Inner, jobs: &Jobs) {
 /// background; `None` if there is nothing that it wants, or something running is in the way. Gives
 /// the bytes read and written, values included.
 pub(crate) fn run_for_values(
-    inner: &Inner,
+    env: &JobEnv,
     choose: fn(&PickInput<'_>) -> Option<Choice>,
 ) -> Result<Option<Volume>> {
-    let mut jobs = inner.scheduler.lock();
-    if inner.scheduler.is_stopping() {
+    let mut jobs = env.jobs.scheduler.lock();
+    if env.jobs.scheduler.is_stopping() {
         return Err(Error::Closed);
     }
-    let shared = Shared::asked_for(inner, true);
-    let chosen = inner.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
+    let shared = Shared::asked_for(env, true);
+    let chosen = env.read.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
         let version = family.state().version.clone();
-        let choice = choose(&input(inner, family, &version, &jobs, &shared))?;
+        let choice = choose(&input(env, family, &version, &jobs, &shared))?;
         Some((family.clone(), choice))
     });
     let Some((family, choice)) = chosen else { return Ok(None) };
-    let claim = Claim::new(inner, &mut jobs, &choice);
+    let claim = Claim::new(env, &mut jobs, &choice);
     drop(jobs);
-    let result = execute(inner, &family, &choice);
+    let result = execute(env, &family, &choice);
     drop(choice);
     drop(claim);
     result.map(Some)
@@ -277,15 +277,15 @@ pub(crate) fn run_for_values(
 pub(crate) type Volume = (u64, u64);
 
 /// Runs and installs a choice, and keeps the books on what fails and when it is tried again.
-fn execute(inner: &Inner, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
-    let errors = &inner.background_errors;
+fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
+    let errors = &env.jobs.errors;
     let (result, files) = match choice {
         Choice::Nothing => return Ok((0, 0)),
         Choice::Move(moved) => {
-            add(&inner.counters.trivial_moves, moved.files.len() as u64);
-            (install_edit(inner, family, moved.edit(), Vec::new()).map(|()| (0, 0)), &[][..])
+            add(&env.base.counters.trivial_moves, moved.files.len() as u64);
+            (install_edit(env, family, moved.edit(), Vec::new()).map(|()| (0, 0)), &[][..])
         }
-        Choice::Merge(merge) => (run_merge(inner, family, merge), &merge.inputs[..]),
+        Choice::Merge(merge) => (run_merge(env, family, merge), &merge.inputs[..]),
     };
     let read = files.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
     match &result {
@@ -293,13 +293,13 @@ fn execute(inner: &Inner, family: &Arc<Family>, choice: &Choice) -> Result<Volum
         Err(Error::Closed | Error::Poisoned(_)) => {}
         Err(error) => {
             let to_blame: Vec<(u8, &File)> =
-                read.filter(|(_, file)| is_to_blame(inner, file, error)).collect();
-            let now_us = inner.clock.monotonic_us();
+                read.filter(|(_, file)| is_to_blame(env, file, error)).collect();
+            let now_us = env.base.clock.monotonic_us();
             if to_blame.is_empty() {
                 errors.job_failed(Work::Compaction, family.id, error, now_us);
             }
             for (level, file) in to_blame {
-                quarantine(inner, family, (level, file), error, now_us);
+                quarantine(env, family, (level, file), error, now_us);
             }
         }
     }
@@ -308,7 +308,7 @@ fn execute(inner: &Inner, family: &Arc<Family>, choice: &Choice) -> Result<Volum
 
 /// Whether a merge of `file` failed because of this input: it could not be read, or refers to a
 /// value segment that is damaged or gone.
-fn is_to_blame(inner: &Inner, file: &File, error: &Error) -> bool {
+fn is_to_blame(env: &JobEnv, file: &File, error: &Error) -> bool {
     let cause = match error {
         Error::Corruption(cause) | Error::Unsupported(cause) | Error::Io(cause) => cause,
         _ => return false,
@@ -316,7 +316,7 @@ fn is_to_blame(inner: &Inner, file: &File, error: &Error) -> bool {
     let Some(path) = cause.path().filter(|_| !cause.is_transient()) else { return false };
     let refers = |number: u64| file.value_refs.iter().any(|r| u64::from(r.segment) == number);
     match path.file_name().and_then(|name| name.to_str()).map(names::parse) {
-        Some(FileName::Sst(number)) => number == file.number && path.starts_with(&inner.dir),
+        Some(FileName::Sst(number)) => number == file.number && path.starts_with(&env.base.dir),
         Some(FileName::Log(number) | FileName::ValueLog(number)) => refers(number),
         _ => false,
     }
@@ -324,61 +324,61 @@ fn is_to_blame(inner: &Inner, file: &File, error: &Error) -> bool {
 
 /// Takes a file out of picking that could not be read.
 fn quarantine(
-    inner: &Inner,
+    env: &JobEnv,
     family: &Family,
     (level, file): (u8, &File),
     error: &Error,
     now_us: u64,
 ) {
-    let pause_us = inner.background_errors.quarantine(file.number, error, now_us);
+    let pause_us = env.jobs.errors.quarantine(file.number, error, now_us);
     event::quarantined(&family.name, level, file.number, pause_us, error);
     // Values that a damaged file refers to cannot be moved any more: nobody is to wait for that.
     if let (None, Error::Corruption(cause)) = (pause_us, error) {
-        file.value_refs.iter().for_each(|r| inner.value_log.spare(r.segment, cause));
+        file.value_refs.iter().for_each(|r| env.read.value_log.spare(r.segment, cause));
     }
 }
 
-fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<Volume> {
+fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<Volume> {
     let start = Instant::now();
     // What is doomed by now is emptied by this merge if it comes to it.
-    gc::step(inner);
+    gc::step(env);
     let state = family.hold_state();
-    let moving = moving(inner);
+    let moving = moving(env);
     let moves = moving.as_ref().is_some_and(|moving| moving.moves(merge));
-    let entered = inner.jobs.enter(&*inner.clock, job_start(family, merge, moves));
+    let entered = env.jobs.list.enter(&*env.base.clock, job_start(family, merge, moves));
     let context = JobContext {
-        vfs: &inner.vfs,
-        dir: &inner.dir,
-        table_cache: &inner.table_cache,
-        next_file_number: &|| inner.next_file_number(),
+        vfs: &env.base.vfs,
+        dir: &env.base.dir,
+        table_cache: &env.read.table_cache,
+        next_file_number: &|| env.versions.next_file_number(),
         options: &family.options,
-        flushed_seqno: inner.flushed_seqno(family.id),
-        snapshots: inner.snapshots.list(),
-        clock: &*inner.clock,
-        limiter: &inner.limiter,
-        cancel: &inner.scheduler.cancel,
+        flushed_seqno: env.versions.flushed_seqno(family.id),
+        snapshots: env.read.snapshots.list(),
+        clock: &*env.base.clock,
+        limiter: &env.base.limiter,
+        cancel: &env.jobs.scheduler.cancel,
         version: &state.version,
         progress: entered.progress(),
         moving,
     };
-    let moving_job = moves.then(|| inner.gc.enter_job());
+    let moving_job = moves.then(|| env.garbage.enter_job());
     let output =
-        job::run(&context, merge).map_err(|error| match inner.scheduler.is_stopping() {
+        job::run(&context, merge).map_err(|error| match env.jobs.scheduler.is_stopping() {
             true => Error::Closed,
-            false => job_failed(inner, error),
+            false => job_failed(env, error),
         })?;
     let Some(output) = output else { return Err(Error::Closed) };
     kill_point("compaction:written");
     let (level, edit, stats) = (usize::from(merge.output_level), output.edit, output.stats);
     let emptied = stats.moved_values > 0;
-    install_edit(inner, family, edit, output.segments)?;
+    install_edit(env, family, edit, output.segments)?;
     kill_point("compaction:installed");
     if emptied {
         // What is empty now goes at once: it has been there twice for long enough.
-        install::drop_dead_segments(inner)?;
+        install::drop_dead_segments(&env.versions)?;
     }
     drop(moving_job);
-    let c = &inner.counters;
+    let c = &env.base.counters;
     let (read, written) = (stats.read_bytes, stats.written_bytes);
     add(&c.compactions, 1);
     add(&c.gc_moved_values, stats.moved_values);
@@ -392,7 +392,7 @@ fn run_merge(inner: &Inner, family: &Arc<Family>, merge: &Compaction) -> Result<
     c.compaction_latency.record_ns(start.elapsed().as_nanos() as u64);
     let took = start.elapsed().as_micros() as u64;
     event::compacted(&family.name, &merge.to_string(), read, written, took);
-    gc::step(inner);
+    gc::step(env);
     Ok((read + stats.moved_bytes, written + stats.moved_bytes))
 }
 
@@ -413,8 +413,8 @@ fn job_start(family: &Family, merge: &Compaction, moves: bool) -> JobStart {
 }
 
 /// Which values a merge that starts now moves.
-fn moving(inner: &Inner) -> Option<Moving<'_>> {
-    let log = &*inner.value_log;
+fn moving(env: &JobEnv) -> Option<Moving<'_>> {
+    let log = &*env.read.value_log;
     if !log.is_used() {
         return None;
     }
@@ -424,85 +424,88 @@ fn moving(inner: &Inner) -> Option<Moving<'_>> {
         held: log.hold(),
         doomed_live_bytes: doomed.iter().map(|number| log.live_bytes_of(*number)).sum(),
         doomed,
-        segment_bytes: inner.options.advanced.segment_bytes,
+        segment_bytes: env.base.options.advanced.segment_bytes,
     })
 }
 
 /// What went wrong while reading or writing SSTs is tried again: nothing was lost by it. A full disk
 /// stops writes until there is room, and a failed sync of the directory for good.
-fn job_failed(inner: &Inner, error: terrace_base::Error) -> Error {
-    let of_dir = error.path() == Some(&inner.dir);
+fn job_failed(env: &JobEnv, error: terrace_base::Error) -> Error {
+    let of_dir = error.path() == Some(&env.base.dir);
     match error.is_no_space() || (error.is_failed_sync() && of_dir) {
-        true => inner.health.fail("compaction", error),
+        true => env.base.health.fail("compaction", error),
         false => error.into(),
     }
 }
 
 fn install_edit(
-    inner: &Inner,
+    env: &JobEnv,
     family: &Arc<Family>,
     edit: FamilyEdit,
     segments: Vec<SegmentMeta>,
 ) -> Result<()> {
     let flushed = Vec::new();
-    install::install(inner, vec![Change { family: family.clone(), edit, flushed, segments }])
+    install::install(
+        &env.versions,
+        vec![Change { family: family.clone(), edit, flushed, segments }],
+    )
 }
 
 /// Waits until no flush and no compaction is running or wanted.
-pub(crate) fn wait_idle(inner: &Inner) -> Result<()> {
-    inner.write_queue()?;
-    inner.scheduler.lock().settling += 1;
-    inner.scheduler.wake();
-    let result = wait_until_settled(inner);
-    inner.scheduler.lock().settling -= 1;
+pub(crate) fn wait_idle(env: &JobEnv) -> Result<()> {
+    env.commit.queue()?;
+    env.jobs.scheduler.lock().settling += 1;
+    env.jobs.scheduler.wake();
+    let result = wait_until_settled(env);
+    env.jobs.scheduler.lock().settling -= 1;
     result
 }
 
-fn wait_until_settled(inner: &Inner) -> Result<()> {
-    let mut jobs = inner.scheduler.lock();
+fn wait_until_settled(env: &JobEnv) -> Result<()> {
+    let mut jobs = env.jobs.scheduler.lock();
     loop {
-        inner.health.check_writable()?;
-        if inner.scheduler.is_stopping() {
+        env.base.health.check_writable()?;
+        if env.jobs.scheduler.is_stopping() {
             return Err(Error::Closed);
         }
-        let now_us = inner.clock.monotonic_us();
-        let errors = &inner.background_errors;
-        let families = inner.families.load();
+        let now_us = env.base.clock.monotonic_us();
+        let errors = &env.jobs.errors;
+        let families = env.read.families.load();
         let waiting = |f: &&Arc<Family>| !f.is_dropped() && !f.state().immutables.is_empty();
         let may_flush = |f: &Arc<Family>| errors.may_begin(Work::Flush, f.id, now_us);
         let flushing = families.iter().filter(waiting).any(may_flush);
-        if !flushing && jobs.is_quiet() && choose(inner, &jobs, true).is_none() {
-            if let Some(error) = why_unsettled(inner) {
+        if !flushing && jobs.is_quiet() && choose(env, &jobs, true).is_none() {
+            if let Some(error) = why_unsettled(env) {
                 return Err(error);
             }
             if families.iter().any(|f| waiting(&f)) || errors.hopes(now_us) {
-                inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+                env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
                 continue;
             }
             drop(jobs);
             // What the last of them revealed may be worth collecting.
-            gc::step(inner);
-            jobs = inner.scheduler.lock();
-            if choose(inner, &jobs, true).is_some() {
+            gc::step(env);
+            jobs = env.jobs.scheduler.lock();
+            if choose(env, &jobs, true).is_some() {
                 continue;
             }
             drop(jobs);
-            install::purge(inner)?;
-            wait_for_filters(inner);
+            install::purge(&env.versions)?;
+            wait_for_filters(env);
             return Ok(());
         }
-        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
     }
 }
 
 /// Why the store does not settle, if nothing is about to be tried again that may still succeed.
-pub(crate) fn why_unsettled(inner: &Inner) -> Option<Error> {
-    let errors = &inner.background_errors;
-    let now_us = inner.clock.monotonic_us();
+pub(crate) fn why_unsettled(env: &JobEnv) -> Option<Error> {
+    let errors = &env.jobs.errors;
+    let now_us = env.base.clock.monotonic_us();
     if errors.is_empty() || errors.hopes(now_us) {
         return None;
     }
-    inner.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
+    env.read.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
         let version = family.state().version.clone();
         let files = version.files().map(|(_, file)| file.number);
         let flush = errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us);
@@ -512,45 +515,45 @@ pub(crate) fn why_unsettled(inner: &Inner) -> Option<Error> {
 
 /// Waits until new files have their filters in memory, as far as there is room; a while at most,
 /// since lookups that go on may move units for ever.
-fn wait_for_filters(inner: &Inner) {
+fn wait_for_filters(env: &JobEnv) {
     let start = Instant::now();
-    inner.scheduler.job_ended();
-    while inner.filters.has_work(true)
+    env.jobs.scheduler.job_ended();
+    while env.read.filters.has_work(true)
         && start.elapsed() < MAX_FILTER_WAIT
-        && !inner.scheduler.is_stopping()
+        && !env.jobs.scheduler.is_stopping()
     {
-        let mut jobs = inner.scheduler.lock();
-        inner.scheduler.wait_for_end(&mut jobs, RECHECK / 5);
+        let mut jobs = env.jobs.scheduler.lock();
+        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK / 5);
     }
 }
 
 /// Keeps background compactions from starting while it lives.
-struct ManualTurn<'a>(&'a Inner);
+struct ManualTurn<'a>(&'a JobEnv);
 
 impl<'a> ManualTurn<'a> {
-    fn new(inner: &'a Inner) -> Self {
-        inner.scheduler.lock().manual += 1;
-        Self(inner)
+    fn new(env: &'a JobEnv) -> Self {
+        env.jobs.scheduler.lock().manual += 1;
+        Self(env)
     }
 }
 
 impl Drop for ManualTurn<'_> {
     fn drop(&mut self) {
-        self.0.scheduler.lock().manual -= 1;
-        self.0.scheduler.wake();
+        self.0.jobs.scheduler.lock().manual -= 1;
+        self.0.jobs.scheduler.wake();
     }
 }
 
 /// Merges everything of `family` in `[start, end)` down to its last level, on the caller's thread.
 pub(crate) fn range(
-    inner: &Inner,
+    env: &JobEnv,
     family: &Arc<Family>,
     start: Option<&[u8]>,
     end: Option<&[u8]>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    flush::all(inner)?;
-    let _turn = ManualTurn::new(inner);
+    flush::all(env)?;
+    let _turn = ManualTurn::new(env);
     let bound = |key: &[u8]| key.to_vec();
     let mut manual = Manual::new(
         start.map_or(Bound::Unbounded, |key| Bound::Included(bound(key))),
@@ -558,21 +561,21 @@ pub(crate) fn range(
     );
     let mut told = Progress { steps: 0, read_bytes: 0, written_bytes: 0, level: 0 };
     loop {
-        inner.health.check_writable()?;
-        let mut jobs = inner.scheduler.lock();
-        if inner.scheduler.is_stopping() {
+        env.base.health.check_writable()?;
+        let mut jobs = env.jobs.scheduler.lock();
+        if env.jobs.scheduler.is_stopping() {
             return Err(Error::Closed);
         }
         let version = family.state().version.clone();
-        let force = inner.gc.is_overdue(inner.clock.monotonic_us());
-        let shared = Shared::asked_for(inner, force);
-        let step = pick_manual(&input(inner, family, &version, &jobs, &shared), &mut manual);
+        let force = env.garbage.is_overdue(env.base.clock.monotonic_us());
+        let shared = Shared::asked_for(env, force);
+        let step = pick_manual(&input(env, family, &version, &jobs, &shared), &mut manual);
         let choice = match step {
             ManualStep::Done => return Ok(()),
             ManualStep::Wait => {
                 let runs = jobs.running.iter().any(|running| running.family == family.id);
                 let files = version.files().map(|(_, file)| file.number);
-                let errors = &inner.background_errors;
+                let errors = &env.jobs.errors;
                 // Once nothing runs, only a damaged file is in the way.
                 if !runs
                     && let Some(error) =
@@ -580,14 +583,14 @@ pub(crate) fn range(
                 {
                     return Err(error);
                 }
-                inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+                env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
                 continue;
             }
             ManualStep::Do(choice) => choice,
         };
-        let claim = Claim::new(inner, &mut jobs, &choice);
+        let claim = Claim::new(env, &mut jobs, &choice);
         drop(jobs);
-        let (read, written) = execute(inner, family, &choice)?;
+        let (read, written) = execute(env, family, &choice)?;
         drop(choice);
         drop(claim);
         told.steps += 1;
@@ -595,6 +598,6 @@ pub(crate) fn range(
         told.written_bytes += written;
         told.level = manual.level;
         progress(told);
-        install::purge(inner)?;
+        install::purge(&env.versions)?;
     }
 }

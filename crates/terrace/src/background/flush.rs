@@ -1,13 +1,14 @@
 //! Flush: all immutable memtables of a family become one L0 file (flush, steps 2 to 5).
 
+use crate::background::env::JobEnv;
 use crate::background::gc;
 use crate::background::output::{Output, OutputContext, remove_files};
 use crate::background::retain::{
     Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
 };
+use crate::env::rate_limit::RateLimiter;
 use crate::error::{Error, Result};
 use crate::event;
-use crate::inner::Inner;
 use crate::iter::RunIter;
 use crate::iter::merge::MergingIter;
 use crate::jobs::background_errors::Work;
@@ -16,7 +17,6 @@ use crate::kill_point::kill_point;
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::metrics::training::TrainingTally;
-use crate::store::rate_limit::RateLimiter;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
 use crate::write::commit;
@@ -37,16 +37,16 @@ const COUNTED_TOGETHER: u64 = 1024;
 
 /// Flushes what waits; false if nothing did. The caller sees to it that a family is flushed by
 /// one thread at a time, so that L0 files appear in the order of their writes.
-pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
+pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     let state = family.hold_state();
     if state.immutables.is_empty() || family.is_dropped() {
         return Ok(false);
     }
     let start = Instant::now();
-    let snapshots = inner.snapshots.list();
+    let snapshots = env.read.snapshots.list();
     let memtable_bytes = state.immutables.iter().map(|m| m.size_bytes() as u64).sum();
-    let entered = inner.jobs.enter(
-        &*inner.clock,
+    let entered = env.jobs.list.enter(
+        &*env.base.clock,
         JobStart {
             kind: JobKind::Flush,
             family: family.name.clone(),
@@ -57,16 +57,16 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
         },
     );
     let parts = Parts {
-        vfs: &inner.vfs,
-        dir: &inner.dir,
-        clock: &*inner.clock,
-        limiter: &inner.limiter,
-        next_file_number: &|| inner.next_file_number(),
-        trainings: inner.table_cache.trainings(),
+        vfs: &env.base.vfs,
+        dir: &env.base.dir,
+        clock: &*env.base.clock,
+        limiter: &env.base.limiter,
+        next_file_number: &|| env.versions.next_file_number(),
+        trainings: env.read.table_cache.trainings(),
         progress: entered.progress(),
     };
     let files = write_l0(&parts, family, &state.immutables, &snapshots);
-    let files = files.map_err(|error| inner.health.fail("flush", error))?;
+    let files = files.map_err(|error| env.base.health.fail("flush", error))?;
     kill_point("flush:written");
     let written: u64 = files.iter().map(|file| file.size_bytes).sum();
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
@@ -78,36 +78,36 @@ pub(crate) fn run(inner: &Inner, family: &Arc<Family>) -> Result<bool> {
         added: files.into_iter().map(|file| (0, file)).collect(),
         ..FamilyEdit::default()
     };
-    if has_values || inner.families.load().len() > 1 {
+    if has_values || env.read.families.load().len() > 1 {
         // What the file refers to must be durable before the file is in force. And a power cut may
         // lose the newest writes of all families, never older ones of one family while newer ones
         // of another stay.
-        if let Err(error) = commit::sync_full_segments(inner) {
+        if let Err(error) = commit::sync_full_segments(&env.commit) {
             let written = edit.added.iter().map(|(_, file)| file.number);
-            remove_files(&inner.vfs, &inner.dir, written);
+            remove_files(&env.base.vfs, &env.base.dir, written);
             return Err(error);
         }
     }
     let flushed: Vec<u64> = state.immutables.iter().map(|m| m.id).collect();
     let count = flushed.len();
     install::install(
-        inner,
+        &env.versions,
         vec![Change { family: family.clone(), edit, flushed, segments: Vec::new() }],
     )?;
     kill_point("flush:installed");
-    let c = &inner.counters;
+    let c = &env.base.counters;
     add(&c.flushes, 1);
     add(&c.flush_bytes, written);
     add(&c.level_written_bytes[0], written);
     let before: usize = state.immutables.iter().map(|m| m.entry_count()).sum();
     add(&c.entries_dropped, (before as u64).saturating_sub(entries));
-    gc::step(inner);
+    gc::step(env);
     c.flush_latency.record_ns(start.elapsed().as_nanos() as u64);
     event::flushed(&family.name, count, entries, written, start.elapsed().as_micros() as u64);
     Ok(true)
 }
 
-/// What writing an L0 file needs; recovery has these before there is an [`Inner`].
+/// What writing an L0 file needs; recovery has these before there is an [`JobEnv`].
 pub(crate) struct Parts<'a> {
     pub vfs: &'a Arc<dyn Vfs>,
     pub dir: &'a Path,
@@ -168,31 +168,31 @@ pub(crate) fn write_l0(
 }
 
 /// Makes everything written so far part of SSTs: rotates the memtables and waits for the workers.
-pub(crate) fn all(inner: &Inner) -> Result<()> {
-    inner.health.check_writable()?;
-    let families = inner.families.load_full();
-    let upto = commit::rotate_all(inner, &families)?;
-    inner.background_errors.hurry(Work::Flush);
-    inner.scheduler.wake();
+pub(crate) fn all(env: &JobEnv) -> Result<()> {
+    env.base.health.check_writable()?;
+    let families = env.read.families.load_full();
+    let upto = commit::rotate_all(&env.commit, &families)?;
+    env.jobs.errors.hurry(Work::Flush);
+    env.jobs.scheduler.wake();
     let waits = || {
         families.iter().zip(&upto).any(|(family, id)| {
             !family.is_dropped() && family.state().immutables.iter().any(|m| m.id <= *id)
         })
     };
     let why_not = |family: &Arc<Family>| {
-        let now_us = inner.clock.monotonic_us();
-        inner.background_errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
+        let now_us = env.base.clock.monotonic_us();
+        env.jobs.errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
     };
-    let mut jobs = inner.scheduler.lock();
+    let mut jobs = env.jobs.scheduler.lock();
     while waits() {
-        inner.health.check_writable()?;
+        env.base.health.check_writable()?;
         if let Some(error) = families.iter().find_map(why_not) {
             return Err(error);
         }
-        if inner.scheduler.is_stopping() {
+        if env.jobs.scheduler.is_stopping() {
             return Err(Error::Closed);
         }
-        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
     }
     Ok(())
 }

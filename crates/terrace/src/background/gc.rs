@@ -22,7 +22,7 @@ mod hidden;
 mod simulation;
 
 use crate::background::compaction::pick::MIN_HIDDEN_PART;
-use crate::inner::Inner;
+use crate::background::env::JobEnv;
 use crate::values::value_log::SegmentBook;
 use doom::Books;
 use std::collections::HashSet;
@@ -40,27 +40,27 @@ pub(crate) const REVEAL_FROM: f64 = 0.6;
 /// Looks at the books, decides what is doomed, and wakes the compaction threads if that changed.
 /// Cheap: files whose hidden garbage is not known yet are sampled, each once. Returns at once if
 /// another thread is at it.
-pub(crate) fn step(inner: &Inner) {
-    let allowed = inner.live.gc_garbage_ratio();
+pub(crate) fn step(env: &JobEnv) {
+    let allowed = env.base.dynamic.gc_garbage_ratio();
     let ratio = allowed - HEADROOM;
-    if !inner.value_log.is_used() || inner.read_only {
+    if !env.read.value_log.is_used() || env.base.read_only {
         return;
     }
-    let gc = &inner.gc;
+    let gc = &env.garbage;
     let Some(_turn) = gc.turn.try_lock() else { return };
-    let estimate = hidden::estimate(inner, &gc.known());
-    let segments = books(inner);
+    let estimate = hidden::estimate(env, &gc.known());
+    let segments = books(env);
     let sealed_bytes: u64 = segments.iter().map(|book| book.size_bytes).sum();
-    let open_bytes = open_bytes(inner, sealed_bytes);
-    let counted_bytes = inner.counters.log_bytes.load(Ordering::Relaxed);
+    let open_bytes = open_bytes(env, sealed_bytes);
+    let counted_bytes = env.base.counters.log_bytes.load(Ordering::Relaxed);
     let open_garbage = (open_bytes as f64 * estimate.newest_share) as u64;
-    let before = inner.value_log.doomed().clone();
+    let before = env.read.value_log.doomed().clone();
     let books = Books {
         segments: &segments,
         doomed: &before,
         open_bytes,
         unknown_bytes: estimate.files.values().sum::<u64>() + open_garbage,
-        tree_bytes: tree_bytes(inner),
+        tree_bytes: tree_bytes(env),
         ratio,
     };
     let mut doomed = match allowed < 1.0 {
@@ -75,32 +75,32 @@ pub(crate) fn step(inner: &Inner) {
     let (log_bytes, garbage_bytes) = (sealed_bytes + open_bytes, garbage + books.unknown_bytes);
     gc.note_load(log_bytes, garbage_bytes, counted_bytes, estimate.newest_share);
     let hidden: u64 = estimate.files.values().sum();
-    gc.set_due(share > ratio && hidden >= inner.value_log.live_bytes() / MIN_HIDDEN_PART);
-    gc.note_waiting(&doomed, inner.clock.monotonic_us());
+    gc.set_due(share > ratio && hidden >= env.read.value_log.live_bytes() / MIN_HIDDEN_PART);
+    gc.note_waiting(&doomed, env.base.clock.monotonic_us());
     gc.set_hidden(estimate.files, collecting);
     if doomed != *before {
-        inner.value_log.set_doomed(doomed);
-        inner.scheduler.wake();
+        env.read.value_log.set_doomed(doomed);
+        env.jobs.scheduler.wake();
     }
 }
 
 /// The books of the sealed segments, with what its record takes beside a value counted as live: a
 /// move would not free it.
-pub(crate) fn books(inner: &Inner) -> Vec<SegmentBook> {
+pub(crate) fn books(env: &JobEnv) -> Vec<SegmentBook> {
     let (mut referred, mut entries) = (0, 0);
-    for family in inner.families.load().iter() {
+    for family in env.read.families.load().iter() {
         for (_, file) in family.state().version.files().filter(|(_, f)| !f.value_refs.is_empty()) {
             referred += file.value_refs.iter().map(|reference| reference.bytes).sum::<u64>();
             entries += file.entry_count;
         }
     }
     let record = 1.0 + RECORD_BYTES * entries as f64 / referred.max(1) as f64;
-    let mut books = inner.value_log.books();
-    books.retain(|book| inner.value_log.why_spared(book.number).is_none());
+    let mut books = env.read.value_log.books();
+    books.retain(|book| env.read.value_log.why_spared(book.number).is_none());
     for book in &mut books {
         let bytes = (book.live_bytes as f64 * record) as u64;
         // What a file of its own costs counts for more the fewer values there are.
-        book.live_bytes = match inner.value_log.is_as_collected(book.number) {
+        book.live_bytes = match env.read.value_log.is_as_collected(book.number) {
             true => book.size_bytes,
             false => bytes.min(book.size_bytes),
         };
@@ -109,13 +109,14 @@ pub(crate) fn books(inner: &Inner) -> Vec<SegmentBook> {
 }
 
 /// Bytes of log segments that are not sealed yet.
-fn open_bytes(inner: &Inner, sealed_bytes: u64) -> u64 {
+fn open_bytes(env: &JobEnv, sealed_bytes: u64) -> u64 {
     // If the queue is busy: what there was, and what came since.
-    let about =
-        || inner.gc.open_bytes(sealed_bytes, inner.counters.log_bytes.load(Ordering::Relaxed));
-    inner.write_queue.as_ref().and_then(|queue| queue.try_log_bytes()).unwrap_or_else(about)
+    let about = || {
+        env.garbage.open_bytes(sealed_bytes, env.base.counters.log_bytes.load(Ordering::Relaxed))
+    };
+    env.commit.queue.as_ref().and_then(|queue| queue.try_log_bytes()).unwrap_or_else(about)
 }
 
-fn tree_bytes(inner: &Inner) -> u64 {
-    inner.families.load().iter().map(|family| family.state().version.size_bytes()).sum()
+fn tree_bytes(env: &JobEnv) -> u64 {
+    env.read.families.load().iter().map(|family| family.state().version.size_bytes()).sum()
 }

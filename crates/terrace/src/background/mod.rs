@@ -5,6 +5,7 @@
 pub(crate) mod collect_garbage;
 pub(crate) mod compact;
 pub(crate) mod compaction;
+pub(crate) mod env;
 pub(crate) mod flush;
 pub(crate) mod gc;
 pub(crate) mod output;

@@ -18,9 +18,9 @@
 //! Whatever goes wrong, dropping the [`Output`] removes every file it started. Called by `flush`
 //! and `compaction/job`.
 
+use crate::env::rate_limit::RateLimiter;
 use crate::jobs::job_list::JobProgress;
 use crate::metrics::training::TrainingTally;
-use crate::store::rate_limit::RateLimiter;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

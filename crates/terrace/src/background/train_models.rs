@@ -12,9 +12,9 @@
 //! neither flush nor compaction runs, or has run for long without a pause. Reads never wait for any of
 //! this, and nothing here can change what they find.
 
+use crate::background::env::JobEnv;
 use crate::error::Result;
 use crate::event;
-use crate::inner::Inner;
 use crate::learned::file_stats::{Books, FileVerdict, LiveFile};
 use crate::learned::level_model::LevelModelBuilder;
 use crate::memory::table_cache::ReaderSlot;
@@ -60,9 +60,9 @@ struct FamilyBooks {
 impl Learner {
     /// Looks at what has changed, and trains what is worth it most; whether it did, or would have
     /// if it did not have to wait.
-    pub fn step(&mut self, inner: &Inner) -> bool {
-        let now_ms = inner.clock.monotonic_us() / 1000;
-        let families = inner.families.load_full();
+    pub fn step(&mut self, env: &JobEnv) -> bool {
+        let now_ms = env.base.clock.monotonic_us() / 1000;
+        let families = env.read.families.load_full();
         self.families.retain(|id, _| families.iter().any(|family| family.id == *id));
         let mut busy = false;
         for family in families.iter() {
@@ -70,25 +70,25 @@ impl Learner {
                 continue;
             }
             let own = self.families.entry(family.id).or_default();
-            own.look(inner, family, now_ms);
+            own.look(env, family, now_ms);
             family.samples.forget_stale(now_ms);
             let file = match family.options.learning {
-                Learning::Analyze => own.next_file(inner, family, now_ms),
+                Learning::Analyze => own.next_file(env, family, now_ms),
                 Learning::Build | Learning::Off => None,
             };
-            let level = own.next_level(inner, family, now_ms);
+            let level = own.next_level(env, family, now_ms);
             if file.is_none() && level.is_none() {
                 continue;
             }
             busy = true;
-            if !is_free(inner, &mut self.waits_since_ms, now_ms) {
+            if !is_free(env, &mut self.waits_since_ms, now_ms) {
                 continue;
             }
             if let Some(verdict) = file {
-                own.train_file(inner, family, &verdict, now_ms);
+                own.train_file(env, family, &verdict, now_ms);
             }
             if let Some(level) = level {
-                own.train_level(inner, family, level, now_ms);
+                own.train_level(env, family, level, now_ms);
             }
         }
         busy
@@ -96,9 +96,9 @@ impl Learner {
 }
 
 /// Whether training may start: nothing is being written, or has been for too long.
-fn is_free(inner: &Inner, waits_since_ms: &mut Option<u64>, now_ms: u64) -> bool {
+fn is_free(env: &JobEnv, waits_since_ms: &mut Option<u64>, now_ms: u64) -> bool {
     let since = *waits_since_ms.get_or_insert(now_ms);
-    let free = inner.scheduler.lock().is_quiet() || now_ms.saturating_sub(since) >= MAX_WAIT_MS;
+    let free = env.jobs.scheduler.lock().is_quiet() || now_ms.saturating_sub(since) >= MAX_WAIT_MS;
     if free {
         *waits_since_ms = None;
     }
@@ -106,7 +106,7 @@ fn is_free(inner: &Inner, waits_since_ms: &mut Option<u64>, now_ms: u64) -> bool
 }
 
 impl FamilyBooks {
-    fn look(&mut self, inner: &Inner, family: &Family, now_ms: u64) {
+    fn look(&mut self, env: &JobEnv, family: &Family, now_ms: u64) {
         let state = family.state();
         for (level, model) in state.level_models.iter().enumerate() {
             if std::mem::replace(&mut self.has_model[level], model.is_some()) && model.is_none() {
@@ -126,14 +126,14 @@ impl FamilyBooks {
                 key_count: file.entry_count,
             })
             .collect();
-        self.books.observe(now_ms, &live, |number| inner.table_cache.slot(number));
+        self.books.observe(now_ms, &live, |number| env.read.table_cache.slot(number));
     }
 
-    fn next_file(&mut self, inner: &Inner, family: &Family, now_ms: u64) -> Option<FileVerdict> {
+    fn next_file(&mut self, env: &JobEnv, family: &Family, now_ms: u64) -> Option<FileVerdict> {
         self.books.find_losses(now_ms, |slot| {
             slot.open_reader().as_ref().is_some_and(|reader| !reader.has_model())
         });
-        if !inner.table_cache.has_room() {
+        if !env.read.table_cache.has_room() {
             return None;
         }
         self.books.next_file(
@@ -146,9 +146,9 @@ impl FamilyBooks {
         )
     }
 
-    fn next_level(&mut self, inner: &Inner, family: &Family, now_ms: u64) -> Option<usize> {
+    fn next_level(&mut self, env: &JobEnv, family: &Family, now_ms: u64) -> Option<usize> {
         let state = family.state();
-        let least_files = inner.options.advanced.level_model_files;
+        let least_files = env.base.options.advanced.level_model_files;
         let paths = |level: usize| {
             let few = state.version.level(level).len() < least_files;
             if few || state.level_models[level].is_some() {
@@ -164,13 +164,13 @@ impl FamilyBooks {
         Some(level)
     }
 
-    fn train_file(&mut self, inner: &Inner, family: &Family, verdict: &FileVerdict, now_ms: u64) {
+    fn train_file(&mut self, env: &JobEnv, family: &Family, verdict: &FileVerdict, now_ms: u64) {
         let FileVerdict { number, level, .. } = *verdict;
         let version = family.state().version.clone();
         let files = version.level(level).files();
         let Some(file) = files.iter().find(|file| file.number == number) else { return };
         let start = Instant::now();
-        let outcome = inner.table_cache.reader(file).and_then(|reader| {
+        let outcome = env.read.table_cache.reader(file).and_then(|reader| {
             // Written with a model, when the option was another.
             if reader.has_model() { Ok(None) } else { reader.train() }
         });
@@ -185,7 +185,7 @@ impl FamilyBooks {
         };
         let took = start.elapsed();
         family.samples.note_file_training(took.as_nanos() as u64, file.entry_count);
-        inner.table_cache.trainings().note(&training);
+        env.read.table_cache.trainings().note(&training);
         match &training.model {
             Ok(bytes) => {
                 event::model_trained(name, level, number, *bytes, took.as_micros() as u64);
@@ -195,11 +195,11 @@ impl FamilyBooks {
         self.books.trained(number, training.model.is_ok());
     }
 
-    fn train_level(&mut self, inner: &Inner, family: &Family, level: usize, now_ms: u64) {
+    fn train_level(&mut self, env: &JobEnv, family: &Family, level: usize, now_ms: u64) {
         let version = family.state().version.clone();
         let files = version.level(level);
         let mut work = Duration::ZERO;
-        match learn_level(inner, family, level, files, &mut work) {
+        match learn_level(env, family, level, files, &mut work) {
             Ok(Learned::Interrupted) => {}
             Ok(Learned::Refused(why)) => {
                 event::level_model_refused(&family.name, level, &why);
@@ -231,36 +231,36 @@ enum Learned {
 
 /// Adds to `work` how long it took, without the time that it waited for flushes and compactions.
 fn learn_level(
-    inner: &Inner,
+    env: &JobEnv,
     family: &Family,
     level: usize,
     files: &Level,
     work: &mut Duration,
 ) -> Result<Learned> {
-    if files.size_bytes() / inner.options.advanced.block_size as u64 > MAX_BLOCKS {
+    if files.size_bytes() / env.base.options.advanced.block_size as u64 > MAX_BLOCKS {
         return Ok(Learned::Refused(NoModel::BufferFull));
     }
     let is_same = || family.state().version.level(level).numbers() == files.numbers();
     let mut builder = LevelModelBuilder::default();
     let mut waits_since_ms = None;
     for file in files.files() {
-        while !is_free(inner, &mut waits_since_ms, inner.clock.monotonic_us() / 1000) {
-            let mut jobs = inner.scheduler.lock();
-            if inner.scheduler.is_stopping() {
+        while !is_free(env, &mut waits_since_ms, env.base.clock.monotonic_us() / 1000) {
+            let mut jobs = env.jobs.scheduler.lock();
+            if env.jobs.scheduler.is_stopping() {
                 return Ok(Learned::Interrupted);
             }
-            inner.scheduler.wait_for_end(&mut jobs, YIELD);
+            env.jobs.scheduler.wait_for_end(&mut jobs, YIELD);
         }
-        if inner.scheduler.is_stopping() || !is_same() {
+        if env.jobs.scheduler.is_stopping() || !is_same() {
             return Ok(Learned::Interrupted);
         }
         let start = Instant::now();
-        builder.add(file, &inner.table_cache.reader(file)?)?;
+        builder.add(file, &env.read.table_cache.reader(file)?)?;
         *work += start.elapsed();
     }
     let start = Instant::now();
-    let training = builder.finish(&inner.table_cache);
-    let most_bytes = inner.table_cache.cache_share_bytes() / CACHE_PART;
+    let training = builder.finish(&env.read.table_cache);
+    let most_bytes = env.read.table_cache.cache_share_bytes() / CACHE_PART;
     let model = training.model.and_then(|model| match model.memory_bytes() > most_bytes {
         true => Err(NoModel::TooManyBytes),
         false => Ok(model),
@@ -268,7 +268,7 @@ fn learn_level(
     let took = start.elapsed();
     *work += took;
     let ns = took.as_nanos() as u64;
-    inner.table_cache.trainings().note_level(model.as_ref().err(), &training.stats, ns);
+    env.read.table_cache.trainings().note_level(model.as_ref().err(), &training.stats, ns);
     Ok(match model {
         Err(why) => Learned::Refused(why),
         Ok(model) => {

@@ -5,17 +5,17 @@
 //! flush. Whatever needs the lead is done by the house thread.
 
 use crate::background::compact;
+use crate::background::env::JobEnv;
 use crate::background::flush;
 use crate::background::gc;
 use crate::background::train_models::Learner;
+use crate::env::reserve;
 use crate::error::{Error, ErrorSeverity, Result};
 use crate::event;
-use crate::inner::Inner;
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::Loan;
 use crate::metrics::add;
 use crate::options::SyncMode;
-use crate::store::reserve;
 use crate::version::family::Family;
 use crate::version::install;
 use crate::write::commit;
@@ -68,22 +68,22 @@ pub(crate) struct Workers {
 type ThreadWork = Box<dyn FnOnce() + Send>;
 
 /// The name of a thread, and what it does until the store stops.
-type Loop = (String, fn(&Inner));
+type Loop = (String, fn(&JobEnv));
 
-/// The threads that `inner` needs.
-fn loops(inner: &Inner) -> Vec<Loop> {
+/// The threads that `env` needs.
+fn loops(env: &JobEnv) -> Vec<Loop> {
     let mut loops: Vec<Loop> = Vec::new();
-    if inner.filters.is_elastic() {
+    if env.read.filters.is_elastic() {
         loops.push(("terrace-filters".into(), filter_loop));
     }
     // Families with models may be created later.
     loops.push(("terrace-learn".into(), learn_loop));
-    if inner.read_only {
+    if env.base.read_only {
         return loops;
     }
     loops.push(("terrace-flush".into(), flush_loop));
     loops.push(("terrace-house".into(), house_loop));
-    for n in 1..inner.options.background_jobs.max(2) {
+    for n in 1..env.base.options.background_jobs.max(2) {
         loops.push((format!("terrace-compact-{n}"), compaction_loop));
     }
     loops
@@ -95,17 +95,17 @@ impl Workers {
     ///
     /// # Errors
     /// The system has no thread to give. Those that were started have ended.
-    pub fn start(inner: &Arc<Inner>) -> Result<Self> {
-        Self::start_by(inner, |name, work| thread::Builder::new().name(name).spawn(work))
+    pub fn start(env: &Arc<JobEnv>) -> Result<Self> {
+        Self::start_by(env, |name, work| thread::Builder::new().name(name).spawn(work))
     }
 
     fn start_by(
-        inner: &Arc<Inner>,
+        env: &Arc<JobEnv>,
         mut spawn: impl FnMut(String, ThreadWork) -> io::Result<thread::JoinHandle<()>>,
     ) -> Result<Self> {
         let mut workers = Self { threads: Vec::new() };
-        for (name, run) in loops(inner) {
-            let shared = inner.clone();
+        for (name, run) in loops(env) {
+            let shared = env.clone();
             let work = {
                 let name = name.clone();
                 move || run_or_poison(&shared, &name, run)
@@ -113,11 +113,14 @@ impl Workers {
             match spawn(name, Box::new(work)) {
                 Ok(thread) => workers.threads.push(thread),
                 Err(error) => {
-                    inner.scheduler.stop();
+                    env.jobs.scheduler.stop();
                     workers.join();
-                    return Err(
-                        terrace_base::Error::io("start a thread for", &inner.dir, error).into()
-                    );
+                    return Err(terrace_base::Error::io(
+                        "start a thread for",
+                        &env.base.dir,
+                        error,
+                    )
+                    .into());
                 }
             }
         }
@@ -135,13 +138,13 @@ impl Workers {
 
 /// Runs a loop. If it panics, what it was changing may be half done and its work is done no more: the
 /// store is poisoned, and whoever waits for a job sees that.
-fn run_or_poison(inner: &Inner, name: &str, run: fn(&Inner)) {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(inner))) else { return };
+fn run_or_poison(env: &JobEnv, name: &str, run: fn(&JobEnv)) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(env))) else { return };
     let why = format!("the thread {name} panicked: {}", message_of(&*panic));
-    let error = terrace_base::Error::io("work on", &inner.dir, io::Error::other(why));
-    inner.health.poison("run a background thread", error);
-    add(&inner.counters.background_errors, 1);
-    inner.scheduler.job_ended();
+    let error = terrace_base::Error::io("work on", &env.base.dir, io::Error::other(why));
+    env.base.health.poison("run a background thread", error);
+    add(&env.base.counters.background_errors, 1);
+    env.jobs.scheduler.job_ended();
     resume_unwind(panic);
 }
 
@@ -151,175 +154,175 @@ fn message_of(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// Counts and reports a job that failed.
-fn report(inner: &Inner, doing: &str, error: &Error) {
+fn report(env: &JobEnv, doing: &str, error: &Error) {
     if !matches!(error, Error::Closed) {
-        add(&inner.counters.background_errors, 1);
+        add(&env.base.counters.background_errors, 1);
         event::background_error(doing, error);
     }
 }
 
 /// Runs a job of the house; reports and pauses if it failed.
-fn attempt(inner: &Inner, doing: &str, job: impl FnOnce() -> Result<()>) {
+fn attempt(env: &JobEnv, doing: &str, job: impl FnOnce() -> Result<()>) {
     let Err(error) = job() else { return };
-    report(inner, doing, &error);
-    let mut jobs = inner.scheduler.lock();
-    if !inner.scheduler.is_stopping() {
-        inner.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
+    report(env, doing, &error);
+    let mut jobs = env.jobs.scheduler.lock();
+    if !env.jobs.scheduler.is_stopping() {
+        env.jobs.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
     }
 }
 
-fn flush_loop(inner: &Inner) {
-    while !inner.scheduler.is_stopping() {
-        if let Some(family) = next_flush(inner)
-            && let Some(_running) = RunningFlush::begin(inner, family.id)
+fn flush_loop(env: &JobEnv) {
+    while !env.jobs.scheduler.is_stopping() {
+        if let Some(family) = next_flush(env)
+            && let Some(_running) = RunningFlush::begin(env, family.id)
         {
-            match flush::run(inner, &family) {
+            match flush::run(env, &family) {
                 Ok(_) => {
-                    inner.background_errors.succeeded(Work::Flush, family.id, std::iter::empty());
+                    env.jobs.errors.succeeded(Work::Flush, family.id, std::iter::empty());
                 }
                 Err(error) => {
-                    report(inner, "flush", &error);
+                    report(env, "flush", &error);
                     if error.severity() < ErrorSeverity::Fatal {
-                        let now_us = inner.clock.monotonic_us();
-                        inner.background_errors.job_failed(Work::Flush, family.id, &error, now_us);
+                        let now_us = env.base.clock.monotonic_us();
+                        env.jobs.errors.job_failed(Work::Flush, family.id, &error, now_us);
                     }
                 }
             }
             continue;
         }
-        let mut jobs = inner.scheduler.lock();
-        if next_flush(inner).is_none() && !inner.scheduler.is_stopping() {
-            inner.scheduler.wait_for_work(&mut jobs, TICK);
+        let mut jobs = env.jobs.scheduler.lock();
+        if next_flush(env).is_none() && !env.jobs.scheduler.is_stopping() {
+            env.jobs.scheduler.wait_for_work(&mut jobs, TICK);
         }
     }
 }
 
 /// A flush that the scheduler knows of until this is dropped, be it by a panic.
 struct RunningFlush<'a> {
-    inner: &'a Inner,
+    env: &'a JobEnv,
     family: u32,
 }
 
 impl<'a> RunningFlush<'a> {
     /// `None` if only merges may run by now: who decides that holds the lock and has seen that no
     /// flush runs.
-    fn begin(inner: &'a Inner, family: u32) -> Option<Self> {
-        let mut jobs = inner.scheduler.lock();
-        if inner.health.merges_only() {
+    fn begin(env: &'a JobEnv, family: u32) -> Option<Self> {
+        let mut jobs = env.jobs.scheduler.lock();
+        if env.base.health.merges_only() {
             return None;
         }
         jobs.flushing.insert(family);
-        Some(Self { inner, family })
+        Some(Self { env, family })
     }
 }
 
 impl Drop for RunningFlush<'_> {
     fn drop(&mut self) {
-        self.inner.scheduler.lock().flushing.remove(&self.family);
-        self.inner.scheduler.job_ended();
+        self.env.jobs.scheduler.lock().flushing.remove(&self.family);
+        self.env.jobs.scheduler.job_ended();
     }
 }
 
 /// The family with the most immutable memtables, if any waits and flushing makes sense.
-fn next_flush(inner: &Inner) -> Option<Arc<Family>> {
+fn next_flush(env: &JobEnv) -> Option<Arc<Family>> {
     // While the disk is full it may free the log.
-    if inner.health.check_may_free().is_err() || inner.health.merges_only() {
+    if env.base.health.check_may_free().is_err() || env.base.health.merges_only() {
         return None;
     }
-    let families = inner.families.load();
-    let now_us = inner.clock.monotonic_us();
+    let families = env.read.families.load();
+    let now_us = env.base.clock.monotonic_us();
     let waiting = families.iter().filter(|f| {
         !f.state().immutables.is_empty()
             && !f.is_dropped()
-            && inner.background_errors.may_begin(Work::Flush, f.id, now_us)
+            && env.jobs.errors.may_begin(Work::Flush, f.id, now_us)
     });
     waiting.max_by_key(|f| f.state().immutables.len()).cloned()
 }
 
-fn compaction_loop(inner: &Inner) {
-    while !inner.scheduler.is_stopping() {
+fn compaction_loop(env: &JobEnv) {
+    while !env.jobs.scheduler.is_stopping() {
         // What failed is not chosen again before its pause is over.
-        match compact::run_next(inner) {
+        match compact::run_next(env) {
             Ok(true) => continue,
             Ok(false) => {}
-            Err(error) => report(inner, "compaction", &error),
+            Err(error) => report(env, "compaction", &error),
         }
-        let mut jobs = inner.scheduler.lock();
-        if !inner.scheduler.is_stopping() {
-            inner.scheduler.wait_for_work(&mut jobs, TICK);
+        let mut jobs = env.jobs.scheduler.lock();
+        if !env.jobs.scheduler.is_stopping() {
+            env.jobs.scheduler.wait_for_work(&mut jobs, TICK);
         }
     }
 }
 
-fn house_loop(inner: &Inner) {
+fn house_loop(env: &JobEnv) {
     let mut last_sync = Instant::now();
     let mut groups = 0;
-    while !inner.scheduler.is_stopping() {
-        let sync = inner.live.sync();
+    while !env.jobs.scheduler.is_stopping() {
+        let sync = env.base.dynamic.sync();
         let tick = match sync {
             SyncMode::Interval(interval) => TICK.min(interval),
             _ => TICK,
         };
         {
-            let mut jobs = inner.scheduler.lock();
-            if !inner.scheduler.is_stopping() {
-                inner.scheduler.wait_for_end(&mut jobs, tick);
+            let mut jobs = env.jobs.scheduler.lock();
+            if !env.jobs.scheduler.is_stopping() {
+                env.jobs.scheduler.wait_for_end(&mut jobs, tick);
             }
         }
-        attempt(inner, "delete obsolete files", || install::purge(inner));
-        if inner.health.is_disk_full() {
-            attempt(inner, "look for room", || look_for_room(inner, &mut groups));
+        attempt(env, "delete obsolete files", || install::purge(&env.versions));
+        if env.base.health.is_disk_full() {
+            attempt(env, "look for room", || look_for_room(env, &mut groups));
         } else {
-            groups = inner.counters.groups.load(Ordering::Relaxed);
+            groups = env.base.counters.groups.load(Ordering::Relaxed);
         }
-        if inner.health.check_may_free().is_err() {
+        if env.base.health.check_may_free().is_err() {
             continue;
         }
         // Also while the disk is full: what was acknowledged is to become durable.
         match sync {
             SyncMode::Interval(interval) if last_sync.elapsed() >= interval => {
                 last_sync = Instant::now();
-                attempt(inner, "sync the log", || commit::sync(inner));
+                attempt(env, "sync the log", || commit::sync(&env.commit));
             }
             SyncMode::Buffered => {
-                attempt(inner, "write the log", || commit::hand_over(inner));
+                attempt(env, "write the log", || commit::hand_over(&env.commit));
             }
             _ => {}
         }
-        if inner.health.is_disk_full() {
-            attempt(inner, "retire log segments", || commit::retire_segments(inner));
+        if env.base.health.is_disk_full() {
+            attempt(env, "retire log segments", || commit::retire_segments(&env.commit));
             continue;
         }
-        if inner.value_log.is_used() {
+        if env.read.value_log.is_used() {
             // A little at a time, so that a flush finds little left to wait for.
-            attempt(inner, "sync full log segments", || commit::sync_full_segments(inner));
-            attempt(inner, "drop value segments", || install::drop_dead_segments(inner));
-            gc::step(inner);
+            attempt(env, "sync full log segments", || commit::sync_full_segments(&env.commit));
+            attempt(env, "drop value segments", || install::drop_dead_segments(&env.versions));
+            gc::step(env);
         }
-        attempt(inner, "retire log segments", || commit::retire_segments(inner));
-        attempt(inner, "bound the log", || bound_log(inner));
-        attempt(inner, "bound the memtables", || bound_memtables(inner));
+        attempt(env, "retire log segments", || commit::retire_segments(&env.commit));
+        attempt(env, "bound the log", || bound_log(env));
+        attempt(env, "bound the memtables", || bound_memtables(env));
     }
 }
 
 /// Lets the filter budget take a step while there are lookups, new files, or work left over, and
 /// saves what it knows now and then; without any of these it only looks at a counter now and then.
-fn filter_loop(inner: &Inner) {
-    let open = |file: &FileMeta| match inner.table_cache.has_room() {
-        true => inner.table_cache.reader(file).ok(),
+fn filter_loop(env: &JobEnv) {
+    let open = |file: &FileMeta| match env.read.table_cache.has_room() {
+        true => env.read.table_cache.reader(file).ok(),
         false => None,
     };
     let (mut seen, mut groups, mut rest) = (0, 0, FILTER_TICK);
     let mut saved = Instant::now();
-    while !inner.scheduler.is_stopping() {
-        let lookups = inner.counters.gets.get();
-        let written = inner.counters.groups.load(Ordering::Relaxed);
-        let calm = is_calm(inner, std::mem::replace(&mut groups, written) == written);
-        let busy = lookups != seen || inner.filters.has_work(calm);
+    while !env.jobs.scheduler.is_stopping() {
+        let lookups = env.base.counters.gets.get();
+        let written = env.base.counters.groups.load(Ordering::Relaxed);
+        let calm = is_calm(env, std::mem::replace(&mut groups, written) == written);
+        let busy = lookups != seen || env.read.filters.has_work(calm);
         if busy || rest == FILTER_TICK {
             seen = lookups;
-            let progress = inner.filters.step(lookups, calm, &open);
-            let lends = pass_loan_on(inner);
+            let progress = env.read.filters.step(lookups, calm, &open);
+            let lends = pass_loan_on(env);
             rest = match busy || progress.more || lends {
                 true => FILTER_TICK.max(progress.took * FILTER_RESTS),
                 false => rest * 2,
@@ -329,53 +332,55 @@ fn filter_loop(inner: &Inner) {
         }
         if saved.elapsed() >= SAVE_HEAT_EVERY {
             saved = Instant::now();
-            install::save_filter_heat(inner);
+            install::save_filter_heat(&env.versions);
         }
-        let mut jobs = inner.scheduler.lock();
-        if !inner.scheduler.is_stopping() {
-            inner.scheduler.wait_for_end(&mut jobs, rest);
+        let mut jobs = env.jobs.scheduler.lock();
+        if !env.jobs.scheduler.is_stopping() {
+            env.jobs.scheduler.wait_for_end(&mut jobs, rest);
         }
     }
-    install::save_filter_heat(inner);
+    install::save_filter_heat(&env.versions);
 }
 
 /// Lets the learner take a step while there are lookups or something waits to be trained.
-fn learn_loop(inner: &Inner) {
+fn learn_loop(env: &JobEnv) {
     let mut learner = Learner::default();
     let (mut seen, mut rest) = (0, LEARN_TICK);
-    while !inner.scheduler.is_stopping() {
-        let lookups = inner.counters.gets.get();
+    while !env.jobs.scheduler.is_stopping() {
+        let lookups = env.base.counters.gets.get();
         let asked = std::mem::replace(&mut seen, lookups) != lookups;
         let start = Instant::now();
-        let busy = learner.step(inner);
+        let busy = learner.step(env);
         rest = match asked || busy {
             true => LEARN_TICK.max(start.elapsed() * LEARN_RESTS),
             false => (rest * 2).min(LONGEST_LEARN_REST),
         };
         let wake = Instant::now() + rest;
-        let mut jobs = inner.scheduler.lock();
+        let mut jobs = env.jobs.scheduler.lock();
         // Jobs that end are no reason to look earlier.
-        while !inner.scheduler.is_stopping() && Instant::now() < wake {
-            inner.scheduler.wait_for_end(&mut jobs, wake.saturating_duration_since(Instant::now()));
+        while !env.jobs.scheduler.is_stopping() && Instant::now() < wake {
+            env.jobs
+                .scheduler
+                .wait_for_end(&mut jobs, wake.saturating_duration_since(Instant::now()));
         }
     }
 }
 
 /// Whether no file is being written, and none is about to be as far as one can see.
-fn is_calm(inner: &Inner, nothing_written: bool) -> bool {
-    let jobs = inner.scheduler.lock();
+fn is_calm(env: &JobEnv, nothing_written: bool) -> bool {
+    let jobs = env.jobs.scheduler.lock();
     jobs.is_quiet() && (nothing_written || jobs.settling > 0)
 }
 
 /// Lends the block cache a little of what filters do not need, or takes it back; whether there may
 /// be more to change.
-fn pass_loan_on(inner: &Inner) -> bool {
-    match inner.filters.plan_loan() {
+fn pass_loan_on(env: &JobEnv) -> bool {
+    match env.read.filters.plan_loan() {
         Loan::AsItIs => false,
         Loan::Soon => true,
         Loan::Change(bytes) => {
-            inner.table_cache.lend(bytes);
-            inner.filters.confirm_loan(bytes);
+            env.read.table_cache.lend(bytes);
+            env.read.filters.confirm_loan(bytes);
             true
         }
     }
@@ -383,80 +388,80 @@ fn pass_loan_on(inner: &Inner) -> bool {
 
 /// Gives most of the reserve back, and lets writes resume when the disk has room for a memtable again.
 /// `groups` is how many groups of writes had been committed when it last looked.
-fn look_for_room(inner: &Inner, groups: &mut u64) -> Result<()> {
-    let reserve_bytes = inner.options.advanced.reserve_bytes;
+fn look_for_room(env: &JobEnv, groups: &mut u64) -> Result<()> {
+    let reserve_bytes = env.base.options.advanced.reserve_bytes;
     // By turns: a flush may use up what it gets, so it gets the reserve without the part for the log.
     // A merge gives back more than it takes: it gets all of it, while no flush runs.
     let merges_only = {
-        let jobs = inner.scheduler.lock();
-        let merges_only = jobs.is_quiet() && !inner.health.merges_only();
-        inner.health.set_merges_only(merges_only);
+        let jobs = env.jobs.scheduler.lock();
+        let merges_only = jobs.is_quiet() && !env.base.health.merges_only();
+        env.base.health.set_merges_only(merges_only);
         merges_only
     };
     match merges_only {
         true => {
-            reserve::release(&*inner.vfs, &inner.dir)?;
-            inner.background_errors.hurry(Work::Compaction);
-            inner.scheduler.wake();
+            reserve::release(&*env.base.vfs, &env.base.dir)?;
+            env.jobs.errors.hurry(Work::Compaction);
+            env.jobs.scheduler.wake();
         }
-        false => reserve::keep_for_log(&*inner.vfs, &inner.dir, reserve_bytes)?,
+        false => reserve::keep_for_log(&*env.base.vfs, &env.base.dir, reserve_bytes)?,
     }
-    install::purge(inner)?;
-    install::settle_manifest(inner)?;
+    install::purge(&env.versions)?;
+    install::settle_manifest(&env.versions)?;
     // Costs one small edit and may be what makes room.
-    install::drop_dead_segments(inner)?;
-    install::purge(inner)?;
-    let written = inner.counters.groups.load(Ordering::Relaxed);
+    install::drop_dead_segments(&env.versions)?;
+    install::purge(&env.versions)?;
+    let written = env.base.counters.groups.load(Ordering::Relaxed);
     if *groups != written {
         // Deletions: what they delete goes with their flush, and with the merges after it.
-        commit::rotate_all(inner, &inner.families.load_full())?;
+        commit::rotate_all(&env.commit, &env.read.families.load_full())?;
         *groups = written;
-        inner.background_errors.retry_jobs();
+        env.jobs.errors.retry_jobs();
     }
-    let need = ROOM_BYTES.min(inner.live.memtable_bytes() as u64 * 2);
-    let free = inner.vfs.free_space_bytes(&inner.dir)?;
+    let need = ROOM_BYTES.min(env.base.dynamic.memtable_bytes() as u64 * 2);
+    let free = env.base.vfs.free_space_bytes(&env.base.dir)?;
     // A job that met the full disk would say so once more if it ended after this.
-    let is_quiet = inner.scheduler.lock().is_quiet();
+    let is_quiet = env.jobs.scheduler.lock().is_quiet();
     if free >= need + reserve_bytes && is_quiet {
-        reserve::release(&*inner.vfs, &inner.dir)?;
-        reserve::take(&*inner.vfs, &inner.dir, reserve_bytes)?;
+        reserve::release(&*env.base.vfs, &env.base.dir)?;
+        reserve::take(&*env.base.vfs, &env.base.dir, reserve_bytes)?;
         event::disk_has_room(free);
-        inner.health.resume();
-        inner.background_errors.retry_jobs();
-        inner.scheduler.job_ended();
+        env.base.health.resume();
+        env.jobs.errors.retry_jobs();
+        env.jobs.scheduler.job_ended();
     }
     Ok(())
 }
 
 /// Flushes the families that keep the oldest log segments alive when the log has grown too long,
 /// as happens when one family is seldom written.
-fn bound_log(inner: &Inner) -> Result<()> {
-    let limit = inner.live.memtables_bytes() as u64 * MAX_LOG_SHARES;
-    let Some(bytes) = inner.write_queue()?.try_log_bytes() else { return Ok(()) };
+fn bound_log(env: &JobEnv) -> Result<()> {
+    let limit = env.base.dynamic.memtables_bytes() as u64 * MAX_LOG_SHARES;
+    let Some(bytes) = env.commit.queue()?.try_log_bytes() else { return Ok(()) };
     if bytes <= limit {
         return Ok(());
     }
-    let families = inner.families.load_full();
+    let families = env.read.families.load_full();
     let oldest = families.iter().filter_map(|f| f.first_segment()).min();
     let holders: Vec<_> =
         families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
-    commit::rotate_all(inner, &holders).map(drop)?;
-    commit::retire_segments(inner)
+    commit::rotate_all(&env.commit, &holders).map(drop)?;
+    commit::retire_segments(&env.commit)
 }
 
 /// Flushes memtables that are larger than what they may be since the memory budget shrank: a write makes
 /// room itself, but there may be none.
-fn bound_memtables(inner: &Inner) -> Result<()> {
-    let most = inner.live.memtable_bytes();
-    if most >= inner.options.memtable_bytes() {
+fn bound_memtables(env: &JobEnv) -> Result<()> {
+    let most = env.base.dynamic.memtable_bytes();
+    if most >= env.base.options.memtable_bytes() {
         return Ok(());
     }
-    let families = inner.families.load_full();
+    let families = env.read.families.load_full();
     let is_large = |f: &&Arc<Family>| f.state().memtable.size_bytes() > most;
     let large: Vec<_> = families.iter().filter(is_large).cloned().collect();
     match large.is_empty() {
         true => Ok(()),
-        false => commit::rotate_all(inner, &large).map(drop),
+        false => commit::rotate_all(&env.commit, &large).map(drop),
     }
 }
 
@@ -480,9 +485,9 @@ mod tests {
         drop(db);
         let mut refused = 0;
         loop {
-            let inner = Arc::new(read_write::open("/db".as_ref(), options.clone()).unwrap());
+            let env = read_write::open("/db".as_ref(), options.clone()).unwrap().background;
             let mut left = refused;
-            let workers = Workers::start_by(&inner, |name, work| {
+            let workers = Workers::start_by(&env, |name, work| {
                 if left == 0 {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
@@ -492,13 +497,13 @@ mod tests {
             match workers {
                 Err(error) => assert!(matches!(error, Error::Io(_)), "{error:?}"),
                 Ok(workers) => {
-                    inner.scheduler.stop();
+                    env.jobs.scheduler.stop();
                     workers.join();
                     break;
                 }
             }
-            assert_eq!(Arc::strong_count(&inner), 1, "a thread is left");
-            drop(inner);
+            assert_eq!(Arc::strong_count(&env), 1, "a thread is left");
+            drop(env);
             let db = Db::open("/db", options.clone()).unwrap();
             assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
             db.close().unwrap();

@@ -9,7 +9,7 @@ use terrace_base::ValueKind;
 impl WriteBatch {
     /// As [`WriteBatch::put`], in a column family.
     pub fn put_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.note_store(cf.inner().open_id);
+        self.note_store(cf.inner().base.open_id);
         let separation = cf.family.separation();
         self.put_value(cf.id(), key.as_ref(), None, value.as_ref(), separation);
     }
@@ -22,7 +22,7 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) {
-        self.note_store(cf.inner().open_id);
+        self.note_store(cf.inner().base.open_id);
         let separation = cf.family.separation();
         self.put_value(cf.id(), key.as_ref(), Some(ttl), value.as_ref(), separation);
     }
@@ -35,14 +35,14 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         expires_at_ms: u64,
     ) {
-        self.note_store(cf.inner().open_id);
+        self.note_store(cf.inner().base.open_id);
         let (key, value, separation) = (key.as_ref(), value.as_ref(), cf.family.separation());
         self.put_value_until(cf.id(), key, expires_at_ms, value, separation);
     }
 
     /// As [`WriteBatch::delete`], in a column family.
     pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) {
-        self.note_store(cf.inner().open_id);
+        self.note_store(cf.inner().base.open_id);
         self.push(cf.id(), ValueKind::Delete, key.as_ref(), &[]);
     }
 
@@ -53,7 +53,7 @@ impl WriteBatch {
         start: impl AsRef<[u8]>,
         end: impl AsRef<[u8]>,
     ) {
-        self.note_store(cf.inner().open_id);
+        self.note_store(cf.inner().base.open_id);
         self.push(cf.id(), ValueKind::RangeDelete, start.as_ref(), end.as_ref());
     }
 }

@@ -31,14 +31,14 @@ impl Db {
     pub fn quarantined_files(&self) -> Vec<QuarantinedFile> {
         let inner = self.inner();
         let place = |number: u64| {
-            inner.families.load().iter().find_map(|family| {
+            inner.read.families.load().iter().find_map(|family| {
                 let state = family.state();
                 let mut files = state.version.files();
                 let (level, _) = files.find(|(_, file)| file.number == number)?;
                 Some((family.name.clone(), usize::from(level)))
             })
         };
-        let unreadable = inner.background_errors.unreadable().into_iter();
+        let unreadable = inner.jobs.errors.unreadable().into_iter();
         unreadable
             .filter_map(|(number, error)| {
                 let (family, level) = place(number)?;
@@ -84,7 +84,7 @@ impl ColumnFamily {
     /// # Errors
     /// As [`ColumnFamily::get`].
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-        explain::explain(self.inner(), &self.family, key.as_ref())
+        explain::explain(&self.inner().read, &self.family, key.as_ref())
     }
 
     /// About how many keys `range` holds, and bytes on the device and in memtables. Of files
@@ -94,6 +94,6 @@ impl ColumnFamily {
     /// `NoSuchFamily` if the family was dropped; I/O; corruption.
     pub fn estimate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Estimate> {
         let (start, end) = (lower(range.start_bound()), upper(range.end_bound()));
-        estimate::of(self.inner(), &self.family, start.as_deref(), end.as_deref())
+        estimate::of(&self.inner().read, &self.family, start.as_deref(), end.as_deref())
     }
 }

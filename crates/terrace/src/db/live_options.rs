@@ -27,7 +27,7 @@ impl Db {
     /// [`SyncMode::Buffered`] in a store that was not opened with it; an interval below
     /// [`MIN_SYNC_INTERVAL`](crate::MIN_SYNC_INTERVAL).
     pub fn set_sync(&self, sync: SyncMode) -> Result<()> {
-        self.inner().live.set_sync(sync)
+        self.inner().base.dynamic.set_sync(sync)
     }
 
     /// Changes the cap on what the store holds in memory. Memtables, filters and the block cache get the
@@ -39,17 +39,17 @@ impl Db {
     /// Less than 4 MiB.
     pub fn set_memory_budget(&self, bytes: usize) -> Result<()> {
         let inner = self.inner();
-        let changed = Options { memory_budget: bytes, ..inner.options.clone() };
+        let changed = Options { memory_budget: bytes, ..inner.base.options.clone() };
         changed.check()?;
-        inner.live.set_memory_budget(&changed);
-        inner.filters.set_budget_bytes(changed.filter_bytes());
-        inner.table_cache.set_cache_share_bytes(changed.cache_bytes());
+        inner.base.dynamic.set_memory_budget(&changed);
+        inner.read.filters.set_budget_bytes(changed.filter_bytes());
+        inner.read.table_cache.set_cache_share_bytes(changed.cache_bytes());
         Ok(())
     }
 
     /// Changes the bound on bytes written per second by flush and compaction; 0 is unbounded.
     pub fn set_rate_limit_bytes_per_s(&self, bytes_per_s: u64) {
-        self.inner().limiter.set_rate(bytes_per_s);
+        self.inner().base.limiter.set_rate(bytes_per_s);
     }
 
     /// Changes the share of garbage that the value log may hold, from 0.05 to 1.
@@ -57,7 +57,7 @@ impl Db {
         if !(0.05..=1.0).contains(&ratio) {
             return Err(refusal("gc_garbage_ratio", &ratio, "0.05 to 1"));
         }
-        self.inner().live.set_gc_garbage_ratio(ratio);
+        self.inner().base.dynamic.set_gc_garbage_ratio(ratio);
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl Db {
             "gc_garbage_ratio" => self.set_gc_garbage_ratio(number(name, value)?),
             "value_separation_threshold" => {
                 let bytes = number(name, value)?;
-                for family in self.inner().families.load().iter() {
+                for family in self.inner().read.families.load().iter() {
                     family.set_value_separation_threshold(bytes);
                 }
                 Ok(())
@@ -112,11 +112,13 @@ impl Db {
     pub fn option(&self, name: &str) -> Option<String> {
         let inner = self.inner();
         Some(match name {
-            "sync" => SyncText(inner.live.sync()).to_string(),
-            "memory_budget" => inner.live.memory_budget().to_string(),
-            "rate_limit_bytes_per_s" => inner.limiter.rate().to_string(),
-            "gc_garbage_ratio" => inner.live.gc_garbage_ratio().to_string(),
-            "value_separation_threshold" => inner.family(0)?.separation().threshold.to_string(),
+            "sync" => SyncText(inner.base.dynamic.sync()).to_string(),
+            "memory_budget" => inner.base.dynamic.memory_budget().to_string(),
+            "rate_limit_bytes_per_s" => inner.base.limiter.rate().to_string(),
+            "gc_garbage_ratio" => inner.base.dynamic.gc_garbage_ratio().to_string(),
+            "value_separation_threshold" => {
+                inner.read.family(0)?.separation().threshold.to_string()
+            }
             _ => return None,
         })
     }

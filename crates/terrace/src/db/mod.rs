@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::kill_point::kill_point;
 use crate::metrics::Metrics;
+use crate::observe::current_metrics;
 use crate::open::read_only;
 use crate::open::read_write;
 use crate::options::{CfOptions, Options, SyncMode, WriteOptions};
@@ -85,25 +86,25 @@ impl Store {
     fn close(&self) -> Result<()> {
         let Some(workers) = self.workers.lock().take() else { return Ok(()) };
         let inner = &self.inner;
-        let flushed = match inner.health.check_writable() {
-            _ if inner.read_only => Ok(()),
-            Ok(()) => flush::all(inner).and_then(|()| commit::sync(inner)),
+        let flushed = match inner.base.health.check_writable() {
+            _ if inner.base.read_only => Ok(()),
+            Ok(()) => flush::all(&inner.background).and_then(|()| commit::sync(&inner.commit)),
             // The log holds everything; whether the device does too can still be seen to.
-            Err(Error::DiskFull(_)) => commit::sync(inner),
+            Err(Error::DiskFull(_)) => commit::sync(&inner.commit),
             // What was acknowledged may be lost, which its writers have not been told.
             Err(error) => Err(error),
         };
         kill_point("close:flushed");
-        inner.scheduler.stop();
+        inner.jobs.scheduler.stop();
         workers.join();
-        let purged = install::purge(inner);
-        inner.health.close();
-        if inner.read_only {
+        let purged = install::purge(&inner.versions);
+        inner.base.health.close();
+        if inner.base.read_only {
             read_only::let_go(inner);
         }
-        install::wait_for_last(inner);
-        if !inner.read_only {
-            inner.evidence.settle();
+        install::wait_for_last(&inner.versions);
+        if !inner.base.read_only {
+            inner.versions.evidence.settle();
         }
         *inner.lock.lock() = None;
         flushed.and(purged)
@@ -129,9 +130,9 @@ impl Db {
 
     pub(crate) fn start(inner: Inner) -> Result<Self> {
         let inner = Arc::new(inner);
-        let workers = Workers::start(&inner)?;
+        let workers = Workers::start(&inner.background)?;
         // Every store has its default family: the manifest creates it first.
-        let family = inner.family(0).unwrap_or_else(|| inner.families.load()[0].clone());
+        let family = inner.read.family(0).unwrap_or_else(|| inner.read.families.load()[0].clone());
         let store = Arc::new(Store { inner, workers: Mutex::new(Some(workers)) });
         Ok(Self { default: ColumnFamily { family, store } })
     }
@@ -226,7 +227,7 @@ impl Db {
     /// As [`Db::write`], with options.
     pub fn write_with(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
         self.check_families(&batch)?;
-        commit::write(self.inner(), batch, options)
+        commit::write(&self.inner().commit, batch, options)
     }
 
     /// Whether a write may have to wait for the device now: for a sync, since the store's
@@ -235,12 +236,12 @@ impl Db {
     /// promises nothing, since things change. Costs less than a microsecond.
     pub fn write_may_wait(&self) -> bool {
         let inner = self.inner();
-        inner.live.sync() == SyncMode::Batch || stall::may_hold_back(inner)
+        inner.base.dynamic.sync() == SyncMode::Batch || stall::may_hold_back(&inner.commit)
     }
 
     /// Refuses a family of another store, and one that was dropped.
     pub(crate) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
-        if cf.inner().open_id != self.inner().open_id {
+        if cf.inner().base.open_id != self.inner().base.open_id {
             let text = format!("the column family `{}` is of another store", cf.name());
             return Err(Error::InvalidArgument(text));
         }
@@ -249,12 +250,12 @@ impl Db {
 
     /// Refuses a batch that writes to a family of another store, or to one which does not exist.
     pub(crate) fn check_families(&self, batch: &WriteBatch) -> Result<()> {
-        if batch.store().is_some_and(|store| store != self.inner().open_id) {
+        if batch.store().is_some_and(|store| store != self.inner().base.open_id) {
             let text = "the batch writes to column families of another store";
             return Err(Error::InvalidArgument(text.into()));
         }
         for id in batch.families() {
-            if self.inner().family(id).is_none() {
+            if self.inner().read.family(id).is_none() {
                 return Err(Error::NoSuchFamily(format!("number {id}")));
             }
         }
@@ -263,7 +264,7 @@ impl Db {
 
     /// A consistent view of the whole store, all column families, as of now.
     pub fn snapshot(&self) -> Snapshot {
-        self.inner().snapshot()
+        self.inner().versions.snapshot()
     }
 
     /// An iterator over all keys, not positioned yet.
@@ -288,7 +289,7 @@ impl Db {
 
     /// Writes all memtables to SSTs and returns when they are durable.
     pub fn flush(&self) -> Result<()> {
-        flush::all(self.inner())
+        flush::all(&self.inner().background)
     }
 
     /// Merges everything in `range` of the default family down to the last level, dropping what
@@ -326,13 +327,13 @@ impl Db {
         min_share: f64,
         progress: &mut dyn FnMut(GcProgress),
     ) -> Result<()> {
-        collect_garbage::run(self.inner(), min_share, progress)
+        collect_garbage::run(&self.inner().background, min_share, progress)
     }
 
     /// Waits until no flush or compaction is running or wanted, idle compaction included, and the
     /// filters of new SSTs are in memory as far as they deserve it.
     pub fn wait_idle(&self) -> Result<()> {
-        compact::wait_idle(self.inner())
+        compact::wait_idle(&self.inner().background)
     }
 
     /// Makes directory `path` (new or empty) a store with the present contents of this one, of
@@ -343,7 +344,7 @@ impl Db {
 
     /// Makes everything written so far durable, whatever the sync mode.
     pub fn sync(&self) -> Result<()> {
-        commit::sync(self.inner())
+        commit::sync(&self.inner().commit)
     }
 
     /// Reads every SST of the store and checks every checksum and the order of all entries.
@@ -361,22 +362,22 @@ impl Db {
     /// Whether writes are refused because the disk is full, but for batches that only remove.
     /// Costs nothing.
     pub fn is_disk_full(&self) -> bool {
-        self.inner().health.is_disk_full()
+        self.inner().base.health.is_disk_full()
     }
 
     /// The state of the store and what it did since the open.
     pub fn metrics(&self) -> Metrics {
-        self.inner().metrics()
+        current_metrics::of(self.inner())
     }
 
     /// The directory.
     pub fn path(&self) -> &Path {
-        &self.inner().dir
+        &self.inner().base.dir
     }
 
     /// The options it was opened with.
     pub fn options(&self) -> &Options {
-        &self.inner().options
+        &self.inner().base.options
     }
 
     /// The default column family, which the methods of `Db` work on.
@@ -386,13 +387,13 @@ impl Db {
 
     /// The column family called `name`, if there is one.
     pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
-        let family = self.inner().family_named(name)?;
+        let family = self.inner().read.family_named(name)?;
         Some(ColumnFamily { family, store: self.default.store.clone() })
     }
 
     /// The names of all column families, `default` among them.
     pub fn column_families(&self) -> Vec<String> {
-        self.inner().families.load().iter().map(|family| family.name.clone()).collect()
+        self.inner().read.families.load().iter().map(|family| family.name.clone()).collect()
     }
 
     /// Creates a column family. Its options are not stored: name them again in
@@ -430,7 +431,7 @@ impl ColumnFamily {
 
     /// What `options` say about a point read.
     fn reading<'a>(&self, options: &'a ReadOptions) -> Result<Reading<'a>> {
-        let snapshot = self.inner().snapshots.check(options.snapshot.as_ref())?;
+        let snapshot = self.inner().read.snapshots.check(options.snapshot.as_ref())?;
         let ReadOptions { fill_cache, in_memory, .. } = *options;
         Ok(Reading { snapshot, fill_cache, in_memory })
     }
@@ -438,17 +439,17 @@ impl ColumnFamily {
     /// As [`Db::get`].
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        get::get(self.inner(), &self.family, key.as_ref(), Reading::default())
+        get::get(&self.inner().read, &self.family, key.as_ref(), Reading::default())
     }
 
     /// As [`Db::get_with`].
     pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Slice>> {
-        get::get(self.inner(), &self.family, key.as_ref(), self.reading(options)?)
+        get::get(&self.inner().read, &self.family, key.as_ref(), self.reading(options)?)
     }
 
     /// As [`Db::get_entry`].
     pub fn get_entry(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Found>> {
-        get::get_entry(self.inner(), &self.family, key.as_ref(), self.reading(options)?)
+        get::get_entry(&self.inner().read, &self.family, key.as_ref(), self.reading(options)?)
     }
 
     /// As [`Db::multi_get`].
@@ -463,7 +464,7 @@ impl ColumnFamily {
         options: &ReadOptions,
     ) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        get::multi_get(self.inner(), &self.family, &keys, self.reading(options)?)
+        get::multi_get(&self.inner().read, &self.family, &keys, self.reading(options)?)
     }
 
     /// Values of at least this many bytes stay in the log from now on, and shorter ones in SSTs;
@@ -479,14 +480,14 @@ impl ColumnFamily {
         self.family.check_exists()?;
         let mut batch = WriteBatch::for_one(key.len(), value.len());
         batch.put_value(self.family.id, key, ttl, value, self.family.separation());
-        commit::write(self.inner(), batch, &WriteOptions::default())
+        commit::write(&self.inner().commit, batch, &WriteOptions::default())
     }
 
     fn write_one(&self, kind: ValueKind, key: &[u8], value: &[u8]) -> Result<()> {
         self.family.check_exists()?;
         let mut batch = WriteBatch::for_one(key.len(), value.len());
         batch.push(self.family.id, kind, key, value);
-        commit::write(self.inner(), batch, &WriteOptions::default())
+        commit::write(&self.inner().commit, batch, &WriteOptions::default())
     }
 
     /// As [`Db::put`].
@@ -521,7 +522,7 @@ impl ColumnFamily {
 
     /// As [`Db::iter_with`].
     pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
-        scan::iter(self.inner(), &self.family, options)
+        scan::iter(&self.inner().read, &self.family, options)
     }
 
     /// As [`Db::range`].
@@ -555,7 +556,13 @@ impl ColumnFamily {
         self.family.check_exists()?;
         let start = lower(range.start_bound());
         let end = upper(range.end_bound());
-        compact::range(&self.store.inner, &self.family, start.as_deref(), end.as_deref(), progress)
+        compact::range(
+            &self.store.inner.background,
+            &self.family,
+            start.as_deref(),
+            end.as_deref(),
+            progress,
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 //! another reason. The pauses double from [`FIRST_PAUSE_US`] up to [`LONGEST_PAUSE_US`].
 //!
 //! Errors of this kind are soft ([`ErrorSeverity::Soft`](crate::ErrorSeverity)): nothing was lost by
-//! them, so writes go on. What stops writes is [`crate::store::health`]'s. An error that has struck
+//! them, so writes go on. What stops writes is [`crate::env::health`]'s. An error that has struck
 //! [`LASTING_AFTER`] times in a row, or that time does not mend, is *lasting*: who waits for the work
 //! hears of it instead of waiting on.
 //!

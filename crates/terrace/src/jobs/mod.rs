@@ -5,3 +5,15 @@
 pub(crate) mod background_errors;
 pub(crate) mod job_list;
 pub(crate) mod scheduler;
+
+use background_errors::BackgroundErrors;
+use job_list::JobList;
+use scheduler::Scheduler;
+
+/// The background work of an open store.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub scheduler: Scheduler,
+    pub list: JobList,
+    pub errors: BackgroundErrors,
+}

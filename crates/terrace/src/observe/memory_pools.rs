@@ -21,6 +21,7 @@
 
 use crate::inner::Inner;
 use crate::metrics::trends::Growth;
+use crate::observe::current_metrics;
 use crate::observe::store_shape::counts;
 use crate::options::FilterAllocator;
 
@@ -53,24 +54,24 @@ pub struct PoolShape {
 
 /// Where the memory is.
 pub(crate) fn of(inner: &Inner) -> MemoryShape {
-    let growth = inner.trends.look(inner.clock.monotonic_us(), counts(inner));
-    let m = inner.metrics();
+    let growth = inner.trends.look(inner.base.clock.monotonic_us(), counts(inner));
+    let m = current_metrics::of(inner);
     let pool = |name, used_bytes, limit_bytes, saved_reads_per_mib_s| PoolShape {
         name,
         used_bytes,
         limit_bytes,
         saved_reads_per_mib_s,
     };
-    let memtables = inner.live.memtables_bytes() as u64;
+    let memtables = inner.base.dynamic.memtables_bytes() as u64;
     let largest = m.levels.iter().map(|level| level.size_bytes).max().unwrap_or(0);
-    let block_size = inner.options.advanced.block_size as f64;
-    let lambda = match inner.options.advanced.filter_allocator {
+    let block_size = inner.base.options.advanced.block_size as f64;
+    let lambda = match inner.base.options.advanced.filter_allocator {
         FilterAllocator::Budget => Some(m.filter_lambda),
         _ => None,
     };
-    let cache = inner.table_cache.cache().stats();
+    let cache = inner.read.table_cache.cache().stats();
     MemoryShape {
-        budget_bytes: inner.live.memory_budget() as u64,
+        budget_bytes: inner.base.dynamic.memory_budget() as u64,
         pools: vec![
             pool(
                 "memtables",

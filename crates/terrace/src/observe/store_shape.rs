@@ -154,20 +154,20 @@ pub struct ModelSegment {
 
 /// What the store looks like.
 pub(crate) fn of(inner: &Inner) -> Shape {
-    let busy = inner.scheduler.lock().busy_files.clone();
-    let families = inner.families.load_full();
+    let busy = inner.jobs.scheduler.lock().busy_files.clone();
+    let families = inner.read.families.load_full();
     let states: Vec<_> = families.iter().map(|family| (family, family.hold_state())).collect();
     let heat = heat(inner, states.iter().map(|(_, state)| &**state));
     let mut shape = Shape {
         families: Vec::with_capacity(states.len()),
-        jobs: inner.jobs.shapes(&*inner.clock),
+        jobs: inner.jobs.list.shapes(&*inner.base.clock),
         log_segments: log_segments(inner),
         ..Shape::default()
     };
     for (family, state) in &states {
         shape.families.push(family_shape(family, state, &busy, &heat));
     }
-    for book in inner.value_log.books() {
+    for book in inner.read.value_log.books() {
         shape.value_segments += 1;
         shape.value_bytes += book.size_bytes;
         shape.garbage_bytes += book.garbage_bytes();
@@ -176,12 +176,12 @@ pub(crate) fn of(inner: &Inner) -> Shape {
 }
 
 fn log_segments(inner: &Inner) -> u64 {
-    inner.trends.log_segments(inner.write_queue.as_ref().and_then(|q| q.try_log_segments()))
+    inner.trends.log_segments(inner.commit.queue.as_ref().and_then(|q| q.try_log_segments()))
 }
 
 /// Lookups per second by file.
 fn heat<'a>(inner: &Inner, states: impl Iterator<Item = &'a ReadState>) -> HashMap<u64, f64> {
-    let now_us = inner.clock.monotonic_us();
+    let now_us = inner.base.clock.monotonic_us();
     let growth = inner.trends.look(now_us, counts(inner));
     let per_second = growth.per_second(growth.counts.lookups);
     let mut found = Vec::new();
@@ -190,7 +190,7 @@ fn heat<'a>(inner: &Inner, states: impl Iterator<Item = &'a ReadState>) -> HashM
         for (level, files) in state.version.levels().iter().enumerate() {
             for (index, file) in files.files().iter().enumerate() {
                 let lookups = state.slots.at(level, index).lookups();
-                match inner.filters.file_rate(file.number) {
+                match inner.read.filters.file_rate(file.number) {
                     Some(rate) => {
                         found.push((file.number, lookups.positive));
                         wasted.push((file.number, rate));
@@ -209,15 +209,15 @@ fn heat<'a>(inner: &Inner, states: impl Iterator<Item = &'a ReadState>) -> HashM
 
 /// The counters that rates are made of.
 pub(crate) fn counts(inner: &Inner) -> Counts {
-    let reads = inner.table_cache.counters().snapshot();
+    let reads = inner.read.table_cache.counters().snapshot();
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (read, written) =
-        (&inner.counters.compaction_read_bytes, &inner.counters.compaction_written_bytes);
+        (&inner.base.counters.compaction_read_bytes, &inner.base.counters.compaction_written_bytes);
     Counts {
-        lookups: inner.counters.gets.get(),
+        lookups: inner.base.counters.gets.get(),
         block_hits: reads.data_block_hits,
         block_misses: reads.data_block_misses,
-        ghost_hits: inner.table_cache.cache().stats().ghost_hits,
+        ghost_hits: inner.read.table_cache.cache().stats().ghost_hits,
         compaction_bytes: get(read) + get(written),
     }
 }
@@ -276,13 +276,13 @@ fn file_shape(file: &FileMeta, reader: Option<&SstReader>) -> FileShape {
 /// The filter partitions of at most `most_files` files, the hottest first: those with the most
 /// wasted lookups per lookup of the store. Opens no file.
 pub(crate) fn filter_heat(inner: &Inner, most_files: usize) -> Vec<FilterHeat> {
-    let families = inner.families.load_full();
+    let families = inner.read.families.load_full();
     let mut files: Vec<(f64, Located)> = Vec::new();
     for family in families.iter() {
         let state = family.hold_state();
         for (level, list) in state.version.levels().iter().enumerate() {
             for (index, file) in list.numbers().iter().enumerate() {
-                let total = inner.filters.partition_rates(*file).iter().sum();
+                let total = inner.read.filters.partition_rates(*file).iter().sum();
                 let (family, state) = (family.clone(), state.clone());
                 files.push((total, Located { family, state, level, index, file: *file }));
             }
@@ -303,7 +303,7 @@ struct Located {
 
 impl Located {
     fn filter_heat(&self, inner: &Inner) -> FilterHeat {
-        let rates = inner.filters.partition_rates(self.file);
+        let rates = inner.read.filters.partition_rates(self.file);
         let reader = self.state.slots.at(self.level, self.index).open_reader();
         let partition = |reader: &SstReader, at: usize| {
             let info = reader.filter_partition(at);
@@ -325,14 +325,14 @@ impl Located {
 /// The learned index of live file `number`; `None` if it has none, or there is no such file. Opens
 /// the file if it is not open; reads the learned index, past the cache, if that is not in memory.
 pub(crate) fn model(inner: &Inner, number: u64) -> Result<Option<ModelShape>> {
-    inner.health.check_open()?;
-    let families = inner.families.load_full();
+    inner.base.health.check_open()?;
+    let families = inner.read.families.load_full();
     let live = |family: &Arc<Family>| {
         let version = family.state().version.clone();
         version.files().find(|(_, file)| file.number == number).map(|(_, file)| file.clone())
     };
     let Some(file) = families.iter().find_map(live) else { return Ok(None) };
-    let reader = inner.table_cache.reader(&file)?;
+    let reader = inner.read.table_cache.reader(&file)?;
     let Some(view) = reader.model_view()? else { return Ok(None) };
     let segment = |drawn: &DrawnSegment| {
         let ((first_key, from), (last_key, to)) = (drawn.from, drawn.to);

@@ -9,7 +9,7 @@
 //! when the look began.
 
 use crate::error::{Error, Result};
-use crate::inner::{Inner, Look, ManifestLog, Obsolete};
+use crate::inner::{Inner, Look};
 use crate::memory::table_cache::TableCache;
 use crate::open::read_write::{self, Nouns, Opened, not_a_store};
 use crate::open::recover::{self, Log, Outcome, Replayed};
@@ -18,6 +18,7 @@ use crate::version::evidence::Evidence;
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
 use crate::version::reader_pins::ReaderPin;
+use crate::version::version_set::{ManifestLog, Obsolete};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,17 +79,18 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
 /// Shows what the writer has written since the last look. Gives whether there is anything new.
 /// Iterators and snapshots of before keep what they show. On an error nothing has changed.
 pub(crate) fn refresh(inner: &Inner) -> Result<bool> {
-    inner.health.check_open()?;
-    if !inner.read_only {
+    inner.base.health.check_open()?;
+    if !inner.base.read_only {
         return Ok(false);
     }
     let mut last = inner.last_look.lock();
-    let (vfs, dir) = (&*inner.vfs, inner.dir.as_path());
+    let (vfs, dir) = (&*inner.base.vfs, inner.base.dir.as_path());
     if last.as_ref().is_some_and(|look| is_as_before(vfs, dir, look).unwrap_or(false)) {
         return Ok(false);
     }
-    let place = Place { vfs, dir, options: &inner.options, table_cache: &inner.table_cache };
-    let mut found = place.look(&inner.families.load())?;
+    let place =
+        Place { vfs, dir, options: &inner.base.options, table_cache: &inner.read.table_cache };
+    let mut found = place.look(&inner.read.families.load())?;
     // The memory of the look before is not given back while somebody may still read it.
     let look = std::mem::take(&mut found.look);
     let is_new = publish(inner, found);
@@ -98,9 +100,9 @@ pub(crate) fn refresh(inner: &Inner) -> Result<bool> {
 
 /// Lets go of all files, when the store is closed.
 pub(crate) fn let_go(inner: &Inner) {
-    let _shown = inner.manifest.lock();
-    for family in inner.families.load().iter() {
-        family.show(Arc::default(), Vec::new(), None, &inner.table_cache);
+    let _shown = inner.versions.manifest.lock();
+    for family in inner.read.families.load().iter() {
+        family.show(Arc::default(), Vec::new(), None, &inner.read.table_cache);
     }
 }
 
@@ -273,38 +275,38 @@ fn show(
 /// Shows what a look has found; whether there is anything new.
 fn publish(inner: &Inner, found: Found) -> bool {
     let Found { pin, state, families, segments, outcome, .. } = found;
-    let mut shown = inner.manifest.lock();
+    let mut shown = inner.versions.manifest.lock();
     let old = std::mem::replace(&mut shown.state, state);
     let state = &shown.state;
     // What the new states refer to must be there before anybody sees them.
     let logs: Vec<u32> = segments.iter().filter_map(|n| u32::try_from(*n).ok()).collect();
-    logs.iter().for_each(|number| inner.value_log.begin(*number));
+    logs.iter().for_each(|number| inner.read.value_log.begin(*number));
     let sealed = state.segments.values().filter(|s| !old.segments.contains_key(&s.number));
-    inner.value_log.seal(&sealed.copied().collect::<Vec<SegmentMeta>>());
+    inner.read.value_log.seal(&sealed.copied().collect::<Vec<SegmentMeta>>());
     let (added, removed) = (files_not_in(state, &old), files_not_in(&old, state));
     let meta = |files: &[(u8, Arc<FileMeta>)]| files.iter().map(|(_, f)| f.clone()).collect();
     let (fresh, gone): (Vec<Arc<FileMeta>>, Vec<Arc<FileMeta>>) = (meta(&added), meta(&removed));
-    inner.value_log.count(fresh.iter().map(|f| &**f), gone.iter().map(|f| &**f));
-    added.iter().for_each(|(level, file)| inner.filters.file_lives(usize::from(*level), file));
+    inner.read.value_log.count(fresh.iter().map(|f| &**f), gone.iter().map(|f| &**f));
+    added.iter().for_each(|(level, file)| inner.read.filters.file_lives(usize::from(*level), file));
     // Before the states: every one of them is to be read as of its own last write, or a later one.
     // Release: pairs with the Acquire of readers.
-    let before = inner.visible_seqno.fetch_max(outcome.last_seqno, Ordering::Release);
+    let before = inner.read.visible_seqno.fetch_max(outcome.last_seqno, Ordering::Release);
     let is_new = outcome.last_seqno > before || !old.families.keys().eq(state.families.keys());
-    show(outcome, state, &pin, &inner.table_cache);
-    let dropped = inner.families.load_full();
+    show(outcome, state, &pin, &inner.read.table_cache);
+    let dropped = inner.read.families.load_full();
     for family in dropped.iter().filter(|f| !state.families.contains_key(&f.id)) {
         family.mark_dropped();
-        family.show(Arc::default(), Vec::new(), None, &inner.table_cache);
+        family.show(Arc::default(), Vec::new(), None, &inner.read.table_cache);
     }
-    inner.families.store(Arc::new(families));
+    inner.read.families.store(Arc::new(families));
     let needed: HashSet<u32> = logs.into_iter().chain(state.segments.keys().copied()).collect();
-    let held = inner.value_log.hold();
+    let held = inner.read.value_log.hold();
     let left: Vec<u32> = held.keys().filter(|n| !needed.contains(n)).copied().collect();
     drop(held);
-    inner.value_log.remove(&left);
-    gone.iter().for_each(|file| inner.filters.file_leaves(file.number));
+    inner.read.value_log.remove(&left);
+    gone.iter().for_each(|file| inner.read.filters.file_leaves(file.number));
     let weak = |file: &Arc<FileMeta>| Obsolete { number: file.number, file: Arc::downgrade(file) };
-    inner.obsolete.lock().extend(gone.iter().map(weak));
+    inner.versions.obsolete.lock().extend(gone.iter().map(weak));
     drop((shown, old, removed, gone, dropped));
     forget_unheld(inner);
     is_new
@@ -327,13 +329,13 @@ fn files_not_in(state: &ManifestState, other: &ManifestState) -> Vec<(u8, Arc<Fi
 /// Closes the files of earlier looks that nobody reads any more.
 fn forget_unheld(inner: &Inner) {
     let mut unheld = Vec::new();
-    inner.obsolete.lock().retain(|obsolete| {
+    inner.versions.obsolete.lock().retain(|obsolete| {
         let held = obsolete.file.strong_count() > 0;
         if !held {
             unheld.push(obsolete.number);
         }
         held
     });
-    unheld.into_iter().for_each(|number| inner.table_cache.forget(number));
-    inner.value_log.forget_unheld();
+    unheld.into_iter().for_each(|number| inner.read.table_cache.forget(number));
+    inner.read.value_log.forget_unheld();
 }

@@ -4,34 +4,34 @@
 //! read the manifest, to replay the log (empty after a clean close), and to list the directory.
 
 use crate::admin::families;
+use crate::background::env::JobEnv;
 use crate::background::flush::Parts;
 use crate::background::output;
+use crate::env::BaseEnv;
+use crate::env::rate_limit::RateLimiter;
+use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::event;
-use crate::inner::{Inner, ManifestLog, next_open_id};
-use crate::jobs::background_errors::BackgroundErrors;
-use crate::jobs::job_list::{JobList, JobProgress};
-use crate::jobs::scheduler::Scheduler;
+use crate::inner::Inner;
+use crate::jobs::Jobs;
+use crate::jobs::job_list::JobProgress;
 use crate::kill_point::kill_point;
 use crate::memory::filter_budget::FilterBudget;
 use crate::memory::table_cache::TableCache;
-use crate::metrics::Counters;
 use crate::metrics::trends::Trends;
 use crate::open::orphans;
 use crate::open::recover::{self, Replayed};
-use crate::options::dynamic_options::LiveOptions;
 use crate::options::{AdvancedOptions, CfOptions, Options};
-use crate::store::health::Health;
-use crate::store::rate_limit::RateLimiter;
-use crate::store::reserve;
 use crate::values::garbage::Garbage;
 use crate::values::value_log::ValueLog;
 use crate::version::evidence::Evidence;
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
+use crate::version::read_env::ReadEnv;
 use crate::version::reader_pins::ReaderPins;
-use crate::version::snapshots::Snapshots;
+use crate::version::version_set::{ManifestLog, VersionSet};
 use crate::write::commit;
+use crate::write::env::CommitEnv;
 use crate::write::queue::{LogState, WriteQueue};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
@@ -95,7 +95,7 @@ fn open_on_full_disk(
         }
         opened => opened?,
     };
-    opened.health.disk_is_full(cause);
+    opened.base.health.disk_is_full(cause);
     Ok(opened)
 }
 
@@ -148,7 +148,7 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let (file_numbers, log) = (numbers, Some(log));
     let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log };
     let inner = parts.into_inner(options.clone(), opened);
-    let queue = inner.write_queue()?;
+    let queue = inner.commit.queue()?;
     unsynced.into_iter().for_each(|segment| queue.push_unsynced(segment));
     Ok(inner)
 }
@@ -169,7 +169,7 @@ pub(crate) fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Re
     }
     kill_point("open:manifest_recovered");
     let (inner, log) = recover_log(dir, options, (manifest, state), found.claims, false)?;
-    let families = inner.families.load();
+    let families = inner.read.families.load();
     let files = families.iter().map(|f| f.state().version.file_count()).sum();
     let took = options.advanced.clock.monotonic_us().saturating_sub(start);
     event::opened(dir, families.len(), files, log.records, took);
@@ -484,40 +484,48 @@ impl Nouns {
         }
         let segments: Vec<SegmentMeta> = manifest.state.segments.values().copied().collect();
         self.value_log.seal(&segments);
-        let live = LiveOptions::new(&options);
-        let trends = Trends::new(options.advanced.clock.monotonic_us());
-        Inner {
-            open_id: next_open_id(),
-            dir: self.dir,
-            vfs: options.advanced.vfs.clone(),
-            clock: options.advanced.clock.clone(),
-            read_only: log.is_none(),
-            options,
+        let read_only = log.is_none();
+        let base = Arc::new(BaseEnv::new(&self.dir, options, self.limiter, read_only));
+        let trends = Trends::new(base.clock.monotonic_us());
+        let (jobs, garbage) = (Arc::<Jobs>::default(), Arc::<Garbage>::default());
+        let read = Arc::new(ReadEnv {
+            base: base.clone(),
             families: ArcSwap::from_pointee(families),
             table_cache: self.table_cache,
-            value_log: Arc::new(self.value_log),
-            gc: Garbage::default(),
             filters: self.filters,
-            snapshots: Arc::new(Snapshots::default()),
+            value_log: Arc::new(self.value_log),
+            snapshots: Arc::default(),
             visible_seqno: AtomicU64::new(last_seqno),
+        });
+        let versions = Arc::new(VersionSet {
+            base: base.clone(),
+            read: read.clone(),
+            jobs: jobs.clone(),
             file_numbers,
-            write_queue: log.map(WriteQueue::new),
             manifest: Mutex::new(manifest),
             evidence,
-            scheduler: Scheduler::default(),
-            jobs: JobList::default(),
-            trends,
-            limiter: self.limiter,
-            live,
-            health: Health::default(),
-            background_errors: BackgroundErrors::default(),
-            counters: Counters::default(),
-            obsolete: Mutex::new(Vec::new()),
+            obsolete: Mutex::default(),
             reader_pins: self.reader_pins,
-            last_look: Mutex::new(None),
-            purging: Mutex::new(()),
+            purging: Mutex::default(),
             deletions_held: AtomicU64::new(0),
-            lock: Mutex::new(None),
-        }
+        });
+        let commit = Arc::new(CommitEnv {
+            base: base.clone(),
+            read: read.clone(),
+            versions: versions.clone(),
+            jobs: jobs.clone(),
+            garbage: garbage.clone(),
+            queue: log.map(WriteQueue::new),
+        });
+        let background = Arc::new(JobEnv {
+            base: base.clone(),
+            read: read.clone(),
+            versions: versions.clone(),
+            jobs: jobs.clone(),
+            garbage,
+            commit: commit.clone(),
+        });
+        let (last_look, lock) = (Mutex::default(), Mutex::default());
+        Inner { base, read, versions, jobs, commit, background, trends, last_look, lock }
     }
 }

@@ -17,7 +17,7 @@ const FIRST_INTERVAL: u64 = 3;
 
 /// What is in force now.
 #[derive(Debug)]
-pub(crate) struct LiveOptions {
+pub(crate) struct DynamicOptions {
     sync: AtomicU64,
     gc_garbage_ratio: AtomicU64,
     memory_budget: AtomicUsize,
@@ -28,7 +28,7 @@ pub(crate) struct LiveOptions {
     buffered: bool,
 }
 
-impl LiveOptions {
+impl DynamicOptions {
     /// As the store is opened.
     pub fn new(options: &Options) -> Self {
         Self {
@@ -91,6 +91,11 @@ impl LiveOptions {
         self.memtable_bytes.load(Ordering::Relaxed)
     }
 
+    /// How many memtables of one family may wait for their flush before writes stop.
+    pub fn max_immutables(&self) -> usize {
+        (self.memtables_bytes() / self.memtable_bytes()).saturating_sub(1).max(1)
+    }
+
     /// Changes the budget, and what memtables get of it, to those of `options`. The caller sees to the
     /// block cache and the filters.
     pub fn set_memory_budget(&self, options: &Options) {
@@ -150,7 +155,7 @@ mod tests {
     fn every_mode_is_kept_and_round_trips_as_text() {
         let ms = Duration::from_millis;
         let options = Options { sync: SyncMode::Buffered, ..Options::default() };
-        let live = LiveOptions::new(&options);
+        let live = DynamicOptions::new(&options);
         let all = [SyncMode::None, SyncMode::Batch, SyncMode::Interval(ms(1)), SyncMode::Buffered];
         for mode in all.into_iter().chain([SyncMode::Interval(ms(86_400_000))]) {
             live.set_sync(mode).unwrap();
@@ -160,7 +165,7 @@ mod tests {
         for text in ["", "interval", "interval:0", "interval:-1", "Batch", "always"] {
             assert_eq!(parse_sync(text), None);
         }
-        let live = LiveOptions::new(&Options::default());
+        let live = DynamicOptions::new(&Options::default());
         assert!(live.set_sync(SyncMode::Buffered).is_err());
         assert_eq!(live.sync(), SyncMode::None);
     }

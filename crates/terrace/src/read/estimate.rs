@@ -7,9 +7,9 @@
 //! is counted well, and one with many overwrites in several levels is overestimated.
 
 use crate::error::{Error, Result};
-use crate::inner::Inner;
 use crate::memtable::MemTable;
 use crate::version::family::Family;
+use crate::version::read_env::ReadEnv;
 use std::ops::Bound;
 use terrace_base::InternalIter;
 use terrace_base::MAX_SEQNO;
@@ -40,12 +40,12 @@ struct Sums {
 /// About what `family` holds from `start` on and below `end`. Opens files that an end of the
 /// range cuts, two of a level below L0 at most, and reads an index partition of each.
 pub(crate) fn of(
-    inner: &Inner,
+    env: &ReadEnv,
     family: &Family,
     start: Option<&[u8]>,
     end: Option<&[u8]>,
 ) -> Result<Estimate> {
-    inner.health.check_open()?;
+    env.base.health.check_open()?;
     family.check_exists()?;
     if let (Some(start), Some(end)) = (start, end)
         && start >= end
@@ -63,7 +63,7 @@ pub(crate) fn of(
     let upper = end.map_or(Bound::Unbounded, Bound::Excluded);
     for level in state.version.levels() {
         for file in level.overlapping(lower, upper).iter().filter(|f| f.overlaps(lower, upper)) {
-            let part = part_of_file(inner, file, start, end)?;
+            let part = part_of_file(env, file, start, end)?;
             let values: u64 = file.value_refs.iter().map(|reference| reference.bytes).sum();
             sums.entries += part * file.entry_count as f64;
             sums.tombstones += part * file.tombstone_count as f64;
@@ -76,7 +76,7 @@ pub(crate) fn of(
 
 /// The part of a file's data that lies in the range.
 fn part_of_file(
-    inner: &Inner,
+    env: &ReadEnv,
     file: &FileMeta,
     start: Option<&[u8]>,
     end: Option<&[u8]>,
@@ -86,7 +86,7 @@ fn part_of_file(
     if cut_below.is_none() && cut_above.is_none() {
         return Ok(1.0);
     }
-    let reader = inner.table_cache.reader(file)?;
+    let reader = env.table_cache.reader(file)?;
     let properties = reader.properties();
     let whole = properties.data_bytes;
     // A key lies somewhere in its block: in the middle, for all that is known.

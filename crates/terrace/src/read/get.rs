@@ -8,12 +8,12 @@
 //! been collected since the entry was found, the key is looked up again.
 
 use crate::error::{Error, Result};
-use crate::inner::Inner;
 use crate::learned::lookup_costs::Sample;
 use crate::memory::table_cache::ReaderGuard;
 use crate::memtable::MemTable;
 use crate::metrics::{Sampled, sample};
 use crate::version::family::Family;
+use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
 use crate::version::snapshots::Snapshot;
 pub(crate) use batch::multi_get;
@@ -51,8 +51,8 @@ impl Default for Reading<'_> {
 impl Reading<'_> {
     /// The sequence number to read at; to be asked for after the read state was taken.
     #[inline]
-    fn seqno(&self, inner: &Inner) -> SeqNo {
-        self.snapshot.map_or_else(|| inner.visible_seqno(), Snapshot::seqno)
+    fn seqno(&self, env: &ReadEnv) -> SeqNo {
+        self.snapshot.map_or_else(|| env.visible_seqno(), Snapshot::seqno)
     }
 }
 
@@ -92,22 +92,22 @@ impl Answer {
 /// The value of `key`.
 #[inline]
 pub(crate) fn get(
-    inner: &Inner,
+    env: &ReadEnv,
     family: &Family,
     key: &[u8],
     reading: Reading<'_>,
 ) -> Result<Option<Slice>> {
-    Ok(read(inner, family, key, reading)?.value())
+    Ok(read(env, family, key, reading)?.value())
 }
 
 /// The value of `key` and its expiry.
 pub(crate) fn get_entry(
-    inner: &Inner,
+    env: &ReadEnv,
     family: &Family,
     key: &[u8],
     reading: Reading<'_>,
 ) -> Result<Option<Found>> {
-    Ok(match read(inner, family, key, reading)? {
+    Ok(match read(env, family, key, reading)? {
         Answer::Value(value, expiry) => {
             Some(Found { value, expires_at_ms: expiry.map(NonZeroU64::get) })
         }
@@ -117,25 +117,25 @@ pub(crate) fn get_entry(
 
 /// Refuses reads of a closed store and of a dropped family.
 #[inline]
-fn check(inner: &Inner, family: &Family) -> Result<()> {
-    inner.health.check_open()?;
+fn check(env: &ReadEnv, family: &Family) -> Result<()> {
+    env.base.health.check_open()?;
     family.check_exists()
 }
 
 /// What is to be said of `key`, the value read if it lies in the log.
 #[inline]
-fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading<'_>) -> Result<Answer> {
-    check(inner, family)?;
+fn read(env: &ReadEnv, family: &Family, key: &[u8], reading: Reading<'_>) -> Result<Answer> {
+    check(env, family)?;
     let sampled = sample();
     let start = (sampled == Sampled::Timed).then(Instant::now);
     let followed = sampled == Sampled::Followed;
-    let answer = answer(inner, family, key, reading, followed, ())?;
-    inner.counters.gets.add(1);
+    let answer = answer(env, family, key, reading, followed, ())?;
+    env.base.counters.gets.add(1);
     if matches!(answer, Answer::Value(..)) {
-        inner.counters.gets_found.add(1);
+        env.base.counters.gets_found.add(1);
     }
     if let Some(start) = start {
-        inner.counters.get_latency.record_ns(start.elapsed().as_nanos() as u64);
+        env.base.counters.get_latency.record_ns(start.elapsed().as_nanos() as u64);
     }
     Ok(answer)
 }
@@ -143,16 +143,16 @@ fn read(inner: &Inner, family: &Family, key: &[u8], reading: Reading<'_>) -> Res
 /// The answer without what is counted of it. `witness` sees how it comes about.
 #[inline]
 fn answer(
-    inner: &Inner,
+    env: &ReadEnv,
     family: &Family,
     key: &[u8],
     reading: Reading<'_>,
     followed: bool,
     witness: impl Witness,
 ) -> Result<Answer> {
-    match look_up(inner, family, key, reading, followed, witness)? {
+    match look_up(env, family, key, reading, followed, witness)? {
         Answer::Separated(handle, expiry) => {
-            fetch(inner, family, key, reading, (handle, expiry), witness)
+            fetch(env, family, key, reading, (handle, expiry), witness)
         }
         answer => Ok(answer),
     }
@@ -160,7 +160,7 @@ fn answer(
 
 #[inline]
 fn look_up(
-    inner: &Inner,
+    env: &ReadEnv,
     family: &Family,
     key: &[u8],
     reading: Reading<'_>,
@@ -175,10 +175,10 @@ fn look_up(
             &*now
         }
     };
-    let seqno = reading.seqno(inner);
+    let seqno = reading.seqno(env);
     let Reading { fill_cache, in_memory, .. } = reading;
     let lookup = Lookup { fill_cache, in_memory, ..Lookup::new(key, seqno) };
-    let mut search = Search::new(inner, state, &lookup, seqno, witness);
+    let mut search = Search::new(env, state, &lookup, seqno, witness);
     let answer = search.run(followed.then_some(family));
     if in_memory && !matches!(answer, Ok(Answer::Absent | Answer::Value(..))) {
         return search.settle_in_memory(answer);
@@ -188,7 +188,7 @@ fn look_up(
 
 /// The value at `handle`, or where it is now.
 fn fetch(
-    inner: &Inner,
+    env: &ReadEnv,
     family: &Family,
     key: &[u8],
     reading: Reading<'_>,
@@ -198,25 +198,25 @@ fn fetch(
     for _ in 0..MAX_TRIES {
         witness.wants_value(&handle);
         let value = match reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
-            Some((_, held)) => inner.value_log.get_held(held, key, handle, reading.fill_cache)?,
-            None => inner.value_log.get(key, handle, reading.fill_cache)?,
+            Some((_, held)) => env.value_log.get_held(held, key, handle, reading.fill_cache)?,
+            None => env.value_log.get(key, handle, reading.fill_cache)?,
         };
         witness.value(&handle, value.is_some());
         if let Some(value) = value {
             return Ok(Answer::Value(value, expiry));
         }
         family.check_exists()?;
-        (handle, expiry) = match look_up(inner, family, key, reading, false, witness)? {
+        (handle, expiry) = match look_up(env, family, key, reading, false, witness)? {
             Answer::Separated(handle, expiry) => (handle, expiry),
             answer => return Ok(answer),
         };
     }
-    Err(inner.value_log.missing(&handle).into())
+    Err(env.value_log.missing(&handle).into())
 }
 
 /// One lookup on its way down through memtables and runs.
 struct Search<'a, W> {
-    inner: &'a Inner,
+    env: &'a ReadEnv,
     state: &'a ReadState,
     lookup: &'a Lookup<'a>,
     seqno: SeqNo,
@@ -231,26 +231,26 @@ struct Search<'a, W> {
 
 impl<'a, W: Witness> Search<'a, W> {
     fn new(
-        inner: &'a Inner,
+        env: &'a ReadEnv,
         state: &'a ReadState,
         lookup: &'a Lookup<'a>,
         seqno: SeqNo,
         witness: W,
     ) -> Self {
-        Self { inner, state, lookup, seqno, covered: 0, passed: 0, found: false, witness }
+        Self { env, state, lookup, seqno, covered: 0, passed: 0, found: false, witness }
     }
 
     /// The answer; if the lookup is to be followed, of what family it is.
     #[inline]
     fn run(&mut self, followed: Option<&Family>) -> Result<Answer> {
-        let Self { inner, state, lookup, seqno, .. } = *self;
+        let Self { env, state, lookup, seqno, .. } = *self;
         let memtables = std::iter::once(&state.memtable).chain(&state.immutables);
         for (at, memtable) in memtables.enumerate() {
             let found = in_memtable(memtable, lookup, seqno, &mut self.covered);
             self.witness.memtable(at, found.map(|(trailer, _)| trailer), self.covered);
             if let Some((trailer, value)) = found {
-                inner.counters.gets_in_memtable.add(1);
-                return Ok(from_memtable(inner, trailer, value, self.covered));
+                env.base.counters.gets_in_memtable.add(1);
+                return Ok(from_memtable(env, trailer, value, self.covered));
             }
         }
         let mut runs = Candidates::new(state, lookup.user_key);
@@ -279,7 +279,7 @@ impl<'a, W: Witness> Search<'a, W> {
             if let Some(entry) = found {
                 self.found = true;
                 self.witness.found(entry.trailer, self.covered);
-                return Ok(pinned(inner, entry, self.covered));
+                return Ok(pinned(env, entry, self.covered));
             }
         }
     }
@@ -288,7 +288,7 @@ impl<'a, W: Witness> Search<'a, W> {
     #[inline]
     fn ask_run(&mut self, run: &Run<'_>) -> Result<Option<Entry>> {
         let slot = self.state.slots.at(run.level, run.index);
-        let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
+        let guard = self.env.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
         let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
         self.witness.entered(run);
         self.ask(run, reader, reader.filter_at(self.lookup))
@@ -302,7 +302,7 @@ impl<'a, W: Witness> Search<'a, W> {
         let mut all_open = true;
         for (place, run) in group.iter_mut().zip(runs.iter().flatten()) {
             let slot = self.state.slots.at(run.level, run.index);
-            let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
+            let guard = self.env.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
             let at = guard.as_ref().map(|reader| reader.prefetch_filter(self.lookup));
             let Some(at) = at else {
                 all_open = false;
@@ -328,7 +328,7 @@ impl<'a, W: Witness> Search<'a, W> {
     fn settle_in_memory(&self, answer: Result<Answer>) -> Result<Answer> {
         let refusal = match answer {
             Ok(Answer::Separated(handle, expiry)) => {
-                match self.inner.value_log.get_in_memory(&handle) {
+                match self.env.value_log.get_in_memory(&handle) {
                     Some(value) => return Ok(Answer::Value(value, expiry)),
                     None => Error::NotInMemory,
                 }
@@ -420,7 +420,7 @@ impl<'a, W: Witness> Search<'a, W> {
                 notes.push(Note { run, how: Followed::ByLevel { found: found.is_some() } });
                 found
             } else {
-                let guard = self.inner.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
+                let guard = self.env.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
                 let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
                 self.note_range_tombstones(reader, run.file);
                 let traced = reader.get_traced(reader.filter_at(self.lookup), self.lookup)?;
@@ -432,7 +432,7 @@ impl<'a, W: Witness> Search<'a, W> {
             };
             if let Some(entry) = found {
                 self.found = true;
-                break pinned(self.inner, entry, self.covered);
+                break pinned(self.env, entry, self.covered);
             }
             self.passed += 1;
         };
@@ -507,7 +507,7 @@ fn in_memtable<'a>(
 /// expired.
 #[inline]
 fn live<'a>(
-    inner: &Inner,
+    env: &ReadEnv,
     trailer: u64,
     value: &'a [u8],
     covered: SeqNo,
@@ -520,7 +520,7 @@ fn live<'a>(
         ValueKind::PutTtl | ValueKind::PutTtlHandle => {
             let (expiry, value) = value.split_first_chunk::<EXPIRY_BYTES>()?;
             let expiry = u64::from_le_bytes(*expiry);
-            (expiry > inner.clock.wall_ms()).then_some((value, NonZeroU64::new(expiry)))
+            (expiry > env.base.clock.wall_ms()).then_some((value, NonZeroU64::new(expiry)))
         }
         ValueKind::Delete | ValueKind::RangeDelete => None,
     }
@@ -528,8 +528,8 @@ fn live<'a>(
 
 /// What a version in a memtable says.
 #[inline]
-fn from_memtable(inner: &Inner, trailer: u64, value: &[u8], covered: SeqNo) -> Answer {
-    match live(inner, trailer, value, covered) {
+fn from_memtable(env: &ReadEnv, trailer: u64, value: &[u8], covered: SeqNo) -> Answer {
+    match live(env, trailer, value, covered) {
         None => Answer::Absent,
         Some((value, expiry)) => {
             separated(trailer, value, expiry).unwrap_or_else(|| Answer::Value(value.into(), expiry))
@@ -549,13 +549,13 @@ fn separated(trailer: u64, live: &[u8], expiry: Expiry) -> Option<Answer> {
 
 /// What a version in an SST says, a value pinned to its block.
 #[inline]
-fn pinned(inner: &Inner, entry: Entry, covered: SeqNo) -> Answer {
+fn pinned(env: &ReadEnv, entry: Entry, covered: SeqNo) -> Answer {
     if trailer_kind(entry.trailer) == Some(ValueKind::Put)
         && trailer_seqno(entry.trailer) >= covered
     {
         return Answer::Value(entry.value, None);
     }
-    let Some((live, expiry)) = live(inner, entry.trailer, &entry.value, covered) else {
+    let Some((live, expiry)) = live(env, entry.trailer, &entry.value, covered) else {
         return Answer::Absent;
     };
     separated(entry.trailer, live, expiry).unwrap_or_else(|| {

@@ -7,7 +7,6 @@
 //! face.
 
 use crate::error::Result;
-use crate::inner::Inner;
 use crate::iter::RunIter;
 use crate::iter::cover::{Cover, CoverSource};
 use crate::iter::level::{FileCover, LevelIter, SstFiles};
@@ -18,6 +17,7 @@ use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
 use crate::values::value_log::HeldValues;
 use crate::version::family::Family;
+use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
 use crate::version::snapshots::Snapshot;
 use std::fmt;
@@ -115,15 +115,15 @@ impl ReadOptions {
 }
 
 /// An iterator over `family` as of the snapshot in `options`, or as of now.
-pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Result<Iter> {
-    inner.health.check_open()?;
-    inner.counters.seeks.add(1);
-    let snapshot = inner.snapshots.check(options.snapshot.as_ref())?;
+pub(crate) fn iter(env: &ReadEnv, family: &Family, options: &ReadOptions) -> Result<Iter> {
+    env.base.health.check_open()?;
+    env.base.counters.seeks.add(1);
+    let snapshot = env.snapshots.check(options.snapshot.as_ref())?;
     // The map has every segment that the state refers to, and keeps their files: garbage collection
     // may take them out of the store, and the scan goes on.
     let (state, seqno, held) = match snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
-        Some((state, held)) => (state.clone(), inner.visible_seqno(), held.clone()),
-        None => family.hold_with_values(&inner.value_log, || inner.visible_seqno()),
+        Some((state, held)) => (state.clone(), env.visible_seqno(), held.clone()),
+        None => family.hold_with_values(&env.value_log, || env.visible_seqno()),
     };
     let seqno = snapshot.map_or(seqno, Snapshot::seqno);
     // The values of a dropped family may be gone.
@@ -135,13 +135,13 @@ pub(crate) fn iter(inner: &Inner, family: &Family, options: &ReadOptions) -> Res
             // Where nothing is read, nothing is to be read ahead.
             let window_bytes = match in_memory {
                 true => 0,
-                false => (inner.live.memory_budget() / WINDOW_SHARE).min(MAX_WINDOW_BYTES),
+                false => (env.base.dynamic.memory_budget() / WINDOW_SHARE).min(MAX_WINDOW_BYTES),
             };
-            let log = inner.value_log.clone();
+            let log = env.value_log.clone();
             Reading::Values(Box::new(HeldValues { log, held, in_memory }), window_bytes)
         }
     };
-    open(state, inner.table_cache.clone(), seqno, inner.clock.as_ref(), options, reading)
+    open(state, env.table_cache.clone(), seqno, env.base.clock.as_ref(), options, reading)
 }
 
 /// An iterator over `state` as of `seqno`: the number of the snapshot in `options`, which is held

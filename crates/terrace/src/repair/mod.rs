@@ -105,7 +105,7 @@ pub fn repair(dir: impl AsRef<Path>, options: Options, how: RepairOptions) -> Re
     };
     *inner.lock.lock() = Some(lock);
     let mut report = repair.report;
-    for family in inner.families.load().iter() {
+    for family in inner.read.families.load().iter() {
         for (_, file) in family.state().version.files() {
             report.sst_files += 1;
             report.sst_bytes += file.size_bytes;

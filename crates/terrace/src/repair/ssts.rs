@@ -4,11 +4,11 @@
 use super::values::Values;
 use super::{Repair, shown};
 use crate::background::output::{self, Output, OutputContext};
+use crate::env::rate_limit::RateLimiter;
 use crate::error::Result;
 use crate::jobs::job_list::JobProgress;
 use crate::metrics::training::TrainingTally;
 use crate::options::FamilyOptions;
-use crate::store::rate_limit::RateLimiter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;

@@ -49,7 +49,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` if the set is of another store; I/O; corruption.
     pub fn is_unchanged(&self, reads: &ReadSet) -> Result<bool> {
-        validate::is_unchanged(self.inner(), reads)
+        validate::is_unchanged(&self.inner().read, reads)
     }
 
     /// Writes `batch` if at the moment it becomes visible no key of `reads` has a newer version.
@@ -65,7 +65,7 @@ impl Db {
         options: &WriteOptions,
     ) -> Result<()> {
         self.check_families(&batch)?;
-        commit::write_if_unchanged(self.inner(), batch, reads, options)
+        commit::write_if_unchanged(&self.inner().commit, batch, reads, options)
     }
 }
 
@@ -79,7 +79,7 @@ impl ReadSet {
     /// Takes in `key`, unless it is: only a version newer than this call is a conflict. For keys
     /// that are watched one by one, and read later.
     pub fn watch_from_now(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) {
-        self.add(cf.family(), key.as_ref(), cf.inner().visible_seqno());
+        self.add(cf.family(), key.as_ref(), cf.inner().read.visible_seqno());
     }
 }
 

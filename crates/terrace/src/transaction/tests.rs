@@ -34,7 +34,7 @@ fn checked<'a>(db: &'a Db, reads: &'a ReadSet, puts: &'a [&'a str]) -> Write<'a>
 
 /// Lets the writes queue in this order, checked ahead but none of them written, and then go on.
 fn queued_together(db: &Db, writes: Vec<Write<'_>>) -> Vec<Result<()>> {
-    let queue = db.inner().write_queue().unwrap();
+    let queue = db.inner().commit.queue().unwrap();
     std::thread::scope(|scope| {
         let lead = queue.lead();
         let mut threads = Vec::new();
@@ -151,10 +151,10 @@ fn what_is_flushed_and_merged_between_the_two_checks_is_seen() {
     }
     let keys = ["put", "deleted", "in a range", "quiet"];
     let pending = |key: &str| {
-        let reads = validate::ahead(db.inner(), &reads_of(&db, &cf, &[key])).unwrap();
+        let reads = validate::ahead(&db.inner().read, &reads_of(&db, &cf, &[key])).unwrap();
         let mut batch = WriteBatch::new();
         batch.put(b"result", b"");
-        batch.seal(&*db.inner().clock, &|_| Separation::DEFAULT).unwrap();
+        batch.seal(&*db.inner().base.clock, &|_| Separation::DEFAULT).unwrap();
         Pending { batch, sync: SyncMode::None, reads: Some(reads), origin: Origin::here() }
     };
     // Somebody else's snapshot keeps merges from going further than with any read set.
@@ -164,7 +164,7 @@ fn what_is_flushed_and_merged_between_the_two_checks_is_seen() {
     db.delete(b"deleted").unwrap();
     db.delete_range(b"in", b"io").unwrap();
     for step in 0..3 {
-        let refused = validate::refusals(db.inner(), &group);
+        let refused = validate::refusals(&db.inner().read, &group);
         let indices: Vec<usize> = refused.iter().map(|(index, _)| *index).collect();
         assert_eq!(indices, [0, 1, 2], "step {step}");
         match step {

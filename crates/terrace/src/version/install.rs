@@ -2,15 +2,15 @@
 //! The only place that writes the manifest; also where files that nobody reads any more go.
 
 use crate::background::output;
+use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::event;
-use crate::inner::{Inner, ManifestLog, Obsolete};
 use crate::kill_point::kill_point;
 use crate::memory::filter_budget::FilterBudget;
 use crate::metrics::add;
-use crate::store::reserve;
 use crate::values::value_log::{SegmentBook, ValueLog, segment_path};
 use crate::version::family::Family;
+use crate::version::version_set::{ManifestLog, Obsolete, VersionSet};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,27 +41,27 @@ pub(crate) struct Change {
 /// that it does not.
 ///
 /// The changes of a family that was dropped meanwhile are left out, and their files removed.
-pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
+pub(crate) fn install(versions: &VersionSet, mut changes: Vec<Change>) -> Result<()> {
     if changes.iter().any(|change| !change.edit.added.is_empty()) {
-        let named = changes.iter().try_for_each(|change| publish(inner, change));
-        let synced = named.and_then(|()| inner.vfs.sync_dir(&inner.dir));
+        let named = changes.iter().try_for_each(|change| publish(versions, change));
+        let synced = named.and_then(|()| versions.base.vfs.sync_dir(&versions.base.dir));
         if let Err(error) = synced {
-            changes.iter().for_each(|change| discard(inner, change));
-            return Err(inner.health.fail("name new files in the directory", error));
+            changes.iter().for_each(|change| discard(versions, change));
+            return Err(versions.base.health.fail("name new files in the directory", error));
         }
         kill_point("install:directory_synced");
     }
-    let mut log = inner.manifest.lock();
+    let mut log = versions.manifest.lock();
     // A family is dropped under this lock.
     for change in changes.extract_if(.., |change| change.family.is_dropped()) {
-        discard(inner, &change);
+        discard(versions, &change);
     }
     if changes.is_empty() {
         return Ok(());
     }
     let edit = VersionEdit {
-        next_file_number: Some(inner.file_numbers.next()),
-        last_seqno: Some(inner.visible_seqno()),
+        next_file_number: Some(versions.file_numbers.next()),
+        last_seqno: Some(versions.read.visible_seqno()),
         families: changes.iter().map(|change| change.edit.clone()).collect(),
         segments_added: changes.iter().flat_map(|change| &change.segments).copied().collect(),
         ..VersionEdit::default()
@@ -69,43 +69,43 @@ pub(crate) fn install(inner: &Inner, mut changes: Vec<Change>) -> Result<()> {
     let gone: Vec<Obsolete> = changes.iter().flat_map(removed_files).collect();
     let befores: Vec<Arc<Version>> =
         changes.iter().map(|change| change.family.state().version.clone()).collect();
-    if let Err(error) = append(inner, &mut log, &edit) {
-        let fresh = changes.iter().flat_map(|change| fresh_paths(inner, change));
+    if let Err(error) = append(versions, &mut log, &edit) {
+        let fresh = changes.iter().flat_map(|change| fresh_paths(versions, change));
         // An append that found no room has left no whole edit behind. The files must not keep the
         // room that the next manifest needs.
         let is_unwritten = matches!(&error, Error::DiskFull(cause) if !cause.is_failed_sync());
         match log.torn && !is_unwritten {
             // It may name them.
             true => log.undecided.extend(fresh),
-            false => fresh.for_each(|path| drop(inner.vfs.remove(&path))),
+            false => fresh.for_each(|path| drop(versions.base.vfs.remove(&path))),
         }
         return Err(error);
     }
     kill_point("install:manifest_written");
     // What the new files refer to must be there before anybody sees them.
-    inner.value_log.seal(&edit.segments_added);
+    versions.read.value_log.seal(&edit.segments_added);
     for (change, before) in changes.iter().zip(&befores) {
-        count_values(&inner.value_log, &change.edit, before);
+        count_values(&versions.read.value_log, &change.edit, before);
     }
-    inner.value_log.note_collected(&edit.segments_added);
+    versions.read.value_log.note_collected(&edit.segments_added);
     for change in &changes {
         let version = log.state.families.get(&change.family.id).map(|state| state.version.clone());
         if let Some(version) = version {
-            change.family.install(version, &change.flushed, &inner.table_cache);
+            change.family.install(version, &change.flushed, &versions.read.table_cache);
         }
     }
     for (change, before) in changes.iter().zip(&befores) {
-        hand_filters_over(&inner.filters, change, before);
+        hand_filters_over(&versions.read.filters, change, before);
     }
     drop(log);
-    inner.obsolete.lock().extend(gone);
+    versions.obsolete.lock().extend(gone);
     Ok(())
 }
 
 /// Gives the files that were written for a change their names.
-fn publish(inner: &Inner, change: &Change) -> terrace_base::Result<()> {
-    output::publish(&*inner.vfs, &inner.dir, fresh_files(change))?;
-    output::publish_segments(&*inner.vfs, &inner.dir, &change.segments)
+fn publish(versions: &VersionSet, change: &Change) -> terrace_base::Result<()> {
+    output::publish(&*versions.base.vfs, &versions.base.dir, fresh_files(change))?;
+    output::publish_segments(&*versions.base.vfs, &versions.base.dir, &change.segments)
 }
 
 /// The files that a change adds and that did not just move to another level.
@@ -117,15 +117,15 @@ fn fresh_files(change: &Change) -> impl Iterator<Item = u64> {
 
 /// Removes the files that were written for a change that nobody wants any more, as far as that
 /// works: what stays is removed at the next open.
-fn discard(inner: &Inner, change: &Change) {
-    for path in fresh_paths(inner, change) {
-        let _ = inner.vfs.remove(&path);
+fn discard(versions: &VersionSet, change: &Change) {
+    for path in fresh_paths(versions, change) {
+        let _ = versions.base.vfs.remove(&path);
     }
 }
 
 /// The files that were written for a change, under their names and the temporary ones before.
-fn fresh_paths(inner: &Inner, change: &Change) -> Vec<PathBuf> {
-    let dir = &inner.dir;
+fn fresh_paths(versions: &VersionSet, change: &Change) -> Vec<PathBuf> {
+    let dir = &versions.base.dir;
     let ssts =
         fresh_files(change).flat_map(|n| [names::sst_path(dir, n), names::temp_path(dir, n)]);
     let fresh = change.segments.iter().filter(|segment| segment.kind == SegmentKind::Values);
@@ -136,14 +136,14 @@ fn fresh_paths(inner: &Inner, change: &Change) -> Vec<PathBuf> {
 
 /// Waits, after the store was closed, until nobody writes to its directory any more: jobs of callers
 /// have ended, and so have changes of the manifest and deletions that had begun.
-pub(crate) fn wait_for_last(inner: &Inner) {
-    let mut jobs = inner.scheduler.lock();
+pub(crate) fn wait_for_last(versions: &VersionSet) {
+    let mut jobs = versions.jobs.scheduler.lock();
     while !jobs.running.is_empty() {
-        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+        versions.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
     }
     drop(jobs);
-    drop(inner.manifest.lock());
-    drop(inner.purging.lock());
+    drop(versions.manifest.lock());
+    drop(versions.purging.lock());
 }
 
 /// Enters the references of the files that an edit adds and removes into the books.
@@ -159,62 +159,72 @@ fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
 
 /// Appends an edit; after a failure of an earlier one, first starts a new manifest from the state
 /// that is in force, so that a full disk can pass.
-pub(crate) fn append(inner: &Inner, log: &mut ManifestLog, edit: &VersionEdit) -> Result<()> {
+pub(crate) fn append(
+    versions: &VersionSet,
+    log: &mut ManifestLog,
+    edit: &VersionEdit,
+) -> Result<()> {
     // Whoever closes the store waits for this lock before another process may open it.
-    inner.health.check_open()?;
-    make_whole(inner, log)?;
+    versions.base.health.check_open()?;
+    make_whole(versions, log)?;
     let ManifestLog { manifest, state, torn, .. } = log;
     let Some(manifest) = manifest.as_mut() else {
-        return Err(Error::ReadOnly(inner.dir.clone()));
+        return Err(Error::ReadOnly(versions.base.dir.clone()));
     };
     match manifest.append(state, edit) {
         Ok(()) => {
-            inner.evidence.note_manifest(manifest.synced(), state, None);
+            versions.evidence.note_manifest(manifest.synced(), state, None);
             Ok(())
         }
         // It does not fit the state, and nothing of it was written.
         Err(error @ terrace_base::Error::InvalidArgument(_)) => Err(error.into()),
         Err(error) => {
             *torn = true;
-            Err(inner.health.fail("write the manifest", error))
+            Err(versions.base.health.fail("write the manifest", error))
         }
     }
 }
 
 /// Starts a new manifest if an append to the one in force failed. What it does not name then goes.
-fn make_whole(inner: &Inner, log: &mut ManifestLog) -> Result<()> {
+fn make_whole(versions: &VersionSet, log: &mut ManifestLog) -> Result<()> {
     let ManifestLog { manifest, state, torn, undecided } = log;
     let Some(manifest) = manifest.as_mut() else { return Ok(()) };
     // It may also have failed after its last edit, which nobody was told of.
     if *torn || manifest.is_poisoned() {
-        let reserve_bytes = inner.options.advanced.reserve_bytes;
+        let reserve_bytes = versions.base.options.advanced.reserve_bytes;
         let rewrite = || manifest.rewrite(state);
-        let written = reserve::with_reserve(&*inner.vfs, &inner.dir, reserve_bytes, rewrite);
-        written.map_err(|error| inner.health.fail("write the manifest", error))?;
+        let written =
+            reserve::with_reserve(&*versions.base.vfs, &versions.base.dir, reserve_bytes, rewrite);
+        written.map_err(|error| versions.base.health.fail("write the manifest", error))?;
         *torn = false;
     }
     for path in undecided.drain(..) {
-        let _ = inner.vfs.remove(&path);
+        let _ = versions.base.vfs.remove(&path);
     }
     Ok(())
 }
 
 /// Finds out what became of edits whose append failed, if files wait for that.
-pub(crate) fn settle_manifest(inner: &Inner) -> Result<()> {
-    let mut log = inner.manifest.lock();
+pub(crate) fn settle_manifest(versions: &VersionSet) -> Result<()> {
+    let mut log = versions.manifest.lock();
     match log.undecided.is_empty() {
         true => Ok(()),
-        false => make_whole(inner, &mut log),
+        false => make_whole(versions, &mut log),
     }
 }
 
 /// Durably takes log segments before `segment` out of force for all families. Those of `flushed`
 /// (number and length) that SSTs refer to are value segments from then on.
-pub(crate) fn retire_log_before(inner: &Inner, segment: u64, flushed: &[(u64, u64)]) -> Result<()> {
-    let mut log = inner.manifest.lock();
+pub(crate) fn retire_log_before(
+    versions: &VersionSet,
+    segment: u64,
+    flushed: &[(u64, u64)],
+) -> Result<()> {
+    let mut log = versions.manifest.lock();
     // Nothing can begin to refer to a segment whose memtables are flushed.
-    let referred =
-        |number: u64| u32::try_from(number).ok().filter(|n| inner.value_log.live_bytes_of(*n) > 0);
+    let referred = |number: u64| {
+        u32::try_from(number).ok().filter(|n| versions.read.value_log.live_bytes_of(*n) > 0)
+    };
     let sealed: Vec<SegmentMeta> = flushed
         .iter()
         .filter_map(|(number, size_bytes)| {
@@ -239,47 +249,51 @@ pub(crate) fn retire_log_before(inner: &Inner, segment: u64, flushed: &[(u64, u6
     if edit.families.is_empty() && edit.segments_added.is_empty() {
         return Ok(());
     }
-    append(inner, &mut log, &edit)?;
-    inner.value_log.seal(&edit.segments_added);
+    append(versions, &mut log, &edit)?;
+    versions.read.value_log.seal(&edit.segments_added);
     Ok(())
 }
 
 /// Deletes commit-log segments that the manifest took out of force, but for those that are value
 /// segments now and those that somebody may still read: these go when they are let go of.
-pub(crate) fn drop_log_segments(inner: &Inner, numbers: &[u64]) -> Result<()> {
-    let sealed: HashSet<u32> = inner.value_log.books().iter().map(|book| book.number).collect();
+pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[u64]) -> Result<()> {
+    let sealed: HashSet<u32> =
+        versions.read.value_log.books().iter().map(|book| book.number).collect();
     let mut gone = Vec::new();
     for number in numbers {
         match u32::try_from(*number) {
-            Ok(number) if sealed.contains(&number) || inner.value_log.is_leaving(number) => {}
-            Ok(segment) if inner.value_log.has(*number) => inner.value_log.remove(&[segment]),
+            Ok(number)
+                if sealed.contains(&number) || versions.read.value_log.is_leaving(number) => {}
+            Ok(segment) if versions.read.value_log.has(*number) => {
+                versions.read.value_log.remove(&[segment])
+            }
             // A sealed segment may have died since the manifest was told, and be gone already.
-            _ => gone.push(names::log_path(&inner.dir, *number)),
+            _ => gone.push(names::log_path(&versions.base.dir, *number)),
         }
     }
-    remove_files(inner, gone, "retire:file_removed")
+    remove_files(versions, gone, "retire:file_removed")
 }
 
 /// Removes files that nothing names any more, now or when readers beside this process need them no
 /// more, and those of earlier calls. On a full disk readers come last.
-fn remove_files(inner: &Inner, paths: Vec<PathBuf>, step: &'static str) -> Result<()> {
-    let regardless = inner.health.is_disk_full();
-    if inner.reader_pins.remove(&*inner.vfs, paths, step, regardless)? {
-        inner.vfs.sync_dir(&inner.dir)?;
+fn remove_files(versions: &VersionSet, paths: Vec<PathBuf>, step: &'static str) -> Result<()> {
+    let regardless = versions.base.health.is_disk_full();
+    if versions.reader_pins.remove(&*versions.base.vfs, paths, step, regardless)? {
+        versions.base.vfs.sync_dir(&versions.base.dir)?;
     }
     Ok(())
 }
 
 /// Takes value segments that nothing refers to any more out of the store. Their files go when
 /// nobody reads them any more.
-pub(crate) fn drop_dead_segments(inner: &Inner) -> Result<()> {
+pub(crate) fn drop_dead_segments(versions: &VersionSet) -> Result<()> {
     let is_dead = |book: &SegmentBook| book.live_bytes == 0;
-    if !inner.value_log.books().iter().any(is_dead) {
+    if !versions.read.value_log.books().iter().any(is_dead) {
         return Ok(());
     }
-    let mut log = inner.manifest.lock();
+    let mut log = versions.manifest.lock();
     // Under the lock no edit comes in between that seals a segment or refers to one.
-    let dead = inner.value_log.books().into_iter().filter(is_dead);
+    let dead = versions.read.value_log.books().into_iter().filter(is_dead);
     let dead: Vec<SegmentBook> =
         dead.filter(|book| log.state.segments.contains_key(&book.number)).collect();
     if dead.is_empty() {
@@ -288,10 +302,10 @@ pub(crate) fn drop_dead_segments(inner: &Inner) -> Result<()> {
     }
     let numbers: Vec<u32> = dead.iter().map(|book| book.number).collect();
     let edit = VersionEdit { segments_removed: numbers.clone(), ..VersionEdit::default() };
-    append(inner, &mut log, &edit)?;
+    append(versions, &mut log, &edit)?;
     kill_point("dead_segment:out_of_force");
-    inner.value_log.remove(&numbers);
-    add(&inner.counters.gc_freed_bytes, dead.iter().map(|book| book.size_bytes).sum());
+    versions.read.value_log.remove(&numbers);
+    add(&versions.base.counters.gc_freed_bytes, dead.iter().map(|book| book.size_bytes).sum());
     Ok(())
 }
 
@@ -330,20 +344,20 @@ fn hand_filters_over(filters: &FilterBudget, change: &Change, before: &Version) 
 
 /// Saves the heat of the filters with the manifest, if there was a lookup since the last time. An
 /// error is reported and costs nothing else: the next edit starts a new manifest.
-pub(crate) fn save_filter_heat(inner: &Inner) {
-    if inner.read_only || inner.health.check_writable().is_err() {
+pub(crate) fn save_filter_heat(versions: &VersionSet) {
+    if versions.base.read_only || versions.base.health.check_writable().is_err() {
         return;
     }
-    let Some(heat) = inner.filters.packed_heat() else { return };
+    let Some(heat) = versions.read.filters.packed_heat() else { return };
     let edit = VersionEdit { filter_heat: Some(heat.into()), ..VersionEdit::default() };
-    let mut log = inner.manifest.lock();
+    let mut log = versions.manifest.lock();
     let ManifestLog { manifest, state, torn, .. } = &mut *log;
     let Some(manifest) = manifest.as_mut().filter(|manifest| !*torn && !manifest.is_poisoned())
     else {
         return;
     };
     match manifest.append(state, &edit) {
-        Ok(()) => inner.evidence.note_manifest(manifest.synced(), state, None),
+        Ok(()) => versions.evidence.note_manifest(manifest.synced(), state, None),
         Err(error) => {
             *torn = true;
             event::filter_heat_not_saved(&error);
@@ -366,49 +380,49 @@ fn removed_files(change: &Change) -> Vec<Obsolete> {
 }
 
 /// Marks all files of a dropped family as gone.
-pub(crate) fn retire_family(inner: &Inner, family: &Family) {
-    inner.background_errors.forget_family(family.id);
+pub(crate) fn retire_family(versions: &VersionSet, family: &Family) {
+    versions.jobs.errors.forget_family(family.id);
     let state = family.state();
     let files = state.version.levels().iter().flat_map(|level| level.files());
     let gone = files.map(|file| {
-        inner.filters.file_leaves(file.number);
+        versions.read.filters.file_leaves(file.number);
         Obsolete { number: file.number, file: Arc::downgrade(file) }
     });
-    inner.obsolete.lock().extend(gone);
+    versions.obsolete.lock().extend(gone);
     let files = state.version.files().map(|(_, file)| &**file);
-    inner.value_log.count(std::iter::empty(), files);
+    versions.read.value_log.count(std::iter::empty(), files);
 }
 
 /// Deletes obsolete files that no read state, iterator or job holds any more. When it returns,
 /// they are gone, whichever thread removed them, unless a reader beside this process needs them. A
 /// store that is open read-only owns no file.
-pub(crate) fn purge(inner: &Inner) -> Result<()> {
-    if inner.read_only {
+pub(crate) fn purge(versions: &VersionSet) -> Result<()> {
+    if versions.base.read_only {
         return Ok(());
     }
-    if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_poisoned() {
+    if versions.deletions_held.load(Ordering::SeqCst) > 0 || versions.base.health.is_poisoned() {
         return Ok(());
     }
     sync::interleave();
-    let _alone = inner.purging.lock();
+    let _alone = versions.purging.lock();
     let unheld = |o: &&Obsolete| o.file.strong_count() == 0;
-    let ssts: Vec<u64> = inner.obsolete.lock().iter().filter(unheld).map(|o| o.number).collect();
-    let segments = inner.value_log.unheld();
+    let ssts: Vec<u64> = versions.obsolete.lock().iter().filter(unheld).map(|o| o.number).collect();
+    let segments = versions.read.value_log.unheld();
     // A checkpoint that begins from here on does not see these files: they are obsolete already.
-    if inner.deletions_held.load(Ordering::SeqCst) > 0 || inner.health.is_closed() {
+    if versions.deletions_held.load(Ordering::SeqCst) > 0 || versions.base.health.is_closed() {
         return Ok(());
     }
     let gone: HashSet<u64> = ssts.iter().copied().collect();
-    inner.obsolete.lock().retain(|o| !gone.contains(&o.number));
-    ssts.iter().for_each(|number| inner.table_cache.forget(*number));
-    ssts.iter().for_each(|number| inner.background_errors.forget(*number));
-    segments.iter().for_each(|path| inner.value_log.forget(path));
-    let ssts = ssts.iter().map(|number| names::sst_path(&inner.dir, *number)).collect();
-    remove_files(inner, ssts, "purge:sst_removed")?;
+    versions.obsolete.lock().retain(|o| !gone.contains(&o.number));
+    ssts.iter().for_each(|number| versions.read.table_cache.forget(*number));
+    ssts.iter().for_each(|number| versions.jobs.errors.forget(*number));
+    segments.iter().for_each(|path| versions.read.value_log.forget(path));
+    let ssts = ssts.iter().map(|number| names::sst_path(&versions.base.dir, *number)).collect();
+    remove_files(versions, ssts, "purge:sst_removed")?;
     if segments.is_empty() {
         return Ok(());
     }
-    remove_files(inner, segments, "purge:segment_removed")
+    remove_files(versions, segments, "purge:segment_removed")
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ pub(crate) mod evidence;
 pub(crate) mod family;
 pub(crate) mod file_numbers;
 pub(crate) mod install;
+pub(crate) mod read_env;
 pub(crate) mod read_state;
 pub(crate) mod reader_pins;
 pub(crate) mod snapshots;
+pub(crate) mod version_set;

@@ -15,14 +15,14 @@ pub(crate) use segments::{
 };
 
 use crate::batch::{Separation, WriteBatch};
+use crate::env::reserve;
 use crate::error::{Error, Result};
-use crate::inner::Inner;
 use crate::kill_point::kill_point;
 use crate::memtable::{Gathered, MemTable};
 use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
-use crate::store::reserve;
 use crate::version::family::Family;
+use crate::write::env::CommitEnv;
 use crate::write::queue::{Entered, InsertState, Lead, LogState, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::stall;
@@ -57,27 +57,27 @@ const TRIES_WHEN_FULL: u32 = 5;
 const RECHECK: Duration = Duration::from_millis(50);
 
 /// Writes `batch` and returns when it is visible and as durable as asked.
-pub(crate) fn write(inner: &Inner, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
-    check_allowed(inner, &batch)?;
-    submit(inner, batch, options, None)
+pub(crate) fn write(env: &CommitEnv, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+    check_allowed(env, &batch)?;
+    submit(env, batch, options, None)
 }
 
 /// As [`write`], if no key of `reads` has changed by the time it becomes visible; else `Conflict`.
 pub(crate) fn write_if_unchanged(
-    inner: &Inner,
+    env: &CommitEnv,
     batch: WriteBatch,
     reads: &ReadSet,
     options: &WriteOptions,
 ) -> Result<()> {
-    check_allowed(inner, &batch)?;
-    let reads = validate::ahead(inner, reads)?;
-    submit(inner, batch, options, Some(reads))
+    check_allowed(env, &batch)?;
+    let reads = validate::ahead(&env.read, reads)?;
+    submit(env, batch, options, Some(reads))
 }
 
 /// Whether `batch` may be written now: while the disk is full, one that only removes.
 #[inline]
-fn check_allowed(inner: &Inner, batch: &WriteBatch) -> Result<()> {
-    match inner.health.check_writable() {
+fn check_allowed(env: &CommitEnv, batch: &WriteBatch) -> Result<()> {
+    match env.base.health.check_writable() {
         Err(Error::DiskFull(_)) if batch.only_removes() => Ok(()),
         allowed => allowed,
     }
@@ -85,13 +85,13 @@ fn check_allowed(inner: &Inner, batch: &WriteBatch) -> Result<()> {
 
 /// What of a group may not be written, by index, ascending: batches whose read set has changed, and
 /// while the disk is full those that do not only remove.
-fn refusals(inner: &Inner, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, Error)> {
+fn refusals(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, Error)> {
     if group.iter().any(|pending| pending.reads.is_some()) {
         // Whether a key has changed, the memtables say.
         lead.drain();
     }
-    let mut refused = validate::refusals(inner, group);
-    if let Err(error @ Error::DiskFull(_)) = inner.health.check_writable() {
+    let mut refused = validate::refusals(&env.read, group);
+    if let Err(error @ Error::DiskFull(_)) = env.base.health.check_writable() {
         for (index, pending) in group.iter().enumerate() {
             if !pending.batch.only_removes() && refused.iter().all(|(at, _)| *at != index) {
                 refused.push((index, error.clone()));
@@ -104,22 +104,22 @@ fn refusals(inner: &Inner, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, Er
 
 #[inline]
 fn submit(
-    inner: &Inner,
+    env: &CommitEnv,
     mut batch: WriteBatch,
     options: &WriteOptions,
     reads: Option<Reads>,
 ) -> Result<()> {
-    let queue = inner.write_queue()?;
+    let queue = env.queue()?;
     {
-        let families = inner.families.load();
-        batch.seal(&*inner.clock, &|id| {
+        let families = env.read.families.load();
+        batch.seal(&*env.base.clock, &|id| {
             families.iter().find(|f| f.id == id).map_or(Separation::OFF, |f| f.separation())
         })?;
     }
     if batch.is_empty() {
         // Nothing to write, but what was written before is to be as durable as asked.
-        return match options.sync.unwrap_or_else(|| inner.live.sync()) {
-            SyncMode::Batch => sync(inner),
+        return match options.sync.unwrap_or_else(|| env.base.dynamic.sync()) {
+            SyncMode::Batch => sync(env),
             _ => Ok(()),
         };
     }
@@ -128,27 +128,27 @@ fn submit(
         return Err(Error::InvalidArgument(text.into()));
     }
     let start = (sample() == Sampled::Timed).then(Instant::now);
-    let sync = options.sync.unwrap_or_else(|| inner.live.sync());
+    let sync = options.sync.unwrap_or_else(|| env.base.dynamic.sync());
     let result = match queue.enter(Pending { batch, sync, reads, origin: Origin::here() }) {
         Entered::Done(result) => result,
-        Entered::Leads(lead, own) => lead_group(inner, &lead, own),
+        Entered::Leads(lead, own) => lead_group(env, &lead, own),
     };
     if let Some(start) = start {
-        inner.counters.commit_latency.record_ns(start.elapsed().as_nanos() as u64);
+        env.base.counters.commit_latency.record_ns(start.elapsed().as_nanos() as u64);
     }
     result
 }
 
 /// Commits the leader's batch with those of the writers behind it, and a few more groups of those who came
 /// meanwhile: to hand over the lead costs a wake-up where nobody is awake.
-fn lead_group(inner: &Inner, lead: &Lead<'_>, own: Pending) -> Result<()> {
+fn lead_group(env: &CommitEnv, lead: &Lead<'_>, own: Pending) -> Result<()> {
     let (own_bytes, own_syncs) = (own.batch.size_bytes(), own.sync == SyncMode::Batch);
-    let families = inner.families.load();
-    stall::admit(inner, &families, own_bytes)?;
+    let families = env.read.families.load();
+    stall::admit(env, &families, own_bytes)?;
     let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes), |_| true);
-    let result = commit_together(inner, lead, &families, Some(own), others);
+    let result = commit_together(env, lead, &families, Some(own), others);
     let mut left = if own_syncs || result.is_err() { 0 } else { MORE_BYTES };
-    while left > 0 && !lead.is_passed_on() && !stall::may_hold_back(inner) {
+    while left > 0 && !lead.is_passed_on() && !stall::may_hold_back(env) {
         // What waits for a device is for its own writer to wait for.
         let others = lead.gather(left, |p| p.sync != SyncMode::Batch && p.reads.is_none());
         if others.is_empty() {
@@ -157,14 +157,14 @@ fn lead_group(inner: &Inner, lead: &Lead<'_>, own: Pending) -> Result<()> {
         let bytes: usize = others.iter().map(|(_, p)| p.batch.size_bytes()).sum();
         left = left.saturating_sub(bytes.max(MORE_BYTES / MORE_GROUPS));
         // Their writers hear how it went.
-        let _own: Result<()> = commit_together(inner, lead, &inner.families.load(), None, others);
+        let _own: Result<()> = commit_together(env, lead, &env.read.families.load(), None, others);
     }
     result
 }
 
 /// Commits batches as one group, and tells the waiters of `others` how it went; gives the fate of `own`.
 fn commit_together(
-    inner: &Inner,
+    env: &CommitEnv,
     lead: &Lead<'_>,
     families: &[Arc<Family>],
     own: Option<Pending>,
@@ -173,18 +173,18 @@ fn commit_together(
     if others.is_empty() {
         let Some(own) = own else { return Ok(()) };
         let mut group = [own];
-        return match refusals(inner, lead, &group).pop() {
+        return match refusals(env, lead, &group).pop() {
             Some((_, error)) => Err(error),
-            None => commit(inner, lead, families, &mut group),
+            None => commit(env, lead, families, &mut group),
         };
     }
     let own = own.map(|own| (None, own)).into_iter();
     let others = others.into_iter().map(|(waiter, pending)| (Some(waiter), pending));
     let (mut waiters, mut group): (Vec<_>, Vec<_>) = own.chain(others).unzip();
-    let own_refusal = take_out(refusals(inner, lead, &group), &mut group, &mut waiters);
+    let own_refusal = take_out(refusals(env, lead, &group), &mut group, &mut waiters);
     let result = match group.is_empty() {
         true => Ok(()),
-        false => commit(inner, lead, families, &mut group),
+        false => commit(env, lead, families, &mut group),
     };
     for waiter in waiters.into_iter().flatten() {
         waiter.done(result.clone());
@@ -214,35 +214,35 @@ fn take_out(
 /// Commits a group. One that only removes is tried again while jobs that end may have given room
 /// back: a full disk says so before anything of the group is in the log.
 fn commit(
-    inner: &Inner,
+    env: &CommitEnv,
     lead: &Lead<'_>,
     families: &[Arc<Family>],
     group: &mut [Pending],
 ) -> Result<()> {
     for _ in 1..TRIES_WHEN_FULL {
-        match commit_once(inner, lead, families, group) {
+        match commit_once(env, lead, families, group) {
             Err(Error::DiskFull(_)) if group.iter().all(|p| p.batch.only_removes()) => {
-                find_room(inner)?;
+                find_room(env)?;
             }
             outcome => return outcome,
         }
     }
-    commit_once(inner, lead, families, group)
+    commit_once(env, lead, families, group)
 }
 
 fn commit_once(
-    inner: &Inner,
+    env: &CommitEnv,
     lead: &Lead<'_>,
     families: &[Arc<Family>],
     group: &mut [Pending],
 ) -> Result<()> {
     // The state may have changed while this writer waited for its turn.
-    inner.health.check_may_free()?;
+    env.base.health.check_may_free()?;
     let mut log = lead.log();
-    make_room(inner, lead, &mut log, families, group)?;
+    make_room(env, lead, &mut log, families, group)?;
     let separated: usize = group.iter().map(|p| p.batch.separated().0).sum();
     if separated > 0 {
-        prepare_for_values(inner, &mut log)?;
+        prepare_for_values(env, &mut log)?;
     }
     let first = log.last_seqno + 1;
     let ops: u64 = group.iter().map(|p| p.batch.len() as u64).sum();
@@ -250,25 +250,25 @@ fn commit_once(
     if last >= MAX_SEQNO {
         return Err(Error::InvalidArgument("all 2^56 sequence numbers are used up".into()));
     }
-    let placed = append(inner, &mut log, group, first)?;
+    let placed = append(env, &mut log, group, first)?;
     log.last_seqno = last;
     let mut turn = lead.insert_turn(group.iter().map(|p| p.batch.total_room_bytes()).sum());
     drop(log);
     lead.pass_on_unless_asleep();
     sync::interleave();
     if turn.state.failed {
-        return Err(insert_failed(inner, "a group before this one is not in the memtables"));
+        return Err(insert_failed(env, "a group before this one is not in the memtables"));
     }
-    let inserted = insert(inner, &mut turn.state, families, group, first, placed);
+    let inserted = insert(env, &mut turn.state, families, group, first, placed);
     turn.state.failed = inserted.is_err();
     inserted?;
     kill_point("commit:inserted");
     sync::interleave();
     // Release: whoever reads this number finds the entries up to it.
-    inner.visible_seqno.store(last, Ordering::Release);
+    env.read.visible_seqno.store(last, Ordering::Release);
     drop(turn);
     sync::note(Note::Visible, group.iter().map(|p| p.origin));
-    let c = &inner.counters;
+    let c = &env.base.counters;
     add(&c.groups, 1);
     add(&c.batches, group.len() as u64);
     add(&c.ops_written, ops);
@@ -283,32 +283,32 @@ fn commit_once(
 /// Looks for room for what only removes: lets a job that is writing end, since it either frees room or
 /// gives up what it has taken. Once nothing runs, the whole reserve is given back, and no flush takes it.
 /// Such jobs need no lead.
-fn find_room(inner: &Inner) -> Result<()> {
-    let mut jobs = inner.scheduler.lock();
+fn find_room(env: &CommitEnv) -> Result<()> {
+    let mut jobs = env.jobs.scheduler.lock();
     let ended = jobs.ended;
-    while !jobs.is_quiet() && jobs.ended == ended && !inner.scheduler.is_stopping() {
-        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+    while !jobs.is_quiet() && jobs.ended == ended && !env.jobs.scheduler.is_stopping() {
+        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
     }
     if jobs.is_quiet() {
-        inner.health.set_merges_only(true);
+        env.base.health.set_merges_only(true);
         drop(jobs);
-        reserve::release(&*inner.vfs, &inner.dir)?;
+        reserve::release(&*env.base.vfs, &env.base.dir)?;
     }
     Ok(())
 }
 
 /// Sees to it that the group's values can go into the log segment and be read from it.
-fn prepare_for_values(inner: &Inner, log: &mut LogState) -> Result<()> {
-    let full = log.writer.len_bytes() >= inner.options.advanced.segment_bytes;
+fn prepare_for_values(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    let full = log.writer.len_bytes() >= env.base.options.advanced.segment_bytes;
     if log.broken || (full && log.has_values) {
-        next_segment(inner, log)?;
+        next_segment(env, log)?;
     }
     if !log.has_values {
         let Ok(number) = u32::try_from(log.writer.segment()) else {
             let used_up = "the 2^32 file numbers of value segments are used up".into();
             return Err(Error::InvalidArgument(used_up));
         };
-        inner.value_log.begin(number);
+        env.read.value_log.begin(number);
         log.has_values = true;
     }
     Ok(())
@@ -317,13 +317,13 @@ fn prepare_for_values(inner: &Inner, log: &mut LogState) -> Result<()> {
 /// Appends the group to the log with one write and syncs if any of it must be durable. Gives the
 /// segment and where in it the first batch lies.
 fn append(
-    inner: &Inner,
+    env: &CommitEnv,
     log: &mut LogState,
     group: &mut [Pending],
     first: SeqNo,
 ) -> Result<LogEnd> {
     if log.broken {
-        next_segment(inner, log)?;
+        next_segment(env, log)?;
     }
     let placed = (log.writer.segment(), log.writer.next_payload_offset());
     let (mut seqno, mut batch_at) = (first, placed.1);
@@ -346,27 +346,27 @@ fn append(
     if let Err(error) = appended {
         // What reached the file is unknown: nothing more goes into this segment.
         log.broken = true;
-        return Err(lost_append(inner, "append to the log", error));
+        return Err(lost_append(env, "append to the log", error));
     }
     log.dirty = true;
     kill_point("commit:logged");
-    add(&inner.counters.log_bytes, log.writer.len_bytes().saturating_sub(before));
+    add(&env.base.counters.log_bytes, log.writer.len_bytes().saturating_sub(before));
     if group.iter().any(|p| p.sync == SyncMode::Batch) {
-        sync_log(inner, log)?;
+        sync_log(env, log)?;
         kill_point("commit:synced");
-    } else if inner.options.sync == SyncMode::Buffered
+    } else if env.base.options.sync == SyncMode::Buffered
         && group.iter().any(|p| p.sync != SyncMode::Buffered || p.batch.separated().0 > 0)
     {
         // Separated values are read from the file.
         let flushed = log.writer.flush();
-        flushed.map_err(|error| lost_append(inner, "write the log", error))?;
+        flushed.map_err(|error| lost_append(env, "write the log", error))?;
     }
     Ok(placed)
 }
 
 /// Fills the memtables. Room was made before, so nothing here fails in a sound store.
 fn insert(
-    inner: &Inner,
+    env: &CommitEnv,
     state: &mut InsertState,
     families: &[Arc<Family>],
     group: &[Pending],
@@ -375,12 +375,12 @@ fn insert(
 ) -> Result<()> {
     let mut target = Target::default();
     let mut gathered = Gathered::for_ops(group.iter().map(|p| p.batch.len()).sum());
-    let full = |_| insert_failed(inner, "a memtable is full although room was made");
+    let full = |_| insert_failed(env, "a memtable is full although room was made");
     let mut seqno = first;
     for pending in group {
         for op in pending.batch.ops() {
             let Ok(op) = op else {
-                return Err(insert_failed(inner, "a batch of our own encoding is malformed"));
+                return Err(insert_failed(env, "a batch of our own encoding is malformed"));
             };
             if target.family != Some(op.family) {
                 target.settle(&mut gathered, state).map_err(full)?;
@@ -442,22 +442,22 @@ impl Target {
     }
 }
 
-fn insert_failed(inner: &Inner, what: &str) -> Error {
-    let error = terrace_base::Error::corruption(&inner.dir, 0, what);
-    inner.health.fail("fill a memtable", error)
+fn insert_failed(env: &CommitEnv, what: &str) -> Error {
+    let error = terrace_base::Error::corruption(&env.base.dir, 0, what);
+    env.base.health.fail("fill a memtable", error)
 }
 
 /// Sees to it that the memtables of all families that the group writes to can take it whole. Whatever
 /// rotates here gives the new memtable the room that the group needs there, so it does not matter what
 /// rotates, and in which order. A failure is harmless: nothing of the group is in the log yet.
 fn make_room(
-    inner: &Inner,
+    env: &CommitEnv,
     lead: &Lead<'_>,
     log: &mut LogState,
     families: &[Arc<Family>],
     group: &[Pending],
 ) -> Result<()> {
-    let most_separated = most_separated_bytes(inner);
+    let most_separated = most_separated_bytes(env);
     let mut rotated = false;
     for family in families {
         let needed = needed_bytes(family, group);
@@ -466,7 +466,7 @@ fn make_room(
             let state = family.state();
             let table = &state.memtable;
             table.room_bytes() < needed + in_flight
-                || table.size_bytes() >= inner.live.memtable_bytes()
+                || table.size_bytes() >= env.base.dynamic.memtable_bytes()
                 || table.separated_bytes() >= most_separated
         };
         let touched = || group.iter().any(|p| p.batch.touches(family.id));
@@ -478,19 +478,19 @@ fn make_room(
             }
         };
         if (families.len() == 1 || touched()) && is_full() {
-            rotate(inner, log, family, needed)?;
+            rotate(env, log, family, needed)?;
             rotated = true;
         }
     }
     if families.len() > 1
-        && let Some(largest) = largest_over_bound(inner, families)
+        && let Some(largest) = largest_over_bound(env, families)
     {
         lead.drain();
-        rotate(inner, log, largest, needed_bytes(largest, group))?;
+        rotate(env, log, largest, needed_bytes(largest, group))?;
         rotated = true;
     }
     match rotated {
-        true => check_room(inner, families, group),
+        true => check_room(env, families, group),
         false => Ok(()),
     }
 }
@@ -501,13 +501,13 @@ fn needed_bytes(family: &Family, group: &[Pending]) -> usize {
 }
 
 /// Refuses the group, while that is harmless, if a memtable cannot take its part of it.
-fn check_room(inner: &Inner, families: &[Arc<Family>], group: &[Pending]) -> Result<()> {
+fn check_room(env: &CommitEnv, families: &[Arc<Family>], group: &[Pending]) -> Result<()> {
     for family in families {
         let (needed, room) = (needed_bytes(family, group), family.state().memtable.room_bytes());
         if room < needed {
             let text = format!("the memtable of `{}` has {room} bytes of {needed}", family.name);
             let error = std::io::Error::other(text);
-            return Err(terrace_base::Error::io("make room in", &inner.dir, error).into());
+            return Err(terrace_base::Error::io("make room in", &env.base.dir, error).into());
         }
     }
     Ok(())
@@ -515,20 +515,20 @@ fn check_room(inner: &Inner, families: &[Arc<Family>], group: &[Pending]) -> Res
 
 /// Bytes of separated values at which a memtable is full, however small their handles are: what is
 /// overwritten in memtables is garbage that nobody knows of yet, and recovery reads all of it.
-fn most_separated_bytes(inner: &Inner) -> u64 {
-    let least = MIN_UNFLUSHED_BYTES.min(2 * inner.options.advanced.segment_bytes);
-    least.max(inner.value_log.live_bytes() / UNFLUSHED_SHARE)
+fn most_separated_bytes(env: &CommitEnv) -> u64 {
+    let least = MIN_UNFLUSHED_BYTES.min(2 * env.base.options.advanced.segment_bytes);
+    least.max(env.read.value_log.live_bytes() / UNFLUSHED_SHARE)
 }
 
 /// The family with the largest mutable memtable, if all of them together are over half of the budget of
 /// memtables (the other half is for those that wait for their flush).
-fn largest_over_bound<'a>(inner: &Inner, families: &'a [Arc<Family>]) -> Option<&'a Arc<Family>> {
+fn largest_over_bound<'a>(env: &CommitEnv, families: &'a [Arc<Family>]) -> Option<&'a Arc<Family>> {
     let size = |family: &Arc<Family>| match &family.state().memtable {
         // Rotating what holds nothing frees nothing.
         empty if empty.is_empty() => 0,
         memtable => memtable.size_bytes(),
     };
-    if families.iter().map(size).sum::<usize>() <= inner.live.memtables_bytes() / 2 {
+    if families.iter().map(size).sum::<usize>() <= env.base.dynamic.memtables_bytes() / 2 {
         return None;
     }
     families.iter().max_by_key(|family| size(family))
@@ -537,32 +537,33 @@ fn largest_over_bound<'a>(inner: &Inner, families: &'a [Arc<Family>]) -> Option<
 /// Makes the family's memtable immutable and starts the next log segment, so that a segment
 /// seldom outlives the memtables it feeds. Waits while too many memtables wait for their flush.
 pub(crate) fn rotate(
-    inner: &Inner,
+    env: &CommitEnv,
     log: &mut LogState,
     family: &Family,
     capacity_bytes: usize,
 ) -> Result<()> {
     if !family.state().memtable.is_empty() {
-        stall::wait_for_memtable(inner, family)?;
-        next_segment(inner, log)?;
+        stall::wait_for_memtable(env, family)?;
+        next_segment(env, log)?;
     }
-    let rotated = family.rotate(capacity_bytes.max(inner.live.memtable_bytes()));
-    rotated
-        .map_err(|e| Error::from(terrace_base::Error::io("reserve memory for", &inner.dir, e)))?;
-    inner.scheduler.wake();
+    let rotated = family.rotate(capacity_bytes.max(env.base.dynamic.memtable_bytes()));
+    rotated.map_err(|e| {
+        Error::from(terrace_base::Error::io("reserve memory for", &env.base.dir, e))
+    })?;
+    env.jobs.scheduler.wake();
     Ok(())
 }
 
 /// Makes every non-empty memtable of `families` immutable. Gives, per family, the id up to which
 /// (inclusive) its memtables must be flushed for everything written before to be in SSTs.
-pub(crate) fn rotate_all(inner: &Inner, families: &[Arc<Family>]) -> Result<Vec<u64>> {
-    let lead = inner.write_queue()?.lead();
+pub(crate) fn rotate_all(env: &CommitEnv, families: &[Arc<Family>]) -> Result<Vec<u64>> {
+    let lead = env.queue()?.lead();
     let mut log = lead.log();
     let mut ids = Vec::with_capacity(families.len());
     for family in families {
         ids.push(family.state().memtable.id);
         if !family.state().memtable.is_empty() {
-            rotate(inner, &mut log, family, 0)?;
+            rotate(env, &mut log, family, 0)?;
         }
     }
     Ok(ids)

@@ -2,6 +2,7 @@
 //! ([`read_set`], [`validate`]), and the commit to log and memtables ([`commit`]).
 
 pub(crate) mod commit;
+pub(crate) mod env;
 pub(crate) mod queue;
 pub(crate) mod read_set;
 pub(crate) mod stall;

@@ -3,10 +3,10 @@
 
 use crate::error::{Error, Result};
 use crate::event;
-use crate::inner::Inner;
 use crate::jobs::background_errors::Work;
 use crate::metrics::StallCause;
 use crate::version::family::Family;
+use crate::write::env::CommitEnv;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -53,59 +53,60 @@ fn pressure(family: &Family) -> Option<(f64, StallCause)> {
 
 /// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
 /// Called by the leader, so that those behind it wait too.
-pub(crate) fn admit(inner: &Inner, families: &[Arc<Family>], bytes: usize) -> Result<()> {
-    if inner.health.is_disk_full() {
+pub(crate) fn admit(env: &CommitEnv, families: &[Arc<Family>], bytes: usize) -> Result<()> {
+    if env.base.health.is_disk_full() {
         // What only removes is let through, and nothing else is.
         return Ok(());
     }
-    wait_for_collection(inner, bytes);
+    wait_for_collection(env, bytes);
     for family in families {
         let Some((pressure, cause)) = pressure(family) else { continue };
         if pressure < 1.0 {
-            slow(inner, family, pressure, cause, bytes);
+            slow(env, family, pressure, cause, bytes);
             continue;
         }
         let full = || family.state().version.level(0).len() >= family.options.l0_stop;
-        wait_while(inner, family, StallCause::L0Files, full)?;
+        wait_while(env, family, StallCause::L0Files, full)?;
     }
     Ok(())
 }
 
 /// Whether a write may have to wait now: because writes are slowed or stopped, or would be if a
 /// memtable that is half full were full.
-pub(crate) fn may_hold_back(inner: &Inner) -> bool {
-    collection_pressure(inner) > 0.0
-        || inner
+pub(crate) fn may_hold_back(env: &CommitEnv) -> bool {
+    collection_pressure(env) > 0.0
+        || env
+            .read
             .families
             .load()
             .iter()
-            .any(|family| pressure(family).is_some() || is_about_to_stop(inner, family))
+            .any(|family| pressure(family).is_some() || is_about_to_stop(env, family))
 }
 
 /// Waits until `family` may have one more immutable memtable.
-pub(crate) fn wait_for_memtable(inner: &Inner, family: &Family) -> Result<()> {
-    if inner.health.is_disk_full() {
+pub(crate) fn wait_for_memtable(env: &CommitEnv, family: &Family) -> Result<()> {
+    if env.base.health.is_disk_full() {
         // A flush may have no room before the deletions of this memtable are flushed with it. There
         // are no more of them than the log has room for.
         return Ok(());
     }
-    let full = || has_all_memtables(inner, family);
-    if full() { wait_while(inner, family, StallCause::Memtables, full) } else { Ok(()) }
+    let full = || has_all_memtables(env, family);
+    if full() { wait_while(env, family, StallCause::Memtables, full) } else { Ok(()) }
 }
 
-fn is_about_to_stop(inner: &Inner, family: &Family) -> bool {
+fn is_about_to_stop(env: &CommitEnv, family: &Family) -> bool {
     let used = family.state().memtable.size_bytes();
-    used >= inner.live.memtable_bytes() / 2 && has_all_memtables(inner, family)
+    used >= env.base.dynamic.memtable_bytes() / 2 && has_all_memtables(env, family)
 }
 
 /// Whether `family` has as many immutable memtables as it may have.
-fn has_all_memtables(inner: &Inner, family: &Family) -> bool {
-    let most = inner.max_immutables();
+fn has_all_memtables(env: &CommitEnv, family: &Family) -> bool {
+    let most = env.base.dynamic.max_immutables();
     let state = family.state();
     let waiting = &state.immutables;
     let bytes: usize = waiting.iter().map(|memtable| memtable.size_bytes()).sum();
     // Memtables that ended early, for the values they refer to, take little memory.
-    let small = bytes < most * inner.live.memtable_bytes() / 2;
+    let small = bytes < most * env.base.dynamic.memtable_bytes() / 2;
     waiting.len() >= if small { most.max(MAX_SMALL) } else { most }
 }
 
@@ -116,7 +117,7 @@ fn rate(pressure: f64) -> f64 {
     SLOW_RATE_END + (SLOW_RATE_START - SLOW_RATE_END) * left * left
 }
 
-fn slow(inner: &Inner, family: &Family, pressure: f64, cause: StallCause, bytes: usize) {
+fn slow(env: &CommitEnv, family: &Family, pressure: f64, cause: StallCause, bytes: usize) {
     let rate = rate(pressure);
     let wait = Duration::from_secs_f64(bytes as f64 / rate).min(MAX_SLEEP);
     // Sleeping costs at least 50 us whatever is asked; below that, spinning keeps the rate smooth.
@@ -128,34 +129,34 @@ fn slow(inner: &Inner, family: &Family, pressure: f64, cause: StallCause, bytes:
             thread::yield_now();
         }
     }
-    let before = inner.counters.stalls.slowed(cause, start.elapsed());
+    let before = env.base.counters.stalls.slowed(cause, start.elapsed());
     if before.is_multiple_of(4096) {
         event::stalled(&family.name, cause.text(), false);
     }
 }
 
 /// How far garbage collection is behind: above 0 it slows writers.
-fn collection_pressure(inner: &Inner) -> f64 {
-    let log_bytes = inner.counters.log_bytes.load(Ordering::Relaxed);
-    inner.gc.pressure(log_bytes, inner.live.gc_garbage_ratio())
+fn collection_pressure(env: &CommitEnv) -> f64 {
+    let log_bytes = env.base.counters.log_bytes.load(Ordering::Relaxed);
+    env.garbage.pressure(log_bytes, env.base.dynamic.gc_garbage_ratio())
 }
 
 /// Slows writers while there is more garbage than garbage collection keeps up with; never stops
 /// them.
-fn wait_for_collection(inner: &Inner, bytes: usize) {
-    let pressure = collection_pressure(inner);
+fn wait_for_collection(env: &CommitEnv, bytes: usize) {
+    let pressure = collection_pressure(env);
     if pressure <= 0.0 {
         return;
     }
     let wait = Duration::from_secs_f64(bytes as f64 / gc_rate(pressure)).min(MAX_SLEEP);
-    let owed = inner.gc.owe_us(wait.as_micros() as u64, MIN_SLEEP_US);
+    let owed = env.garbage.owe_us(wait.as_micros() as u64, MIN_SLEEP_US);
     if owed == 0 {
         return;
     }
     let start = Instant::now();
     thread::sleep(Duration::from_micros(owed).min(MAX_SLEEP));
     let cause = StallCause::GarbageCollection;
-    let before = inner.counters.stalls.slowed(cause, start.elapsed());
+    let before = env.base.counters.stalls.slowed(cause, start.elapsed());
     if before.is_multiple_of(256) {
         event::stalled("all", cause.text(), false);
     }
@@ -167,12 +168,12 @@ fn gc_rate(pressure: f64) -> f64 {
 }
 
 /// Why what a writer waits for does not happen, if it failed again and again.
-fn why_hopeless(inner: &Inner, family: &Family, cause: StallCause) -> Option<Error> {
-    let errors = &inner.background_errors;
+fn why_hopeless(env: &CommitEnv, family: &Family, cause: StallCause) -> Option<Error> {
+    let errors = &env.jobs.errors;
     match cause {
         StallCause::L0Files => errors.why_stuck(family.id),
         _ => {
-            let now_us = inner.clock.monotonic_us();
+            let now_us = env.base.clock.monotonic_us();
             errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
         }
     }
@@ -180,22 +181,22 @@ fn why_hopeless(inner: &Inner, family: &Family, cause: StallCause) -> Option<Err
 
 /// Waits while `stopped`; what it waits is counted as it goes, so that a long stop shows.
 fn wait_while(
-    inner: &Inner,
+    env: &CommitEnv,
     family: &Family,
     cause: StallCause,
     mut stopped: impl FnMut() -> bool,
 ) -> Result<()> {
-    let stalls = &inner.counters.stalls;
+    let stalls = &env.base.counters.stalls;
     let mut since = Instant::now();
     let mut told = false;
-    let mut jobs = inner.scheduler.lock();
+    let mut jobs = env.jobs.scheduler.lock();
     while stopped() {
-        if inner.scheduler.is_stopping() {
+        if env.jobs.scheduler.is_stopping() {
             return Err(Error::Closed);
         }
         // Work that cannot go on will not make room: say so instead of waiting for ever.
-        inner.health.check_writable()?;
-        if let Some(why) = why_hopeless(inner, family, cause) {
+        env.base.health.check_writable()?;
+        if let Some(why) = why_hopeless(env, family, cause) {
             return Err(Error::WriteStopped(Box::new(why)));
         }
         if !told {
@@ -203,7 +204,7 @@ fn wait_while(
             stalls.stopped(cause);
             event::stalled(&family.name, cause.text(), true);
         }
-        inner.scheduler.wait_for_end(&mut jobs, RECHECK);
+        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
         let now = Instant::now();
         stalls.waited(cause, now - since);
         since = now;

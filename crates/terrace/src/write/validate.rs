@@ -11,9 +11,9 @@
 
 use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
-use crate::inner::Inner;
 use crate::memtable::MemTable;
 use crate::metrics::add;
+use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
 use crate::write::queue::Pending;
 use crate::write::read_set::{ReadSet, Reads, Watched};
@@ -26,25 +26,25 @@ use terrace_manifest::FileMeta;
 use terrace_sst::Lookup;
 
 /// Whether no key of `reads` has a newer version now.
-pub(crate) fn is_unchanged(inner: &Inner, reads: &ReadSet) -> Result<bool> {
-    inner.health.check_open()?;
-    Ok(check(inner, reads)?.is_some())
+pub(crate) fn is_unchanged(env: &ReadEnv, reads: &ReadSet) -> Result<bool> {
+    env.base.health.check_open()?;
+    Ok(check(env, reads)?.is_some())
 }
 
 /// Checks `reads` as far as it can be done before queueing; gives what the leader needs for the
 /// rest.
-pub(crate) fn ahead(inner: &Inner, reads: &ReadSet) -> Result<Reads> {
-    check(inner, reads)?.ok_or_else(|| conflict(inner))
+pub(crate) fn ahead(env: &ReadEnv, reads: &ReadSet) -> Result<Reads> {
+    check(env, reads)?.ok_or_else(|| conflict(env))
 }
 
 /// `None` if a key has changed.
-fn check(inner: &Inner, reads: &ReadSet) -> Result<Option<Reads>> {
-    if !reads.snapshot().is_of(&inner.snapshots) {
+fn check(env: &ReadEnv, reads: &ReadSet) -> Result<Option<Reads>> {
+    if !reads.snapshot().is_of(&env.snapshots) {
         return Err(Error::InvalidArgument("the read set is of another store".into()));
     }
     // Before any read state is taken: each then has everything up to this number.
-    let checked = inner.visible_seqno();
-    match any_changed(inner, reads.watched(), |since| since)? {
+    let checked = env.visible_seqno();
+    match any_changed(env, reads.watched(), |since| since)? {
         true => Ok(None),
         false => Ok(Some(Reads { watched: reads.watched().clone(), checked })),
     }
@@ -53,14 +53,14 @@ fn check(inner: &Inner, reads: &ReadSet) -> Result<Option<Reads>> {
 /// The batches of a group that must not be written, by ascending index, and why: a key of their
 /// read set has changed, be it by a batch before them in the group that is written. Called by the
 /// leader; costs one look at every batch if none has a read set.
-pub(crate) fn refusals(inner: &Inner, group: &[Pending]) -> Vec<(usize, Error)> {
+pub(crate) fn refusals(env: &ReadEnv, group: &[Pending]) -> Vec<(usize, Error)> {
     let mut refused = Vec::new();
     let Some(last) = group.iter().rposition(|pending| pending.reads.is_some()) else {
         return refused;
     };
     let mut written = Written::default();
     for (index, pending) in group[..=last].iter().enumerate() {
-        match pending.reads.as_ref().map(|reads| check_in_turn(inner, reads, &written)) {
+        match pending.reads.as_ref().map(|reads| check_in_turn(env, reads, &written)) {
             Some(Err(error)) => refused.push((index, error)),
             _ if index < last => written.add(&pending.batch),
             _ => {}
@@ -70,26 +70,26 @@ pub(crate) fn refusals(inner: &Inner, group: &[Pending]) -> Vec<(usize, Error)> 
 }
 
 /// What is left to check when the lead has come.
-fn check_in_turn(inner: &Inner, reads: &Reads, written: &Written<'_>) -> Result<()> {
+fn check_in_turn(env: &ReadEnv, reads: &Reads, written: &Written<'_>) -> Result<()> {
     let by_group =
         |watched: &Watched| watched.keys.keys().any(|key| written.contains(watched.family.id, key));
     let has_changed = (!written.is_empty() && reads.watched.iter().any(by_group))
-        || any_changed(inner, &reads.watched, |_| reads.checked)?;
-    if has_changed { Err(conflict(inner)) } else { Ok(()) }
+        || any_changed(env, &reads.watched, |_| reads.checked)?;
+    if has_changed { Err(conflict(env)) } else { Ok(()) }
 }
 
-fn conflict(inner: &Inner) -> Error {
-    add(&inner.counters.conflicts, 1);
+fn conflict(env: &ReadEnv) -> Error {
+    add(&env.base.counters.conflicts, 1);
     Error::Conflict
 }
 
 /// Whether any key has a version above what `since` makes of its own sequence number.
-fn any_changed(inner: &Inner, watched: &[Watched], since: impl Fn(SeqNo) -> SeqNo) -> Result<bool> {
+fn any_changed(env: &ReadEnv, watched: &[Watched], since: impl Fn(SeqNo) -> SeqNo) -> Result<bool> {
     if watched.is_empty() {
         return Ok(false);
     }
-    let visible = inner.visible_seqno();
-    let families = inner.families.load();
+    let visible = env.visible_seqno();
+    let families = env.families.load();
     for Watched { family, keys } in watched {
         if !families.iter().any(|open| Arc::ptr_eq(open, family)) {
             // With a family go its keys.
@@ -104,7 +104,7 @@ fn any_changed(inner: &Inner, watched: &[Watched], since: impl Fn(SeqNo) -> SeqN
         let state = family.state();
         for (key, own) in keys {
             let since = since(*own);
-            if since < visible && has_changed(inner, &state, key, since)? {
+            if since < visible && has_changed(env, &state, key, since)? {
                 return Ok(true);
             }
         }
@@ -115,7 +115,7 @@ fn any_changed(inner: &Inner, watched: &[Watched], since: impl Fn(SeqNo) -> SeqN
 /// Whether `key` has a version newer than `since`, or a range tombstone newer than `since` covers
 /// it. Asks for the newest of all, whatever is visible: a version at hand that came later may have
 /// taken the place, in a flush, of one that was due.
-fn has_changed(inner: &Inner, state: &ReadState, key: &[u8], since: SeqNo) -> Result<bool> {
+fn has_changed(env: &ReadEnv, state: &ReadState, key: &[u8], since: SeqNo) -> Result<bool> {
     for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
         if memtable.is_empty() {
             continue;
@@ -136,7 +136,7 @@ fn has_changed(inner: &Inner, state: &ReadState, key: &[u8], since: SeqNo) -> Re
             let file = &level.files()[index];
             if file.largest_seqno > since
                 && file.contains(key)
-                && has_newer_in_sst(inner, state, (number, index), file, key, since)?
+                && has_newer_in_sst(env, state, (number, index), file, key, since)?
             {
                 return Ok(true);
             }
@@ -156,14 +156,14 @@ fn has_newer(memtable: &MemTable, key: &[u8], since: SeqNo) -> bool {
 }
 
 fn has_newer_in_sst(
-    inner: &Inner,
+    env: &ReadEnv,
     state: &ReadState,
     (level, index): (usize, usize),
     file: &FileMeta,
     key: &[u8],
     since: SeqNo,
 ) -> Result<bool> {
-    let guard = inner.table_cache.enter(state.slots.at(level, index), file, false)?;
+    let guard = env.table_cache.enter(state.slots.at(level, index), file, false)?;
     let Some(reader) = guard.as_ref() else { return Ok(false) };
     if file.range_tombstone_count > 0
         && reader.range_tombstones().covering_seqno(key, MAX_SEQNO) > Some(since)

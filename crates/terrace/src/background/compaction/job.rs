@@ -16,13 +16,13 @@ use crate::background::output::{Output, OutputContext, remove_files};
 use crate::background::retain::{
     Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
 };
+use crate::env::rate_limit::RateLimiter;
 use crate::iter::RunIter;
 use crate::iter::level::LevelIter;
 use crate::iter::merge::MergingIter;
 use crate::jobs::job_list::JobProgress;
 use crate::memory::table_cache::TableCache;
 use crate::options::FamilyOptions;
-use crate::store::rate_limit::RateLimiter;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;

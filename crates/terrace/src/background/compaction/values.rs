@@ -11,8 +11,8 @@
 
 use super::pick::{Compaction, Reason, doomed_bytes};
 use crate::background::output::Output;
+use crate::env::rate_limit::RateLimiter;
 use crate::kill_point::kill_point;
-use crate::store::rate_limit::RateLimiter;
 use crate::values::value_log::{SegmentMap, ValueLog};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;

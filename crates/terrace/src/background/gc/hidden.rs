@@ -5,7 +5,7 @@
 //!
 //! Deletes in ranges are not looked for; compactions of theirs come early anyway.
 
-use crate::inner::Inner;
+use crate::background::env::JobEnv;
 use crate::version::family::Family;
 use std::collections::HashMap;
 use terrace_base::key::{MAX_SEQNO, trailer_kind, trailer_seqno};
@@ -27,11 +27,11 @@ pub(super) struct Estimate {
 }
 
 /// Estimates for the current files; `known` are those of the last time.
-pub(super) fn estimate(inner: &Inner, known: &HashMap<u64, u64>) -> Estimate {
+pub(super) fn estimate(env: &JobEnv, known: &HashMap<u64, u64>) -> Estimate {
     let mut files = HashMap::new();
     let mut sampled = 0;
     let (mut hidden, mut written) = (0, 0);
-    for family in inner.families.load().iter().filter(|family| !family.is_dropped()) {
+    for family in env.read.families.load().iter().filter(|family| !family.is_dropped()) {
         let state = family.hold_state();
         let version = &state.version;
         let deepest = (0..LEVEL_COUNT).rev().find(|level| !version.level(*level).is_empty());
@@ -43,7 +43,7 @@ pub(super) fn estimate(inner: &Inner, known: &HashMap<u64, u64>) -> Estimate {
                     None if sampled < MAX_FILES => {
                         sampled += 1;
                         // Damage is for whoever reads the file in earnest to report.
-                        sample(inner, family, version, (level, at), file).unwrap_or(0)
+                        sample(env, family, version, (level, at), file).unwrap_or(0)
                     }
                     None => continue,
                 };
@@ -61,7 +61,7 @@ pub(super) fn estimate(inner: &Inner, known: &HashMap<u64, u64>) -> Estimate {
 
 /// Bytes of values below `file` that it hides, estimated.
 fn sample(
-    inner: &Inner,
+    env: &JobEnv,
     family: &Family,
     version: &Version,
     (level, at): (usize, usize),
@@ -70,13 +70,13 @@ fn sample(
     if family.is_dropped() || file.entry_count == 0 {
         return Ok(0);
     }
-    let reader = inner.table_cache.reader(file)?;
+    let reader = env.read.table_cache.reader(file)?;
     let mut iter = reader.iter(ScanOptions { fill_cache: false, ..ScanOptions::default() });
     let cuts = reader.index_separators(SAMPLES)?;
     let (mut asked, mut found) = (0, 0);
     let mut ask = |key: &[u8], trailer: u64| -> Result<()> {
         asked += 1;
-        found += below(inner, version, (level, at), key, trailer)?;
+        found += below(env, version, (level, at), key, trailer)?;
         Ok(())
     };
     if cuts.len() >= SAMPLES / 2 {
@@ -104,7 +104,7 @@ fn sample(
 
 /// What the newest older version of `key` counts for in its segment's books; 0 without one.
 fn below(
-    inner: &Inner,
+    env: &JobEnv,
     version: &Version,
     (level, at): (usize, usize),
     key: &[u8],
@@ -119,7 +119,7 @@ fn below(
             false => 0,
         };
         for file in files.files().iter().skip(skip).filter(|file| file.contains(key)) {
-            let entry = inner.table_cache.reader(file)?.get(&lookup)?;
+            let entry = env.read.table_cache.reader(file)?.get(&lookup)?;
             if let Some(entry) = entry {
                 let kind = trailer_kind(entry.trailer);
                 let handle = kind.and_then(|kind| ValueHandle::of_entry(kind, &entry.value));

@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::db::Db;
+use crate::inner::Inner;
+use crate::observe::current_metrics;
 use crate::open::read_only;
 use crate::options::{CfOptions, ModelCosts, Options};
 use crate::read::get::{self, Reading};
@@ -54,10 +56,10 @@ fn fill(dir: &str, options: &Options, keys: u64) {
 }
 
 fn read(inner: &Inner, rng: &mut SplitMix64, keys: u64, lookups: u64) {
-    let families = inner.families.load_full();
+    let families = inner.read.families.load_full();
     for _ in 0..lookups {
         let n = rng.below(keys);
-        let found = get::get(inner, &families[0], &key(n), Reading::default()).unwrap();
+        let found = get::get(&inner.read, &families[0], &key(n), Reading::default()).unwrap();
         assert_eq!(found.as_deref(), Some(&[n as u8; 64][..]));
     }
 }
@@ -73,36 +75,37 @@ fn files_wait_before_they_are_trained_one_at_a_time_and_then_the_level() {
     let inner = read_only::open("/db".as_ref(), options).unwrap();
     let mut learner = Learner::default();
     let mut rng = SplitMix64::new(2);
-    assert!(!learner.step(&inner), "files are new");
+    assert!(!learner.step(&inner.background), "files are new");
     clock.advance(49);
-    assert!(!learner.step(&inner));
+    assert!(!learner.step(&inner.background));
     clock.advance(1);
-    let files = inner.metrics().levels.iter().map(|level| level.file_count).sum::<u64>();
+    let files =
+        current_metrics::of(&inner).levels.iter().map(|level| level.file_count).sum::<u64>();
     assert!(files >= 3, "{files}");
     for trained in 1..=files {
-        assert!(learner.step(&inner));
-        assert_eq!(inner.metrics().models_built, trained);
+        assert!(learner.step(&inner.background));
+        assert_eq!(current_metrics::of(&inner).models_built, trained);
     }
-    assert!(!learner.step(&inner));
+    assert!(!learner.step(&inner.background));
     read(&inner, &mut rng, KEYS, 1000);
-    let m = inner.metrics();
+    let m = current_metrics::of(&inner);
     assert!(m.lookups_by_model > 900 && m.lookups_by_index < 50, "{m}");
     // The level has been quiet, but was hardly read: training it takes 60 ns x 40,000 keys, so
     // 120,000 lookups that save 20 ns.
     clock.advance(10_000);
-    assert!(!learner.step(&inner));
-    assert_eq!(inner.metrics().level_models, 0);
+    assert!(!learner.step(&inner.background));
+    assert_eq!(current_metrics::of(&inner).level_models, 0);
     read(&inner, &mut rng, KEYS, 60_000);
     clock.advance(10_000);
-    assert!(!learner.step(&inner));
+    assert!(!learner.step(&inner.background));
     read(&inner, &mut rng, KEYS, 90_000);
     clock.advance(10_000);
-    assert!(learner.step(&inner));
-    let m = inner.metrics();
+    assert!(learner.step(&inner.background));
+    let m = current_metrics::of(&inner);
     assert_eq!((m.level_models, m.level_models_built), (1, 1), "{m}");
     let before = m.lookups_by_level_model;
     read(&inner, &mut rng, KEYS, 10_000);
-    let m = inner.metrics();
+    let m = current_metrics::of(&inner);
     assert!(m.lookups_by_level_model - before > 9900, "{m}");
 }
 
@@ -112,36 +115,36 @@ fn a_level_model_of_other_files_is_not_taken() {
     let options = options(Arc::new(SimVfs::new(3)), Learning::Build);
     fill("/db", &options, KEYS);
     let inner = read_only::open("/db".as_ref(), options).unwrap();
-    let family = inner.families.load()[0].clone();
+    let family = inner.read.families.load()[0].clone();
     let version = family.state().version.clone();
     let level = (1..LEVEL_COUNT).find(|n| version.level(*n).len() > 1).unwrap();
     let files = version.level(level).files();
     let learn = |files: &[Arc<terrace_manifest::FileMeta>]| {
         let mut builder = LevelModelBuilder::default();
         for file in files {
-            builder.add(file, &inner.table_cache.reader(file).unwrap()).unwrap();
+            builder.add(file, &inner.read.table_cache.reader(file).unwrap()).unwrap();
         }
-        builder.finish(&inner.table_cache).model.unwrap()
+        builder.finish(&inner.read.table_cache).model.unwrap()
     };
     drop(learn(files));
     // With all readers open.
-    let pinned = inner.table_cache.pinned_bytes();
+    let pinned = inner.read.table_cache.pinned_bytes();
     let partial = learn(&files[1..]);
-    assert!(inner.table_cache.pinned_bytes() >= pinned + partial.memory_bytes());
+    assert!(inner.read.table_cache.pinned_bytes() >= pinned + partial.memory_bytes());
     assert!(!family.add_level_model(level, partial));
-    assert_eq!(inner.metrics().level_models, 0);
-    assert_eq!(inner.table_cache.pinned_bytes(), pinned, "its memory is given back");
+    assert_eq!(current_metrics::of(&inner).level_models, 0);
+    assert_eq!(inner.read.table_cache.pinned_bytes(), pinned, "its memory is given back");
     assert!(!family.add_level_model(level - 1, learn(files)), "it is of another level");
     assert!(family.add_level_model(level, learn(files)));
     // It stays with the files through other changes, and goes with the first of them.
-    family.install(version.clone(), &[], &inner.table_cache);
-    assert_eq!(inner.metrics().level_models, 1);
+    family.install(version.clone(), &[], &inner.read.table_cache);
+    assert_eq!(current_metrics::of(&inner).level_models, 1);
     let gone = terrace_manifest::FamilyEdit {
         removed: vec![(level as u8, files[0].number)],
         ..Default::default()
     };
-    family.install(Arc::new(version.apply(&gone).unwrap()), &[], &inner.table_cache);
-    assert_eq!(inner.metrics().level_models, 0);
+    family.install(Arc::new(version.apply(&gone).unwrap()), &[], &inner.read.table_cache);
+    assert_eq!(current_metrics::of(&inner).level_models, 0);
 }
 
 /// Nanoseconds of processor time of this thread.
@@ -152,10 +155,10 @@ fn cpu_ns() -> u64 {
 
 /// Puts the filters of all files into memory.
 fn load_filters(inner: &Inner) {
-    let open = |file: &terrace_manifest::FileMeta| inner.table_cache.reader(file).ok();
+    let open = |file: &terrace_manifest::FileMeta| inner.read.table_cache.reader(file).ok();
     for round in 0..1000 {
-        let lookups = inner.counters.gets.get();
-        if !inner.filters.step(lookups + round, true, &open).more && round > 20 {
+        let lookups = inner.base.counters.gets.get();
+        if !inner.read.filters.step(lookups + round, true, &open).more && round > 20 {
             break;
         }
     }
@@ -163,20 +166,20 @@ fn load_filters(inner: &Inner) {
 
 /// Least processor time of a lookup in several rounds, all with the filters in memory.
 fn lookup_ns(inner: &Inner, keys: u64) -> f64 {
-    let family = inner.families.load()[0].clone();
+    let family = inner.read.families.load()[0].clone();
     let mut rng = SplitMix64::new(5);
     let probes: Vec<Vec<u8>> = (0..300_000).map(|_| key(rng.below(keys))).collect();
     for probe in &probes {
         let mut absent = probe.clone();
         absent.push(b'+');
-        get::get(inner, &family, &absent, Reading::default()).unwrap();
+        get::get(&inner.read, &family, &absent, Reading::default()).unwrap();
     }
     load_filters(inner);
     let mut least = f64::INFINITY;
     for _ in 0..9 {
         let start = cpu_ns();
         for probe in &probes {
-            let found = get::get(inner, &family, probe, Reading::default()).unwrap();
+            let found = get::get(&inner.read, &family, probe, Reading::default()).unwrap();
             assert!(std::hint::black_box(found).is_some());
         }
         least = least.min((cpu_ns() - start) as f64 / probes.len() as f64);
@@ -210,9 +213,9 @@ fn ways_of_a_lookup() {
     options.default_family.learning = Learning::Build;
     let inner = read_only::open(&path, options).unwrap();
     println!("by models of files {:.0} ns", lookup_ns(&inner, keys));
-    let family = inner.families.load()[0].clone();
+    let family = inner.read.families.load()[0].clone();
     let mut own = FamilyBooks::default();
-    own.look(&inner, &family, 0);
+    own.look(&inner.background, &family, 0);
     let files = family.state().version.clone();
     let level = (1..LEVEL_COUNT).max_by_key(|n| files.level(*n).len()).unwrap();
     println!(
@@ -221,9 +224,9 @@ fn ways_of_a_lookup() {
         family.samples.level_costs(level)
     );
     let start = Instant::now();
-    own.train_level(&inner, &family, level, 0);
+    own.train_level(&inner.background, &family, level, 0);
     println!("level trained in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
-    assert_eq!(inner.metrics().level_models, 1);
+    assert_eq!(current_metrics::of(&inner).level_models, 1);
     println!("by a level model  {:.0} ns", lookup_ns(&inner, keys));
-    println!("{:?}\n{}", family.samples.level_costs(level), inner.metrics());
+    println!("{:?}\n{}", family.samples.level_costs(level), current_metrics::of(&inner));
 }

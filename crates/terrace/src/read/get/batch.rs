@@ -3,10 +3,10 @@
 
 use super::{Answer, MAX_TRIES, Reading, Search, from_memtable, in_memtable, pinned};
 use crate::error::{Error, Result};
-use crate::inner::Inner;
 use crate::metrics::{Sampled, sample};
 use crate::values::value_log::SegmentMap;
 use crate::version::family::Family;
+use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
 use std::sync::Arc;
 use terrace_base::{SeqNo, ValueHandle};
@@ -21,12 +21,12 @@ struct Open<'a> {
 
 /// The values of `keys`, all as of one moment. Reads of one SST are batched.
 pub(crate) fn multi_get(
-    inner: &Inner,
+    env: &ReadEnv,
     family: &Family,
     keys: &[&[u8]],
     reading: Reading<'_>,
 ) -> Result<Vec<Option<Slice>>> {
-    super::check(inner, family)?;
+    super::check(env, family)?;
     let mut tries = 0;
     let found = loop {
         let view = reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id));
@@ -38,34 +38,34 @@ pub(crate) fn multi_get(
                 &*now
             }
         };
-        let seqno = reading.seqno(inner);
+        let seqno = reading.seqno(env);
         if reading.in_memory {
-            break from_memory(inner, family, state, keys, seqno)?;
+            break from_memory(env, family, state, keys, seqno)?;
         }
-        let answers = search(inner, state, keys, seqno, reading.fill_cache)?;
-        let held = view.map_or_else(|| inner.value_log.hold(), |(_, held)| held.clone());
+        let answers = search(env, state, keys, seqno, reading.fill_cache)?;
+        let held = view.map_or_else(|| env.value_log.hold(), |(_, held)| held.clone());
         // If a value was collected meanwhile, all keys are looked up again, at a moment of their
         // own: no snapshot keeps what the last moment showed.
-        match fetch(inner, &held, keys, answers)? {
+        match fetch(env, &held, keys, answers)? {
             Ok(found) => break found,
             Err(_) if family.is_dropped() => {
                 return Err(Error::NoSuchFamily(family.name.clone()));
             }
             Err(handle) if tries == MAX_TRIES => {
-                return Err(inner.value_log.missing(&handle).into());
+                return Err(env.value_log.missing(&handle).into());
             }
             Err(_) => tries += 1,
         }
     };
-    inner.counters.gets.add(keys.len() as u64);
-    inner.counters.gets_found.add(found.iter().flatten().count() as u64);
+    env.base.counters.gets.add(keys.len() as u64);
+    env.base.counters.gets_found.add(found.iter().flatten().count() as u64);
     Ok(found)
 }
 
 /// The answers' values; those in the log are read in one batch. An answer whose segment has left
 /// the store ends it.
 fn fetch(
-    inner: &Inner,
+    env: &ReadEnv,
     held: &SegmentMap,
     keys: &[&[u8]],
     answers: Vec<Answer>,
@@ -83,14 +83,14 @@ fn fetch(
     }
     let mut values = match wanted.is_empty() {
         true => Vec::new(),
-        false => inner.value_log.read_held(held, &wanted),
+        false => env.value_log.read_held(held, &wanted),
     }
     .into_iter();
     let value = |answer| match answer {
         Answer::Absent => Ok(None),
         Answer::Value(value, _) => Ok(Some(value)),
         Answer::Separated(handle, _) => {
-            let missing = || Err(inner.value_log.missing(&handle));
+            let missing = || Err(env.value_log.missing(&handle));
             Ok(values.next().unwrap_or_else(missing).map(Some)?)
         }
     };
@@ -100,7 +100,7 @@ fn fetch(
 /// The values of `keys` in `state` as of `seqno` without any reads; the first that would need one
 /// ends it. There is nothing to batch, so the keys are looked up one after the other.
 fn from_memory(
-    inner: &Inner,
+    env: &ReadEnv,
     family: &Family,
     state: &ReadState,
     keys: &[&[u8]],
@@ -111,7 +111,7 @@ fn from_memory(
     let mut searches: Vec<Search<'_, ()>> = Vec::with_capacity(keys.len());
     let mut values = Vec::with_capacity(keys.len());
     for lookup in &lookups {
-        let mut search = Search::new(inner, state, lookup, seqno, ());
+        let mut search = Search::new(env, state, lookup, seqno, ());
         let followed = sample() == Sampled::Followed;
         let answer = search.run(followed.then_some(family));
         match search.settle_in_memory(answer) {
@@ -128,7 +128,7 @@ fn from_memory(
 
 /// What is known of `keys` in `state` as of `seqno`.
 fn search(
-    inner: &Inner,
+    env: &ReadEnv,
     state: &ReadState,
     keys: &[&[u8]],
     seqno: SeqNo,
@@ -141,8 +141,8 @@ fn search(
         let mut covered = 0;
         for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
             if let Some((trailer, value)) = in_memtable(memtable, &lookup, seqno, &mut covered) {
-                inner.counters.gets_in_memtable.add(1);
-                found[at] = from_memtable(inner, trailer, value, covered);
+                env.base.counters.gets_in_memtable.add(1);
+                found[at] = from_memtable(env, trailer, value, covered);
                 continue 'keys;
             }
         }
@@ -150,7 +150,7 @@ fn search(
     }
     let levels = state.version.levels();
     for index in 0..levels[0].files().len() {
-        run(inner, &mut open, &mut found, seqno, |key| {
+        run(env, &mut open, &mut found, seqno, |key| {
             let file = &levels[0].files()[index];
             file.contains(key).then_some(file)
         })?;
@@ -159,7 +159,7 @@ fn search(
         if level.is_empty() {
             continue;
         }
-        run(inner, &mut open, &mut found, seqno, |key| {
+        run(env, &mut open, &mut found, seqno, |key| {
             level.find(key).and_then(|index| level.files().get(index))
         })?;
     }
@@ -168,7 +168,7 @@ fn search(
 
 /// Looks all open keys up in one sorted run and closes those that were found.
 fn run<'v>(
-    inner: &Inner,
+    env: &ReadEnv,
     open: &mut Vec<Open<'_>>,
     found: &mut [Answer],
     seqno: SeqNo,
@@ -178,7 +178,7 @@ fn run<'v>(
     let mut readers: Vec<(usize, Arc<SstReader>)> = Vec::with_capacity(open.len());
     for (slot, entry) in open.iter_mut().enumerate() {
         let Some(file) = file_of(entry.lookup.user_key) else { continue };
-        let reader = inner.table_cache.reader(file)?;
+        let reader = env.table_cache.reader(file)?;
         if file.range_tombstone_count > 0 {
             let newest = reader.range_tombstones().covering_seqno(entry.lookup.user_key, seqno);
             entry.covered = entry.covered.max(newest.unwrap_or(0));
@@ -192,11 +192,11 @@ fn run<'v>(
     let mut closed = vec![false; open.len()];
     for ((slot, reader), answer) in readers.iter().zip(answers) {
         if followed && answer.is_some() {
-            inner.table_cache.slot(reader.file_number()).note(true);
+            env.table_cache.slot(reader.file_number()).note(true);
         }
         if let Some(entry) = answer {
             let Open { at, covered, .. } = open[*slot];
-            found[at] = pinned(inner, entry, covered);
+            found[at] = pinned(env, entry, covered);
             closed[*slot] = true;
         }
     }

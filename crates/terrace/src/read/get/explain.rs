@@ -7,8 +7,8 @@
 
 use super::{Answer, Reading, Run, Witness, answer};
 use crate::error::Result;
-use crate::inner::Inner;
 use crate::version::family::Family;
+use crate::version::read_env::ReadEnv;
 use std::cell::RefCell;
 use std::num::NonZeroU64;
 use terrace_base::key::{trailer_kind, trailer_seqno};
@@ -98,11 +98,11 @@ pub struct Explanation {
 }
 
 /// Looks `key` up and tells how.
-pub(crate) fn explain(inner: &Inner, family: &Family, key: &[u8]) -> Result<Explanation> {
-    super::check(inner, family)?;
+pub(crate) fn explain(env: &ReadEnv, family: &Family, key: &[u8]) -> Result<Explanation> {
+    super::check(env, family)?;
     let start = Instant::now();
-    let ear = Ear(RefCell::new(Told::new(inner, key)));
-    let answer = answer(inner, family, key, Reading::default(), false, &ear)?;
+    let ear = Ear(RefCell::new(Told::new(env, key)));
+    let answer = answer(env, family, key, Reading::default(), false, &ear)?;
     let mut told = ear.0.into_inner();
     let (found, expires_at_ms) = match answer {
         Answer::Value(value, expiry) => (Some(value), expiry.map(NonZeroU64::get)),
@@ -115,7 +115,7 @@ pub(crate) fn explain(inner: &Inner, family: &Family, key: &[u8]) -> Result<Expl
 
 /// The steps so far, and what the next one is measured against.
 struct Told<'a> {
-    inner: &'a Inner,
+    env: &'a ReadEnv,
     key: &'a [u8],
     steps: Vec<ExplainStep>,
     at: Instant,
@@ -131,12 +131,12 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    fn new(inner: &'a Inner, key: &'a [u8]) -> Self {
+    fn new(env: &'a ReadEnv, key: &'a [u8]) -> Self {
         Self {
-            inner,
+            env,
             key,
             steps: Vec::new(),
-            reads: inner.table_cache.counters().own_device_reads(),
+            reads: env.table_cache.counters().own_device_reads(),
             at: Instant::now(),
             file: None,
             filter_units: Vec::new(),
@@ -155,7 +155,7 @@ impl<'a> Told<'a> {
         (answer, outcome): (String, ExplainOutcome),
     ) {
         let ns = self.at.elapsed().as_nanos() as u64;
-        let reads = self.inner.table_cache.counters().own_device_reads();
+        let reads = self.env.table_cache.counters().own_device_reads();
         let place = match self.file {
             Some((level, number)) if place.is_empty() => format!("L{level} {number:06}.sst"),
             Some((level, number)) => format!("L{level} {number:06}.sst {place}"),
@@ -206,7 +206,7 @@ impl<'a> Told<'a> {
 
     fn entered(&mut self, run: &Run<'_>) {
         self.file = Some((run.level as u8, run.file.number));
-        let reads = self.inner.table_cache.counters().own_device_reads();
+        let reads = self.env.table_cache.counters().own_device_reads();
         if reads > self.reads {
             let answer = "it was not open: footer, top-level index and properties were read";
             let answer = (answer.to_string(), ExplainOutcome::Maybe);
@@ -278,7 +278,7 @@ impl<'a> Told<'a> {
             Some(partition) => format!("block {block} of partition {partition}"),
             None => format!("block {block}"),
         };
-        let reads = self.inner.table_cache.counters().own_device_reads();
+        let reads = self.env.table_cache.counters().own_device_reads();
         let from = if reads > self.reads { "read from the device" } else { "in memory" };
         let (what, outcome) = match said {
             BlockSaid::Found => ("the key is here", ExplainOutcome::Maybe),
@@ -423,7 +423,7 @@ impl Witness for &Ear<'_> {
 
     fn wants_value(&mut self, handle: &ValueHandle) {
         let mut told = self.0.borrow_mut();
-        told.cached = told.inner.value_log.has_in_memory(handle);
+        told.cached = told.env.value_log.has_in_memory(handle);
         told.at = Instant::now();
     }
 

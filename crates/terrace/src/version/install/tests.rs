@@ -14,7 +14,7 @@ fn a_purge_that_has_begun_removes_nothing_once_deletions_are_held() {
     options.advanced.vfs = Arc::new(sim.clone());
     let db = Db::open("/store", options).unwrap();
     let inner = db.inner();
-    inner.deletions_held.fetch_add(1, Ordering::SeqCst);
+    inner.versions.deletions_held.fetch_add(1, Ordering::SeqCst);
     for round in 0..2 {
         db.put(b"key", [round; 10]).unwrap();
         db.flush().unwrap();
@@ -22,7 +22,7 @@ fn a_purge_that_has_begun_removes_nothing_once_deletions_are_held() {
     db.compact_range::<&[u8]>(..).unwrap();
     db.wait_idle().unwrap();
     let obsolete: Vec<PathBuf> = {
-        let list = inner.obsolete.lock();
+        let list = inner.versions.obsolete.lock();
         list.iter().map(|file| names::sst_path(Path::new("/store"), file.number)).collect()
     };
     let there = || obsolete.iter().filter(|path| sim.len(path).is_ok()).count();
@@ -30,18 +30,18 @@ fn a_purge_that_has_begun_removes_nothing_once_deletions_are_held() {
 
     std::thread::scope(|scope| {
         // Whoever purges stops between the two looks.
-        let list = inner.obsolete.lock();
-        inner.deletions_held.fetch_sub(1, Ordering::SeqCst);
-        let purging = scope.spawn(|| purge(inner));
-        while inner.purging.try_lock().is_some() {
+        let list = inner.versions.obsolete.lock();
+        inner.versions.deletions_held.fetch_sub(1, Ordering::SeqCst);
+        let purging = scope.spawn(|| purge(&inner.versions));
+        while inner.versions.purging.try_lock().is_some() {
             std::thread::yield_now();
         }
-        inner.deletions_held.fetch_add(1, Ordering::SeqCst);
+        inner.versions.deletions_held.fetch_add(1, Ordering::SeqCst);
         drop(list);
         purging.join().unwrap().unwrap();
     });
     assert_eq!(there(), obsolete.len(), "removed while deletions were held");
-    inner.deletions_held.fetch_sub(1, Ordering::SeqCst);
-    purge(inner).unwrap();
+    inner.versions.deletions_held.fetch_sub(1, Ordering::SeqCst);
+    purge(&inner.versions).unwrap();
     assert_eq!(there(), 0);
 }

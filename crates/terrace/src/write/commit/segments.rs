@@ -2,13 +2,13 @@
 //! that no memtable needs any more are let go of. Called by the commit's leader, by flush, by open and
 //! by the house thread.
 
+use crate::env::reserve;
 use crate::error::{Error, Result};
-use crate::inner::Inner;
 use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::options::SyncMode;
-use crate::store::reserve;
 use crate::version::install;
+use crate::write::env::CommitEnv;
 use crate::write::queue::LogState;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -21,23 +21,23 @@ use terrace_vfs::Vfs;
 
 /// Reports a failed append. What a buffered log still held was acknowledged: going on without it
 /// in another segment would leave a hole, even if a full disk has room again.
-pub(super) fn lost_append(inner: &Inner, doing: &str, error: terrace_base::Error) -> Error {
-    match inner.options.sync == SyncMode::Buffered {
-        true => inner.health.poison(doing, error),
-        false => inner.health.fail(doing, error),
+pub(super) fn lost_append(env: &CommitEnv, doing: &str, error: terrace_base::Error) -> Error {
+    match env.base.options.sync == SyncMode::Buffered {
+        true => env.base.health.poison(doing, error),
+        false => env.base.health.fail(doing, error),
     }
 }
 
 /// Finishes the segment and starts another one, which names the place where this one ends. A memtable
 /// knows by then that it needs the segment.
-pub(super) fn next_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
-    inner.write_queue()?.drain();
+pub(super) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    env.queue()?.drain();
     if !log.broken {
         let finished = log.writer.finish();
         log.broken = true;
-        finished.map_err(|error| lost_append(inner, "finish a log segment", error))?;
+        finished.map_err(|error| lost_append(env, "finish a log segment", error))?;
     }
-    let fresh = create_segment(inner, log.writer.end())?;
+    let fresh = create_segment(env, log.writer.end())?;
     kill_point("segment:started");
     let old = std::mem::replace(&mut log.writer, fresh);
     log.broken = false;
@@ -51,30 +51,30 @@ pub(super) fn next_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
     log.segments.push_back(old.end());
     // The new segment names this one: without records too its header must not be torn.
     if log.dirty || !old.is_synced() {
-        inner.write_queue()?.push_unsynced(old);
+        env.queue()?.push_unsynced(old);
     }
     Ok(())
 }
 
 /// Creates a log segment whose name survives a crash.
-fn create_segment(inner: &Inner, previous: LogEnd) -> Result<LogWriter> {
+fn create_segment(env: &CommitEnv, previous: LogEnd) -> Result<LogWriter> {
     let previous = Some(previous).filter(|(segment, _)| *segment > 0);
     let make = || {
-        let number = inner.next_file_number();
-        let path = names::log_path(&inner.dir, number);
-        let options = inner.options.log();
-        let made = LogWriter::create_after(&*inner.vfs, &path, number, &options, previous)
-            .and_then(|writer| inner.vfs.sync_dir(&inner.dir).map(|()| writer));
+        let number = env.versions.next_file_number();
+        let path = names::log_path(&env.base.dir, number);
+        let options = env.base.options.log();
+        let made = LogWriter::create_after(&*env.base.vfs, &path, number, &options, previous)
+            .and_then(|writer| env.base.vfs.sync_dir(&env.base.dir).map(|()| writer));
         if made.is_err() {
             // Without records, and nothing continues it: whether it stays makes no difference.
-            let _ = inner.vfs.remove(&path);
+            let _ = env.base.vfs.remove(&path);
         }
         made
     };
     // The log is what deletions need.
-    let reserve_bytes = inner.options.advanced.reserve_bytes;
-    let made = reserve::with_reserve(&*inner.vfs, &inner.dir, reserve_bytes, make);
-    made.map_err(|error| inner.health.fail("start a log segment", error))
+    let reserve_bytes = env.base.options.advanced.reserve_bytes;
+    let made = reserve::with_reserve(&*env.base.vfs, &env.base.dir, reserve_bytes, make);
+    made.map_err(|error| env.base.health.fail("start a log segment", error))
 }
 
 /// The log of a store for which there was no room to begin another one: `segments` are still in
@@ -135,74 +135,74 @@ pub(crate) fn first_log(
 }
 
 /// Makes everything appended so far durable, older segments first so that there is never a hole.
-pub(super) fn sync_log(inner: &Inner, log: &mut LogState) -> Result<()> {
-    sync_full_segments(inner)?;
+pub(super) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    sync_full_segments(env)?;
     let synced = match log.broken {
         // The failed append is no part of the log; what stands before it is.
         true => log.writer.sync_to_end().map(drop),
         false => log.writer.sync(),
     };
-    synced.map_err(|error| inner.health.poison("sync the log", error))?;
+    synced.map_err(|error| env.base.health.poison("sync the log", error))?;
     let (segment, offset) = log.writer.end();
     log.writer.note_synced(SyncedThrough { segment, offset });
     log.dirty = false;
-    inner.evidence.note_log(SyncedThrough { segment, offset }, log.last_seqno);
-    add(&inner.counters.log_syncs, 1);
+    env.versions.evidence.note_log(SyncedThrough { segment, offset }, log.last_seqno);
+    add(&env.base.counters.log_syncs, 1);
     Ok(())
 }
 
 /// Makes the full segments of the log durable. For a flush, which must not wait for the lead: its
 /// file may be durable only after what was written before to other families.
-pub(crate) fn sync_full_segments(inner: &Inner) -> Result<()> {
-    let synced = inner.write_queue()?.sync_full_segments();
-    synced.map_err(|error| inner.health.poison("sync the log", error))
+pub(crate) fn sync_full_segments(env: &CommitEnv) -> Result<()> {
+    let synced = env.queue()?.sync_full_segments();
+    synced.map_err(|error| env.base.health.poison("sync the log", error))
 }
 
 /// Makes the log durable and starts a new segment, so that all earlier ones are immutable.
-pub(crate) fn seal_segment(inner: &Inner, log: &mut LogState) -> Result<()> {
+pub(crate) fn seal_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     if log.dirty {
-        sync_log(inner, log)?;
+        sync_log(env, log)?;
     }
-    next_segment(inner, log)
+    next_segment(env, log)
 }
 
 /// Syncs the log if anything was appended since the last sync.
-pub(crate) fn sync(inner: &Inner) -> Result<()> {
-    let lead = inner.write_queue()?.lead();
+pub(crate) fn sync(env: &CommitEnv) -> Result<()> {
+    let lead = env.queue()?.lead();
     let mut log = lead.log();
-    if inner.health.is_poisoned() {
+    if env.base.health.is_poisoned() {
         // What was acknowledged may never have reached the log.
-        inner.health.check_writable()?;
+        env.base.health.check_writable()?;
     }
     match log.dirty {
-        true => sync_log(inner, &mut log),
+        true => sync_log(env, &mut log),
         false => Ok(()),
     }
 }
 
 /// Hands what a buffered log still holds to the kernel.
-pub(crate) fn hand_over(inner: &Inner) -> Result<()> {
-    let lead = inner.write_queue()?.lead();
+pub(crate) fn hand_over(env: &CommitEnv) -> Result<()> {
+    let lead = env.queue()?.lead();
     let mut log = lead.log();
     if log.broken {
         // It was handed over when its segment ended.
         return Ok(());
     }
-    log.writer.flush().map_err(|error| lost_append(inner, "write the log", error))
+    log.writer.flush().map_err(|error| lost_append(env, "write the log", error))
 }
 
 /// Lets go of log segments that no memtable needs any more: those with values that SSTs refer to
 /// become value segments, the others are deleted. The manifest says first that they are out of
 /// force: what a crash leaves of them, or of their removal, then means nothing.
-pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
-    if inner.deletions_held.load(Ordering::SeqCst) > 0 {
+pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
+    if env.versions.deletions_held.load(Ordering::SeqCst) > 0 {
         return Ok(());
     }
-    let queue = inner.write_queue()?;
+    let queue = env.queue()?;
     let (needed, flushed) = {
         let lead = queue.lead();
         let log = lead.log();
-        let families = inner.families.load();
+        let families = env.read.families.load();
         let needed =
             families.iter().filter(|f| !f.is_dropped()).filter_map(|f| f.first_segment()).min();
         let needed = needed.unwrap_or_else(|| log.writer.segment());
@@ -212,14 +212,14 @@ pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
         let flushed = log.segments.iter().take_while(|(number, _)| *number < needed);
         (needed, flushed.copied().collect::<Vec<_>>())
     };
-    install::retire_log_before(inner, needed, &flushed)?;
+    install::retire_log_before(&env.versions, needed, &flushed)?;
     kill_point("retire:out_of_force");
     let mut retired = Vec::new();
     {
         let lead = queue.lead();
         let mut log = lead.log();
         // A checkpoint lists the segments while it leads: those it saw stay.
-        if inner.deletions_held.load(Ordering::SeqCst) > 0 {
+        if env.versions.deletions_held.load(Ordering::SeqCst) > 0 {
             return Ok(());
         }
         while let Some((number, _)) = log.segments.front().copied()
@@ -230,5 +230,5 @@ pub(crate) fn retire_segments(inner: &Inner) -> Result<()> {
         }
         queue.forget_unsynced(needed);
     }
-    install::drop_log_segments(inner, &retired)
+    install::drop_log_segments(&env.versions, &retired)
 }

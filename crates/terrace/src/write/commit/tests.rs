@@ -86,7 +86,7 @@ fn let_others_run() {
 fn who_leads_without_a_batch_finds_no_group_on_its_way_into_the_memtables() {
     let sim = SimVfs::new(1);
     let db = Db::open("/db", options(&sim)).unwrap();
-    let queue = db.inner().write_queue().unwrap();
+    let queue = db.inner().commit.queue().unwrap();
     let lead = queue.lead();
     let turn = lead.insert_turn(100);
     lead.pass_on_unless_asleep();
@@ -104,7 +104,7 @@ fn who_leads_without_a_batch_finds_no_group_on_its_way_into_the_memtables() {
 fn room_that_a_group_on_its_way_may_need_is_not_given_away() {
     let sim = SimVfs::new(1);
     let db = Db::open("/db", options(&sim)).unwrap();
-    let queue = db.inner().write_queue().unwrap();
+    let queue = db.inner().commit.queue().unwrap();
     let memtable = db.default_family().family().state().memtable.clone();
     let lead = queue.lead();
     let segment = lead.log().writer.segment();

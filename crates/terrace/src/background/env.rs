@@ -1,0 +1,20 @@
+//! What background work needs.
+
+use crate::env::BaseEnv;
+use crate::jobs::Jobs;
+use crate::values::garbage::Garbage;
+use crate::version::read_env::ReadEnv;
+use crate::version::version_set::VersionSet;
+use crate::write::env::CommitEnv;
+use std::sync::Arc;
+
+/// What flushes, compactions, collections and trainings need.
+pub(crate) struct JobEnv {
+    pub base: Arc<BaseEnv>,
+    pub read: Arc<ReadEnv>,
+    pub versions: Arc<VersionSet>,
+    pub jobs: Arc<Jobs>,
+    pub garbage: Arc<Garbage>,
+    /// A flush rotates memtables and syncs the log first.
+    pub commit: Arc<CommitEnv>,
+}

@@ -1,0 +1,55 @@
+//! What every part of an open store needs. The parts that do something take an environment of their
+//! own, made of this one and of what they work on: reads a [`crate::version::read_env::ReadEnv`], changes of
+//! the file set a [`crate::version::version_set::VersionSet`], commits a `write::env::CommitEnv`, background work a
+//! `background::env::JobEnv`.
+
+pub(crate) mod health;
+pub(crate) mod rate_limit;
+pub(crate) mod reserve;
+
+use crate::metrics::Counters;
+use crate::options::Options;
+use crate::options::dynamic_options::DynamicOptions;
+use health::Health;
+use rate_limit::RateLimiter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_base::Clock;
+use terrace_vfs::Vfs;
+
+/// Where a store is, how it was opened, whether it may write, and what it counts.
+pub(crate) struct BaseEnv {
+    /// Differs between all stores that this process has opened, so that a handle of one is not taken for
+    /// one of another.
+    pub open_id: u64,
+    pub dir: PathBuf,
+    pub options: Options,
+    /// Those of the options that can change, as they are now.
+    pub dynamic: DynamicOptions,
+    pub vfs: Arc<dyn Vfs>,
+    pub clock: Arc<dyn Clock>,
+    pub read_only: bool,
+    pub health: Health,
+    pub limiter: Arc<RateLimiter>,
+    pub counters: Counters,
+}
+
+impl BaseEnv {
+    /// The environment of a store that is being opened.
+    pub fn new(dir: &Path, options: Options, limiter: Arc<RateLimiter>, read_only: bool) -> Self {
+        static NEXT_OPEN_ID: AtomicU64 = AtomicU64::new(0);
+        Self {
+            open_id: NEXT_OPEN_ID.fetch_add(1, Ordering::Relaxed),
+            dir: dir.to_path_buf(),
+            dynamic: DynamicOptions::new(&options),
+            vfs: options.advanced.vfs.clone(),
+            clock: options.advanced.clock.clone(),
+            read_only,
+            health: Health::default(),
+            limiter,
+            counters: Counters::default(),
+            options,
+        }
+    }
+}

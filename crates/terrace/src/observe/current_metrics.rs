@@ -1,0 +1,81 @@
+//! The metrics of an open store, gathered from where they are counted.
+
+use crate::inner::Inner;
+use crate::metrics::Metrics;
+use crate::version::read_state::ReadState;
+
+/// The state of the store and what it did since the open.
+pub(crate) fn of(inner: &Inner) -> Metrics {
+    let mut m = Metrics::default();
+    m.fill(&inner.base.counters);
+    let reads = inner.read.table_cache.counters().snapshot();
+    m.filter_checks = reads.filter_checks;
+    m.filter_negatives = reads.filter_negatives;
+    m.filter_false_positives = reads.filter_false_positives;
+    m.data_block_hits = reads.data_block_hits;
+    m.data_block_misses = reads.data_block_misses;
+    m.index_hits = reads.index_hits;
+    m.index_misses = reads.index_misses;
+    m.filter_hits = reads.filter_hits;
+    m.filter_misses = reads.filter_misses;
+    m.filters_absent = reads.filters_absent;
+    m.filter_unit_damages = reads.filter_unit_damages;
+    m.wasted_lookups = reads.wasted_lookups;
+    inner.read.filters.fill(&mut m);
+    inner.read.table_cache.trainings().fill(&mut m);
+    m.lookups_by_model = reads.lookups_by_model;
+    m.lookups_by_index = reads.lookups_by_index;
+    m.lookups_by_level_model = reads.lookups_by_level_model;
+    m.models_damaged = reads.model_damages;
+    (m.value_reads, m.value_read_bytes, m.value_cache_hits) = inner.read.value_log.reads();
+    for book in inner.read.value_log.books() {
+        m.value_segments += 1;
+        m.value_segment_bytes += book.size_bytes;
+    }
+    m.value_live_bytes = inner.read.value_log.live_bytes();
+    m.gc_doomed_segments = inner.read.value_log.doomed().len() as u64;
+    m.device_reads = reads.device_reads;
+    m.device_read_bytes = reads.device_read_bytes;
+    m.cache_used_bytes = inner.read.table_cache.cache().used_bytes() as u64;
+    m.cache_capacity_bytes = inner.read.table_cache.cache().capacity_bytes() as u64;
+    m.pinned_bytes = inner.read.table_cache.pinned_bytes() as u64;
+    m.open_files = inner.read.table_cache.open_count() as u64;
+    (m.reader_pinned_files, m.reader_pinned_bytes) = inner.versions.reader_pins.pinned();
+    m.snapshots = inner.read.snapshots.list().len() as u64;
+    m.disk_full = inner.base.health.is_disk_full();
+    m.poisoned = inner.base.health.is_poisoned();
+    m.quarantined_files = inner.jobs.errors.unreadable().len() as u64;
+    m.evidence_stale = inner.versions.evidence.is_stale();
+    m.live_log_bytes = inner.commit.queue.as_ref().and_then(|q| q.try_log_bytes()).unwrap_or(0);
+    for family in inner.read.families.load().iter() {
+        m.memtable_bytes += family.memtable_bytes() as u64;
+        fill_models(&mut m, &family.state());
+        for (row, level) in m.levels.iter_mut().zip(family.state().version.levels()) {
+            row.file_count += level.files().len() as u64;
+            for file in level.files() {
+                row.size_bytes += file.size_bytes;
+                row.entry_count += file.entry_count;
+                row.tombstone_count += file.tombstone_count;
+                row.raw_bytes += file.raw_bytes;
+            }
+        }
+    }
+    m
+}
+
+/// Enters the models that lookups in `state` use.
+fn fill_models(m: &mut Metrics, state: &ReadState) {
+    for (number, level) in state.version.levels().iter().enumerate() {
+        for index in 0..level.len() {
+            if let Some(reader) = &*state.slots.at(number, index).open_reader() {
+                m.levels[number].model_files += u64::from(reader.has_model());
+                m.model_bytes += reader.model_memory_bytes() as u64;
+            }
+        }
+        if let Some(model) = &state.level_models[number] {
+            m.level_models += 1;
+            m.levels[number].level_models += 1;
+            m.model_bytes += model.memory_bytes() as u64;
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What a read needs.
+
+use crate::env::BaseEnv;
+use crate::memory::filter_budget::FilterBudget;
+use crate::memory::table_cache::TableCache;
+use crate::values::value_log::ValueLog;
+use crate::version::family::Family;
+use crate::version::snapshots::Snapshots;
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_base::SeqNo;
+use terrace_base::sync;
+
+/// The open column families, by id.
+pub(crate) type Families = Vec<Arc<Family>>;
+
+/// What a read needs: the families with their read states, the open files and values, and up to where
+/// writes are visible.
+pub(crate) struct ReadEnv {
+    pub base: Arc<BaseEnv>,
+    pub families: ArcSwap<Families>,
+    pub table_cache: Arc<TableCache>,
+    pub filters: Arc<FilterBudget>,
+    pub value_log: Arc<ValueLog>,
+    pub snapshots: Arc<Snapshots>,
+    /// Writes up to here are readable.
+    pub visible_seqno: AtomicU64,
+}
+
+impl ReadEnv {
+    /// The sequence number a read without a snapshot reads at. Take the read state first: what
+    /// is in it is then never older than what the number promises.
+    #[inline]
+    pub fn visible_seqno(&self) -> SeqNo {
+        sync::interleave();
+        // Acquire: pairs with the commit's Release; entries up to the number are in memtables.
+        self.visible_seqno.load(Ordering::Acquire)
+    }
+
+    /// The family with this id, if it is open.
+    pub fn family(&self, id: u32) -> Option<Arc<Family>> {
+        self.families.load().iter().find(|family| family.id == id).cloned()
+    }
+
+    /// The family with this name, if there is one.
+    pub fn family_named(&self, name: &str) -> Option<Arc<Family>> {
+        self.families.load().iter().find(|family| family.name == name).cloned()
+    }
+}
