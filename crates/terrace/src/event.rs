@@ -64,6 +64,10 @@ pub(crate) fn filter_unit_lost(file: u64, error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, file, %error, "a filter unit cannot be read: lookups go on without it");
 }
 
+pub(crate) fn unfinished_file_stays(error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, %error, "an unfinished file stays until the next open");
+}
+
 pub(crate) fn value_not_moved(segment: u32, error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, segment, %error, "a value cannot be read: its segment is not collected until the next open");
 }

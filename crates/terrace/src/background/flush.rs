@@ -2,7 +2,7 @@
 
 use crate::background::env::JobEnv;
 use crate::background::gc;
-use crate::background::output::{Output, OutputContext, remove_files};
+use crate::background::output::{Output, OutputContext};
 use crate::background::retain::{
     Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
 };
@@ -19,6 +19,7 @@ use crate::metrics::add;
 use crate::metrics::training::TrainingTally;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
+use crate::version::new_files::remove_unpublished;
 use crate::write::commit;
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
         // of another stay.
         if let Err(error) = commit::sync_full_segments(&env.commit) {
             let written = edit.added.iter().map(|(_, file)| file.number);
-            remove_files(&env.base.vfs, &env.base.dir, written);
+            remove_unpublished(&env.base.vfs, &env.base.dir, written);
             return Err(error);
         }
     }

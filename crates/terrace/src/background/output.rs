@@ -21,11 +21,12 @@
 use crate::env::rate_limit::RateLimiter;
 use crate::jobs::job_list::JobProgress;
 use crate::metrics::training::TrainingTally;
+use crate::version::new_files::remove_unpublished;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::{RangeTombstones, Result};
-use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
+use terrace_manifest::{FileMeta, names};
 use terrace_sst::{SstOptions, SstWriter};
 use terrace_vfs::Vfs;
 
@@ -247,39 +248,7 @@ impl<'a> Output<'a> {
 impl Drop for Output<'_> {
     fn drop(&mut self) {
         self.open = None;
-        remove_files(self.context.vfs, self.context.dir, self.started.iter().copied());
-    }
-}
-
-/// Gives files that [`Output`] has written their names, just before an edit puts them in force. Until
-/// then they are temporary files: what a crash leaves of a job cannot be taken for lost data. The
-/// directory is the caller's to sync.
-pub(crate) fn publish(vfs: &dyn Vfs, dir: &Path, numbers: impl Iterator<Item = u64>) -> Result<()> {
-    for number in numbers {
-        vfs.rename(&names::temp_path(dir, number), &names::sst_path(dir, number))?;
-    }
-    Ok(())
-}
-
-/// Gives segments their names, just before an edit puts them in force; as
-/// [`publish`].
-pub(crate) fn publish_segments(vfs: &dyn Vfs, dir: &Path, segments: &[SegmentMeta]) -> Result<()> {
-    for segment in segments.iter().filter(|segment| segment.kind == SegmentKind::Values) {
-        let number = u64::from(segment.number);
-        vfs.rename(&names::temp_path(dir, number), &names::value_log_path(dir, number))?;
-    }
-    Ok(())
-}
-
-/// Removes unpublished files that were written and are not wanted, as far as that works: what stays is removed
-/// at the next open.
-pub(crate) fn remove_files(vfs: &Arc<dyn Vfs>, dir: &Path, numbers: impl Iterator<Item = u64>) {
-    for number in numbers {
-        if let Err(error) = vfs.remove(&names::temp_path(dir, number))
-            && !error.is_not_found()
-        {
-            tracing::warn!(target: crate::event::TARGET, %error, "an unfinished file stays until the next open");
-        }
+        remove_unpublished(self.context.vfs, self.context.dir, self.started.iter().copied());
     }
 }
 

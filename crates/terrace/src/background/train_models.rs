@@ -7,15 +7,15 @@
 //! | `Off` | neither trained nor used | none |
 //!
 //! One thread of `worker` calls [`Learner::step`]: it looks at the versions and at what point reads
-//! left behind (one in some dozens is followed through the files, `models/samples`), keeps the books
-//! of files and levels (`models/books`, pure), and trains at most one file and one level at a time, while
+//! left behind (one in some dozens is followed through the files, `learned/lookup_costs`), keeps the books
+//! of files and levels (`learned/file_stats`, pure), and trains at most one file and one level at a time, while
 //! neither flush nor compaction runs, or has run for long without a pause. Reads never wait for any of
 //! this, and nothing here can change what they find.
 
 use crate::background::env::JobEnv;
 use crate::error::Result;
 use crate::event;
-use crate::learned::file_stats::{Books, FileVerdict, LiveFile};
+use crate::learned::file_stats::{Books, Counted, FileVerdict, LiveFile};
 use crate::learned::level_model::LevelModelBuilder;
 use crate::memory::table_cache::ReaderSlot;
 use crate::options::Learning;
@@ -24,9 +24,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use terrace_base::sync::Instant;
+use terrace_learned::analyzer::Lookups;
 use terrace_learned::analyzer::level::LevelDecision;
 use terrace_manifest::{LEVEL_COUNT, Level, Version};
 use terrace_sst::NoModel;
+
+impl Counted for Arc<ReaderSlot> {
+    fn lookups(&self) -> Lookups {
+        ReaderSlot::lookups(self)
+    }
+}
 
 /// How long training waits for flushes and compactions to end.
 const MAX_WAIT_MS: u64 = 1000;

@@ -3,7 +3,7 @@
 //! of a naive reader.
 
 use crate::iter::ScanCursor;
-use crate::iter::values::ValueSource;
+use crate::values::value_source::ValueSource;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -14,6 +14,7 @@
 
 use crate::iter::ScanCursor;
 use crate::iter::visible::Visible;
+use crate::values::value_source::ValueSource;
 use std::ops::Range;
 use terrace_base::{Result, ValueHandle};
 use terrace_vfs::Slice;
@@ -26,12 +27,6 @@ pub(crate) const MAX_WINDOW_BYTES: usize = 1 << 20;
 
 /// Buffers larger than this are given back when their window is done.
 const KEPT_BYTES: usize = 256 << 10;
-
-/// Where separated values are read from.
-pub(crate) trait ValueSource {
-    /// The values of these keys and handles, in their order, by one batch of device reads.
-    fn read(&self, wanted: &[(&[u8], ValueHandle)]) -> Vec<Result<Slice>>;
-}
 
 /// What a scan needs of values.
 pub(crate) enum Reading {

@@ -3,7 +3,6 @@
 //!
 //! A read state keeps the slots of its files, so a read reaches an open reader without a lock.
 
-use crate::learned::file_stats::Counted;
 use crate::memory::filter_budget::FilterBudget;
 use crate::metrics::SAMPLE_EVERY;
 use crate::metrics::training::TrainingTally;
@@ -72,12 +71,6 @@ impl ReaderSlot {
     /// The reader if it is open.
     pub fn open_reader(&self) -> ReaderGuard {
         self.reader.load()
-    }
-}
-
-impl Counted for Arc<ReaderSlot> {
-    fn lookups(&self) -> Lookups {
-        ReaderSlot::lookups(self)
     }
 }
 

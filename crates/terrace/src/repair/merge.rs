@@ -3,12 +3,12 @@
 use super::Repair;
 use crate::background::compaction::job::{self, JobContext};
 use crate::background::compaction::pick::{Compaction, File, Reason};
-use crate::background::output;
 use crate::env::rate_limit::RateLimiter;
 use crate::error::Result;
 use crate::jobs::job_list::JobProgress;
 use crate::open::read_write::Nouns;
 use crate::options::FamilyOptions;
+use crate::version::new_files;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -60,7 +60,7 @@ impl Repair<'_> {
         let merged = job::run(&context, &compaction)?;
         let added = merged.map(|merged| merged.edit.added).unwrap_or_default();
         let files: Vec<FileMeta> = added.into_iter().map(|(_, file)| file).collect();
-        output::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
+        new_files::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
         Ok(files)
     }
 }

@@ -3,12 +3,13 @@
 
 use super::values::Values;
 use super::{Repair, shown};
-use crate::background::output::{self, Output, OutputContext};
+use crate::background::output::{Output, OutputContext};
 use crate::env::rate_limit::RateLimiter;
 use crate::error::Result;
 use crate::jobs::job_list::JobProgress;
 use crate::metrics::training::TrainingTally;
 use crate::options::FamilyOptions;
+use crate::version::new_files;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;
@@ -188,7 +189,7 @@ impl Repair<'_> {
         let mut output = Output::new(context, reader.range_tombstones().clone());
         self.pass(&reader, &mut values, Some(&mut output))?;
         let files = output.finish()?;
-        output::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
+        new_files::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
         Ok(files)
     }
 

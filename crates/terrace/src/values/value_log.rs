@@ -14,7 +14,7 @@
 //! ([`FileMeta::value_refs`]), so that a file or family that goes takes its references with it.
 
 use crate::event;
-use crate::iter::values::ValueSource;
+use crate::values::value_source::ValueSource;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@
 
 use super::pick::{Compaction, File, Span};
 use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
-use crate::background::output::{Output, OutputContext, remove_files};
+use crate::background::output::{Output, OutputContext};
 use crate::background::retain::{
     Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
 };
@@ -23,6 +23,7 @@ use crate::iter::merge::MergingIter;
 use crate::jobs::job_list::JobProgress;
 use crate::memory::table_cache::TableCache;
 use crate::options::FamilyOptions;
+use crate::version::new_files::remove_unpublished;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -383,7 +384,7 @@ fn gather(ctx: &JobContext<'_>, results: Vec<Result<Option<Piece>>>) -> Result<O
 
 fn remove_outputs(ctx: &JobContext<'_>, pieces: &[Piece]) {
     let files = pieces.iter().flat_map(|piece| &piece.files);
-    remove_files(ctx.vfs, ctx.dir, files.map(|file| file.number));
+    remove_unpublished(ctx.vfs, ctx.dir, files.map(|file| file.number));
     let segments = pieces.iter().flat_map(|piece| &piece.moved.segments);
     remove_segments(ctx.vfs, ctx.dir, segments.map(|segment| segment.number));
 }

@@ -1,0 +1,10 @@
+//! Reading separated values by their handles, whatever they are read from.
+
+use terrace_base::{Result, ValueHandle};
+use terrace_vfs::Slice;
+
+/// Where separated values are read from.
+pub(crate) trait ValueSource {
+    /// The values of these keys and handles, in their order, by one batch of device reads.
+    fn read(&self, wanted: &[(&[u8], ValueHandle)]) -> Vec<Result<Slice>>;
+}
