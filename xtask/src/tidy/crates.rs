@@ -1,34 +1,11 @@
 //! Floors between crates: each names only crates of lower floors in its `[dependencies]`.
 //!
-//! Dependencies of tests and examples are exempt: Cargo itself refuses those that matter.
+//! The floors are drawn in `docs/ARCHITECTURE.md` and nowhere else. A crate of floor 5 stands beside the engine
+//! or above it, see [`BESIDE_THE_ENGINE`]. Dependencies of tests and examples are exempt: Cargo itself refuses
+//! those that matter.
 
+use super::drawing::{self, DOCUMENT};
 use super::{Finding, Tree};
-
-/// Every crate of the workspace with its floor, as in `docs/ARCHITECTURE.md`. A crate of floor 5
-/// stands beside the engine or above it, see [`BESIDE_THE_ENGINE`].
-pub const FLOORS: [(&str, u32); 21] = [
-    ("terrace-base", 0),
-    ("terrace-vfs", 1),
-    ("terrace-compression", 1),
-    ("terrace-filter", 1),
-    ("terrace-learned", 1),
-    ("terrace-resp", 1),
-    ("terrace-sketch", 1),
-    ("terrace-skiplist", 1),
-    ("terrace-cache", 1),
-    ("terrace-log", 2),
-    ("terrace-sst", 2),
-    ("terrace-manifest", 3),
-    ("terrace", 4),
-    ("terrace-inspect", 5),
-    ("terrace-bench", 5),
-    ("terrace-dump", 5),
-    ("terrace-keyspace", 5),
-    ("terrace-server", 6),
-    ("terrace-cli", 7),
-    ("terrace-fuzz", 7),
-    ("xtask", 7),
-];
 
 /// Reads files without the engine, so that it works when the engine does not.
 const BESIDE_THE_ENGINE: &str = "terrace-inspect";
@@ -36,19 +13,18 @@ const BESIDE_THE_ENGINE: &str = "terrace-inspect";
 /// The highest floor that [`BESIDE_THE_ENGINE`] may use.
 const BELOW_THE_ENGINE: u32 = 3;
 
-fn floor(name: &str) -> Option<u32> {
-    FLOORS.iter().find(|(listed, _)| *listed == name).map(|(_, floor)| *floor)
-}
-
 /// Every crate uses only crates of lower floors; every crate has a floor.
 pub fn floors(tree: &Tree) -> Vec<Finding> {
+    let drawn = drawing::crates(tree);
+    let floor = |name: &str| drawn.iter().find(|(listed, _)| listed == name).map(|(_, n)| *n);
     let mut findings = Vec::new();
     let mut seen = Vec::new();
     for (path, text) in tree.with_ending("Cargo.toml").filter(|(path, _)| path.contains('/')) {
         let manifest = Manifest::parse(text);
         let finding = |line, what| Finding { path: path.to_string(), line, what };
         let Some(own) = floor(&manifest.name) else {
-            findings.push(finding(1, format!("crate `{}` has no floor in xtask", manifest.name)));
+            findings
+                .push(finding(1, format!("crate `{}` has no floor in the drawing", manifest.name)));
             continue;
         };
         let most = match manifest.name == BESIDE_THE_ENGINE {
@@ -63,9 +39,13 @@ pub fn floors(tree: &Tree) -> Vec<Finding> {
         }
         seen.push(manifest.name);
     }
-    for (name, _) in FLOORS.iter().filter(|(name, _)| !seen.iter().any(|seen| seen == name)) {
+    for (name, _) in drawn.iter().filter(|(name, _)| !seen.contains(name)) {
         let what = format!("crate `{name}` has a floor and does not exist");
-        findings.push(Finding { path: "xtask/src/tidy/crates.rs".into(), line: 1, what });
+        findings.push(Finding { path: DOCUMENT.into(), line: 1, what });
+    }
+    if drawn.is_empty() {
+        let what = "no drawing of the crates' floors".into();
+        findings.push(Finding { path: DOCUMENT.into(), line: 1, what });
     }
     findings
 }
@@ -114,18 +94,29 @@ fn ships(table: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::all_found;
+    use super::super::testing::{all_found, tree};
     use super::*;
 
-    /// A tree with every crate of the list, of which `name` has `tail` in its manifest.
+    const DRAWING: &str = "```\n\
+        0  terrace-base     keys\n\
+        1  terrace-vfs      files\n\
+        2  terrace-log      segments\n   terrace-sst      blocks,\n                    and readers\n\
+        3  terrace-manifest  versions\n\
+        4  terrace          the engine\n\
+        5  terrace-inspect  dumps\n   terrace-bench    workloads\n```\n";
+
+    /// A tree with every crate of the drawing, of which `name` has `tail` in its manifest.
     fn found(name: &str, tail: &str) -> Vec<String> {
-        let files: Vec<(String, String)> = FLOORS
+        let drawn = drawing::crates(&tree(&[(DOCUMENT, DRAWING)]));
+        assert_eq!(drawn.len(), 8);
+        let mut files: Vec<(String, String)> = drawn
             .iter()
             .map(|(listed, _)| {
                 let tail = if *listed == name { tail } else { "" };
                 (format!("{listed}/Cargo.toml"), format!("[package]\nname = \"{listed}\"\n{tail}"))
             })
             .collect();
+        files.push((DOCUMENT.into(), DRAWING.into()));
         let files: Vec<_> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
         all_found(floors, &files)
     }
@@ -164,7 +155,15 @@ mod tests {
 
     #[test]
     fn every_crate_has_a_floor_and_every_floor_its_crate() {
-        let found = all_found(floors, &[("x/Cargo.toml", "[package]\nname = \"x\"\n")]);
-        assert_eq!(found.len(), 1 + FLOORS.len());
+        let x = ("x/Cargo.toml", "[package]\nname = \"x\"\n");
+        let found = all_found(floors, &[x, (DOCUMENT, "```\n0  terrace-base  keys\n```\n")]);
+        assert_eq!(
+            found,
+            [
+                "x/Cargo.toml:1: crate `x` has no floor in the drawing",
+                "docs/ARCHITECTURE.md:1: crate `terrace-base` has a floor and does not exist"
+            ]
+        );
+        assert_eq!(all_found(floors, &[x]).len(), 2, "no drawing");
     }
 }

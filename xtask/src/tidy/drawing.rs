@@ -1,86 +1,64 @@
-//! `docs/ARCHITECTURE.md` draws the floors that [`super::crates`] and [`super::modules`] check.
+//! The floors as `docs/ARCHITECTURE.md` draws them, in two fenced blocks: crates by floor, and
+//! the engine's modules, lowest first.
 
-use super::{Finding, Tree, crates, modules};
+use super::Tree;
 
-const DOCUMENT: &str = "docs/ARCHITECTURE.md";
+/// Where they are drawn.
+pub const DOCUMENT: &str = "docs/ARCHITECTURE.md";
 
-/// The drawings and the lists agree.
-pub fn floors(tree: &Tree) -> Vec<Finding> {
-    let text = tree.text(DOCUMENT).unwrap_or_default();
-    let listed: Vec<_> =
-        modules::FLOORS.iter().flat_map(|(_, modules)| *modules).copied().collect();
-    let complaints = [crates_differ(text), modules_differ(text, &listed)];
-    let complaints = complaints.into_iter().flatten();
-    complaints.map(|what| Finding { path: DOCUMENT.to_string(), line: 1, what }).collect()
-}
-
-fn crates_differ(text: &str) -> Option<String> {
-    let Some(block) = fenced(text, "0  terrace-base") else {
-        return Some("no drawing of the crates' floors".into());
-    };
+/// Every crate with its floor: lines of a number (that of the line above, if there is none), a name, and what
+/// it is.
+pub fn crates(tree: &Tree) -> Vec<(String, u32)> {
     let mut drawn = Vec::new();
     let mut floor = 0;
-    for line in block.lines() {
-        let mut words = line.split_whitespace();
-        let mut first = words.next().unwrap_or_default();
-        if let Ok(number) = first.parse() {
-            floor = number;
-            first = words.next().unwrap_or_default();
+    for line in fenced(tree, "0  ").lines() {
+        let (own, rest) = match line.split_once("  ") {
+            Some((number, rest)) if number.parse::<u32>().is_ok() => (number.parse().ok(), rest),
+            _ => (None, line.strip_prefix("   ").unwrap_or(line)),
+        };
+        floor = own.unwrap_or(floor);
+        // What continues the line above is set in further.
+        if let Some(name) = rest.split_whitespace().next().filter(|_| !rest.starts_with(' ')) {
+            drawn.push((name.to_string(), floor));
         }
-        drawn.push((first, floor));
     }
-    (drawn != crates::FLOORS)
-        .then(|| format!("the drawing has the crates {drawn:?}, xtask {:?}", crates::FLOORS))
+    drawn
 }
 
-fn modules_differ(text: &str, listed: &[&str]) -> Option<String> {
-    let Some(block) = fenced(text, "vocabulary") else {
-        return Some("no drawing of the engine's floors".into());
-    };
-    let words = block.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    let drawn: Vec<_> = words.filter(|word| listed.contains(word)).collect();
-    (drawn != listed).then(|| format!("the drawing has the modules {drawn:?}, xtask {listed:?}"))
+/// The engine's modules, lowest first: lines of names with commas, two spaces, and what they are.
+pub fn modules(tree: &Tree) -> Vec<String> {
+    let lines = fenced(tree, "error").lines();
+    let names = lines.filter(|line| !line.starts_with(' ')).flat_map(|line| {
+        line.split("  ").next().unwrap_or_default().split(',').map(|name| name.trim().to_string())
+    });
+    names.filter(|name| !name.is_empty()).collect()
 }
 
-/// The fenced block whose first line starts with `start`.
-fn fenced<'a>(text: &'a str, start: &str) -> Option<&'a str> {
-    text.split("```\n").skip(1).step_by(2).find(|block| block.starts_with(start))
+/// The fenced block whose first line starts with `start`; nothing if there is none.
+fn fenced<'a>(tree: &'a Tree, start: &str) -> &'a str {
+    let text = tree.text(DOCUMENT).unwrap_or_default();
+    let mut blocks = text.split("```\n").skip(1).step_by(2);
+    blocks.find(|block| block.starts_with(start)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::found;
+    use super::super::testing::tree;
     use super::*;
 
-    fn document() -> String {
-        let mut text = "```\n".to_string();
-        for (name, floor) in crates::FLOORS {
-            text.push_str(&format!("{floor}  {name}   what it is\n"));
-        }
-        text.push_str("```\n\n```\nvocabulary\n");
-        for (floor, modules) in modules::FLOORS {
-            text.push_str(&format!("{}: {}\n", floor.to_uppercase(), modules.join(", ")));
-        }
-        text + "```\n"
+    #[test]
+    fn drawings_are_read() {
+        let text = "# Floors\n```\n0  a-base   keys\n1  a-log    segments\n   a-sst    blocks,\n\
+                    \x20           and readers\n```\nInside:\n```\nerror, event  words\nread  get\n\
+                    \x20     and scan\n```\n";
+        let tree = tree(&[(DOCUMENT, text)]);
+        let expected = [("a-base", 0), ("a-log", 1), ("a-sst", 1)];
+        assert_eq!(crates(&tree), expected.map(|(name, floor)| (name.to_string(), floor)));
+        assert_eq!(modules(&tree), ["error", "event", "read"]);
     }
 
     #[test]
-    fn a_true_drawing_passes() {
-        assert_eq!(found(floors, DOCUMENT, &document()), [""; 0]);
-    }
-
-    #[test]
-    fn a_false_drawing_fails() {
-        for (from, to) in [
-            ("2  terrace-log", "1  terrace-log"),
-            ("5  terrace-inspect", "5  terrace-inspector"),
-            ("stall, retain", "retain, stall"),
-            ("commit, ", ""),
-        ] {
-            let text = document().replace(from, to);
-            assert_ne!(text, document(), "{from}");
-            assert_eq!(found(floors, DOCUMENT, &text).len(), 1, "{from}");
-        }
-        assert_eq!(found(floors, DOCUMENT, "").len(), 2);
+    fn without_a_document_there_is_nothing() {
+        assert!(crates(&tree(&[])).is_empty() && modules(&tree(&[])).is_empty());
     }
 }

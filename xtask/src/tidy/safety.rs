@@ -95,7 +95,9 @@ mod tests {
     #[test]
     fn unsafe_code_elsewhere_fails() {
         let text = "// SAFETY: ours.\nunsafe { f() }";
-        for path in ["crates/terrace/src/get.rs", "crates/sst/src/reader.rs", "fuzz/src/lib.rs"] {
+        for path in
+            ["crates/terrace/src/read/get.rs", "crates/sst/src/reader.rs", "fuzz/src/lib.rs"]
+        {
             assert_eq!(found(blocks, path, text).len(), 1, "{path}");
         }
         assert_eq!(found(blocks, "crates/log/src/lib.rs", "#![forbid(unsafe_code)]"), [""; 0]);

@@ -19,7 +19,7 @@ use crate::metrics::add;
 use crate::metrics::training::TrainingTally;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
-use crate::version::new_files::remove_unpublished;
+use crate::version::unpublished::remove_unpublished;
 use crate::write::commit;
 use std::path::Path;
 use std::sync::Arc;

@@ -21,7 +21,7 @@
 use crate::env::rate_limit::RateLimiter;
 use crate::jobs::job_list::JobProgress;
 use crate::metrics::training::TrainingTally;
-use crate::version::new_files::remove_unpublished;
+use crate::version::unpublished::remove_unpublished;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,7 @@
 //! taken out. A finished SST or segment that no record names may be all that is left of data, so it is
 //! never deleted: it moves to `lost/` in the store's directory, and an event names it.
 //! Outputs of jobs bear temporary names until just
-//! before their edit ([`crate::version::new_files::publish`]), so a crash leaves next to nothing that looks lost.
+//! before their edit ([`crate::version::unpublished::publish`]), so a crash leaves next to nothing that looks lost.
 
 use crate::error::Result;
 use crate::event;

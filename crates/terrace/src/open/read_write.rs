@@ -26,9 +26,9 @@ use crate::values::value_log::ValueLog;
 use crate::version::evidence::Evidence;
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
-use crate::version::new_files;
 use crate::version::read_env::ReadEnv;
 use crate::version::reader_pins::ReaderPins;
+use crate::version::unpublished;
 use crate::version::version_set::{ManifestLog, VersionSet};
 use crate::write::commit;
 use crate::write::env::CommitEnv;
@@ -226,7 +226,7 @@ pub(crate) fn recover_log(
         family.spill(&spill_parts)?;
     }
     let fresh = outcome.families.values().flat_map(|family| &family.files);
-    new_files::publish(&*vfs, dir, fresh.map(|file| file.number))?;
+    unpublished::publish(&*vfs, dir, fresh.map(|file| file.number))?;
     kill_point("open:replayed");
     let known = Claims { store_id: state.store_id, ..claims };
     let evidence = Evidence::start(vfs.clone(), dir, known);

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::jobs::job_list::JobProgress;
 use crate::open::read_write::Nouns;
 use crate::options::FamilyOptions;
-use crate::version::new_files;
+use crate::version::unpublished;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -60,7 +60,7 @@ impl Repair<'_> {
         let merged = job::run(&context, &compaction)?;
         let added = merged.map(|merged| merged.edit.added).unwrap_or_default();
         let files: Vec<FileMeta> = added.into_iter().map(|(_, file)| file).collect();
-        new_files::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
+        unpublished::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
         Ok(files)
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::jobs::job_list::JobProgress;
 use crate::metrics::training::TrainingTally;
 use crate::options::FamilyOptions;
-use crate::version::new_files;
+use crate::version::unpublished;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;
@@ -189,7 +189,7 @@ impl Repair<'_> {
         let mut output = Output::new(context, reader.range_tombstones().clone());
         self.pass(&reader, &mut values, Some(&mut output))?;
         let files = output.finish()?;
-        new_files::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
+        unpublished::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
         Ok(files)
     }
 

@@ -9,7 +9,7 @@ use crate::memory::filter_budget::FilterBudget;
 use crate::metrics::add;
 use crate::values::value_log::{SegmentBook, ValueLog, segment_path};
 use crate::version::family::Family;
-use crate::version::new_files;
+use crate::version::unpublished;
 use crate::version::version_set::{ManifestLog, Obsolete, VersionSet};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -104,8 +104,8 @@ pub(crate) fn install(versions: &VersionSet, mut changes: Vec<Change>) -> Result
 
 /// Gives the files that were written for a change their names.
 fn publish(versions: &VersionSet, change: &Change) -> terrace_base::Result<()> {
-    new_files::publish(&*versions.base.vfs, &versions.base.dir, fresh_files(change))?;
-    new_files::publish_segments(&*versions.base.vfs, &versions.base.dir, &change.segments)
+    unpublished::publish(&*versions.base.vfs, &versions.base.dir, fresh_files(change))?;
+    unpublished::publish_segments(&*versions.base.vfs, &versions.base.dir, &change.segments)
 }
 
 /// The files that a change adds and that did not just move to another level.

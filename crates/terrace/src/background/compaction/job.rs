@@ -23,7 +23,7 @@ use crate::iter::merge::MergingIter;
 use crate::jobs::job_list::JobProgress;
 use crate::memory::table_cache::TableCache;
 use crate::options::FamilyOptions;
-use crate::version::new_files::remove_unpublished;
+use crate::version::unpublished::remove_unpublished;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;

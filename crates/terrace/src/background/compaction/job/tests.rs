@@ -8,7 +8,7 @@ use crate::background::compaction::pick::Reason;
 use crate::background::compaction::simulation;
 use crate::memory::filter_budget::FilterBudget;
 use crate::values::value_log::ValueLog;
-use crate::version::new_files::publish;
+use crate::version::unpublished::publish;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;

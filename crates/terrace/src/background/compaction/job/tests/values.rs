@@ -1,7 +1,7 @@
 //! Jobs that move values out of doomed segments.
 
 use super::*;
-use crate::version::new_files::publish_segments;
+use crate::version::unpublished::publish_segments;
 use std::collections::HashMap;
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::{HANDLE_BYTES, ValueHandle};
