@@ -47,7 +47,7 @@ mod version;
 mod write;
 
 pub use background::collect_garbage::GcProgress;
-pub use background::compact::Progress;
+pub use background::compact_range::Progress;
 pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
 pub use db::{ColumnFamily, Db, LIVE_OPTIONS, QuarantinedFile};
 pub use error::{Error, ErrorSeverity, Result};

@@ -6,15 +6,12 @@ use crate::background::compaction::pick_values;
 use crate::background::env::JobEnv;
 use crate::background::flush;
 use crate::background::gc;
+use crate::background::settle;
 use crate::error::{Error, Result};
 use crate::values::value_log::SegmentBook;
 use crate::version::install;
 use crate::write::commit;
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
-const RECHECK: Duration = Duration::from_millis(50);
 
 /// How far a `collect_garbage` is. Steps that the background does for it are not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,14 +103,16 @@ fn empty(env: &JobEnv, wanted: &BTreeSet<u32>, progress: &mut dyn FnMut(GcProgre
             return spared.map_or(Ok(()), |why| Err(why.into()));
         }
         if step.is_none() {
-            let mut jobs = env.jobs.scheduler.lock();
-            // Once nothing runs, only a file that cannot be read is in the way.
-            if jobs.is_quiet()
-                && let Some(error) = compact::why_unsettled(env)
-            {
-                return Err(error);
-            }
-            env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
+            let mut has_waited = false;
+            env.jobs.scheduler.wait_until(|jobs| {
+                // Once nothing runs, only a file that cannot be read is in the way.
+                if jobs.is_quiet()
+                    && let Some(error) = settle::why_unsettled(env)
+                {
+                    return Err(error);
+                }
+                Ok(std::mem::replace(&mut has_waited, true).then_some(()))
+            })?;
         }
     }
 }

@@ -3,27 +3,24 @@
 
 use crate::background::compaction::job::{self, JobContext};
 use crate::background::compaction::pick::{
-    Choice, Compaction, File, Manual, ManualStep, Move, PickInput, Span, Values,
+    Choice, Compaction, File, Move, PickInput, Span, Values,
 };
 use crate::background::compaction::values::Moving;
-use crate::background::compaction::{pending_bytes, pick, pick_idle, pick_manual};
+use crate::background::compaction::{pending_bytes, pick, pick_idle};
 use crate::background::env::JobEnv;
-use crate::background::flush;
 use crate::background::gc;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
 use crate::jobs::job_list::{JobKind, JobStart};
-use crate::jobs::scheduler::{Jobs, Running};
+use crate::jobs::scheduler::{RunningCompaction, SchedulerState};
 use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
 use std::collections::{HashMap, HashSet};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use terrace_base::sync::Instant;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyEdit, SegmentMeta, Version};
@@ -31,36 +28,17 @@ use terrace_manifest::{FamilyEdit, SegmentMeta, Version};
 /// A store that committed nothing for this long is idle.
 const IDLE_AFTER_US: u64 = 400_000;
 
-/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
-const RECHECK: Duration = Duration::from_millis(50);
-
-/// How long settling waits for filters.
-const MAX_FILTER_WAIT: Duration = Duration::from_secs(2);
-
-/// How far a `compact_range` is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Merges and moves done so far.
-    pub steps: u64,
-    /// Bytes read so far.
-    pub read_bytes: u64,
-    /// Bytes written so far.
-    pub written_bytes: u64,
-    /// Level whose files the next step takes down.
-    pub level: usize,
-}
-
 /// The inputs of a compaction, taken until this is dropped.
-struct Claim<'a> {
+pub(super) struct Claim<'a> {
     env: &'a JobEnv,
     id: u64,
     files: Vec<u64>,
 }
 
 impl<'a> Claim<'a> {
-    fn new(env: &'a JobEnv, jobs: &mut Jobs, choice: &Choice) -> Option<Self> {
+    pub fn new(env: &'a JobEnv, jobs: &mut SchedulerState, choice: &Choice) -> Option<Self> {
         let id = jobs.next_id();
-        let (running, files): (Running, Vec<u64>) = match choice {
+        let (running, files): (RunningCompaction, Vec<u64>) = match choice {
             Choice::Nothing => return None,
             Choice::Move(moved) => {
                 (running_move(moved, id), moved.files.iter().map(|f| f.number).collect())
@@ -73,9 +51,9 @@ impl<'a> Claim<'a> {
     }
 }
 
-fn running_move(moved: &Move, id: u64) -> Running {
+fn running_move(moved: &Move, id: u64) -> RunningCompaction {
     let span = Span::of(&moved.files);
-    Running {
+    RunningCompaction {
         id,
         family: moved.family,
         output_level: moved.to,
@@ -99,7 +77,7 @@ impl Drop for Claim<'_> {
 
 /// What all families' choices are made from that is not theirs: separated values, and files that
 /// cannot be read.
-struct Shared {
+pub(super) struct Shared {
     quarantined: Arc<HashSet<u64>>,
     doomed: Arc<HashSet<u32>>,
     hidden: Arc<HashMap<u64, u64>>,
@@ -114,7 +92,7 @@ impl Shared {
     }
 
     /// For a caller who asks: every file is tried but those that are known to be damaged.
-    fn asked_for(env: &JobEnv, force: bool) -> Self {
+    pub fn asked_for(env: &JobEnv, force: bool) -> Self {
         Self { force, ..Self::at(env, false, u64::MAX) }
     }
 
@@ -132,11 +110,11 @@ impl Shared {
 
 /// What a family's choice is made from. The version is read under the scheduler's lock: a job
 /// installs before it releases its claim, so the version is never older than the claims.
-fn input<'a>(
+pub(super) fn input<'a>(
     env: &JobEnv,
     family: &'a Family,
     version: &'a Version,
-    jobs: &'a Jobs,
+    jobs: &'a SchedulerState,
     shared: &'a Shared,
 ) -> PickInput<'a> {
     PickInput {
@@ -159,7 +137,11 @@ fn input<'a>(
 }
 
 /// The next choice of all families; idle work only if no family has other work.
-fn choose(env: &JobEnv, jobs: &Jobs, idle: bool) -> Option<(Arc<Family>, Choice)> {
+pub(super) fn choose(
+    env: &JobEnv,
+    jobs: &SchedulerState,
+    idle: bool,
+) -> Option<(Arc<Family>, Choice)> {
     let families = env.read.families.load();
     let shared = Shared::new(env, idle);
     let now_us = env.base.clock.monotonic_us();
@@ -182,7 +164,7 @@ fn choose(env: &JobEnv, jobs: &Jobs, idle: bool) -> Option<(Arc<Family>, Choice)
 }
 
 /// Whether idle compaction may run now: asked for, or nothing was written for a while.
-fn is_idle(env: &JobEnv, jobs: &mut Jobs) -> bool {
+fn is_idle(env: &JobEnv, jobs: &mut SchedulerState) -> bool {
     if jobs.settling > 0 {
         return true;
     }
@@ -224,7 +206,7 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
 
 /// Finds out, while something fails, in which families no compaction can make room in a full L0, so
 /// that writers are told why instead of waiting.
-fn note_stuck(env: &JobEnv, jobs: &Jobs) {
+fn note_stuck(env: &JobEnv, jobs: &SchedulerState) {
     let errors = &env.jobs.errors;
     if errors.is_empty() {
         return;
@@ -277,7 +259,7 @@ pub(crate) fn run_for_values(
 pub(crate) type Volume = (u64, u64);
 
 /// Runs and installs a choice, and keeps the books on what fails and when it is tried again.
-fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
+pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
     let errors = &env.jobs.errors;
     let (result, files) = match choice {
         Choice::Nothing => return Ok((0, 0)),
@@ -449,155 +431,4 @@ fn install_edit(
         &env.versions,
         vec![Change { family: family.clone(), edit, flushed, segments }],
     )
-}
-
-/// Waits until no flush and no compaction is running or wanted.
-pub(crate) fn wait_idle(env: &JobEnv) -> Result<()> {
-    env.commit.queue()?;
-    env.jobs.scheduler.lock().settling += 1;
-    env.jobs.scheduler.wake();
-    let result = wait_until_settled(env);
-    env.jobs.scheduler.lock().settling -= 1;
-    result
-}
-
-fn wait_until_settled(env: &JobEnv) -> Result<()> {
-    let mut jobs = env.jobs.scheduler.lock();
-    loop {
-        env.base.health.check_writable()?;
-        if env.jobs.scheduler.is_stopping() {
-            return Err(Error::Closed);
-        }
-        let now_us = env.base.clock.monotonic_us();
-        let errors = &env.jobs.errors;
-        let families = env.read.families.load();
-        let waiting = |f: &&Arc<Family>| !f.is_dropped() && !f.state().immutables.is_empty();
-        let may_flush = |f: &Arc<Family>| errors.may_begin(Work::Flush, f.id, now_us);
-        let flushing = families.iter().filter(waiting).any(may_flush);
-        if !flushing && jobs.is_quiet() && choose(env, &jobs, true).is_none() {
-            if let Some(error) = why_unsettled(env) {
-                return Err(error);
-            }
-            if families.iter().any(|f| waiting(&f)) || errors.hopes(now_us) {
-                env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
-                continue;
-            }
-            drop(jobs);
-            // What the last of them revealed may be worth collecting.
-            gc::step(env);
-            jobs = env.jobs.scheduler.lock();
-            if choose(env, &jobs, true).is_some() {
-                continue;
-            }
-            drop(jobs);
-            install::purge(&env.versions)?;
-            wait_for_filters(env);
-            return Ok(());
-        }
-        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
-    }
-}
-
-/// Why the store does not settle, if nothing is about to be tried again that may still succeed.
-pub(crate) fn why_unsettled(env: &JobEnv) -> Option<Error> {
-    let errors = &env.jobs.errors;
-    let now_us = env.base.clock.monotonic_us();
-    if errors.is_empty() || errors.hopes(now_us) {
-        return None;
-    }
-    env.read.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
-        let version = family.state().version.clone();
-        let files = version.files().map(|(_, file)| file.number);
-        let flush = errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us);
-        flush.or_else(|| errors.why_not(Work::Compaction, family.id, files, now_us))
-    })
-}
-
-/// Waits until new files have their filters in memory, as far as there is room; a while at most,
-/// since lookups that go on may move units for ever.
-fn wait_for_filters(env: &JobEnv) {
-    let start = Instant::now();
-    env.jobs.scheduler.job_ended();
-    while env.read.filters.has_work(true)
-        && start.elapsed() < MAX_FILTER_WAIT
-        && !env.jobs.scheduler.is_stopping()
-    {
-        let mut jobs = env.jobs.scheduler.lock();
-        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK / 5);
-    }
-}
-
-/// Keeps background compactions from starting while it lives.
-struct ManualTurn<'a>(&'a JobEnv);
-
-impl<'a> ManualTurn<'a> {
-    fn new(env: &'a JobEnv) -> Self {
-        env.jobs.scheduler.lock().manual += 1;
-        Self(env)
-    }
-}
-
-impl Drop for ManualTurn<'_> {
-    fn drop(&mut self) {
-        self.0.jobs.scheduler.lock().manual -= 1;
-        self.0.jobs.scheduler.wake();
-    }
-}
-
-/// Merges everything of `family` in `[start, end)` down to its last level, on the caller's thread.
-pub(crate) fn range(
-    env: &JobEnv,
-    family: &Arc<Family>,
-    start: Option<&[u8]>,
-    end: Option<&[u8]>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<()> {
-    flush::all(env)?;
-    let _turn = ManualTurn::new(env);
-    let bound = |key: &[u8]| key.to_vec();
-    let mut manual = Manual::new(
-        start.map_or(Bound::Unbounded, |key| Bound::Included(bound(key))),
-        end.map_or(Bound::Unbounded, |key| Bound::Excluded(bound(key))),
-    );
-    let mut told = Progress { steps: 0, read_bytes: 0, written_bytes: 0, level: 0 };
-    loop {
-        env.base.health.check_writable()?;
-        let mut jobs = env.jobs.scheduler.lock();
-        if env.jobs.scheduler.is_stopping() {
-            return Err(Error::Closed);
-        }
-        let version = family.state().version.clone();
-        let force = env.garbage.is_overdue(env.base.clock.monotonic_us());
-        let shared = Shared::asked_for(env, force);
-        let step = pick_manual(&input(env, family, &version, &jobs, &shared), &mut manual);
-        let choice = match step {
-            ManualStep::Done => return Ok(()),
-            ManualStep::Wait => {
-                let runs = jobs.running.iter().any(|running| running.family == family.id);
-                let files = version.files().map(|(_, file)| file.number);
-                let errors = &env.jobs.errors;
-                // Once nothing runs, only a damaged file is in the way.
-                if !runs
-                    && let Some(error) =
-                        errors.why_not(Work::Compaction, family.id, files, u64::MAX)
-                {
-                    return Err(error);
-                }
-                env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
-                continue;
-            }
-            ManualStep::Do(choice) => choice,
-        };
-        let claim = Claim::new(env, &mut jobs, &choice);
-        drop(jobs);
-        let (read, written) = execute(env, family, &choice)?;
-        drop(choice);
-        drop(claim);
-        told.steps += 1;
-        told.read_bytes += read;
-        told.written_bytes += written;
-        told.level = manual.level;
-        progress(told);
-        install::purge(&env.versions)?;
-    }
 }

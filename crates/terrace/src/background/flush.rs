@@ -7,7 +7,7 @@ use crate::background::retain::{
     Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
 };
 use crate::env::rate_limit::RateLimiter;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event;
 use crate::iter::RunIter;
 use crate::iter::merge::MergingIter;
@@ -24,14 +24,10 @@ use crate::write::commit;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use terrace_base::sync::Instant;
 use terrace_base::{Clock, InternalIter, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta};
 use terrace_vfs::Vfs;
-
-/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
-const RECHECK: Duration = Duration::from_millis(100);
 
 /// Entries that are counted together.
 const COUNTED_TOGETHER: u64 = 1024;
@@ -184,16 +180,11 @@ pub(crate) fn all(env: &JobEnv) -> Result<()> {
         let now_us = env.base.clock.monotonic_us();
         env.jobs.errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
     };
-    let mut jobs = env.jobs.scheduler.lock();
-    while waits() {
+    env.jobs.scheduler.wait_until(|_| {
+        if !waits() {
+            return Ok(Some(()));
+        }
         env.base.health.check_writable()?;
-        if let Some(error) = families.iter().find_map(why_not) {
-            return Err(error);
-        }
-        if env.jobs.scheduler.is_stopping() {
-            return Err(Error::Closed);
-        }
-        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
-    }
-    Ok(())
+        families.iter().find_map(why_not).map_or(Ok(None), Err)
+    })
 }

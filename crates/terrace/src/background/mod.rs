@@ -1,14 +1,16 @@
 //! Background work: the threads ([`worker`]) and what they do: [`flush`], [`compact`] (chosen and run by
-//! [`compaction`]), garbage collection of values ([`gc`], [`collect_garbage`]), training of models
+//! [`compaction`]), [`compact_range`], waiting for all of it ([`settle`]), garbage collection of values ([`gc`], [`collect_garbage`]), training of models
 //! ([`train_models`]). [`retain`] says which versions survive, [`output`] writes them.
 
 pub(crate) mod collect_garbage;
 pub(crate) mod compact;
+pub(crate) mod compact_range;
 pub(crate) mod compaction;
 pub(crate) mod env;
 pub(crate) mod flush;
 pub(crate) mod gc;
 pub(crate) mod output;
 pub(crate) mod retain;
+pub(crate) mod settle;
 pub(crate) mod train_models;
 pub(crate) mod worker;

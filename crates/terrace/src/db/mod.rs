@@ -12,8 +12,9 @@ use crate::admin::checkpoint;
 use crate::admin::families;
 use crate::admin::verify;
 use crate::background::collect_garbage::{self, GcProgress};
-use crate::background::compact::{self, Progress};
+use crate::background::compact_range::{self, Progress};
 use crate::background::flush;
+use crate::background::settle;
 use crate::background::worker::Workers;
 use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
@@ -333,7 +334,7 @@ impl Db {
     /// Waits until no flush or compaction is running or wanted, idle compaction included, and the
     /// filters of new SSTs are in memory as far as they deserve it.
     pub fn wait_idle(&self) -> Result<()> {
-        compact::wait_idle(&self.inner().background)
+        settle::wait_idle(&self.inner().background)
     }
 
     /// Makes directory `path` (new or empty) a store with the present contents of this one, of
@@ -556,7 +557,7 @@ impl ColumnFamily {
         self.family.check_exists()?;
         let start = lower(range.start_bound());
         let end = upper(range.end_bound());
-        compact::range(
+        compact_range::range(
             &self.store.inner.background,
             &self.family,
             start.as_deref(),

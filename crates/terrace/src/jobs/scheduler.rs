@@ -1,13 +1,17 @@
 //! What background threads wait for and what they are busy with.
 
+use crate::error::{Error, Result};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use terrace_base::sync::{Condvar, Mutex, MutexGuard};
 
+/// How long a thread sleeps at most before it looks again at what it waits for; a job that ends wakes it earlier.
+const RECHECK: Duration = Duration::from_millis(50);
+
 /// A compaction that is running, as far as the choice of another one must know it.
 #[derive(Debug, Clone)]
-pub(crate) struct Running {
+pub(crate) struct RunningCompaction {
     pub id: u64,
     pub family: u32,
     pub output_level: u8,
@@ -17,19 +21,19 @@ pub(crate) struct Running {
 
 /// Guarded by the scheduler's lock.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
+pub(crate) struct SchedulerState {
     /// Families whose memtables are being flushed.
     pub flushing: HashSet<u32>,
     /// Input files of running compactions.
     pub busy_files: HashSet<u64>,
-    /// Running compactions.
-    pub running: Vec<Running>,
+    /// RunningCompaction compactions.
+    pub running: Vec<RunningCompaction>,
     /// Compactions that a caller of `compact_range` runs or waits to run: the background makes
     /// way.
     pub manual: usize,
     /// Grows with every change that could make work.
     pub generation: u64,
-    /// Jobs that ended so far.
+    /// SchedulerState that ended so far.
     pub ended: u64,
     /// Callers of `wait_idle`: idle compaction need not wait for a quiet time.
     pub settling: usize,
@@ -42,16 +46,16 @@ pub(crate) struct Jobs {
 /// The lock, the signals, and the stop flag.
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
-    jobs: Mutex<Jobs>,
+    jobs: Mutex<SchedulerState>,
     /// Work may have come up.
     work: Condvar,
     /// A job ended.
     ended: Condvar,
-    /// Jobs stop at their next check.
+    /// SchedulerState stop at their next check.
     pub cancel: AtomicBool,
 }
 
-impl Jobs {
+impl SchedulerState {
     /// A number for a new compaction.
     pub fn next_id(&mut self) -> u64 {
         self.next_id += 1;
@@ -66,7 +70,7 @@ impl Jobs {
 
 impl Scheduler {
     /// The state.
-    pub fn lock(&self) -> MutexGuard<'_, Jobs> {
+    pub fn lock(&self) -> MutexGuard<'_, SchedulerState> {
         self.jobs.lock()
     }
 
@@ -87,16 +91,44 @@ impl Scheduler {
     }
 
     /// Waits for work, at most `timeout`.
-    pub fn wait_for_work(&self, jobs: &mut MutexGuard<'_, Jobs>, timeout: Duration) {
+    pub fn wait_for_work(&self, jobs: &mut MutexGuard<'_, SchedulerState>, timeout: Duration) {
         self.work.wait_for(jobs, timeout);
     }
 
     /// Waits until some job ends, at most `timeout`.
-    pub fn wait_for_end(&self, jobs: &mut MutexGuard<'_, Jobs>, timeout: Duration) {
+    pub fn wait_for_end(&self, jobs: &mut MutexGuard<'_, SchedulerState>, timeout: Duration) {
         self.ended.wait_for(jobs, timeout);
     }
 
-    /// Tells everybody to stop.
+    /// Waits until `check` gives a value. It is asked under the lock: at once, and whenever a job has ended.
+    ///
+    /// # Errors
+    /// Those of `check`; `Closed` if the store stops first.
+    pub fn wait_until<T>(
+        &self,
+        mut check: impl FnMut(&mut SchedulerState) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let mut jobs = self.lock();
+        loop {
+            if let Some(value) = check(&mut jobs)? {
+                return Ok(value);
+            }
+            if self.is_stopping() {
+                return Err(Error::Closed);
+            }
+            self.wait_for_end(&mut jobs, RECHECK);
+        }
+    }
+
+    /// Waits until no compaction runs, also while the store stops.
+    pub fn wait_until_none_runs(&self) {
+        let mut jobs = self.lock();
+        while !jobs.running.is_empty() {
+            self.wait_for_end(&mut jobs, RECHECK);
+        }
+    }
+
+    /// Tells all threads to stop.
     pub fn stop(&self) {
         self.cancel.store(true, Ordering::Relaxed);
         self.jobs.lock().generation += 1;

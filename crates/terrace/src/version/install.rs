@@ -15,7 +15,6 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use terrace_base::sync;
 use terrace_manifest::{
     FamilyEdit, FileMeta, SegmentKind, SegmentMeta, Version, VersionEdit, names,
@@ -23,9 +22,6 @@ use terrace_manifest::{
 
 /// Files of one run from which new files inherit heat at most: more are too many to look at.
 const MAX_FORBEARS: usize = 512;
-
-/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
-const RECHECK: Duration = Duration::from_millis(50);
 
 /// A change of one family: its edit, the memtables that the edit's files replace, and the value
 /// segments that were written for them.
@@ -137,11 +133,7 @@ fn fresh_paths(versions: &VersionSet, change: &Change) -> Vec<PathBuf> {
 /// Waits, after the store was closed, until nobody writes to its directory any more: jobs of callers
 /// have ended, and so have changes of the manifest and deletions that had begun.
 pub(crate) fn wait_for_last(versions: &VersionSet) {
-    let mut jobs = versions.jobs.scheduler.lock();
-    while !jobs.running.is_empty() {
-        versions.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
-    }
-    drop(jobs);
+    versions.jobs.scheduler.wait_until_none_runs();
     drop(versions.manifest.lock());
     drop(versions.purging.lock());
 }

@@ -30,7 +30,6 @@ use crate::write::validate;
 use segments::{lost_append, next_segment, sync_log};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use terrace_base::sync::{self, Instant, Note, Origin};
 use terrace_base::{MAX_SEQNO, SeqNo};
 use terrace_log::LogEnd;
@@ -52,9 +51,6 @@ const MIN_UNFLUSHED_BYTES: u64 = 4 << 20;
 
 /// How often a group that only removes is tried while the disk is full.
 const TRIES_WHEN_FULL: u32 = 5;
-
-/// How long a waiter sleeps before it looks again; a finished job wakes it earlier.
-const RECHECK: Duration = Duration::from_millis(50);
 
 /// Writes `batch` and returns when it is visible and as durable as asked.
 pub(crate) fn write(env: &CommitEnv, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
@@ -284,14 +280,15 @@ fn commit_once(
 /// gives up what it has taken. Once nothing runs, the whole reserve is given back, and no flush takes it.
 /// Such jobs need no lead.
 fn find_room(env: &CommitEnv) -> Result<()> {
-    let mut jobs = env.jobs.scheduler.lock();
-    let ended = jobs.ended;
-    while !jobs.is_quiet() && jobs.ended == ended && !env.jobs.scheduler.is_stopping() {
-        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
-    }
-    if jobs.is_quiet() {
-        env.base.health.set_merges_only(true);
-        drop(jobs);
+    let ended = env.jobs.scheduler.lock().ended;
+    let is_quiet = env.jobs.scheduler.wait_until(|jobs| {
+        let is_quiet = jobs.is_quiet();
+        if is_quiet {
+            env.base.health.set_merges_only(true);
+        }
+        Ok((is_quiet || jobs.ended != ended).then_some(is_quiet))
+    })?;
+    if is_quiet {
         reserve::release(&*env.base.vfs, &env.base.dir)?;
     }
     Ok(())

@@ -30,9 +30,6 @@ const MIN_SLEEP_US: u64 = 1000;
 /// Small memtables that may wait for their flush: a flush takes all that wait, so that a slow one does
 /// not stop writers.
 const MAX_SMALL: usize = 4;
-/// How long a stopped writer waits before it looks again; a finished job wakes it earlier.
-const RECHECK: Duration = Duration::from_millis(100);
-
 /// How far a family is between slowdown (0) and stop (1), and by what; `None` below the slowdown.
 fn pressure(family: &Family) -> Option<(f64, StallCause)> {
     let options = &family.options;
@@ -189,10 +186,14 @@ fn wait_while(
     let stalls = &env.base.counters.stalls;
     let mut since = Instant::now();
     let mut told = false;
-    let mut jobs = env.jobs.scheduler.lock();
-    while stopped() {
-        if env.jobs.scheduler.is_stopping() {
-            return Err(Error::Closed);
+    env.jobs.scheduler.wait_until(|_| {
+        if told {
+            let now = Instant::now();
+            stalls.waited(cause, now - since);
+            since = now;
+        }
+        if !stopped() {
+            return Ok(Some(()));
         }
         // Work that cannot go on will not make room: say so instead of waiting for ever.
         env.base.health.check_writable()?;
@@ -204,12 +205,8 @@ fn wait_while(
             stalls.stopped(cause);
             event::stalled(&family.name, cause.text(), true);
         }
-        env.jobs.scheduler.wait_for_end(&mut jobs, RECHECK);
-        let now = Instant::now();
-        stalls.waited(cause, now - since);
-        since = now;
-    }
-    Ok(())
+        Ok(None)
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{job, pick, pick_idle, pick_manual, pick_values, simulation};
 use crate::background::retain::{
     Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
 };
-use crate::jobs::scheduler::Running;
+use crate::jobs::scheduler::RunningCompaction;
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
@@ -266,7 +266,7 @@ impl Store {
     fn with_input<T>(&self, f: impl FnOnce(&PickInput<'_>) -> T) -> T {
         let files = self.jobs.iter().flat_map(|job| job.compaction.files());
         let in_progress = files.map(|f| f.number).collect();
-        let running: Vec<Running> =
+        let running: Vec<RunningCompaction> =
             self.jobs.iter().map(|job| job.compaction.running(job.id)).collect();
         f(&PickInput {
             family: 0,

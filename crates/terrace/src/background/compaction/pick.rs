@@ -22,7 +22,7 @@
 //!   numbers stay as they are where something is. Nothing new can come to lie below the inputs
 //!   meanwhile: it would have to pass through them.
 
-use crate::jobs::scheduler::Running;
+use crate::jobs::scheduler::RunningCompaction;
 use crate::options::FamilyOptions;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{HashMap, HashSet};
@@ -50,8 +50,8 @@ pub(crate) struct PickInput<'a> {
     pub in_progress: &'a HashSet<u64>,
     /// Numbers of files that cannot be read: as busy, but nothing ends that they wait for.
     pub quarantined: &'a HashSet<u64>,
-    /// Running compactions of all families.
-    pub running: &'a [Running],
+    /// RunningCompaction compactions of all families.
+    pub running: &'a [RunningCompaction],
     /// The oldest live snapshot.
     pub snapshots_oldest: Option<SeqNo>,
     /// Wall-clock time.
@@ -226,9 +226,9 @@ impl Compaction {
     }
 
     /// What the scheduler must know while it runs.
-    pub fn running(&self, id: u64) -> Running {
+    pub fn running(&self, id: u64) -> RunningCompaction {
         let span = Span::of(self.files());
-        Running {
+        RunningCompaction {
             id,
             family: self.family,
             output_level: self.output_level,

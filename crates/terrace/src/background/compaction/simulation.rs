@@ -4,7 +4,7 @@
 //! the table; the assertions hold the marks.
 
 use super::pick::{Choice, Compaction, File, PickInput, Values};
-use crate::jobs::scheduler::Running;
+use crate::jobs::scheduler::RunningCompaction;
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::HashSet;
 use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
@@ -231,7 +231,8 @@ impl Simulation {
     fn choose(&self, idle: bool) -> Choice {
         let in_progress: HashSet<u64> =
             self.running.iter().flat_map(|(_, c)| c.files().map(|f| f.number)).collect();
-        let running: Vec<Running> = self.running.iter().map(|(_, c)| c.running(1)).collect();
+        let running: Vec<RunningCompaction> =
+            self.running.iter().map(|(_, c)| c.running(1)).collect();
         let input = PickInput {
             family: 0,
             version: &self.version,

@@ -3,7 +3,7 @@
 use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
 use super::{leveled, pending_bytes, pick, pick_idle, pick_manual, pick_values, simulation};
 use crate::background::retain::script;
-use crate::jobs::scheduler::Running;
+use crate::jobs::scheduler::RunningCompaction;
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -77,7 +77,7 @@ struct Drawn {
     version: Version,
     busy: HashSet<u64>,
     quarantined: HashSet<u64>,
-    running: Vec<Running>,
+    running: Vec<RunningCompaction>,
     snapshot: Option<SeqNo>,
     now_ms: u64,
     doomed: HashSet<u32>,
@@ -197,7 +197,7 @@ fn run_script(text: &str) -> String {
             }
             "running" => {
                 let (start, end) = words[2].split_once('-').unwrap();
-                drawn.running.push(Running {
+                drawn.running.push(RunningCompaction {
                     id: 1,
                     family: 0,
                     output_level: words[1][1..].parse().unwrap(),

@@ -1,0 +1,104 @@
+//! `compact_range`: everything between two keys is merged down to the last level, on the caller's thread.
+
+use crate::background::compact::{Claim, Shared, execute, input};
+use crate::background::compaction::pick::{Choice, Manual, ManualStep};
+use crate::background::compaction::pick_manual;
+use crate::background::env::JobEnv;
+use crate::background::flush;
+use crate::error::Result;
+use crate::jobs::background_errors::Work;
+use crate::version::family::Family;
+use crate::version::install;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// How far a `compact_range` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Merges and moves done so far.
+    pub steps: u64,
+    /// Bytes read so far.
+    pub read_bytes: u64,
+    /// Bytes written so far.
+    pub written_bytes: u64,
+    /// Level whose files the next step takes down.
+    pub level: usize,
+}
+
+/// Keeps background compactions from starting while it lives.
+struct ManualCompaction<'a>(&'a JobEnv);
+
+impl<'a> ManualCompaction<'a> {
+    fn new(env: &'a JobEnv) -> Self {
+        env.jobs.scheduler.lock().manual += 1;
+        Self(env)
+    }
+}
+
+impl Drop for ManualCompaction<'_> {
+    fn drop(&mut self) {
+        self.0.jobs.scheduler.lock().manual -= 1;
+        self.0.jobs.scheduler.wake();
+    }
+}
+
+/// Merges everything of `family` in `[start, end)` down to its last level, on the caller's thread.
+pub(crate) fn range(
+    env: &JobEnv,
+    family: &Arc<Family>,
+    start: Option<&[u8]>,
+    end: Option<&[u8]>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    flush::all(env)?;
+    let _manual = ManualCompaction::new(env);
+    let bound = |key: &[u8]| key.to_vec();
+    let mut manual = Manual::new(
+        start.map_or(Bound::Unbounded, |key| Bound::Included(bound(key))),
+        end.map_or(Bound::Unbounded, |key| Bound::Excluded(bound(key))),
+    );
+    let mut told = Progress { steps: 0, read_bytes: 0, written_bytes: 0, level: 0 };
+    while let Some((choice, claim)) = next_step(env, family, &mut manual)? {
+        let (read, written) = execute(env, family, &choice)?;
+        drop(choice);
+        drop(claim);
+        told.steps += 1;
+        told.read_bytes += read;
+        told.written_bytes += written;
+        told.level = manual.level;
+        progress(told);
+        install::purge(&env.versions)?;
+    }
+    Ok(())
+}
+
+/// The next step, with its inputs claimed, once it may be taken; `None` after the last.
+fn next_step<'a>(
+    env: &'a JobEnv,
+    family: &Arc<Family>,
+    manual: &mut Manual,
+) -> Result<Option<(Choice, Option<Claim<'a>>)>> {
+    env.jobs.scheduler.wait_until(|jobs| {
+        env.base.health.check_writable()?;
+        let version = family.state().version.clone();
+        let force = env.garbage.is_overdue(env.base.clock.monotonic_us());
+        let shared = Shared::asked_for(env, force);
+        let step = pick_manual(&input(env, family, &version, jobs, &shared), manual);
+        match step {
+            ManualStep::Done => Ok(Some(None)),
+            ManualStep::Do(choice) => {
+                let claim = Claim::new(env, jobs, &choice);
+                Ok(Some(Some((choice, claim))))
+            }
+            ManualStep::Wait => {
+                let runs = jobs.running.iter().any(|running| running.family == family.id);
+                let files = version.files().map(|(_, file)| file.number);
+                // Once nothing runs, only a damaged file is in the way.
+                let why_not =
+                    || env.jobs.errors.why_not(Work::Compaction, family.id, files, u64::MAX);
+                let why_not = if runs { None } else { why_not() };
+                why_not.map_or(Ok(None), Err)
+            }
+        }
+    })
+}
