@@ -5,13 +5,13 @@
 //! there, and what they mean.
 
 use crate::block::{BlockRef, format};
+use crate::block_handle::{self, BlockHandle, Place};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
 use crate::index::top_level::{FilterPlace, TAG_LEARNED, TopLevel};
 use crate::properties::Properties;
 use crate::reader::payload;
-use crate::stored::{self, Handle, Place};
 use crate::tombstone_block;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -106,7 +106,7 @@ impl Dump<'_> {
     }
 
     /// The stored bytes of a block; what is wrong is said.
-    fn stored(&mut self, handle: Handle) -> Result<Option<Vec<u8>>, fmt::Error> {
+    fn stored(&mut self, handle: BlockHandle) -> Result<Option<Vec<u8>>, fmt::Error> {
         let fits = handle.end().is_some_and(|end| end <= self.file.len());
         if !fits {
             writeln!(self.out, "! {handle:?} passes the end of the file")?;
@@ -122,8 +122,8 @@ impl Dump<'_> {
     /// A structure; what is wrong with it is said.
     fn decoded<T>(
         &mut self,
-        handle: Handle,
-        decode: impl FnOnce(&[u8]) -> stored::Checked<T>,
+        handle: BlockHandle,
+        decode: impl FnOnce(&[u8]) -> block_handle::Checked<T>,
     ) -> Result<Option<T>, fmt::Error> {
         let Some(stored) = self.stored(handle)? else { return Ok(None) };
         let (path, file_number) = (self.file.path(), self.file_number);
@@ -136,9 +136,10 @@ impl Dump<'_> {
         }
     }
 
-    fn trailer(&mut self, handle: Handle) -> fmt::Result {
+    fn trailer(&mut self, handle: BlockHandle) -> fmt::Result {
         let Some(stored) = self.stored(handle)? else { return Ok(()) };
-        let Some((_, trailer)) = stored.split_last_chunk::<{ stored::TRAILER_BYTES }>() else {
+        let Some((_, trailer)) = stored.split_last_chunk::<{ block_handle::TRAILER_BYTES }>()
+        else {
             return Ok(());
         };
         let at = handle.offset + (stored.len() - trailer.len()) as u64;
@@ -181,7 +182,7 @@ impl Dump<'_> {
         Ok(())
     }
 
-    fn data_block(&mut self, partition: usize, at: usize, handle: Handle) -> fmt::Result {
+    fn data_block(&mut self, partition: usize, at: usize, handle: BlockHandle) -> fmt::Result {
         let Some(stored) = self.stored(handle)? else { return Ok(()) };
         let (path, file_number) = (self.file.path(), self.file_number);
         let place = Place { path, file_number, offset: handle.offset };
@@ -240,7 +241,7 @@ impl Dump<'_> {
         &mut self,
         number: usize,
         index: &IndexPartition,
-        handle: Handle,
+        handle: BlockHandle,
     ) -> fmt::Result {
         let stored = self.stored(handle)?.unwrap_or_default();
         let text = format!(
@@ -265,7 +266,7 @@ impl Dump<'_> {
     }
 
     /// The learned index, and blocks of later versions.
-    fn others(&mut self, top: &TopLevel, properties: Handle) -> fmt::Result {
+    fn others(&mut self, top: &TopLevel, properties: BlockHandle) -> fmt::Result {
         for (tag, handle) in top.others() {
             let stored = self.stored(*handle)?.unwrap_or_default();
             if *tag == TAG_LEARNED {
@@ -279,7 +280,12 @@ impl Dump<'_> {
         Ok(())
     }
 
-    fn learned_index(&mut self, handle: Handle, at: Handle, stored: &[u8]) -> fmt::Result {
+    fn learned_index(
+        &mut self,
+        handle: BlockHandle,
+        at: BlockHandle,
+        stored: &[u8],
+    ) -> fmt::Result {
         let Some(properties) = self.decoded(at, Properties::decode)? else { return Ok(()) };
         let Properties { data_block_count, data_bytes, index_bytes, .. } = properties;
         let decode = |payload: &[u8]| LearnedIndex::decode(payload, data_block_count, data_bytes);
@@ -310,7 +316,7 @@ impl Dump<'_> {
         Ok(())
     }
 
-    fn range_tombstones(&mut self, handle: Handle) -> fmt::Result {
+    fn range_tombstones(&mut self, handle: BlockHandle) -> fmt::Result {
         let Some(tombstones) = self.decoded(handle, tombstone_block::decode)? else {
             return Ok(());
         };
@@ -324,7 +330,7 @@ impl Dump<'_> {
         self.trailer(handle)
     }
 
-    fn top_level(&mut self, handle: Handle, top: &TopLevel) -> fmt::Result {
+    fn top_level(&mut self, handle: BlockHandle, top: &TopLevel) -> fmt::Result {
         let stored = self.stored(handle)?.unwrap_or_default();
         let text = format!(
             "top-level index: {} index partitions, {} other blocks, {} filter partitions, prefixes of {} bytes",
@@ -363,7 +369,7 @@ impl Dump<'_> {
         self.trailer(handle)
     }
 
-    fn properties(&mut self, handle: Handle) -> fmt::Result {
+    fn properties(&mut self, handle: BlockHandle) -> fmt::Result {
         let Some(mut properties) = self.decoded(handle, Properties::decode)? else {
             return Ok(());
         };
@@ -391,7 +397,7 @@ impl Dump<'_> {
     }
 
     fn footer(&mut self, at: u64, bytes: &[u8], footer: &Footer) -> fmt::Result {
-        let handle = |handle: Handle| format!("{:08x} + {}", handle.offset, handle.stored_len);
+        let handle = |handle: BlockHandle| format!("{:08x} + {}", handle.offset, handle.stored_len);
         let tombstones = footer.range_tombstones.map_or("none".to_string(), handle);
         let names = [
             (0, 12, format!("footer: range tombstones {tombstones}")),

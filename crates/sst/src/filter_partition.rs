@@ -9,7 +9,7 @@
 //! key, and knows nothing of the cuts between index partitions; with prefix filters it may fall
 //! between keys of one prefix, which then is in both partitions.
 
-use crate::stored::Checked;
+use crate::block_handle::Checked;
 use std::ops::Range;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::shortest_separator;

@@ -5,11 +5,12 @@
 //! another one in its place, so that lookups need no lock and never see half of a change. Only one
 //! thread at a time may change the units of one reader.
 
-use crate::cached::{FilterSlot, Resident};
 use crate::counters::{EXACT_COUNTS, Event, SAMPLE};
 use crate::filter_partition::{FilterPartition, hash_prefix};
+use crate::lookup::Lookup;
 use crate::multi_get::not_executed;
-use crate::reader::{FilterMemory, Lookup, SstReader};
+use crate::reader::{FilterMemory, SstReader};
+use crate::residency::{FilterSlot, SlotEntry};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_base::{Error, Result};
@@ -90,7 +91,7 @@ pub fn filter_charge_bytes(shape: &FilterShape, units: u8) -> usize {
         0 => 0,
         _ => {
             BufMut::tight_charge_bytes(shape.prefix_bytes(units))
-                + Resident::<FilterPartition>::OVERHEAD_BYTES
+                + SlotEntry::<FilterPartition>::OVERHEAD_BYTES
         }
     }
 }
@@ -150,7 +151,7 @@ pub fn drop_filter_units(reader: &SstReader, partition: usize, units: u8) {
     let mut buf = BufMut::tight(shape.prefix_bytes(units));
     let len = buf.len();
     buf.copy_from_slice(&resident.payload()[..len]);
-    reader.house_units(partition, buf, units);
+    reader.put_units(partition, buf, units);
 }
 
 impl SstReader {
@@ -275,15 +276,15 @@ impl SstReader {
                 append(&stored[payload]);
             }
             self.counters.add(Event::FilterUnitLoad, u64::from(units - from));
-            self.house_units(partition, buf, units);
+            self.put_units(partition, buf, units);
         }
         UnitsLoaded { units, error }
     }
 
-    fn house_units(&self, partition: usize, buf: BufMut, units: u8) {
+    fn put_units(&self, partition: usize, buf: BufMut, units: u8) {
         let shape = self.top.filters()[partition].shape;
         if let Ok(filter) = FilterPartition::load(buf.freeze(), shape, units) {
-            Resident::new(filter, partition, Weak::new()).house(&self.slots);
+            SlotEntry::new(filter, partition, Weak::new()).put_uncharged(&self.slots);
         }
     }
 }

@@ -9,7 +9,7 @@
 //! A length of 0 means that there is no such block (range tombstones only). The checksum covers
 //! everything before it and the footer's place ([`block_checksum`]).
 
-use crate::stored::{Handle, MAX_STORED_BYTES, Place, TRAILER_BYTES};
+use crate::block_handle::{BlockHandle, MAX_STORED_BYTES, Place, TRAILER_BYTES};
 use std::path::Path;
 use terrace_base::checksum::block_checksum;
 use terrace_base::{Decoder, Error, Result};
@@ -33,16 +33,16 @@ const CHECKED_BYTES: usize = FOOTER_BYTES - 12;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
     /// `None` if the file has no range tombstones.
-    pub range_tombstones: Option<Handle>,
-    pub top_level: Handle,
-    pub properties: Handle,
+    pub range_tombstones: Option<BlockHandle>,
+    pub top_level: BlockHandle,
+    pub properties: BlockHandle,
 }
 
 impl Footer {
     /// The footer of file `file_number` at `offset`.
     pub fn encode(&self, file_number: u64, offset: u64) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
-        let none = Handle::default();
+        let none = BlockHandle::default();
         for handle in [self.range_tombstones.unwrap_or(none), self.top_level, self.properties] {
             out.extend_from_slice(&handle.offset.to_le_bytes());
             out.extend_from_slice(&handle.stored_len.to_le_bytes());
@@ -61,7 +61,8 @@ impl Footer {
     pub fn decode(bytes: &[u8; FOOTER_BYTES], place: &Place<'_>) -> Result<Self> {
         let cut_off = || place.corrupt("the footer is malformed");
         let mut decoder = Decoder::new(bytes);
-        let mut handle = || Some(Handle { offset: decoder.u64()?, stored_len: decoder.u32()? });
+        let mut handle =
+            || Some(BlockHandle { offset: decoder.u64()?, stored_len: decoder.u32()? });
         let range_tombstones = handle().ok_or_else(cut_off)?;
         let top_level = handle().ok_or_else(cut_off)?;
         let properties = handle().ok_or_else(cut_off)?;
@@ -89,7 +90,7 @@ impl Footer {
             top_level,
             properties,
         };
-        let fits = |handle: &Handle| {
+        let fits = |handle: &BlockHandle| {
             let len = handle.stored_len as usize;
             len > TRAILER_BYTES
                 && len <= MAX_STORED_BYTES
@@ -128,7 +129,7 @@ mod tests {
             parts in proptest::collection::vec((0u64..5000, 6u32..1000), 3), tombstones: bool,
             at in 0..FOOTER_BYTES, flip in 1u8..,
         ) {
-            let handle = |at: usize| Handle { offset: parts[at].0, stored_len: parts[at].1 };
+            let handle = |at: usize| BlockHandle { offset: parts[at].0, stored_len: parts[at].1 };
             let footer = Footer {
                 range_tombstones: tombstones.then_some(handle(0)),
                 top_level: handle(1),
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn blocks_must_lie_before_the_footer() {
-        let handle = Handle { offset: 900, stored_len: 101 };
+        let handle = BlockHandle { offset: 900, stored_len: 101 };
         let footer = Footer { range_tombstones: None, top_level: handle, properties: handle };
         let bytes = footer.encode(3, 1000);
         assert!(Footer::decode(&bytes, &place(1000)).unwrap_err().is_corruption());

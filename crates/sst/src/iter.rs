@@ -11,10 +11,10 @@
 use crate::block::format::{self, Layout};
 use crate::block::search::HEAD_BYTES;
 use crate::block::{BlockRef, DataBlock, ValueRange};
-use crate::cached::{LiveIndex, Resident};
+use crate::block_handle::{self, BlockHandle};
 use crate::load::OnMiss;
 use crate::reader::SstReader;
-use crate::stored::{self, Handle};
+use crate::residency::{ResidentIndex, SlotEntry};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub struct SstIter {
     options: ScanOptions,
     /// Number and content of the index partition the cursor is in.
     index_at: usize,
-    index: Option<Arc<Resident<LiveIndex>>>,
+    index: Option<Arc<SlotEntry<ResidentIndex>>>,
     /// Number of the block in its index partition.
     block_at: usize,
     /// Where the current block lies in the file, if there is one.
@@ -108,6 +108,13 @@ struct Window {
 }
 
 const NO_LAYOUT: Layout = Layout { count: 0, prefix_len: 0, wide: false, bare: false };
+
+impl SstReader {
+    /// A cursor over the entries; not valid before its first seek.
+    pub fn iter(self: &Arc<Self>, options: ScanOptions) -> SstIter {
+        SstIter::new(self.clone(), options)
+    }
+}
 
 impl SstIter {
     pub(crate) fn new(reader: Arc<SstReader>, options: ScanOptions) -> Self {
@@ -187,7 +194,7 @@ impl SstIter {
     }
 
     /// Goes to index partition `at`; `None` if there is none.
-    fn enter_index(&mut self, at: usize) -> Result<Option<Arc<Resident<LiveIndex>>>> {
+    fn enter_index(&mut self, at: usize) -> Result<Option<Arc<SlotEntry<ResidentIndex>>>> {
         if at >= self.reader.top.index().len() {
             return Ok(None);
         }
@@ -201,7 +208,7 @@ impl SstIter {
     }
 
     /// Goes to block `block_at` of `index`, the current index partition.
-    fn enter_block(&mut self, index: &Resident<LiveIndex>, block_at: usize) -> Result<()> {
+    fn enter_block(&mut self, index: &SlotEntry<ResidentIndex>, block_at: usize) -> Result<()> {
         let handle = index.handle(block_at);
         self.block_at = block_at;
         if self.block_offset == Some(handle.offset) {
@@ -225,7 +232,11 @@ impl SstIter {
 
     /// The block from what was read ahead, from the cache, or from the file, together with
     /// missing blocks after it if the scan is sequential.
-    fn scan_block(&mut self, index: &Resident<LiveIndex>, handle: Handle) -> Result<DataBlock> {
+    fn scan_block(
+        &mut self,
+        index: &SlotEntry<ResidentIndex>,
+        handle: BlockHandle,
+    ) -> Result<DataBlock> {
         while let Some((offset, block)) = self.ahead.pop_front() {
             if offset == handle.offset {
                 return Ok(block);
@@ -245,7 +256,7 @@ impl SstIter {
         let missing = (self.block_at + 1..last)
             .take_while(|at| self.reader.resident_block(index, *at).is_none())
             .map(|at| index.handle(at));
-        let handles: Vec<Handle> = std::iter::once(handle).chain(missing).collect();
+        let handles: Vec<BlockHandle> = std::iter::once(handle).chain(missing).collect();
         let mut first = None;
         for (handle, stored) in handles.iter().zip(self.reader.read_many(&handles)?) {
             let block = self.reader.adopt_data_block(*handle, stored, fill)?;
@@ -261,7 +272,7 @@ impl SstIter {
     }
 
     /// Makes the block at `handle` the page, reading a new window if it is not in this one.
-    fn open_in_window(&mut self, handle: Handle) -> Result<()> {
+    fn open_in_window(&mut self, handle: BlockHandle) -> Result<()> {
         let len = handle.stored_len as usize;
         let inside = |window: &Window| {
             let from = usize::try_from(handle.offset.checked_sub(window.start)?).ok()?;
@@ -277,21 +288,21 @@ impl SstIter {
         };
         let place = self.reader.place(handle);
         let stored = &self.window.bytes[from..from + len];
-        let (content, compression) = stored::check(stored, &place)?;
+        let (content, compression) = block_handle::check(stored, &place)?;
         if compression == Compression::None {
             self.layout = format::parse(content).map_err(|detail| place.corrupt(detail))?;
             self.page = Page::Window(from..from + content.len());
         } else {
-            let declared = stored::declared_len(content, compression, &place)?;
+            let declared = block_handle::declared_len(content, compression, &place)?;
             self.unpacked.resize(declared, 0);
-            stored::decompress_into(content, compression, &mut self.unpacked, &place)?;
+            block_handle::decompress_into(content, compression, &mut self.unpacked, &place)?;
             self.layout = format::parse(&self.unpacked).map_err(|detail| place.corrupt(detail))?;
             self.page = Page::Unpacked;
         }
         Ok(())
     }
 
-    fn read_window(&mut self, handle: Handle) -> Result<()> {
+    fn read_window(&mut self, handle: BlockHandle) -> Result<()> {
         let data_end = self.reader.properties().data_bytes;
         let readahead = self.options.readahead_bytes as u64;
         let left = data_end.saturating_sub(handle.offset);

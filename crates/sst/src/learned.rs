@@ -11,18 +11,17 @@
 //! many lookups that reading it adds little to theirs. A damaged one is counted and not used again.
 
 use crate::block::{BlockRef, Located};
-use crate::cached::{LiveModel, Resident};
+use crate::block_handle::{self, BlockHandle};
 use crate::counters::Event;
 use crate::index::learned::{LearnedIndex, LearnedWriter, Training};
-use crate::index::top_level::{TAG_LEARNED, TopLevel};
 use crate::iter::{ScanOptions, SstIter};
 use crate::load::OnMiss;
-use crate::properties::Properties;
-use crate::reader::{Entry, Lookup, SstReader};
-use crate::stored::{self, Handle};
+use crate::lookup::{Entry, Lookup};
+use crate::reader::SstReader;
+use crate::residency::{ResidentModel, SlotEntry};
 use crate::watch::{BlockSaid, Watch};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use terrace_base::Result;
 use terrace_base::sync::Instant;
 use terrace_cache::CacheKey;
@@ -37,60 +36,6 @@ const BYTES_PER_LOOKUP: u32 = 512;
 
 /// Blocks that one lookup looks at because its key is in the cell of their first keys.
 const MAX_TRIES: usize = 2;
-
-/// Bytes of a block before its entries, besides heads and offsets: header, and a common prefix.
-const TYPICAL_FRONT_BYTES: u64 = 20;
-
-/// Bytes per entry for head and offset.
-const ENTRY_FRONT_BYTES: u64 = 6;
-
-/// Whether and how a reader uses models.
-#[derive(Debug, Default)]
-pub(crate) struct ModelUse {
-    /// The options allow it.
-    allowed: bool,
-    /// The one in the file.
-    stored: Option<Handle>,
-    /// Lookups ask for it.
-    active: AtomicBool,
-    /// Lookups since it was evicted.
-    waited: AtomicU32,
-    /// Where entries lie in a typical block: from, to.
-    span: (u32, u32),
-}
-
-impl ModelUse {
-    pub fn new(allowed: bool, top: &TopLevel, properties: &Properties) -> Self {
-        let stored = top.other(TAG_LEARNED);
-        Self {
-            allowed,
-            stored,
-            active: AtomicBool::new(allowed && stored.is_some()),
-            waited: AtomicU32::new(u32::MAX >> 1),
-            span: typical_span(properties),
-        }
-    }
-
-    #[inline]
-    pub fn is_active(&self) -> bool {
-        self.active.load(Ordering::Relaxed)
-    }
-
-    fn set_active(&self, active: bool) {
-        self.active.store(active, Ordering::Relaxed);
-    }
-}
-
-/// From where to where the entries of an average block lie.
-fn typical_span(properties: &Properties) -> (u32, u32) {
-    let blocks = properties.data_block_count.max(1);
-    let entries = properties.entry_count / blocks;
-    let raw = (properties.raw_key_bytes + properties.raw_value_bytes) / blocks;
-    let from = TYPICAL_FRONT_BYTES + entries.saturating_mul(ENTRY_FRONT_BYTES);
-    // Where blocks are compressed, keys and values say more than what is stored.
-    let to = (properties.data_bytes / blocks).max(raw);
-    (from.min(u64::from(u32::MAX)) as u32, to.min(u64::from(u32::MAX)) as u32)
-}
 
 /// What the learned index knows of a lookup.
 pub(crate) enum ByModel {
@@ -169,7 +114,7 @@ impl SstReader {
     #[inline]
     fn find_by_model(
         &self,
-        model: &Resident<LiveModel>,
+        model: &SlotEntry<ResidentModel>,
         lookup: &Lookup<'_>,
         watch: &mut impl Watch,
     ) -> Result<ByModel> {
@@ -203,12 +148,12 @@ impl SstReader {
     }
 
     /// The learned index if it is in memory and used.
-    pub(crate) fn resident_model(&self) -> Option<Arc<Resident<LiveModel>>> {
+    pub(crate) fn resident_model(&self) -> Option<Arc<SlotEntry<ResidentModel>>> {
         if self.model.is_active() { self.slots.model.load_full() } else { None }
     }
 
     /// The learned index, read if that is allowed now.
-    pub(crate) fn model_or_load(&self) -> Option<Arc<Resident<LiveModel>>> {
+    pub(crate) fn model_or_load(&self) -> Option<Arc<SlotEntry<ResidentModel>>> {
         if !self.model.is_active() {
             return None;
         }
@@ -218,12 +163,12 @@ impl SstReader {
     /// The learned index, which is not in memory, unless the lookup may not read; such a lookup
     /// does not count towards reading it either.
     #[cold]
-    fn load_model_for(&self, lookup: &Lookup<'_>) -> Option<Arc<Resident<LiveModel>>> {
+    fn load_model_for(&self, lookup: &Lookup<'_>) -> Option<Arc<SlotEntry<ResidentModel>>> {
         if lookup.in_memory { None } else { self.load_model() }
     }
 
     #[cold]
-    fn load_model(&self) -> Option<Arc<Resident<LiveModel>>> {
+    fn load_model(&self) -> Option<Arc<SlotEntry<ResidentModel>>> {
         let handle = self.model.stored?;
         let waited = self.model.waited.fetch_add(1, Ordering::Relaxed);
         if waited < handle.stored_len / BYTES_PER_LOOKUP {
@@ -233,7 +178,7 @@ impl SstReader {
         // Without the model the file is as readable as with it.
         let stored = self.read(handle).ok()?;
         let place = self.place(handle);
-        let decoded = stored::unpack(stored, &place).and_then(|payload| {
+        let decoded = block_handle::unpack(stored, &place).and_then(|payload| {
             self.decode_model(&payload).map_err(|detail| place.corrupt(detail))
         });
         match decoded {
@@ -247,19 +192,19 @@ impl SstReader {
     }
 
     /// Where the file has its learned index, if it has one and models are allowed.
-    pub(crate) fn stored_model(&self) -> Option<Handle> {
+    pub(crate) fn stored_model(&self) -> Option<BlockHandle> {
         self.model.stored.filter(|_| self.model.allowed)
     }
 
-    pub(crate) fn decode_model(&self, payload: &[u8]) -> stored::Checked<LearnedIndex> {
+    pub(crate) fn decode_model(&self, payload: &[u8]) -> block_handle::Checked<LearnedIndex> {
         let properties = self.properties();
         LearnedIndex::decode(payload, properties.data_block_count, properties.data_bytes)
     }
 
-    fn attach_model(&self, index: LearnedIndex, offset: u64) -> Arc<Resident<LiveModel>> {
+    fn attach_model(&self, index: LearnedIndex, offset: u64) -> Arc<SlotEntry<ResidentModel>> {
         self.counters.count(Event::ModelLoad);
         let slots = Arc::downgrade(&self.slots);
-        let resident = Resident::new(LiveModel::new(index, offset, self.model.span), 0, slots);
+        let resident = SlotEntry::new(ResidentModel::new(index, offset, self.model.span), 0, slots);
         resident.publish(&self.cache, CacheKey { file: self.cache_file, offset });
         resident
     }
@@ -279,7 +224,7 @@ impl SstReader {
 
     /// Bytes of memory that the resident index partitions take now, slots of data blocks left out.
     pub fn index_memory_bytes(&self) -> usize {
-        let bytes = |slot: &crate::cached::Slot<crate::cached::LiveIndex>| {
+        let bytes = |slot: &crate::residency::Slot<crate::residency::ResidentIndex>| {
             slot.load().as_ref().map_or(0, |index| index.charge_bytes())
         };
         self.slots.index.iter().map(bytes).sum()
@@ -315,7 +260,7 @@ impl SstReader {
         training.training_ns = start.elapsed().as_nanos() as u64;
         self.counters.add(Event::TrainingNs, training.training_ns);
         if let Some(payload) = payload {
-            let place = self.place(Handle::default());
+            let place = self.place(BlockHandle::default());
             let index = self.decode_model(&payload).map_err(|detail| place.corrupt(detail))?;
             self.attach_model(index, TRAINED_OFFSET);
             self.model.set_active(true);
@@ -352,7 +297,7 @@ impl SstReader {
 
     fn for_each_block(
         self: &Arc<Self>,
-        mut visit: impl FnMut(u32, &[u8], &[u8], BlockRef<'_>, Handle),
+        mut visit: impl FnMut(u32, &[u8], &[u8], BlockRef<'_>, BlockHandle),
     ) -> Result<()> {
         let mut iter = SstIter::new(self.clone(), ScanOptions::compaction());
         let (mut last, mut first) = (Vec::new(), Vec::new());

@@ -2,10 +2,11 @@
 //! a model of a whole level names, and with the way and the time that a lookup took.
 
 use crate::block::{prefetch, prefetch_around};
-use crate::cached::FilterSlot;
 use crate::counters::Event;
 use crate::learned::{InBlock, find_in_block};
-use crate::reader::{Entry, FilterAt, FilterMemory, Lookup, SstReader};
+use crate::lookup::{Entry, FilterAt, Lookup};
+use crate::reader::{FilterMemory, SstReader};
+use crate::residency::FilterSlot;
 use terrace_base::Result;
 use terrace_base::sync::Instant;
 use terrace_vfs::Buf;

@@ -8,34 +8,37 @@
 #![deny(unsafe_code)]
 
 mod block;
-mod cached;
+mod block_handle;
 mod counters;
 mod dump;
 mod expiry;
 mod filter_partition;
+mod filter_read_policy;
 mod filter_units;
 mod footer;
+mod get;
 mod index;
 mod iter;
 mod learned;
 mod level_lookup;
 mod load;
+mod lookup;
+mod model_use;
+mod model_view;
 mod multi_get;
 mod options;
 mod plot;
-mod presence;
 mod properties;
 mod reader;
+mod residency;
 mod salvage;
-mod stored;
-mod survey;
+mod separators;
 mod tombstone_block;
 mod value_refs;
 mod verify;
 mod watch;
 mod writer;
 
-pub use cached::{BlockCache, CachedBlock};
 pub use counters::{ReadCounters, ReadCounts};
 pub use dump::{DumpDetail, dump};
 pub use expiry::TTL_DUE_PERCENT;
@@ -48,14 +51,14 @@ pub use index::learned::Training;
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
 pub use learned::BlockAnswer;
 pub use level_lookup::{BlockPlace, InLevel, Traced, Way};
+pub use lookup::{Entry, FilterAt, Lookup};
+pub use model_view::ModelView;
 pub use multi_get::{BatchLookup, multi_get};
 pub use options::{DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, SstOptions};
 pub use properties::{COMPARATOR, Properties};
-pub use reader::{
-    Entry, FilterAt, FilterMemory, Lookup, ReaderOptions, SstReader, read_properties,
-};
+pub use reader::{FilterMemory, ReaderOptions, SstReader, read_properties};
+pub use residency::{BlockCache, CachedBlock};
 pub use salvage::{TakeEntry, Unreadable, is_damage};
-pub use survey::ModelView;
 pub use terrace_compression::Compression;
 pub use terrace_filter::{FilterKind, FilterPolicy, FilterShape, PolicyError};
 pub use terrace_learned::NoModel;

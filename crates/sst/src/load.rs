@@ -5,14 +5,17 @@
 //! both read it; the later one's stays.
 
 use crate::block::{DataBlock, prefetch, prefetch_around};
-use crate::cached::{CachedBlock, Content, LiveIndex, LiveModel, Resident, Seat, Slots};
+use crate::block_handle::{self, BlockHandle};
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
 use crate::index::top_level::FilterPlace;
+use crate::lookup::Lookup;
 use crate::multi_get::not_executed;
-use crate::reader::{Lookup, SstReader};
-use crate::stored::{self, Handle};
+use crate::reader::SstReader;
+use crate::residency::{
+    CacheContent, CachedBlock, DataBlockEntry, ResidentIndex, ResidentModel, SlotEntry, Slots,
+};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use terrace_base::{Error, Result};
@@ -46,7 +49,7 @@ impl SstReader {
     #[inline]
     pub(crate) fn with_block<R>(
         &self,
-        index: &Resident<LiveIndex>,
+        index: &SlotEntry<ResidentIndex>,
         at: usize,
         lookup: &Lookup<'_>,
         ask: impl FnOnce(&Buf) -> R,
@@ -67,7 +70,7 @@ impl SstReader {
     /// Data block `at` of `index` if it is in memory.
     pub(crate) fn resident_block(
         &self,
-        index: &Resident<LiveIndex>,
+        index: &SlotEntry<ResidentIndex>,
         at: usize,
     ) -> Option<DataBlock> {
         if let Some(slot) = index.block_slot(at)
@@ -91,29 +94,31 @@ impl SstReader {
     /// The first use since the cache last looked is also counted by its own means, from which it
     /// tells blocks read once from those read again and again.
     #[cold]
-    fn tell_cache(&self, handle: Handle) {
+    fn tell_cache(&self, handle: BlockHandle) {
         self.cache.get(&self.cache_key(handle));
     }
 
     /// Data block `at` of `index` by the cache's hash table. Found there, it moves into its slot;
     /// if the partition has no slots yet, this counts towards getting them.
     #[inline(never)]
-    fn find_in_cache(&self, index: &Resident<LiveIndex>, at: usize) -> Option<Buf> {
+    fn find_in_cache(&self, index: &SlotEntry<ResidentIndex>, at: usize) -> Option<Buf> {
         if let Some(model) = self.resident_model() {
             let block = self.top.index()[index.at()].first_block as usize + at;
             return self.resident_model_block(&model, block);
         }
         let key = self.cache_key(index.handle(at));
-        let Some(CachedBlock(Content::Data(seat))) = self.cache.get(&key) else { return None };
-        let block = seat.block().clone();
+        let Some(CachedBlock(CacheContent::Data(entry))) = self.cache.get(&key) else {
+            return None;
+        };
+        let block = entry.block().clone();
         prefetch(&block);
         self.counters.count(Event::DataBlockHit);
         if let Some(slots) = index.blocks() {
-            Seat::new(block.clone(), at, Arc::downgrade(slots)).publish(&self.cache, key);
+            DataBlockEntry::new(block.clone(), at, Arc::downgrade(slots)).publish(&self.cache, key);
             return Some(block);
         }
         if index.note_reuse() {
-            let housing = Resident::new(index.with_slots(), index.at(), self.slots_weak());
+            let housing = SlotEntry::new(index.with_slots(), index.at(), self.slots_weak());
             let handle = self.top.index()[index.at()].handle;
             housing.publish(&self.cache, self.cache_key(handle));
         }
@@ -125,7 +130,7 @@ impl SstReader {
     #[inline]
     pub(crate) fn with_model_block<R>(
         &self,
-        model: &Resident<LiveModel>,
+        model: &SlotEntry<ResidentModel>,
         at: usize,
         within: u8,
         lookup: &Lookup<'_>,
@@ -155,7 +160,7 @@ impl SstReader {
     /// Data block `at` of the file if it is in memory.
     pub(crate) fn resident_model_block(
         &self,
-        model: &Resident<LiveModel>,
+        model: &SlotEntry<ResidentModel>,
         at: usize,
     ) -> Option<Buf> {
         if let Some(slot) = model.block_slot(at)
@@ -173,18 +178,24 @@ impl SstReader {
 
     /// As [`Self::find_in_cache`], of a file with a learned index.
     #[inline(never)]
-    fn find_model_block_in_cache(&self, model: &Resident<LiveModel>, at: usize) -> Option<Buf> {
+    fn find_model_block_in_cache(
+        &self,
+        model: &SlotEntry<ResidentModel>,
+        at: usize,
+    ) -> Option<Buf> {
         let key = self.cache_key(model.handle(at));
-        let Some(CachedBlock(Content::Data(seat))) = self.cache.get(&key) else { return None };
-        let block = seat.block().clone();
+        let Some(CachedBlock(CacheContent::Data(entry))) = self.cache.get(&key) else {
+            return None;
+        };
+        let block = entry.block().clone();
         prefetch(&block);
         self.counters.count(Event::DataBlockHit);
         if let Some(slots) = model.slots() {
-            Seat::new(block.clone(), at, Arc::downgrade(slots)).publish(&self.cache, key);
+            DataBlockEntry::new(block.clone(), at, Arc::downgrade(slots)).publish(&self.cache, key);
             return Some(block);
         }
         if model.note_reuse() {
-            let housing = Resident::new(model.with_slots(), 0, self.slots_weak());
+            let housing = SlotEntry::new(model.with_slots(), 0, self.slots_weak());
             let offset = model.offset();
             housing.publish(&self.cache, CacheKey { file: self.cache_file, offset });
         }
@@ -197,12 +208,16 @@ impl SstReader {
 
     /// The data block at `handle`, which is not in memory, unless the lookup may not read.
     #[cold]
-    fn load_for(&self, lookup: &Lookup<'_>, handle: Handle) -> Result<DataBlock> {
+    fn load_for(&self, lookup: &Lookup<'_>, handle: BlockHandle) -> Result<DataBlock> {
         self.load_data_block(handle, OnMiss::of(lookup.fill_cache, lookup.in_memory))
     }
 
     #[cold]
-    pub(crate) fn load_data_block(&self, handle: Handle, on_miss: OnMiss) -> Result<DataBlock> {
+    pub(crate) fn load_data_block(
+        &self,
+        handle: BlockHandle,
+        on_miss: OnMiss,
+    ) -> Result<DataBlock> {
         if on_miss == OnMiss::Refuse {
             return Err(Error::NotInMemory);
         }
@@ -213,16 +228,16 @@ impl SstReader {
     /// Checks a data block that was read and caches it.
     pub(crate) fn adopt_data_block(
         &self,
-        handle: Handle,
+        handle: BlockHandle,
         stored: BufMut,
         fill_cache: bool,
     ) -> Result<DataBlock> {
         self.counters.count(Event::DataBlockMiss);
         let place = self.place(handle);
-        let buf = stored::unpack(stored, &place)?;
+        let buf = block_handle::unpack(stored, &place)?;
         let block = DataBlock::load(buf).map_err(|detail| place.corrupt(detail))?;
         if fill_cache {
-            Seat::new(block.buf().clone(), 0, Weak::new())
+            DataBlockEntry::new(block.buf().clone(), 0, Weak::new())
                 .publish(&self.cache, self.cache_key(handle));
         }
         Ok(block)
@@ -234,7 +249,7 @@ impl SstReader {
         &self,
         at: usize,
         lookup: &Lookup<'_>,
-        ask: impl FnOnce(&Resident<LiveIndex>) -> R,
+        ask: impl FnOnce(&SlotEntry<ResidentIndex>) -> R,
     ) -> Result<R> {
         if let Some(index) = &*self.slots.index[at].load() {
             index.touch();
@@ -250,7 +265,7 @@ impl SstReader {
         &self,
         at: usize,
         on_miss: OnMiss,
-    ) -> Result<Arc<Resident<LiveIndex>>> {
+    ) -> Result<Arc<SlotEntry<ResidentIndex>>> {
         match self.slots.index[at].load_full() {
             Some(index) => {
                 index.touch();
@@ -266,7 +281,7 @@ impl SstReader {
     }
 
     #[cold]
-    fn load_index(&self, at: usize, on_miss: OnMiss) -> Result<Arc<Resident<LiveIndex>>> {
+    fn load_index(&self, at: usize, on_miss: OnMiss) -> Result<Arc<SlotEntry<ResidentIndex>>> {
         if on_miss == OnMiss::Refuse {
             return Err(Error::NotInMemory);
         }
@@ -275,7 +290,7 @@ impl SstReader {
     }
 
     #[cold]
-    pub(crate) fn load_filter(&self, at: usize) -> Result<Arc<Resident<FilterPartition>>> {
+    pub(crate) fn load_filter(&self, at: usize) -> Result<Arc<SlotEntry<FilterPartition>>> {
         let handle = self.top.filters()[at].whole();
         self.adopt_filter(at, self.read(handle)?, true)
     }
@@ -287,7 +302,7 @@ impl SstReader {
         &self,
         filter_at: usize,
         index_at: usize,
-    ) -> Result<(Arc<Resident<FilterPartition>>, Arc<Resident<LiveIndex>>)> {
+    ) -> Result<(Arc<SlotEntry<FilterPartition>>, Arc<SlotEntry<ResidentIndex>>)> {
         let filter = self.top.filters()[filter_at].whole();
         let index = self.top.index()[index_at].handle;
         let mut bufs = self.read_many(&[filter, index])?.into_iter();
@@ -303,18 +318,18 @@ impl SstReader {
         at: usize,
         stored: BufMut,
         fill_cache: bool,
-    ) -> Result<Arc<Resident<LiveIndex>>> {
+    ) -> Result<Arc<SlotEntry<ResidentIndex>>> {
         self.counters.count(Event::IndexMiss);
         let listed = self.top.index()[at];
         let place = self.place(listed.handle);
-        let buf = stored::unpack(stored, &place)?;
+        let buf = block_handle::unpack(stored, &place)?;
         let index = IndexPartition::load(buf).map_err(|detail| place.corrupt(detail))?;
         if index.data_range() != (listed.data_offset, self.data_end(at))
             || index.count() as u64 != listed.block_count
         {
             return Err(place.corrupt("the partition does not cover what the top level says"));
         }
-        let resident = Resident::new(LiveIndex::new(index), at, self.slots_weak());
+        let resident = SlotEntry::new(ResidentIndex::new(index), at, self.slots_weak());
         if fill_cache {
             resident.publish(&self.cache, self.cache_key(listed.handle));
         }
@@ -327,14 +342,14 @@ impl SstReader {
         at: usize,
         stored: BufMut,
         fill_cache: bool,
-    ) -> Result<Arc<Resident<FilterPartition>>> {
+    ) -> Result<Arc<SlotEntry<FilterPartition>>> {
         self.counters.count(Event::FilterMiss);
         let listed = self.top.filters()[at];
         let units = listed.shape.unit_count;
         let buf = self.unpack_units(&listed, 0..units, stored)?;
         let filter = FilterPartition::load(buf, listed.shape, units)
             .map_err(|detail| self.place(listed.whole()).corrupt(detail))?;
-        let resident = Resident::new(filter, at, self.slots_weak());
+        let resident = SlotEntry::new(filter, at, self.slots_weak());
         if fill_cache {
             resident.publish(&self.cache, self.cache_key(listed.whole()));
         }
@@ -373,14 +388,14 @@ impl SstReader {
         let start = (handle.offset - listed.unit(first).offset) as usize;
         let block = stored.get(start..start + handle.stored_len as usize);
         let block = block.ok_or_else(|| place.corrupt("a filter unit is cut off"))?;
-        match stored::check(block, &place)? {
+        match block_handle::check(block, &place)? {
             (payload, Compression::None) => Ok(start..start + payload.len()),
             _ => Err(place.corrupt("a filter unit is compressed")),
         }
     }
 
     /// The stored bytes of a block. Handles were checked against the length of the file.
-    pub(crate) fn read(&self, handle: Handle) -> Result<BufMut> {
+    pub(crate) fn read(&self, handle: BlockHandle) -> Result<BufMut> {
         let mut buf = BufMut::for_overwrite(handle.stored_len as usize);
         self.count_read(buf.len());
         self.file.read_at(handle.offset, &mut buf)?;
@@ -388,8 +403,8 @@ impl SstReader {
     }
 
     /// The stored bytes of several blocks, read together.
-    pub(crate) fn read_many(&self, handles: &[Handle]) -> Result<Vec<BufMut>> {
-        let buf = |handle: &Handle| BufMut::for_overwrite(handle.stored_len as usize);
+    pub(crate) fn read_many(&self, handles: &[BlockHandle]) -> Result<Vec<BufMut>> {
+        let buf = |handle: &BlockHandle| BufMut::for_overwrite(handle.stored_len as usize);
         let mut bufs: Vec<BufMut> = handles.iter().map(buf).collect();
         let requests = handles.iter().zip(&mut bufs);
         let mut requests: Vec<ReadRequest<'_>> = requests

@@ -3,11 +3,12 @@
 
 use crate::block::BlockRef;
 use crate::block::{DataBlock, Located};
-use crate::cached::{LiveIndex, LiveModel, Resident};
+use crate::block_handle::BlockHandle;
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;
-use crate::reader::{Entry, FilterMemory, Lookup, SstReader};
-use crate::stored::Handle;
+use crate::lookup::{Entry, Lookup};
+use crate::reader::{FilterMemory, SstReader};
+use crate::residency::{ResidentIndex, ResidentModel, SlotEntry};
 use std::collections::HashMap;
 use std::sync::Arc;
 use terrace_base::{Error, Result};
@@ -32,16 +33,27 @@ impl<'a> BatchLookup<'a> {
     }
 }
 
+impl SstReader {
+    /// Many lookups, each as by [`SstReader::get_with_filter`]; in every round all partitions and
+    /// blocks that are missing are read together. [`multi_get`] does this across files.
+    pub fn multi_get(&self, lookups: &[Lookup<'_>]) -> Result<Vec<Option<Entry>>> {
+        let mut batch: Vec<_> =
+            lookups.iter().map(|lookup| BatchLookup::new(self, *lookup)).collect();
+        multi_get(&mut batch)?;
+        Ok(batch.into_iter().map(|lookup| lookup.found).collect())
+    }
+}
+
 /// How far a lookup has come.
 #[derive(Clone, Copy)]
 enum Stage {
     Filter,
     /// In data block `.1` of the file, of which `.2` were looked at, by the learned index.
-    Model(Handle, usize, usize),
+    Model(BlockHandle, usize, usize),
     /// In index partition `.0`.
     Index(usize),
     /// In data block `.1` of index partition `.0`.
-    Data(usize, usize, Handle),
+    Data(usize, usize, BlockHandle),
     Done,
 }
 
@@ -50,14 +62,14 @@ enum Stage {
 enum Want {
     Filter(usize),
     Index(usize),
-    Data(Handle),
+    Data(BlockHandle),
 }
 
 /// What was read in this batch, kept until its end: the cache may be too small to.
 #[derive(Default)]
 struct Loaded {
-    filters: HashMap<(u64, usize), Arc<Resident<FilterPartition>>>,
-    index: HashMap<(u64, usize), Arc<Resident<LiveIndex>>>,
+    filters: HashMap<(u64, usize), Arc<SlotEntry<FilterPartition>>>,
+    index: HashMap<(u64, usize), Arc<SlotEntry<ResidentIndex>>>,
     data: HashMap<(u64, u64), DataBlock>,
 }
 
@@ -210,7 +222,7 @@ fn by_index(reader: &SstReader, lookup: &Lookup<'_>) -> Stage {
 /// [`SstReader::get`] does.
 fn after_model_block(
     batch: &mut BatchLookup<'_>,
-    model: &Resident<LiveModel>,
+    model: &SlotEntry<ResidentModel>,
     found: &DataBlock,
     (block, tries): (usize, usize),
 ) -> Stage {
@@ -243,7 +255,7 @@ fn ask_index<'a>(
     if at >= reader.top.index().len() {
         return Some(Stage::Done);
     }
-    let ask = |index: &Resident<LiveIndex>| {
+    let ask = |index: &SlotEntry<ResidentIndex>| {
         reader.counters.count(Event::LookupByIndex);
         let block = index.lower_bound(lookup.user_key);
         match block < index.count() {
@@ -269,7 +281,7 @@ fn ask_index<'a>(
 fn find_block(
     reader: &SstReader,
     (index_at, block): (usize, usize),
-    handle: Handle,
+    handle: BlockHandle,
     loaded: &Loaded,
 ) -> Option<DataBlock> {
     if let Some(kept) = loaded.data.get(&(reader.cache_file, handle.offset)) {
@@ -291,7 +303,7 @@ fn after_block(
     (index_at, block): (usize, usize),
     loaded: &Loaded,
 ) -> Result<Option<Stage>> {
-    let next = |index: &Resident<LiveIndex>| {
+    let next = |index: &SlotEntry<ResidentIndex>| {
         if !index.separator_is(block, lookup.user_key) {
             return Stage::Done;
         }

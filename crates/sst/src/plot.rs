@@ -1,10 +1,10 @@
 //! A picture of a learned index: first keys of blocks against their positions, with the segments
 //! over them and, below, how far each key is from its line. SVG, written by hand.
 
+use crate::block_handle;
 use crate::index::learned::LearnedIndex;
 use crate::index::top_level::TAG_LEARNED;
 use crate::reader::SstReader;
-use crate::stored;
 use std::fmt::Write;
 use std::sync::Arc;
 use terrace_base::Result;
@@ -46,7 +46,7 @@ impl SstReader {
     pub fn plot_model(self: &Arc<Self>) -> Result<Option<String>> {
         let Some(handle) = self.top.other(TAG_LEARNED) else { return Ok(None) };
         let place = self.place(handle);
-        let payload = stored::unpack(self.read(handle)?, &place)?;
+        let payload = block_handle::unpack(self.read(handle)?, &place)?;
         let index = self.decode_model(&payload).map_err(|detail| place.corrupt(detail))?;
         let mut points = Vec::new();
         let model = index.blocks().model();

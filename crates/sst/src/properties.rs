@@ -4,7 +4,7 @@
 //! filter policy a text. Readers skip tags they do not know, so properties can be added without
 //! a new format version; tags are never reused.
 
-use crate::stored::Checked;
+use crate::block_handle::Checked;
 use crate::value_refs;
 use terrace_base::codec::{get_varint, put_bytes, put_varint};
 use terrace_base::{Decoder, SeqNo, ValueRef};

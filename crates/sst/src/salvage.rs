@@ -1,9 +1,9 @@
 //! Reading what is sound of a damaged SST: for `terrace repair`.
 
+use crate::block_handle::BlockHandle;
 use crate::iter::{ScanOptions, SstIter};
 use crate::load::OnMiss;
 use crate::reader::SstReader;
-use crate::stored::Handle;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use terrace_base::key::compare_internal;
@@ -61,6 +61,17 @@ pub(crate) fn entries(
     Ok(pass.unreadable)
 }
 
+impl SstReader {
+    /// Gives every entry that can be read to `take`, in order, and tells what cannot: for a file that
+    /// [`SstReader::verify`] refuses. Nothing else reads past damage.
+    ///
+    /// # Errors
+    /// What `take` returns; I/O that is no damage ([`is_damage`](crate::is_damage)).
+    pub fn salvage(self: &Arc<Self>, take: &mut TakeEntry<'_>) -> Result<Vec<Unreadable>> {
+        entries(self, take)
+    }
+}
+
 struct Pass<'a> {
     reader: &'a Arc<SstReader>,
     iter: SstIter,
@@ -72,7 +83,12 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Takes the entries of a block; gives what is wrong with it.
-    fn block(&mut self, index_at: usize, block_at: usize, handle: Handle) -> Result<Option<Error>> {
+    fn block(
+        &mut self,
+        index_at: usize,
+        block_at: usize,
+        handle: BlockHandle,
+    ) -> Result<Option<Error>> {
         let block = match self.iter.visit_block(index_at, block_at) {
             Ok(block) => block,
             Err(error) => return Ok(Some(error)),

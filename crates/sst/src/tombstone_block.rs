@@ -3,7 +3,7 @@
 //! Varint fragment count, then per fragment: start and end (length varint, bytes each), varint
 //! sequence number count, the sequence numbers as varints, newest first.
 
-use crate::stored::Checked;
+use crate::block_handle::Checked;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::range_tombstone::Fragment;
 use terrace_base::{Decoder, MAX_SEQNO, RangeTombstones};

@@ -1,5 +1,6 @@
 //! Checks a whole SST: every checksum, every structure, and that they agree with each other.
 
+use crate::block_handle::{self, BlockHandle};
 use crate::filter_partition::hash_prefix;
 use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
@@ -7,7 +8,6 @@ use crate::index::top_level::TAG_LEARNED;
 use crate::iter::{ScanOptions, SstIter};
 use crate::load::OnMiss;
 use crate::reader::SstReader;
-use crate::stored::{self, Handle};
 use crate::value_refs::ValueTally;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -31,6 +31,14 @@ pub struct VerifyReport {
 }
 
 /// Everything the walk over the entries counts or compares with.
+impl SstReader {
+    /// Reads the whole file past the cache and checks every checksum and invariant. Fails with
+    /// the first damage found.
+    pub fn verify(self: &Arc<Self>) -> Result<VerifyReport> {
+        verify(self)
+    }
+}
+
 struct Walk<'a> {
     reader: &'a Arc<SstReader>,
     report: VerifyReport,
@@ -108,7 +116,7 @@ fn check_regions(reader: &SstReader) -> Result<()> {
     }
     let footer_at = reader.size_bytes() - crate::footer::FOOTER_BYTES as u64;
     if expected != footer_at {
-        let handle = Handle { offset: footer_at, stored_len: 0 };
+        let handle = BlockHandle { offset: footer_at, stored_len: 0 };
         return Err(reader.place(handle).corrupt("the footer does not follow the last block"));
     }
     Ok(())
@@ -119,7 +127,7 @@ fn others(reader: &SstReader) -> Result<Option<LearnedIndex>> {
     let mut learned = None;
     for (tag, handle) in reader.top.others() {
         let place = reader.place(*handle);
-        let payload = stored::unpack(reader.read(*handle)?, &place)?;
+        let payload = block_handle::unpack(reader.read(*handle)?, &place)?;
         if *tag == TAG_LEARNED {
             let decoded = reader.decode_model(&payload);
             learned = Some(decoded.map_err(|detail| place.corrupt(detail))?);

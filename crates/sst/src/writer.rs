@@ -7,6 +7,7 @@
 
 use crate::block::format::ENTRY_TRAILER_BYTES;
 use crate::block::writer::BlockWriter;
+use crate::block_handle::{BlockHandle, Packer, TRAILER_BYTES};
 use crate::expiry::ExpiryHistogram;
 use crate::filter_partition::{FilterWriter, FinishedFilter};
 use crate::footer::{FOOTER_BYTES, Footer};
@@ -15,7 +16,6 @@ use crate::index::partition::PartitionWriter;
 use crate::index::top_level::{FilterPlace, IndexPlace, TAG_LEARNED, TopLevel};
 use crate::options::SstOptions;
 use crate::properties::Properties;
-use crate::stored::{Handle, Packer, TRAILER_BYTES};
 use crate::tombstone_block;
 use crate::value_refs::ValueTally;
 use std::cmp::Ordering;
@@ -86,7 +86,7 @@ pub struct SstWriter {
     metadata_target: Option<usize>,
     block: BlockWriter,
     /// The last block written, until the key after it is known and its separator with it.
-    unseparated: Option<Handle>,
+    unseparated: Option<BlockHandle>,
     index: PartitionWriter,
     finished_index: Vec<FinishedIndex>,
     index_bytes: Vec<u8>,
@@ -316,7 +316,7 @@ impl SstWriter {
         }
     }
 
-    fn add_to_index(&mut self, separator: &[u8], block: Handle) -> Result<()> {
+    fn add_to_index(&mut self, separator: &[u8], block: BlockHandle) -> Result<()> {
         let end = block.offset + u64::from(block.stored_len);
         let full = self.metadata_target.is_some_and(|target| {
             !self.index.is_empty() && self.index.size_with(separator) > target
@@ -375,7 +375,7 @@ impl SstWriter {
     }
 
     /// Trains, and writes what came of it. After the index partitions, with which it is compared.
-    fn write_learned(&mut self) -> Result<(Option<Training>, Option<Handle>)> {
+    fn write_learned(&mut self) -> Result<(Option<Training>, Option<BlockHandle>)> {
         let Some(learned) = self.learned.take() else { return Ok((None, None)) };
         let (payload, training) = learned.finish(self.properties.index_bytes);
         let mut written = None;
@@ -436,14 +436,14 @@ impl Output {
         &mut self,
         compression: Compression,
         encode: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Handle> {
+    ) -> Result<BlockHandle> {
         let (offset, start) = (self.offset(), self.buffer.len());
         encode(&mut self.buffer);
         let stored_len = self.packer.pack(&mut self.buffer, start, offset, compression)?;
         if self.buffer.len() >= WRITE_BYTES {
             self.flush()?;
         }
-        Ok(Handle { offset, stored_len })
+        Ok(BlockHandle { offset, stored_len })
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -18,8 +18,8 @@
 //! every entry's fields inside it, padding of short heads zero, kinds known.
 
 use super::search::{HEAD_BYTES, Head};
+use crate::block_handle::Checked;
 use crate::options::MAX_BLOCK_BYTES;
-use crate::stored::Checked;
 use terrace_base::ValueKind;
 use terrace_base::codec::get_varint;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer, trailer_kind};

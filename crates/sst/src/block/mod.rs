@@ -8,7 +8,7 @@ pub(crate) mod format;
 pub(crate) mod search;
 pub(crate) mod writer;
 
-use crate::stored::Checked;
+use crate::block_handle::Checked;
 use format::{BARE_TRAILER, ENTRY_TRAILER_BYTES, HEADER_BYTES, Layout, tail_len};
 use search::{HEAD_BYTES, Head, head_of};
 use std::cmp::Ordering;

@@ -14,8 +14,8 @@
 //! Sections with other tags are skipped. The payload is advisory: a file whose model is damaged, or
 //! of a kind this version does not know, is read through its index partitions.
 
+use crate::block_handle::{BlockHandle, Checked, MAX_STORED_BYTES, TRAILER_BYTES};
 use crate::options::MAX_BLOCK_BYTES;
-use crate::stored::{Checked, Handle, MAX_STORED_BYTES, TRAILER_BYTES};
 use terrace_base::Decoder;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::sync::Instant;
@@ -100,7 +100,7 @@ impl LearnedIndex {
     }
 
     /// Where block `block` is stored. Takes up to some hundred ns: for blocks without a slot.
-    pub fn handle(&self, block: usize) -> Handle {
+    pub fn handle(&self, block: usize) -> BlockHandle {
         self.places.handle(block)
     }
 
@@ -239,11 +239,11 @@ impl Places {
         Ok(Self { groups: groups.into(), packed: packed.into() })
     }
 
-    fn handle(&self, block: usize) -> Handle {
-        let Some(group) = self.groups.get(block / GROUP) else { return Handle::default() };
+    fn handle(&self, block: usize) -> BlockHandle {
+        let Some(group) = self.groups.get(block / GROUP) else { return BlockHandle::default() };
         let at = block % GROUP;
         let before: u64 = (0..at).map(|at| group.len(&self.packed, at)).sum();
-        Handle {
+        BlockHandle {
             offset: (group.offset_and_width >> 8) + before,
             stored_len: group.len(&self.packed, at) as u32,
         }
@@ -397,7 +397,7 @@ mod tests {
             let places = Places::decode(&bytes, lens.len() as u64, total).unwrap();
             let mut offset = 0;
             for (at, len) in lens.iter().enumerate() {
-                prop_assert_eq!(places.handle(at), Handle { offset, stored_len: *len });
+                prop_assert_eq!(places.handle(at), BlockHandle { offset, stored_len: *len });
                 offset += u64::from(*len);
             }
             prop_assert!(Places::decode(&bytes, lens.len() as u64, total + 1).is_err());

@@ -20,7 +20,7 @@
 use crate::block::compare_rest;
 use crate::block::format::MAX_PREFIX_BYTES;
 use crate::block::search::{self, HEAD_BYTES, Head, head_of};
-use crate::stored::{Checked, Handle, MAX_STORED_BYTES, TRAILER_BYTES};
+use crate::block_handle::{BlockHandle, Checked, MAX_STORED_BYTES, TRAILER_BYTES};
 use std::cmp::Ordering;
 use terrace_base::key::common_prefix;
 use terrace_vfs::Buf;
@@ -223,10 +223,10 @@ impl IndexPartition {
 
     /// Where data block `at` is stored.
     #[inline]
-    pub fn handle(&self, at: usize) -> Handle {
+    pub fn handle(&self, at: usize) -> BlockHandle {
         let start = self.offset(at);
         let stored_len = self.offset(at + 1) - start;
-        Handle { offset: self.base + u64::from(start), stored_len }
+        BlockHandle { offset: self.base + u64::from(start), stored_len }
     }
 
     /// Where the blocks of this partition start and end in the file.
@@ -363,7 +363,7 @@ impl PartitionWriter {
     }
 
     /// Adds a data block. Blocks are added in file order without gaps.
-    pub fn add(&mut self, separator: &[u8], block: Handle) {
+    pub fn add(&mut self, separator: &[u8], block: BlockHandle) {
         if self.is_empty() {
             self.base = block.offset;
         }
@@ -435,13 +435,13 @@ mod tests {
             .prop_map(|(front, back)| [front.as_bytes(), &back].concat())
     }
 
-    fn build(keys: &[Vec<u8>]) -> (Vec<u8>, Vec<Handle>) {
+    fn build(keys: &[Vec<u8>]) -> (Vec<u8>, Vec<BlockHandle>) {
         let mut writer = PartitionWriter::default();
         let mut offset = 1 << 40;
         let mut handles = Vec::new();
         let mut bound = 0;
         for (at, key) in keys.iter().enumerate() {
-            let handle = Handle { offset, stored_len: 100 + at as u32 };
+            let handle = BlockHandle { offset, stored_len: 100 + at as u32 };
             offset += u64::from(handle.stored_len);
             bound = writer.size_with(key);
             assert!(writer.reaches(offset));
@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn a_partition_does_not_reach_past_4_gib() {
         let mut writer = PartitionWriter::default();
-        writer.add(b"a", Handle { offset: 10, stored_len: 100 });
+        writer.add(b"a", BlockHandle { offset: 10, stored_len: 100 });
         assert!(writer.reaches(10 + u64::from(u32::MAX)));
         assert!(!writer.reaches(11 + u64::from(u32::MAX)));
     }

@@ -18,8 +18,8 @@
 //! later versions can add some: 1 is the learned index. Searches compare 8-byte heads in one contiguous array
 //! first.
 
+use crate::block_handle::{BlockHandle, Checked, MAX_STORED_BYTES, TRAILER_BYTES};
 use crate::options::MAX_BLOCK_BYTES;
-use crate::stored::{Checked, Handle, MAX_STORED_BYTES, TRAILER_BYTES};
 use terrace_base::Decoder;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::{common_prefix, head};
@@ -31,7 +31,7 @@ pub(crate) const TAG_LEARNED: u64 = 1;
 /// An index partition as the top level lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexPlace {
-    pub handle: Handle,
+    pub handle: BlockHandle,
     /// Where its first data block starts.
     pub data_offset: u64,
     pub block_count: u64,
@@ -51,23 +51,23 @@ pub(crate) struct FilterPlace {
 
 impl FilterPlace {
     /// Where unit `unit` lies.
-    pub fn unit(&self, unit: u8) -> Handle {
+    pub fn unit(&self, unit: u8) -> BlockHandle {
         let range = self.shape.unit_range(unit);
         let before = range.start + usize::from(unit) * TRAILER_BYTES;
         let stored_len = (range.end - range.start + TRAILER_BYTES) as u32;
-        Handle { offset: self.offset.saturating_add(before as u64), stored_len }
+        BlockHandle { offset: self.offset.saturating_add(before as u64), stored_len }
     }
 
     /// Where all units lie.
-    pub fn whole(&self) -> Handle {
+    pub fn whole(&self) -> BlockHandle {
         self.units(0, self.shape.unit_count)
     }
 
     /// Where units `from` to `to` (not included) lie, one after another.
-    pub fn units(&self, from: u8, to: u8) -> Handle {
+    pub fn units(&self, from: u8, to: u8) -> BlockHandle {
         let (first, last) = (self.unit(from), self.unit(to.saturating_sub(1)));
         let end = last.offset.saturating_add(u64::from(last.stored_len));
-        Handle { offset: first.offset, stored_len: end.saturating_sub(first.offset) as u32 }
+        BlockHandle { offset: first.offset, stored_len: end.saturating_sub(first.offset) as u32 }
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct TopLevel {
     filter_separators: Separators,
     filters: Vec<FilterPlace>,
     /// By tag.
-    others: Vec<(u64, Handle)>,
+    others: Vec<(u64, BlockHandle)>,
 }
 
 impl TopLevel {
@@ -89,7 +89,7 @@ impl TopLevel {
         index: Vec<(Vec<u8>, IndexPlace)>,
         prefix_len: usize,
         filters: Vec<(Vec<u8>, FilterPlace)>,
-        others: Vec<(u64, Handle)>,
+        others: Vec<(u64, BlockHandle)>,
     ) -> Self {
         let (index_keys, mut index) = index.into_iter().unzip::<_, IndexPlace, Vec<_>, Vec<_>>();
         let (filter_keys, filters) = filters.into_iter().unzip::<_, _, Vec<_>, _>();
@@ -109,7 +109,7 @@ impl TopLevel {
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let put_handle = |out: &mut Vec<u8>, handle: Handle| {
+        let put_handle = |out: &mut Vec<u8>, handle: BlockHandle| {
             put_varint(out, handle.offset);
             put_varint(out, u64::from(handle.stored_len));
         };
@@ -164,7 +164,7 @@ impl TopLevel {
         let handle = |decoder: &mut Decoder<'_>| {
             let offset = decoder.varint()?;
             let stored_len = u32::try_from(decoder.varint()?).ok()?;
-            let handle = Handle { offset, stored_len };
+            let handle = BlockHandle { offset, stored_len };
             let len = stored_len as usize;
             let fits = len > TRAILER_BYTES && len <= MAX_STORED_BYTES && handle.end()? <= file_end;
             fits.then_some(handle)
@@ -227,12 +227,12 @@ impl TopLevel {
     }
 
     /// Blocks that are neither data nor partitions, by tag.
-    pub fn others(&self) -> &[(u64, Handle)] {
+    pub fn others(&self) -> &[(u64, BlockHandle)] {
         &self.others
     }
 
     /// The other block with this tag.
-    pub fn other(&self, tag: u64) -> Option<Handle> {
+    pub fn other(&self, tag: u64) -> Option<BlockHandle> {
         self.others.iter().find(|(known, _)| *known == tag).map(|(_, handle)| *handle)
     }
 
@@ -363,7 +363,8 @@ mod tests {
     fn top_level(mut keys: Vec<Vec<u8>>, mut filter_keys: Vec<Vec<u8>>) -> TopLevel {
         keys.sort();
         filter_keys.sort();
-        let handle = |at: usize| Handle { offset: 1000 + at as u64, stored_len: 50 + at as u32 };
+        let handle =
+            |at: usize| BlockHandle { offset: 1000 + at as u64, stored_len: 50 + at as u32 };
         let index = |(at, key)| {
             let data_offset = at as u64;
             (key, IndexPlace { handle: handle(at), data_offset, block_count: 9, first_block: 0 })
@@ -395,7 +396,7 @@ mod tests {
             top.encode(&mut bytes);
             prop_assert_eq!(&TopLevel::decode(&bytes, 5000).unwrap(), &top);
             prop_assert!(TopLevel::decode(&bytes, 1000).is_err());
-            prop_assert_eq!((top.other(99), top.other(2)), (Some(Handle { offset: 1008, stored_len: 58 }), None));
+            prop_assert_eq!((top.other(99), top.other(2)), (Some(BlockHandle { offset: 1008, stored_len: 58 }), None));
             let mut sorted = keys;
             sorted.sort();
             for probe in probes.iter().chain(&sorted) {

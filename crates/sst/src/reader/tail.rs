@@ -1,10 +1,10 @@
 //! What is decoded when an SST is opened: the end of the file, and what must hold between its parts.
 
+use crate::block_handle::{self, BlockHandle, Checked, Place};
 use crate::counters::{Event, ReadCounters};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::top_level::TopLevel;
 use crate::properties::Properties;
-use crate::stored::{self, Checked, Handle, Place};
 use std::borrow::Cow;
 use terrace_base::{Error, Result};
 use terrace_vfs::RandomFile;
@@ -72,7 +72,11 @@ impl<'a> Tail<'a> {
         Ok(Self { file, file_number, start, bytes, footer })
     }
 
-    pub fn decode<T>(&self, handle: Handle, decode: impl FnOnce(&[u8]) -> Checked<T>) -> Result<T> {
+    pub fn decode<T>(
+        &self,
+        handle: BlockHandle,
+        decode: impl FnOnce(&[u8]) -> Checked<T>,
+    ) -> Result<T> {
         let (path, file_number) = (self.file.path(), self.file_number);
         let place = Place { path, file_number, offset: handle.offset };
         let stored = usize::try_from(handle.offset.wrapping_sub(self.start))
@@ -97,11 +101,11 @@ fn read_counted(
 
 /// The payload of a stored block, wherever its bytes lie.
 pub(crate) fn payload<'a>(stored: &'a [u8], place: &Place<'_>) -> Result<Cow<'a, [u8]>> {
-    let (content, compression) = stored::check(stored, place)?;
+    let (content, compression) = block_handle::check(stored, place)?;
     if compression == crate::Compression::None {
         return Ok(Cow::Borrowed(content));
     }
-    let mut payload = vec![0; stored::declared_len(content, compression, place)?];
-    stored::decompress_into(content, compression, &mut payload, place)?;
+    let mut payload = vec![0; block_handle::declared_len(content, compression, place)?];
+    block_handle::decompress_into(content, compression, &mut payload, place)?;
     Ok(Cow::Owned(payload))
 }

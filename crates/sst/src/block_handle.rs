@@ -33,14 +33,14 @@ pub(crate) type Checked<T> = std::result::Result<T, &'static str>;
 
 /// Where a stored block lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Handle {
+pub(crate) struct BlockHandle {
     /// Offset of its first byte in the file.
     pub offset: u64,
     /// Its length, trailer included.
     pub stored_len: u32,
 }
 
-impl Handle {
+impl BlockHandle {
     /// Offset of the first byte after it; `None` if that is no file offset.
     pub fn end(self) -> Option<u64> {
         self.offset.checked_add(u64::from(self.stored_len))

@@ -1,10 +1,10 @@
 //! Files looked at by people and estimators: the learned index laid out (like [`crate::plot`], but
 //! the one that lookups use now, and without reading the data), and where in the data a key lies.
 
+use crate::block_handle;
 use crate::index::learned::LearnedIndex;
 use crate::load::OnMiss;
 use crate::reader::SstReader;
-use crate::stored;
 use terrace_base::Result;
 use terrace_learned::{DrawnSegment, ModelStats};
 
@@ -35,7 +35,7 @@ impl SstReader {
             return Ok(None);
         };
         let place = self.place(handle);
-        let payload = stored::unpack(self.read(handle)?, &place)?;
+        let payload = block_handle::unpack(self.read(handle)?, &place)?;
         let index = self.decode_model(&payload).map_err(|detail| place.corrupt(detail))?;
         Ok(Some(view(&index)))
     }

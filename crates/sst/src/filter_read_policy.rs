@@ -25,15 +25,15 @@ pub(crate) enum Plan {
 
 /// The moving share of lookups that found their key.
 #[derive(Debug)]
-pub(crate) struct Presence(AtomicU32);
+pub(crate) struct FilterReadPolicy(AtomicU32);
 
-impl Default for Presence {
+impl Default for FilterReadPolicy {
     fn default() -> Self {
         Self(AtomicU32::new(ONE / 2 + ONE / 8))
     }
 }
 
-impl Presence {
+impl FilterReadPolicy {
     /// Notes an outcome. Racing updates may lose one of the two; it is an estimate.
     pub fn note(&self, found: bool) {
         let share = self.0.load(Ordering::Relaxed);
@@ -57,15 +57,15 @@ mod tests {
 
     #[test]
     fn the_plan_follows_what_lookups_find() {
-        let presence = Presence::default();
-        assert_eq!(presence.plan(), Plan::Together);
-        (0..100).for_each(|_| presence.note(true));
-        assert_eq!(presence.plan(), Plan::SkipFilter);
-        (0..4).for_each(|_| presence.note(false));
-        assert_eq!(presence.plan(), Plan::Together);
-        (0..100).for_each(|_| presence.note(false));
-        assert_eq!(presence.plan(), Plan::FilterFirst);
-        (0..100).for_each(|n| presence.note(n % 2 == 0));
-        assert_ne!(presence.plan(), Plan::SkipFilter);
+        let filter_read_policy = FilterReadPolicy::default();
+        assert_eq!(filter_read_policy.plan(), Plan::Together);
+        (0..100).for_each(|_| filter_read_policy.note(true));
+        assert_eq!(filter_read_policy.plan(), Plan::SkipFilter);
+        (0..4).for_each(|_| filter_read_policy.note(false));
+        assert_eq!(filter_read_policy.plan(), Plan::Together);
+        (0..100).for_each(|_| filter_read_policy.note(false));
+        assert_eq!(filter_read_policy.plan(), Plan::FilterFirst);
+        (0..100).for_each(|n| filter_read_policy.note(n % 2 == 0));
+        assert_ne!(filter_read_policy.plan(), Plan::SkipFilter);
     }
 }

@@ -10,12 +10,12 @@
 //! evictor sets `evicted` and then clears the slot. Both in sequentially consistent order, so at
 //! least one of them sees the other and no slot keeps what is not charged.
 //!
-//! A file with a learned index in memory has the slots of its data blocks there ([`LiveModel`]), and
+//! A file with a learned index in memory has the slots of its data blocks there ([`ResidentModel`]), and
 //! its index partitions have none.
 //!
 //! Slots of data blocks cost 8 bytes a block, as much as the index itself. A partition gets them
 //! only when its blocks have proven to be read from the cache, so that a cache far smaller than
-//! the data keeps its memory for partitions ([`LiveIndex`]).
+//! the data keeps its memory for partitions ([`ResidentIndex`]).
 
 use crate::counters::{EXACT_COUNTS, SAMPLE, is_sampled};
 use crate::filter_partition::FilterPartition;
@@ -33,14 +33,14 @@ pub type BlockCache = Cache<CachedBlock>;
 
 /// A block, metadata partition or separated value as the cache holds it. Cheap to clone.
 #[derive(Clone)]
-pub struct CachedBlock(pub(crate) Content);
+pub struct CachedBlock(pub(crate) CacheContent);
 
 #[derive(Clone)]
-pub(crate) enum Content {
-    Data(Arc<Seat>),
-    Index(Arc<Resident<LiveIndex>>),
-    Filter(Arc<Resident<FilterPartition>>),
-    Model(Arc<Resident<LiveModel>>),
+pub(crate) enum CacheContent {
+    Data(Arc<DataBlockEntry>),
+    Index(Arc<SlotEntry<ResidentIndex>>),
+    Filter(Arc<SlotEntry<FilterPartition>>),
+    Model(Arc<SlotEntry<ResidentModel>>),
     Value(Arc<Slice>),
 }
 
@@ -53,13 +53,13 @@ const VALUE_OVERHEAD_BYTES: usize = size_of::<Slice>() + 2 * size_of::<usize>();
 impl CachedBlock {
     /// A separated value, for whoever reads such values; it must keep no other bytes alive.
     pub fn of_value(value: Slice) -> Self {
-        Self(Content::Value(Arc::new(value)))
+        Self(CacheContent::Value(Arc::new(value)))
     }
 
     /// The separated value that this is.
     pub fn into_value(self) -> Option<Slice> {
         match self.0 {
-            Content::Value(value) => Some(Slice::clone(&value)),
+            CacheContent::Value(value) => Some(Slice::clone(&value)),
             _ => None,
         }
     }
@@ -68,45 +68,47 @@ impl CachedBlock {
 impl Cached for CachedBlock {
     fn charge_bytes(&self) -> usize {
         match &self.0 {
-            Content::Data(seat) => seat.charge_bytes(),
-            Content::Index(index) => index.charge_bytes(),
-            Content::Value(value) => value.pinned_bytes() + VALUE_OVERHEAD_BYTES,
-            Content::Filter(filter) => filter.charge_bytes(),
-            Content::Model(model) => model.charge_bytes(),
+            CacheContent::Data(entry) => entry.charge_bytes(),
+            CacheContent::Index(index) => index.charge_bytes(),
+            CacheContent::Value(value) => value.pinned_bytes() + VALUE_OVERHEAD_BYTES,
+            CacheContent::Filter(filter) => filter.charge_bytes(),
+            CacheContent::Model(model) => model.charge_bytes(),
         }
     }
 
     fn priority(&self) -> Priority {
         match &self.0 {
-            Content::Data(_) | Content::Value(_) => Priority::Normal,
-            Content::Index(_) | Content::Filter(_) | Content::Model(_) => Priority::High,
+            CacheContent::Data(_) | CacheContent::Value(_) => Priority::Normal,
+            CacheContent::Index(_) | CacheContent::Filter(_) | CacheContent::Model(_) => {
+                Priority::High
+            }
         }
     }
 
     fn take_touched(&self) -> bool {
         match &self.0 {
-            Content::Data(seat) => seat.block.take_mark(),
-            Content::Index(index) => index.take_touched(),
+            CacheContent::Data(entry) => entry.block.take_mark(),
+            CacheContent::Index(index) => index.take_touched(),
             // It is read through the cache itself, which notices.
-            Content::Value(_) => false,
-            Content::Filter(filter) => filter.take_touched(),
-            Content::Model(model) => model.take_touched(),
+            CacheContent::Value(_) => false,
+            CacheContent::Filter(filter) => filter.take_touched(),
+            CacheContent::Model(model) => model.take_touched(),
         }
     }
 
     fn on_evicted(&self) {
         match &self.0 {
-            Content::Data(seat) => seat.evict(),
-            Content::Index(index) => Resident::evict(index),
-            Content::Value(_) => {}
-            Content::Filter(filter) => Resident::evict(filter),
-            Content::Model(model) => Resident::evict(model),
+            CacheContent::Data(entry) => entry.evict(),
+            CacheContent::Index(index) => SlotEntry::evict(index),
+            CacheContent::Value(_) => {}
+            CacheContent::Filter(filter) => SlotEntry::evict(filter),
+            CacheContent::Model(model) => SlotEntry::evict(model),
         }
     }
 }
 
 /// Something in memory, and the slot it may be read through.
-pub(crate) struct Resident<T: Housed> {
+pub(crate) struct SlotEntry<T: SlotContent> {
     content: T,
     touched: AtomicBool,
     evicted: AtomicBool,
@@ -116,7 +118,7 @@ pub(crate) struct Resident<T: Housed> {
     slots: Weak<T::Slots>,
 }
 
-impl<T: Housed> Deref for Resident<T> {
+impl<T: SlotContent> Deref for SlotEntry<T> {
     type Target = T;
 
     #[inline]
@@ -125,7 +127,7 @@ impl<T: Housed> Deref for Resident<T> {
     }
 }
 
-impl<T: Housed> Resident<T> {
+impl<T: SlotContent> SlotEntry<T> {
     /// Bytes that a resident value takes besides its content.
     pub const OVERHEAD_BYTES: usize = size_of::<Self>() + 2 * size_of::<usize>();
 
@@ -179,7 +181,7 @@ impl<T: Housed> Resident<T> {
     }
 
     /// Puts this into its slot without the cache's knowledge: somebody else accounts for it.
-    pub fn house(self: &Arc<Self>, slots: &T::Slots) {
+    pub fn put_uncharged(self: &Arc<Self>, slots: &T::Slots) {
         T::slot(slots, self.at).store(Some(self.clone()));
     }
 
@@ -190,21 +192,21 @@ impl<T: Housed> Resident<T> {
 }
 
 /// What can be read through a slot.
-pub(crate) trait Housed: Sized + Send + Sync + 'static {
+pub(crate) trait SlotContent: Sized + Send + Sync + 'static {
     /// What holds the slots of this kind.
     type Slots: Send + Sync;
 
     fn slot(slots: &Self::Slots, at: usize) -> &Slot<Self>;
-    fn cached(resident: Arc<Resident<Self>>) -> Content;
+    fn cached(resident: Arc<SlotEntry<Self>>) -> CacheContent;
     fn memory_bytes(&self) -> usize;
 }
 
-pub(crate) type Slot<T> = ArcSwapOption<Resident<T>>;
+pub(crate) type Slot<T> = ArcSwapOption<SlotEntry<T>>;
 
 /// One slot per metadata partition of a file.
 pub(crate) struct Slots {
-    pub model: Slot<LiveModel>,
-    pub index: Box<[Slot<LiveIndex>]>,
+    pub model: Slot<ResidentModel>,
+    pub index: Box<[Slot<ResidentIndex>]>,
     pub filters: Box<[FilterSlot]>,
 }
 
@@ -275,9 +277,9 @@ impl Slots {
     }
 }
 
-/// A data block in memory. Unlike [`Resident`] it is not what its slot holds: that is the block's
+/// A data block in memory. Unlike [`SlotEntry`] it is not what its slot holds: that is the block's
 /// memory itself, so that a lookup waits for memory once less. A use is marked there.
-pub(crate) struct Seat {
+pub(crate) struct DataBlockEntry {
     block: Buf,
     evicted: AtomicBool,
     /// Which of the slots is this one's.
@@ -286,8 +288,8 @@ pub(crate) struct Seat {
     slots: Weak<BlockSlots>,
 }
 
-impl Seat {
-    /// A seat for a checked block.
+impl DataBlockEntry {
+    /// A entry for a checked block.
     pub fn new(block: Buf, at: usize, slots: Weak<BlockSlots>) -> Arc<Self> {
         Arc::new(Self { block, evicted: AtomicBool::new(false), at, slots })
     }
@@ -300,9 +302,9 @@ impl Seat {
         size_of::<Self>() + 2 * size_of::<usize>() + self.block.charge_bytes()
     }
 
-    /// As [`Resident::publish`].
+    /// As [`SlotEntry::publish`].
     pub fn publish(self: &Arc<Self>, cache: &BlockCache, key: CacheKey) {
-        cache.insert(key, CachedBlock(Content::Data(self.clone())));
+        cache.insert(key, CachedBlock(CacheContent::Data(self.clone())));
         if let Some(slots) = self.slots.upgrade()
             && !self.evicted.load(Ordering::SeqCst)
         {
@@ -320,7 +322,7 @@ impl Seat {
         }
     }
 
-    /// Empties the slot if this block is in it. Another seat of the same block may have put it
+    /// Empties the slot if this block is in it. Another entry of the same block may have put it
     /// there; it is then found by the cache's hash table and housed again.
     fn clear(&self, slots: &BlockSlots) {
         slots.0[self.at].compare_and_swap(&Some(self.block.clone()), None);
@@ -346,7 +348,7 @@ impl BlockSlots {
 }
 
 /// The learned index of a file and, once they pay, the slots of all its data blocks.
-pub(crate) struct LiveModel {
+pub(crate) struct ResidentModel {
     index: LearnedIndex,
     blocks: Option<Arc<BlockSlots>>,
     /// Where the entries of a typical block lie.
@@ -358,7 +360,7 @@ pub(crate) struct LiveModel {
     reuses: AtomicUsize,
 }
 
-impl LiveModel {
+impl ResidentModel {
     pub fn new(index: LearnedIndex, offset: u64, span: (u32, u32)) -> Self {
         Self { index, blocks: None, span, offset, reuses: AtomicUsize::new(0) }
     }
@@ -413,7 +415,7 @@ impl LiveModel {
     }
 }
 
-impl Deref for LiveModel {
+impl Deref for ResidentModel {
     type Target = LearnedIndex;
 
     #[inline]
@@ -422,15 +424,15 @@ impl Deref for LiveModel {
     }
 }
 
-impl Housed for LiveModel {
+impl SlotContent for ResidentModel {
     type Slots = Slots;
 
     fn slot(slots: &Slots, _: usize) -> &Slot<Self> {
         &slots.model
     }
 
-    fn cached(resident: Arc<Resident<Self>>) -> Content {
-        Content::Model(resident)
+    fn cached(resident: Arc<SlotEntry<Self>>) -> CacheContent {
+        CacheContent::Model(resident)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -440,14 +442,14 @@ impl Housed for LiveModel {
 }
 
 /// An index partition and, once they pay, the slots of its data blocks.
-pub(crate) struct LiveIndex {
+pub(crate) struct ResidentIndex {
     index: IndexPartition,
     blocks: Option<Arc<BlockSlots>>,
     /// Data blocks found in the cache by its hash table, while there are no slots.
     reuses: AtomicUsize,
 }
 
-impl LiveIndex {
+impl ResidentIndex {
     pub fn new(index: IndexPartition) -> Self {
         Self { index, blocks: None, reuses: AtomicUsize::new(0) }
     }
@@ -477,7 +479,7 @@ impl LiveIndex {
     }
 }
 
-impl Deref for LiveIndex {
+impl Deref for ResidentIndex {
     type Target = IndexPartition;
 
     #[inline]
@@ -486,15 +488,15 @@ impl Deref for LiveIndex {
     }
 }
 
-impl Housed for LiveIndex {
+impl SlotContent for ResidentIndex {
     type Slots = Slots;
 
     fn slot(slots: &Slots, at: usize) -> &Slot<Self> {
         &slots.index[at]
     }
 
-    fn cached(resident: Arc<Resident<Self>>) -> Content {
-        Content::Index(resident)
+    fn cached(resident: Arc<SlotEntry<Self>>) -> CacheContent {
+        CacheContent::Index(resident)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -503,15 +505,15 @@ impl Housed for LiveIndex {
     }
 }
 
-impl Housed for FilterPartition {
+impl SlotContent for FilterPartition {
     type Slots = Slots;
 
     fn slot(slots: &Slots, at: usize) -> &Slot<Self> {
         &slots.filters[at].resident
     }
 
-    fn cached(resident: Arc<Resident<Self>>) -> Content {
-        Content::Filter(resident)
+    fn cached(resident: Arc<SlotEntry<Self>>) -> CacheContent {
+        CacheContent::Filter(resident)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -523,7 +525,7 @@ impl Housed for FilterPartition {
 mod tests {
     use super::*;
 
-    fn resident(slots: &Arc<Slots>) -> Arc<Resident<FilterPartition>> {
+    fn resident(slots: &Arc<Slots>) -> Arc<SlotEntry<FilterPartition>> {
         let shape = terrace_filter::FilterShape {
             kind: terrace_filter::FilterKind::BlockedBloom,
             unit_count: 1,
@@ -532,7 +534,7 @@ mod tests {
             unit_bytes: 64,
         };
         let partition = FilterPartition::load(Buf::from(&[0; 64][..]), shape, 1).unwrap();
-        Resident::new(partition, 0, Arc::downgrade(slots))
+        SlotEntry::new(partition, 0, Arc::downgrade(slots))
     }
 
     #[test]
@@ -544,7 +546,7 @@ mod tests {
         first.publish(&cache, key);
         assert!(Arc::ptr_eq(&slots.filters[0].resident.load_full().unwrap(), &first));
         second.publish(&cache, key);
-        CachedBlock(Content::Filter(first)).on_evicted();
+        CachedBlock(CacheContent::Filter(first)).on_evicted();
         assert!(Arc::ptr_eq(&slots.filters[0].resident.load_full().unwrap(), &second));
         cache.remove(&key);
         assert!(slots.filters[0].resident.load().is_none());
@@ -559,16 +561,16 @@ mod tests {
         let cache = BlockCache::new(1 << 20);
         let key = CacheKey { file: 1, offset: 0 };
         let block = Buf::from(&[1; 100][..]);
-        let seat = Seat::new(block.clone(), 1, Arc::downgrade(&slots));
-        seat.publish(&cache, key);
+        let entry = DataBlockEntry::new(block.clone(), 1, Arc::downgrade(&slots));
+        entry.publish(&cache, key);
         assert!(slots.0[1].load().as_ref().is_some_and(|held| Buf::ptr_eq(held, &block)));
-        let other = Seat::new(Buf::from(&[2; 100][..]), 1, Arc::downgrade(&slots));
-        CachedBlock(Content::Data(other)).on_evicted();
+        let other = DataBlockEntry::new(Buf::from(&[2; 100][..]), 1, Arc::downgrade(&slots));
+        CachedBlock(CacheContent::Data(other)).on_evicted();
         assert!(slots.0[1].load().is_some());
-        assert!(block.mark() && CachedBlock(Content::Data(seat.clone())).take_touched());
+        assert!(block.mark() && CachedBlock(CacheContent::Data(entry.clone())).take_touched());
         cache.remove(&key);
         assert!(slots.0[1].load().is_none());
-        seat.publish(&BlockCache::new(0), key);
+        entry.publish(&BlockCache::new(0), key);
         assert!(slots.0[1].load().is_none());
     }
 
@@ -576,7 +578,7 @@ mod tests {
     fn touching_is_seen_once() {
         let slots = Slots::new(0, 1);
         let filter = resident(&slots);
-        let cached = CachedBlock(Content::Filter(filter.clone()));
+        let cached = CachedBlock(CacheContent::Filter(filter.clone()));
         assert!(!cached.take_touched());
         assert!(filter.touch() && !filter.touch());
         assert!(cached.take_touched() && !cached.take_touched());

@@ -1,0 +1,282 @@
+//! Point lookups in an SST: filter partition, then index partition, then data block, then entry.
+//!
+//! With a learned index in memory the block is found by the model ([`crate::learned`]); the filter is asked
+//! all the same.
+
+use crate::block::{BlockRef, Located};
+use crate::counters::Event;
+use crate::filter_read_policy::Plan;
+use crate::learned::ByModel;
+use crate::lookup::{Entry, FilterAt, Lookup};
+use crate::reader::{FilterMemory, SstReader};
+use crate::residency::{FilterSlot, ResidentIndex, SlotEntry};
+use crate::watch::{BlockSaid, FilterSaid, Watch};
+use terrace_base::Result;
+use terrace_vfs::Buf;
+
+/// What a lookup found out from one index partition.
+pub(crate) enum Step {
+    Done(Option<Entry>),
+    /// Versions of the key may follow in the next partition.
+    NextPartition,
+}
+
+impl SstReader {
+    /// Where the filter of a key is; asks for the cache line its probes touch if it is in memory.
+    /// For [`SstReader::get_at`], a little later.
+    #[inline]
+    pub fn prefetch_filter(&self, lookup: &Lookup<'_>) -> FilterAt {
+        let at = self.top.filter_at(lookup.user_key);
+        if let Some(slot) = self.slots.filters.get(at)
+            && let Some(filter) = &*slot.resident.load()
+        {
+            filter.prefetch(lookup.hash);
+        }
+        FilterAt(at)
+    }
+
+    pub(crate) fn count_filter(&self, may_contain: bool) {
+        self.counters.count(Event::FilterCheck);
+        if !may_contain {
+            self.counters.count(Event::FilterNegative);
+        }
+    }
+
+    /// The newest visible version of the key, without asking a filter.
+    #[inline]
+    pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.get_watched(lookup, &mut ())
+    }
+
+    #[inline]
+    pub(crate) fn get_watched(
+        &self,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Option<Entry>> {
+        if self.model.is_active()
+            && let ByModel::Done(found) = self.get_by_model(lookup, watch)?
+        {
+            return Ok(found);
+        }
+        self.find_watched(self.top.index_at(lookup.user_key), lookup, watch)
+    }
+
+    /// The newest visible version of the key, unless a filter says that there is none.
+    #[inline]
+    pub fn get_with_filter(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.get_at(FilterAt(self.top.filter_at(lookup.user_key)), lookup)
+    }
+
+    /// As [`SstReader::get_with_filter`], for a key whose filter [`SstReader::prefetch_filter`] has
+    /// located.
+    #[inline]
+    pub fn get_at(&self, at: FilterAt, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.get_at_watched(at, lookup, &mut ())
+    }
+
+    /// As [`SstReader::get_at`]; `watch` sees what happens.
+    #[inline]
+    pub fn get_at_watched(
+        &self,
+        at: FilterAt,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Option<Entry>> {
+        let Some(slot) = self.slots.filters.get(at.0) else {
+            // Past all filter partitions there is no key, unless the file has no filters at all.
+            if self.top.filters().is_empty() {
+                watch.filter(at.0, 0, FilterSaid::NoFilter);
+                return self.get_watched(lookup, watch);
+            }
+            self.count_filter(false);
+            watch.filter(at.0, 0, FilterSaid::Above);
+            return Ok(None);
+        };
+        let may_contain = match &*slot.resident.load() {
+            Some(filter) => {
+                filter.touch();
+                self.counters.count(Event::FilterHit);
+                let may_contain = filter.may_contain(lookup.hash);
+                watch.filter(at.0, filter.units(), said(may_contain));
+                may_contain
+            }
+            None => return self.get_without_resident_filter(at.0, lookup, watch),
+        };
+        self.get_if(may_contain, slot, lookup, watch)
+    }
+
+    /// The rest of a lookup whose filter was asked.
+    #[inline]
+    fn get_if(
+        &self,
+        may_contain: bool,
+        slot: &FilterSlot,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Option<Entry>> {
+        self.count_filter(may_contain);
+        if !may_contain {
+            self.note_stopped(slot);
+            return Ok(None);
+        }
+        let found = self.get_watched(lookup, watch)?;
+        self.note_outcome(slot, found.is_some(), true);
+        Ok(found)
+    }
+
+    #[inline]
+    pub(crate) fn note_stopped(&self, slot: &FilterSlot) {
+        if self.filter_memory == FilterMemory::Elastic {
+            FilterSlot::count_often(&slot.stopped);
+        }
+    }
+
+    /// Counts a lookup that searched the data. One in vain is counted in any case: it cost a read,
+    /// or would have if the data were not in memory.
+    #[inline]
+    pub(crate) fn note_outcome(&self, slot: &FilterSlot, found: bool, filtered: bool) {
+        if found {
+            if self.filter_memory == FilterMemory::Elastic {
+                FilterSlot::count_often(&slot.found);
+            }
+            return;
+        }
+        FilterSlot::count(&slot.vain, 1);
+        self.counters.count(Event::WastedLookup);
+        if filtered {
+            self.counters.count(Event::FilterFalsePositive);
+        }
+    }
+
+    /// A lookup whose filter partition is not in memory. What is read then, if the cache holds the
+    /// filters, depends on how often keys are found in this file: see `filter_read_policy.rs`.
+    #[cold]
+    fn get_without_resident_filter(
+        &self,
+        filter_at: usize,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Option<Entry>> {
+        let slot = &self.slots.filters[filter_at];
+        let index_at = self.top.index_at(lookup.user_key);
+        let mut unfiltered = || {
+            self.counters.count(Event::FilterAbsent);
+            watch.filter(filter_at, 0, FilterSaid::NotInMemory);
+            let found = self.get_watched(lookup, watch)?;
+            self.note_outcome(slot, found.is_some(), false);
+            Ok(found)
+        };
+        if self.filter_memory == FilterMemory::Elastic || lookup.in_memory {
+            return unfiltered();
+        }
+        let found = match self.filter_read_policy.plan() {
+            Plan::SkipFilter => unfiltered()?,
+            Plan::Together if !self.model.is_active() && self.index_is_missing(index_at) => {
+                self.get_together(filter_at, index_at, lookup, watch)?
+            }
+            _ => {
+                let filter = self.load_filter(filter_at)?;
+                let may_contain = filter.may_contain(lookup.hash);
+                watch.filter(filter_at, filter.units(), said(may_contain));
+                self.get_if(may_contain, slot, lookup, watch)?
+            }
+        };
+        self.filter_read_policy.note(found.is_some());
+        Ok(found)
+    }
+
+    /// Reads filter and index partition at once: one wait for the device instead of two.
+    fn get_together(
+        &self,
+        filter_at: usize,
+        index_at: usize,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Option<Entry>> {
+        let slot = &self.slots.filters[filter_at];
+        let (filter, index) = self.load_filter_and_index(filter_at, index_at)?;
+        let may_contain = filter.may_contain(lookup.hash);
+        watch.filter(filter_at, filter.units(), said(may_contain));
+        self.count_filter(may_contain);
+        if !may_contain {
+            self.note_stopped(slot);
+            return Ok(None);
+        }
+        let found = match self.find_in(&index, lookup, watch)? {
+            Step::Done(found) => found,
+            Step::NextPartition => self.find_watched(index_at + 1, lookup, watch)?,
+        };
+        self.note_outcome(slot, found.is_some(), true);
+        Ok(found)
+    }
+
+    /// The newest visible version of the key in index partition `at` or a later one.
+    #[inline]
+    pub(crate) fn find(&self, at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.find_watched(at, lookup, &mut ())
+    }
+
+    #[inline]
+    fn find_watched(
+        &self,
+        mut at: usize,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Option<Entry>> {
+        self.counters.count(Event::LookupByIndex);
+        while at < self.top.index().len() {
+            match self.with_index(at, lookup, |index| self.find_in(index, lookup, watch))?? {
+                Step::Done(found) => return Ok(found),
+                Step::NextPartition => at += 1,
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn find_in(
+        &self,
+        index: &SlotEntry<ResidentIndex>,
+        lookup: &Lookup<'_>,
+        watch: &mut impl Watch,
+    ) -> Result<Step> {
+        let mut at = index.lower_bound(lookup.user_key);
+        watch.index(index.at(), at);
+        while at < index.count() {
+            let find = |block: &Buf| match BlockRef::checked(block)
+                .find(lookup.user_key, lookup.trailer)
+            {
+                Located::Found { trailer, value } => {
+                    Some(Step::Done(Some(Entry { trailer, value: value.pinned(block) })))
+                }
+                Located::Absent => Some(Step::Done(None)),
+                Located::PastEnd => None,
+            };
+            let done = self.with_block(index, at, lookup, find)?;
+            watch.block(Some(index.at()), at, step_said(&done));
+            if let Some(done) = done {
+                return Ok(done);
+            }
+            if !index.separator_is(at, lookup.user_key) {
+                return Ok(Step::Done(None));
+            }
+            at += 1;
+        }
+        Ok(Step::NextPartition)
+    }
+}
+
+#[inline]
+fn said(may_contain: bool) -> FilterSaid {
+    if may_contain { FilterSaid::Maybe } else { FilterSaid::No }
+}
+
+#[inline]
+fn step_said(step: &Option<Step>) -> BlockSaid {
+    match step {
+        Some(Step::Done(Some(_))) => BlockSaid::Found,
+        Some(_) => BlockSaid::Absent,
+        None => BlockSaid::After,
+    }
+}

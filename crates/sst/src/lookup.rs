@@ -1,0 +1,43 @@
+//! What a point lookup asks of a file, and what it is given.
+
+use terrace_base::checksum::hash_key;
+use terrace_base::key::{SeqNo, seek_trailer};
+use terrace_vfs::Slice;
+
+/// A point lookup: the key, its hash, and the newest version it may see.
+#[derive(Debug, Clone, Copy)]
+pub struct Lookup<'a> {
+    /// The key looked for.
+    pub user_key: &'a [u8],
+    /// [`hash_key`] of the key.
+    pub hash: u64,
+    /// The first trailer that is visible: [`seek_trailer`] of the read's sequence number.
+    pub trailer: u64,
+    /// Whether a data block that has to be read goes into the cache.
+    pub fill_cache: bool,
+    /// Read nothing: a lookup that needs a block or an index partition which is not in memory
+    /// gives [`Error::NotInMemory`]; one that lacks a filter or a model goes on without.
+    pub in_memory: bool,
+}
+
+impl<'a> Lookup<'a> {
+    /// A lookup of the newest version of `user_key` at or below `seqno`, which fills the cache.
+    #[inline]
+    pub fn new(user_key: &'a [u8], seqno: SeqNo) -> Self {
+        let (hash, trailer) = (hash_key(user_key), seek_trailer(seqno));
+        Self { user_key, hash, trailer, fill_cache: true, in_memory: false }
+    }
+}
+
+/// Which filter partition of a file covers a key ([`SstReader::prefetch_filter`]).
+#[derive(Debug, Clone, Copy)]
+pub struct FilterAt(pub(crate) usize);
+
+/// A version found by a lookup.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its sequence number and kind.
+    pub trailer: u64,
+    /// Its stored value (with the expiry in front for `PutTtl`), pinned to its block.
+    pub value: Slice,
+}
