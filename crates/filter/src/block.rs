@@ -9,8 +9,6 @@
 //!            lower 32 bits: probe i at bit FIRST + ((lower * multiplier[i] >> 16) * BITS >> 16)
 //! ```
 
-#[cfg(doc)]
-use crate::machine;
 use std::array;
 
 /// Bytes of a block: a cache line.
@@ -60,7 +58,7 @@ pub(crate) fn blocks(bytes: &[u8]) -> &[Block] {
     bytes.as_chunks::<BLOCK_BYTES>().0
 }
 
-/// How the bits of a key are found: [`Scalar`] everywhere, [`machine::Avx2`] where there is that.
+/// How the bits of a key are found: [`Scalar`] everywhere, `simd::Avx2` where there is that.
 /// The answers are the same.
 pub(crate) trait Probes: Copy {
     /// Sets the first `probes` bits of a key.
@@ -155,7 +153,7 @@ fn positions<const FIRST: u32, const BITS: u32>(
 mod tests {
     use super::array::from_ref;
     use super::*;
-    use crate::machine;
+    use crate::simd;
     use proptest::prelude::*;
     use terrace_base::{Rng, SplitMix64};
 
@@ -210,7 +208,7 @@ mod tests {
             probes in 0..=20u32,
             keys in proptest::collection::vec(any::<u32>(), 64),
         ) {
-            machine::with_avx2(|avx2| {
+            simd::with_avx2(|avx2| {
                 let block = block_of::<0, 508>(seed, density, &keys, probes);
                 check::<0, 508>(avx2, &block, &keys, probes);
                 let block = block_of::<7, 505>(seed, density, &keys, probes);

@@ -16,9 +16,9 @@
 use crate::block::{
     BLOCK_BITS, BLOCK_BYTES, Block, MULTIPLIERS, Probes, Scalar, block_number, blocks,
 };
-use crate::machine;
+use crate::layout::{FilterKind, FilterShape};
 use crate::model::power_of_fill;
-use crate::shape::{FilterKind, FilterShape};
+use crate::simd;
 use crate::units::{self, Unit, append_units, blocks_of, shape_for, unit_hash};
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ pub(crate) fn build(
     let shape = shape_for(FilterKind::BlockedBloom, hashes.len(), bits_per_unit, units, 1);
     let probes = probes_for(bits_per_key(&shape, hashes.len() as u64));
     append_units(&shape, out, |bytes, unit| {
-        machine::with_avx2(|avx2| fill_unit(avx2, bytes, hashes, unit, probes))
+        simd::with_avx2(|avx2| fill_unit(avx2, bytes, hashes, unit, probes))
             .unwrap_or_else(|| fill_unit(Scalar, bytes, hashes, unit, probes));
     });
     shape
@@ -81,7 +81,7 @@ pub(crate) fn is_sound(shape: &FilterShape) -> bool {
 /// See [`FilterShape::may_contain`].
 #[inline]
 pub(crate) fn may_contain(shape: &FilterShape, loaded: &[u8], units: u8, hash: u64) -> bool {
-    machine::may_contain::<Blocks>(shape, loaded, units, hash)
+    simd::may_contain::<Blocks>(shape, loaded, units, hash)
 }
 
 /// A unit's blocks.
@@ -102,7 +102,7 @@ impl Unit for Blocks {
 #[inline]
 pub(crate) fn prefetch(shape: &FilterShape, loaded: &[u8], hash: u64) {
     let blocks = shape.first_unit_bytes as usize / BLOCK_BYTES;
-    machine::prefetch_read(loaded, block_number(blocks, hash) * BLOCK_BYTES);
+    simd::prefetch_read(loaded, block_number(blocks, hash) * BLOCK_BYTES);
 }
 
 #[inline]

@@ -12,9 +12,9 @@
 //! all false positives at 23.4 bits and 4 KiB. A product that keeps all 64 bits costs no more.
 
 use crate::block::{BLOCK_BITS, Probes, Scalar};
-use crate::machine;
+use crate::layout::{FilterKind, FilterShape};
 use crate::model::array_fpr;
-use crate::shape::{FilterKind, FilterShape};
+use crate::simd;
 use crate::units::{self, Unit, append_units, blocks_of, shape_for};
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ impl Unit for Bits {
 #[inline]
 pub(crate) fn prefetch(shape: &FilterShape, loaded: &[u8], hash: u64) {
     for position in positions(shape.first_unit_bytes as usize, hash, 1) {
-        machine::prefetch_read(loaded, position / 8);
+        simd::prefetch_read(loaded, position / 8);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Building filters: one builder per SST being written, whose memory is reused from partition to
 //! partition.
 
+use crate::layout::{FilterKind, FilterShape};
 use crate::policy::FilterPolicy;
-use crate::shape::{FilterKind, FilterShape};
 use crate::{blocked_bloom, bloom, paired_bloom, ribbon};
 
 /// What takes the place of a ribbon that cannot be built: one unit of so many bits per column.

@@ -32,15 +32,17 @@ mod block;
 mod blocked_bloom;
 mod bloom;
 mod builder;
-mod machine;
+mod layout;
 mod model;
+mod simd;
+
 mod paired_bloom;
 mod policy;
+mod query;
 mod ribbon;
-mod shape;
 mod units;
 
 pub use builder::FilterBuilder;
-pub use machine::prefetch_read;
+pub use layout::{FilterKind, FilterShape, MAX_UNITS};
 pub use policy::{FilterPolicy, PolicyError};
-pub use shape::{FilterKind, FilterShape, MAX_UNITS};
+pub use simd::prefetch_read;

@@ -24,9 +24,9 @@
 use crate::block::{
     BLOCK_BYTES, Block, MULTIPLIERS, Multipliers, Probes, Scalar, block_number, blocks,
 };
-use crate::machine;
+use crate::layout::{FilterKind, FilterShape};
 use crate::model::array_fpr;
-use crate::shape::{FilterKind, FilterShape};
+use crate::simd;
 use crate::units::{self, Unit, append_units, blocks_of, shape_for};
 use std::array;
 use std::ops::Range;
@@ -69,7 +69,7 @@ pub(crate) fn build(
         scratch.pair_up(blocks.len(), hashes.iter().map(|hash| units::unit_hash(*hash, unit)));
         scratch.number(blocks);
         let (pairs, half) = (&scratch.pairs, u32::from(shape.seed));
-        machine::with_avx2(|avx2| fill_unit(avx2, blocks, pairs, hashes, unit, half))
+        simd::with_avx2(|avx2| fill_unit(avx2, blocks, pairs, hashes, unit, half))
             .unwrap_or_else(|| fill_unit(Scalar, blocks, pairs, hashes, unit, half));
     });
     shape
@@ -153,7 +153,7 @@ pub(crate) fn is_sound(shape: &FilterShape) -> bool {
 /// See [`FilterShape::may_contain`].
 #[inline]
 pub(crate) fn may_contain(shape: &FilterShape, loaded: &[u8], units: u8, hash: u64) -> bool {
-    machine::may_contain::<Pairs>(shape, loaded, units, hash)
+    simd::may_contain::<Pairs>(shape, loaded, units, hash)
 }
 
 /// A unit's blocks.
@@ -185,7 +185,7 @@ impl Unit for Pairs {
 #[inline]
 pub(crate) fn prefetch(shape: &FilterShape, loaded: &[u8], hash: u64) {
     let blocks = shape.first_unit_bytes as usize / BLOCK_BYTES;
-    machine::prefetch_read(loaded, block_number(blocks, hash) * BLOCK_BYTES);
+    simd::prefetch_read(loaded, block_number(blocks, hash) * BLOCK_BYTES);
 }
 
 /// See [`FilterShape::expected_fpr`]: the product over the units, which are alike and independent.

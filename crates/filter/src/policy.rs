@@ -1,7 +1,7 @@
 //! Which filters to build, and how it is said in options: `none`, `ribbon:10` (columns),
 //! `blocked:10`, `paired:23.4`, `bloom:10` (bits per key), `bloom:4x6` (six units of four bits).
 
-use crate::shape::{FilterKind, MAX_UNITS};
+use crate::layout::{FilterKind, MAX_UNITS};
 use std::fmt;
 use std::str::FromStr;
 

@@ -19,12 +19,12 @@
 //! Building is three steps: `banding.rs` brings the keys in order, `pool.rs` the system into
 //! triangular form, `solution.rs` substitutes back for all columns at once. `size.rs` says how
 //! many slots it takes; a system without solution is tried again with another seed. Called by
-//! [`crate::builder`] and [`crate::shape`].
+//! [`crate::builder`] and [`crate::layout`].
 
 mod banding;
 mod equation;
-mod machine;
 mod pool;
+mod simd;
 mod size;
 mod solution;
 
@@ -33,8 +33,8 @@ mod tests;
 
 pub(crate) use banding::Banding;
 
-use crate::machine::prefetch_read;
-use crate::shape::{FilterKind, FilterShape};
+use crate::layout::{FilterKind, FilterShape};
+use crate::simd::prefetch_read;
 use equation::{Equation, Layout, mix};
 
 /// Slots of a granule, and bits of a row: a key's slots are in at most two granules.

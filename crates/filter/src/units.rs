@@ -6,7 +6,7 @@
 //! ```
 
 use crate::block::{BLOCK_BYTES, Probes};
-use crate::shape::{FilterKind, FilterShape, MAX_UNITS};
+use crate::layout::{FilterKind, FilterShape, MAX_UNITS};
 
 /// Beyond this, the number of probes is no longer what more bits are good for.
 const MAX_BITS_PER_KEY: f64 = 64.0;
@@ -78,7 +78,7 @@ pub(crate) fn blocks_of(shape: &FilterShape) -> u64 {
 /// What the Bloom kinds differ in when they look a key up.
 pub(crate) trait Unit {
     /// Whether the key that has `hash` in this unit may be in it; `seed` is [`FilterShape::seed`].
-    /// To be inlined always, so that it is compiled for the machine.
+    /// To be inlined always, so that it is compiled with its instructions.
     fn may_contain(lanes: impl Probes, bytes: &[u8], seed: u8, hash: u64) -> bool;
 }
 

@@ -22,6 +22,14 @@ pub struct Iter {
     version: Version,
 }
 
+impl Skiplist {
+    /// A cursor over the entries, which keeps the list alive. Entries inserted while it stands may
+    /// or may not be met.
+    pub fn iter(self: &Arc<Self>) -> Iter {
+        Iter::new(Arc::clone(self))
+    }
+}
+
 impl Iter {
     pub(crate) fn new(list: Arc<Skiplist>) -> Self {
         Self { list, at: Link::NULL, version: Version::NONE }

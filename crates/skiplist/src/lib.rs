@@ -7,13 +7,16 @@
 //! Called by the engine's memtables, and through [`Iter`] by reads and flushes.
 
 mod arena;
+mod check;
 mod group;
 mod head;
 mod hint;
 mod index;
+mod insert;
 mod iter;
 mod link;
 mod list;
+mod lookup;
 mod region;
 mod search;
 mod sync;

@@ -14,6 +14,7 @@ use std::hint::select_unpredictable;
 use crate::head::Scheme;
 use crate::link::{Link, LinkWord, Tag};
 use crate::list::Skiplist;
+use crate::sync::Ordering;
 
 /// A key to find the place of, with its tag under the scheme the search works with.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +125,20 @@ impl Descent {
 }
 
 impl Skiplist {
+    /// `key` as a target of searches under the current scheme.
+    #[inline]
+    pub(crate) fn target<'a>(&'a self, key: &'a [u8]) -> Target<'a> {
+        let (epoch, scheme) = self.scheme();
+        Target { key, tag: Tag::new(scheme.head(key), epoch), scheme }
+    }
+
+    /// The gap of `target` on level 0.
+    #[inline]
+    pub(crate) fn gap(&self, target: &Target<'_>) -> Gap {
+        let height = self.height.load(Ordering::Relaxed) as usize;
+        self.descend(target, Link::HEAD, height - 1, &mut ())
+    }
+
     /// The gap of `target` on level 0. `from` is a node before the target, at least `level + 1`
     /// levels high; `record` gets the gaps of `level` and below.
     #[inline]

@@ -2,8 +2,8 @@
 //! memory it needs, which serves one partition after another.
 
 use super::equation::{Equation, Layout, mix};
-use super::machine;
 use super::pool::Pool;
+use super::simd;
 use super::{GRANULE_BYTES, GRANULE_SLOTS, solution};
 use std::array;
 
@@ -104,7 +104,7 @@ impl Banding {
                 self.pool.push(equation.row_in_place(), equation.results & wanted);
             }
             let tails = array::from_fn(|at| carried + unread - first_of(at));
-            machine::triangulate(&mut self.pool, &tails, rows, results);
+            simd::triangulate(&mut self.pool, &tails, rows, results);
             unread = first;
         }
         self.pool.compact() && self.pool.len() == 0

@@ -148,7 +148,7 @@ impl Pool {
 
     /// Writes the pivots of a granule's slots, with their results, to `rows`; 0 where there is
     /// none. The first `tails[s]` equations of the pool end at or beyond slot `s`, as long as this
-    /// is the first call since [`Pool::compact`]. Callers go through `machine.rs`.
+    /// is the first call since [`Pool::compact`]. Callers go through `simd.rs`.
     #[inline(always)]
     pub(super) fn triangulate(
         &mut self,

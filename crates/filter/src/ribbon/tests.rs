@@ -391,7 +391,7 @@ proptest! {
         }
         let mut found = [([0; GRANULE_SLOTS], [0; GRANULE_SLOTS]); 2];
         let [(rows, results), (its_rows, its_results)] = &mut found;
-        machine::triangulate(&mut wide, &tails, rows, results);
+        simd::triangulate(&mut wide, &tails, rows, results);
         narrow.triangulate(&tails, its_rows, its_results);
         prop_assert_eq!(found[0], found[1]);
         prop_assert_eq!(wide.compact(), narrow.compact());

@@ -6,7 +6,7 @@
 )]
 
 use crate::block::{Block, Multipliers, Probes, Scalar};
-use crate::shape::FilterShape;
+use crate::layout::FilterShape;
 use crate::units::{self, Unit};
 
 /// Asks for the cache line of `bytes[offset]`, so that a read of it soon after does not wait for
@@ -131,7 +131,7 @@ pub(crate) fn with_avx2<R>(_work: impl FnOnce(Scalar) -> R) -> Option<R> {
 mod avx2 {
     use super::Avx2;
     use crate::block::{Block, Multipliers};
-    use crate::shape::FilterShape;
+    use crate::layout::FilterShape;
     use crate::units::{self, Unit};
     use std::arch::x86_64::{
         __m256i, _mm256_add_epi32, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps,
