@@ -12,7 +12,7 @@ use crate::print::Hex;
 use anyhow::Result;
 use std::io::{self, Write};
 use terrace_inspect::Escaped;
-use terrace_keyspace::{Kind, Order, Range, Turn, Type};
+use terrace_keyspace::{CommandBatch, Kind, Order, Range, Type};
 
 /// A part of an element.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ pub fn write_bytes(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 /// Writes the collection under `key` as a JSON array.
 pub fn write_json(
     out: &mut impl Write,
-    turn: &mut Turn,
+    turn: &mut CommandBatch,
     db: u8,
     key: &[u8],
     kind: Kind,
@@ -71,7 +71,7 @@ fn write_part(out: &mut impl Write, part: Part<'_>) -> io::Result<()> {
 /// Writes the collection under `key` with an element a line and tabs between its parts.
 pub fn write_lines(
     out: &mut impl Write,
-    turn: &mut Turn,
+    turn: &mut CommandBatch,
     db: u8,
     key: &[u8],
     kind: Kind,
@@ -93,7 +93,7 @@ pub fn write_lines(
 }
 
 /// The heading of a collection: its type and how many elements it has.
-pub fn heading(turn: &mut Turn, db: u8, key: &[u8], kind: Kind) -> Result<String> {
+pub fn heading(turn: &mut CommandBatch, db: u8, key: &[u8], kind: Kind) -> Result<String> {
     let meta = match kind {
         Kind::Hash => turn.hash(db, key)?,
         Kind::Set => turn.set(db, key)?,
@@ -105,7 +105,7 @@ pub fn heading(turn: &mut Turn, db: u8, key: &[u8], kind: Kind) -> Result<String
 }
 
 /// Shows the elements of the collection under `key`; an error of `show` ends it.
-fn each(turn: &mut Turn, db: u8, key: &[u8], kind: Kind, show: Show<'_>) -> Result<()> {
+fn each(turn: &mut CommandBatch, db: u8, key: &[u8], kind: Kind, show: Show<'_>) -> Result<()> {
     let mut failed = None;
     let mut shown = |parts: &[Part<'_>]| match show(parts) {
         Ok(()) => Ok(true),

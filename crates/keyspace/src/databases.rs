@@ -1,4 +1,4 @@
-//! A set of databases that many threads read and change. Called by `space`, `turn` and `sweep`.
+//! A set of databases that many threads read and change. Called by `keyspace`, `command_batch` and `active_expire`.
 
 use crate::encode::MAX_DATABASES;
 use std::sync::atomic::{AtomicU64, Ordering};

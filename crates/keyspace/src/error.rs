@@ -62,7 +62,7 @@ pub enum Error {
 pub enum Wait {
     /// Bytes that are not in memory.
     Device,
-    /// Another turn that is writing the same key.
+    /// Another batch that is writing the same key.
     Key,
     /// So many elements that others should not wait until they have been looked at.
     Walk,

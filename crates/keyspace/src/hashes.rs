@@ -1,15 +1,15 @@
 //! Hashes: fields with values. A field costs what a string costs, whatever the number of fields.
 //!
-//! A command looks up the hash once ([`Turn::hash`]) and reads through what it got.
+//! A command looks up the hash once ([`CommandBatch::hash`]) and reads through what it got.
 
+use crate::command_batch::{CommandBatch, Value};
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::integer::{self, Digits};
 use crate::long_double::LongDouble;
 use crate::members::Page;
-use crate::turn::{Turn, Value};
 
-impl Turn {
+impl CommandBatch {
     /// The hash under `key`, to be read in this command.
     pub fn hash(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
         self.read_collection(db, key, Kind::Hash)

@@ -1,14 +1,14 @@
-//! Keys of a database in order: strings and collections together, with what the turn wrote.
+//! Keys of a database in order: strings and collections together, with what the batch wrote.
 //!
-//! Four rows are merged, two stored ones and what this turn wrote of each; a key that the turn wrote
+//! Four rows are merged, two stored ones and what this batch wrote of each; a key that the batch wrote
 //! hides the stored one. All stored keys are of one moment.
 
+use crate::command_batch::CommandBatch;
 use crate::encode::{self, Meta};
 use crate::error::{Error, Result};
 use crate::keys::Type;
 use crate::members::Page;
 use crate::random;
-use crate::turn::Turn;
 use std::iter::Peekable;
 use terrace::{Iter, ReadOptions};
 
@@ -18,7 +18,7 @@ const COUNTED: u64 = 4096;
 /// A random key is drawn by up to so many bytes.
 const DRAWN_BYTES: usize = 32;
 
-/// Which keys [`Turn::walk_keys`] shows.
+/// Which keys [`CommandBatch::walk_keys`] shows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KeyRange<'a> {
     /// Not below this one.
@@ -55,7 +55,7 @@ pub struct SeenKey<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// What [`Turn::scan_keys`] looks for.
+/// What [`CommandBatch::scan_keys`] looks for.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyScan<'a> {
     /// 0, or what the last page gave.
@@ -88,7 +88,7 @@ impl Stored {
     }
 }
 
-impl Turn {
+impl CommandBatch {
     /// Shows the keys of a range in order, until `seen` says no more. Strings are read only if
     /// `with_values`.
     pub fn walk_keys(

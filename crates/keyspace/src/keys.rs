@@ -4,9 +4,9 @@
 //! no string, pins the moment and looks again before it asks for a collection: the key might become
 //! a string between two looks.
 
+use crate::command_batch::{CommandBatch, Text, Value};
 use crate::encode::{Kind, Meta};
 use crate::error::{Error, Result};
-use crate::turn::{Text, Turn, Value};
 
 /// What is under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,7 +30,7 @@ impl Type {
     }
 }
 
-/// On which condition [`Turn::expire`] changes when a key expires; all that are set must hold. A
+/// On which condition [`CommandBatch::expire`] changes when a key expires; all that are set must hold. A
 /// key that does not expire does so later than any other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExpireIf {
@@ -96,7 +96,7 @@ impl Content {
     }
 }
 
-impl Turn {
+impl CommandBatch {
     /// What is under `key`.
     pub(crate) fn content(&mut self, db: u8, key: &[u8]) -> Result<Content> {
         if let Some(text) = self.text(db, key)? {

@@ -2,11 +2,11 @@
 //!
 //! Only insertions in the middle and removals by value move others: those of the shorter side.
 
+use crate::command_batch::{CommandBatch, Direction, Value};
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
-use crate::gathered::Gathered;
 use crate::members::ranks;
-use crate::turn::{Direction, Turn, Value};
+use crate::result_size::ResultSize;
 
 /// An end of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum End {
     Back,
 }
 
-/// What [`Turn::list_insert`] did.
+/// What [`CommandBatch::list_insert`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inserted {
     /// There is no list.
@@ -32,7 +32,7 @@ fn key_at(db: u8, list: &Meta, place: u64) -> Vec<u8> {
     encode::index_key(db, list.id, list.first.wrapping_add_unsigned(place))
 }
 
-impl Turn {
+impl CommandBatch {
     /// The list under `key`, to be read in this command.
     pub fn list(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
         self.read_collection(db, key, Kind::List)
@@ -318,8 +318,8 @@ impl Turn {
 
     /// Replaces whatever is under `key` with a list, and gives its length. The lock is held.
     pub fn list_replace(&mut self, db: u8, key: &[u8], values: &[Vec<u8>]) -> Result<u64> {
-        let mut gathered = Gathered::default();
-        values.iter().try_for_each(|value| gathered.add(value.len()))?;
+        let mut result_size = ResultSize::default();
+        values.iter().try_for_each(|value| result_size.add(value.len()))?;
         self.attempt(|turn| {
             turn.clear_key(db, key)?;
             match values.is_empty() {

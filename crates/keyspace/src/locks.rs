@@ -1,7 +1,7 @@
 //! Who may write which key: one lock for every so many keys, by hash.
 //!
-//! A turn takes the locks of the keys it writes and gives them back after its commit, from whatever
-//! thread. Only a turn that holds none may wait for one, and takes several in ascending order, so
+//! A batch takes the locks of the keys it writes and gives them back after its commit, from whatever
+//! thread. Only a batch that holds none may wait for one, and takes several in ascending order, so
 //! no circle of waiting turns can form. One that must not wait can have itself called when a lock
 //! that it wanted is given back.
 
@@ -55,7 +55,7 @@ impl Locks {
         self.calls.write().push(call);
     }
 
-    /// Takes a lock unless another turn has it; then there is a call when it has not any more.
+    /// Takes a lock unless another batch has it; then there is a call when it has not any more.
     pub fn take_or_want(&self, stripe: u16) -> bool {
         let state = &self.states[stripe as usize];
         loop {

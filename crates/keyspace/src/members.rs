@@ -5,10 +5,10 @@
 //! pages, and a member that is there all the time is in one of them. Called by the files of the
 //! types.
 
+use crate::command_batch::{CommandBatch, Direction, Value};
 use crate::encode::{self, ELEMENT_PREFIX_BYTES, Kind, Meta};
 use crate::error::Result;
 use crate::random;
-use crate::turn::{Direction, Turn, Value};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
@@ -66,7 +66,7 @@ fn from_place(prefix: &[u8], place: u64) -> Vec<u8> {
     [prefix, &place.to_be_bytes()].concat()
 }
 
-impl Turn {
+impl CommandBatch {
     /// The collection of `kind` under `key`, to be added to: a new one if there is none. The lock
     /// is held.
     pub(crate) fn open_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Meta> {

@@ -1,13 +1,13 @@
 //! Keys that get another name, and copies of them.
 //!
 //! A collection's elements lie under its id, not under its name: another name costs one record. A
-//! copy has an id of its own, and is gathered in memory until the commit.
+//! copy has an id of its own, and is result_size in memory until the commit.
 
+use crate::command_batch::{CommandBatch, Direction};
 use crate::encode::{self, Meta};
 use crate::error::{Error, Result};
-use crate::gathered::Gathered;
 use crate::keys::Content;
-use crate::turn::{Direction, Turn};
+use crate::result_size::ResultSize;
 
 /// Elements that are read before they are written again.
 const PAGE: usize = 1024;
@@ -15,7 +15,7 @@ const PAGE: usize = 1024;
 /// Bytes of elements that are read before they are written again, but for the last element.
 const PAGE_BYTES: usize = 4 << 20;
 
-impl Turn {
+impl CommandBatch {
     /// Gives what is under `from` the name `to`, in the place of what is there; with `only_absent`
     /// only if nothing is. Gives whether. It expires when it did. The locks of both are held.
     ///
@@ -121,11 +121,11 @@ impl Turn {
         let prefix = encode::elements_of(from.0, from.1);
         let copy_prefix = encode::elements_of(to.0, to.1);
         let mut start: Option<Vec<u8>> = None;
-        let mut gathered = Gathered::default();
+        let mut result_size = ResultSize::default();
         loop {
             let (mut page, mut bytes) = (Vec::new(), 0);
             self.visit(&prefix, start.as_deref(), Direction::Up, |key, value| {
-                gathered.add(key.len() + value.len())?;
+                result_size.add(key.len() + value.len())?;
                 bytes += value.len();
                 page.push((key.to_vec(), value.to_vec()));
                 Ok(page.len() < PAGE && bytes < PAGE_BYTES)

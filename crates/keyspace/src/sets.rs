@@ -1,13 +1,13 @@
 //! Sets: members without values. Unions and differences look each member up in the other sets, and
 //! hold none of them in memory.
 
+use crate::command_batch::CommandBatch;
 use crate::encode::{self, Kind, Meta};
 use crate::error::Result;
-use crate::gathered::Gathered;
 use crate::members::Page;
-use crate::turn::Turn;
+use crate::result_size::ResultSize;
 
-impl Turn {
+impl CommandBatch {
     /// The set under `key`, to be read in this command.
     pub fn set(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
         self.read_collection(db, key, Kind::Set)
@@ -192,10 +192,10 @@ impl Turn {
                 return Ok(0);
             }
             let mut set = turn.fresh_collection(Kind::Set)?;
-            let mut gathered = Gathered::default();
+            let mut result_size = ResultSize::default();
             for member in members {
                 encode::check_member(member)?;
-                gathered.add(member.len())?;
+                result_size.add(member.len())?;
                 turn.put_element(encode::member_key(db, set.id, member), b"");
             }
             set.count = members.len() as u64;

@@ -7,13 +7,13 @@ mod order;
 
 pub use order::{MemberEnd, Order, Range, ScoreEnd};
 
+use crate::command_batch::CommandBatch;
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::members::Page;
-use crate::turn::Turn;
 use std::collections::HashMap;
 
-/// Which members [`Turn::sorted_set_add`] may add or change.
+/// Which members [`CommandBatch::sorted_set_add`] may add or change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AddRule {
     /// None is changed (`NX`).
@@ -26,7 +26,7 @@ pub struct AddRule {
     pub only_less: bool,
 }
 
-/// What [`Turn::sorted_set_add`] did.
+/// What [`CommandBatch::sorted_set_add`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Added {
     /// Members that were not there.
@@ -50,7 +50,7 @@ impl AddRule {
     }
 }
 
-impl Turn {
+impl CommandBatch {
     /// The sorted set under `key`, to be read in this command.
     pub fn sorted_set(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
         self.read_collection(db, key, Kind::SortedSet)

@@ -1,17 +1,17 @@
 //! Commands on strings. Those that write have the lock of their keys.
 
+use crate::command_batch::{CommandBatch, Mode, Value};
 use crate::encode;
 use crate::error::{Error, Result};
 use crate::integer::{self, Digits};
 use crate::keys::Content;
 use crate::long_double::LongDouble;
-use crate::turn::{Mode, Turn, Value};
 use std::ops::Range;
 
 /// The longest string, in bytes: 512 MiB.
 pub const MAX_STRING_BYTES: usize = 512 << 20;
 
-/// When [`Turn::put`] sets.
+/// When [`CommandBatch::put`] sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum When {
     /// In any case.
@@ -23,7 +23,7 @@ pub enum When {
     Present,
 }
 
-/// When what [`Turn::put`] sets expires.
+/// When what [`CommandBatch::put`] sets expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lifetime {
     /// Never.
@@ -35,7 +35,7 @@ pub enum Lifetime {
     Kept,
 }
 
-/// How [`Turn::put`] sets.
+/// How [`CommandBatch::put`] sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PutOptions {
     /// On which condition.
@@ -46,7 +46,7 @@ pub struct PutOptions {
     pub get: bool,
 }
 
-/// What [`Turn::put`] did.
+/// What [`CommandBatch::put`] did.
 #[derive(Debug)]
 pub struct PutOutcome {
     /// Whether the condition held.
@@ -55,7 +55,7 @@ pub struct PutOutcome {
     pub before: Option<Value>,
 }
 
-impl Turn {
+impl CommandBatch {
     /// The string under `key`.
     pub fn get(&mut self, db: u8, key: &[u8]) -> Result<Option<Value>> {
         match self.text(db, key)? {

@@ -1,13 +1,13 @@
 //! What keys take.
 
+use crate::command_batch::CommandBatch;
 use crate::encode::{self, Meta};
 use crate::error::Result;
-use crate::turn::Turn;
 
 /// Sequence number and kind, stored with every key.
 const TRAILER_BYTES: u64 = 8;
 
-impl Turn {
+impl CommandBatch {
     /// About how many bytes a key takes in the store before compression; `None` if there is no such
     /// key. Of a collection the engine's estimate, which does not see what is smaller than a block.
     ///

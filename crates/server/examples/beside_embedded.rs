@@ -113,7 +113,7 @@ fn random(state: &mut u64) -> u64 {
 
 fn load(config: &Config, keys: u64) -> Result<(), Failure> {
     let space = open(config)?;
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     let mut state = 1;
     for number in 0..keys {
         let value: Vec<u8> = (0..VALUE_BYTES).map(|_| random(&mut state) as u8).collect();

@@ -72,7 +72,7 @@ const GROUPS: &[&[CommandSpec]] = &[
 
 use crate::server::Server;
 use crate::session::Session;
-use terrace_keyspace::Turn;
+use terrace_keyspace::CommandBatch;
 use terrace_resp::{Command, ReplyWriter};
 
 /// What is answered to a command with too many or too few arguments.
@@ -84,8 +84,8 @@ pub(crate) fn wrong_count(name: &str) -> String {
 pub struct Call<'a> {
     /// The arguments, the name first.
     pub args: Command<'a>,
-    /// What the command writes goes here; see [`Turn`].
-    pub turn: &'a mut Turn,
+    /// What the command writes goes here; see [`CommandBatch`].
+    pub turn: &'a mut CommandBatch,
     /// Who asks.
     pub session: &'a mut Session,
     /// Everything else.

@@ -5,7 +5,7 @@ use crate::server::Server;
 use crate::session::{Queued, Replies, Session};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use terrace_keyspace::{Turn, Wait};
+use terrace_keyspace::{CommandBatch, Wait};
 use terrace_resp::{Command, ReplyWriter};
 
 /// Most that one client may queue in `MULTI`, in bytes.
@@ -26,7 +26,7 @@ pub enum Executed {
 /// command before it ended, and then when this one did.
 pub fn execute(
     args: Command<'_>,
-    turn: &mut Turn,
+    turn: &mut CommandBatch,
     session: &mut Session,
     server: &Server,
     output: &mut Vec<u8>,
@@ -240,7 +240,7 @@ fn unknown(args: &Command<'_>) -> String {
 }
 
 /// Commits a turn. If that fails: what the clients are told that took part in it.
-pub(crate) fn commit(turn: &mut Turn, server: &Server) -> Result<(), String> {
+pub(crate) fn commit(turn: &mut CommandBatch, server: &Server) -> Result<(), String> {
     turn.commit().map_err(|error| {
         server.stats.failed_turns.add(1);
         match Failure::from(error) {

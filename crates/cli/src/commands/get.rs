@@ -76,7 +76,7 @@ impl GetArgs {
         key: &[u8],
         out: &mut impl Write,
     ) -> Result<bool> {
-        let mut turn = space.turn(Mode::Device);
+        let mut turn = space.command_batch(Mode::Device);
         match turn.key_type(db, key)? {
             None => return Ok(false),
             Some(Type::String) => {

@@ -13,7 +13,7 @@ use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use terrace::{Iter, ReadOptions};
 use terrace_inspect::Escaped;
-use terrace_keyspace::{KeyRange, Keyspace, Mode, SeenKey, Turn, Type};
+use terrace_keyspace::{CommandBatch, KeyRange, Keyspace, Mode, SeenKey, Type};
 
 /// Bytes read ahead by a scan without a limit.
 const READAHEAD_BYTES: usize = 256 << 10;
@@ -132,7 +132,8 @@ impl ScanArgs {
         };
         let mut out = BufWriter::new(std::io::stdout().lock());
         // One goes through the keys, the other reads what is under them.
-        let (mut keys, mut values) = (space.turn(Mode::Device), space.turn(Mode::Device));
+        let (mut keys, mut values) =
+            (space.command_batch(Mode::Device), space.command_batch(Mode::Device));
         let (mut left, mut outcome) = (self.limit, Ok(()));
         keys.walk_keys(db, range, !self.keys_only, |seen| {
             if left == 0 {
@@ -154,7 +155,7 @@ impl ScanArgs {
     fn print_typed(
         &self,
         out: &mut impl Write,
-        values: &mut Turn,
+        values: &mut CommandBatch,
         db: u8,
         seen: SeenKey<'_>,
     ) -> Result<()> {
@@ -181,7 +182,7 @@ impl ScanArgs {
     fn print_typed_json(
         &self,
         out: &mut impl Write,
-        values: &mut Turn,
+        values: &mut CommandBatch,
         db: u8,
         seen: SeenKey<'_>,
     ) -> Result<()> {

@@ -3,9 +3,9 @@
 //!
 //! Scores and members are found by a seek. A rank is counted from the nearer end.
 
+use crate::command_batch::{CommandBatch, Direction};
 use crate::encode::{self, ELEMENT_PREFIX_BYTES, Meta};
 use crate::error::Result;
-use crate::turn::{Direction, Turn};
 use std::ops::RangeInclusive;
 
 /// Bytes of a key in order in front of the score.
@@ -102,7 +102,7 @@ impl Range<'_> {
     }
 }
 
-impl Turn {
+impl CommandBatch {
     /// Shows the members of `range` with their scores in `order`, until `seen` says no more.
     ///
     /// Costs O(log members + shown); for ranks, also the distance to the nearer end.

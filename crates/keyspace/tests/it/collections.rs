@@ -11,7 +11,7 @@ use terrace::vfs::SimVfs;
 use terrace_base::ManualClock;
 use terrace_base::rng::SplitMix64;
 use terrace_keyspace::{
-    AddRule, Error, Keyspace, MAX_MEMBER_BYTES, Mode, Order, Range, Result, Turn,
+    AddRule, CommandBatch, Error, Keyspace, MAX_MEMBER_BYTES, Mode, Order, Range, Result,
 };
 
 type Bytes = Vec<u8>;
@@ -35,7 +35,7 @@ impl Run {
     /// Executes one command in both; false if it has to be executed elsewhere.
     fn execute(
         &mut self,
-        turn: &mut Turn,
+        turn: &mut CommandBatch,
         model: &mut Model,
         key: &[u8],
         command: &Command,
@@ -61,7 +61,7 @@ impl Run {
     }
 
     fn turn_of(&mut self, commands: &[(Bytes, Command)], mode: Mode) {
-        let mut turn = self.space.turn(mode);
+        let mut turn = self.space.command_batch(mode);
         turn.lock(0, commands.iter().map(|(key, _)| &key[..])).unwrap();
         let mut model = self.model.clone();
         let mut rest = commands;
@@ -106,14 +106,14 @@ impl Run {
         let now_ms = self.clock.now_ms();
         for at in 0..KEYS {
             let key = key_of(at);
-            let mut turn = self.space.turn(Mode::Device);
+            let mut turn = self.space.command_batch(Mode::Device);
             assert_eq!(stored(&mut turn, &key).unwrap(), self.model.data(&key, now_ms), "{at}");
         }
     }
 }
 
 /// Everything under a key, read in two ways.
-fn stored(turn: &mut Turn, key: &[u8]) -> Result<Option<Data>> {
+fn stored(turn: &mut CommandBatch, key: &[u8]) -> Result<Option<Data>> {
     let kind = turn.key_type(0, key)?.map_or("none", |kind| kind.name());
     let mut walked = BTreeSet::new();
     let mut paged = BTreeSet::new();
@@ -199,7 +199,8 @@ fn collections_answer_as_a_model_does() {
     let mut elsewhere = 0;
     for seed in seeds {
         let (vfs, clock) = (SimVfs::new(seed), stopped_clock());
-        let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
+        let space =
+            Keyspace::open_without_active_expire("/db", small_options(&vfs, &clock)).unwrap();
         let (rng, model) = (SplitMix64::new(seed), Model::default());
         let mut run = Run { rng, clock, space, model, executed: 0, elsewhere: 0 };
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -208,7 +209,7 @@ fn collections_answer_as_a_model_does() {
                 match below(&mut run.rng, 40) {
                     0..=5 => run.clock.advance(below(&mut run.rng, 30)),
                     6 => run.space.db().flush().unwrap(),
-                    7 => while run.space.sweep().unwrap().notes > 0 {},
+                    7 => while run.space.expire_due().unwrap().notes > 0 {},
                     8..=9 => run.compare(),
                     _ => {}
                 }
@@ -227,7 +228,7 @@ fn collections_answer_as_a_model_does() {
 #[test]
 fn members_of_one_hash_are_on_one_page() {
     let (space, _, _) = store();
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock(0, [&b"s"[..]].into_iter()).unwrap();
     let both = equal_hashes();
     turn.set_add(0, b"s", both.iter().map(|member| &member[..])).unwrap();
@@ -239,7 +240,7 @@ fn members_of_one_hash_are_on_one_page() {
 #[test]
 fn what_is_there_all_the_time_is_scanned_whatever_comes_and_goes() {
     let (space, _, _) = store();
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock(0, [&b"s"[..]].into_iter()).unwrap();
     let lasting: BTreeSet<Bytes> = (0..200).map(|at| format!("stays {at}").into_bytes()).collect();
     turn.set_add(0, b"s", lasting.iter().map(|member| &member[..])).unwrap();
@@ -262,7 +263,7 @@ fn what_is_there_all_the_time_is_scanned_whatever_comes_and_goes() {
 #[test]
 fn random_members_are_members_and_samples_have_none_twice() {
     let (space, _, _) = store();
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock(0, [&b"s"[..]].into_iter()).unwrap();
     for size in [1_u64, 5, 128, 129, 2000] {
         turn.delete(0, [&b"s"[..]].into_iter()).unwrap();
@@ -293,7 +294,7 @@ fn random_members_are_members_and_samples_have_none_twice() {
 #[test]
 fn members_that_do_not_fit_are_refused_and_change_nothing() {
     let (space, _, _) = store();
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock(0, [&b"k"[..]].into_iter()).unwrap();
     let (fits, too_long) = (vec![7; MAX_MEMBER_BYTES], vec![7; MAX_MEMBER_BYTES + 1]);
     let both = [(1.0, &fits[..]), (2.0, &too_long[..])];

@@ -3,8 +3,8 @@
 use crate::harness::{below, one_in};
 use terrace_base::rng::SplitMix64;
 use terrace_keyspace::{
-    AddRule, End, ExpireIf, Inserted, LongDouble, MemberEnd, Order, Range, Result, ScoreEnd, Turn,
-    ranks,
+    AddRule, CommandBatch, End, ExpireIf, Inserted, LongDouble, MemberEnd, Order, Range, Result,
+    ScoreEnd, ranks,
 };
 
 type Bytes = Vec<u8>;
@@ -187,7 +187,7 @@ impl Command {
     }
 
     /// What the keyspace answers.
-    pub fn run(&self, turn: &mut Turn, key: &[u8]) -> Result<String> {
+    pub fn run(&self, turn: &mut CommandBatch, key: &[u8]) -> Result<String> {
         Ok(match self {
             Self::Delete => turn.delete(0, [key].into_iter())?.to_string(),
             Self::Expire(ms) => {
@@ -202,7 +202,7 @@ impl Command {
         })
     }
 
-    fn run_on_members(&self, turn: &mut Turn, key: &[u8]) -> Result<String> {
+    fn run_on_members(&self, turn: &mut CommandBatch, key: &[u8]) -> Result<String> {
         Ok(match self {
             Self::HashSet(pairs) => {
                 let pairs = pairs.iter().map(|(field, value)| (&field[..], &value[..]));
@@ -234,7 +234,7 @@ impl Command {
         })
     }
 
-    fn run_on_scores(&self, turn: &mut Turn, key: &[u8]) -> Result<String> {
+    fn run_on_scores(&self, turn: &mut CommandBatch, key: &[u8]) -> Result<String> {
         Ok(match self {
             Self::ScoreAdd(rule, pairs) => {
                 let pairs = pairs.iter().map(|(score, member)| (*score, &member[..]));
@@ -277,7 +277,7 @@ impl Command {
         })
     }
 
-    fn run_on_list(&self, turn: &mut Turn, key: &[u8]) -> Result<String> {
+    fn run_on_list(&self, turn: &mut CommandBatch, key: &[u8]) -> Result<String> {
         Ok(match self {
             Self::ListPush(end, only_existing, values) => {
                 turn.list_push(0, key, *end, *only_existing, slices(values))?.to_string()

@@ -6,7 +6,7 @@ use crate::model::{Data, Model};
 use std::collections::BTreeMap;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_keyspace::{
-    Error, ExpireIf, KeyRange, KeyScan, Lifetime, PutOptions, Result, Turn, Type, When,
+    CommandBatch, Error, ExpireIf, KeyRange, KeyScan, Lifetime, PutOptions, Result, Type, When,
 };
 
 const KEYS: u64 = 12;
@@ -192,7 +192,7 @@ impl Command {
     }
 
     /// Executes it; the locks are held.
-    pub fn run(&self, turn: &mut Turn, db: u8) -> Result<String> {
+    pub fn run(&self, turn: &mut CommandBatch, db: u8) -> Result<String> {
         match self.run_or_fail(turn, db) {
             Err(error @ (Error::WrongType | Error::NotAnInteger | Error::Overflow)) => {
                 Ok(error.to_string())
@@ -201,7 +201,7 @@ impl Command {
         }
     }
 
-    fn run_or_fail(&self, turn: &mut Turn, db: u8) -> Result<String> {
+    fn run_or_fail(&self, turn: &mut CommandBatch, db: u8) -> Result<String> {
         let value = |value: Option<terrace_keyspace::Value>| match value {
             Some(value) => shown(&value),
             None => "nothing".into(),

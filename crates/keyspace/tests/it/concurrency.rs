@@ -4,7 +4,7 @@ use crate::harness::{below, store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::rng::SplitMix64;
-use terrace_keyspace::{Error, ExpireIf, Keyspace, Mode, PutOptions, Turn};
+use terrace_keyspace::{CommandBatch, Error, ExpireIf, Keyspace, Mode, PutOptions};
 
 const ACCOUNTS: u64 = 8;
 const THREADS: u64 = 4;
@@ -19,10 +19,10 @@ fn execute<T>(
     space: &Arc<Keyspace>,
     in_memory: bool,
     keys: &[&[u8]],
-    run: impl Fn(&mut Turn) -> terrace_keyspace::Result<T>,
+    run: impl Fn(&mut CommandBatch) -> terrace_keyspace::Result<T>,
 ) -> T {
     if in_memory {
-        let mut turn = space.turn(Mode::Memory);
+        let mut turn = space.command_batch(Mode::Memory);
         let done = turn.lock(0, keys.iter().copied()).and_then(|()| turn.attempt(&run));
         match done {
             Ok(done) => {
@@ -33,7 +33,7 @@ fn execute<T>(
             Err(error) => panic!("{error}"),
         }
     }
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock(0, keys.iter().copied()).unwrap();
     let done = turn.attempt(&run).unwrap();
     turn.commit().unwrap();
@@ -68,7 +68,7 @@ fn transfers_between_threads_lose_nothing_and_no_reader_sees_half_of_one() {
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             while !stop.load(Ordering::Relaxed) {
                 for mode in [Mode::Memory, Mode::Device] {
-                    let values = match space.turn(mode).get_many(0, &keys) {
+                    let values = match space.command_batch(mode).get_many(0, &keys) {
                         Err(Error::Elsewhere(_)) => continue,
                         values => values.unwrap(),
                     };
@@ -92,14 +92,14 @@ fn transfers_between_threads_lose_nothing_and_no_reader_sees_half_of_one() {
 fn a_key_that_changes_its_type_is_never_missing() {
     let (space, _vfs, clock) = store();
     let stop = AtomicBool::new(false);
-    let put = |turn: &mut Turn| turn.put(0, b"k", b"text", &PutOptions::default());
+    let put = |turn: &mut CommandBatch| turn.put(0, b"k", b"text", &PutOptions::default());
     execute(&space, true, &[b"k"], put);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                assert!(space.turn(Mode::Device).key_type(0, b"k").unwrap().is_some());
-                assert_eq!(space.turn(Mode::Device).count_keys(0).unwrap(), 1);
-                match space.turn(Mode::Device).get(0, b"k") {
+                assert!(space.command_batch(Mode::Device).key_type(0, b"k").unwrap().is_some());
+                assert_eq!(space.command_batch(Mode::Device).count_keys(0).unwrap(), 1);
+                match space.command_batch(Mode::Device).get(0, b"k") {
                     Ok(Some(value)) => assert_eq!(&*value, b"text"),
                     Err(Error::WrongType) => {}
                     other => panic!("{other:?}"),
@@ -108,7 +108,7 @@ fn a_key_that_changes_its_type_is_never_missing() {
         });
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                space.sweep().unwrap();
+                space.expire_due().unwrap();
                 clock.advance(1);
             }
         });
@@ -132,18 +132,18 @@ fn a_key_that_changes_its_type_is_never_missing() {
 #[test]
 fn a_lock_that_another_turn_has_is_refused_in_memory_and_waited_for_elsewhere() {
     let (space, _vfs, _clock) = store();
-    let mut first = space.turn(Mode::Memory);
+    let mut first = space.command_batch(Mode::Memory);
     first.lock(0, [&b"k"[..]].into_iter()).unwrap();
     first.put(0, b"k", b"1", &PutOptions::default()).unwrap();
-    let mut second = space.turn(Mode::Memory);
+    let mut second = space.command_batch(Mode::Memory);
     let refused = second.lock(0, [&b"other"[..], b"k"].into_iter());
     assert!(matches!(refused, Err(Error::Elsewhere(_))));
     // What it had taken before is free again.
-    let mut third = space.turn(Mode::Memory);
+    let mut third = space.command_batch(Mode::Memory);
     third.lock(0, [&b"other"[..]].into_iter()).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            let mut turn = space.turn(Mode::Device);
+            let mut turn = space.command_batch(Mode::Device);
             turn.lock(0, [&b"k"[..]].into_iter()).unwrap();
             turn.add(0, b"k", 1).unwrap()
         });

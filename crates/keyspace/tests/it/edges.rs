@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use terrace::vfs::SimVfs;
 use terrace::{ColumnFamily, ReadOptions};
 use terrace_keyspace::{
-    Error, ExpireIf, KeyScan, Keyspace, LongDouble, MAX_KEY_BYTES, MAX_STRING_BYTES, Mode,
-    PutOptions, Turn,
+    CommandBatch, Error, ExpireIf, KeyScan, Keyspace, LongDouble, MAX_KEY_BYTES, MAX_STRING_BYTES,
+    Mode, PutOptions,
 };
 
 fn write<T>(
     space: &Arc<Keyspace>,
     key: &[u8],
-    run: impl FnOnce(&mut Turn) -> terrace_keyspace::Result<T>,
+    run: impl FnOnce(&mut CommandBatch) -> terrace_keyspace::Result<T>,
 ) -> terrace_keyspace::Result<T> {
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock(0, [key].into_iter())?;
     let done = run(&mut turn)?;
     turn.commit()?;
@@ -39,7 +39,7 @@ fn what_is_too_long_is_refused_before_anything_is_written() {
     let longest = vec![b'k'; MAX_KEY_BYTES];
     write(&space, &longest, |turn| turn.put(0, &longest, b"v", &PutOptions::default())).unwrap();
     let too_long = vec![b'k'; MAX_KEY_BYTES + 1];
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock(0, [&too_long[..], b"a"].into_iter()).unwrap();
     assert!(turn.get(0, &too_long).unwrap().is_none());
     let refused = [
@@ -88,7 +88,7 @@ fn numbers_are_added_as_redis_adds_them() {
 #[test]
 fn cursors_are_of_one_database_and_old_ones_are_forgotten() {
     let (space, _vfs, _clock) = store();
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock(0, [&b"a"[..], b"b", b"c"].into_iter()).unwrap();
     for key in [b"a", b"b", b"c"] {
         turn.put(0, key, b"", &PutOptions::default()).unwrap();
@@ -110,7 +110,7 @@ fn cursors_are_of_one_database_and_old_ones_are_forgotten() {
 fn large_databases_are_estimated_and_any_key_may_be_drawn() {
     const KEYS: u64 = 10_000;
     let (space, _vfs, _clock) = store();
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     assert_eq!(turn.random_key(0).unwrap(), None);
     turn.lock_everything();
     for number in 0..KEYS {
@@ -118,7 +118,7 @@ fn large_databases_are_estimated_and_any_key_may_be_drawn() {
         turn.put(0, key.as_bytes(), b"v", &PutOptions::default()).unwrap();
     }
     turn.commit().unwrap();
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     let count = turn.count_keys(0).unwrap();
     assert!((KEYS * 9 / 10..KEYS * 12 / 10).contains(&count), "{count} keys estimated");
     let drawn: std::collections::BTreeSet<_> =
@@ -133,7 +133,7 @@ fn large_databases_are_estimated_and_any_key_may_be_drawn() {
 #[test]
 fn only_who_writes_or_reads_what_was_written_takes_part_in_a_turn() {
     let (space, _vfs, _clock) = store();
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock_everything();
     let field = || [(&b"field"[..], &b"v"[..])].into_iter();
     for db in [0, 1] {
@@ -142,7 +142,7 @@ fn only_who_writes_or_reads_what_was_written_takes_part_in_a_turn() {
     }
     assert!(turn.took_part() && !turn.took_part());
     turn.commit().unwrap();
-    let mut turn = space.turn(Mode::Memory);
+    let mut turn = space.command_batch(Mode::Memory);
     turn.lock(0, [&b"text"[..], b"hash", b"gone"].into_iter()).unwrap();
     assert!(turn.took_part(), "it may write");
     turn.put(0, b"text", b"w", &PutOptions::default()).unwrap();
@@ -175,7 +175,7 @@ fn every_kind_of_key_is_drawn_also_those_that_others_begin_with() {
     let (space, _vfs, _clock) = store();
     let texts: [&[u8]; 4] = [b"", b"a", b"a\xff", b"b"];
     let hashes: [&[u8]; 3] = [b"aa", b"a\0", b"\xff\xff"];
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock_everything();
     for key in texts {
         turn.put(0, key, b"v", &PutOptions::default()).unwrap();
@@ -184,7 +184,7 @@ fn every_kind_of_key_is_drawn_also_those_that_others_begin_with() {
         turn.hash_set(0, key, [(&b"field"[..], &b"v"[..])].into_iter()).unwrap();
     }
     turn.commit().unwrap();
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     // The rarest, `a` and what comes right behind it, come once in 700 times.
     let drawn: std::collections::BTreeSet<_> =
         (0..20_000).map(|_| turn.random_key(0).unwrap().unwrap()).collect();
@@ -215,7 +215,7 @@ fn the_thread_removes_what_expired_and_ends_with_the_keyspace() {
     }
     assert_eq!(
         space
-            .turn(Mode::Device)
+            .command_batch(Mode::Device)
             .exists(0, [&b"short"[..], b"long", b"renewed"].into_iter())
             .unwrap(),
         2
@@ -232,26 +232,26 @@ fn the_thread_removes_what_expired_and_ends_with_the_keyspace() {
 fn notes_of_a_flushed_database_are_gone_and_those_of_others_are_not() {
     let (space, _vfs, clock) = store();
     for db in [0, 1] {
-        let mut turn = space.turn(Mode::Device);
+        let mut turn = space.command_batch(Mode::Device);
         turn.lock(db, [&b"k"[..]].into_iter()).unwrap();
         turn.hash_set(db, b"k", [(&b"f"[..], &b"v"[..])].into_iter()).unwrap();
         turn.expire(db, b"k", turn.now_ms() + 10, ExpireIf::default()).unwrap();
         turn.commit().unwrap();
     }
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock_everything();
     turn.flush(0);
     assert_eq!(turn.key_type(0, b"k").unwrap(), None);
     turn.commit().unwrap();
     assert_eq!((entries(space.collections()), entries(space.elements())), (4, 1));
     clock.advance(10);
-    let swept = space.sweep().unwrap();
+    let swept = space.expire_due().unwrap();
     assert_eq!((swept.collections, swept.notes), (1, 1));
     assert_eq!((entries(space.collections()), entries(space.elements())), (2, 0));
 }
 
 fn hash_in(space: &Arc<Keyspace>, db: u8) {
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock(db, [&b"k"[..]].into_iter()).unwrap();
     turn.hash_set(db, b"k", [(&b"f"[..], &b"v"[..])].into_iter()).unwrap();
     turn.commit().unwrap();
@@ -263,23 +263,23 @@ fn hash_in(space: &Arc<Keyspace>, db: u8) {
 fn a_string_takes_the_place_of_a_collection_wherever_one_is() {
     let (space, vfs, clock) = store();
     let put = |space: &Arc<Keyspace>, db: u8| {
-        let mut turn = space.turn(Mode::Device);
+        let mut turn = space.command_batch(Mode::Device);
         turn.lock(db, [&b"k"[..]].into_iter()).unwrap();
         turn.put(db, b"k", b"text", &PutOptions::default()).unwrap();
         turn.commit().unwrap();
         let metas = entries(space.collections());
-        let mut turn = space.turn(Mode::Device);
+        let mut turn = space.command_batch(Mode::Device);
         assert_eq!(&*turn.get(db, b"k").unwrap().unwrap(), b"text");
         metas
     };
     [3, 70, 127].iter().for_each(|db| hash_in(&space, *db));
     space.close().unwrap();
     drop(space);
-    let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
+    let space = Keyspace::open_without_active_expire("/db", small_options(&vfs, &clock)).unwrap();
     // Beside the note of reserved ids and the mark.
     assert_eq!(entries(space.collections()), 5);
     assert_eq!(put(&space, 70), 4);
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock_everything();
     turn.flush_all();
     turn.hash_set(5, b"k", [(&b"f"[..], &b"v"[..])].into_iter()).unwrap();
@@ -296,10 +296,10 @@ fn a_string_takes_the_place_of_a_collection_wherever_one_is() {
 fn a_moment_before_a_flush_still_has_its_collections() {
     let (space, _vfs, _clock) = store();
     hash_in(&space, 0);
-    let mut reader = space.turn(Mode::Device);
+    let mut reader = space.command_batch(Mode::Device);
     reader.next_command();
     assert_eq!(reader.exists(0, [&b"a"[..], &b"b"[..]].into_iter()).unwrap(), 0);
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     turn.lock_everything();
     turn.flush_all();
     turn.commit().unwrap();

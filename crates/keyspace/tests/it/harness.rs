@@ -38,7 +38,7 @@ pub fn small_options(vfs: &SimVfs, clock: &ManualClock) -> Options {
 /// An empty store whose expired collections are swept when the test says so.
 pub fn store() -> (Arc<Keyspace>, SimVfs, ManualClock) {
     let (vfs, clock) = (SimVfs::new(1), stopped_clock());
-    let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
+    let space = Keyspace::open_without_active_expire("/db", small_options(&vfs, &clock)).unwrap();
     (space, vfs, clock)
 }
 
@@ -53,7 +53,7 @@ pub fn one_in(rng: &mut SplitMix64, times: u64) -> bool {
 
 /// Everything that a keyspace shows, in the databases of the tests.
 pub fn contents(space: &Arc<Keyspace>) -> BTreeMap<(u8, Vec<u8>), Data> {
-    let mut turn = space.turn(Mode::Device);
+    let mut turn = space.command_batch(Mode::Device);
     let mut all = BTreeMap::new();
     for db in 0..3 {
         turn.next_command();

@@ -26,9 +26,12 @@ impl Store {
     }
 
     /// A keyspace that runs these writes.
-    fn keyspace(&self, write: impl FnOnce(&mut terrace_keyspace::Turn)) -> Result<(), Error> {
-        let space = Keyspace::open_unswept("/db", self.options.clone())?;
-        let mut turn = space.turn(Mode::Device);
+    fn keyspace(
+        &self,
+        write: impl FnOnce(&mut terrace_keyspace::CommandBatch),
+    ) -> Result<(), Error> {
+        let space = Keyspace::open_without_active_expire("/db", self.options.clone())?;
+        let mut turn = space.command_batch(Mode::Device);
         write(&mut turn);
         turn.commit()?;
         space.close()
@@ -40,12 +43,12 @@ impl Store {
     }
 }
 
-fn put_string(turn: &mut terrace_keyspace::Turn) {
+fn put_string(turn: &mut terrace_keyspace::CommandBatch) {
     turn.lock(0, std::iter::once(&b"k"[..])).unwrap();
     turn.put(0, b"k", b"v", &Default::default()).unwrap();
 }
 
-fn put_set(turn: &mut terrace_keyspace::Turn) {
+fn put_set(turn: &mut terrace_keyspace::CommandBatch) {
     turn.lock(0, std::iter::once(&b"s"[..])).unwrap();
     turn.set_add(0, b"s", std::iter::once(&b"m"[..])).unwrap();
 }
@@ -80,7 +83,7 @@ fn a_keyspace_is_marked_when_it_is_made_and_stays_so() {
     assert_eq!(store.kind(), StoreKind::Keyspace);
     let read = Db::open_read_only("/db", store.options.clone()).unwrap();
     let space = Keyspace::read_only(read).unwrap();
-    assert_eq!(space.turn(Mode::Device).key_type(0, b"s").unwrap(), None);
+    assert_eq!(space.command_batch(Mode::Device).key_type(0, b"s").unwrap(), None);
 }
 
 #[test]
@@ -88,7 +91,7 @@ fn stores_from_before_the_mark_are_known_by_their_families() {
     let unmark = |store: &Store| {
         store.engine().column_family(COLLECTIONS).unwrap().delete(MARK).unwrap();
     };
-    for write in [put_string, put_set, |_: &mut terrace_keyspace::Turn| {}] {
+    for write in [put_string, put_set, |_: &mut terrace_keyspace::CommandBatch| {}] {
         let store = Store::new();
         store.keyspace(write).unwrap();
         unmark(&store);

@@ -10,7 +10,7 @@ use terrace::vfs::SimVfs;
 use terrace::{SyncMode, WriteOptions};
 use terrace_base::ManualClock;
 use terrace_base::rng::SplitMix64;
-use terrace_keyspace::{Error, Keyspace, Mode, Result, Turn};
+use terrace_keyspace::{CommandBatch, Error, Keyspace, Mode, Result};
 
 const DURABLE: WriteOptions = WriteOptions { sync: Some(SyncMode::Batch) };
 
@@ -27,7 +27,8 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let (vfs, clock) = (SimVfs::new(seed), stopped_clock());
-        let space = Keyspace::open_unswept("/db", small_options(&vfs, &clock)).unwrap();
+        let space =
+            Keyspace::open_without_active_expire("/db", small_options(&vfs, &clock)).unwrap();
         let (rng, model) = (SplitMix64::new(seed), Model::default());
         Self { rng, vfs, clock, space, model, executed: 0, elsewhere: 0 }
     }
@@ -48,7 +49,13 @@ impl Run {
     }
 
     /// Executes one command and compares; false if it has to be executed elsewhere.
-    fn execute(&mut self, turn: &mut Turn, db: u8, command: &Command, model: &mut Model) -> bool {
+    fn execute(
+        &mut self,
+        turn: &mut CommandBatch,
+        db: u8,
+        command: &Command,
+        model: &mut Model,
+    ) -> bool {
         let outcome: Result<String> = command.run(turn, db);
         let reply = match outcome {
             Err(Error::Elsewhere(_)) if turn.mode() == Mode::Memory => return false,
@@ -61,7 +68,7 @@ impl Run {
     }
 
     fn device_turn(&mut self, commands: &[(u8, Command)], flushes: bool) {
-        let mut turn = self.space.turn(Mode::Device);
+        let mut turn = self.space.command_batch(Mode::Device);
         if flushes {
             turn.lock_everything();
         } else {
@@ -79,7 +86,7 @@ impl Run {
     }
 
     fn memory_turn(&mut self, commands: &[(u8, Command)]) {
-        let mut turn = self.space.turn(Mode::Memory);
+        let mut turn = self.space.command_batch(Mode::Memory);
         let mut model = self.model.clone();
         for (db, command) in commands {
             turn.next_command();
@@ -95,7 +102,7 @@ impl Run {
         self.end(turn, model);
     }
 
-    fn end(&mut self, mut turn: Turn, model: Model) {
+    fn end(&mut self, mut turn: CommandBatch, model: Model) {
         match below(&mut self.rng, 8) {
             0 => turn.abandon(),
             1 => drop(turn),
@@ -113,7 +120,7 @@ impl Run {
                 self.clock.advance(ms);
             }
             10..=11 => self.space.db().flush().unwrap(),
-            12..=15 => while self.space.sweep().unwrap().notes > 0 {},
+            12..=15 => while self.space.expire_due().unwrap().notes > 0 {},
             16 => {
                 self.space.close().unwrap();
                 self.open(self.vfs.clone());
@@ -130,7 +137,9 @@ impl Run {
 
     fn open(&mut self, vfs: SimVfs) {
         self.vfs = vfs;
-        self.space = Keyspace::open_unswept("/db", small_options(&self.vfs, &self.clock)).unwrap();
+        self.space =
+            Keyspace::open_without_active_expire("/db", small_options(&self.vfs, &self.clock))
+                .unwrap();
         compare(&self.space, &self.model, self.clock.now_ms());
     }
 }

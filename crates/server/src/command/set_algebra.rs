@@ -1,7 +1,7 @@
 //! Intersections, unions and differences of sets: shown, stored, counted.
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
-use terrace_keyspace::{Error, Gathered, Meta, Turn, Weighted};
+use terrace_keyspace::{CommandBatch, Error, Meta, ResultSize, Weighted};
 use terrace_resp::Aggregate;
 
 const OF_INTERSECTION: &str = "O(members of the smallest set times sets)";
@@ -106,7 +106,7 @@ fn sets(call: &mut Call<'_>, at: usize) -> Result<Vec<Option<Meta>>, Failure> {
 
 /// Shows the result to `seen`, each member once.
 fn walk(
-    turn: &Turn,
+    turn: &CommandBatch,
     db: u8,
     algebra: Algebra,
     sets: &[Option<Meta>],
@@ -138,9 +138,9 @@ fn show(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
 fn store(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
     let sets = sets(call, 2)?;
     let db = call.db();
-    let (mut members, mut gathered) = (Vec::new(), Gathered::default());
+    let (mut members, mut result_size) = (Vec::new(), ResultSize::default());
     walk(call.turn, db, algebra, &sets, |member| {
-        gathered.add(member.len())?;
+        result_size.add(member.len())?;
         members.push(member.to_vec());
         Ok(true)
     })?;

@@ -154,7 +154,7 @@ fn exec_queued(
     }
     lock(call, queued)?;
     if let Some(watched) = &call.session.watched
-        && !watched.is_unchanged(&call.server.space)?
+        && !watched.is_unchanged(call.server.space.db())?
     {
         call.reply.null_array();
         return Ok(());

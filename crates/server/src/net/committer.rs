@@ -9,11 +9,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
-use terrace_keyspace::Turn;
+use terrace_keyspace::CommandBatch;
 
 /// A turn, and who waits for it: tokens and ids.
 pub(crate) struct Handed {
-    pub turn: Box<Turn>,
+    pub turn: Box<CommandBatch>,
     pub clients: Vec<(usize, u64)>,
 }
 

@@ -9,7 +9,7 @@ use crate::session::{ClientInfo, Origin, Session};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use terrace_keyspace::{Turn, Wait};
+use terrace_keyspace::{CommandBatch, Wait};
 use terrace_resp::{Command, OwnedCommand, ReplyWriter, RequestParser, Step};
 
 /// A client whose replies of so many bytes are not sent yet is not served: it has to read first.
@@ -79,7 +79,7 @@ impl Talk {
     }
 
     /// Executes what is in `fresh`, which has just been read.
-    pub fn feed(&mut self, fresh: &mut [u8], turn: &mut Turn, server: &Server) -> Progress {
+    pub fn feed(&mut self, fresh: &mut [u8], turn: &mut CommandBatch, server: &Server) -> Progress {
         if self.has_input() {
             self.input.extend_from_slice(fresh);
             return self.go_on(turn, server, MAX_COMMANDS);
@@ -90,7 +90,7 @@ impl Talk {
     }
 
     /// Executes at most `most` of the commands that were read before.
-    pub fn go_on(&mut self, turn: &mut Turn, server: &Server, most: usize) -> Progress {
+    pub fn go_on(&mut self, turn: &mut CommandBatch, server: &Server, most: usize) -> Progress {
         let mut most = most;
         if let Some(pending) = self.pending.take() {
             let Self { session, output, turn_replies, .. } = self;
@@ -123,7 +123,7 @@ impl Talk {
     fn execute(
         &mut self,
         buf: &mut [u8],
-        turn: &mut Turn,
+        turn: &mut CommandBatch,
         server: &Server,
         most: usize,
     ) -> (usize, Progress) {
@@ -200,7 +200,7 @@ impl Talk {
 /// Executes one command and counts its reply.
 fn run(
     command: Command<'_>,
-    turn: &mut Turn,
+    turn: &mut CommandBatch,
     server: &Server,
     (session, output, replies): (&mut Session, &mut Vec<u8>, &mut usize),
     clock: &mut Instant,

@@ -12,15 +12,15 @@ use crate::session::{Home, Origin};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_keyspace::{Mode, Turn};
+use terrace_keyspace::{CommandBatch, Mode};
 
 /// A client that is connected from its [`Self::begin`] until it is dropped.
 pub struct Conversation {
     server: Arc<Server>,
     talk: Talk,
     /// The turn of the loop that serves it, and that of the pool.
-    in_memory: Turn,
-    on_device: Turn,
+    in_memory: CommandBatch,
+    on_device: CommandBatch,
     home: Arc<Ended>,
 }
 
@@ -43,8 +43,8 @@ impl Conversation {
         let origin = Origin { peer: here, local: here, is_tls: false, home: served_by, token: 0 };
         Self {
             talk: Talk::begin(server, origin),
-            in_memory: server.space.turn(Mode::Memory),
-            on_device: server.space.turn(Mode::Device),
+            in_memory: server.space.command_batch(Mode::Memory),
+            on_device: server.space.command_batch(Mode::Device),
             server: server.clone(),
             home,
         }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use terrace_keyspace::{Mode, Turn, Wait};
+use terrace_keyspace::{CommandBatch, Mode, Wait};
 
 /// What one read takes at most. Also how much of one client is read before others have their turn.
 const READ_BYTES: usize = 64 << 10;
@@ -163,7 +163,7 @@ impl Loops {
                 tls: tls.clone(),
                 poll,
                 clients: Slab::new(),
-                turn: Box::new(server.space.turn(Mode::Memory)),
+                turn: Box::new(server.space.command_batch(Mode::Memory)),
                 served: Vec::new(),
                 leaving: Vec::new(),
                 own_visit: None,
@@ -216,7 +216,7 @@ struct EventLoop {
     tls: Option<Tls>,
     poll: Poll,
     clients: Slab<Connection>,
-    turn: Box<Turn>,
+    turn: Box<CommandBatch>,
     /// Clients that take part in the turn.
     served: Vec<usize>,
     /// Those that go to the pool once their turn is over: what they wrote has to be seen there.
@@ -227,7 +227,7 @@ struct EventLoop {
     /// Turns that the committer has.
     handed_over: usize,
     /// One that came back.
-    spare: Option<Box<Turn>>,
+    spare: Option<Box<CommandBatch>>,
     /// Clients whose key another turn is writing: tried again when one is free.
     held_up: Vec<usize>,
     /// Clients with more to do.

@@ -73,7 +73,7 @@ impl Pool {
     }
 
     fn work(&self, server: &Arc<Server>) {
-        let mut turn = server.space.turn(Mode::Device);
+        let mut turn = server.space.command_batch(Mode::Device);
         let mut was_busy = false;
         loop {
             let visit = {

@@ -11,7 +11,7 @@ use mio::net::TcpStream;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_keyspace::{Turn, Wait};
+use terrace_keyspace::{CommandBatch, Wait};
 
 /// Commands that a client may execute on one visit before others have their turn, if the first had
 /// to wait for the device: the next ones may have to as well.
@@ -32,7 +32,7 @@ pub(crate) struct Visit {
 
 impl Visit {
     /// Executes what the client has asked for, and lets it go home.
-    pub fn run(mut self, turn: &mut Turn, server: &Server) {
+    pub fn run(mut self, turn: &mut CommandBatch, server: &Server) {
         let most = if self.wait == Wait::Key { 1 } else { MAX_COMMANDS };
         let progress = serve(&mut self.talk, turn, server, most);
         server.stats.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -87,7 +87,12 @@ impl Berth {
 }
 
 /// Executes what the client has asked for, each command in a turn of its own.
-pub(super) fn serve(talk: &mut Talk, turn: &mut Turn, server: &Server, most: usize) -> Progress {
+pub(super) fn serve(
+    talk: &mut Talk,
+    turn: &mut CommandBatch,
+    server: &Server,
+    most: usize,
+) -> Progress {
     for _ in 0..most {
         talk.begin_turn();
         let progress = talk.go_on(turn, server, 1);

@@ -3,7 +3,7 @@
 use super::Rows;
 use crate::command::arguments::hexadecimal;
 use crate::command::{Call, Failure, Outcome};
-use terrace_keyspace::{MemberEnd, Meta, Order, Range, ScoreEnd, Turn, ranks};
+use terrace_keyspace::{CommandBatch, MemberEnd, Meta, Order, Range, ScoreEnd, ranks};
 
 /// What the two ends of a range are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +149,7 @@ fn range(call: &mut Call<'_>, form: Form) -> Outcome {
 }
 
 fn each(
-    turn: &Turn,
+    turn: &CommandBatch,
     db: u8,
     found: Option<(Meta, Range<'_>)>,
     order: Order,

@@ -80,7 +80,7 @@ impl Drop for Runner {
 pub(super) fn run(relay: Arc<Relay>, server: &Server) {
     let runner = Runner(relay);
     let mut events = Events::with_capacity(MAX_EVENTS);
-    let mut turn = server.space.turn(Mode::Device);
+    let mut turn = server.space.command_batch(Mode::Device);
     while let Some(event_loop) = runner.0.take() {
         match event_loop.lead(&mut events) {
             Handed::On(event_loop, visit) => {

@@ -47,7 +47,7 @@ impl EventLoop {
         if self.handed_over > 0 && self.turn.size_bytes() <= MAX_TURN_BYTES {
             return;
         }
-        let fresh = || Box::new(self.server.space.turn(Mode::Memory));
+        let fresh = || Box::new(self.server.space.command_batch(Mode::Memory));
         let next = self.spare.take().unwrap_or_else(fresh);
         let turn = std::mem::replace(&mut self.turn, next);
         let mut clients = Vec::with_capacity(self.served.len());

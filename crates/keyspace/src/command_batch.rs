@@ -1,33 +1,34 @@
-//! A turn: the writes of many commands, of many clients, that are committed together.
+//! A batch: the writes of many commands, of many clients, that are committed together.
 //!
-//! Every read of a command sees what earlier commands of its turn wrote. Nobody else sees it before
-//! [`Turn::commit`], and no reply may be sent before. The locks of the keys that a command writes
-//! are taken before it runs ([`Turn::lock`]) and held until the commit.
+//! Every read of a command sees what earlier commands of its batch wrote. Nobody else sees it before
+//! [`CommandBatch::commit`], and no reply may be sent before. The locks of the keys that a command writes
+//! are taken before it runs ([`CommandBatch::lock`]) and held until the commit.
 //!
 //! A command reads first and writes last, so one that fails has written nothing; those that cannot
-//! are run inside [`Turn::attempt`]. In [`Mode::Memory`] no read touches the device and no lock is
+//! are run inside [`CommandBatch::attempt`]. In [`Mode::Memory`] no read touches the device and no lock is
 //! waited for: [`Error::Elsewhere`] says that the command must be run again in [`Mode::Device`], by
 //! a thread that may wait.
 
 mod collections;
 mod elements;
-mod held;
+mod flush;
+mod held_locks;
 
 pub(crate) use elements::Direction;
 
 use crate::encode::{self, Meta};
 use crate::error::{Error, Result, Wait};
+use crate::keyspace::Keyspace;
 use crate::locks::{Locks, STRIPES};
-use crate::space::Keyspace;
-use crate::written::Written;
-use held::Held;
+use crate::pending_writes::PendingWrites;
+use held_locks::HeldLocks;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use terrace::{ReadOptions, Slice, Snapshot, WriteBatch, WriteOptions};
 
-/// Whether a turn's commands may wait.
+/// Whether a batch's commands may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// No: only what is in memory is read.
@@ -41,7 +42,7 @@ pub enum Mode {
 pub enum Value {
     /// In a block of the engine.
     Stored(Slice),
-    /// Written in this turn.
+    /// Written in this batch.
     Written(Arc<[u8]>),
 }
 
@@ -71,7 +72,7 @@ pub struct Text {
     pub expires_at_ms: Option<u64>,
 }
 
-/// What a turn wrote under the key of a string; the bytes are beside it.
+/// What a batch wrote under the key of a string; the bytes are beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WrittenText {
     Deleted,
@@ -88,26 +89,26 @@ impl WrittenText {
     }
 }
 
-/// What a turn wrote of an element: `None` deleted it.
+/// What a batch wrote of an element: `None` deleted it.
 type WrittenElement = Option<Arc<[u8]>>;
 
-/// What was written before of an element in this turn, if anything.
+/// What was written before of an element in this batch, if anything.
 struct Undo(Vec<u8>, Option<WrittenElement>);
 
 /// See the module.
-pub struct Turn {
+pub struct CommandBatch {
     pub(crate) space: Arc<Keyspace>,
     mode: Mode,
     batch: WriteBatch,
-    texts: Written<WrittenText>,
+    texts: PendingWrites<WrittenText>,
     /// Written into the batch at the commit, once for all changes.
-    metas: Written<Option<Meta>>,
+    metas: PendingWrites<Option<Meta>>,
     elements: BTreeMap<Vec<u8>, WrittenElement>,
     /// Bytes that strings will take in the batch, at most.
     text_bytes: usize,
     /// Databases, as bits, of which nothing stored is left.
     flushed: u128,
-    held: Held,
+    held: HeldLocks,
     /// See [`Self::took_part`].
     took_part: Cell<bool>,
     undo: Vec<Undo>,
@@ -120,20 +121,27 @@ pub struct Turn {
     scratch: Vec<u8>,
 }
 
-impl Turn {
-    pub(crate) fn begin(space: Arc<Keyspace>, mode: Mode) -> Self {
+impl Keyspace {
+    /// A batch without any command yet.
+    pub fn command_batch(self: &Arc<Self>, mode: Mode) -> CommandBatch {
+        CommandBatch::begin(self.clone(), mode)
+    }
+}
+
+impl CommandBatch {
+    fn begin(space: Arc<Keyspace>, mode: Mode) -> Self {
         let now_ms = space.now_ms();
         let reading = ReadOptions { in_memory: mode == Mode::Memory, ..ReadOptions::default() };
         Self {
             mode,
             batch: WriteBatch::new(),
-            texts: Written::new(space.seed),
-            metas: Written::new(space.seed),
+            texts: PendingWrites::new(space.seed),
+            metas: PendingWrites::new(space.seed),
             elements: BTreeMap::new(),
             text_bytes: 0,
             flushed: 0,
             space,
-            held: Held::default(),
+            held: HeldLocks::default(),
             took_part: Cell::new(false),
             undo: Vec::new(),
             attempts: 0,
@@ -191,13 +199,13 @@ impl Turn {
         self.held.list.len()
     }
 
-    /// Whether a command since the last call took part in what the turn writes: may have written,
-    /// or read what the turn had written. Replies to others may be sent before the commit.
+    /// Whether a command since the last call took part in what the batch writes: may have written,
+    /// or read what the batch had written. Replies to others may be sent before the commit.
     pub fn took_part(&mut self) -> bool {
         self.took_part.take()
     }
 
-    /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per turn
+    /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per batch
     /// and for all its keys.
     pub fn lock<'k>(&mut self, db: u8, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         self.lock_in(keys.map(|key| (db, key)))
@@ -280,7 +288,7 @@ impl Turn {
     }
 
     /// Makes everything written visible at once, and gives the locks back. On an error nothing of
-    /// the turn was written.
+    /// the batch was written.
     pub fn commit(&mut self) -> Result<()> {
         self.commit_with(&WriteOptions::default())
     }
@@ -350,7 +358,7 @@ impl Turn {
     }
 
     /// From here to the end of the command all reads see one moment, unless the key cannot change
-    /// because this turn holds its lock. Gives whether that moment is one after earlier reads.
+    /// because this batch holds its lock. Gives whether that moment is one after earlier reads.
     pub(crate) fn pin_view(&mut self, db: u8, key: &[u8]) -> bool {
         !self.held.has(Locks::stripe(db, key)) && self.pin()
     }
@@ -400,12 +408,12 @@ impl Turn {
         is_flushed
     }
 
-    /// Whether the turn wrote something under this key.
+    /// Whether the batch wrote something under this key.
     pub(crate) fn has_written(&self, user_key: &[u8]) -> bool {
         self.texts.get(user_key).is_some() || self.metas.get(user_key).is_some()
     }
 
-    /// What the turn wrote was read, if `saw`.
+    /// What the batch wrote was read, if `saw`.
     fn saw_written(&self, saw: bool) {
         if saw {
             self.took_part.set(true);
@@ -466,7 +474,7 @@ impl Turn {
         Ok(values)
     }
 
-    /// What this turn wrote of the strings of a database: user keys, and bytes where there are any,
+    /// What this batch wrote of the strings of a database: user keys, and bytes where there are any,
     /// in order.
     pub(crate) fn written_texts(&self, db: u8) -> Vec<(&[u8], Option<&[u8]>)> {
         self.saw_written(!self.texts.is_empty());
@@ -559,7 +567,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CommandBatch {
     fn drop(&mut self) {
         self.abandon();
     }

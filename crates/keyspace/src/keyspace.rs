@@ -1,14 +1,13 @@
 //! The keyspace: one engine with three families, ids for collections, and the locks of writers.
 
+use crate::background_thread::BackgroundThread;
 use crate::cursors::Cursors;
 use crate::databases::Databases;
 use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, MAX_DATABASES};
 use crate::error::{Error, Result};
 use crate::locks::Locks;
-use crate::mark::{self, StoreKind};
-use crate::sweep::Sweeper;
-use crate::turn::{Mode, Turn};
-use crate::watch::Watches;
+use crate::store_kind::{self, StoreKind};
+use crate::watch::{Keys, Watch, Watches};
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -37,27 +36,15 @@ pub struct Keyspace {
     pub(crate) seed: u64,
     pub(crate) cursors: Cursors,
     pub(crate) watches: Watches,
-    sweeper: Mutex<Option<Sweeper>>,
+    pub(crate) active_expire: Mutex<Option<BackgroundThread>>,
     next_id: AtomicU64,
     /// Ids from this one on are not reserved.
     reserved: Mutex<u64>,
 }
 
 impl Keyspace {
-    /// Opens the store at `path`, or creates it if the options say so. A thread removes collections
-    /// that have expired, until the keyspace is dropped.
-    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Arc<Self>> {
-        let space = Self::open_unswept(path, options)?;
-        let sweeper = Sweeper::start(Arc::downgrade(&space)).map_err(|error| {
-            let what = format!("the thread that sweeps cannot be started ({error})");
-            Error::Engine(terrace::Error::InvalidArgument(what))
-        })?;
-        *space.sweeper.lock() = Some(sweeper);
-        Ok(space)
-    }
-
-    /// `call` is called whenever a key is free again that a turn in [`Mode::Memory`] was refused
-    /// because another turn was writing it ([`Wait::Key`]). It must not wait, nor use the keyspace.
+    /// `call` is called whenever a key is free again that a batch in [`Mode::Memory`] was refused
+    /// because another batch was writing it ([`Wait::Key`]). It must not wait, nor use the keyspace.
     ///
     /// [`Mode::Memory`]: crate::Mode::Memory
     /// [`Wait::Key`]: crate::Wait::Key
@@ -65,8 +52,11 @@ impl Keyspace {
         self.locks.on_release(Box::new(call));
     }
 
-    /// As [`Self::open`], without the thread: somebody calls [`Self::sweep`].
-    pub fn open_unswept(path: impl AsRef<Path>, options: Options) -> Result<Arc<Self>> {
+    /// As [`Self::open`], without the thread: somebody calls [`Self::expire_due`].
+    pub fn open_without_active_expire(
+        path: impl AsRef<Path>,
+        options: Options,
+    ) -> Result<Arc<Self>> {
         let clock = options.advanced.clock.clone();
         let db = Db::open(path, options)?;
         if StoreKind::of(&db)? == StoreKind::Plain {
@@ -77,11 +67,11 @@ impl Keyspace {
             None => db.create_column_family(name, db.options().default_family.clone()),
         };
         let (collections, elements) = (family(COLLECTIONS)?, family(ELEMENTS)?);
-        mark::leave(&collections)?;
+        store_kind::mark(&collections)?;
         Self::over(db, collections, elements, clock)
     }
 
-    /// A keyspace to read, over a store that is open read-only: a turn can read, and cannot commit
+    /// A keyspace to read, over a store that is open read-only: a batch can read, and cannot commit
     /// anything.
     ///
     /// # Errors
@@ -131,7 +121,7 @@ impl Keyspace {
             seed: RandomState::new().hash_one(0),
             cursors: Cursors::new(),
             watches: Watches::default(),
-            sweeper: Mutex::new(None),
+            active_expire: Mutex::new(None),
             next_id: AtomicU64::new(first),
             // The first collection reserves: a store of strings has no such note.
             reserved: Mutex::new(first),
@@ -140,10 +130,10 @@ impl Keyspace {
         Ok(Arc::new(space))
     }
 
-    /// Stops the thread that sweeps and closes the engine; nothing can be read or written any more.
+    /// Stops the thread that removes what has expired and closes the engine; nothing can be read or written any more.
     pub fn close(&self) -> Result<()> {
-        if let Some(mut sweeper) = self.sweeper.lock().take() {
-            sweeper.stop();
+        if let Some(mut active_expire) = self.active_expire.lock().take() {
+            active_expire.stop();
         }
         Ok(self.db.close()?)
     }
@@ -178,16 +168,42 @@ impl Keyspace {
         self.clock.monotonic_us()
     }
 
-    /// A turn without any command yet.
-    pub fn turn(self: &Arc<Self>, mode: Mode) -> Turn {
-        Turn::begin(self.clone(), mode)
-    }
-
     /// Makes a set of watched keys notice every write to this key from now on.
     pub fn watch(&self, watched: &mut ReadSet, db: u8, key: &[u8]) {
         let user_key = encode::user_key(db, key);
         watched.watch(&self.strings, &user_key);
         watched.watch(&self.collections, &user_key);
+    }
+
+    /// Watches keys from now on, besides those that were watched before from then on.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn watch_keys<'k>(
+        &self,
+        before: Option<&Watch>,
+        keys: impl Iterator<Item = (u8, &'k [u8])>,
+    ) -> Result<Arc<Watch>> {
+        // All keys as they are now, and whether the earlier ones were as they had been, asked
+        // afterwards so that no write is between.
+        let mut all = before.map(Watch::keys).unwrap_or_default();
+        all.extend(keys.map(|(db, key)| (db, key.to_vec())));
+        let reads = self.reads_of(&all);
+        let has_changed = match before {
+            Some(before) => !before.is_unchanged(&self.db)?,
+            None => false,
+        };
+        let watch = Watch::new(all, reads, has_changed);
+        self.watches.add(&watch);
+        Ok(watch)
+    }
+
+    pub(crate) fn reads_of(&self, keys: &Keys) -> ReadSet {
+        let mut reads = self.db.read_set();
+        for (db, key) in keys {
+            self.watch(&mut reads, *db, key);
+        }
+        reads
     }
 
     /// An id that no collection ever had.

@@ -1,12 +1,12 @@
-//! The elements of collections: those that are stored, with what the turn wrote over them.
+//! The elements of collections: those that are stored, with what the batch wrote over them.
 
-use super::{Turn, Undo, Value, WrittenElement};
+use super::{CommandBatch, Undo, Value, WrittenElement};
 use crate::encode;
 use crate::error::Result;
 use std::collections::BTreeMap;
 use terrace::ReadOptions;
 
-/// Which way [`Turn::visit`] goes.
+/// Which way [`CommandBatch::visit`] goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Up,
@@ -22,7 +22,7 @@ impl Direction {
     }
 }
 
-/// What a turn wrote of one collection, in order.
+/// What a batch wrote of one collection, in order.
 struct Overlay;
 
 impl Overlay {
@@ -59,7 +59,7 @@ impl Overlay {
     }
 }
 
-impl Turn {
+impl CommandBatch {
     /// The value of an element by its engine key.
     pub(crate) fn element(&self, element_key: &[u8]) -> Result<Option<Value>> {
         if let Some(written) = self.elements.get(element_key) {

@@ -3,7 +3,7 @@
 //! turns themselves, so that other work on the machine meets both; what is shown are medians of
 //! processor time.
 //!
-//! `cargo run --release -p terrace-keyspace --example turn_cost [keys] [commands per turn] [rounds]`
+//! `cargo run --release -p terrace-keyspace --example batch_cost [keys] [commands per batch] [rounds]`
 
 use std::time::Instant;
 use terrace::{ReadOptions, WriteBatch};
@@ -76,7 +76,7 @@ fn main() -> Outcome<()> {
     let keys: Vec<Vec<u8>> =
         (0..count).map(|number| format!("\0key:{:012}", number * 7919 % count).into()).collect();
     let strings = space.strings().clone();
-    let mut turn = space.turn(Mode::Memory);
+    let mut turn = space.command_batch(Mode::Memory);
     let puts = || {
         for keys in keys.chunks(per_turn) {
             let mut batch = WriteBatch::new();

@@ -1,14 +1,14 @@
-//! What a turn wrote under user keys, to be found by its later reads before it is committed.
+//! What a batch wrote under user keys, to be found by its later reads before it is committed.
 //!
 //! Append-only: every write is an entry, each knows the one before it of the same hash, so taking
-//! back the newest ones is cutting the rows. Nothing is allocated per entry. Called by `turn.rs`
+//! back the newest ones is cutting the rows. Nothing is allocated per entry. Called by `command_batch.rs`
 //! alone, for strings and for what is known of collections.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Memory up to this many bytes is kept for the next turn.
+/// Memory up to this many bytes is kept for the next batch.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// No entry.
@@ -26,7 +26,7 @@ struct Entry<V> {
 }
 
 /// Values under keys, each with a tail of bytes, in the order of their writing.
-pub(crate) struct Written<V> {
+pub(crate) struct PendingWrites<V> {
     seed: u64,
     bytes: Vec<u8>,
     entries: Vec<Entry<V>>,
@@ -34,7 +34,7 @@ pub(crate) struct Written<V> {
     newest: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
 }
 
-impl<V> Written<V> {
+impl<V> PendingWrites<V> {
     /// `seed` is not known to who chooses keys: equal hashes are searched one by one.
     pub fn new(seed: u64) -> Self {
         let (bytes, entries) = (Vec::new(), Vec::new());
@@ -194,7 +194,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_last_is_found_and_marks_bring_back_what_was(ops in ops()) {
-            let mut written = Written::new(7);
+            let mut written = PendingWrites::new(7);
             let mut model: BTreeMap<Vec<u8>, (u32, Vec<u8>)> = BTreeMap::new();
             let mut marks = Vec::new();
             for op in ops {
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn keys_of_one_hash_are_told_apart() {
-        let mut written = Written::new(0);
+        let mut written = PendingWrites::new(0);
         let entry =
             |at, key_len, older| Entry { hash: 5, at, key_len, tail_len: 0, older, value: at };
         written.bytes = b"aabbb".to_vec();

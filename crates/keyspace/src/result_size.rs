@@ -8,13 +8,13 @@ pub const MAX_STORED_BYTES: usize = 256 << 20;
 /// What an element takes beside its own bytes, about.
 const ELEMENT_BYTES: usize = 32;
 
-/// Elements that were gathered.
+/// Elements that were result_size.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct ResultSize {
     bytes: usize,
 }
 
-impl Gathered {
+impl ResultSize {
     /// One more element of so many bytes.
     ///
     /// # Errors

@@ -57,7 +57,7 @@ impl StoreKind {
 
 /// Marks the store that `collections` is of, if it is not yet. A full disk is no error: the families
 /// tell as well, and the next open marks it.
-pub(crate) fn leave(collections: &ColumnFamily) -> Result<()> {
+pub(crate) fn mark(collections: &ColumnFamily) -> Result<()> {
     if collections.get(MARK)?.is_some() {
         return Ok(());
     }

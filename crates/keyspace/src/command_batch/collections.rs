@@ -1,17 +1,17 @@
-//! What a turn knows of collections: their records, their ids, when they expire.
+//! What a batch knows of collections: their records, their ids, when they expire.
 
-use super::{Direction, Turn};
+use super::{CommandBatch, Direction};
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
 
-impl Turn {
+impl CommandBatch {
     /// Whether there may be any collection in a database. A command that has pinned its moment sees
     /// those that are gone since.
     pub(crate) fn may_hold_collections(&self, db: u8) -> bool {
         self.view.is_some() || self.space.with_collections.has(db)
     }
 
-    /// After a commit that flushed databases, and with all locks still held: they hold what the turn
+    /// After a commit that flushed databases, and with all locks still held: they hold what the batch
     /// wrote after that.
     pub(super) fn note_flushed(&self, written: u128) {
         self.space.with_collections.remove(self.flushed, written);
@@ -127,7 +127,7 @@ impl Turn {
                 self.delete_element(key);
             }
         } else if let Some(end) = encode::end_of(&prefix) {
-            // What this turn wrote of it is not looked for any more: the id is never used again.
+            // What this batch wrote of it is not looked for any more: the id is never used again.
             self.batch.delete_range_cf(&self.space.elements, prefix, end);
         }
         let user_key = encode::user_key(db, key);

@@ -1,12 +1,12 @@
 //! Unions, intersections and differences of sets and sorted sets, whose members have scores.
 //!
-//! A member of a set has the score 1. The result is gathered in memory, in the order of scores.
+//! A member of a set has the score 1. The result is result_size in memory, in the order of scores.
 
+use crate::command_batch::CommandBatch;
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
-use crate::gathered::Gathered;
+use crate::result_size::ResultSize;
 use crate::sorted_sets::stored_score;
-use crate::turn::Turn;
 use std::collections::HashMap;
 
 /// Members with scores.
@@ -48,7 +48,7 @@ fn no_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-impl Turn {
+impl CommandBatch {
     /// The set or sorted set under `key`, to be read in this command.
     pub fn scored_set(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
         match self.read_collection(db, key, Kind::SortedSet) {
@@ -87,7 +87,7 @@ impl Turn {
     ) -> Result<Scored> {
         self.allow_walk(sets.iter().filter_map(|one| one.set).map(|set| set.count).sum())?;
         let mut scores: HashMap<Vec<u8>, f64> = HashMap::new();
-        let mut gathered = Gathered::default();
+        let mut result_size = ResultSize::default();
         for Weighted { set, weight } in by_size(sets) {
             let Some(set) = set else { continue };
             self.scored_each(db, &set, |member, score| {
@@ -95,7 +95,7 @@ impl Turn {
                 match scores.get_mut(member) {
                     Some(known) => *known = aggregation.of(*known, score),
                     None => {
-                        gathered.add(member.len())?;
+                        result_size.add(member.len())?;
                         scores.insert(member.to_vec(), score);
                     }
                 }
@@ -112,9 +112,9 @@ impl Turn {
         sets: &[Weighted],
         aggregation: Aggregation,
     ) -> Result<Scored> {
-        let (mut found, mut gathered) = (Vec::new(), Gathered::default());
+        let (mut found, mut result_size) = (Vec::new(), ResultSize::default());
         self.each_shared(db, sets, aggregation, |member, score| {
-            gathered.add(member.len())?;
+            result_size.add(member.len())?;
             found.push((member.to_vec(), score));
             Ok(true)
         })?;
@@ -157,7 +157,7 @@ impl Turn {
 
     /// What is in the first set and in no other. Costs O(its members times sets).
     pub fn scored_difference(&self, db: u8, sets: &[Weighted]) -> Result<Scored> {
-        let (mut found, mut gathered) = (Vec::new(), Gathered::default());
+        let (mut found, mut result_size) = (Vec::new(), ResultSize::default());
         let Some((Weighted { set: Some(first), .. }, others)) = sets.split_first() else {
             return Ok(found);
         };
@@ -167,7 +167,7 @@ impl Turn {
                     return Ok(true);
                 }
             }
-            gathered.add(member.len())?;
+            result_size.add(member.len())?;
             found.push((member.to_vec(), score));
             Ok(true)
         })?;
@@ -183,10 +183,10 @@ impl Turn {
                 return Ok(0);
             }
             let mut set = turn.fresh_collection(Kind::SortedSet)?;
-            let mut gathered = Gathered::default();
+            let mut result_size = ResultSize::default();
             for (member, score) in members {
                 encode::check_member(member)?;
-                gathered.add(member.len())?;
+                result_size.add(member.len())?;
                 turn.put_score(db, &set, member, None, *score);
             }
             set.count = members.len() as u64;
