@@ -19,6 +19,7 @@ pub mod log;
 pub mod manifest;
 pub mod mutate;
 pub mod resp;
+mod samples;
 pub mod seeds;
 pub mod server;
 pub mod smoke;

@@ -83,8 +83,8 @@ pub fn current(data: &[u8]) -> bool {
 pub fn first_record() -> Vec<u8> {
     let mut rng = SplitMix64::new(1);
     let added = vec![
-        (0, crate::seeds::file_meta(&mut rng, 4, b"a", b"m")),
-        (6, crate::seeds::file_meta(&mut rng, 5, b"a", b"z")),
+        (0, crate::samples::file_meta(&mut rng, 4, b"a", b"m")),
+        (6, crate::samples::file_meta(&mut rng, 5, b"a", b"z")),
     ];
     let family = |id, name: &str, added| FamilyEdit {
         id,

@@ -5,22 +5,18 @@
 
 use crate::log::SEGMENT;
 use crate::manifest::{DIR, NUMBER, first_record, write_manifest};
-use crate::sst_parts::{FILE_NUMBER, Parts, learned_index, one_block_model};
+use crate::samples::{file_meta, large_ssts, small_ssts};
+use crate::sst_parts::{Parts, learned_index, one_block_model};
 use crate::value::{VALUE_SEGMENT, with_right_batch};
 use crate::{dump, inspect, resp, server, store};
 use std::path::Path;
-use terrace_base::key::pack_trailer;
-use terrace_base::{
-    RangeTombstone, RangeTombstones, Rng, SplitMix64, ValueHandle, ValueKind, ValueRef,
-};
+use terrace_base::{SplitMix64, ValueHandle};
 use terrace_inspect::batch::PayloadPlace;
 use terrace_log::value::ValueWriter;
 use terrace_log::{LogOptions, LogWriter, SyncedThrough};
 use terrace_manifest::codec::{decode_record, encode_edit};
-use terrace_manifest::{
-    FamilyEdit, FileMeta, SegmentKind, SegmentMeta, VersionEdit, current, names,
-};
-use terrace_sst::{Compression, FilterPolicy, SstOptions, SstWriter};
+use terrace_manifest::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit, current, names};
+use terrace_sst::Compression;
 use terrace_vfs::SimVfs;
 
 /// The seeds of the target called `name`; none if there is no such target.
@@ -63,33 +59,6 @@ pub fn of(name: &str) -> Vec<Vec<u8>> {
         "server" => server::command_seeds(),
         "canary" => vec![b"TERRACE\n".to_vec()],
         _ => Vec::new(),
-    }
-}
-
-/// A file's metadata with the bounds `smallest` and `largest`.
-pub fn file_meta(rng: &mut impl Rng, number: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
-    let smallest_seqno = rng.below(500);
-    FileMeta {
-        number,
-        size_bytes: 4096 + rng.below(1 << 20),
-        smallest: smallest.to_vec(),
-        largest: largest.to_vec(),
-        largest_exclusive: false,
-        smallest_seqno,
-        largest_seqno: smallest_seqno + rng.below(100),
-        entry_count: 1000,
-        tombstone_count: rng.below(10),
-        range_tombstone_count: 0,
-        raw_bytes: 10_000,
-        created_ms: 1_700_000_000_000,
-        ttl_due_ms: rng.one_in(2).then_some(1_800_000_000_000),
-        value_refs: match rng.one_in(2) {
-            true => vec![
-                ValueRef { segment: 2, bytes: rng.below(1 << 20) },
-                ValueRef { segment: 12, bytes: 4096 },
-            ],
-            false => Vec::new(),
-        },
     }
 }
 
@@ -168,111 +137,6 @@ fn two_segments() -> Vec<Vec<u8>> {
     let second = segment(SEGMENT + 1, &[b"four", b"five"], true, 0);
     let len = (first.len() as u32).to_le_bytes();
     vec![[&len, &len, &first[..], &second[..]].concat()]
-}
-
-/// SSTs of one block, with every feature of the format that one block can have.
-pub fn small_ssts() -> Vec<Vec<u8>> {
-    let mut files = Vec::new();
-    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
-        let options = SstOptions { compression, ..SstOptions::default() };
-        files.push(sst(&options, 40, 30, true));
-    }
-    let no_filter = SstOptions { filter: FilterPolicy::None, ..plain() };
-    files.push(sst(&no_filter, 12, 7, false));
-    files.push(sst(&plain(), 1, 9000, false));
-    files.push(bare_sst());
-    files
-}
-
-/// SSTs of many blocks and partitions.
-fn large_ssts() -> Vec<Vec<u8>> {
-    let small_blocks =
-        SstOptions { block_size: 300, metadata_block_size: 200, ..SstOptions::default() };
-    let one_partition = SstOptions { partitioned: false, ..small_blocks.clone() };
-    let mut files = vec![sst(&small_blocks, 300, 20, true), sst(&one_partition, 200, 20, false)];
-    let units = FilterPolicy::Bloom { bits_per_unit: 4.0, units: 3 };
-    let paired = FilterPolicy::PairedBloom { bits_per_unit: 8.5, units: 2 };
-    for filter in [FilterPolicy::Ribbon { columns: 5 }, units, paired] {
-        files.push(sst(
-            &SstOptions { filter, prefix_len: 4, ..small_blocks.clone() },
-            120,
-            20,
-            false,
-        ));
-    }
-    files
-}
-
-fn plain() -> SstOptions {
-    SstOptions { compression: Compression::None, ..SstOptions::default() }
-}
-
-/// An SST with `keys` keys, some of them with several versions of every kind.
-fn sst(options: &SstOptions, keys: usize, value_bytes: usize, tombstones: bool) -> Vec<u8> {
-    write_sst(options, |writer| {
-        for at in 0..keys {
-            let key = format!("key{at:05}{}", if at % 5 == 0 { "-long" } else { "" });
-            let value = vec![at as u8; value_bytes];
-            if at % 4 == 1 {
-                writer.add(key.as_bytes(), pack_trailer(900, ValueKind::Delete), b"")?;
-            }
-            if at % 4 == 2 {
-                let expiring = [&1_900_000_000_000u64.to_le_bytes()[..], &value].concat();
-                writer.add(key.as_bytes(), pack_trailer(800, ValueKind::PutTtl), &expiring)?;
-            }
-            let handle =
-                ValueHandle { segment: at as u32 / 7, offset: 44, len: 99, compression: 1 };
-            let handle = handle.encode();
-            if at % 4 == 3 {
-                let expiring = [&1_900_000_000_000u64.to_le_bytes()[..], &handle].concat();
-                let trailer = pack_trailer(850, ValueKind::PutTtlHandle);
-                writer.add(key.as_bytes(), trailer, &expiring)?;
-                writer.add(key.as_bytes(), pack_trailer(840, ValueKind::PutHandle), &handle)?;
-            }
-            writer.add(key.as_bytes(), pack_trailer(at as u64, ValueKind::Put), &value)?;
-        }
-        if tombstones {
-            let tombstone = |start: &str, end: &str, seqno| RangeTombstone {
-                start: start.into(),
-                end: end.into(),
-                seqno,
-            };
-            let list = [
-                tombstone("key00003", "key00009", 700),
-                tombstone("key00005", "key00007", 750),
-                tombstone("zebra", "zoo", 3),
-            ];
-            writer.set_range_tombstones(RangeTombstones::new(list));
-        }
-        Ok(())
-    })
-}
-
-/// An SST whose entries all have sequence number 0, with keys shorter than their heads.
-fn bare_sst() -> Vec<u8> {
-    write_sst(&plain(), |writer| {
-        for key in
-            [&b""[..], b"a", b"aa", b"aaaa", b"aaaab", b"b", b"\xff", b"\xff\xff\xff\xff\xff"]
-        {
-            writer.add(key, pack_trailer(0, ValueKind::Put), key)?;
-        }
-        Ok(())
-    })
-}
-
-fn write_sst(
-    options: &SstOptions,
-    fill: impl FnOnce(&mut SstWriter) -> terrace_base::Result<()>,
-) -> Vec<u8> {
-    let vfs = SimVfs::new(0);
-    let path = Path::new("sst");
-    let writer = SstWriter::create(&vfs, path, FILE_NUMBER, options.clone());
-    let written = writer.and_then(|mut writer| {
-        fill(&mut writer)?;
-        writer.finish()
-    });
-    assert!(written.is_ok(), "{written:?}");
-    vfs.read_file(path).unwrap_or_default()
 }
 
 /// Edits that fit the state that [`first_record`] makes.

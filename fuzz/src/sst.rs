@@ -1,6 +1,6 @@
 //! Targets for SSTs: a whole file, and each of its parts inside an otherwise sound file.
 
-use crate::seeds::small_ssts;
+use crate::samples::small_ssts;
 use crate::sst_parts::{self, AsIs, FILE_NUMBER, Parts};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};

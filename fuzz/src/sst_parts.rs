@@ -338,7 +338,7 @@ fn with_sizes(properties: &[u8], sizes: [u64; 3]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seeds::small_ssts;
+    use crate::samples::small_ssts;
 
     #[test]
     fn joining_what_was_split_gives_the_same_file() {

@@ -1,8 +1,8 @@
 //! The steps of the dashboard: its tests, its committed build, and the page of a running server.
 
 use crate::clients::TOOLS_STEP;
+use crate::steps::BUILD;
 use crate::steps::Steps;
-use crate::test::BUILD;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;

@@ -29,6 +29,9 @@ impl From<Error> for Failure {
 
 type Work = Box<dyn FnOnce(&Path) -> Result<(), Failure>>;
 
+/// The step that builds everything: most others need it.
+pub const BUILD: &str = "build";
+
 /// Something to do, and what is said of it.
 pub struct Step {
     name: String,

@@ -3,6 +3,7 @@
 
 use crate::failing::Failing;
 use crate::output::run_watched;
+use crate::steps::BUILD;
 use crate::steps::{Failure, Steps, cargo};
 use crate::{clients, dashboard};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -18,9 +19,6 @@ const FUZZ_SECONDS: &str = "2";
 
 /// How many tests of one binary run at the same time.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
-
-/// The step that builds what later steps run.
-pub const BUILD: &str = "build";
 
 /// Every step.
 pub fn steps(root: &Path) -> Result<Steps> {

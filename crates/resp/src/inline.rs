@@ -8,7 +8,7 @@
 //! ```
 //! A closing quote is followed by a blank or by the end. Called by [`crate::RequestParser`].
 
-use crate::request::Span;
+use crate::span::Span;
 
 /// Why a line is no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,6 +28,7 @@ mod number;
 mod reply;
 mod reply_parser;
 mod request;
+mod span;
 #[cfg(feature = "test-client")]
 pub mod test_client;
 mod writer;

@@ -10,6 +10,7 @@
 use crate::inline;
 use crate::limits::Limits;
 use crate::number::{Line, append_unsigned, integer_line};
+use crate::span::Span;
 use std::fmt;
 use std::ops::Range;
 
@@ -67,25 +68,6 @@ impl fmt::Display for MalformedRequest {
 }
 
 impl std::error::Error for MalformedRequest {}
-
-/// Where an argument stands in the buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
-    start: u32,
-    len: u32,
-}
-
-impl Span {
-    /// Both fit: [`Limits::addressable`] sees to it.
-    pub(crate) fn of(start: usize, len: usize) -> Self {
-        Self { start: start as u32, len: len as u32 }
-    }
-
-    pub(crate) fn range(self) -> Range<usize> {
-        let start = self.start as usize;
-        start..start + self.len as usize
-    }
-}
 
 /// What [`RequestParser::next`] found at the front of the buffer.
 #[derive(Debug)]

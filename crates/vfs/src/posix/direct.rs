@@ -1,7 +1,7 @@
 //! I/O past the page cache: reads through an aligned buffer of the thread, appends through an
 //! aligned buffer of the file.
 
-use super::file::{Output, set_direct, write_all_at};
+use super::output::{Output, set_direct, write_all_at};
 use crate::AppendFile;
 use crate::buf::region::Region;
 use crate::counters::count_write;

@@ -5,6 +5,7 @@ mod batch;
 mod direct;
 mod file;
 mod lock;
+mod output;
 
 #[cfg(test)]
 mod tests;
@@ -12,8 +13,9 @@ mod tests;
 use crate::counters::count_sync;
 use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Vfs};
 use direct::DirectFile;
-use file::{BufferedFile, PosixRandomFile, create_new, set_direct};
+use file::{BufferedFile, PosixRandomFile, create_new};
 use lock::FileLock;
+use output::set_direct;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::fs::{self, File};
