@@ -113,14 +113,14 @@ fn random(state: &mut u64) -> u64 {
 
 fn load(config: &Config, keys: u64) -> Result<(), Failure> {
     let space = open(config)?;
-    let mut turn = space.command_batch(Mode::Device);
+    let mut batch = space.command_batch(Mode::Device);
     let mut state = 1;
     for number in 0..keys {
         let value: Vec<u8> = (0..VALUE_BYTES).map(|_| random(&mut state) as u8).collect();
         let name = name(number);
-        turn.lock(0, std::iter::once(&name[..]))?;
-        turn.put(0, &name, &value, &Default::default())?;
-        turn.commit()?;
+        batch.lock(0, std::iter::once(&name[..]))?;
+        batch.put(0, &name, &value, &Default::default())?;
+        batch.commit()?;
     }
     space.db().flush()?;
     space.db().wait_idle()?;

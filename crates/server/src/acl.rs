@@ -12,6 +12,7 @@
 
 mod catalog;
 pub mod category;
+mod command_rule;
 mod error;
 mod log;
 mod password;

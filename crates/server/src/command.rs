@@ -7,12 +7,15 @@
 //! appended to the output is taken away.
 
 mod access;
+mod accounting;
 mod admin;
 mod arguments;
+mod bit_offset;
 mod bitfield;
 mod bits;
-mod catalogue;
 mod client;
+mod command_docs;
+mod command_table;
 mod connection;
 mod expiry;
 mod failure;
@@ -27,22 +30,23 @@ mod observe;
 mod redis_names;
 mod rename;
 mod replication;
+mod run;
 mod set_algebra;
 mod sets;
 mod sort;
 mod sorted_sets;
 mod spec;
 mod strings;
-mod table;
 mod transactions;
 
 pub(crate) use admin::debug_refusal;
-pub use catalogue::documentation;
+pub use command_docs::documentation;
+pub use command_table::{Table, table};
 pub use failure::{Failure, Outcome};
-pub(crate) use help::help;
 pub use redis_names::REDIS_NAMES;
+pub(crate) use run::permit;
+pub use run::run;
 pub use spec::{CommandSpec, Flags, Group, KeyUse, Keys, Subcommand};
-pub use table::{Table, table};
 
 /// The rows of the table, group by group.
 const GROUPS: &[&[CommandSpec]] = &[
@@ -62,7 +66,7 @@ const GROUPS: &[&[CommandSpec]] = &[
     lists::COMMANDS,
     list_moves::COMMANDS,
     transactions::COMMANDS,
-    catalogue::COMMANDS,
+    command_docs::COMMANDS,
     info::COMMANDS,
     observe::COMMANDS,
     admin::COMMANDS,
@@ -85,7 +89,7 @@ pub struct Call<'a> {
     /// The arguments, the name first.
     pub args: Command<'a>,
     /// What the command writes goes here; see [`CommandBatch`].
-    pub turn: &'a mut CommandBatch,
+    pub batch: &'a mut CommandBatch,
     /// Who asks.
     pub session: &'a mut Session,
     /// Everything else.

@@ -23,14 +23,16 @@ mod output_limits;
 mod table;
 #[cfg(test)]
 mod tests;
+mod units;
+mod user_rules;
 mod value;
 
 pub use change::Reload;
 pub use document::documentation;
 pub use error::ConfigError;
-pub use file::UserRules;
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use table::{OPTIONS, OptionSpec, Settings, When, option};
+pub use user_rules::UserRules;
 pub use value::{
     AppendFsync, ClientCertificates, DebugCommand, DirectIoUse, Kind, LogLevel, Secret,
 };
@@ -110,7 +112,7 @@ impl Config {
                 found.insert(name, option.show(&settings));
             }
         }
-        for (name, value) in table::FACTS.iter().filter(|(name, _)| wanted(name)) {
+        for (name, value) in table::FIXED.iter().filter(|(name, _)| wanted(name)) {
             found.insert(name, value.to_string());
         }
         found.into_iter().collect()

@@ -1,6 +1,6 @@
 //! From a request to its reply: who may, what it needs, and what it cost.
 
-use crate::command::{self, Call, CommandSpec, Failure, Flags, Outcome, table};
+use crate::command::{self, Call, CommandSpec, Failure, Flags, table};
 use crate::server::Server;
 use crate::session::{Queued, Replies, Session};
 use std::sync::atomic::Ordering;
@@ -22,11 +22,11 @@ pub enum Executed {
     Close,
 }
 
-/// Executes one command. Its reply may be sent once `turn` is committed. `clock` is when the
+/// Executes one command. Its reply may be sent once `batch` is committed. `clock` is when the
 /// command before it ended, and then when this one did.
 pub fn execute(
     args: Command<'_>,
-    turn: &mut CommandBatch,
+    batch: &mut CommandBatch,
     session: &mut Session,
     server: &Server,
     output: &mut Vec<u8>,
@@ -80,8 +80,8 @@ pub fn execute(
         return Executed::Replied;
     }
     let reply = ReplyWriter::new(output, session.protocol);
-    let mut call = Call { args, turn, session, server, reply };
-    let outcome = run(&mut call, spec);
+    let mut call = Call { args, batch, session, server, reply };
+    let outcome = command::run(&mut call, spec);
     let failed = match outcome {
         Ok(()) => false,
         Err(Failure::Elsewhere(wait)) => {
@@ -100,46 +100,9 @@ pub fn execute(
     server.note(number, spec, &args, session, took, failed);
     let info = &session.info;
     info.last_command.store(number, Ordering::Relaxed);
-    info.last_used_ms.store(turn.now_ms(), Ordering::Relaxed);
+    info.last_used_ms.store(batch.now_ms(), Ordering::Relaxed);
     hush(session, output, mark);
     if session.closes { Executed::Close } else { Executed::Replied }
-}
-
-/// Runs a command's function with the locks that it needs. What it wrote is gone if it fails.
-pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
-    let flags = spec.flags;
-    spec.may_run_in(call.turn.mode())?;
-    call.turn.next_command();
-    if flags.has(Flags::LOCKS_ALL) {
-        call.turn.lock_everything();
-    } else if flags.has(Flags::WRITE) {
-        match spec.keys.may_be_elsewhere() {
-            false => call.turn.lock(call.session.db, spec.keys.of(&call.args))?,
-            true => call.turn.lock_in(spec.keys.located(&call.args, call.session.db))?,
-        }
-    }
-    run_locked(call, spec)
-}
-
-/// Runs a command's function; the locks are held.
-pub(crate) fn run_locked(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
-    let refused = spec.flags.has(Flags::WRITE) && !spec.flags.has(Flags::REMOVES);
-    if refused && call.server.space.db().is_disk_full() {
-        // Before it shares a turn with a command that only removes.
-        return Err(Failure::DISK_FULL);
-    }
-    if spec.flags.has(Flags::SUBCOMMANDS) && call.arg(1).eq_ignore_ascii_case(b"help") {
-        command::help(call, spec);
-        return Ok(());
-    }
-    if !spec.flags.has(Flags::READS_LATE) {
-        return (spec.run)(call);
-    }
-    let Call { args, turn, session, server, reply } = call;
-    turn.attempt(|turn| {
-        let reply = reply.reborrow();
-        (spec.run)(&mut Call { args: *args, turn, session, server, reply })
-    })
 }
 
 /// Whether the client may send this now; else the error.
@@ -157,7 +120,7 @@ fn check(
         };
     }
     spec.check_form(args)?;
-    permit(spec, number, args, session, server)?;
+    command::permit(spec, number, args, session, server)?;
     if spec.name == "debug"
         && let Some(refusal) = command::debug_refusal(session, server)
     {
@@ -166,22 +129,6 @@ fn check(
     match session.queued.is_some() && spec.flags.has(Flags::NO_MULTI) {
         true => Err("ERR Command not allowed inside a transaction".into()),
         false => Ok(()),
-    }
-}
-
-/// Whether the client's user may execute this; else the error. A refusal is logged.
-pub(crate) fn permit(
-    spec: &CommandSpec,
-    number: u16,
-    args: &Command<'_>,
-    session: &Session,
-    server: &Server,
-) -> Result<(), String> {
-    match &session.user {
-        Some(user) if !user.may_do_everything() && !spec.flags.has(Flags::NO_AUTH) => {
-            server.permit(user, spec, number, args, session)
-        }
-        _ => Ok(()),
     }
 }
 
@@ -239,10 +186,10 @@ fn unknown(args: &Command<'_>) -> String {
     format!("ERR unknown command '{name}', with args beginning with: {shown}")
 }
 
-/// Commits a turn. If that fails: what the clients are told that took part in it.
-pub(crate) fn commit(turn: &mut CommandBatch, server: &Server) -> Result<(), String> {
-    turn.commit().map_err(|error| {
-        server.stats.failed_turns.add(1);
+/// Commits a batch. If that fails: what the clients are told that took part in it.
+pub(crate) fn commit(batch: &mut CommandBatch, server: &Server) -> Result<(), String> {
+    batch.commit().map_err(|error| {
+        server.stats.failed_batches.add(1);
         match Failure::from(error) {
             Failure::Reply(text) => text.into_owned(),
             Failure::Elsewhere(_) => "ERR the commit had to wait".into(),

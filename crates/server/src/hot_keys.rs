@@ -1,11 +1,9 @@
 //! Which keys are read and written most, sampled.
 
-use crate::command::{CommandSpec, Flags};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_resp::Command;
 use terrace_sketch::{Gaps, Hot, TopKeys};
 
 /// One of so many commands is looked at, after random gaps of that mean.
@@ -47,29 +45,40 @@ impl HotKeys {
         Self { gaps, read: keys(), written: keys(), ticks: AtomicU64::new(0) }
     }
 
-    /// A command was executed. Cost: a countdown, and a sample now and then.
+    /// A command was executed; `keys_of` gives its keys. Cost: a countdown, and a sample now and then.
     #[inline]
-    pub fn note(&self, spec: &CommandSpec, args: &Command<'_>, db: u8) {
+    pub fn note<'k, K: Iterator<Item = &'k [u8]>>(
+        &self,
+        is_write: bool,
+        db: u8,
+        keys_of: impl FnOnce() -> K,
+    ) {
         match LEFT.get() {
             left @ 2.. => LEFT.set(left - 1),
-            left => self.end_gap(left == 0, spec, args, db),
+            left => self.end_gap(left == 0, is_write, db, keys_of),
         }
     }
 
     #[cold]
-    fn end_gap(&self, is_first: bool, spec: &CommandSpec, args: &Command<'_>, db: u8) {
+    fn end_gap<'k, K: Iterator<Item = &'k [u8]>>(
+        &self,
+        is_first: bool,
+        is_write: bool,
+        db: u8,
+        keys_of: impl FnOnce() -> K,
+    ) {
         LEFT.set(self.gaps.draw());
         if !is_first {
-            self.count(spec, args, db);
+            self.count(is_write, db, keys_of());
         }
     }
 
-    fn count(&self, spec: &CommandSpec, args: &Command<'_>, db: u8) {
-        let keys = if spec.flags.has(Flags::WRITE) { &self.written } else { &self.read };
+    fn count<'k>(&self, is_write: bool, db: u8, of_command: impl Iterator<Item = &'k [u8]>) {
+        let keys = if is_write { &self.written } else { &self.read };
         // Another thread is counting: a sample more or less.
         let Some(mut keys) = keys.try_lock() else { return };
         let mut name = Vec::with_capacity(KEY_BYTES);
-        for key in spec.keys.of(args) {
+        for key in of_command {
             name.clear();
             name.push(db);
             name.extend_from_slice(key);
@@ -108,8 +117,6 @@ impl HotKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::table;
-    use terrace_resp::OwnedCommand;
 
     /// Rounds of clients that take turns.
     const ROUNDS: u64 = 1 << 15;
@@ -117,14 +124,12 @@ mod tests {
     #[test]
     fn a_rhythm_of_the_sample_gives_every_key_its_share() {
         let hot = HotKeys::with_seed(7);
-        let (_, get) = table().find(b"get").unwrap();
-        let keys = 0..SAMPLED_ONE_IN as u8;
-        let commands: Vec<_> = keys.map(|key| OwnedCommand::of(&[&b"get"[..], &[key]])).collect();
+        let keys: Vec<[u8; 1]> = (0..SAMPLED_ONE_IN as u8).map(|key| [key]).collect();
         for _ in 0..ROUNDS {
-            commands.iter().for_each(|command| hot.note(get, &command.as_command(), 3));
+            keys.iter().for_each(|key| hot.note(false, 3, || std::iter::once(&key[..])));
         }
         let told = hot.read(usize::MAX);
-        assert_eq!(told.len(), commands.len());
+        assert_eq!(told.len(), keys.len());
         for one in told {
             assert_eq!((one.key[0], one.error), (3, 0));
             let estimate = one.count * u64::from(SAMPLED_ONE_IN);

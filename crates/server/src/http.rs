@@ -8,19 +8,21 @@
 //!                     login     stream <── sampler: every second the counters, and as long as
 //!                                          somebody listens one event for all listeners
 //! ```
-//! Reads only: no request changes anything. Everything comes from [`Facts`], which the server gives,
+//! Reads only: no request changes anything. Everything comes from [`ServerStatus`], which the server gives,
 //! and from the engine behind it. Types of `json.rs` are those of `dashboard/src/api.ts`.
 
 mod api;
+mod api_error;
 mod assets;
 mod escape;
 mod explain;
 mod guard;
+mod history;
 mod json;
-mod look;
 mod metrics;
-mod past;
 mod sampler;
+mod shared;
+mod store_view;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -65,7 +67,7 @@ impl Default for HttpOptions {
 
 /// What HTTP needs of a server. All functions are cheap or say so, none waits for the device, and
 /// all may be called from any thread.
-pub trait Facts: Send + Sync + 'static {
+pub trait ServerStatus: Send + Sync + 'static {
     /// The engine.
     fn engine(&self) -> &terrace::Db;
 
@@ -247,13 +249,13 @@ pub struct Handle {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Serves what `facts` say at all `listeners` until it is stopped, on a thread of its own.
+/// Serves what `status` say at all `listeners` until it is stopped, on a thread of its own.
 ///
 /// # Errors
 /// Those of listeners, the thread and its timers.
 pub fn start(
     listeners: Vec<TcpListener>,
-    facts: Arc<dyn Facts>,
+    status: Arc<dyn ServerStatus>,
     options: HttpOptions,
 ) -> io::Result<Handle> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -273,7 +275,7 @@ pub fn start(
     };
     let (stop, stopped) = watch::channel(false);
     let thread = std::thread::Builder::new().name("terrace-http".into()).spawn(move || {
-        runtime.block_on(wire::serve(registered, facts, options, stopped));
+        runtime.block_on(wire::serve(registered, status, options, stopped));
         // Explanations of the moment may wait for the device: nobody waits for them.
         runtime.shutdown_timeout(Duration::from_secs(1));
     })?;

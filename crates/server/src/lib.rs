@@ -10,6 +10,7 @@ pub mod glob;
 mod process;
 pub mod replace_file;
 pub mod stats;
+mod status;
 // What can be set, who may do what, what is measured.
 pub mod acl;
 pub mod config;
@@ -26,7 +27,6 @@ pub mod dispatch;
 pub mod hot_keys;
 pub mod server;
 // The outside.
-mod facts;
 pub mod http;
 pub mod net;
 mod serve;

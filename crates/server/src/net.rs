@@ -2,8 +2,8 @@
 //! for the device.
 //!
 //! ```text
-//!  listeners ──► event loop ─┬─ reads requests, executes what is in memory, all into one turn
-//!                            ├─ commits the turn: one write to the log for all its connections
+//!  listeners ──► event loop ─┬─ reads requests, executes what is in memory, all into one batch
+//!                            ├─ commits the batch: one write to the log for all its connections
 //!                            ├─ writes replies
 //!                            └─► pool: a connection whose next command must wait goes there as a
 //!                                whole, executes what it has asked for, and comes back; one that
@@ -13,20 +13,23 @@
 //! client, and a commit that may have to wait, for a sync or since writes are held back, is left to
 //! the loop's committer.
 
+mod client_state;
 mod committer;
 mod connection;
 mod conversation;
 mod event_loop;
 mod listen;
+mod loop_handle;
+mod offload;
 mod pool;
 mod thread;
 mod tls;
 mod transport;
-mod visit;
 
 pub use conversation::Conversation;
-pub use event_loop::{LoopHandle, Loops};
+pub use event_loop::Loops;
 pub use listen::{Bound, Endpoint, addresses};
+pub use loop_handle::LoopHandle;
 pub use pool::Pool;
 pub use tls::configured as tls;
 pub use transport::Tls;

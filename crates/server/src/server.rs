@@ -4,23 +4,22 @@ mod permissions;
 
 use crate::acl::{Acl, AclError, Catalog};
 use crate::checkpoints::Checkpoints;
-use crate::command::{CommandSpec, Flags, table};
 use crate::config::{Config, LogLevel, OutputLimit, Settings};
 use crate::error_stats::ErrorStats;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::memory_advice;
-use crate::session::{Clients, Session};
-use crate::slowlog::{self, SlowCommand, SlowLog};
+use crate::session::Clients;
+use crate::slowlog::SlowLog;
 use crate::stats::{Rate, Stats};
 use parking_lot::{Condvar, Mutex};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use terrace_keyspace::Keyspace;
-use terrace_resp::{Command, Limits};
+use terrace_resp::Limits;
 
 /// Why there is no server over a keyspace.
 #[derive(Debug, thiserror::Error)]
@@ -72,23 +71,24 @@ pub struct Server {
     run_id: String,
     set_log_level: OnceLock<SetLogLevel>,
     /// Copies of options that every command looks at.
-    slower_than_us: AtomicI64,
-    spike_ms: AtomicU64,
+    pub(crate) slower_than_us: AtomicI64,
+    pub(crate) spike_ms: AtomicU64,
 }
 
 impl Server {
-    /// Over an open keyspace.
+    /// Over an open keyspace, with the commands that access control is to know.
     ///
     /// # Errors
     /// A user's rules make no sense, most likely.
-    pub fn new(space: Arc<Keyspace>, config: Config) -> Result<Self, ServerError> {
+    pub(crate) fn with_commands(
+        space: Arc<Keyspace>,
+        config: Config,
+        catalog: Catalog,
+    ) -> Result<Self, ServerError> {
         let settings = config.settings();
         let started_ms = space.now_ms();
-        let commands = table().all().iter().map(|spec| (spec.name, spec.categories()));
-        let subcommands = table().all().iter().flat_map(|spec| {
-            spec.subcommands().iter().map(|one| (spec.name, one.name, one.categories()))
-        });
-        let acl = Acl::new(Catalog::new(commands).with_subcommands(subcommands));
+        let latency = Latency::new(catalog.len())?;
+        let acl = Acl::new(catalog);
         configure(&acl, &settings)?;
         let server = Self {
             acl,
@@ -96,7 +96,7 @@ impl Server {
             stats: Stats::default(),
             errors: ErrorStats::default(),
             slow_log: SlowLog::default(),
-            latency: Latency::new(table().all().len())?,
+            latency,
             hot_keys: HotKeys::default(),
             checkpoints: Checkpoints::default(),
             started_ms,
@@ -172,44 +172,6 @@ impl Server {
     /// How many bytes of replies may wait for a client.
     pub fn output_limit(&self) -> OutputLimit {
         self.config.settings().client_output_buffer_limit.normal
-    }
-
-    /// A command was executed.
-    #[inline]
-    pub(crate) fn note(
-        &self,
-        number: u16,
-        spec: &CommandSpec,
-        args: &Command<'_>,
-        session: &Session,
-        took: Duration,
-        failed: bool,
-    ) {
-        let took_us = took.as_micros() as i64;
-        self.latency.note(number, took.as_nanos() as u64, failed);
-        self.hot_keys.note(spec, args, session.db);
-        let slower_than = self.slower_than_us.load(Ordering::Relaxed);
-        if slower_than >= 0 && took_us >= slower_than {
-            self.note_slow(args, session, took);
-        }
-        let spike_ms = self.spike_ms.load(Ordering::Relaxed);
-        if spike_ms > 0 && took.as_millis() as u64 >= spike_ms {
-            let name = if spec.flags.has(Flags::FAST) { "fast-command" } else { "command" };
-            self.latency.note_event(name, self.space.now_ms() / 1000, took.as_millis() as u64);
-        }
-    }
-
-    #[cold]
-    fn note_slow(&self, args: &Command<'_>, session: &Session, took: Duration) {
-        let most = self.config.settings().slowlog_max_len;
-        self.slow_log.add(most, || SlowCommand {
-            id: 0,
-            at_ms: self.space.now_ms(),
-            took_us: took.as_micros() as u64,
-            arguments: slowlog::cut(args),
-            peer: session.info.origin.peer.to_string(),
-            client_name: session.info.name.lock().clone(),
-        });
     }
 
     /// Carries a change of options out.

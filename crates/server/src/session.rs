@@ -135,13 +135,13 @@ pub struct Origin {
     /// Whether it is encrypted.
     pub is_tls: bool,
     /// Who serves it.
-    pub home: Arc<dyn Home>,
+    pub home: Arc<dyn ConnectionCloser>,
     /// Its place there.
     pub token: usize,
 }
 
 /// Who serves connections.
-pub trait Home: Send + Sync {
+pub trait ConnectionCloser: Send + Sync {
     /// Ends the connection at this place, if it is still this client's.
     fn end(&self, token: usize, id: u64);
 }

@@ -32,7 +32,7 @@ pub struct Stats {
     /// Connections that were refused.
     pub rejected_connections: Counter,
     /// Turns that could not be committed.
-    pub failed_turns: Counter,
+    pub failed_batches: Counter,
     /// Clients that were idle for too long.
     pub timed_out: Counter,
     /// Clients that had too many unread replies.
@@ -44,9 +44,9 @@ pub struct Stats {
     /// Reads that did not.
     pub keyspace_misses: Counter,
     /// Commands that had to wait for the device or for a key.
-    pub pool_visits: Counter,
+    pub offloads: Counter,
     /// Turns whose commit might have had to wait, and was left to a committer.
-    pub waited_turns: Counter,
+    pub waited_batches: Counter,
     /// Clients that wait for the device or a key now.
     pub waiting: AtomicU64,
 }
@@ -60,14 +60,14 @@ impl Stats {
             &self.protocol_errors,
             &self.unknown_commands,
             &self.rejected_connections,
-            &self.failed_turns,
+            &self.failed_batches,
             &self.timed_out,
             &self.output_limit_closed,
             &self.auth_failures,
             &self.keyspace_hits,
             &self.keyspace_misses,
-            &self.pool_visits,
-            &self.waited_turns,
+            &self.offloads,
+            &self.waited_batches,
         ] {
             counter.0.store(0, Ordering::Relaxed);
         }

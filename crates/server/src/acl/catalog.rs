@@ -1,7 +1,7 @@
 //! The commands as access control sees them: a number, a name and categories each.
 
 use super::category::Categories;
-use super::user::Target;
+use super::command_rule::Target;
 use std::collections::HashMap;
 
 /// All commands. A command's number is its place in the table that this is made from.

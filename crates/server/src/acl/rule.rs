@@ -2,9 +2,10 @@
 
 use super::catalog::Catalog;
 use super::category::Categories;
+use super::command_rule::{CommandRule, Target};
 use super::error::AclError;
 use super::password::PasswordHash;
-use super::user::{Access, CommandRule, KeyPattern, Target, User};
+use super::user::{Access, KeyPattern, User};
 
 const SYNTAX: &str = "Syntax error";
 const UNKNOWN: &str = "Unknown command or category name in ACL";

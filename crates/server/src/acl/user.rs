@@ -1,7 +1,7 @@
 //! One user: what it may do, compiled so that a command costs one bit and a key its patterns.
 
 use super::catalog::Catalog;
-use super::category::Categories;
+use super::command_rule::{CommandRule, Target};
 use super::error::Denial;
 use super::password::PasswordHash;
 use std::collections::HashMap;
@@ -33,22 +33,6 @@ impl Access {
 pub(super) struct KeyPattern {
     pub access: Access,
     pub glob: Vec<u8>,
-}
-
-/// What a rule about commands is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
-    Category(Categories),
-    Command(u16),
-    /// A command with this first argument, in lower case.
-    Subcommand(u16, String),
-}
-
-/// One rule about commands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CommandRule {
-    pub allow: bool,
-    pub target: Target,
 }
 
 /// A user. It never changes: a change of its rules makes another one.

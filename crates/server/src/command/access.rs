@@ -144,7 +144,7 @@ fn log(call: &mut Call<'_>) -> Outcome {
     }
     let count = if call.count() == 3 { call.integer(2)? } else { 10 };
     let entries = call.server.acl.log().lock().newest(usize::try_from(count).unwrap_or(0));
-    let now_ms = call.turn.now_ms();
+    let now_ms = call.batch.now_ms();
     call.reply.array(entries.len());
     for entry in entries {
         let reply = &mut call.reply;

@@ -176,7 +176,7 @@ fn shutdown(call: &mut Call<'_>) -> Outcome {
         }
     }
     if saves {
-        if call.turn.mode() == terrace_keyspace::Mode::Memory {
+        if call.batch.mode() == terrace_keyspace::Mode::Memory {
             return Err(Failure::Elsewhere(terrace_keyspace::Wait::Device));
         }
         call.server.checkpoints.make(&call.server.space)?;
@@ -238,7 +238,7 @@ fn memory(call: &mut Call<'_>) -> Outcome {
                     return Err(Failure::SYNTAX);
                 }
             }
-            let bytes = call.turn.usage_bytes(call.session.db, call.arg(2))?;
+            let bytes = call.batch.usage_bytes(call.session.db, call.arg(2))?;
             match bytes {
                 Some(bytes) => call.reply.integer(bytes as i64),
                 None => call.reply.null(),

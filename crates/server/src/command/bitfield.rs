@@ -1,6 +1,7 @@
 //! BITFIELD: integers of 1 to 64 bits, with a sign or without, anywhere in a string.
 
-use super::{Call, Failure, Outcome, bits};
+use super::bit_offset::offset as bit_offset;
+use super::{Call, Failure, Outcome};
 
 /// What an integer is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +140,7 @@ fn steps(call: &Call<'_>, read_only: bool) -> Result<Vec<Step>, Failure> {
             "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported \
              but i64 is.",
         ))?;
-        let place = bits::offset(call, at + 2, Some(u64::from(encoding.bits)))?;
+        let place = bit_offset(call, at + 2, Some(u64::from(encoding.bits)))?;
         let action = match &word[..] {
             b"get" => Action::Get,
             b"set" => Action::Set(call.integer(at + 3)?),
@@ -161,11 +162,11 @@ pub(super) fn bitfield(call: &mut Call<'_>, read_only: bool) -> Outcome {
     let answers: Vec<Option<i64>> =
         match steps.iter().filter(|step| step.writes()).map(last_bit).max() {
             None => {
-                let value = call.turn.get(db, key)?;
+                let value = call.batch.get(db, key)?;
                 let bytes = value.as_deref().unwrap_or_default();
                 steps.iter().map(|step| Some(step.encoding.read(bytes, step.place))).collect()
             }
-            Some(last) => call.turn.edit_string(db, key, |bytes| {
+            Some(last) => call.batch.edit_string(db, key, |bytes| {
                 let before = bytes.len();
                 bytes.resize(before.max((last / 8) as usize + 1), 0);
                 let mut answers = Vec::new();

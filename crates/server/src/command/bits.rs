@@ -1,5 +1,6 @@
 //! Bits of strings: the highest bit of the first byte is bit 0.
 
+use super::bit_offset::offset;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, bitfield};
 use terrace_keyspace::{PutOptions, Value};
 
@@ -88,21 +89,6 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// The place of a bit; `#n` is the nth field of `width` bits.
-pub(super) fn offset(call: &Call<'_>, at: usize, width: Option<u64>) -> Result<u64, Failure> {
-    const REFUSED: Failure = Failure::line("ERR bit offset is not an integer or out of range");
-    let (text, unit) = match (call.arg(at), width) {
-        ([b'#', rest @ ..], Some(width)) => (rest, width),
-        (text, _) => (text, 1),
-    };
-    let place = terrace_resp::parse_integer(text).and_then(|place| u64::try_from(place).ok());
-    let place = place.and_then(|place| place.checked_mul(unit)).ok_or(REFUSED)?;
-    match place / 8 < call.server.config.settings().proto_max_bulk_len {
-        true => Ok(place),
-        false => Err(REFUSED),
-    }
-}
-
 /// The bit at a place: 0 behind the end.
 fn bit(bytes: &[u8], place: u64) -> u8 {
     let byte = usize::try_from(place / 8).ok().and_then(|at| bytes.get(at));
@@ -116,7 +102,7 @@ fn setbit(call: &mut Call<'_>) -> Outcome {
         Some(1) => true,
         _ => return Err(Failure::line("ERR bit is not an integer or out of range")),
     };
-    let before = call.turn.edit_string(call.session.db, call.arg(1), |bytes| {
+    let before = call.batch.edit_string(call.session.db, call.arg(1), |bytes| {
         let (at, mask) = ((place / 8) as usize, 0x80 >> (place % 8));
         let grows = bytes.len() <= at;
         bytes.resize(bytes.len().max(at + 1), 0);
@@ -131,7 +117,7 @@ fn setbit(call: &mut Call<'_>) -> Outcome {
 
 fn getbit(call: &mut Call<'_>) -> Outcome {
     let place = offset(call, 2, None)?;
-    let value = call.turn.get(call.session.db, call.arg(1))?;
+    let value = call.batch.get(call.session.db, call.arg(1))?;
     call.reply.integer(i64::from(value.map_or(0, |value| bit(&value, place))));
     Ok(())
 }
@@ -186,7 +172,7 @@ fn masked<'b>(bytes: &'b [u8], part: &Part, fill: u8) -> impl Iterator<Item = u8
 fn bitcount(call: &mut Call<'_>) -> Outcome {
     let (db, key) = (call.db(), call.arg(1));
     // As Redis, which looks at the other arguments only if there is a string.
-    let Some(value) = call.turn.get(db, key)? else {
+    let Some(value) = call.batch.get(db, key)? else {
         call.reply.integer(0);
         return Ok(());
     };
@@ -215,7 +201,7 @@ fn bitpos(call: &mut Call<'_>) -> Outcome {
         1 => true,
         _ => return Err(Failure::line("ERR The bit argument must be 1 or 0.")),
     };
-    let Some(value) = call.turn.get(call.session.db, call.arg(1))? else {
+    let Some(value) = call.batch.get(call.session.db, call.arg(1))? else {
         call.reply.integer(if is_set { -1 } else { 0 });
         return Ok(());
     };
@@ -261,7 +247,7 @@ fn bitop(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     let mut sources: Vec<Option<Value>> = Vec::with_capacity(call.count() - 3);
     for key in call.args_from(3) {
-        sources.push(call.turn.get(db, key)?);
+        sources.push(call.batch.get(db, key)?);
     }
     let length = sources.iter().flatten().map(|source| source.len()).max().unwrap_or(0);
     let byte = |source: &Option<Value>, at: usize| {
@@ -277,8 +263,8 @@ fn bitop(call: &mut Call<'_>) -> Outcome {
         };
     }
     match length {
-        0 => drop(call.turn.delete(db, std::iter::once(call.arg(2)))?),
-        _ => drop(call.turn.put(db, call.arg(2), &result, &PutOptions::default())?),
+        0 => drop(call.batch.delete(db, std::iter::once(call.arg(2)))?),
+        _ => drop(call.batch.put(db, call.arg(2), &result, &PutOptions::default())?),
     }
     call.reply.integer(length as i64);
     Ok(())

@@ -126,7 +126,7 @@ fn set_info(call: &mut Call<'_>) -> Outcome {
 
 /// A line of `CLIENT LIST`, with all fields that Redis 7.0 has, and then those of later versions.
 fn describe(call: &Call<'_>, client: &ClientInfo) -> String {
-    let now_ms = call.turn.now_ms();
+    let now_ms = call.batch.now_ms();
     let name = table().at(client.last_command.load(Ordering::Relaxed)).map_or("NULL", |s| s.name);
     let own = client.id == call.session.id;
     let command = match (own, table().find(call.args.name())) {

@@ -84,7 +84,7 @@ impl Call<'_> {
     /// above 0.
     pub(super) fn expiry(&self, at: usize, unit: Unit, command: &str) -> Result<u64, Failure> {
         let number = self.integer(at)?;
-        let until = unit.since_1970(number, self.turn.now_ms());
+        let until = unit.since_1970(number, self.batch.now_ms());
         match until.and_then(|until| u64::try_from(until).ok()) {
             Some(until) if number > 0 => Ok(until),
             _ => Err(invalid(command)),

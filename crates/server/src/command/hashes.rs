@@ -170,7 +170,7 @@ fn set_fields(call: &mut Call<'_>) -> Result<u64, Failure> {
         .step_by(2)
         .map(move |at| (args.get(at).unwrap_or_default(), args.get(at + 1).unwrap_or_default()));
     let (db, key) = (call.db(), call.arg(1));
-    Ok(call.turn.hash_set(db, key, pairs)?)
+    Ok(call.batch.hash_set(db, key, pairs)?)
 }
 
 fn hset(call: &mut Call<'_>) -> Outcome {
@@ -192,15 +192,15 @@ fn hmset(call: &mut Call<'_>) -> Outcome {
 }
 
 fn hsetnx(call: &mut Call<'_>) -> Outcome {
-    let set = call.turn.hash_set_absent(call.session.db, call.arg(1), call.arg(2), call.arg(3))?;
+    let set = call.batch.hash_set_absent(call.session.db, call.arg(1), call.arg(2), call.arg(3))?;
     call.reply.integer(i64::from(set));
     Ok(())
 }
 
 fn hget(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
-    let value = match call.turn.hash(db, call.arg(1))? {
-        Some(hash) => call.turn.hash_field(db, &hash, call.arg(2))?,
+    let value = match call.batch.hash(db, call.arg(1))? {
+        Some(hash) => call.batch.hash_field(db, &hash, call.arg(2))?,
         None => None,
     };
     call.note_lookup(value.is_some());
@@ -210,12 +210,12 @@ fn hget(call: &mut Call<'_>) -> Outcome {
 
 fn hmget(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
-    let hash = call.turn.hash(db, call.arg(1))?;
+    let hash = call.batch.hash(db, call.arg(1))?;
     let fields = call.args_from(2);
     call.reply.array(fields.len());
     for field in fields {
         let value = match &hash {
-            Some(hash) => call.turn.hash_field(db, hash, field)?,
+            Some(hash) => call.batch.hash_field(db, hash, field)?,
             None => None,
         };
         call.bulk_or_null(value);
@@ -226,14 +226,14 @@ fn hmget(call: &mut Call<'_>) -> Outcome {
 /// Writes all fields, or values, or both.
 fn everything(call: &mut Call<'_>, kind: Aggregate, fields: bool, values: bool) -> Outcome {
     let db = call.db();
-    let Some(hash) = call.turn.hash(db, call.arg(1))? else {
+    let Some(hash) = call.batch.hash(db, call.arg(1))? else {
         call.reply.aggregate(kind, 0);
         return Ok(());
     };
     let reply = &mut call.reply;
     let begun = reply.begin(kind, hash.count as usize);
     let mut shown = 0;
-    call.turn.hash_each(db, &hash, |field, value| {
+    call.batch.hash_each(db, &hash, |field, value| {
         shown += 1;
         if fields {
             reply.bulk(field);
@@ -260,21 +260,21 @@ fn hvals(call: &mut Call<'_>) -> Outcome {
 }
 
 fn hdel(call: &mut Call<'_>) -> Outcome {
-    let removed = call.turn.hash_remove(call.session.db, call.arg(1), call.args_from(2))?;
+    let removed = call.batch.hash_remove(call.session.db, call.arg(1), call.args_from(2))?;
     call.reply.integer(removed as i64);
     Ok(())
 }
 
 fn hlen(call: &mut Call<'_>) -> Outcome {
-    let hash = call.turn.hash(call.session.db, call.arg(1))?;
+    let hash = call.batch.hash(call.session.db, call.arg(1))?;
     call.reply.integer(hash.map_or(0, |hash| hash.count) as i64);
     Ok(())
 }
 
 fn length_of_field(call: &mut Call<'_>) -> Result<Option<usize>, Failure> {
     let db = call.db();
-    let Some(hash) = call.turn.hash(db, call.arg(1))? else { return Ok(None) };
-    let value = call.turn.hash_field(db, &hash, call.arg(2))?;
+    let Some(hash) = call.batch.hash(db, call.arg(1))? else { return Ok(None) };
+    let value = call.batch.hash_field(db, &hash, call.arg(2))?;
     Ok(value.map(|value| value.len()))
 }
 
@@ -292,7 +292,7 @@ fn hstrlen(call: &mut Call<'_>) -> Outcome {
 
 fn hincrby(call: &mut Call<'_>) -> Outcome {
     let delta = call.integer(3)?;
-    let sum = call.turn.hash_add(call.session.db, call.arg(1), call.arg(2), delta)?;
+    let sum = call.batch.hash_add(call.session.db, call.arg(1), call.arg(2), delta)?;
     call.reply.integer(sum);
     Ok(())
 }
@@ -302,7 +302,7 @@ fn hincrbyfloat(call: &mut Call<'_>) -> Outcome {
     if !delta.is_finite() {
         return Err(Failure::line("ERR value is NaN or Infinity"));
     }
-    let sum = call.turn.hash_add_float(call.session.db, call.arg(1), call.arg(2), delta)?;
+    let sum = call.batch.hash_add_float(call.session.db, call.arg(1), call.arg(2), delta)?;
     call.reply.bulk(sum);
     Ok(())
 }
@@ -311,8 +311,8 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     if call.count() == 2 {
         let mut found = None;
-        if let Some(hash) = call.turn.hash(db, call.arg(1))? {
-            call.turn.hash_random(db, &hash, 1, |field, _| {
+        if let Some(hash) = call.batch.hash(db, call.arg(1))? {
+            call.batch.hash_random(db, &hash, 1, |field, _| {
                 found = Some(field.to_vec());
                 Ok(())
             })?;
@@ -325,7 +325,7 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
     if call.count() > 3 && !with_values {
         return Err(Failure::SYNTAX);
     }
-    let Some(hash) = call.turn.hash(db, call.arg(1))? else {
+    let Some(hash) = call.batch.hash(db, call.arg(1))? else {
         call.reply.array(0);
         return Ok(());
     };
@@ -346,8 +346,8 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
         Ok(())
     };
     match sample {
-        Sample::Different(count) => call.turn.hash_sample(db, &hash, count, show)?,
-        Sample::Repeated(times) => call.turn.hash_random(db, &hash, times, show)?,
+        Sample::Different(count) => call.batch.hash_sample(db, &hash, count, show)?,
+        Sample::Repeated(times) => call.batch.hash_random(db, &hash, times, show)?,
     }
     call.reply.finish(begun, shown);
     Ok(())
@@ -356,12 +356,12 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
 fn hscan(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     let cursor = call.cursor(2)?;
-    let Some(hash) = call.turn.hash(db, call.arg(1))? else {
+    let Some(hash) = call.batch.hash(db, call.arg(1))? else {
         empty_page(call);
         return Ok(());
     };
     let options = ScanOptions::of(call, 3)?;
-    let page = call.turn.hash_page(db, &hash, cursor, options.count)?;
+    let page = call.batch.hash_page(db, &hash, cursor, options.count)?;
     let shown = page.items.iter().filter(|(field, _)| options.shows(field));
     show_page(call, page.cursor, 2, shown, |reply, (field, value)| {
         reply.bulk(field);

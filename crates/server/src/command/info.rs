@@ -45,7 +45,7 @@ fn lolwut(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Writes the lines of a section.
-type Section = fn(&mut Page, &Facts<'_>);
+type Section = fn(&mut Page, &ServerStatus<'_>);
 
 /// Sections in their order, and whether one is shown without being asked for.
 const SECTIONS: &[(&str, bool, Section)] = &[
@@ -65,7 +65,7 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("terrace", true, engine),
 ];
 
-struct Facts<'a> {
+struct ServerStatus<'a> {
     server: &'a Server,
     metrics: Metrics,
     now_ms: u64,
@@ -93,14 +93,14 @@ fn info(call: &mut Call<'_>) -> Outcome {
     let mut key_counts = Vec::new();
     for db in 0..call.server.databases() {
         let db = db as u8;
-        let count = call.turn.count_keys(db)?;
+        let count = call.batch.count_keys(db)?;
         key_counts.extend((count > 0).then_some((db, count)));
     }
-    let facts = Facts {
+    let facts = ServerStatus {
         server: call.server,
         key_counts,
         metrics: call.server.space.db().metrics(),
-        now_ms: call.turn.now_ms(),
+        now_ms: call.batch.now_ms(),
     };
     let mut page = Page::default();
     for (name, is_default, write) in SECTIONS {
@@ -121,7 +121,7 @@ fn info(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn server(page: &mut Page, facts: &Facts<'_>) {
+fn server(page: &mut Page, facts: &ServerStatus<'_>) {
     let server = facts.server;
     let settings = server.config.settings();
     let uptime = server.started.elapsed().as_secs();
@@ -142,13 +142,13 @@ fn server(page: &mut Page, facts: &Facts<'_>) {
     page.line("config_file", file);
 }
 
-fn clients(page: &mut Page, facts: &Facts<'_>) {
+fn clients(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("connected_clients", facts.server.clients.count());
     page.line("maxclients", facts.server.config.settings().maxclients);
     page.line("blocked_clients", facts.server.stats.waiting.load(Ordering::Relaxed));
 }
 
-fn memory(page: &mut Page, facts: &Facts<'_>) {
+fn memory(page: &mut Page, facts: &ServerStatus<'_>) {
     let m = &facts.metrics;
     let used = m.cache_used_bytes + m.memtable_bytes + m.pinned_bytes;
     let rss = process::resident_bytes().unwrap_or(0);
@@ -171,7 +171,7 @@ fn human(bytes: u64) -> String {
     }
 }
 
-fn persistence(page: &mut Page, facts: &Facts<'_>) {
+fn persistence(page: &mut Page, facts: &ServerStatus<'_>) {
     let state = &facts.server.checkpoints;
     page.line("loading", 0);
     page.line("rdb_bgsave_in_progress", u8::from(state.is_running()));
@@ -183,7 +183,7 @@ fn persistence(page: &mut Page, facts: &Facts<'_>) {
     page.line("aof_last_write_status", if writable { "ok" } else { "err" });
 }
 
-fn stats(page: &mut Page, facts: &Facts<'_>) {
+fn stats(page: &mut Page, facts: &ServerStatus<'_>) {
     let stats = &facts.server.stats;
     page.line("total_connections_received", facts.server.clients.total());
     let (calls, failures) = facts.server.latency.calls();
@@ -197,24 +197,24 @@ fn stats(page: &mut Page, facts: &Facts<'_>) {
     page.line("keyspace_misses", stats.keyspace_misses.get());
     page.line("acl_access_denied_auth", stats.auth_failures.get());
     page.line("client_output_buffer_limit_disconnections", stats.output_limit_closed.get());
-    page.line("unexpected_error_replies", stats.failed_turns.get());
+    page.line("unexpected_error_replies", stats.failed_batches.get());
     page.line("total_error_replies", failures);
-    page.line("pool_visits", stats.pool_visits.get());
-    page.line("waited_turns", stats.waited_turns.get());
+    page.line("offloads", stats.offloads.get());
+    page.line("waited_batches", stats.waited_batches.get());
 }
 
-fn replication(page: &mut Page, _: &Facts<'_>) {
+fn replication(page: &mut Page, _: &ServerStatus<'_>) {
     page.line("role", "master");
     page.line("connected_slaves", 0);
 }
 
-fn cpu(page: &mut Page, _: &Facts<'_>) {
+fn cpu(page: &mut Page, _: &ServerStatus<'_>) {
     let Some((user, system)) = process::cpu_seconds() else { return };
     page.line("used_cpu_sys", format_args!("{system:.6}"));
     page.line("used_cpu_user", format_args!("{user:.6}"));
 }
 
-fn command_stats(page: &mut Page, facts: &Facts<'_>) {
+fn command_stats(page: &mut Page, facts: &ServerStatus<'_>) {
     for (number, row) in facts.server.latency.commands() {
         let Some(spec) = table().at(number) else { continue };
         let us = row.total_ns / 1000;
@@ -229,13 +229,13 @@ fn command_stats(page: &mut Page, facts: &Facts<'_>) {
     }
 }
 
-fn error_stats(page: &mut Page, facts: &Facts<'_>) {
+fn error_stats(page: &mut Page, facts: &ServerStatus<'_>) {
     for (code, count) in facts.server.errors.counts() {
         page.line(&format!("errorstat_{code}"), format_args!("count={count}"));
     }
 }
 
-fn latency_stats(page: &mut Page, facts: &Facts<'_>) {
+fn latency_stats(page: &mut Page, facts: &ServerStatus<'_>) {
     for (number, row) in facts.server.latency.commands() {
         let Some(spec) = table().at(number) else { continue };
         let us = |quantile: f64| row.durations.value_at_quantile(quantile) as f64 / 1000.0;
@@ -246,14 +246,14 @@ fn latency_stats(page: &mut Page, facts: &Facts<'_>) {
     }
 }
 
-fn keyspace(page: &mut Page, facts: &Facts<'_>) {
+fn keyspace(page: &mut Page, facts: &ServerStatus<'_>) {
     // Estimates, as of DBSIZE; keys with an expiry are not counted apart.
     for (db, keys) in &facts.key_counts {
         page.line(&format!("db{db}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
     }
 }
 
-fn engine(page: &mut Page, facts: &Facts<'_>) {
+fn engine(page: &mut Page, facts: &ServerStatus<'_>) {
     let m = &facts.metrics;
     page.line("write_amplification", format_args!("{:.2}", m.write_amplification()));
     page.line("space_amplification", format_args!("{:.2}", m.space_amplification()));

@@ -240,19 +240,19 @@ pub const COMMANDS: &[CommandSpec] = &[
 ];
 
 fn del(call: &mut Call<'_>) -> Outcome {
-    let removed = call.turn.delete(call.session.db, call.args_from(1))?;
+    let removed = call.batch.delete(call.session.db, call.args_from(1))?;
     call.reply.integer(removed as i64);
     Ok(())
 }
 
 fn exists(call: &mut Call<'_>) -> Outcome {
-    let count = call.turn.exists(call.session.db, call.args_from(1))?;
+    let count = call.batch.exists(call.session.db, call.args_from(1))?;
     call.reply.integer(count as i64);
     Ok(())
 }
 
 fn key_type(call: &mut Call<'_>) -> Outcome {
-    let kind = call.turn.key_type(call.session.db, call.arg(1))?;
+    let kind = call.batch.key_type(call.session.db, call.arg(1))?;
     call.reply.simple(kind.map_or("none", Type::name));
     Ok(())
 }
@@ -279,10 +279,10 @@ fn expire(call: &mut Call<'_>, unit: Unit, name: &str) -> Outcome {
         let text = "ERR GT and LT options at the same time are not compatible";
         return Err(Failure::line(text));
     }
-    let until = unit.since_1970(call.integer(2)?, call.turn.now_ms());
+    let until = unit.since_1970(call.integer(2)?, call.batch.now_ms());
     // Before 1970 is in the past as well.
     let until = until.ok_or_else(|| expiry::invalid(name))?.max(0).unsigned_abs();
-    let done = call.turn.expire(call.session.db, call.arg(1), until, condition)?;
+    let done = call.batch.expire(call.session.db, call.arg(1), until, condition)?;
     call.reply.integer(i64::from(done));
     Ok(())
 }
@@ -292,11 +292,11 @@ fn ttl(call: &mut Call<'_>) -> Outcome {
 }
 
 fn ttl_in(call: &mut Call<'_>, unit: Unit) -> Outcome {
-    let answer = match call.turn.expiry(call.session.db, call.arg(1))? {
+    let answer = match call.batch.expiry(call.session.db, call.arg(1))? {
         None => -2,
         Some(None) => -1,
         Some(Some(at_ms)) => {
-            let base = if unit.relative { call.turn.now_ms() } else { 0 };
+            let base = if unit.relative { call.batch.now_ms() } else { 0 };
             (at_ms.saturating_sub(base) as i64).saturating_add(unit.ms / 2) / unit.ms
         }
     };
@@ -305,7 +305,7 @@ fn ttl_in(call: &mut Call<'_>, unit: Unit) -> Outcome {
 }
 
 fn persist(call: &mut Call<'_>) -> Outcome {
-    let done = call.turn.persist(call.session.db, call.arg(1))?;
+    let done = call.batch.persist(call.session.db, call.arg(1))?;
     call.reply.integer(i64::from(done));
     Ok(())
 }
@@ -313,14 +313,14 @@ fn persist(call: &mut Call<'_>) -> Outcome {
 fn object(call: &mut Call<'_>) -> Outcome {
     let (subcommand, key) = (call.arg(1).to_ascii_lowercase(), call.arg(2));
     let db = call.session.db;
-    let Some(kind) = call.turn.key_type(db, key)? else {
+    let Some(kind) = call.batch.key_type(db, key)? else {
         call.reply.null();
         return Ok(());
     };
     match subcommand.as_slice() {
         b"refcount" => {
             let shared = match kind {
-                Type::String => call.turn.get(db, key)?.is_some_and(|text| is_shared(&text)),
+                Type::String => call.batch.get(db, key)?.is_some_and(|text| is_shared(&text)),
                 Type::Collection(_) => false,
             };
             call.reply.integer(if shared { i64::from(i32::MAX) } else { 1 });
@@ -337,7 +337,7 @@ fn object(call: &mut Call<'_>) -> Outcome {
         }
         _ => {
             let encoding = match kind {
-                Type::String => match call.turn.get(db, key)? {
+                Type::String => match call.batch.get(db, key)? {
                     Some(text) if terrace_resp::parse_integer(&text).is_some() => "int",
                     Some(text) if text.len() <= 44 => "embstr",
                     _ => "raw",
@@ -379,7 +379,7 @@ fn scan(call: &mut Call<'_>) -> Outcome {
     let prefix = options.pattern.map(glob::literal_prefix).unwrap_or_default();
     let scan = KeyScan { cursor, prefix: &prefix, kind: wanted.flatten(), count: options.count };
     let page = call
-        .turn
+        .batch
         .scan_keys(call.session.db, &scan, |key| wanted != Some(None) && options.shows(key))?;
     show_page(call, page.cursor, 1, page.items.iter(), |reply, key| reply.bulk(key));
     Ok(())
@@ -388,7 +388,7 @@ fn scan(call: &mut Call<'_>) -> Outcome {
 fn keys(call: &mut Call<'_>) -> Outcome {
     let (db, pattern) = (call.session.db, call.arg(1));
     if let Some(key) = glob::literal(pattern) {
-        let exists = call.turn.key_type(db, &key)?.is_some();
+        let exists = call.batch.key_type(db, &key)?.is_some();
         call.reply.array(usize::from(exists));
         if exists {
             call.reply.bulk(&key);
@@ -399,7 +399,7 @@ fn keys(call: &mut Call<'_>) -> Outcome {
     let range = KeyRange { prefix: &prefix, ..KeyRange::default() };
     let (mut count, deferred) = (0, call.reply.begin(Aggregate::Array, 10));
     let reply = &mut call.reply;
-    call.turn.walk_keys(db, range, false, |seen| {
+    call.batch.walk_keys(db, range, false, |seen| {
         if glob::matches(pattern, seen.key) {
             reply.bulk(seen.key);
             count += 1;
@@ -432,7 +432,7 @@ fn tscan(call: &mut Call<'_>) -> Outcome {
     let deferred = call.reply.begin(Aggregate::Array, 10);
     let (mut shown, reply) = (0, &mut call.reply);
     if limit > 0 {
-        call.turn.walk_keys(call.session.db, range, !keys_only, |seen| {
+        call.batch.walk_keys(call.session.db, range, !keys_only, |seen| {
             if user.as_ref().is_some_and(|user| !user.may_access(seen.key, Access::READ)) {
                 return true;
             }
@@ -455,13 +455,13 @@ fn tscan(call: &mut Call<'_>) -> Outcome {
 }
 
 fn randomkey(call: &mut Call<'_>) -> Outcome {
-    let found = call.turn.random_key(call.session.db)?;
+    let found = call.batch.random_key(call.session.db)?;
     call.bulk_or_null(found);
     Ok(())
 }
 
 fn dbsize(call: &mut Call<'_>) -> Outcome {
-    let count = call.turn.count_keys(call.session.db)?;
+    let count = call.batch.count_keys(call.session.db)?;
     call.reply.integer(count as i64);
     Ok(())
 }
@@ -474,8 +474,8 @@ fn flush(call: &mut Call<'_>, all: bool) -> Outcome {
         return Err(Failure::SYNTAX);
     }
     match all {
-        true => call.turn.flush_all(),
-        false => call.turn.flush(call.session.db),
+        true => call.batch.flush_all(),
+        false => call.batch.flush(call.session.db),
     }
     call.reply.ok();
     Ok(())

@@ -131,7 +131,7 @@ fn options(call: &Call<'_>) -> Result<Options, Failure> {
 fn lcs(call: &mut Call<'_>) -> Outcome {
     let mut texts: [Vec<u8>; 2] = Default::default();
     for (at, text) in texts.iter_mut().enumerate() {
-        match call.turn.get(call.session.db, call.arg(at + 1)) {
+        match call.batch.get(call.session.db, call.arg(at + 1)) {
             Ok(found) => *text = found.map(|found| found.to_vec()).unwrap_or_default(),
             Err(Error::WrongType) => {
                 return Err(Failure::line("ERR The specified keys must contain string values"));

@@ -72,7 +72,7 @@ fn end(word: &[u8]) -> Result<End, Failure> {
 
 fn move_element(call: &mut Call<'_>, from: End, to: End) -> Outcome {
     let (db, source, destination) = (call.db(), call.arg(1), call.arg(2));
-    let moved = call.turn.list_move(db, (source, from), (destination, to))?;
+    let moved = call.batch.list_move(db, (source, from), (destination, to))?;
     call.bulk_or_null(moved);
     Ok(())
 }
@@ -114,7 +114,7 @@ fn lmpop(call: &mut Call<'_>) -> Outcome {
     let count = count_to_take(call, 3 + keys)?;
     let db = call.db();
     for key in call.args_from(2).take(keys) {
-        let Some(taken) = call.turn.list_pop(db, key, end, count)? else { continue };
+        let Some(taken) = call.batch.list_pop(db, key, end, count)? else { continue };
         call.reply.array(2);
         call.reply.bulk(key);
         call.reply.array(taken.len());
@@ -159,8 +159,8 @@ fn lpos(call: &mut Call<'_>) -> Outcome {
     let from = if rank < 0 { End::Back } else { End::Front };
     let wanted = (rank.unsigned_abs() - 1, all(count.unwrap_or(1)), all(walk));
     let db = call.db();
-    let places = match call.turn.list(db, call.arg(1))? {
-        Some(list) => call.turn.list_places(db, &list, from, wanted, call.arg(2))?,
+    let places = match call.batch.list(db, call.arg(1))? {
+        Some(list) => call.batch.list_places(db, &list, from, wanted, call.arg(2))?,
         None => Vec::new(),
     };
     match (count, places.first()) {

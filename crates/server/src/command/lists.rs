@@ -132,7 +132,7 @@ pub const COMMANDS: &[CommandSpec] = &[
 
 fn push(call: &mut Call<'_>, end: End, only_existing: bool) -> Outcome {
     let (db, key, values) = (call.db(), call.arg(1), call.args_from(2));
-    let length = call.turn.list_push(db, key, end, only_existing, values)?;
+    let length = call.batch.list_push(db, key, end, only_existing, values)?;
     call.reply.integer(length as i64);
     Ok(())
 }
@@ -159,7 +159,7 @@ fn pop(call: &mut Call<'_>, end: End, name: &str) -> Outcome {
         3 => Some(call.positive(2)?),
         _ => return Err(Failure::wrong_count(name)),
     };
-    let popped = call.turn.list_pop(call.session.db, call.arg(1), end, count.unwrap_or(1))?;
+    let popped = call.batch.list_pop(call.session.db, call.arg(1), end, count.unwrap_or(1))?;
     match (popped, count) {
         (None, None) => call.reply.null(),
         (None, Some(_)) => call.reply.null_array(),
@@ -183,7 +183,7 @@ fn rpop(call: &mut Call<'_>) -> Outcome {
 }
 
 fn llen(call: &mut Call<'_>) -> Outcome {
-    let list = call.turn.list(call.session.db, call.arg(1))?;
+    let list = call.batch.list(call.session.db, call.arg(1))?;
     call.reply.integer(list.map_or(0, |list| list.count) as i64);
     Ok(())
 }
@@ -191,7 +191,7 @@ fn llen(call: &mut Call<'_>) -> Outcome {
 fn lrange(call: &mut Call<'_>) -> Outcome {
     let (first, last) = (call.integer(2)?, call.integer(3)?);
     let db = call.db();
-    let list = call.turn.list(db, call.arg(1))?;
+    let list = call.batch.list(db, call.arg(1))?;
     let range = list.and_then(|list| Some((list, ranks(first, last, list.count)?)));
     let Some((list, places)) = range else {
         call.reply.array(0);
@@ -201,7 +201,7 @@ fn lrange(call: &mut Call<'_>) -> Outcome {
     let reply = &mut call.reply;
     let begun = reply.begin(Aggregate::Array, count as usize);
     let mut shown = 0;
-    call.turn.list_each(db, &list, first, count, |element| {
+    call.batch.list_each(db, &list, first, count, |element| {
         shown += 1;
         reply.bulk(element);
         Ok(true)
@@ -212,8 +212,8 @@ fn lrange(call: &mut Call<'_>) -> Outcome {
 
 fn lindex(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
-    let element = match call.turn.list(db, call.arg(1))? {
-        Some(list) => call.turn.list_get(db, &list, call.integer(2)?)?,
+    let element = match call.batch.list(db, call.arg(1))? {
+        Some(list) => call.batch.list_get(db, &list, call.integer(2)?)?,
         None => None,
     };
     call.bulk_or_null(element);
@@ -222,23 +222,23 @@ fn lindex(call: &mut Call<'_>) -> Outcome {
 
 fn lset(call: &mut Call<'_>) -> Outcome {
     let (db, key) = (call.db(), call.arg(1));
-    let list = call.turn.list_to_set(db, key)?;
+    let list = call.batch.list_to_set(db, key)?;
     let index = call.integer(2)?;
-    call.turn.list_set(db, key, &list, index, call.arg(3))?;
+    call.batch.list_set(db, key, &list, index, call.arg(3))?;
     call.reply.ok();
     Ok(())
 }
 
 fn ltrim(call: &mut Call<'_>) -> Outcome {
     let (first, last) = (call.integer(2)?, call.integer(3)?);
-    call.turn.list_trim(call.session.db, call.arg(1), first, last)?;
+    call.batch.list_trim(call.session.db, call.arg(1), first, last)?;
     call.reply.ok();
     Ok(())
 }
 
 fn lrem(call: &mut Call<'_>) -> Outcome {
     let count = call.integer(2)?;
-    let removed = call.turn.list_remove(call.session.db, call.arg(1), count, call.arg(3))?;
+    let removed = call.batch.list_remove(call.session.db, call.arg(1), count, call.arg(3))?;
     call.reply.integer(removed as i64);
     Ok(())
 }
@@ -250,7 +250,7 @@ fn linsert(call: &mut Call<'_>) -> Outcome {
         _ => return Err(Failure::SYNTAX),
     };
     let (db, key) = (call.db(), call.arg(1));
-    let inserted = call.turn.list_insert(db, key, before, call.arg(3), call.arg(4))?;
+    let inserted = call.batch.list_insert(db, key, before, call.arg(3), call.arg(4))?;
     call.reply.integer(match inserted {
         Inserted::NoList => 0,
         Inserted::NoPivot => -1,

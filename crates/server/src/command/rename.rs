@@ -56,13 +56,13 @@ pub const COMMANDS: &[CommandSpec] = &[
 ];
 
 fn rename(call: &mut Call<'_>) -> Outcome {
-    call.turn.rename(call.session.db, call.arg(1), call.arg(2), false)?;
+    call.batch.rename(call.session.db, call.arg(1), call.arg(2), false)?;
     call.reply.ok();
     Ok(())
 }
 
 fn renamenx(call: &mut Call<'_>) -> Outcome {
-    let done = call.turn.rename(call.session.db, call.arg(1), call.arg(2), true)?;
+    let done = call.batch.rename(call.session.db, call.arg(1), call.arg(2), true)?;
     call.reply.integer(i64::from(done));
     Ok(())
 }
@@ -91,7 +91,7 @@ fn copy(call: &mut Call<'_>) -> Outcome {
     if from == to {
         return Err(SAME);
     }
-    let done = call.turn.copy(from, to, replace)?;
+    let done = call.batch.copy(from, to, replace)?;
     call.reply.integer(i64::from(done));
     Ok(())
 }
@@ -101,7 +101,7 @@ fn move_key(call: &mut Call<'_>) -> Outcome {
     if to == call.db() {
         return Err(SAME);
     }
-    let done = call.turn.move_key(call.session.db, to, call.arg(1))?;
+    let done = call.batch.move_key(call.session.db, to, call.arg(1))?;
     call.reply.integer(i64::from(done));
     Ok(())
 }

@@ -99,23 +99,23 @@ fn sets(call: &mut Call<'_>, at: usize) -> Result<Vec<Option<Meta>>, Failure> {
     let db = call.db();
     let mut sets = Vec::with_capacity(call.count() - at);
     for key in call.args_from(at) {
-        sets.push(call.turn.set(db, key)?);
+        sets.push(call.batch.set(db, key)?);
     }
     Ok(sets)
 }
 
 /// Shows the result to `seen`, each member once.
 fn walk(
-    turn: &CommandBatch,
+    batch: &CommandBatch,
     db: u8,
     algebra: Algebra,
     sets: &[Option<Meta>],
     seen: impl FnMut(&[u8]) -> Result<bool, Error>,
 ) -> Outcome {
     match algebra {
-        Algebra::Intersection => turn.set_intersection(db, sets, seen)?,
-        Algebra::Union => turn.set_union(db, sets, seen)?,
-        Algebra::Difference => turn.set_difference(db, sets, seen)?,
+        Algebra::Intersection => batch.set_intersection(db, sets, seen)?,
+        Algebra::Union => batch.set_union(db, sets, seen)?,
+        Algebra::Difference => batch.set_difference(db, sets, seen)?,
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ fn show(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
     let reply = &mut call.reply;
     let begun = reply.begin(Aggregate::Set, 0);
     let mut shown = 0;
-    walk(call.turn, db, algebra, &sets, |member| {
+    walk(call.batch, db, algebra, &sets, |member| {
         shown += 1;
         reply.bulk(member);
         Ok(true)
@@ -139,12 +139,12 @@ fn store(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
     let sets = sets(call, 2)?;
     let db = call.db();
     let (mut members, mut result_size) = (Vec::new(), ResultSize::default());
-    walk(call.turn, db, algebra, &sets, |member| {
+    walk(call.batch, db, algebra, &sets, |member| {
         result_size.add(member.len())?;
         members.push(member.to_vec());
         Ok(true)
     })?;
-    let count = call.turn.set_replace(db, call.arg(1), &members)?;
+    let count = call.batch.set_replace(db, call.arg(1), &members)?;
     call.reply.integer(count as i64);
     Ok(())
 }
@@ -184,15 +184,15 @@ fn sintercard(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     let mut sets = Vec::with_capacity(count);
     for key in call.args_from(2).take(count) {
-        sets.push(Weighted { set: call.turn.set(db, key)?, weight: 1.0 });
+        sets.push(Weighted { set: call.batch.set(db, key)?, weight: 1.0 });
     }
-    let found = call.turn.scored_intersection_count(db, &sets, most)?;
+    let found = call.batch.scored_intersection_count(db, &sets, most)?;
     call.reply.integer(found as i64);
     Ok(())
 }
 
 fn smove(call: &mut Call<'_>) -> Outcome {
-    let moved = call.turn.set_move(call.session.db, call.arg(1), call.arg(2), call.arg(3))?;
+    let moved = call.batch.set_move(call.session.db, call.arg(1), call.arg(2), call.arg(3))?;
     call.reply.integer(i64::from(moved));
     Ok(())
 }

@@ -108,27 +108,27 @@ pub const COMMANDS: &[CommandSpec] = &[
 ];
 
 fn sadd(call: &mut Call<'_>) -> Outcome {
-    let added = call.turn.set_add(call.session.db, call.arg(1), call.args_from(2))?;
+    let added = call.batch.set_add(call.session.db, call.arg(1), call.args_from(2))?;
     call.reply.integer(added as i64);
     Ok(())
 }
 
 fn srem(call: &mut Call<'_>) -> Outcome {
-    let removed = call.turn.set_remove(call.session.db, call.arg(1), call.args_from(2))?;
+    let removed = call.batch.set_remove(call.session.db, call.arg(1), call.args_from(2))?;
     call.reply.integer(removed as i64);
     Ok(())
 }
 
 fn smembers(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
-    let Some(set) = call.turn.set(db, call.arg(1))? else {
+    let Some(set) = call.batch.set(db, call.arg(1))? else {
         call.reply.aggregate(Aggregate::Set, 0);
         return Ok(());
     };
     let reply = &mut call.reply;
     let begun = reply.begin(Aggregate::Set, set.count as usize);
     let mut shown = 0;
-    call.turn.set_each(db, &set, |member| {
+    call.batch.set_each(db, &set, |member| {
         shown += 1;
         reply.bulk(member);
         Ok(true)
@@ -139,18 +139,18 @@ fn smembers(call: &mut Call<'_>) -> Outcome {
 
 fn has(call: &mut Call<'_>, set: Option<&Meta>, member: &[u8]) -> Result<i64, Failure> {
     let Some(set) = set else { return Ok(0) };
-    Ok(i64::from(call.turn.set_has(call.session.db, set, member)?))
+    Ok(i64::from(call.batch.set_has(call.session.db, set, member)?))
 }
 
 fn sismember(call: &mut Call<'_>) -> Outcome {
-    let set = call.turn.set(call.session.db, call.arg(1))?;
+    let set = call.batch.set(call.session.db, call.arg(1))?;
     let answer = has(call, set.as_ref(), call.arg(2))?;
     call.reply.integer(answer);
     Ok(())
 }
 
 fn smismember(call: &mut Call<'_>) -> Outcome {
-    let set = call.turn.set(call.session.db, call.arg(1))?;
+    let set = call.batch.set(call.session.db, call.arg(1))?;
     let members = call.args_from(2);
     call.reply.array(members.len());
     for member in members {
@@ -161,7 +161,7 @@ fn smismember(call: &mut Call<'_>) -> Outcome {
 }
 
 fn scard(call: &mut Call<'_>) -> Outcome {
-    let set = call.turn.set(call.session.db, call.arg(1))?;
+    let set = call.batch.set(call.session.db, call.arg(1))?;
     call.reply.integer(set.map_or(0, |set| set.count) as i64);
     Ok(())
 }
@@ -170,12 +170,12 @@ fn spop(call: &mut Call<'_>) -> Outcome {
     let (db, key) = (call.db(), call.arg(1));
     match call.count() {
         2 => {
-            let taken = call.turn.set_pop(db, key, 1)?;
+            let taken = call.batch.set_pop(db, key, 1)?;
             call.bulk_or_null(taken.first());
         }
         3 => {
             let count = call.positive(2)?;
-            let popped = call.turn.set_pop(db, key, count)?;
+            let popped = call.batch.set_pop(db, key, count)?;
             call.reply.aggregate(Aggregate::Set, popped.len());
             for member in popped {
                 call.reply.bulk(member);
@@ -190,8 +190,8 @@ fn srandmember(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     if call.count() == 2 {
         let mut found = None;
-        if let Some(set) = call.turn.set(db, call.arg(1))? {
-            call.turn.set_random(db, &set, 1, |member| {
+        if let Some(set) = call.batch.set(db, call.arg(1))? {
+            call.batch.set_random(db, &set, 1, |member| {
                 found = Some(member.to_vec());
                 Ok(())
             })?;
@@ -203,7 +203,7 @@ fn srandmember(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::SYNTAX);
     }
     let sample = call.sample(2)?;
-    let Some(set) = call.turn.set(db, call.arg(1))? else {
+    let Some(set) = call.batch.set(db, call.arg(1))? else {
         call.reply.array(0);
         return Ok(());
     };
@@ -216,8 +216,8 @@ fn srandmember(call: &mut Call<'_>) -> Outcome {
         Ok(())
     };
     match sample {
-        Sample::Different(count) => call.turn.set_sample(db, &set, count, show)?,
-        Sample::Repeated(times) => call.turn.set_random(db, &set, times, show)?,
+        Sample::Different(count) => call.batch.set_sample(db, &set, count, show)?,
+        Sample::Repeated(times) => call.batch.set_random(db, &set, times, show)?,
     }
     call.reply.finish(begun, shown);
     Ok(())
@@ -226,12 +226,12 @@ fn srandmember(call: &mut Call<'_>) -> Outcome {
 fn sscan(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     let cursor = call.cursor(2)?;
-    let Some(set) = call.turn.set(db, call.arg(1))? else {
+    let Some(set) = call.batch.set(db, call.arg(1))? else {
         empty_page(call);
         return Ok(());
     };
     let options = ScanOptions::of(call, 3)?;
-    let page = call.turn.set_page(db, &set, cursor, options.count)?;
+    let page = call.batch.set_page(db, &set, cursor, options.count)?;
     let shown = page.items.iter().filter(|member| options.shows(member));
     show_page(call, page.cursor, 1, shown, |reply, member| reply.bulk(member));
     Ok(())

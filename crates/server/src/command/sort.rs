@@ -150,7 +150,7 @@ fn sort(call: &mut Call<'_>, may_store: bool) -> Outcome {
         return Ok(());
     };
     let values: Vec<Vec<u8>> = shown.into_iter().map(Option::unwrap_or_default).collect();
-    let length = call.turn.list_replace(db, destination, &values)?;
+    let length = call.batch.list_replace(db, destination, &values)?;
     call.reply.integer(length as i64);
     Ok(())
 }
@@ -158,11 +158,11 @@ fn sort(call: &mut Call<'_>, may_store: bool) -> Outcome {
 /// The list, set or sorted set under the first argument.
 fn collection(call: &mut Call<'_>) -> Result<Option<Meta>, Failure> {
     let (db, key) = (call.db(), call.arg(1));
-    call.turn.pin_now();
-    Ok(match call.turn.key_type(db, key)? {
+    call.batch.pin_now();
+    Ok(match call.batch.key_type(db, key)? {
         None => None,
-        Some(Type::Collection(Kind::List)) => call.turn.list(db, key)?,
-        Some(Type::Collection(Kind::Set | Kind::SortedSet)) => call.turn.scored_set(db, key)?,
+        Some(Type::Collection(Kind::List)) => call.batch.list(db, key)?,
+        Some(Type::Collection(Kind::Set | Kind::SortedSet)) => call.batch.scored_set(db, key)?,
         Some(_) => return Err(terrace_keyspace::Error::WrongType.into()),
     })
 }
@@ -177,12 +177,12 @@ fn elements(call: &Call<'_>, meta: &Meta, options: &Options<'_>) -> Result<Vec<V
     };
     let is_down = options.leaves_order() && options.is_down;
     match meta.kind {
-        Kind::List => call.turn.list_each(db, meta, 0, meta.count, keep)?,
-        Kind::Set => call.turn.set_each(db, meta, keep)?,
+        Kind::List => call.batch.list_each(db, meta, 0, meta.count, keep)?,
+        Kind::Set => call.batch.set_each(db, meta, keep)?,
         _ => {
             let all = Range::Ranks(0..=u64::MAX);
             let order = if is_down { Order::Down } else { Order::Up };
-            call.turn.sorted_set_each(db, meta, &all, order, |member, _| keep(member))?;
+            call.batch.sorted_set_each(db, meta, &all, order, |member, _| keep(member))?;
         }
     }
     if meta.kind == Kind::List && is_down {
@@ -237,11 +237,11 @@ fn lookup(call: &mut Call<'_>, pattern: &[u8], element: &[u8]) -> Result<Option<
     };
     let key = [before, element, after].concat();
     let db = call.db();
-    match (call.turn.key_type(db, &key)?, field) {
-        (Some(Type::String), None) => Ok(call.turn.get(db, &key)?),
+    match (call.batch.key_type(db, &key)?, field) {
+        (Some(Type::String), None) => Ok(call.batch.get(db, &key)?),
         (Some(Type::Collection(Kind::Hash)), Some(field)) => {
-            let Some(hash) = call.turn.hash(db, &key)? else { return Ok(None) };
-            Ok(call.turn.hash_field(db, &hash, field)?)
+            let Some(hash) = call.batch.hash(db, &key)? else { return Ok(None) };
+            Ok(call.batch.hash_field(db, &hash, field)?)
         }
         _ => Ok(None),
     }

@@ -70,7 +70,7 @@ fn zadd(call: &mut Call<'_>) -> Outcome {
     if options.increment {
         let delta = scores.first().copied().unwrap_or(0.0);
         let member = call.arg(first + 1);
-        match call.turn.sorted_set_increment(db, key, options.rule, delta, member)? {
+        match call.batch.sorted_set_increment(db, key, options.rule, delta, member)? {
             Some(sum) => call.reply.double(sum),
             None => call.reply.null(),
         }
@@ -78,7 +78,7 @@ fn zadd(call: &mut Call<'_>) -> Outcome {
     }
     let members = call.args_from(first + 1).step_by(2);
     let pairs = scores.iter().copied().zip(members);
-    let outcome = call.turn.sorted_set_add(db, key, options.rule, pairs)?;
+    let outcome = call.batch.sorted_set_add(db, key, options.rule, pairs)?;
     let changed = if options.count_changed { outcome.changed } else { 0 };
     call.reply.integer((outcome.added + changed) as i64);
     Ok(())
@@ -87,27 +87,27 @@ fn zadd(call: &mut Call<'_>) -> Outcome {
 fn zincrby(call: &mut Call<'_>) -> Outcome {
     let delta = call.double(2)?;
     let (db, key, member) = (call.db(), call.arg(1), call.arg(3));
-    let sum = call.turn.sorted_set_increment(db, key, AddRule::default(), delta, member)?;
+    let sum = call.batch.sorted_set_increment(db, key, AddRule::default(), delta, member)?;
     call.reply.double(sum.unwrap_or(delta));
     Ok(())
 }
 
 fn zrem(call: &mut Call<'_>) -> Outcome {
-    let removed = call.turn.sorted_set_remove(call.session.db, call.arg(1), call.args_from(2))?;
+    let removed = call.batch.sorted_set_remove(call.session.db, call.arg(1), call.args_from(2))?;
     call.reply.integer(removed as i64);
     Ok(())
 }
 
 fn zcard(call: &mut Call<'_>) -> Outcome {
-    let set = call.turn.sorted_set(call.session.db, call.arg(1))?;
+    let set = call.batch.sorted_set(call.session.db, call.arg(1))?;
     call.reply.integer(set.map_or(0, |set| set.count) as i64);
     Ok(())
 }
 
 fn zscore(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
-    let score = match call.turn.sorted_set(db, call.arg(1))? {
-        Some(set) => call.turn.sorted_set_score(db, &set, call.arg(2))?,
+    let score = match call.batch.sorted_set(db, call.arg(1))? {
+        Some(set) => call.batch.sorted_set_score(db, &set, call.arg(2))?,
         None => None,
     };
     score_or_null(&mut call.reply, score);
@@ -116,12 +116,12 @@ fn zscore(call: &mut Call<'_>) -> Outcome {
 
 fn zmscore(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
-    let set = call.turn.sorted_set(db, call.arg(1))?;
+    let set = call.batch.sorted_set(db, call.arg(1))?;
     let members = call.args_from(2);
     call.reply.array(members.len());
     for member in members {
         let score = match &set {
-            Some(set) => call.turn.sorted_set_score(db, set, member)?,
+            Some(set) => call.batch.sorted_set_score(db, set, member)?,
             None => None,
         };
         score_or_null(&mut call.reply, score);
@@ -143,8 +143,8 @@ fn rank(call: &mut Call<'_>, order: Order) -> Outcome {
         _ => return Err(Failure::SYNTAX),
     };
     let db = call.db();
-    let found = match call.turn.sorted_set(db, call.arg(1))? {
-        Some(set) => call.turn.sorted_set_rank(db, &set, call.arg(2), order)?,
+    let found = match call.batch.sorted_set(db, call.arg(1))? {
+        Some(set) => call.batch.sorted_set_rank(db, &set, call.arg(2), order)?,
         None => None,
     };
     match (found, with_score) {
@@ -175,7 +175,7 @@ fn pop(call: &mut Call<'_>, order: Order) -> Outcome {
         _ => return Err(Failure::SYNTAX),
     };
     let (db, key) = (call.db(), call.arg(1));
-    let popped = call.turn.sorted_set_pop(db, key, order, count.unwrap_or(1))?;
+    let popped = call.batch.sorted_set_pop(db, key, order, count.unwrap_or(1))?;
     let mut rows = Rows::begin(&mut call.reply, true);
     // Without a count there is one member at most, and Redis does not wrap it.
     rows.nested &= count.is_some();
@@ -198,8 +198,8 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     if call.count() == 2 {
         let mut found = None;
-        if let Some(set) = call.turn.sorted_set(db, call.arg(1))? {
-            call.turn.sorted_set_random(db, &set, 1, |member, _| {
+        if let Some(set) = call.batch.sorted_set(db, call.arg(1))? {
+            call.batch.sorted_set_random(db, &set, 1, |member, _| {
                 found = Some(member.to_vec());
                 Ok(())
             })?;
@@ -212,7 +212,7 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
     if call.count() > 3 && !with_scores {
         return Err(Failure::SYNTAX);
     }
-    let Some(set) = call.turn.sorted_set(db, call.arg(1))? else {
+    let Some(set) = call.batch.sorted_set(db, call.arg(1))? else {
         call.reply.array(0);
         return Ok(());
     };
@@ -223,8 +223,8 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
         Ok(())
     };
     match sample {
-        Sample::Different(count) => call.turn.sorted_set_sample(db, &set, count, show)?,
-        Sample::Repeated(times) => call.turn.sorted_set_random(db, &set, times, show)?,
+        Sample::Different(count) => call.batch.sorted_set_sample(db, &set, count, show)?,
+        Sample::Repeated(times) => call.batch.sorted_set_random(db, &set, times, show)?,
     }
     rows.finish(&mut call.reply);
     Ok(())
@@ -233,12 +233,12 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
 fn zscan(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     let cursor = call.cursor(2)?;
-    let Some(set) = call.turn.sorted_set(db, call.arg(1))? else {
+    let Some(set) = call.batch.sorted_set(db, call.arg(1))? else {
         empty_page(call);
         return Ok(());
     };
     let options = ScanOptions::of(call, 3)?;
-    let page = call.turn.sorted_set_page(db, &set, cursor, options.count)?;
+    let page = call.batch.sorted_set_page(db, &set, cursor, options.count)?;
     let shown = page.items.iter().filter(|(member, _)| options.shows(member));
     let mut text = Vec::new();
     show_page(call, page.cursor, 2, shown, |reply, (member, score)| {

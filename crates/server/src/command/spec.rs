@@ -196,7 +196,7 @@ impl CommandSpec {
         self.keys.of(args).enumerate().map(with)
     }
 
-    /// Whether a turn of this mode may execute it; else it has to be executed elsewhere.
+    /// Whether a batch of this mode may execute it; else it has to be executed elsewhere.
     pub(crate) fn may_run_in(&self, mode: Mode) -> Outcome {
         let waits = self.flags.has(Flags::WAITS) || self.flags.has(Flags::LOCKS_ALL);
         match waits && mode == Mode::Memory {

@@ -209,7 +209,7 @@ pub const COMMANDS: &[CommandSpec] = &[
 ];
 
 fn get(call: &mut Call<'_>) -> Outcome {
-    let value = call.turn.get(call.session.db, call.arg(1))?;
+    let value = call.batch.get(call.session.db, call.arg(1))?;
     call.note_lookup(value.is_some());
     call.bulk_or_null(value);
     Ok(())
@@ -238,7 +238,7 @@ fn set(call: &mut Call<'_>) -> Outcome {
         ExpiryOption::Word => Lifetime::Kept,
         ExpiryOption::Time(at, unit) => Lifetime::Until(call.expiry(at, unit, "set")?),
     };
-    let outcome = call.turn.put(call.session.db, call.arg(1), call.arg(2), &options)?;
+    let outcome = call.batch.put(call.session.db, call.arg(1), call.arg(2), &options)?;
     match outcome.before {
         Some(before) => call.reply.bulk(&before),
         None if outcome.is_set && !options.get => call.reply.ok(),
@@ -250,27 +250,27 @@ fn set(call: &mut Call<'_>) -> Outcome {
 fn set_until(call: &mut Call<'_>, unit: Unit, name: &str) -> Outcome {
     let lifetime = Lifetime::Until(call.expiry(2, unit, name)?);
     let options = PutOptions { lifetime, ..PutOptions::default() };
-    call.turn.put(call.session.db, call.arg(1), call.arg(3), &options)?;
+    call.batch.put(call.session.db, call.arg(1), call.arg(3), &options)?;
     call.reply.ok();
     Ok(())
 }
 
 fn setnx(call: &mut Call<'_>) -> Outcome {
     let options = PutOptions { when: When::Absent, ..PutOptions::default() };
-    let outcome = call.turn.put(call.session.db, call.arg(1), call.arg(2), &options)?;
+    let outcome = call.batch.put(call.session.db, call.arg(1), call.arg(2), &options)?;
     call.reply.integer(i64::from(outcome.is_set));
     Ok(())
 }
 
 fn getset(call: &mut Call<'_>) -> Outcome {
     let options = PutOptions { get: true, ..PutOptions::default() };
-    let before = call.turn.put(call.session.db, call.arg(1), call.arg(2), &options)?.before;
+    let before = call.batch.put(call.session.db, call.arg(1), call.arg(2), &options)?.before;
     call.bulk_or_null(before);
     Ok(())
 }
 
 fn getdel(call: &mut Call<'_>) -> Outcome {
-    let before = call.turn.take_string(call.session.db, call.arg(1))?;
+    let before = call.batch.take_string(call.session.db, call.arg(1))?;
     call.bulk_or_null(before);
     Ok(())
 }
@@ -287,20 +287,20 @@ fn getex(call: &mut Call<'_>) -> Outcome {
         ExpiryOption::Time(at, unit) => match call.expiry(at, unit, "getex") {
             Ok(until) => Lifetime::Until(until),
             // The time is looked at only if there is something to expire.
-            Err(failure) => match call.turn.get(db, key)? {
+            Err(failure) => match call.batch.get(db, key)? {
                 Some(_) => return Err(failure),
                 None => Lifetime::Kept,
             },
         },
     };
-    let value = call.turn.get_and_expire(db, key, lifetime)?;
+    let value = call.batch.get_and_expire(db, key, lifetime)?;
     call.bulk_or_null(value);
     Ok(())
 }
 
 fn mget(call: &mut Call<'_>) -> Outcome {
     let keys: Vec<&[u8]> = call.args_from(1).collect();
-    let values = call.turn.get_many(call.session.db, &keys)?;
+    let values = call.batch.get_many(call.session.db, &keys)?;
     call.reply.array(values.len());
     for value in values {
         call.note_lookup(value.is_some());
@@ -322,32 +322,32 @@ fn pairs<'a>(
 }
 
 fn mset(call: &mut Call<'_>) -> Outcome {
-    call.turn.put_many(call.session.db, pairs(call, "mset")?)?;
+    call.batch.put_many(call.session.db, pairs(call, "mset")?)?;
     call.reply.ok();
     Ok(())
 }
 
 fn msetnx(call: &mut Call<'_>) -> Outcome {
-    let is_set = call.turn.put_many_absent(call.session.db, pairs(call, "msetnx")?)?;
+    let is_set = call.batch.put_many_absent(call.session.db, pairs(call, "msetnx")?)?;
     call.reply.integer(i64::from(is_set));
     Ok(())
 }
 
 fn append(call: &mut Call<'_>) -> Outcome {
-    let len = call.turn.append(call.session.db, call.arg(1), call.arg(2))?;
+    let len = call.batch.append(call.session.db, call.arg(1), call.arg(2))?;
     call.reply.integer(len as i64);
     Ok(())
 }
 
 fn strlen(call: &mut Call<'_>) -> Outcome {
-    let len = call.turn.string_len(call.session.db, call.arg(1))?;
+    let len = call.batch.string_len(call.session.db, call.arg(1))?;
     call.reply.integer(len as i64);
     Ok(())
 }
 
 fn getrange(call: &mut Call<'_>) -> Outcome {
     let (first, last) = (call.integer(2)?, call.integer(3)?);
-    match call.turn.get_range(call.session.db, call.arg(1), first, last)? {
+    match call.batch.get_range(call.session.db, call.arg(1), first, last)? {
         Some((value, range)) => call.reply.bulk(&value[range]),
         None => call.reply.bulk(b""),
     }
@@ -358,13 +358,13 @@ fn setrange(call: &mut Call<'_>) -> Outcome {
     let Ok(offset) = u64::try_from(call.integer(2)?) else {
         return Err(Failure::line("ERR offset is out of range"));
     };
-    let len = call.turn.put_range(call.session.db, call.arg(1), offset, call.arg(3))?;
+    let len = call.batch.put_range(call.session.db, call.arg(1), offset, call.arg(3))?;
     call.reply.integer(len as i64);
     Ok(())
 }
 
 fn add(call: &mut Call<'_>, delta: i64) -> Outcome {
-    let sum = call.turn.add(call.session.db, call.arg(1), delta)?;
+    let sum = call.batch.add(call.session.db, call.arg(1), delta)?;
     call.reply.integer(sum);
     Ok(())
 }
@@ -383,10 +383,10 @@ fn incrbyfloat(call: &mut Call<'_>) -> Outcome {
     let (db, key) = (call.session.db, call.arg(1));
     let Some(delta) = LongDouble::parse(call.arg(2)) else {
         // A key of another type is the graver error.
-        call.turn.get(db, key)?;
+        call.batch.get(db, key)?;
         return Err(Error::NotAFloat.into());
     };
-    let sum = call.turn.add_float(db, key, delta)?;
+    let sum = call.batch.add_float(db, key, delta)?;
     call.reply.bulk(&sum);
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! `MULTI` and what goes with it: the engine's optimistic transactions.
 //!
 //! `EXEC` takes the locks of all keys that its commands write or that the client watches, asks the
-//! engine whether the watched ones are as they were, and executes everything into one turn: all of
+//! engine whether the watched ones are as they were, and executes everything into one batch: all of
 //! it is committed, or nothing.
 
+use super::run;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
-use crate::dispatch;
 use crate::session::{NOT_IN_MULTI, Queued};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -148,8 +148,8 @@ fn exec_queued(
     queued: &Queued,
     refusals: &mut Vec<Cow<'static, str>>,
 ) -> Outcome {
-    if call.turn.mode() == Mode::Memory && call.session.watched.is_some() {
-        // What others wrote in this turn may be a change: it is committed before.
+    if call.batch.mode() == Mode::Memory && call.session.watched.is_some() {
+        // What others wrote in this batch may be a change: it is committed before.
         return Err(Failure::Elsewhere(Wait::Device));
     }
     lock(call, queued)?;
@@ -159,21 +159,21 @@ fn exec_queued(
         call.reply.null_array();
         return Ok(());
     }
-    let Call { turn, session, server, reply, .. } = call;
-    turn.attempt(|turn| {
+    let Call { batch, session, server, reply, .. } = call;
+    batch.attempt(|batch| {
         reply.array(queued.commands.len());
         for command in &queued.commands {
             let args = command.as_command();
             let Some((number, spec)) = table().find(args.name()) else { continue };
             // Rules may have changed since it was queued.
-            if let Err(refusal) = dispatch::permit(spec, number, &args, session, server) {
+            if let Err(refusal) = run::permit(spec, number, &args, session, server) {
                 reply.error(&*refusal);
                 refusals.push(refusal.into());
                 continue;
             }
             let mark = reply.len_bytes();
-            let mut inner = Call { args, turn, session, server, reply: reply.reborrow() };
-            match dispatch::run_locked(&mut inner, spec) {
+            let mut inner = Call { args, batch, session, server, reply: reply.reborrow() };
+            match run::run_locked(&mut inner, spec) {
                 Ok(()) => {}
                 Err(Failure::Reply(text)) => {
                     reply.truncate(mark);
@@ -197,7 +197,7 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
         let args = command.as_command();
         let Some((_, spec)) = table().find(args.name()) else { continue };
         needs_all |= spec.flags.has(Flags::LOCKS_ALL);
-        spec.may_run_in(call.turn.mode())?;
+        spec.may_run_in(call.batch.mode())?;
         if spec.name == "select" {
             // One that there is not is refused, and the commands after it stay where they were.
             let selected = args.get(1).and_then(terrace_resp::parse_integer);
@@ -210,10 +210,10 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
         }
     }
     if needs_all {
-        call.turn.lock_everything();
+        call.batch.lock_everything();
         return Ok(());
     }
     let watched = call.session.watched.as_ref().map(|watched| watched.keys()).unwrap_or_default();
     keys.extend(watched.iter().map(|(db, key)| (*db, &key[..])));
-    Ok(call.turn.lock_in(keys.into_iter())?)
+    Ok(call.batch.lock_in(keys.into_iter())?)
 }

@@ -37,7 +37,7 @@ impl Config {
         let mut given: Vec<&'static OptionSpec> = Vec::new();
         for (name, text) in pairs {
             if let Some((fact, value)) =
-                super::table::FACTS.iter().find(|(fact, _)| fact.eq_ignore_ascii_case(name))
+                super::table::FIXED.iter().find(|(fact, _)| fact.eq_ignore_ascii_case(name))
             {
                 // What it is already may be asked for.
                 if value.eq_ignore_ascii_case(text) {

@@ -2,6 +2,7 @@
 
 use super::error::{ConfigError, nearest};
 use super::table::{OPTIONS, OptionSpec, Settings, option, required};
+use super::user_rules::UserRules;
 use super::value::Kind;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,28 +10,6 @@ use toml_edit::{Array, DocumentMut, Item, Table, Value};
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 4 << 20;
-
-/// A user of the file:
-///
-/// ```toml
-/// [[user]]
-/// name = "reports"
-/// rules = ["on", "#9f86…", "~report:*", "+@read"]   # or one text, as in ACL SETUSER
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct UserRules {
-    /// Its name.
-    pub name: String,
-    /// Rules as in ACL SETUSER, in order.
-    pub rules: Vec<String>,
-}
-
-impl std::fmt::Debug for UserRules {
-    /// Without the rules: passwords may be among them.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UserRules").field("name", &self.name).finish_non_exhaustive()
-    }
-}
 
 /// What a file says.
 #[derive(Default, Clone, PartialEq)]

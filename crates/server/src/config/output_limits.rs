@@ -1,6 +1,6 @@
 //! `client-output-buffer-limit`: how many bytes may wait for a client that does not read.
 
-use super::value::bytes;
+use super::units::bytes;
 use std::fmt;
 use std::time::Duration;
 

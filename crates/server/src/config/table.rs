@@ -1,8 +1,8 @@
 //! The table of options. Everything else about configuration is derived from it.
 
 use super::error::{ConfigError, nearest};
-use super::file::UserRules;
 use super::output_limits::OutputLimits;
+use super::user_rules::UserRules;
 use super::value::{
     AppendFsync, ClientCertificates, DebugCommand, DirectIoUse, Kind, LogLevel, Named, Secret,
     Value,
@@ -105,7 +105,7 @@ pub(super) fn required(name: &str) -> Result<&'static OptionSpec, ConfigError> {
 }
 
 /// What CONFIG GET tells clients that ask a Redis server about its persistence; nobody can set it.
-pub(super) const FACTS: &[(&str, &str)] =
+pub(super) const FIXED: &[(&str, &str)] =
     &[("appendonly", "yes"), ("maxmemory-policy", "noeviction"), ("save", "")];
 
 macro_rules! options {

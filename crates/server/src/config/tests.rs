@@ -48,7 +48,7 @@ fn every_option_takes_its_default_and_what_it_shows() {
 #[test]
 fn names_are_unique() {
     let mut names: Vec<_> = OPTIONS.iter().flat_map(OptionSpec::names).collect();
-    names.extend(table::FACTS.iter().map(|(name, _)| *name));
+    names.extend(table::FIXED.iter().map(|(name, _)| *name));
     let count = names.len();
     names.sort_unstable();
     names.dedup();
@@ -90,10 +90,10 @@ fn sizes_are_read_as_redis_reads_them() {
         ("2mb", 2 << 20),
         ("1g", 1_000_000_000),
     ] {
-        assert_eq!(value::bytes(text), Some(size), "{text}");
+        assert_eq!(units::bytes(text), Some(size), "{text}");
     }
     for text in ["", "mb", "1.5gb", "-1", "1 mb", "1tb", "18446744073709551616", "17179869184gb"] {
-        assert_eq!(value::bytes(text), None, "{text}");
+        assert_eq!(units::bytes(text), None, "{text}");
     }
 }
 

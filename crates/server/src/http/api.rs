@@ -1,9 +1,11 @@
 //! The routes, and what each of them answers.
 
+use super::api_error::ApiError;
 use super::json::{self, Key};
 use super::metrics::{self, Scrape};
-use super::sampler::{Sampler, blocking};
-use super::{Facts, MAX_EXPENSIVE, assets, escape, explain, guard, past};
+use super::sampler::blocking;
+use super::shared::{CONFIG, Shared};
+use super::{assets, escape, explain, guard, history};
 use crate::process::resident_bytes;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -15,109 +17,16 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 use terrace::MAX_KEY_BYTES;
 use terrace_keyspace::MAX_DATABASES;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
-/// The one route that needs `@admin`.
-pub(super) const CONFIG: &str = "/api/v1/config";
-
-/// How long an explanation or a model waits for those before it.
-const TURN_WAIT: Duration = Duration::from_secs(5);
 /// Files whose filters are listed at once.
 const MAX_FILTER_FILES: usize = 1000;
 /// Entries of the slow log that are shown.
 const MAX_SLOW: usize = 128;
 /// Hot keys of each list.
 const MAX_HOT: usize = 32;
-
-/// What all requests share.
-pub(super) struct Shared {
-    pub facts: Arc<dyn Facts>,
-    pub sampler: Arc<Sampler>,
-    expensive: Arc<Semaphore>,
-    connections: AtomicU64,
-    refused: AtomicU64,
-    requests: AtomicU64,
-}
-
-impl Shared {
-    pub fn new(facts: Arc<dyn Facts>) -> Self {
-        Self {
-            sampler: Arc::new(Sampler::new(facts.clone())),
-            facts,
-            expensive: Arc::new(Semaphore::new(MAX_EXPENSIVE)),
-            connections: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-        }
-    }
-
-    pub fn count_connection(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn count_refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn count_request(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Runs `work`, which may wait for the device, when one of [`MAX_EXPENSIVE`] turns is free.
-    async fn expensive<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&dyn Facts) -> terrace::Result<T> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let turn = timeout(TURN_WAIT, self.expensive.clone().acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else {
-            let why = "others are asking this, too: try again";
-            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why));
-        };
-        let facts = self.facts.clone();
-        let done = blocking(move || {
-            // Kept until the work is done, also if nobody waits for it any more.
-            let _turn = turn;
-            work(&*facts)
-        });
-        done.await?.map_err(ApiError::of_engine)
-    }
-}
-
-/// An answer that is not 200.
-#[derive(Debug)]
-pub(super) struct ApiError {
-    status: StatusCode,
-    error: String,
-}
-
-impl ApiError {
-    pub fn new(status: StatusCode, error: impl ToString) -> Self {
-        Self { status, error: error.to_string() }
-    }
-
-    fn bad(error: impl ToString) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, error)
-    }
-
-    fn missing(error: impl ToString) -> Self {
-        Self::new(StatusCode::NOT_FOUND, error)
-    }
-
-    fn of_engine(error: terrace::Error) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        (self.status, Json(json::Error { error: self.error })).into_response()
-    }
-}
 
 type Answer<T> = Result<Json<T>, ApiError>;
 type Server = State<Arc<Shared>>;
@@ -165,15 +74,15 @@ async fn page(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
 async fn metrics_text(State(shared): Server) -> Result<Response, ApiError> {
     let text = blocking(move || {
         let scrape = Scrape {
-            figures: shared.facts.figures(),
-            commands: shared.facts.commands(),
+            figures: shared.status.figures(),
+            commands: shared.status.commands(),
             rss_bytes: resident_bytes(),
             http_connections: shared.connections.load(Ordering::Relaxed),
             http_refused_connections: shared.refused.load(Ordering::Relaxed),
             http_requests: shared.requests.load(Ordering::Relaxed),
             http_listeners: shared.sampler.listeners() as u64,
         };
-        metrics::text(&shared.facts.engine().metrics(), &scrape)
+        metrics::text(&shared.status.engine().metrics(), &scrape)
     });
     Ok(typed(metrics::CONTENT_TYPE, text.await?))
 }
@@ -181,9 +90,9 @@ async fn metrics_text(State(shared): Server) -> Result<Response, ApiError> {
 /// Ready is who may write.
 async fn ready(State(shared): Server) -> Result<&'static str, ApiError> {
     let why_not = blocking(move || {
-        let engine = shared.facts.engine().metrics();
+        let engine = shared.status.engine().metrics();
         let reasons = [
-            (shared.facts.is_stopping(), "the server is stopping"),
+            (shared.status.is_stopping(), "the server is stopping"),
             (
                 engine.poisoned,
                 "writes are refused until the store is opened again: an earlier one failed",
@@ -229,7 +138,7 @@ struct HistoryQuery {
 
 async fn history(State(shared): Server, uri: Uri) -> Answer<json::History> {
     let query: HistoryQuery = parameters(&uri)?;
-    Ok(Json(shared.sampler.history(query.seconds.unwrap_or(past::KEPT_SECONDS))))
+    Ok(Json(shared.sampler.history(query.seconds.unwrap_or(history::KEPT_SECONDS))))
 }
 
 #[derive(Deserialize)]
@@ -241,8 +150,8 @@ struct FiltersQuery {
 async fn filters(State(shared): Server, uri: Uri) -> Answer<json::Filters> {
     let FiltersQuery { family, file } = parameters(&uri)?;
     let name = family.clone();
-    let all = shared.expensive(move |facts| {
-        let engine = facts.engine();
+    let all = shared.expensive(move |status| {
+        let engine = status.engine();
         let Some(_) = engine.column_family(&name) else { return Ok(None) };
         Ok(Some(engine.filter_heat(usize::MAX)))
     });
@@ -278,8 +187,8 @@ struct ModelQuery {
 
 async fn model(State(shared): Server, uri: Uri) -> Answer<Option<json::Model>> {
     let ModelQuery { family, file } = parameters(&uri)?;
-    let of_file = shared.expensive(move |facts| {
-        let engine = facts.engine();
+    let of_file = shared.expensive(move |status| {
+        let engine = status.engine();
         let families = engine.shape().families;
         let files = families.iter().filter(|known| known.name == family).flat_map(|f| &f.levels);
         if !files.flatten().any(|known| known.number == file) {
@@ -345,11 +254,11 @@ async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanatio
     if key.len() >= MAX_KEY_BYTES {
         return Err(ApiError::bad("no key is so long"));
     }
-    Ok(Json(shared.expensive(move |facts| explain(facts.engine(), number, &key)).await?))
+    Ok(Json(shared.expensive(move |status| explain(status.engine(), number, &key)).await?))
 }
 
 async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {
-    let hot = blocking(move || shared.facts.hot_keys(MAX_HOT)).await?;
+    let hot = blocking(move || shared.status.hot_keys(MAX_HOT)).await?;
     let list = |keys: Vec<super::HotKey>| {
         let key = |hot: super::HotKey| json::HotKey {
             db: hot.db,
@@ -368,7 +277,7 @@ async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {
 }
 
 async fn slow_log(State(shared): Server) -> Answer<json::SlowLog> {
-    let log = blocking(move || shared.facts.slow_log()).await?;
+    let log = blocking(move || shared.status.slow_log()).await?;
     let entry = |slow: super::SlowCommand| json::SlowEntry {
         id: slow.id,
         at_ms: slow.at_ms,
@@ -382,10 +291,10 @@ async fn slow_log(State(shared): Server) -> Answer<json::SlowLog> {
 }
 
 async fn latency(State(shared): Server) -> Answer<json::CommandLatencies> {
-    let mut commands = blocking(move || shared.facts.commands()).await?;
+    let mut commands = blocking(move || shared.status.commands()).await?;
     commands.sort_by(|a, b| b.calls.cmp(&a.calls).then(a.name.cmp(b.name)));
     let row = |command: &super::CommandFigures| {
-        let percentiles = past::percentiles(&command.latency);
+        let percentiles = history::percentiles(&command.latency);
         json::CommandLatency {
             name: command.name,
             calls: command.calls,
@@ -404,5 +313,5 @@ async fn config(State(shared): Server) -> Answer<json::Config> {
         value: entry.value,
         is_live: entry.is_live,
     };
-    Ok(Json(json::Config { options: shared.facts.config().into_iter().map(entry).collect() }))
+    Ok(Json(json::Config { options: shared.status.config().into_iter().map(entry).collect() }))
 }

@@ -5,8 +5,9 @@
 //! not among ours).
 
 use super::Rights;
-use super::api::{ApiError, CONFIG, Shared};
+use super::api_error::ApiError;
 use super::escape;
+use super::shared::{CONFIG, Shared};
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode, Uri};
@@ -68,11 +69,11 @@ async fn admit(
     if !matches!(*method, Method::GET | Method::HEAD) {
         return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered"));
     }
-    if !is_for_us(uri, headers, &shared.facts.host_names()) {
+    if !is_for_us(uri, headers, &shared.status.host_names()) {
         let why = "the Host header names neither an address, nor localhost, nor a configured name";
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, why));
     }
-    if FREE.contains(&uri.path()) || !shared.facts.needs_login() {
+    if FREE.contains(&uri.path()) || !shared.status.needs_login() {
         return Ok(());
     }
     let rights = log_in(shared, headers).await?;
@@ -88,8 +89,8 @@ async fn admit(
 async fn log_in(shared: &Shared, headers: &HeaderMap) -> Result<Rights, ApiError> {
     let refused = || ApiError::new(StatusCode::UNAUTHORIZED, "log in as a user of the ACL");
     let Some(given) = headers.get(header::AUTHORIZATION) else { return Err(refused()) };
-    let rights =
-        credentials(given).and_then(|(user, password)| shared.facts.authenticate(&user, &password));
+    let rights = credentials(given)
+        .and_then(|(user, password)| shared.status.authenticate(&user, &password));
     match rights {
         Some(rights) => Ok(rights),
         None => {

@@ -2,12 +2,12 @@
 //! sees the last ten minutes; as long as somebody listens to the stream it also looks at the store
 //! and makes one event for all listeners. `wire.rs` runs it, `api.rs` asks it.
 
-use super::api::ApiError;
+use super::api_error::ApiError;
+use super::history::{Past, Reading};
 use super::json::{FinishedJob, History, Live, Summary};
-use super::look::{FRESH, Look};
-use super::past::{Past, Reading};
+use super::store_view::{FRESH, StoreView};
 use super::stream::{self, Listener, Listeners};
-use super::{Facts, MAX_LISTENERS};
+use super::{MAX_LISTENERS, ServerStatus};
 use crate::process::resident_bytes;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -24,10 +24,10 @@ const MAX_FINISHED: usize = 64;
 
 /// Samples of a store.
 pub(super) struct Sampler {
-    facts: Arc<dyn Facts>,
+    status: Arc<dyn ServerStatus>,
     began: Instant,
     past: Mutex<Past>,
-    look: tokio::sync::Mutex<Option<Arc<Look>>>,
+    look: tokio::sync::Mutex<Option<Arc<StoreView>>>,
     listeners: Listeners,
     /// Ids of finished jobs that an event has told, as long as the engine lists them.
     told: Mutex<HashSet<u64>>,
@@ -35,9 +35,9 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// A sampler that has not seen anything.
-    pub fn new(facts: Arc<dyn Facts>) -> Self {
+    pub fn new(status: Arc<dyn ServerStatus>) -> Self {
         Self {
-            facts,
+            status,
             began: Instant::now(),
             past: Mutex::default(),
             look: tokio::sync::Mutex::default(),
@@ -67,15 +67,15 @@ impl Sampler {
 
     /// Enters a second. Costs what [`terrace::Db::memory`] does.
     fn sample(&self) {
-        let engine = self.facts.engine();
-        let figures = self.facts.figures();
+        let engine = self.status.engine();
+        let figures = self.status.figures();
         let (metrics, memory) = (engine.metrics(), engine.memory());
         let reading = Reading {
             now_ms: engine.options().advanced.clock.wall_ms(),
             at_us: self.began.elapsed().as_micros() as u64,
             figures,
-            timings: self.facts.timings(),
-            key_count: self.facts.key_count_estimate(),
+            timings: self.status.timings(),
+            key_count: self.status.key_count_estimate(),
             rss_bytes: resident_bytes(),
             budget_bytes: memory.budget_bytes,
             used_bytes: memory.pools.iter().map(|pool| pool.used_bytes).sum(),
@@ -101,15 +101,15 @@ impl Sampler {
     }
 
     /// The store as it was at most [`FRESH`] ago. Who asks meanwhile waits for the same look.
-    pub async fn look(&self) -> Result<Arc<Look>, ApiError> {
+    pub async fn look(&self) -> Result<Arc<StoreView>, ApiError> {
         let mut held = self.look.lock().await;
         if let Some(look) = &*held
             && look.at.elapsed() < FRESH
         {
             return Ok(look.clone());
         }
-        let facts = self.facts.clone();
-        let look = Arc::new(blocking(move || Look::take(&*facts)).await?);
+        let status = self.status.clone();
+        let look = Arc::new(blocking(move || StoreView::take(&*status)).await?);
         *held = Some(look.clone());
         Ok(look)
     }
@@ -156,7 +156,7 @@ impl Sampler {
     }
 }
 
-fn live(summary: &Summary, look: &Look, finished: &[FinishedJob]) -> Result<String, ApiError> {
+fn live(summary: &Summary, look: &StoreView, finished: &[FinishedJob]) -> Result<String, ApiError> {
     let (shape, memory, jobs) = (&look.brief(), &look.memory, &look.jobs[..]);
     serde_json::to_string(&Live { summary, shape, memory, jobs, finished })
         .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error))

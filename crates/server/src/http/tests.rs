@@ -29,7 +29,7 @@ fn histogram(count: u64) -> Histogram<u64> {
     histogram
 }
 
-impl Facts for Made {
+impl ServerStatus for Made {
     fn engine(&self) -> &Db {
         self.asked.fetch_add(1, Ordering::Relaxed);
         &self.db

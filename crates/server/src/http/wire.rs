@@ -3,8 +3,9 @@
 //! Nobody who is slow holds a connection: a request must have come within the read timeout, which
 //! also ends connections that stay idle, and a peer must take what is sent within the write timeout.
 
-use super::api::{self, Shared};
-use super::{Facts, HttpOptions, MAX_CONNECTIONS, MAX_HEAD_BYTES};
+use super::api;
+use super::shared::Shared;
+use super::{HttpOptions, MAX_CONNECTIONS, MAX_HEAD_BYTES, ServerStatus};
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -33,11 +34,11 @@ const TOO_MANY: &[u8] =
 /// Serves at all listeners until `stopped` says so.
 pub(super) async fn serve(
     listeners: Vec<TcpListener>,
-    facts: Arc<dyn Facts>,
+    status: Arc<dyn ServerStatus>,
     options: HttpOptions,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let shared = Arc::new(Shared::new(facts));
+    let shared = Arc::new(Shared::new(status));
     let door = Arc::new(Door {
         slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
         router: api::router(shared.clone()),

@@ -1,223 +1,23 @@
-//! One client: its socket, and what it has said so far.
+//! A client as its event loop sees it: its socket, its replies that have not left, and where its
+//! [`ClientState`] is.
 
-use super::event_loop::LoopHandle;
+use super::client_state::{ClientState, KEPT_BYTES, MAX_UNSENT_BYTES};
+use super::loop_handle::LoopHandle;
+use super::offload::{Offload, ReturnSlot};
 use super::transport::{Received, Transport};
-use super::visit::{Berth, Visit};
-use crate::dispatch::{self, Executed};
-use crate::server::Server;
-use crate::session::{ClientInfo, Origin, Session};
+use crate::session::ClientInfo;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use terrace_keyspace::{CommandBatch, Wait};
-use terrace_resp::{Command, OwnedCommand, ReplyWriter, RequestParser, Step};
-
-/// A client whose replies of so many bytes are not sent yet is not served: it has to read first.
-const MAX_UNSENT_BYTES: usize = 1 << 20;
-
-/// Commands of one client that are executed before others have their turn.
-const MAX_COMMANDS: usize = 512;
-
-/// Buffers of more bytes than this are given back when they are empty.
-const KEPT_BYTES: usize = 16 << 10;
-
-/// The part of a client that executes commands: goes to the pool as a whole.
-pub(crate) struct Talk {
-    pub session: Session,
-    parser: RequestParser,
-    /// What has arrived and was not executed.
-    input: Vec<u8>,
-    /// Parsed, and to be executed later, or by a thread that may wait.
-    pending: Option<OwnedCommand>,
-    /// How often it was tried.
-    tries: u32,
-    /// Replies that were not given to the connection.
-    pub output: Vec<u8>,
-    /// Where in `output` the replies of the current turn begin, and how many there are.
-    turn_mark: usize,
-    turn_replies: usize,
-}
-
-/// How far a client was served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// Everything it said was executed.
-    Idle,
-    /// There is more, when others had their turn.
-    More,
-    /// The next command has to wait; it was tried so often.
-    Elsewhere(Wait, u32),
-    /// Nothing more is to be executed: the connection ends when its replies are sent.
-    Close,
-}
-
-impl Talk {
-    /// A client connects; until it has logged in, if it has to, its requests are small.
-    pub fn begin(server: &Server, origin: Origin) -> Self {
-        let info = server.clients.join(origin, server.space.now_ms());
-        let session = Session::of(info, server.acl.default_login());
-        let limits = server.limits();
-        let parser = match session.user.is_some() {
-            true => RequestParser::new(limits),
-            false => RequestParser::for_guest(limits),
-        };
-        Self {
-            session,
-            parser,
-            input: Vec::new(),
-            pending: None,
-            tries: 0,
-            output: Vec::new(),
-            turn_mark: 0,
-            turn_replies: 0,
-        }
-    }
-
-    /// Whether something that was read waits to be executed.
-    pub fn has_input(&self) -> bool {
-        !self.input.is_empty() || self.pending.is_some()
-    }
-
-    /// Executes what is in `fresh`, which has just been read.
-    pub fn feed(&mut self, fresh: &mut [u8], turn: &mut CommandBatch, server: &Server) -> Progress {
-        if self.has_input() {
-            self.input.extend_from_slice(fresh);
-            return self.go_on(turn, server, MAX_COMMANDS);
-        }
-        let (used, progress) = self.execute(fresh, turn, server, MAX_COMMANDS);
-        self.input.extend_from_slice(&fresh[used..]);
-        progress
-    }
-
-    /// Executes at most `most` of the commands that were read before.
-    pub fn go_on(&mut self, turn: &mut CommandBatch, server: &Server, most: usize) -> Progress {
-        let mut most = most;
-        if let Some(pending) = self.pending.take() {
-            let Self { session, output, turn_replies, .. } = self;
-            let call = (session, output, turn_replies);
-            match run(pending.as_command(), turn, server, call, &mut Instant::now()) {
-                Executed::Replied => {}
-                Executed::Elsewhere(wait) => {
-                    self.pending = Some(pending);
-                    self.tries += 1;
-                    return Progress::Elsewhere(wait, self.tries);
-                }
-                Executed::Close => return Progress::Close,
-            }
-            most -= 1;
-        }
-        if self.input.is_empty() {
-            return Progress::Idle;
-        }
-        let mut input = std::mem::take(&mut self.input);
-        let (used, progress) = self.execute(&mut input, turn, server, most);
-        input.drain(..used);
-        if input.is_empty() && input.capacity() > KEPT_BYTES {
-            input = Vec::new();
-        }
-        self.input = input;
-        progress
-    }
-
-    /// How many bytes of `buf` were executed, and why not more.
-    fn execute(
-        &mut self,
-        buf: &mut [u8],
-        turn: &mut CommandBatch,
-        server: &Server,
-        most: usize,
-    ) -> (usize, Progress) {
-        let Self { session, parser, pending, tries, output, turn_replies, .. } = self;
-        turn.look_at_the_clock();
-        let mut clock = Instant::now();
-        let mut at = 0;
-        for _ in 0..most {
-            if output.len() > MAX_UNSENT_BYTES {
-                return (at, Progress::More);
-            }
-            match parser.next(&mut buf[at..]) {
-                Ok(Step::Command(command)) => {
-                    at += command.bytes();
-                    let call = (&mut *session, &mut *output, &mut *turn_replies);
-                    match run(command, turn, server, call, &mut clock) {
-                        Executed::Replied => {}
-                        Executed::Elsewhere(wait) => {
-                            *pending = Some(command.to_owned());
-                            *tries = 1;
-                            return (at, Progress::Elsewhere(wait, 1));
-                        }
-                        Executed::Close => return (at, Progress::Close),
-                    }
-                    if std::mem::take(&mut session.was_admitted) {
-                        parser.admit();
-                    }
-                }
-                Ok(Step::Blank { bytes }) => at += bytes,
-                Ok(Step::Incomplete { .. }) => return (at, Progress::Idle),
-                Err(malformed) => {
-                    ReplyWriter::new(output, session.protocol).error(format!("ERR {malformed}"));
-                    *turn_replies += 1;
-                    server.stats.protocol_errors.add(1);
-                    tracing::debug!(client = session.id, %malformed, "not a request");
-                    return (at, Progress::Close);
-                }
-            }
-        }
-        (at, if at < buf.len() { Progress::More } else { Progress::Idle })
-    }
-
-    /// A turn begins: its replies stand behind what is in the output now.
-    pub fn begin_turn(&mut self) {
-        self.turn_mark = self.output.len();
-        self.turn_replies = 0;
-    }
-
-    /// The turn was not committed: every reply of it becomes this error.
-    pub fn fail_turn(&mut self, error: &str) {
-        self.output.truncate(self.turn_mark);
-        let mut reply = ReplyWriter::new(&mut self.output, self.session.protocol);
-        for _ in 0..self.turn_replies {
-            reply.error(error);
-        }
-    }
-
-    /// So many bytes of the output have left.
-    pub fn has_sent(&mut self, bytes: usize) {
-        self.output.drain(..bytes);
-        if self.output.is_empty() {
-            self.output.shrink_to(KEPT_BYTES);
-        }
-    }
-
-    /// Gives back memory that an idle client does not need.
-    pub fn release(&mut self) {
-        self.parser.release();
-        self.input.shrink_to_fit();
-        self.output.shrink_to_fit();
-    }
-}
-
-/// Executes one command and counts its reply.
-fn run(
-    command: Command<'_>,
-    turn: &mut CommandBatch,
-    server: &Server,
-    (session, output, replies): (&mut Session, &mut Vec<u8>, &mut usize),
-    clock: &mut Instant,
-) -> Executed {
-    let before = output.len();
-    let done = dispatch::execute(command, turn, session, server, output, clock);
-    *replies += usize::from(output.len() > before);
-    done
-}
+use std::time::Duration;
+use terrace_keyspace::Wait;
 
 /// A client as its loop sees it.
 pub(crate) struct Connection {
     pub transport: Transport,
-    /// `None` while it is on a visit.
-    pub talk: Option<Box<Talk>>,
-    /// Where it lies when it is back. `None` before its first visit.
-    berth: Option<Arc<Berth>>,
+    /// `None` while it is on a offload.
+    pub state: Option<Box<ClientState>>,
+    /// Where it lies when it is back. `None` before its first offload.
+    return_slot: Option<Arc<ReturnSlot>>,
     pub id: u64,
     pub info: Arc<ClientInfo>,
     /// Replies that the socket has not taken, from `sent` on.
@@ -229,13 +29,13 @@ pub(crate) struct Connection {
     pub is_readable: bool,
     /// The client sends nothing more after what can be read now.
     pub was_left: bool,
-    /// It is served in a turn that is not committed.
-    pub in_turn: bool,
-    /// It wrote in that turn, or read what was written in it: its replies wait for the commit.
+    /// It is served in a batch that is not committed.
+    pub in_batch: bool,
+    /// It wrote in that batch, or read what was written in it: its replies wait for the commit.
     pub is_bound: bool,
-    /// That turn is being committed by another thread.
+    /// That batch is being committed by another thread.
     pub awaits_commit: bool,
-    /// Its next command is to be executed by the pool, once that turn is over, and why.
+    /// Its next command is to be executed by the pool, once that batch is over, and why.
     pub leaves_for: Option<Wait>,
     /// It stands in the queue of those with more to do.
     pub is_queued: bool,
@@ -244,19 +44,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub fn new(transport: Transport, talk: Box<Talk>) -> Self {
+    pub fn new(transport: Transport, state: Box<ClientState>) -> Self {
         Self {
-            id: talk.session.id,
-            info: talk.session.info.clone(),
+            id: state.session.id,
+            info: state.session.info.clone(),
             transport,
-            talk: Some(talk),
-            berth: None,
+            state: Some(state),
+            return_slot: None,
             unsent: Vec::new(),
             sent: 0,
             over_soft: None,
             is_readable: false,
             was_left: false,
-            in_turn: false,
+            in_batch: false,
             is_bound: false,
             awaits_commit: false,
             leaves_for: None,
@@ -265,23 +65,23 @@ impl Connection {
         }
     }
 
-    /// Begins a visit, if it has to.
-    pub fn depart(&mut self, home: &Arc<LoopHandle>, token: usize) -> Option<Visit> {
+    /// Begins a offload, if it has to.
+    pub fn offload(&mut self, home: &Arc<LoopHandle>, token: usize) -> Option<Offload> {
         let wait = self.leaves_for.take()?;
-        let talk = self.talk.take()?;
-        let berth = self.berth.get_or_insert_default().clone();
-        berth.leave(self.is_readable);
-        let is_flushed = !self.waits_to_send() && talk.output.is_empty();
+        let state = self.state.take()?;
+        let return_slot = self.return_slot.get_or_insert_default().clone();
+        return_slot.leave(self.is_readable);
+        let is_flushed = !self.waits_to_send() && state.output.is_empty();
         let socket = self.transport.shared_socket().filter(|_| is_flushed);
-        Some(Visit { talk, wait, home: home.clone(), token, socket, berth })
+        Some(Offload { state, wait, home: home.clone(), token, socket, return_slot })
     }
 
-    /// Looks whether it is back from its visit. If not, the loop will be told when it is.
+    /// Looks whether it is back from its offload. If not, the loop will be told when it is.
     pub fn look(&mut self) {
-        if self.talk.is_none()
-            && let Some(berth) = &self.berth
+        if self.state.is_none()
+            && let Some(return_slot) = &self.return_slot
         {
-            self.talk = berth.look();
+            self.state = return_slot.look();
         }
     }
 
@@ -296,7 +96,7 @@ impl Connection {
 
     /// Bytes of replies that have not left.
     pub fn held_output(&self) -> u64 {
-        let output = self.talk.as_ref().map_or(0, |talk| talk.output.len());
+        let output = self.state.as_ref().map_or(0, |state| state.output.len());
         (self.unsent_bytes() + output) as u64
     }
 
@@ -313,18 +113,18 @@ impl Connection {
 
     /// Whether it is to be served: it is here, and takes its replies.
     pub fn can_be_served(&self) -> bool {
-        self.talk.is_some()
+        self.state.is_some()
             && !self.closes
             && !self.awaits_commit
             && self.leaves_for.is_none()
             && self.unsent_bytes() <= MAX_UNSENT_BYTES
     }
 
-    /// Its turn is over: its replies may leave, or are all `error`.
-    pub fn leave_turn(&mut self, error: Option<&str>) {
-        (self.in_turn, self.is_bound, self.awaits_commit) = (false, false, false);
-        if let (Some(error), Some(talk)) = (error, &mut self.talk) {
-            talk.fail_turn(error);
+    /// Its batch is over: its replies may leave, or are all `error`.
+    pub fn leave_batch(&mut self, error: Option<&str>) {
+        (self.in_batch, self.is_bound, self.awaits_commit) = (false, false, false);
+        if let (Some(error), Some(state)) = (error, &mut self.state) {
+            state.fail_batch(error);
         }
     }
 
@@ -332,7 +132,7 @@ impl Connection {
     pub fn is_flushed(&self) -> bool {
         self.unsent_bytes() == 0
             && self.transport.is_flushed()
-            && self.talk.as_ref().is_some_and(|talk| talk.output.is_empty())
+            && self.state.as_ref().is_some_and(|state| state.output.is_empty())
     }
 
     pub fn receive(&mut self, buf: &mut [u8]) -> io::Result<Received> {
@@ -346,7 +146,7 @@ impl Connection {
         Ok(received)
     }
 
-    /// Sends what there is to send, as far as the socket takes it; replies of a turn only when it
+    /// Sends what there is to send, as far as the socket takes it; replies of a batch only when it
     /// is over. How many bytes went out.
     pub fn flush(&mut self) -> io::Result<usize> {
         let out = self.send()?;
@@ -368,15 +168,15 @@ impl Connection {
                 self.sent = 0;
             }
         }
-        let may_leave = |talk: &&mut Box<Talk>| !self.in_turn && !talk.output.is_empty();
-        let Some(talk) = self.talk.as_mut().filter(may_leave) else { return Ok(out) };
+        let may_leave = |state: &&mut Box<ClientState>| !self.in_batch && !state.output.is_empty();
+        let Some(state) = self.state.as_mut().filter(may_leave) else { return Ok(out) };
         let sent = match self.unsent.is_empty() {
-            true => self.transport.send(&talk.output)?,
+            true => self.transport.send(&state.output)?,
             false => 0,
         };
-        self.unsent.extend_from_slice(&talk.output[sent..]);
-        talk.output.clear();
-        talk.output.shrink_to(KEPT_BYTES);
+        self.unsent.extend_from_slice(&state.output[sent..]);
+        state.output.clear();
+        state.output.shrink_to(KEPT_BYTES);
         Ok(out + sent)
     }
 
@@ -385,8 +185,8 @@ impl Connection {
         if self.unsent.is_empty() {
             self.unsent = Vec::new();
         }
-        if let Some(talk) = &mut self.talk {
-            talk.release();
+        if let Some(state) = &mut self.state {
+            state.release();
         }
     }
 }
@@ -395,13 +195,14 @@ impl Connection {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::session::Home;
+    use crate::server::Server;
+    use crate::session::{ConnectionCloser, Origin};
     use std::io::Read;
     use terrace_keyspace::Keyspace;
 
     struct Nobody;
 
-    impl Home for Nobody {
+    impl ConnectionCloser for Nobody {
         fn end(&self, _token: usize, _id: u64) {}
     }
 
@@ -418,23 +219,23 @@ mod tests {
         ours.set_nonblocking(true).unwrap();
         let home = Arc::new(Nobody);
         let origin = Origin { peer, local: address, is_tls: false, home, token: 0 };
-        let talk = Talk::begin(&server, origin);
+        let state = ClientState::begin(&server, origin);
         let transport = Transport::new(mio::net::TcpStream::from_std(ours), None).unwrap();
-        let mut client = Connection::new(transport, Box::new(talk));
+        let mut client = Connection::new(transport, Box::new(state));
         let say = |client: &mut Connection, text: &[u8]| {
-            let talk = client.talk.as_mut().unwrap();
-            talk.begin_turn();
-            talk.output.extend_from_slice(text);
-            talk.turn_replies = 1;
-            client.in_turn = true;
+            let state = client.state.as_mut().unwrap();
+            state.begin_batch();
+            state.output.extend_from_slice(text);
+            state.batch_replies = 1;
+            client.in_batch = true;
         };
         say(&mut client, b"+one\r\n");
         assert_eq!(client.flush().unwrap(), 0, "it is not committed");
         assert!(!client.is_flushed());
-        client.leave_turn(None);
+        client.leave_batch(None);
         assert_eq!(client.flush().unwrap(), 6);
         say(&mut client, b"+two\r\n");
-        client.leave_turn(Some("ERR three"));
+        client.leave_batch(Some("ERR three"));
         client.flush().unwrap();
         assert!(client.is_flushed());
         drop(client);

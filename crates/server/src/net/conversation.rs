@@ -1,14 +1,14 @@
-//! A client without a socket: what it says goes through the parser, the dispatch and the turns of a
+//! A client without a socket: what it says goes through the parser, the dispatch and the batches of a
 //! connection, and what comes back are the bytes that a connection would send.
 //!
 //! One thread does what an event loop and the pool do between them. Used where bytes are to be tried
 //! by the million: the fuzz targets.
 
-use super::connection::{Progress, Talk};
-use super::visit;
+use super::client_state::{ClientState, Progress};
+use super::offload;
 use crate::dispatch;
 use crate::server::Server;
-use crate::session::{Home, Origin};
+use crate::session::{ConnectionCloser, Origin};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +17,8 @@ use terrace_keyspace::{CommandBatch, Mode};
 /// A client that is connected from its [`Self::begin`] until it is dropped.
 pub struct Conversation {
     server: Arc<Server>,
-    talk: Talk,
-    /// The turn of the loop that serves it, and that of the pool.
+    state: ClientState,
+    /// The batch of the loop that serves it, and that of the pool.
     in_memory: CommandBatch,
     on_device: CommandBatch,
     home: Arc<Ended>,
@@ -28,7 +28,7 @@ pub struct Conversation {
 #[derive(Default)]
 struct Ended(AtomicBool);
 
-impl Home for Ended {
+impl ConnectionCloser for Ended {
     fn end(&self, _: usize, _: u64) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -39,10 +39,10 @@ impl Conversation {
     pub fn begin(server: &Arc<Server>) -> Self {
         let home = Arc::new(Ended::default());
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let served_by: Arc<dyn Home> = home.clone();
+        let served_by: Arc<dyn ConnectionCloser> = home.clone();
         let origin = Origin { peer: here, local: here, is_tls: false, home: served_by, token: 0 };
         Self {
-            talk: Talk::begin(server, origin),
+            state: ClientState::begin(server, origin),
             in_memory: server.space.command_batch(Mode::Memory),
             on_device: server.space.command_batch(Mode::Device),
             server: server.clone(),
@@ -58,27 +58,27 @@ impl Conversation {
             return said;
         }
         let mut fresh = bytes.to_vec();
-        self.talk.begin_turn();
-        let mut progress = self.talk.feed(&mut fresh, &mut self.in_memory, &self.server);
+        self.state.begin_batch();
+        let mut progress = self.state.feed(&mut fresh, &mut self.in_memory, &self.server);
         loop {
             if let Err(error) = dispatch::commit(&mut self.in_memory, &self.server) {
-                self.talk.fail_turn(&error);
+                self.state.fail_batch(&error);
             }
-            said.append(&mut self.talk.output);
+            said.append(&mut self.state.output);
             match progress {
                 Progress::Idle => return said,
                 Progress::Close => {
-                    self.home.end(0, self.talk.session.id);
+                    self.home.end(0, self.state.session.id);
                     return said;
                 }
                 Progress::Elsewhere(..) => {
-                    let (talk, turn) = (&mut self.talk, &mut self.on_device);
-                    progress = visit::serve(talk, turn, &self.server, visit::MAX_COMMANDS);
-                    said.append(&mut self.talk.output);
+                    let (state, batch) = (&mut self.state, &mut self.on_device);
+                    progress = offload::serve(state, batch, &self.server, offload::MAX_COMMANDS);
+                    said.append(&mut self.state.output);
                 }
                 Progress::More => {
-                    self.talk.begin_turn();
-                    progress = self.talk.go_on(&mut self.in_memory, &self.server, usize::MAX);
+                    self.state.begin_batch();
+                    progress = self.state.go_on(&mut self.in_memory, &self.server, usize::MAX);
                 }
             }
         }
@@ -92,7 +92,7 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        self.server.clients.leave(self.talk.session.id);
+        self.server.clients.leave(self.state.session.id);
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
             client.say(b"T k\r\nCONFIG GET x\r\nECHO e\r\n"),
             b"$1\r\nv\r\n*0\r\n$1\r\ne\r\n"
         );
-        let kill = format!("CLIENT KILL ID {}\r\n", client.talk.session.id);
+        let kill = format!("CLIENT KILL ID {}\r\n", client.state.session.id);
         assert_eq!(other.say(kill.as_bytes()), b":1\r\n");
         assert!(client.is_over() && client.say(b"PING\r\n").is_empty());
         assert_eq!(other.say(b"QUIT\r\nPING\r\n"), b"+OK\r\n");

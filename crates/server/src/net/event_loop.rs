@@ -1,32 +1,29 @@
 //! One thread that serves many clients: reads what they send, executes what needs no waiting into
-//! one turn, commits it, and sends the replies.
+//! one batch, commits it, and sends the replies.
 
 mod arrivals;
-mod relay;
-mod turns;
+mod batches;
+mod leader_follower;
 
-use super::committer::{Committed, Committer};
-use super::connection::{Connection, Progress, Talk};
+use super::client_state::Progress;
+use super::committer::Committer;
+use super::connection::Connection;
 use super::listen::Bound;
+use super::loop_handle::{LoopHandle, Message};
+use super::offload::Offload;
 use super::pool::Pool;
 use super::thread;
 use super::transport::{Received, Tls};
-use super::visit::Visit;
 use crate::server::Server;
-use crate::session::Home;
+use leader_follower::{LeadOutcome, LeaderFollower};
 use mio::event::Event;
-use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Poll, Token, Waker};
-use parking_lot::Mutex;
-use relay::{Handed, Relay};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terrace_keyspace::{CommandBatch, Mode, Wait};
@@ -34,14 +31,14 @@ use terrace_keyspace::{CommandBatch, Mode, Wait};
 /// What one read takes at most. Also how much of one client is read before others have their turn.
 const READ_BYTES: usize = 64 << 10;
 
-/// A turn of so many bytes is committed before more is executed.
-const MAX_TURN_BYTES: usize = 1 << 20;
+/// A batch of so many bytes is committed before more is executed.
+const MAX_BATCH_BYTES: usize = 1 << 20;
 
-/// With other loops beside it, a loop commits a turn that holds so many locks: the others may want
+/// With other loops beside it, a loop commits a batch that holds so many locks: the others may want
 /// them.
 const MAX_SHARED_LOCKS: usize = 128;
 
-/// How often a command is tried here whose key another turn was writing, until it goes where it may
+/// How often a command is tried here whose key another batch was writing, until it goes where it may
 /// wait: then others were always faster.
 const MAX_TRIES: u32 = 64;
 
@@ -56,63 +53,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const WAKE: Token = Token(usize::MAX);
 const FIRST_LISTENER: usize = usize::MAX / 2;
-
-/// What a loop is told from outside.
-enum Message {
-    Client { socket: TcpStream, peer: SocketAddr, local: SocketAddr, is_tls: bool },
-    Back { token: usize, talk: Box<Talk>, progress: Progress },
-    Committed(Committed),
-    Kill { token: usize, id: u64 },
-    Stop,
-}
-
-/// The way to tell a loop something.
-pub struct LoopHandle {
-    messages: Mutex<Vec<Message>>,
-    waker: Waker,
-    /// Whether the loop has been woken and has not looked yet.
-    is_woken: AtomicBool,
-    /// Whether a key is free that somebody wanted.
-    has_free_key: AtomicBool,
-}
-
-impl LoopHandle {
-    fn send(&self, message: Message) {
-        self.messages.lock().push(message);
-        self.wake();
-    }
-
-    /// A key is free that a turn was refused.
-    fn key_is_free(&self) {
-        if !self.has_free_key.swap(true, Ordering::AcqRel) {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        if !self.is_woken.swap(true, Ordering::AcqRel)
-            && let Err(error) = self.waker.wake()
-        {
-            tracing::error!(%error, "cannot wake an event loop");
-        }
-    }
-
-    /// A client's visit to the pool ends.
-    pub(crate) fn come_back(&self, token: usize, talk: Box<Talk>, progress: Progress) {
-        self.send(Message::Back { token, talk, progress });
-    }
-
-    /// The committer has done with a turn.
-    pub(crate) fn committed(&self, committed: Committed) {
-        self.send(Message::Committed(committed));
-    }
-}
-
-impl Home for LoopHandle {
-    fn end(&self, token: usize, id: u64) {
-        self.send(Message::Kill { token, id });
-    }
-}
 
 /// All loops of a server.
 pub struct Loops {
@@ -137,12 +77,7 @@ impl Loops {
         for _ in 0..count.max(1) {
             let poll = Poll::new()?;
             let waker = Waker::new(poll.registry(), WAKE)?;
-            let handle = Arc::new(LoopHandle {
-                messages: Mutex::default(),
-                waker,
-                is_woken: AtomicBool::new(false),
-                has_free_key: AtomicBool::new(false),
-            });
+            let handle = Arc::new(LoopHandle::new(waker));
             let called = handle.clone();
             server.space.on_release(move || called.key_is_free());
             handles.push(handle);
@@ -151,22 +86,22 @@ impl Loops {
         let mut threads = Vec::new();
         let mut listeners = Some(listeners);
         for (number, poll) in polls.into_iter().enumerate() {
-            let relay = Arc::new(Relay::default());
+            let leader_follower = Arc::new(LeaderFollower::default());
             let mut event_loop = Box::new(EventLoop {
                 server: server.clone(),
                 pool: pool.clone(),
                 handle: handles[number].clone(),
                 all: handles.clone(),
-                relay: relay.clone(),
+                leader_follower: leader_follower.clone(),
                 next: 0,
                 listeners: listeners.take().unwrap_or_default(),
                 tls: tls.clone(),
                 poll,
                 clients: Slab::new(),
-                turn: Box::new(server.space.command_batch(Mode::Memory)),
+                batch: Box::new(server.space.command_batch(Mode::Memory)),
                 served: Vec::new(),
                 leaving: Vec::new(),
-                own_visit: None,
+                own_offload: None,
                 committer: Committer::start(
                     server.clone(),
                     handles[number].clone(),
@@ -182,11 +117,13 @@ impl Loops {
                 stops_by: None,
             });
             event_loop.register_listeners()?;
-            relay.give(event_loop);
+            leader_follower.give(event_loop);
             for _ in 0..2 {
-                let (relay, server) = (relay.clone(), server.clone());
+                let (leader_follower, server) = (leader_follower.clone(), server.clone());
                 let name = format!("loop-{number}");
-                threads.push(thread::spawn(name, move || relay::run(relay, &server))?);
+                threads.push(thread::spawn(name, move || {
+                    leader_follower::run(leader_follower, &server)
+                })?);
             }
         }
         Ok(Self { handles, threads })
@@ -209,26 +146,26 @@ struct EventLoop {
     handle: Arc<LoopHandle>,
     all: Vec<Arc<LoopHandle>>,
     /// The threads that lead it in turns.
-    relay: Arc<Relay>,
+    leader_follower: Arc<LeaderFollower>,
     /// Which loop takes the next client.
     next: usize,
     listeners: Vec<Bound>,
     tls: Option<Tls>,
     poll: Poll,
     clients: Slab<Connection>,
-    turn: Box<CommandBatch>,
-    /// Clients that take part in the turn.
+    batch: Box<CommandBatch>,
+    /// Clients that take part in the batch.
     served: Vec<usize>,
-    /// Those that go to the pool once their turn is over: what they wrote has to be seen there.
+    /// Those that go to the pool once their batch is over: what they wrote has to be seen there.
     leaving: Vec<usize>,
     /// One of them that this thread may serve itself.
-    own_visit: Option<Visit>,
+    own_offload: Option<Offload>,
     committer: Committer,
     /// Turns that the committer has.
     handed_over: usize,
     /// One that came back.
     spare: Option<Box<CommandBatch>>,
-    /// Clients whose key another turn is writing: tried again when one is free.
+    /// Clients whose key another batch is writing: tried again when one is free.
     held_up: Vec<usize>,
     /// Clients with more to do.
     ready: VecDeque<usize>,
@@ -240,7 +177,7 @@ struct EventLoop {
 
 impl EventLoop {
     /// Serves clients until the loop ends, or until somebody else is to lead it.
-    fn lead(mut self: Box<Self>, events: &mut Events) -> Handed {
+    fn lead(mut self: Box<Self>, events: &mut Events) -> LeadOutcome {
         loop {
             let timeout = match self.ready.is_empty() {
                 true => Some(if self.stops_by.is_some() { ACCEPT_PAUSE } else { TICK }),
@@ -252,13 +189,13 @@ impl EventLoop {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     tracing::error!(%error, "cannot wait for clients");
-                    return Handed::Over;
+                    return LeadOutcome::Ended;
                 }
             }
             for event in &*events {
                 self.take_event(event);
             }
-            if self.handle.has_free_key.swap(false, Ordering::AcqRel) {
+            if self.handle.take_free_key() {
                 for token in std::mem::take(&mut self.held_up) {
                     self.queue(token);
                 }
@@ -271,15 +208,15 @@ impl EventLoop {
                     self.serve(token);
                 }
             }
-            self.end_turn();
+            self.end_batch();
             self.tick();
             if self.has_ended() {
                 // What nobody was told of; others may wait for its keys.
-                self.turn.abandon();
-                return Handed::Over;
+                self.batch.abandon();
+                return LeadOutcome::Ended;
             }
-            if let Some(visit) = self.take_own_visit() {
-                return Handed::On(self, visit);
+            if let Some(offload) = self.take_own_offload() {
+                return LeadOutcome::PassedOn(self, offload);
             }
         }
     }
@@ -306,28 +243,25 @@ impl EventLoop {
     }
 
     fn take_messages(&mut self) {
-        // Before the look: whoever sends after it wakes the loop again.
-        self.handle.is_woken.store(false, Ordering::Release);
-        let messages = std::mem::take(&mut *self.handle.messages.lock());
-        for message in messages {
+        for message in self.handle.take_messages() {
             match message {
                 Message::Client { socket, peer, local, is_tls } => {
                     self.welcome(socket, peer, local, is_tls);
                 }
-                Message::Back { token, talk, progress } => {
+                Message::Back { token, state, progress } => {
                     // The place may have another client now.
-                    let is_back = |client: &&mut Connection| client.id == talk.session.id;
+                    let is_back = |client: &&mut Connection| client.id == state.session.id;
                     let Some(client) = self.clients.get_mut(token).filter(is_back) else {
                         continue;
                     };
-                    client.talk = Some(talk);
+                    client.state = Some(state);
                     client.closes |= progress == Progress::Close;
                     self.flush(token);
                     if !self.ends_over_limit(token) {
                         self.serve(token);
                     }
                 }
-                Message::Committed(committed) => self.turn_is_back(committed),
+                Message::Committed(committed) => self.batch_is_back(committed),
                 Message::Kill { token, id } => {
                     if self.clients.get(token).is_some_and(|client| client.id == id) {
                         self.remove(token);
@@ -345,14 +279,14 @@ impl EventLoop {
         if !client.can_be_served() || self.stops_by.is_some() {
             return;
         }
-        let Connection { talk: Some(talk), .. } = client else { return };
-        if !client.in_turn {
-            client.in_turn = true;
-            talk.begin_turn();
+        let Connection { state: Some(state), .. } = client else { return };
+        if !client.in_batch {
+            client.in_batch = true;
+            state.begin_batch();
             self.served.push(token);
         }
-        let mut progress = match talk.has_input() {
-            true => talk.go_on(&mut self.turn, &self.server, usize::MAX),
+        let mut progress = match state.has_input() {
+            true => state.go_on(&mut self.batch, &self.server, usize::MAX),
             false => Progress::Idle,
         };
         if progress == Progress::Idle && client.is_readable {
@@ -360,8 +294,9 @@ impl EventLoop {
                 Ok(Received::All(0)) => {}
                 Ok(Received::All(n) | Received::More(n)) => {
                     self.server.stats.received_bytes.add(n as u64);
-                    if let Some(talk) = &mut client.talk {
-                        progress = talk.feed(&mut self.scratch[..n], &mut self.turn, &self.server);
+                    if let Some(state) = &mut client.state {
+                        progress =
+                            state.feed(&mut self.scratch[..n], &mut self.batch, &self.server);
                     }
                 }
                 // It sends nothing more; what it has asked for it may still read.
@@ -369,7 +304,7 @@ impl EventLoop {
                 Err(_) => return self.remove(token),
             }
         }
-        client.is_bound |= self.turn.took_part();
+        client.is_bound |= self.batch.took_part();
         if self.ends_over_limit(token) {
             return;
         }
@@ -386,9 +321,9 @@ impl EventLoop {
             Progress::Idle => {}
         }
         let is_shared = self.all.len() > 1 && self.handed_over == 0;
-        let holds_many = is_shared && self.turn.lock_count() > MAX_SHARED_LOCKS;
-        if holds_many || self.turn.size_bytes() > MAX_TURN_BYTES {
-            self.end_turn();
+        let holds_many = is_shared && self.batch.lock_count() > MAX_SHARED_LOCKS;
+        if holds_many || self.batch.size_bytes() > MAX_BATCH_BYTES {
+            self.end_batch();
         }
     }
 
@@ -440,7 +375,7 @@ impl EventLoop {
 
     fn queue_if_more(&mut self, token: usize) {
         let Some(client) = self.clients.get(token) else { return };
-        if client.is_readable || client.talk.as_ref().is_some_and(|talk| talk.has_input()) {
+        if client.is_readable || client.state.as_ref().is_some_and(|state| state.has_input()) {
             self.queue(token);
         }
     }
@@ -474,7 +409,7 @@ impl EventLoop {
         for (token, client) in &mut self.clients {
             client.look();
             let idle_ms = now_ms.saturating_sub(client.info.last_used_ms());
-            if client.talk.is_some() && timeout_ms.is_some_and(|most| idle_ms >= most) {
+            if client.state.is_some() && timeout_ms.is_some_and(|most| idle_ms >= most) {
                 overdue.push(token);
             } else if idle_ms >= 1000 {
                 client.release();
@@ -509,7 +444,7 @@ impl EventLoop {
                 return false;
             }
             self.clients.iter_mut().for_each(|(_, client)| client.look());
-            let done = |client: &Connection| client.talk.is_some() && client.is_flushed();
+            let done = |client: &Connection| client.state.is_some() && client.is_flushed();
             let done: Vec<usize> =
                 self.clients.iter().filter(|(_, client)| done(client)).map(|(at, _)| at).collect();
             done.into_iter().for_each(|token| self.remove(token));

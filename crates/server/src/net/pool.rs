@@ -1,7 +1,7 @@
 //! Threads that execute commands which have to wait: for the device, or for a key.
 
+use super::offload::Offload;
 use super::thread;
-use super::visit::Visit;
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -12,9 +12,9 @@ use terrace_keyspace::Mode;
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Visit>,
+    waiting: VecDeque<Offload>,
     idle: usize,
-    /// Threads that are on a visit.
+    /// Threads that are on a offload.
     busy: usize,
     is_closing: bool,
 }
@@ -46,16 +46,16 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Whether nobody visits, nor waits to.
+    /// Whether nobody offloads, nor waits to.
     pub(super) fn is_idle(&self) -> bool {
         let queue = self.queue.lock();
         queue.busy == 0 && queue.waiting.is_empty()
     }
 
-    pub(super) fn send(&self, visits: impl Iterator<Item = Visit>) {
+    pub(super) fn send(&self, offloads: impl Iterator<Item = Offload>) {
         let mut queue = self.queue.lock();
         let before = queue.waiting.len();
-        queue.waiting.extend(visits);
+        queue.waiting.extend(offloads);
         let wake = (queue.waiting.len() - before).min(queue.idle);
         drop(queue);
         for _ in 0..wake {
@@ -73,16 +73,16 @@ impl Pool {
     }
 
     fn work(&self, server: &Arc<Server>) {
-        let mut turn = server.space.command_batch(Mode::Device);
+        let mut batch = server.space.command_batch(Mode::Device);
         let mut was_busy = false;
         loop {
-            let visit = {
+            let offload = {
                 let mut queue = self.queue.lock();
                 queue.busy -= usize::from(was_busy);
                 loop {
-                    if let Some(visit) = queue.waiting.pop_front() {
+                    if let Some(offload) = queue.waiting.pop_front() {
                         queue.busy += 1;
-                        break visit;
+                        break offload;
                     }
                     if queue.is_closing {
                         return;
@@ -92,7 +92,7 @@ impl Pool {
                     queue.idle -= 1;
                 }
             };
-            visit.run(&mut turn, server);
+            offload.run(&mut batch, server);
             was_busy = true;
         }
     }

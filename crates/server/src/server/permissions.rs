@@ -2,11 +2,9 @@
 
 use super::Server;
 use crate::acl::{Reason, User};
-use crate::command::CommandSpec;
 use crate::session::Session;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use terrace_resp::Command;
 
 impl Server {
     /// What a client is told that may not connect.
@@ -33,25 +31,6 @@ impl Server {
         self.acl.authenticate(name, password).map_err(|refusal| refusal.to_string())
     }
 
-    /// Whether a client's user may execute a command on its keys; a refusal is logged.
-    ///
-    /// # Errors
-    /// The reply.
-    pub(crate) fn permit(
-        &self,
-        user: &User,
-        spec: &CommandSpec,
-        number: u16,
-        args: &Command<'_>,
-        session: &Session,
-    ) -> Result<(), String> {
-        let Err(denial) = spec.check(number, args, user) else { return Ok(()) };
-        let name = spec.full_name(args);
-        let (reason, object) = denial.logged(&name);
-        self.log_denial(session, reason, object, user.name());
-        Err(denial.reply(&name))
-    }
-
     /// A login failed.
     pub(crate) fn log_denied_login(&self, session: &Session, name: &[u8]) {
         self.stats.auth_failures.add(1);
@@ -59,7 +38,7 @@ impl Server {
         self.log_denial(session, Reason::Auth, b"AUTH", &name);
     }
 
-    fn log_denial(&self, session: &Session, reason: Reason, object: &[u8], user: &str) {
+    pub(crate) fn log_denial(&self, session: &Session, reason: Reason, object: &[u8], user: &str) {
         let most = self.config.settings().acllog_max_len;
         let context = if session.queued.is_some() { "multi" } else { "toplevel" };
         let client = session.info.origin.peer.to_string();

@@ -35,7 +35,7 @@ fn wanted(call: &mut Call<'_>, at: usize, algebra: Algebra) -> Result<Wanted, Fa
     let db = call.db();
     let mut sets = Vec::with_capacity(count);
     for key in call.args_from(at + 1).take(count) {
-        sets.push(Weighted { set: call.turn.scored_set(db, key)?, weight: 1.0 });
+        sets.push(Weighted { set: call.batch.scored_set(db, key)?, weight: 1.0 });
     }
     let (mut aggregation, mut with_scores) = (Aggregation::Sum, false);
     let mut option = at + 1 + count;
@@ -70,9 +70,9 @@ fn combine(call: &Call<'_>, wanted: &Wanted, algebra: Algebra) -> Result<Scored,
     let Wanted { sets, aggregation, .. } = wanted;
     let db = call.session.db;
     match algebra {
-        Algebra::Union => call.turn.scored_union(db, sets, *aggregation),
-        Algebra::Intersection => call.turn.scored_intersection(db, sets, *aggregation),
-        Algebra::Difference => call.turn.scored_difference(db, sets),
+        Algebra::Union => call.batch.scored_union(db, sets, *aggregation),
+        Algebra::Intersection => call.batch.scored_intersection(db, sets, *aggregation),
+        Algebra::Difference => call.batch.scored_difference(db, sets),
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn show(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
 pub(super) fn store(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
     let wanted = wanted(call, 2, algebra)?;
     let members = combine(call, &wanted, algebra)?;
-    let count = call.turn.sorted_set_replace(call.session.db, call.arg(1), &members)?;
+    let count = call.batch.sorted_set_replace(call.session.db, call.arg(1), &members)?;
     call.reply.integer(count as i64);
     Ok(())
 }
@@ -106,10 +106,10 @@ pub(super) fn zintercard(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     let mut sets = Vec::with_capacity(count);
     for key in call.args_from(2).take(count) {
-        sets.push(Weighted { set: call.turn.scored_set(db, key)?, weight: 1.0 });
+        sets.push(Weighted { set: call.batch.scored_set(db, key)?, weight: 1.0 });
     }
     let most = limit(call, 2 + count)?;
-    let found = call.turn.scored_intersection_count(db, &sets, most)?;
+    let found = call.batch.scored_intersection_count(db, &sets, most)?;
     call.reply.integer(found as i64);
     Ok(())
 }
@@ -124,7 +124,7 @@ pub(super) fn zmpop(call: &mut Call<'_>) -> Outcome {
     let count = count_to_take(call, 3 + keys)?;
     let db = call.db();
     for key in call.args_from(2).take(keys) {
-        let taken = call.turn.sorted_set_pop(db, key, order, count)?;
+        let taken = call.batch.sorted_set_pop(db, key, order, count)?;
         if taken.is_empty() {
             continue;
         }

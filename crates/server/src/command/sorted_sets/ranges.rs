@@ -130,26 +130,26 @@ fn range(call: &mut Call<'_>, form: Form) -> Outcome {
     let (lower, upper) = if down { (key + 2, key + 1) } else { (key + 1, key + 2) };
     let ends = Ends::of(call, by, lower, upper)?;
     let db = call.db();
-    let found = call.turn.sorted_set(db, call.arg(key))?;
+    let found = call.batch.sorted_set(db, call.arg(key))?;
     let found = found.and_then(|set| Some((set, ends.within(&set)?)));
     if form.stores {
         let mut members = Vec::new();
-        each(call.turn, db, found, order, limit, |member, score| {
+        each(call.batch, db, found, order, limit, |member, score| {
             members.push((member.to_vec(), score));
         })?;
-        let count = call.turn.sorted_set_replace(db, call.arg(1), &members)?;
+        let count = call.batch.sorted_set_replace(db, call.arg(1), &members)?;
         call.reply.integer(count as i64);
         return Ok(());
     }
     let reply = &mut call.reply;
     let mut rows = Rows::begin(reply, with_scores);
-    each(call.turn, db, found, order, limit, |member, score| rows.show(reply, member, score))?;
+    each(call.batch, db, found, order, limit, |member, score| rows.show(reply, member, score))?;
     rows.finish(reply);
     Ok(())
 }
 
 fn each(
-    turn: &CommandBatch,
+    batch: &CommandBatch,
     db: u8,
     found: Option<(Meta, Range<'_>)>,
     order: Order,
@@ -160,7 +160,7 @@ fn each(
     let found = found.filter(|_| offset >= 0 && count != 0);
     let Some((set, range)) = found else { return Ok(()) };
     let (mut skip, mut left) = (offset, if count < 0 { i64::MAX } else { count });
-    turn.sorted_set_each(db, &set, &range, order, |member, score| {
+    batch.sorted_set_each(db, &set, &range, order, |member, score| {
         if skip > 0 {
             skip -= 1;
             return Ok(true);
@@ -203,10 +203,10 @@ pub(super) fn zrevrangebylex(call: &mut Call<'_>) -> Outcome {
 fn count(call: &mut Call<'_>, by: By) -> Outcome {
     let ends = Ends::of(call, by, 2, 3)?;
     let db = call.db();
-    let set = call.turn.sorted_set(db, call.arg(1))?;
+    let set = call.batch.sorted_set(db, call.arg(1))?;
     let mut count = 0;
     if let Some((set, range)) = set.and_then(|set| Some((set, ends.within(&set)?))) {
-        call.turn.sorted_set_each(db, &set, &range, Order::Up, |_, _| {
+        call.batch.sorted_set_each(db, &set, &range, Order::Up, |_, _| {
             count += 1;
             Ok(true)
         })?;
@@ -226,9 +226,9 @@ pub(super) fn zlexcount(call: &mut Call<'_>) -> Outcome {
 fn remove(call: &mut Call<'_>, by: By) -> Outcome {
     let ends = Ends::of(call, by, 2, 3)?;
     let (db, key) = (call.db(), call.arg(1));
-    let set = call.turn.sorted_set(db, key)?;
+    let set = call.batch.sorted_set(db, key)?;
     let removed = match set.and_then(|set| ends.within(&set)) {
-        Some(range) => call.turn.sorted_set_remove_range(db, key, &range)?,
+        Some(range) => call.batch.sorted_set_remove_range(db, key, &range)?,
         None => 0,
     };
     call.reply.integer(removed as i64);

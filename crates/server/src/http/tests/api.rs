@@ -82,7 +82,7 @@ fn every_endpoint_answers_as_api_ts_says_while_a_load_runs() {
     assert!(history["t_ms"].as_array().unwrap().len() >= 2);
     drop(load);
     served.made.db.wait_idle().unwrap();
-    thread::sleep(look::FRESH);
+    thread::sleep(store_view::FRESH);
     let shape = served.json("/api/v1/shape");
     let metrics = served.made.db.metrics();
     let levels = shape["families"][0]["levels"].as_array().unwrap();

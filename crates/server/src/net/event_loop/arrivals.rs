@@ -1,7 +1,9 @@
 //! Clients that connect: accepted by the first loop, each served by one of all.
 
-use super::{ACCEPT_PAUSE, EventLoop, FIRST_LISTENER, Message};
-use crate::net::connection::{Connection, Talk};
+use super::{ACCEPT_PAUSE, EventLoop, FIRST_LISTENER};
+use crate::net::client_state::ClientState;
+use crate::net::connection::Connection;
+use crate::net::loop_handle::Message;
 use crate::net::transport::Transport;
 use crate::session::Origin;
 use mio::net::TcpStream;
@@ -85,8 +87,8 @@ impl EventLoop {
         let entry = self.clients.vacant_entry();
         let token = entry.key();
         let origin = Origin { peer, local, is_tls, home: self.handle.clone(), token };
-        let talk = Box::new(Talk::begin(&self.server, origin));
-        let client = entry.insert(Connection::new(transport, talk));
+        let state = Box::new(ClientState::begin(&self.server, origin));
+        let client = entry.insert(Connection::new(transport, state));
         let both = Interest::READABLE | Interest::WRITABLE;
         let socket = client.transport.socket().as_raw_fd();
         let registry = self.poll.registry();

@@ -1,7 +1,12 @@
 //! All commands, found by name in any case.
 
-use super::CommandSpec;
+use super::spec::CommandSpec;
+use crate::acl::Catalog;
+use crate::config::Config;
+use crate::server::{Server, ServerError};
+use std::sync::Arc;
 use std::sync::OnceLock;
+use terrace_keyspace::Keyspace;
 
 /// Names are no longer.
 const MAX_NAME_BYTES: usize = 24;
@@ -32,6 +37,21 @@ fn first_slot(name: &[u8]) -> usize {
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| Table::of(super::GROUPS))
+}
+
+impl Server {
+    /// Over an open keyspace, with all commands.
+    ///
+    /// # Errors
+    /// A user's rules make no sense, most likely.
+    pub fn new(space: Arc<Keyspace>, config: Config) -> Result<Self, ServerError> {
+        let commands = table().all().iter().map(|spec| (spec.name, spec.categories()));
+        let subcommands = table().all().iter().flat_map(|spec| {
+            spec.subcommands().iter().map(|one| (spec.name, one.name, one.categories()))
+        });
+        let catalog = Catalog::new(commands).with_subcommands(subcommands);
+        Self::with_commands(space, config, catalog)
+    }
 }
 
 impl Table {

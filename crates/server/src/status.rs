@@ -5,13 +5,13 @@ use crate::command::{Flags, table};
 use crate::config::{OPTIONS, When};
 use crate::hot_keys::SAMPLED_ONE_IN;
 use crate::http::{
-    CommandFigures, ConfigEntry, Facts, Figures, HotKey, HotKeys, Rights, SlowCommand, SlowLog,
-    Timings,
+    CommandFigures, ConfigEntry, Figures, HotKey, HotKeys, Rights, ServerStatus, SlowCommand,
+    SlowLog, Timings,
 };
 use crate::server::Server;
 use std::sync::atomic::Ordering;
 
-impl Facts for Server {
+impl ServerStatus for Server {
     fn engine(&self) -> &terrace::Db {
         self.space.db()
     }
@@ -41,7 +41,7 @@ impl Facts for Server {
             net_output_bytes: stats.sent_bytes.get(),
             slow_log_entries: self.slow_log.len() as u64,
             pool_queue: stats.waiting.load(Ordering::Relaxed),
-            pool_commands: stats.pool_visits.get(),
+            pool_commands: stats.offloads.get(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A look at the store: its shape, its memory and its jobs, as JSON has them. Costs a walk over all
 //! files, so it is taken when somebody asks, and shared by all who ask within [`FRESH`].
 
-use super::Facts;
+use super::ServerStatus;
 use super::json::{
     FamilyShape, FileShape, FinishedJob, Job, JobInput, JobKind, Key, LevelShape, Memory, Pool,
     STREAM_FILES_MAX, Shape,
@@ -18,7 +18,7 @@ const EXACT_BITS: u64 = (1 << 53) - 1;
 
 /// What was seen.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct StoreView {
     pub at: Instant,
     pub shape: Shape,
     pub memory: Memory,
@@ -28,11 +28,11 @@ pub(super) struct Look {
     pub ended: Vec<FinishedJob>,
 }
 
-impl Look {
+impl StoreView {
     /// Looks now.
-    pub fn take(facts: &dyn Facts) -> Self {
+    pub fn take(status: &dyn ServerStatus) -> Self {
         let at = Instant::now();
-        let engine = facts.engine();
+        let engine = status.engine();
         let seen = engine.shape();
         let memory = memory(&engine.memory());
         let running = seen.jobs.iter().filter(|job| job.finished_ms.is_none());
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn events_of_large_stores_list_no_files() {
-        let mut look = Look {
+        let mut look = StoreView {
             at: Instant::now(),
             shape: shape(&store((0..1000).map(|n| file(n, 0)).collect())),
             memory: memory(&terrace::MemoryShape::default()),

@@ -38,8 +38,8 @@ fn pong() -> Reply<'static> {
     Reply::Simple(b"PONG"[..].into())
 }
 
-fn visits(served: &Served) -> u64 {
-    served.server().stats.pool_visits.get()
+fn offloads(served: &Served) -> u64 {
+    served.server().stats.offloads.get()
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_read_of_the_device_stalls_nobody_else() {
         }
         assert_eq!(waits.reply(), bulk(&value(n + 25)));
     }
-    assert!(visits(&served) >= 20);
+    assert!(offloads(&served) >= 20);
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn every_reply_comes_and_in_order() {
                 });
             }
         });
-        let visits = visits(&served);
-        assert!(visits > 100, "only {visits} of {KEYS} reads waited");
+        let offloads = offloads(&served);
+        assert!(offloads > 100, "only {offloads} of {KEYS} reads waited");
         assert_eq!(served.server().stats.waiting.load(std::sync::atomic::Ordering::Relaxed), 0);
     }
 }
@@ -166,12 +166,12 @@ fn a_transaction_that_begins_again_elsewhere_begins_as_the_user_it_began_as() {
     let served = served(&vfs, &[("server-threads", "1")]);
     let mut client = served.client();
     assert_eq!(client.say("ACL SETUSER reader on >pw ~* +get"), ok());
-    let before = visits(&served);
+    let before = offloads(&served);
     // The read of the device comes after the user, the protocol and the database have changed.
     client.pipeline(&["MULTI", "SET written 1", "HELLO 3 AUTH reader pw", "GET key:00001"]);
     let Reply::Array(replies) = client.say("EXEC") else { panic!("no array") };
     assert_eq!((&replies[0], &replies[2]), (&ok(), &bulk(&value(1))));
-    assert!(visits(&served) > before, "nothing was read from the device");
+    assert!(offloads(&served) > before, "nothing was read from the device");
     assert!(error(&client.say("SET written 2")).starts_with("NOPERM"));
     assert_eq!(served.client().say("GET written"), bulk("1"));
 }

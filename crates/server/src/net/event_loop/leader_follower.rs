@@ -3,7 +3,7 @@
 //! itself, and then sleeps: the client's way leads over no other thread, and nobody else waits.
 
 use super::EventLoop;
-use crate::net::visit::Visit;
+use crate::net::offload::Offload;
 use crate::server::Server;
 use mio::Events;
 use parking_lot::{Condvar, Mutex};
@@ -14,22 +14,22 @@ use terrace_keyspace::Mode;
 const MAX_EVENTS: usize = 1024;
 
 /// Why a thread leads no longer.
-pub(super) enum Handed {
+pub(super) enum LeadOutcome {
     /// It waits for the device, for this client.
-    On(Box<EventLoop>, Visit),
+    PassedOn(Box<EventLoop>, Offload),
     /// The loop has ended.
-    Over,
+    Ended,
 }
 
 /// What the two threads share.
 #[derive(Default)]
-pub(super) struct Relay {
-    place: Mutex<Place>,
+pub(super) struct LeaderFollower {
+    slot: Mutex<LoopSlot>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Place {
+struct LoopSlot {
     /// The loop, while nobody leads it.
     event_loop: Option<Box<EventLoop>>,
     sleeping: usize,
@@ -37,57 +37,57 @@ struct Place {
     is_over: bool,
 }
 
-impl Relay {
+impl LeaderFollower {
     /// Whether somebody sleeps who can lead.
     pub fn has_relief(&self) -> bool {
-        let place = self.place.lock();
-        place.sleeping > 0 && !place.is_over
+        let slot = self.slot.lock();
+        slot.sleeping > 0 && !slot.is_over
     }
 
     /// Gives the loop to whoever takes it first: the other, or the caller again.
     pub fn give(&self, event_loop: Box<EventLoop>) {
-        self.place.lock().event_loop = Some(event_loop);
+        self.slot.lock().event_loop = Some(event_loop);
         self.changed.notify_one();
     }
 
     fn take(&self) -> Option<Box<EventLoop>> {
-        let mut place = self.place.lock();
+        let mut slot = self.slot.lock();
         loop {
-            if let Some(event_loop) = place.event_loop.take() {
+            if let Some(event_loop) = slot.event_loop.take() {
                 return Some(event_loop);
             }
-            if place.is_over {
+            if slot.is_over {
                 return None;
             }
-            place.sleeping += 1;
-            self.changed.wait(&mut place);
-            place.sleeping -= 1;
+            slot.sleeping += 1;
+            self.changed.wait(&mut slot);
+            slot.sleeping -= 1;
         }
     }
 }
 
 /// Tells the other thread when this one ends, however it does.
-struct Runner(Arc<Relay>);
+struct Runner(Arc<LeaderFollower>);
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        self.0.place.lock().is_over = true;
+        self.0.slot.lock().is_over = true;
         self.0.changed.notify_all();
     }
 }
 
 /// What each of the two threads does.
-pub(super) fn run(relay: Arc<Relay>, server: &Server) {
-    let runner = Runner(relay);
+pub(super) fn run(leader_follower: Arc<LeaderFollower>, server: &Server) {
+    let runner = Runner(leader_follower);
     let mut events = Events::with_capacity(MAX_EVENTS);
-    let mut turn = server.space.command_batch(Mode::Device);
+    let mut batch = server.space.command_batch(Mode::Device);
     while let Some(event_loop) = runner.0.take() {
         match event_loop.lead(&mut events) {
-            Handed::On(event_loop, visit) => {
+            LeadOutcome::PassedOn(event_loop, offload) => {
                 runner.0.give(event_loop);
-                visit.run(&mut turn, server);
+                offload.run(&mut batch, server);
             }
-            Handed::Over => return,
+            LeadOutcome::Ended => return,
         }
     }
 }

@@ -1,0 +1,50 @@
+//! What is noted of a command that was executed: latency, hot keys, the slow log.
+
+use super::spec::{CommandSpec, Flags};
+use crate::server::Server;
+use crate::session::Session;
+use crate::slowlog::{self, SlowCommand};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use terrace_resp::Command;
+
+impl Server {
+    /// A command was executed.
+    #[inline]
+    pub(crate) fn note(
+        &self,
+        number: u16,
+        spec: &CommandSpec,
+        args: &Command<'_>,
+        session: &Session,
+        took: Duration,
+        failed: bool,
+    ) {
+        let took_us = took.as_micros() as i64;
+        self.latency.note(number, took.as_nanos() as u64, failed);
+        let is_write = spec.flags.has(Flags::WRITE);
+        self.hot_keys.note(is_write, session.db, || spec.keys.of(args));
+        let slower_than = self.slower_than_us.load(Ordering::Relaxed);
+        if slower_than >= 0 && took_us >= slower_than {
+            self.note_slow(args, session, took);
+        }
+        let spike_ms = self.spike_ms.load(Ordering::Relaxed);
+        if spike_ms > 0 && took.as_millis() as u64 >= spike_ms {
+            let name = if spec.flags.has(Flags::FAST) { "fast-command" } else { "command" };
+            self.latency.note_event(name, self.space.now_ms() / 1000, took.as_millis() as u64);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&self, args: &Command<'_>, session: &Session, took: Duration) {
+        let most = self.config.settings().slowlog_max_len;
+        self.slow_log.add(most, || SlowCommand {
+            id: 0,
+            at_ms: self.space.now_ms(),
+            took_us: took.as_micros() as u64,
+            arguments: slowlog::cut(args),
+            peer: session.info.origin.peer.to_string(),
+            client_name: session.info.name.lock().clone(),
+        });
+    }
+}

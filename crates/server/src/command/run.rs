@@ -1,0 +1,83 @@
+//! Running a command's function: who may, and with which locks.
+
+use super::help::help;
+use super::spec::{CommandSpec, Flags};
+use super::{Call, Failure, Outcome};
+use crate::acl::User;
+use crate::server::Server;
+use crate::session::Session;
+use terrace_resp::Command;
+
+/// Runs a command's function with the locks that it needs. What it wrote is gone if it fails.
+pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
+    let flags = spec.flags;
+    spec.may_run_in(call.batch.mode())?;
+    call.batch.next_command();
+    if flags.has(Flags::LOCKS_ALL) {
+        call.batch.lock_everything();
+    } else if flags.has(Flags::WRITE) {
+        match spec.keys.may_be_elsewhere() {
+            false => call.batch.lock(call.session.db, spec.keys.of(&call.args))?,
+            true => call.batch.lock_in(spec.keys.located(&call.args, call.session.db))?,
+        }
+    }
+    run_locked(call, spec)
+}
+
+/// Runs a command's function; the locks are held.
+pub(crate) fn run_locked(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
+    let refused = spec.flags.has(Flags::WRITE) && !spec.flags.has(Flags::REMOVES);
+    if refused && call.server.space.db().is_disk_full() {
+        // Before it shares a batch with a command that only removes.
+        return Err(Failure::DISK_FULL);
+    }
+    if spec.flags.has(Flags::SUBCOMMANDS) && call.arg(1).eq_ignore_ascii_case(b"help") {
+        help(call, spec);
+        return Ok(());
+    }
+    if !spec.flags.has(Flags::READS_LATE) {
+        return (spec.run)(call);
+    }
+    let Call { args, batch, session, server, reply } = call;
+    batch.attempt(|batch| {
+        let reply = reply.reborrow();
+        (spec.run)(&mut Call { args: *args, batch, session, server, reply })
+    })
+}
+
+/// Whether the client's user may execute this; else the error. A refusal is logged.
+pub(crate) fn permit(
+    spec: &CommandSpec,
+    number: u16,
+    args: &Command<'_>,
+    session: &Session,
+    server: &Server,
+) -> Result<(), String> {
+    match &session.user {
+        Some(user) if !user.may_do_everything() && !spec.flags.has(Flags::NO_AUTH) => {
+            server.permit_on_keys(user, spec, number, args, session)
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Server {
+    /// Whether a client's user may execute a command on its keys; a refusal is logged.
+    ///
+    /// # Errors
+    /// The reply.
+    fn permit_on_keys(
+        &self,
+        user: &User,
+        spec: &CommandSpec,
+        number: u16,
+        args: &Command<'_>,
+        session: &Session,
+    ) -> Result<(), String> {
+        let Err(denial) = spec.check(number, args, user) else { return Ok(()) };
+        let name = spec.full_name(args);
+        let (reason, object) = denial.logged(&name);
+        self.log_denial(session, reason, object, user.name());
+        Err(denial.reply(&name))
+    }
+}

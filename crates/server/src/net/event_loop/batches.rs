@@ -1,0 +1,128 @@
+//! The end of a batch: its commit, here or by the committer, and what its clients hear.
+//!
+//! A commit that may have to wait (for a sync, or since writes are held back) is left to the
+//! committer: those who have a part in the batch wait for it, all others are served in the next one.
+//! That one is committed when the one before is, so that all who come meanwhile share its sync.
+
+use super::super::loop_handle::{BatchCommit, Committed};
+use super::super::offload::Offload;
+use super::{EventLoop, MAX_BATCH_BYTES};
+use crate::dispatch;
+use std::sync::atomic::Ordering;
+use terrace_keyspace::Mode;
+
+/// While more clients than this wait for the device, their replies leave from the loop: it sends
+/// many at a time, and hears of many requests at a time.
+const MAX_ANSWERED_THERE: u64 = 2;
+
+impl EventLoop {
+    /// Commits what was written, then sends the replies, then lets go those who have to wait.
+    pub(super) fn end_batch(&mut self) {
+        if self.served.is_empty() {
+            return;
+        }
+        let may_wait = || self.handed_over > 0 || self.server.space.db().write_may_wait();
+        if !self.batch.is_clean() && may_wait() {
+            return self.send_to_committer();
+        }
+        let error = dispatch::commit(&mut self.batch, &self.server).err();
+        let mut served = std::mem::take(&mut self.served);
+        for token in served.drain(..) {
+            self.leave_batch(token, error.as_deref());
+        }
+        self.served = served;
+        self.let_go();
+    }
+
+    /// Leaves the commit to the committer. While that has one already the batch goes on, unless it
+    /// is large. Those who have no part in it need not wait.
+    fn send_to_committer(&mut self) {
+        let clients = &self.clients;
+        let is_bound = |token: &mut usize| clients.get(*token).is_some_and(|c| c.is_bound);
+        let free: Vec<usize> = self.served.extract_if(.., |token| !is_bound(token)).collect();
+        for token in free {
+            self.leave_batch(token, None);
+        }
+        self.let_go();
+        if self.handed_over > 0 && self.batch.size_bytes() <= MAX_BATCH_BYTES {
+            return;
+        }
+        let fresh = || Box::new(self.server.space.command_batch(Mode::Memory));
+        let next = self.spare.take().unwrap_or_else(fresh);
+        let batch = std::mem::replace(&mut self.batch, next);
+        let mut clients = Vec::with_capacity(self.served.len());
+        for token in self.served.drain(..) {
+            if let Some(client) = self.clients.get_mut(token).filter(|client| client.in_batch) {
+                client.awaits_commit = true;
+                clients.push((token, client.id));
+            }
+        }
+        self.handed_over += 1;
+        self.server.stats.waited_batches.add(1);
+        if let Err(mut commit) = self.committer.send(BatchCommit { batch, clients }) {
+            commit.batch.abandon();
+            let error = Some("ERR the commit was given up".into());
+            self.batch_is_back(Committed { commit, error });
+        }
+    }
+
+    /// The committer has done with a batch.
+    pub(super) fn batch_is_back(&mut self, Committed { commit, error }: Committed) {
+        self.handed_over -= 1;
+        for (token, id) in commit.clients {
+            if self.clients.get(token).is_some_and(|client| client.id == id) {
+                self.leave_batch(token, error.as_deref());
+                self.queue_if_more(token);
+            }
+        }
+        self.spare = Some(commit.batch);
+        self.let_go();
+    }
+
+    /// A client's batch is over: its replies leave, or are all `error`.
+    fn leave_batch(&mut self, token: usize, error: Option<&str>) {
+        if let Some(client) = self.clients.get_mut(token).filter(|client| client.in_batch) {
+            client.leave_batch(error);
+            self.flush(token);
+        }
+    }
+
+    /// Those who go to the pool go, if their batch is over.
+    fn let_go(&mut self) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        let (clients, home) = (&mut self.clients, &self.handle);
+        let mut offloads: Vec<Offload> = Vec::with_capacity(self.leaving.len());
+        self.leaving.retain(|token| {
+            let Some(client) = clients.get_mut(*token) else { return false };
+            if client.in_batch {
+                return true;
+            }
+            offloads.extend(client.offload(home, *token));
+            false
+        });
+        self.server.stats.offloads.add(offloads.len() as u64);
+        let before = self.server.stats.waiting.fetch_add(offloads.len() as u64, Ordering::Relaxed);
+        if before + offloads.len() as u64 > MAX_ANSWERED_THERE {
+            offloads.iter_mut().for_each(|offload| offload.socket = None);
+        }
+        if offloads.len() == 1 && self.own_offload.is_none() && self.pool.is_idle() {
+            self.own_offload = offloads.pop();
+        }
+        if !offloads.is_empty() {
+            self.pool.send(offloads.into_iter());
+        }
+    }
+
+    /// Whether a client's offload is to be paid by this thread, while the other one of the loop leads
+    /// it: only if nobody else has something to do.
+    pub(super) fn take_own_offload(&mut self) -> Option<Offload> {
+        let offload = self.own_offload.take()?;
+        if self.ready.is_empty() && self.leader_follower.has_relief() {
+            return Some(offload);
+        }
+        self.pool.send(std::iter::once(offload));
+        None
+    }
+}
