@@ -23,7 +23,7 @@ cargo xtask COMMAND
                   fuzzers, real clients, the dashboard in Chromium; installs what that needs
   clients         only the last two: real clients, and the dashboard in Chromium
   ci [STEP...]    all of CI: fmt, tidy, clippy, docs, then test
-  peers           fetch the engines that `terrace bench` measures beside Terrace
+  peers           fetch the engines that `terrace-bench` measures beside Terrace
 
 A step that fails does not stop those after it that can do without; the end of the output says
 what failed and how to run just that. With names of steps only these are run.

@@ -1,4 +1,4 @@
-//! `cargo xtask peers`: fetches the engines that `terrace bench` measures beside Terrace.
+//! `cargo xtask peers`: fetches the engines that `terrace-bench` measures beside Terrace.
 //!
 //! RocksDB and Speedb lie as ready shared libraries inside public Maven artifacts; they are copied
 //! by `mvn`, unpacked into `target/peers/`, and loaded once to see that they export the C API.

@@ -1,9 +1,9 @@
-//! The command line of `terrace bench`, as typed.
+//! The command line of `terrace-bench`, as typed.
 
+use crate::catalog::Workload;
+use crate::catalog::elastic::Variant;
+use crate::catalog::key_set::KeySet;
 use crate::engine::Engine;
-use crate::workload::Workload;
-use crate::workload::elastic::Variant;
-use crate::workload::learned::KeySet;
 use std::path::PathBuf;
 
 /// Measure workloads on Terrace and its peers, side by side, on this machine.
@@ -119,12 +119,12 @@ fn after_help() -> String {
          before and after values are sorted, three overwrites of everything with the size on disk over \
          time; variants terrace, terrace-inline, rocksdb, rocksdb-blob, speedb, speedb-blob, fjall, \
          fjall-blob, leveldb (the last three are not read from). In a few minutes:\n  \
-         terrace bench large-values --keys 49152 --repeat 1 --duration 3 --engine terrace,rocksdb \
+         terrace-bench large-values --keys 49152 --repeat 1 --duration 3 --engine terrace,rocksdb \
          --set sample_ms=100 --json FILE --plot FILE\n\
          learned: 5 million keys of 16 bytes, values of 64, in memory, as {key_sets}; variants terrace, \
          terrace-off, terrace-level, rocksdb, rocksdb-interpolation (a library of RocksDB 11 by \
          --rocksdb-lib) and the like take turns on one store. In a few minutes:\n  \
-         terrace bench learned --keys 300000 --repeat 1 --duration 1 --engine terrace,rocksdb \
+         terrace-bench learned --keys 300000 --repeat 1 --duration 1 --engine terrace,rocksdb \
          --json FILE --plot FILE\n\n\
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\

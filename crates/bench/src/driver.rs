@@ -8,9 +8,9 @@
 use crate::job::{Event, Job, Observer};
 use crate::plan::Plan;
 use crate::report::figures::ShiftFigures;
-use crate::report::{self, Row, plot, table};
+use crate::report::{self, Row, cells, plot, table};
+use crate::workload;
 use crate::workload::elastic::series::TOLERANCE;
-use crate::{usage, workload};
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::HashSet;
@@ -19,6 +19,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use terrace_workload::usage;
 
 /// The environment variable that carries a job, as JSON.
 const JOB_VARIABLE: &str = "TERRACE_BENCH_JOB";
@@ -258,7 +259,7 @@ impl Screen {
     }
 
     fn begin_job(&self, number: usize, job: &Job) {
-        let variant = table::title(job.engine.name(), job.store.variant());
+        let variant = cells::title(job.engine.name(), job.store.variant());
         self.bar.set_prefix(format!("[{}/{}] {variant} #{}", number + 1, self.jobs, job.repeat));
     }
 
@@ -296,12 +297,12 @@ impl Screen {
             "{} #{} {}: {} op/s, p50 {:.2} us, p99 {:.2} us, {} written, RSS {}{more}",
             row.engine,
             row.repeat,
-            table::title(&row.workload, &row.variant),
-            table::count(row.ops_per_s),
+            cells::title(&row.workload, &row.variant),
+            cells::count(row.ops_per_s),
             row.p50_us,
             row.p99_us,
-            table::bytes(row.bytes_written),
-            table::bytes(row.rss_bytes),
+            cells::bytes(row.bytes_written),
+            cells::bytes(row.rss_bytes),
         ));
     }
 

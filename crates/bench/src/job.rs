@@ -1,16 +1,17 @@
 //! One job: one engine, one repeat, one fresh store and the workloads that run on it. The driver
 //! makes jobs; a process of its own carries each out and tells what happened in [`Event`]s.
 
-use crate::distribution::Distribution;
+use crate::catalog::elastic::AVERAGE_BITS;
+use crate::catalog::{StoreKind, Workload};
+use crate::catalog::{large_values, learned};
 use crate::engine::Engine;
 use crate::report::Row;
 use crate::store::EngineConfig;
-use crate::workload::elastic::AVERAGE_BITS;
-use crate::workload::{StoreKind, Workload};
-use crate::workload::{large_values, learned};
+use crate::store_size::StoreSize;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
+use terrace_workload::distribution::Distribution;
 
 /// Everything a process needs to know to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,7 +33,7 @@ pub struct Job {
     /// What `learned` opens the store as, in turns; of no meaning to other workloads.
     pub variants: Vec<learned::Variant>,
     /// Its size.
-    pub shape: Shape,
+    pub shape: StoreSize,
     /// What `--distribution` said, if anything.
     pub distribution: Option<Distribution>,
     /// What `--missing` said, if anything.
@@ -49,24 +50,6 @@ pub struct Job {
     pub commit: String,
     /// Tell the engine's own statistics after the workloads.
     pub stats: bool,
-}
-
-/// The size of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
-    /// Keys it is loaded with.
-    pub keys: u64,
-    /// Bytes of a key.
-    pub key_size: usize,
-    /// Bytes of a value.
-    pub value_size: usize,
-}
-
-impl Shape {
-    /// Bytes of all keys and values.
-    pub fn raw_bytes(self) -> u64 {
-        self.keys.saturating_mul((self.key_size + self.value_size) as u64)
-    }
 }
 
 /// When a workload that is not a fill stops: at the first bound that is set, else by its default.

@@ -1,4 +1,4 @@
-//! `terrace bench`: workloads, driver and report; the peers behind one adapter each.
+//! `terrace-bench`: workloads, driver and report; the peers behind one adapter each.
 //!
 //! Floor 5. The command line ([`BenchArgs`]) becomes a list of [jobs](job::Job) (`plan`); the
 //! driver runs each in a process of its own, engines taking turns repeat by repeat, and gathers
@@ -7,17 +7,14 @@
 //! Unsafe code is confined to the adapters of C libraries (`engine::{c_library, rocksdb,
 //! leveldb}`).
 
-pub mod distribution;
+pub mod catalog;
 pub mod engine;
 pub mod filter;
-pub mod hot_range;
 pub mod job;
-pub mod keys;
-pub mod phase;
+pub mod package_names;
 pub mod report;
 pub mod store;
-pub mod usage;
-pub mod values;
+pub mod store_size;
 pub mod workload;
 
 mod args;

@@ -1,18 +1,20 @@
 //! From the command line to jobs: everything is checked here, before anything is measured.
 
 use crate::args::BenchArgs;
-use crate::distribution::Distribution;
+use crate::catalog::{StoreKind, Workload};
 use crate::engine::Engine;
 use crate::filter::FilterSpec;
-use crate::job::{Job, Limit, Settings, Shape};
-use crate::keys::KeySpace;
+use crate::job::{Job, Limit, Settings};
+use crate::package_names::find_packages;
 use crate::report::plot;
-use crate::usage;
-use crate::workload::{StoreKind, Workload, find_packages};
+use crate::store_size::StoreSize;
 use anyhow::{Context, Result, bail, ensure};
 use choice::Choice;
 use settings::{parse_bytes, set_workload};
 use std::path::{Path, PathBuf};
+use terrace_workload::distribution::Distribution;
+use terrace_workload::keys::KeySpace;
+use terrace_workload::usage;
 
 mod choice;
 mod config;
@@ -213,7 +215,7 @@ impl Request {
         if let (StoreKind::LargeValues(_), Some(bytes)) = (store, self.value_bytes) {
             value_size = bytes;
         }
-        let shape = Shape {
+        let shape = StoreSize {
             keys: args.keys.unwrap_or(keys),
             key_size: args.key_size,
             value_size: args.value_size.unwrap_or(value_size),
@@ -280,8 +282,8 @@ fn check_dir(dir: &Path, jobs: &[Job]) -> Result<()> {
         free >= need,
         "--dir {} has {} free; the largest store may need {}: use fewer --keys or another --dir",
         dir.display(),
-        crate::report::table::bytes(free),
-        crate::report::table::bytes(need)
+        crate::report::cells::bytes(free),
+        crate::report::cells::bytes(need)
     );
     Ok(())
 }

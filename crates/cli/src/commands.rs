@@ -1,6 +1,5 @@
 //! The commands, one file each.
 
-mod bench;
 mod checkpoint;
 mod compact;
 mod delete;
@@ -19,8 +18,6 @@ mod verify;
 use crate::demo;
 use crate::outcome::Outcome;
 use anyhow::Result;
-
-pub use stats::level as level_json;
 
 /// What `terrace` can do.
 #[derive(Debug, clap::Subcommand)]
@@ -55,8 +52,6 @@ pub enum Command {
     Inspect(inspect::InspectArgs),
     /// Serve the store to Redis clients, with metrics and a dashboard
     Serve(serve::ServeArgs),
-    /// Measure Terrace and its peers, side by side
-    Bench(bench::BenchArgs),
 }
 
 impl Command {
@@ -78,7 +73,6 @@ impl Command {
             Self::Repair(args) => repair::run(&args),
             Self::Inspect(args) => inspect::run(&args),
             Self::Serve(args) => serve::run(args),
-            Self::Bench(args) => bench::run(args),
         }
     }
 }

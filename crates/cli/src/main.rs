@@ -16,6 +16,7 @@ mod demo;
 mod format;
 mod input;
 mod json_form;
+mod level_json;
 mod outcome;
 mod output_file;
 mod print;

@@ -8,11 +8,11 @@ use crate::engine::c_library::{self, Lookup, c_api};
 use crate::engine::wait_until_idle;
 use crate::filter::PeerFilter;
 use crate::store::{Compression, Cursor, Durability, EngineConfig, MetadataBytes, Store};
-use crate::usage;
 use anyhow::{Context, Result, bail};
 use std::ffi::{CString, c_char, c_int, c_uchar, c_void};
 use std::path::Path;
 use std::ptr;
+use terrace_workload::usage;
 
 /// Where the library is found.
 pub const LEVELDB: Lookup = Lookup {

@@ -98,8 +98,8 @@ fn one_engine_keeps_the_contract() {
 
 /// Values that are kept apart are found, scanned, overwritten and sorted like others.
 fn values_apart_keep_the_contract(engine: Engine, library: Option<&Path>) {
-    use crate::workload::large_values::{Variant, configure};
-    let shape = crate::job::Shape { keys: 2000, key_size: 8, value_size: 2000 };
+    use crate::catalog::large_values::{Variant, configure};
+    let shape = crate::store_size::StoreSize { keys: 2000, key_size: 8, value_size: 2000 };
     let variant = if Variant::Blob.suits(engine) { Variant::Blob } else { Variant::Default };
     let mut config = config();
     configure(&mut config, engine, variant, shape);

@@ -4,9 +4,10 @@
 //! `learned` are named by engine and variant: `terrace`, `terrace-off`, `rocksdb-blob`; the ones of an
 //! engine of which none is named are all measured.
 
+use crate::catalog::key_set::KeySet;
+use crate::catalog::learned;
+use crate::catalog::{StoreKind, Workload, elastic};
 use crate::engine::Engine;
-use crate::workload::learned::{self, KeySet};
-use crate::workload::{StoreKind, Workload, elastic};
 use anyhow::{Result, bail};
 
 /// What is wanted.

@@ -3,12 +3,13 @@
 use super::Request;
 use super::settings::set_engine;
 use crate::args::BenchArgs;
+use crate::catalog::tiny_cache::{self, TinyCache};
+use crate::catalog::{StoreKind, elastic, large_values, learned};
 use crate::engine::Engine;
-use crate::job::Shape;
 use crate::store::{Compression, Durability, EngineConfig, FilterMemory, MetadataPlace};
-use crate::usage;
-use crate::workload::{StoreKind, TinyCache, elastic, large_values, learned, tiny_cache_defaults};
+use crate::store_size::StoreSize;
 use anyhow::Result;
+use terrace_workload::usage;
 
 const DEFAULT_FILTER: &str = "blocked:10";
 /// Memtables get a quarter of the memory, up to this much.
@@ -25,7 +26,7 @@ impl Request {
         args: &BenchArgs,
         engine: Engine,
         store: StoreKind,
-        shape: Shape,
+        shape: StoreSize,
     ) -> Result<EngineConfig> {
         let memory = self.memory_bytes.unwrap_or_else(|| default_memory(shape.raw_bytes()));
         let write_bytes = (memory / 4).min(MAX_WRITE_BYTES);
@@ -69,9 +70,9 @@ impl Request {
     }
 
     fn configure_tiny_cache(&self, config: &mut EngineConfig, tiny: TinyCache) {
-        let (cache, write, memtable) = tiny_cache_defaults();
-        config.cache_bytes = self.memory_bytes.unwrap_or(cache);
-        (config.write_bytes, config.memtable_bytes) = (write, memtable);
+        use tiny_cache::{CACHE_BYTES, MEMTABLE_BYTES, WRITE_BYTES};
+        config.cache_bytes = self.memory_bytes.unwrap_or(CACHE_BYTES);
+        (config.write_bytes, config.memtable_bytes) = (WRITE_BYTES, MEMTABLE_BYTES);
         config.direct_io = true;
         config.metadata = MetadataPlace::InCache { partitioned: tiny != TinyCache::Whole };
         if tiny == TinyCache::ElasticFilters {

@@ -1,9 +1,10 @@
 //! What is accepted, what is refused and with which words, and which stores are shared.
 
 use super::*;
+use crate::catalog::key_set::KeySet;
+use crate::catalog::learned::Variant;
 use crate::engine::Engine;
 use crate::store::FilterMemory;
-use crate::workload::learned::{KeySet, Variant};
 use clap::Parser;
 
 #[derive(Parser)]

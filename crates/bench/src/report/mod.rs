@@ -1,6 +1,7 @@
 //! What was measured: one [`Row`] per workload, engine and repeat; written as JSON, summed up as
 //! a table of medians, drawn as bars.
 
+pub mod cells;
 pub mod figures;
 pub mod median;
 pub mod plot;
@@ -11,14 +12,14 @@ mod table_learned;
 mod table_values;
 
 use crate::engine::Engine;
-use crate::phase::Outcome;
 use crate::store::MetadataBytes;
-use crate::usage::{DEVICE_READ_BYTES, Usage};
 use anyhow::{Context, Result};
 use figures::{ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
+use terrace_workload::phase::Outcome;
+use terrace_workload::usage::{DEVICE_READ_BYTES, Usage};
 
 /// One measurement. Fields that an engine does not tell, or that have no meaning for the workload,
 /// are null.

@@ -7,9 +7,9 @@
 
 use crate::engine::Engine;
 use crate::report::Row;
+use crate::report::cells::{count, title};
 use crate::report::median::{Summary, summarize};
-use crate::report::plot_series::{self, Chart};
-use crate::report::table::{count, title};
+use crate::report::plot_series::{self, Chart, TEXT};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -24,7 +24,6 @@ const RATE_WIDTH: i32 = 170;
 const BAR_HEIGHT: i32 = 18;
 const GROUP_GAP: i32 = 14;
 const HEADER: i32 = 76;
-pub(super) const TEXT: RGBColor = RGBColor(40, 44, 52);
 
 /// Draws the medians of `rows` into `path`, whose extension says how: `.svg` or `.png`.
 pub fn draw(path: &Path, rows: &[Row]) -> Result<()> {

@@ -1,13 +1,15 @@
 //! Lines below the bars: wasted reads per lookup while the hot range jumps, and space and rate while
 //! large values are overwritten; one line per engine and variant.
 
+use crate::report::cells::title;
 use crate::report::figures::{LargeValueFigures, ShiftFigures};
 use crate::report::median::Summary;
-use crate::report::plot::TEXT;
-use crate::report::table::title;
 use anyhow::Result;
 use plotters::coord::Shift;
 use plotters::prelude::*;
+
+/// The colour of text.
+pub(super) const TEXT: RGBColor = RGBColor(40, 44, 52);
 
 /// Height of one chart.
 pub const HEIGHT: u32 = 420;

@@ -1,8 +1,8 @@
 //! The tables of what filters are like and of what elastic ones spare.
 
+use crate::report::cells::{align, bytes, count, title};
 use crate::report::figures::{ElasticFigures, FilterFigures};
 use crate::report::median::Summary;
-use crate::report::table::{align, bytes, count, title};
 
 /// One line per kind, size and engine; `None` without such rows.
 pub fn filters(summaries: &[Summary]) -> Option<String> {

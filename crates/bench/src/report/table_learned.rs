@@ -1,9 +1,9 @@
 //! The table of what models gain and cost.
 
 use crate::report::Row;
+use crate::report::cells::{align, bytes, title};
 use crate::report::figures::LearnedFigures;
 use crate::report::median::Summary;
-use crate::report::table::{align, bytes, title};
 
 /// One line per kind of keys, variant and engine; `None` without such rows.
 pub fn learned(summaries: &[Summary]) -> Option<String> {

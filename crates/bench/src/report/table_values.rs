@@ -1,8 +1,8 @@
 //! The table of what large values cost.
 
+use crate::report::cells::{align, bytes, count, title};
 use crate::report::figures::LargeValueFigures;
 use crate::report::median::Summary;
-use crate::report::table::{align, bytes, count, title};
 
 /// One line per part, variant and engine; `None` without such rows.
 pub fn large_values(summaries: &[Summary]) -> Option<String> {

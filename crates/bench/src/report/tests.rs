@@ -1,9 +1,9 @@
 //! Report arithmetic, the JSON contract, the table and the plots, on rows made by hand.
 
 use super::*;
-use crate::phase::Tally;
 use hdrhistogram::Histogram;
 use median::summarize;
+use terrace_workload::phase::Tally;
 
 fn row(workload: &str, variant: &str, engine: Engine, repeat: u32, ops_per_s: f64) -> Row {
     let mut latencies = Histogram::new(3).unwrap();

@@ -4,13 +4,13 @@
 //! that space amplification is over what really lives.
 
 use super::{Bench, Bound};
-use crate::distribution::{Distribution, Sampler};
-use crate::keys::KeySpace;
-use crate::phase::{Tally, Worker};
 use crate::store::Store;
 use anyhow::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::SplitMix64;
+use terrace_workload::distribution::{Distribution, Sampler};
+use terrace_workload::keys::KeySpace;
+use terrace_workload::phase::{Tally, Worker};
 
 /// Deletes of stored keys, measured to settled.
 pub fn deleterandom(bench: &Bench<'_>) -> Result<()> {

@@ -28,7 +28,7 @@
 //!   room for all of them and takes no data (`fill_cache = false`), and one stored key in every
 //!   `WARM_UP_STRIDE` is looked up first to bring them there.
 //! - `elastic-uniform`, `elastic-zipf-0.99`, `elastic-zipf-1.1`: keys are drawn by this law; in the
-//!   Zipf laws the popular ones are neighbours ([`crate::hot_range`]). Before each, a
+//!   Zipf laws the popular ones are neighbours ([`terrace_workload::hot_range`]). Before each, a
 //!   sixteenth as many lookups as there are keys (500,000 at full size, at most a minute) let the
 //!   allocators settle. 30 seconds each, less with few keys, or as `--duration` and `--ops` say.
 //! - `elastic-shift` is in `elastic/shift`.
@@ -41,24 +41,23 @@
 
 pub mod series;
 mod shift;
-mod variant;
 
 use super::fill;
 use super::point_read::PointReader;
-use super::{Bench, Workload, touch};
-use crate::distribution::{Distribution, Sampler};
-use crate::hot_range::HotRange;
+use super::{Bench, touch};
+use crate::catalog::Workload;
+use crate::catalog::elastic::{Variant, pieces};
 use crate::job::{Event, Job, Observer};
-use crate::phase::{Outcome, Phase, Tally, Worker};
 use crate::report::Row;
 use crate::report::figures::{ElasticFigures, ShiftFigures};
 use crate::store::FilterCounts;
-use crate::usage::{Usage, Window};
 use anyhow::{Result, ensure};
 use std::fmt;
 use std::time::Duration;
-use variant::pieces;
-pub use variant::{AVERAGE_BITS, FLUSHES, L0_TRIGGER, UNIFORM_SLACK, Variant, configure};
+use terrace_workload::distribution::{Distribution, Sampler};
+use terrace_workload::hot_range::HotRange;
+use terrace_workload::phase::{Outcome, Phase, Tally, Worker};
+use terrace_workload::usage::{Usage, Window};
 
 /// Of the stored keys, one in so many is looked up to bring indexes into memory.
 const WARM_UP_STRIDE: u64 = 64;

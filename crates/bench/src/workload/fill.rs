@@ -5,13 +5,14 @@
 //! the store a matter of chance; `overwrite` has the repeated keys.) `--ops` and `--duration` do
 //! not shorten a fill.
 
-use super::{Bench, Workload, delete, mixed, overwrite, point_read, range};
+use super::{Bench, delete, mixed, overwrite, point_read, range};
+use crate::catalog::Workload;
 use crate::job::{Job, Observer};
-use crate::keys::{KeySpace, Permutation};
-use crate::phase::{Phase, Tally, Worker};
 use crate::store::Store;
-use crate::values::Values;
 use anyhow::Result;
+use terrace_workload::keys::{KeySpace, Permutation};
+use terrace_workload::phase::{Phase, Tally, Worker};
+use terrace_workload::values::Values;
 
 /// Fills a fresh store, then reads, then writes.
 pub fn run_basic(job: &Job, observer: &Observer) -> Result<()> {

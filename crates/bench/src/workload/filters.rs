@@ -24,17 +24,17 @@ use crate::engine::PeerFilters;
 use crate::engine::filter_kit::{FilterKit, Keys, TerraceFilters};
 use crate::filter::{FilterPolicy, FilterSpec};
 use crate::job::{Event, Job, Observer};
-use crate::keys::{KeySpace, Permutation};
-use crate::phase::{self, Outcome, Tally};
 use crate::report::figures::FilterFigures;
 use crate::report::{Facts, Row, StoreState};
 use crate::store::{EngineConfig, MetadataBytes};
-use crate::usage::Window;
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use std::hint::black_box;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use terrace_workload::keys::{KeySpace, Permutation};
+use terrace_workload::phase::{self, Outcome, Tally};
+use terrace_workload::usage::Window;
 
 /// The largest unit of a filter partition, as the store cuts them.
 const PARTITION_BYTES: usize = 4096;

@@ -35,32 +35,23 @@
 
 mod scans;
 mod space;
-mod variant;
 
 use super::fill::Filler;
 use super::overwrite::Overwriter;
 use super::point_read::{PointReader, READ_SECONDS};
 use super::watch::{Watch, Watched};
 use super::{Bench, Bound, fill};
-use crate::distribution::Distribution;
 use crate::job::{Job, Observer};
-use crate::phase::{self, Outcome, Phase, Tally};
 use crate::report::Row;
 use crate::report::figures::LargeValueFigures;
 use crate::store::ValueCounts;
-use crate::usage::Window;
 use anyhow::Result;
 use scans::ScanReader;
 use space::Sample;
 use std::time::{Duration, Instant};
-pub use variant::{DEFAULT_SIZE, Variant, configure};
-
-/// How many times as many keys as there are get overwritten.
-pub const PASSES: f64 = 3.0;
-/// Entries of one scan.
-pub const SCAN_LENGTH: u64 = 100;
-/// Milliseconds between samples of the directory's size.
-pub const SAMPLE_MS: u64 = 1000;
+use terrace_workload::distribution::Distribution;
+use terrace_workload::phase::{self, Outcome, Phase, Tally};
+use terrace_workload::usage::Window;
 
 /// Loads, reads, scans, sorts, scans, overwrites.
 pub fn run(job: &Job, observer: &Observer) -> Result<()> {

@@ -30,31 +30,24 @@
 //! name may get them during its turn, too. `model_share` and `level_share` say how many of the searches of a file were guided by a model of
 //! the file, or of its level.
 
-mod key_set;
+mod keys;
 mod lookups;
-mod variant;
 
 use super::{Bench, Bound, TIME_EVERY_POINT_READ};
+use crate::catalog::key_set::KeySet;
+use crate::catalog::learned::Variant;
 use crate::job::{Event, Job, Observer};
-use crate::phase::Phase;
 use crate::report::Row;
 use crate::report::figures::LearnedFigures;
 use crate::store::ModelCounts;
-use crate::usage::Window;
 use anyhow::{Result, ensure};
-pub use key_set::KeySet;
-use key_set::Keys;
+use keys::Keys;
 use lookups::{Filler, Queries, Reader, Rewriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-pub use variant::{Variant, configure};
+use terrace_workload::phase::Phase;
+use terrace_workload::usage::Window;
 
-/// Keys and value bytes.
-pub const DEFAULT_SIZE: (u64, usize) = (5_000_000, 64);
-/// Turns of each variant.
-pub const ROUNDS: u64 = 3;
-/// Seconds of lookups in which models of whole levels should appear.
-pub const LEVEL_WAIT_S: f64 = 20.0;
 /// Seconds of one turn.
 const TURN_SECONDS: u64 = 5;
 /// Of the keys, one in so many is overwritten to see what becomes of models of levels.

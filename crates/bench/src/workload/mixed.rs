@@ -7,11 +7,11 @@
 use super::overwrite::Overwriter;
 use super::point_read::{PointReader, READ_SECONDS};
 use super::{Bench, Bound, TIME_EVERY_POINT_READ};
-use crate::distribution::Distribution;
-use crate::phase::Worker;
 use anyhow::{Result, anyhow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use terrace_workload::distribution::Distribution;
+use terrace_workload::phase::Worker;
 
 /// The writer catches up with its rate this often.
 const WRITER_TICK: Duration = Duration::from_millis(5);

@@ -13,7 +13,6 @@
 //! - A lookup of a key that must be there and is not (or the reverse) ends the job: a figure of
 //!   an engine that loses data is none.
 
-mod catalog;
 mod delete;
 pub mod elastic;
 mod fill;
@@ -29,33 +28,26 @@ mod tiny_cache;
 mod watch;
 mod ycsb;
 
-use crate::distribution::{Distribution, Sampler};
-use crate::job::{Event, Job, Observer, Shape};
-use crate::keys::{KeySpace, Permutation};
-use crate::phase::{self, Outcome, Phase, Worker};
+use crate::catalog::StoreKind;
+use crate::job::{Event, Job, Observer};
 use crate::report::{Facts, Row, StoreState};
 use crate::store::{EngineConfig, Store};
-use crate::usage::{self, Usage, Window};
+use crate::store_size::StoreSize;
 use anyhow::{Context, Result};
-pub use catalog::{StoreKind, Workload};
-pub use packages::find_packages;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_base::SplitMix64;
-pub use tiny_cache::TinyCache;
-pub use ycsb::Mix;
+use terrace_workload::distribution::{Distribution, Sampler};
+use terrace_workload::keys::{KeySpace, Permutation};
+use terrace_workload::phase::{self, Outcome, Phase, Worker};
+use terrace_workload::usage::{self, Usage, Window};
 
 /// Seconds of unmeasured operations before a read workload.
 pub const WARM_UP_S: f64 = 2.0;
 /// Of cached point operations, one of so many is timed.
 const TIME_EVERY_POINT_READ: u64 = 8;
-
-/// Bytes of the cache, all memtables and one memtable of `tiny-cache`.
-pub fn tiny_cache_defaults() -> (usize, usize, usize) {
-    (tiny_cache::CACHE_BYTES, tiny_cache::WRITE_BYTES, tiny_cache::MEMTABLE_BYTES)
-}
 
 /// Carries out a job: makes the store, runs the workloads, closes it.
 pub fn run(job: &Job, observer: &Observer) -> Result<()> {
@@ -125,7 +117,7 @@ impl<'a> Bench<'a> {
         self.store.close()
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> StoreSize {
         self.job.shape
     }
 

@@ -1,13 +1,13 @@
 //! `overwrite`: as many puts as there are keys, each over a stored key drawn with replacement.
 
 use super::{Bench, Bound};
-use crate::distribution::{Distribution, Sampler};
-use crate::keys::KeySpace;
-use crate::phase::{Tally, Worker};
 use crate::store::Store;
-use crate::values::Values;
 use anyhow::Result;
 use terrace_base::SplitMix64;
+use terrace_workload::distribution::{Distribution, Sampler};
+use terrace_workload::keys::KeySpace;
+use terrace_workload::phase::{Tally, Worker};
+use terrace_workload::values::Values;
 
 /// Puts over stored keys, measured to settled.
 pub fn overwrite(bench: &Bench<'_>) -> Result<()> {

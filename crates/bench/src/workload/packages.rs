@@ -5,37 +5,19 @@
 //! absent. A lookup is for an absent name with probability `--missing` (0.5), and names of either
 //! half are drawn by their downloads (row `packages`). `--keys` uses fewer of the names.
 
+use super::point_read::READ_SECONDS;
 use super::{Bench, Bound, TIME_EVERY_POINT_READ, touch};
-use crate::distribution::{Alias, Popular, read_popularity};
 use crate::job::{Job, Observer};
-use crate::keys::Permutation;
-use crate::phase::{Phase, Tally, Worker};
+use crate::package_names::find_packages;
 use crate::store::Store;
-use crate::workload::point_read::READ_SECONDS;
 use anyhow::{Result, ensure};
-use std::path::{Path, PathBuf};
 use terrace_base::{Rng, SplitMix64};
+use terrace_workload::distribution::{Alias, Popular, read_popularity};
+use terrace_workload::keys::Permutation;
+use terrace_workload::phase::{Phase, Tally, Worker};
 
-const FILE: &str = "data/packages.tsv.zst";
 /// Lookups per stored name, at most.
 const LOOKUPS_PER_NAME: u64 = 20;
-
-/// The data file: below the current directory or one of its parents, else where this was built.
-pub fn find_packages() -> Result<PathBuf> {
-    let current = std::env::current_dir()?;
-    let built = Path::new(env!("CARGO_MANIFEST_DIR"));
-    current
-        .ancestors()
-        .chain(built.ancestors())
-        .map(|dir| dir.join(FILE))
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            anyhow::anyhow!(
-                "{FILE} is to be found neither in {} nor above; run from the project's directory",
-                current.display()
-            )
-        })
-}
 
 /// Loads half of the names and looks names up.
 pub fn run(job: &Job, observer: &Observer) -> Result<()> {
@@ -72,7 +54,7 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         })
     };
     bench.warm_up(phase, make)?;
-    let window = crate::usage::Window::open()?;
+    let window = terrace_workload::usage::Window::open()?;
     let outcome = bench.run_phase("packages", phase, make)?;
     bench.report("packages", phase, &outcome, window.usage()?, count, Some(live))?;
     bench.close()

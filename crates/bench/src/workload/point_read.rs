@@ -7,14 +7,14 @@
 //! of whole calls, and rows carry the variant `multi_get-N`.
 
 use super::{Bench, Bound, TIME_EVERY_POINT_READ, touch};
-use crate::distribution::{Distribution, Sampler};
-use crate::keys::KeySpace;
-use crate::phase::{Tally, Worker};
 use crate::report::Facts;
 use crate::store::Store;
-use crate::usage::Window;
 use anyhow::{Result, ensure};
 use terrace_base::{Rng, SplitMix64};
+use terrace_workload::distribution::{Distribution, Sampler};
+use terrace_workload::keys::KeySpace;
+use terrace_workload::phase::{Tally, Worker};
+use terrace_workload::usage::Window;
 
 /// Seconds of reading unless the user says otherwise.
 pub const READ_SECONDS: u64 = 15;
@@ -52,7 +52,7 @@ fn read(bench: &Bench<'_>, name: &str, missing: f64) -> Result<()> {
     let state = crate::report::StoreState {
         keys,
         live_bytes: Some(bench.shape().raw_bytes()),
-        dir_bytes: crate::usage::dir_bytes(&bench.job.dir)?,
+        dir_bytes: terrace_workload::usage::dir_bytes(&bench.job.dir)?,
         metadata: bench.store.metadata_bytes()?,
     };
     let facts = Facts { variant, ..bench.facts.clone() };

@@ -6,12 +6,12 @@
 //! end (db_bench's `readseq`).
 
 use super::{Bench, Bound, point_read::READ_SECONDS, touch};
-use crate::distribution::{Distribution, Sampler};
-use crate::keys::KeySpace;
-use crate::phase::{Tally, Worker};
 use crate::store::Cursor;
 use anyhow::{Result, bail, ensure};
 use terrace_base::SplitMix64;
+use terrace_workload::distribution::{Distribution, Sampler};
+use terrace_workload::keys::KeySpace;
+use terrace_workload::phase::{Tally, Worker};
 
 /// Steps of a scan take tens of nanoseconds, as does reading the clock.
 const TIME_EVERY_SCAN_STEP: u64 = 64;

@@ -1,6 +1,9 @@
 //! Every workload at a tiny size on the engines that are always there.
 
 use super::*;
+use crate::catalog::mix::Mix;
+use crate::catalog::tiny_cache::TinyCache;
+use crate::catalog::{self, Workload};
 use crate::engine::Engine;
 use crate::job::{Limit, Settings};
 use crate::store::{Compression, Durability, FilterMemory, MetadataPlace};
@@ -40,7 +43,7 @@ fn job(engine: Engine, store: StoreKind, workloads: &[Workload], dir: &Path) -> 
         store,
         workloads: workloads.to_vec(),
         variants: Vec::new(),
-        shape: Shape { keys: 3000, key_size: 16, value_size: 100 },
+        shape: StoreSize { keys: 3000, key_size: 16, value_size: 100 },
         distribution: None,
         missing: None,
         threads: 2,
@@ -173,14 +176,20 @@ fn packages_run() {
 #[test]
 fn elastic_runs_under_every_law_and_through_a_shift() {
     let dir = tempfile::tempdir().unwrap();
-    let store = StoreKind::Elastic(elastic::Variant::UniformBloom);
+    let store = StoreKind::Elastic(catalog::elastic::Variant::UniformBloom);
     let workloads = [Workload::Elastic, Workload::ElasticShift];
     let mut job = job(Engine::Terrace, store, &workloads, dir.path());
     job.threads = 1;
     job.shape.keys = 1000;
     job.limit.ops = Some(500);
-    elastic::configure(&mut job.config, true, elastic::Variant::UniformBloom, job.shape, 4.0)
-        .unwrap();
+    catalog::elastic::configure(
+        &mut job.config,
+        true,
+        catalog::elastic::Variant::UniformBloom,
+        job.shape,
+        4.0,
+    )
+    .unwrap();
     let rows = rows_of(&job);
     check(&rows);
     assert_eq!(
@@ -205,9 +214,9 @@ fn elastic_runs_under_every_law_and_through_a_shift() {
 #[test]
 fn large_values_are_loaded_read_scanned_sorted_and_overwritten() {
     for (engine, variant, store_variant) in [
-        (Engine::Terrace, "", large_values::Variant::Default),
-        (Engine::Terrace, "inline", large_values::Variant::Inline),
-        (Engine::Fjall, "blob", large_values::Variant::Blob),
+        (Engine::Terrace, "", catalog::large_values::Variant::Default),
+        (Engine::Terrace, "inline", catalog::large_values::Variant::Inline),
+        (Engine::Fjall, "blob", catalog::large_values::Variant::Blob),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let store = StoreKind::LargeValues(store_variant);
@@ -216,7 +225,7 @@ fn large_values_are_loaded_read_scanned_sorted_and_overwritten() {
         job.settings.sample_ms = 5;
         job.settings.passes = 1.5;
         job.limit.ops = Some(400);
-        large_values::configure(&mut job.config, engine, store_variant, job.shape);
+        catalog::large_values::configure(&mut job.config, engine, store_variant, job.shape);
         let rows = rows_of(&job);
         check(&rows);
         let reads = [
@@ -254,9 +263,9 @@ fn large_values_are_loaded_read_scanned_sorted_and_overwritten() {
     }
 }
 
-fn learned_job(set: learned::KeySet, dir: &Path) -> Job {
+fn learned_job(set: catalog::key_set::KeySet, dir: &Path) -> Job {
     let mut job = job(Engine::Terrace, StoreKind::Learned(set), &[Workload::Learned], dir);
-    job.variants = learned::Variant::of(Engine::Terrace, false);
+    job.variants = catalog::learned::Variant::of(Engine::Terrace, false);
     job.shape.value_size = 64;
     job.threads = 1;
     job.limit.ops = Some(500);
@@ -268,7 +277,7 @@ fn learned_job(set: learned::KeySet, dir: &Path) -> Job {
 #[test]
 fn learned_lets_variants_take_turns() {
     let dir = tempfile::tempdir().unwrap();
-    let mut job = learned_job(learned::KeySet::Ycsb, dir.path());
+    let mut job = learned_job(catalog::key_set::KeySet::Ycsb, dir.path());
     job.repeat = 2;
     let rows = rows_of(&job);
     check(&rows);
@@ -297,10 +306,10 @@ fn learned_lets_variants_take_turns() {
 
 #[test]
 fn learned_runs_with_every_kind_of_keys() {
-    for set in learned::KeySet::ALL {
+    for set in catalog::key_set::KeySet::ALL {
         let dir = tempfile::tempdir().unwrap();
         let mut job = learned_job(set, dir.path());
-        job.variants = vec![learned::Variant::Build];
+        job.variants = vec![catalog::learned::Variant::Build];
         job.settings.rounds = 1;
         let rows = rows_of(&job);
         check(&rows);

@@ -3,10 +3,10 @@
 //! The longest latency of one operation is in the rows of every workload. A gap is more: it also
 //! sees the time between operations, and with several threads it says that all of them stood still.
 
-use crate::phase::{Tally, Worker};
 use anyhow::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use terrace_workload::phase::{Tally, Worker};
 
 /// What the threads of a phase have in common.
 #[derive(Debug)]
@@ -92,8 +92,8 @@ impl<W: Worker> Worker for Watched<'_, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::phase::{self, Phase};
     use std::sync::atomic::AtomicU64;
+    use terrace_workload::phase::{self, Phase};
 
     /// Sleeps before operation 7.
     struct Sleeper;

@@ -14,32 +14,21 @@
 //! the store has changed. As many operations as keys, at most 30 s.
 
 use super::fill::{self, Order};
-use super::{Bench, Bound, Workload, touch};
-use crate::distribution::{Distribution, Sampler, YCSB_EXPONENT};
+use super::{Bench, Bound, touch};
+use crate::catalog::Workload;
+use crate::catalog::mix::Mix;
 use crate::job::{Job, Observer};
-use crate::keys::KeySpace;
-use crate::phase::{Tally, Worker};
 use crate::store::Store;
-use crate::values::Values;
 use anyhow::{Result, ensure};
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::{Rng, SplitMix64};
+use terrace_workload::distribution::{Distribution, Sampler, YCSB_EXPONENT};
+use terrace_workload::keys::KeySpace;
+use terrace_workload::phase::{Tally, Worker};
+use terrace_workload::values::Values;
 
 const MIX_SECONDS: u64 = 30;
 const LONGEST_SCAN: u64 = 100;
-
-/// One of YCSB's six mixes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the table above defines them")]
-pub enum Mix {
-    A,
-    B,
-    C,
-    D,
-    E,
-    F,
-}
 
 /// Shares of operations; what is left to 1 is reads.
 struct Shares {
@@ -49,36 +38,22 @@ struct Shares {
     read_modify_write: f64,
 }
 
-impl Mix {
-    /// The workload's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::A => "ycsb-a",
-            Self::B => "ycsb-b",
-            Self::C => "ycsb-c",
-            Self::D => "ycsb-d",
-            Self::E => "ycsb-e",
-            Self::F => "ycsb-f",
-        }
+fn shares(mix: Mix) -> Shares {
+    let reads = Shares { update: 0.0, insert: 0.0, scan: 0.0, read_modify_write: 0.0 };
+    match mix {
+        Mix::A => Shares { update: 0.5, ..reads },
+        Mix::B => Shares { update: 0.05, ..reads },
+        Mix::C => reads,
+        Mix::D => Shares { insert: 0.05, ..reads },
+        Mix::E => Shares { insert: 0.05, scan: 0.95, ..reads },
+        Mix::F => Shares { read_modify_write: 0.5, ..reads },
     }
+}
 
-    fn shares(self) -> Shares {
-        let reads = Shares { update: 0.0, insert: 0.0, scan: 0.0, read_modify_write: 0.0 };
-        match self {
-            Self::A => Shares { update: 0.5, ..reads },
-            Self::B => Shares { update: 0.05, ..reads },
-            Self::C => reads,
-            Self::D => Shares { insert: 0.05, ..reads },
-            Self::E => Shares { insert: 0.05, scan: 0.95, ..reads },
-            Self::F => Shares { read_modify_write: 0.5, ..reads },
-        }
-    }
-
-    fn distribution(self) -> Distribution {
-        match self {
-            Self::D => Distribution::Latest,
-            _ => Distribution::Zipf(YCSB_EXPONENT),
-        }
+fn distribution(mix: Mix) -> Distribution {
+    match mix {
+        Mix::D => Distribution::Latest,
+        _ => Distribution::Zipf(YCSB_EXPONENT),
     }
 }
 
@@ -99,7 +74,7 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
 
 fn run_mix(bench: &Bench<'_>, mix: Mix, items: &AtomicU64) -> Result<()> {
     let before = items.load(Ordering::Relaxed);
-    let sampler = bench.sampler(&mix.distribution(), before)?;
+    let sampler = bench.sampler(&distribution(mix), before)?;
     let phase = bench.phase(Bound::ops_or_seconds(bench.shape().keys, MIX_SECONDS), 1);
     let make = |thread: usize, shares: Shares| {
         let seed = bench.job.settings.seed ^ (0x7c5b + thread as u64);
@@ -116,8 +91,8 @@ fn run_mix(bench: &Bench<'_>, mix: Mix, items: &AtomicU64) -> Result<()> {
         }
     };
     // Warming up writes nothing: the mix finds the store as loaded.
-    bench.warm_up(phase, |thread| Ok(make(thread, Mix::C.shares())))?;
-    bench.measure(mix.name(), phase, before, |thread| Ok(make(thread, mix.shares())))
+    bench.warm_up(phase, |thread| Ok(make(thread, shares(Mix::C))))?;
+    bench.measure(mix.name(), phase, before, |thread| Ok(make(thread, shares(mix))))
 }
 
 struct Client<'a> {
@@ -215,7 +190,7 @@ mod tests {
     #[test]
     fn shares_never_exceed_the_whole() {
         for mix in [Mix::A, Mix::B, Mix::C, Mix::D, Mix::E, Mix::F] {
-            let s = mix.shares();
+            let s = shares(mix);
             assert!(s.update + s.insert + s.scan + s.read_modify_write <= 1.0, "{mix:?}");
         }
     }

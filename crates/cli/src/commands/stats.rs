@@ -1,5 +1,6 @@
 //! `terrace stats`: the metrics of a store.
 
+use crate::level_json::level_json;
 use crate::outcome::Outcome;
 use crate::print::Grouped;
 use crate::store::StoreArgs;
@@ -97,7 +98,7 @@ fn with_scopes(mut metrics: Value) -> Value {
 /// Every metric, by the name of its field.
 pub fn json(m: &Metrics) -> Value {
     json!({
-        "levels": m.levels.iter().map(level).collect::<Vec<_>>(),
+        "levels": m.levels.iter().map(level_json).collect::<Vec<_>>(),
         "write_amplification": m.write_amplification(),
         "space_amplification": m.space_amplification(),
         "gets": m.gets, "gets_found": m.gets_found, "gets_in_memtable": m.gets_in_memtable,
@@ -136,15 +137,6 @@ fn reads(m: &Metrics) -> Value {
         "index_hits": m.index_hits, "index_misses": m.index_misses,
         "filter_hits": m.filter_hits, "filter_misses": m.filter_misses,
         "device_reads": m.device_reads, "device_read_bytes": m.device_read_bytes,
-    })
-}
-
-/// One row of the level table.
-pub fn level(level: &LevelMetrics) -> Value {
-    json!({
-        "file_count": level.file_count, "size_bytes": level.size_bytes,
-        "entry_count": level.entry_count, "tombstone_count": level.tombstone_count,
-        "raw_bytes": level.raw_bytes, "written_bytes": level.written_bytes,
     })
 }
 

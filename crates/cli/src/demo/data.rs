@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 use terrace_base::{Rng, SplitMix64};
-use terrace_bench::distribution::Alias;
+use terrace_workload::distribution::Alias;
 
 /// Lines `name TAB downloads a month TAB summary`.
 const PACKED: &[u8] =

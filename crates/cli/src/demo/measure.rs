@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 use terrace::{AdvancedOptions, Db, DirectIo, Metrics, Options};
 use terrace_base::{Rng, SplitMix64};
-use terrace_bench::phase::{self, Phase, Tally, Worker};
-use terrace_bench::usage::Window;
 use terrace_inspect::Counts;
+use terrace_workload::phase::{self, Phase, Tally, Worker};
+use terrace_workload::usage::Window;
 
 /// Memory while loading.
 const LOAD_BYTES: usize = 64 << 20;

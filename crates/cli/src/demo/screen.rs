@@ -2,7 +2,7 @@
 
 use super::data::Data;
 use super::measure::{Lookups, Measured, Reads, Stretch};
-use crate::commands::level_json;
+use crate::level_json::level_json;
 use crate::print::{Grouped, rate};
 use serde_json::{Value, json};
 use std::fmt::{self, Display};

@@ -264,17 +264,3 @@ fn a_reader_that_goes_away_is_no_error() {
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
-
-#[test]
-fn bench_measures_in_processes_of_its_own() {
-    let program = Program::new();
-    let arguments = ["bench", "fillseq", "readrandom", "--keys", "2000", "--repeat", "1"];
-    let more = ["--duration", "0.2", "--dir", ".", "--json", "rows.json"];
-    let ran = program.run(&[&arguments[..], &more].concat());
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("readrandom") && ran.out.contains("terrace"), "{}", ran.out);
-    let rows = std::fs::read(program.path("rows.json")).unwrap();
-    let rows: Vec<serde_json::Value> = serde_json::from_slice(&rows).unwrap();
-    assert!(rows.iter().any(|row| row["workload"] == "readrandom"));
-    assert!(program.fails(1, &["bench", "no-such-workload"]).contains("no-such-workload"));
-}

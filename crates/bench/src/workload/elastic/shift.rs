@@ -9,14 +9,14 @@
 
 use super::series::{self, Sample};
 use super::{Elastic, hot_range};
-use crate::distribution::Sampler;
-use crate::hot_range::HotRange;
-use crate::phase::{Phase, Tally, Worker};
 use crate::report::figures::ShiftFigures;
-use crate::usage::{Totals, Window};
 use crate::workload::point_read::PointReader;
 use anyhow::{Result, anyhow};
 use std::sync::Mutex;
+use terrace_workload::distribution::Sampler;
+use terrace_workload::hot_range::HotRange;
+use terrace_workload::phase::{Phase, Tally, Worker};
+use terrace_workload::usage::{Totals, Window};
 
 const NAME: &str = "elastic-shift";
 const EXPONENT: f64 = 0.99;

@@ -1,12 +1,12 @@
 //! Scans of some length from stored keys.
 
-use crate::distribution::Sampler;
-use crate::keys::KeySpace;
-use crate::phase::{Tally, Worker};
 use crate::store::Cursor;
 use crate::workload::{Bench, touch};
 use anyhow::{Result, bail, ensure};
 use terrace_base::SplitMix64;
+use terrace_workload::distribution::Sampler;
+use terrace_workload::keys::KeySpace;
+use terrace_workload::phase::{Tally, Worker};
 
 /// A thread that seeks to a stored key and walks on; `found` counts entries.
 pub struct ScanReader<'a> {

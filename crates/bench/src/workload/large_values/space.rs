@@ -1,11 +1,11 @@
 //! The size of a store's directory over time.
 
-use crate::usage;
 use crate::workload::watch::Watch;
 use anyhow::{Result, anyhow};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use terrace_workload::usage;
 
 /// The state at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]

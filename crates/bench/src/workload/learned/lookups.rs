@@ -1,13 +1,13 @@
 //! What the threads of `learned` do: put every key once, look keys up, put a few again.
 
-use super::key_set::Keys;
-use crate::keys::Permutation;
-use crate::phase::{Tally, Worker};
+use super::keys::Keys;
 use crate::store::Store;
-use crate::values::Values;
 use crate::workload::{Bench, touch};
 use anyhow::{Result, ensure};
 use terrace_base::{Rng, SplitMix64};
+use terrace_workload::keys::Permutation;
+use terrace_workload::phase::{Tally, Worker};
+use terrace_workload::values::Values;
 
 /// How many lookups are drawn beforehand, at most, and for each key.
 const MAX_DRAWN: u64 = 1 << 20;
@@ -140,7 +140,7 @@ impl Worker for Rewriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::learned::KeySet;
+    use crate::catalog::key_set::KeySet;
     use std::collections::BTreeSet;
 
     #[test]

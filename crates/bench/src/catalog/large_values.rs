@@ -1,12 +1,19 @@
 //! The variants of `large-values`: where values are kept, and the settings of each engine.
 
 use crate::engine::Engine;
-use crate::job::Shape;
 use crate::store::EngineConfig;
+use crate::store_size::StoreSize;
 use serde::{Deserialize, Serialize};
 
 /// Keys and value bytes: a little over 2 GiB, so that no size below is cut.
 pub const DEFAULT_SIZE: (u64, usize) = (524_288, 4096);
+/// How many times as many keys as there are get overwritten.
+pub const PASSES: f64 = 3.0;
+/// Entries of one scan.
+pub const SCAN_LENGTH: u64 = 100;
+/// Milliseconds between samples of the directory's size.
+pub const SAMPLE_MS: u64 = 1000;
+
 /// Data bytes that call for the engines' default sizes of files.
 const FULL_BYTES: u64 = 2 << 30;
 /// A memtable, a table file, a segment of the log: Terrace's and RocksDB's default.
@@ -58,12 +65,12 @@ impl Variant {
 }
 
 /// Bytes of a memtable, a table file and a segment for a store of `shape`.
-fn file_bytes(shape: Shape) -> u64 {
+fn file_bytes(shape: StoreSize) -> u64 {
     (shape.raw_bytes() / (FULL_BYTES / FILE_BYTES)).clamp(MIN_FILE_BYTES, FILE_BYTES)
 }
 
 /// Sets what `large-values` needs for a store of `shape`. Names of settings are the engine's own.
-pub fn configure(config: &mut EngineConfig, engine: Engine, variant: Variant, shape: Shape) {
+pub fn configure(config: &mut EngineConfig, engine: Engine, variant: Variant, shape: StoreSize) {
     let file = file_bytes(shape);
     config.memtable_bytes = file as usize;
     config.write_bytes = config.memtable_bytes * MEMTABLES;
@@ -107,7 +114,7 @@ mod tests {
 
     #[test]
     fn files_have_their_default_size_from_2_gib_on_and_shrink_below() {
-        let shape = |keys| Shape { keys, key_size: 16, value_size: 4096 };
+        let shape = |keys| StoreSize { keys, key_size: 16, value_size: 4096 };
         assert_eq!(file_bytes(shape(DEFAULT_SIZE.0)), 64 << 20);
         assert_eq!(file_bytes(shape(10 * DEFAULT_SIZE.0)), 64 << 20);
         assert_eq!(file_bytes(shape(10_000)), 1_285_000);

@@ -1,11 +1,17 @@
 //! The variants of `learned`: what guides lookups in a file.
 
-use super::KeySet;
+use super::key_set::KeySet;
 use crate::engine::Engine;
-use crate::job::Shape;
 use crate::store::EngineConfig;
+use crate::store_size::StoreSize;
 use serde::{Deserialize, Serialize};
 
+/// Keys and value bytes.
+pub const DEFAULT_SIZE: (u64, usize) = (5_000_000, 64);
+/// Turns of each variant.
+pub const ROUNDS: u64 = 3;
+/// Seconds of lookups in which models of whole levels should appear.
+pub const LEVEL_WAIT_S: f64 = 20.0;
 /// Files of the whole store: what 5 million keys make of the engines' default of 64 MiB. Smaller
 /// stores have smaller files, so that there is a file to be searched for at every size.
 const FILES: u64 = 6;
@@ -18,9 +24,9 @@ const NAMES: u64 = 230_000;
 
 /// Sets the sizes of files for a store of `shape` with keys of kind `set`. Names of settings are the
 /// engine's own.
-pub fn configure(config: &mut EngineConfig, engine: Engine, set: KeySet, shape: Shape) {
+pub fn configure(config: &mut EngineConfig, engine: Engine, set: KeySet, shape: StoreSize) {
     let most = if set == KeySet::Packages { NAMES } else { u64::MAX };
-    let shape = Shape { keys: shape.keys.min(most), ..shape };
+    let shape = StoreSize { keys: shape.keys.min(most), ..shape };
     let file = (shape.raw_bytes() / FILES).clamp(MIN_FILE_BYTES, MAX_FILE_BYTES);
     config.memtable_bytes = config.memtable_bytes.min(file as usize);
     let (file_name, level_name) = match engine {

@@ -5,7 +5,7 @@
 //! user, one day or one prefix do, and a partition of a sorted file is hot or cold as a whole.
 //! ([`crate::distribution`] scatters ranks over the items instead.)
 
-use crate::distribution::Zipf;
+use crate::zipf::Zipf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::SplitMix64;

@@ -2,8 +2,8 @@
 //! the settings under which engines are loaded and read.
 
 use crate::filter::FilterSpec;
-use crate::job::Shape;
 use crate::store::{EngineConfig, FilterMemory};
+use crate::store_size::StoreSize;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -79,7 +79,7 @@ impl Variant {
 
     /// Bytes of filters in memory, at most, of a store of `shape` that is to have `average_bits` per
     /// key of them. The uniform variants have what their filters need.
-    pub fn budget_bytes(self, shape: Shape, average_bits: f64) -> usize {
+    pub fn budget_bytes(self, shape: StoreSize, average_bits: f64) -> usize {
         let bytes = |bits: f64| (shape.keys as f64 * bits / 8.0) as usize;
         match self.is_uniform() {
             true => {
@@ -89,7 +89,7 @@ impl Variant {
         }
     }
 
-    fn filter_memory(self, shape: Shape, average_bits: f64) -> FilterMemory {
+    fn filter_memory(self, shape: StoreSize, average_bits: f64) -> FilterMemory {
         let bytes = self.budget_bytes(shape, average_bits);
         match self {
             Self::MqBloom => FilterMemory::Queues(bytes),
@@ -113,7 +113,7 @@ impl FromStr for Variant {
 }
 
 /// Pieces in which a store of `shape` is loaded: two more than a multiple of `L0_TRIGGER`.
-pub fn pieces(shape: Shape) -> u64 {
+pub fn pieces(shape: StoreSize) -> u64 {
     let needed = shape.raw_bytes().div_ceil(MAX_PIECE_BYTES);
     FLUSHES + needed.saturating_sub(FLUSHES).next_multiple_of(L0_TRIGGER)
 }
@@ -123,7 +123,7 @@ pub fn configure(
     config: &mut EngineConfig,
     is_terrace: bool,
     variant: Variant,
-    shape: Shape,
+    shape: StoreSize,
     average_bits: f64,
 ) -> Result<()> {
     let piece_keys = shape.keys.div_ceil(pieces(shape));
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn two_pieces_are_left_in_level_0_whatever_the_size() {
         for keys in [3_000, 100_000, 8_000_000, 80_000_000, 1_234_567_890] {
-            let shape = Shape { keys, key_size: 16, value_size: 1024 };
+            let shape = StoreSize { keys, key_size: 16, value_size: 1024 };
             let pieces = pieces(shape);
             assert!(shape.raw_bytes() / pieces <= MAX_PIECE_BYTES, "{keys}");
             assert_eq!(pieces % L0_TRIGGER, 2, "{keys}");
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_four_bits_a_key_unless_the_user_says_otherwise() {
-        let shape = |keys| Shape { keys, key_size: 16, value_size: 1024 };
+        let shape = |keys| StoreSize { keys, key_size: 16, value_size: 1024 };
         let large = shape(8_000_000);
         assert_eq!(Variant::Default.budget_bytes(large, AVERAGE_BITS), 4_000_000);
         assert_eq!(Variant::BudgetBloom.budget_bytes(large, 0.0), 0);

@@ -1,12 +1,21 @@
 //! The names of workloads and of the stores they run on: which exist, how large they are, which
 //! engines they suit.
 
-use super::{Mix, TinyCache, elastic, large_values, learned};
+pub mod elastic;
+pub mod key_set;
+pub mod large_values;
+pub mod learned;
+pub mod mix;
+pub mod tiny_cache;
+
 use crate::engine::Engine;
 use anyhow::{Result, bail};
+use key_set::KeySet;
+use mix::Mix;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use tiny_cache::TinyCache;
 
 /// A workload that can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +61,7 @@ pub enum StoreKind {
     /// Values of pages behind a small cache.
     LargeValues(large_values::Variant),
     /// Small values in memory under keys of this kind.
-    Learned(learned::KeySet),
+    Learned(KeySet),
 }
 
 impl Workload {
@@ -129,12 +138,12 @@ impl Workload {
                 StoreKind::LargeValues(large_values::Variant::Blob),
             ],
             Self::Learned => &[
-                StoreKind::Learned(learned::KeySet::Linear),
-                StoreKind::Learned(learned::KeySet::Segmented1),
-                StoreKind::Learned(learned::KeySet::Segmented10),
-                StoreKind::Learned(learned::KeySet::Normal),
-                StoreKind::Learned(learned::KeySet::Packages),
-                StoreKind::Learned(learned::KeySet::Ycsb),
+                StoreKind::Learned(KeySet::Linear),
+                StoreKind::Learned(KeySet::Segmented1),
+                StoreKind::Learned(KeySet::Segmented10),
+                StoreKind::Learned(KeySet::Normal),
+                StoreKind::Learned(KeySet::Packages),
+                StoreKind::Learned(KeySet::Ycsb),
             ],
             _ => &[StoreKind::Basic],
         }

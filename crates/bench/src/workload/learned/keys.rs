@@ -2,75 +2,19 @@
 //!
 //! Those that are numbers are spelled as Bourbon's: decimal digits, zero-padded to the key size.
 
-use crate::distribution::read_popularity;
-use crate::keys::Permutation;
-use crate::workload::find_packages;
+use crate::catalog::key_set::KeySet;
+use crate::package_names::find_packages;
 use anyhow::{Result, ensure};
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::io::Write;
-use std::str::FromStr;
 use terrace_base::{Rng, SplitMix64};
+use terrace_workload::distribution::read_popularity;
+use terrace_workload::keys::Permutation;
 
 /// The mean gap of the segmented kinds, in runs.
 const MEAN_GAP_RUNS: u64 = 10;
 /// The normal distribution's standard deviation, and its mean in these.
 const DEVIATION: f64 = (1u64 << 40) as f64;
 const MEAN_DEVIATIONS: f64 = 8.0;
-
-/// A kind of keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum KeySet {
-    /// All numbers in a row.
-    Linear,
-    /// A gap after every 100 numbers in a row; gaps are uniform, with a mean of ten times that.
-    Segmented1,
-    /// A gap after every 10.
-    Segmented10,
-    /// Numbers drawn from a normal distribution.
-    Normal,
-    /// Names of packages, of one to 92 bytes.
-    Packages,
-    /// YCSB's: `user`, then a 63-bit hash of the record's number in decimal digits, not padded.
-    Ycsb,
-}
-
-impl KeySet {
-    /// All.
-    pub const ALL: [Self; 6] = [
-        Self::Linear,
-        Self::Segmented1,
-        Self::Segmented10,
-        Self::Normal,
-        Self::Packages,
-        Self::Ycsb,
-    ];
-}
-
-impl fmt::Display for KeySet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Linear => "linear",
-            Self::Segmented1 => "segmented-1",
-            Self::Segmented10 => "segmented-10",
-            Self::Normal => "normal",
-            Self::Packages => "packages",
-            Self::Ycsb => "ycsb",
-        })
-    }
-}
-
-impl FromStr for KeySet {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let known = Self::ALL.into_iter().find(|set| set.to_string() == text);
-        known.ok_or_else(|| {
-            let names = Self::ALL.map(|set| set.to_string()).join(", ");
-            anyhow::anyhow!("--set keysets: `{text}` is none of {names}")
-        })
-    }
-}
 
 /// The keys of one store, all different.
 #[derive(Debug)]

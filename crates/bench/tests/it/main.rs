@@ -1,0 +1,30 @@
+//! The program as it is run from a shell.
+
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+fn run(dir: &TempDir, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terrace-bench"));
+    command.args(arguments).current_dir(dir.path()).output().expect("the program was built with its tests")
+}
+
+#[test]
+fn every_engine_is_measured_in_processes_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["fillseq", "readrandom", "--keys", "2000", "--repeat", "1"];
+    let more = ["--duration", "0.2", "--dir", ".", "--json", "rows.json"];
+    let ran = run(&dir, &[&arguments[..], &more].concat());
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let table = String::from_utf8_lossy(&ran.stdout);
+    assert!(table.contains("readrandom") && table.contains("terrace"), "{table}");
+    let rows = std::fs::read(dir.path().join("rows.json")).unwrap();
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&rows).unwrap();
+    assert!(rows.iter().any(|row| row["workload"] == "readrandom"));
+}
+
+#[test]
+fn a_workload_that_there_is_not_is_an_error() {
+    let refused = run(&tempfile::tempdir().unwrap(), &["no-such-workload"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no-such-workload"));
+}
