@@ -17,7 +17,7 @@
 //!   seqnos   9      9 4    (none)     7      (none: the end)
 //! ```
 
-mod sweep;
+mod fragmenter;
 
 use crate::key::SeqNo;
 use std::ops::Range;
@@ -119,7 +119,10 @@ impl RangeTombstones {
         tombstones: impl IntoIterator<Item = RangeTombstoneRef<'a>>,
         stripe_of: impl Fn(SeqNo) -> u64,
     ) -> Self {
-        sweep::collapse(tombstones.into_iter().filter(|t| t.start < t.end).collect(), stripe_of)
+        fragmenter::collapse(
+            tombstones.into_iter().filter(|t| t.start < t.end).collect(),
+            stripe_of,
+        )
     }
 
     /// Adds a fragment past all others. It must not be empty; its sequence numbers descend.

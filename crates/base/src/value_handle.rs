@@ -78,7 +78,7 @@ impl ValueHandle {
         handle.try_into().ok().map(Self::decode)
     }
 
-    /// What the value counts for in its segment's books, with a key of `key_len` bytes: the bytes
+    /// What the value counts for in its segment's statistics, with a key of `key_len` bytes: the bytes
     /// that are of use only to it.
     #[inline]
     pub fn weight_bytes(&self, key_len: usize) -> u64 {

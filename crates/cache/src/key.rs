@@ -22,7 +22,7 @@ pub(crate) struct Stored {
     pub(crate) charge: u32,
     pub(crate) shard: u16,
     pub(crate) high: bool,
-    /// Whether the charge has been entered in the books of the shard.
+    /// Whether the charge has been entered in the state of the shard.
     pub(crate) entered: AtomicBool,
     /// How often the sweep will still pass over the entry.
     pub(crate) chances: AtomicU8,

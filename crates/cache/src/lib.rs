@@ -19,21 +19,21 @@
 //! | `tally` | hits and misses, counted per thread |
 #![forbid(unsafe_code)]
 
+mod eviction;
 mod ghost;
 mod key;
-mod sweep;
 mod tally;
 #[cfg(test)]
 mod tests;
 
 pub use key::CacheKey;
 
+use eviction::{Departed, EvictionState, Sweep, Weigh};
 use ghost::Ghosts;
 use key::{BuildKeyHasher, Stored};
 use quick_cache::OptionsBuilder;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use sweep::{Books, Departed, Sweep, Weigh};
 use tally::Tally;
 use terrace_base::sync::thread;
 
@@ -112,7 +112,7 @@ pub struct CacheStats {
 /// A concurrent cache bounded by the bytes its values charge.
 pub struct Cache<V: Cached> {
     inner: quick_cache::sync::Cache<Stored, V, Weigh, BuildKeyHasher, Sweep<V>>,
-    books: Arc<[Books]>,
+    state: Arc<[EvictionState]>,
     ghosts: Arc<Ghosts>,
     tally: Tally,
     /// As asked for; the shards may have less for a while.
@@ -134,7 +134,8 @@ impl<V: Cached> Cache<V> {
     /// than one, else `quick_cache` makes fewer.
     fn with_shards(capacity_bytes: usize, shards: usize) -> Self {
         let shard_bytes = capacity_bytes / shards;
-        let books: Arc<[Books]> = (0..shards).map(|_| Books::new(shard_bytes)).collect();
+        let state: Arc<[EvictionState]> =
+            (0..shards).map(|_| EvictionState::new(shard_bytes)).collect();
         let ghosts = Arc::new(Ghosts::default());
         ghosts.set_capacity_bytes(capacity_bytes);
         let mut options = OptionsBuilder::new();
@@ -145,14 +146,14 @@ impl<V: Cached> Cache<V> {
         let Ok(options) = options.build() else { unreachable!("both required options are set") };
         let inner = quick_cache::sync::Cache::with_options(
             options,
-            Weigh::new(Arc::clone(&books)),
+            Weigh::new(Arc::clone(&state)),
             BuildKeyHasher,
-            Sweep::new(Arc::clone(&books), Arc::clone(&ghosts)),
+            Sweep::new(Arc::clone(&state), Arc::clone(&ghosts)),
         );
         debug_assert_eq!(inner.num_shards(), shards);
         Self {
             inner,
-            books,
+            state,
             ghosts,
             tally: Tally::default(),
             capacity_bytes: AtomicUsize::new(capacity_bytes),
@@ -181,7 +182,7 @@ impl<V: Cached> Cache<V> {
             shard: self.inner.shard_index(&key) as u16,
             high,
             entered: AtomicBool::new(false),
-            chances: AtomicU8::new(sweep::initial_chances(high)),
+            chances: AtomicU8::new(eviction::initial_chances(high)),
         };
         if entry.charge == u32::MAX {
             self.remove(&key);
@@ -200,7 +201,7 @@ impl<V: Cached> Cache<V> {
     /// Forgets the value of `key`.
     pub fn remove(&self, key: &CacheKey) {
         if let Some((entry, value)) = self.inner.remove(key) {
-            self.books[usize::from(entry.shard)].leave(&entry);
+            self.state[usize::from(entry.shard)].leave(&entry);
             value.on_evicted();
         }
     }
@@ -211,16 +212,16 @@ impl<V: Cached> Cache<V> {
         let mut shard_bytes = self.shard_bytes.lock().unwrap_or_else(PoisonError::into_inner);
         self.capacity_bytes.store(capacity_bytes, Relaxed);
         self.ghosts.set_capacity_bytes(capacity_bytes);
-        let wanted = capacity_bytes / self.books.len();
+        let wanted = capacity_bytes / self.state.len();
         let growth = wanted.saturating_sub(*shard_bytes);
         if growth == 0 || growth >= *shard_bytes / MIN_GROWTH_PART {
             *shard_bytes = wanted;
-            self.books.iter().for_each(|books| books.set_capacity(wanted));
+            self.state.iter().for_each(|state| state.set_capacity(wanted));
         }
         // The second pass takes from shards in which the first spared everyone.
         for no_pins in [false, true] {
-            self.books.iter().for_each(|books| books.set_no_pins(no_pins));
-            self.inner.set_capacity((*shard_bytes * self.books.len()) as u64);
+            self.state.iter().for_each(|state| state.set_no_pins(no_pins));
+            self.inner.set_capacity((*shard_bytes * self.state.len()) as u64);
         }
     }
 
@@ -237,20 +238,20 @@ impl<V: Cached> Cache<V> {
 
     /// The parts the capacity is divided into, equally.
     pub fn shard_count(&self) -> usize {
-        self.books.len()
+        self.state.len()
     }
 
     /// The counters. Locks each shard for a moment.
     pub fn stats(&self) -> CacheStats {
-        let sum = |of: fn(&Books) -> u64| self.books.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&EvictionState) -> u64| self.state.iter().map(of).sum::<u64>();
         let (hits, misses) = self.tally.totals();
         CacheStats {
             hits,
             misses,
-            inserts: sum(Books::inserts),
-            evictions: sum(Books::evictions),
+            inserts: sum(EvictionState::inserts),
+            evictions: sum(EvictionState::evictions),
             used_bytes: self.used_bytes(),
-            high_used_bytes: sum(Books::high_used) as usize,
+            high_used_bytes: sum(EvictionState::high_used) as usize,
             capacity_bytes: self.capacity_bytes(),
             entries: self.inner.len(),
             ghost_hits: self.ghosts.hits(),

@@ -1,4 +1,4 @@
-//! The books of the value log: how much of every value segment the live SSTs refer to.
+//! Statistics of the value log: how much of every value segment the live SSTs refer to.
 //!
 //! A segment of the commit log can be referred to while it is still part of the log: it is then in
 //! no list of the manifest, and becomes a value segment when its memtables are flushed.

@@ -7,7 +7,7 @@
 //! 3. a family's `change`
 //! 4. the scheduler
 //! 5. the purge of obsolete files
-//! 6. the family list, snapshots, table cache slots, the value log's map and books, what garbage
+//! 6. the family list, snapshots, table cache slots, the value log's map and stats, what garbage
 //!    collection remembers, health, background errors,
 //!    latency histograms
 //! 7. the table cache's turn, then the filter budget's ledger

@@ -1,11 +1,13 @@
 //! The program as it is run from a shell.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
 fn run(dir: &TempDir, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_terrace-bench"));
-    command.args(arguments).current_dir(dir.path()).output().expect("the program was built with its tests")
+    command.args(arguments).current_dir(dir.path()).output().unwrap()
 }
 
 #[test]

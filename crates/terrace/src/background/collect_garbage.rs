@@ -1,4 +1,4 @@
-//! `collect_garbage`: dooms segments of the value log whatever the ratio, and waits until they are
+//! `collect_garbage`: chooses segments of the value log whatever the ratio, and waits until they are
 //! empty. See [`crate::background::gc`] for how they are emptied.
 
 use crate::background::compact;
@@ -8,7 +8,7 @@ use crate::background::flush;
 use crate::background::gc;
 use crate::background::settle;
 use crate::error::{Error, Result};
-use crate::values::value_log::SegmentBook;
+use crate::values::value_log::SegmentStats;
 use crate::version::install;
 use crate::write::commit;
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub struct GcProgress {
     pub segments_left: usize,
 }
 
-/// Dooms every segment with a garbage share of at least `min_share`, whatever the ratio, and waits
+/// Chooses every segment with a garbage share of at least `min_share`, whatever the ratio, and waits
 /// until they are gone; 0.0 takes all, and so puts all values into the order of their keys.
 pub(crate) fn run(
     env: &JobEnv,
@@ -40,9 +40,9 @@ pub(crate) fn run(
     }
     flush::all(env)?;
     commit::retire_segments(&env.commit)?;
-    let books = gc::books(env);
-    let enough = |book: &&SegmentBook| book.garbage_share() >= min_share;
-    let wanted: BTreeSet<u32> = books.iter().filter(enough).map(|book| book.number).collect();
+    let stats = gc::stats(env);
+    let enough = |segment: &&SegmentStats| segment.garbage_share() >= min_share;
+    let wanted: BTreeSet<u32> = stats.iter().filter(enough).map(|segment| segment.number).collect();
     let _asked = Asked::new(env, &wanted);
     let result = empty(env, &wanted, progress);
     install::drop_dead_segments(&env.versions)?;
@@ -76,14 +76,14 @@ fn empty(env: &JobEnv, wanted: &BTreeSet<u32>, progress: &mut dyn FnMut(GcProgre
         GcProgress { steps: 0, read_bytes: 0, written_bytes: 0, segments_left: wanted.len() };
     loop {
         env.base.health.check_writable()?;
-        let doomed = env.read.value_log.doomed();
-        if !wanted.iter().all(|number| doomed.contains(number)) {
+        let victims = env.read.value_log.victims();
+        if !wanted.iter().all(|number| victims.contains(number)) {
             gc::step(env);
         }
         let step = compact::run_for_values(env, pick_values)?;
         let waits = |number: &&u32| {
             let values = &env.read.value_log;
-            values.live_bytes_of(**number) > 0 && values.why_spared(**number).is_none()
+            values.live_bytes_of(**number) > 0 && values.why_excluded(**number).is_none()
         };
         let left = wanted.iter().filter(waits).count();
         if let Some((read, written)) = step {
@@ -99,8 +99,9 @@ fn empty(env: &JobEnv, wanted: &BTreeSet<u32>, progress: &mut dyn FnMut(GcProgre
         }
         if left == 0 {
             // All that can be read has been moved.
-            let spared = wanted.iter().find_map(|number| env.read.value_log.why_spared(*number));
-            return spared.map_or(Ok(()), |why| Err(why.into()));
+            let excluded =
+                wanted.iter().find_map(|number| env.read.value_log.why_excluded(*number));
+            return excluded.map_or(Ok(()), |why| Err(why.into()));
         }
         if step.is_none() {
             let mut has_waited = false;

@@ -79,7 +79,7 @@ impl Drop for Claim<'_> {
 /// cannot be read.
 pub(super) struct Shared {
     quarantined: Arc<HashSet<u64>>,
-    doomed: Arc<HashSet<u32>>,
+    victims: Arc<HashSet<u32>>,
     hidden: Arc<HashMap<u64, u64>>,
     force: bool,
     live_bytes: u64,
@@ -99,7 +99,7 @@ impl Shared {
     fn at(env: &JobEnv, idle: bool, now_us: u64) -> Self {
         Self {
             quarantined: env.jobs.errors.quarantined(now_us),
-            doomed: env.read.value_log.doomed().clone(),
+            victims: env.read.value_log.victims().clone(),
             hidden: env.garbage.hidden(),
             force: idle || env.garbage.is_overdue(env.base.clock.monotonic_us()),
             live_bytes: env.read.value_log.live_bytes(),
@@ -127,7 +127,7 @@ pub(super) fn input<'a>(
         snapshots_oldest: env.read.snapshots.oldest(),
         now_ms: env.base.clock.wall_ms(),
         values: Values {
-            doomed: &shared.doomed,
+            victims: &shared.victims,
             force: shared.force,
             hidden: &shared.hidden,
             live_bytes: shared.live_bytes,
@@ -258,7 +258,7 @@ pub(crate) fn run_for_values(
 /// Bytes read and written.
 pub(crate) type Volume = (u64, u64);
 
-/// Runs and installs a choice, and keeps the books on what fails and when it is tried again.
+/// Runs and installs a choice, and keeps the stats on what fails and when it is tried again.
 pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
     let errors = &env.jobs.errors;
     let (result, files) = match choice {
@@ -322,7 +322,7 @@ fn quarantine(
 
 fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<Volume> {
     let start = Instant::now();
-    // What is doomed by now is emptied by this merge if it comes to it.
+    // What is a victim by now is emptied by this merge if it comes to it.
     gc::step(env);
     let state = family.hold_state();
     let moving = moving(env);
@@ -400,12 +400,12 @@ fn moving(env: &JobEnv) -> Option<Moving<'_>> {
     if !log.is_used() {
         return None;
     }
-    let doomed = log.doomed().clone();
+    let victims = log.victims().clone();
     Some(Moving {
         log,
         held: log.hold(),
-        doomed_live_bytes: doomed.iter().map(|number| log.live_bytes_of(*number)).sum(),
-        doomed,
+        victims_live_bytes: victims.iter().map(|number| log.live_bytes_of(*number)).sum(),
+        victims,
         segment_bytes: env.base.options.advanced.segment_bytes,
     })
 }

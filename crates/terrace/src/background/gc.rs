@@ -1,14 +1,14 @@
-//! Garbage collection of the value log (gc, step 1 of 3): which segments are doomed, and how much
+//! Garbage collection of the value log (gc, step 1 of 3): which segments are victims, and how much
 //! garbage nobody knows of yet. Compactions do the rest: `compaction/pick` chooses files that refer
-//! to doomed segments, `compaction/values` moves the values, and a segment that nothing refers to
+//! to victim segments, `compaction/values` moves the values, and a segment that nothing refers to
 //! any more is deleted by `install`.
 //!
 //! Invariants:
 //! - Handles change only inside a compaction's edit, in the entry that has the value. A deleted or
 //!   overwritten key is dropped by the same rules as ever and is never written again, and what a
 //!   snapshot needs is moved like everything else.
-//! - A doomed segment is read until its last reference is gone. Which segments are doomed is not
-//!   stored: after a crash the books say which are worth it.
+//! - A victim is read until its last reference is gone. Which segments are victims is not
+//!   stored: after a crash the stats say which are worth it.
 //! - A half-moved segment costs space, never data: old and new values both exist, and live SSTs
 //!   refer to exactly one of them.
 //!
@@ -16,17 +16,17 @@
 //! level hides some, and how much is estimated by looking up a sample of its keys below
 //! ([`hidden`]). The house thread and every compaction call [`step`].
 
-pub(crate) mod doom;
 mod hidden;
 #[cfg(test)]
 mod simulation;
+pub(crate) mod victims;
 
 use crate::background::compaction::pick::MIN_HIDDEN_PART;
 use crate::background::env::JobEnv;
-use crate::values::value_log::SegmentBook;
-use doom::Books;
+use crate::values::value_log::SegmentStats;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use victims::GarbageStats;
 
 /// Collection begins this much below the allowed ratio, as a share of the log: what it moves exists
 /// twice for a while, and writers go on.
@@ -37,7 +37,7 @@ const RECORD_BYTES: f64 = 16.0;
 /// collection has to begin.
 pub(crate) const REVEAL_FROM: f64 = 0.6;
 
-/// Looks at the books, decides what is doomed, and wakes the compaction threads if that changed.
+/// Looks at the stats, decides what is a victim, and wakes the compaction threads if that changed.
 /// Cheap: files whose hidden garbage is not known yet are sampled, each once. Returns at once if
 /// another thread is at it.
 pub(crate) fn step(env: &JobEnv) {
@@ -49,44 +49,44 @@ pub(crate) fn step(env: &JobEnv) {
     let gc = &env.garbage;
     let Some(_turn) = gc.turn.try_lock() else { return };
     let estimate = hidden::estimate(env, &gc.known());
-    let segments = books(env);
-    let sealed_bytes: u64 = segments.iter().map(|book| book.size_bytes).sum();
+    let segments = stats(env);
+    let sealed_bytes: u64 = segments.iter().map(|segment| segment.size_bytes).sum();
     let open_bytes = open_bytes(env, sealed_bytes);
     let counted_bytes = env.base.counters.log_bytes.load(Ordering::Relaxed);
     let open_garbage = (open_bytes as f64 * estimate.newest_share) as u64;
-    let before = env.read.value_log.doomed().clone();
-    let books = Books {
+    let before = env.read.value_log.victims().clone();
+    let stats = GarbageStats {
         segments: &segments,
-        doomed: &before,
+        victims: &before,
         open_bytes,
         unknown_bytes: estimate.files.values().sum::<u64>() + open_garbage,
         tree_bytes: tree_bytes(env),
         ratio,
     };
-    let mut doomed = match allowed < 1.0 {
-        true => doom::choose(&books),
+    let mut victims = match allowed < 1.0 {
+        true => victims::choose(&stats),
         false => HashSet::new(),
     };
-    let there = |number: &&u32| segments.iter().any(|book| book.number == **number);
-    doomed.extend(gc.asked.lock().iter().filter(there));
-    let share = books.garbage_share(false);
-    let collecting = allowed < 1.0 && (share > ratio * REVEAL_FROM || !doomed.is_empty());
-    let garbage: u64 = segments.iter().map(SegmentBook::garbage_bytes).sum();
-    let (log_bytes, garbage_bytes) = (sealed_bytes + open_bytes, garbage + books.unknown_bytes);
+    let there = |number: &&u32| segments.iter().any(|segment| segment.number == **number);
+    victims.extend(gc.asked.lock().iter().filter(there));
+    let share = stats.garbage_share(false);
+    let collecting = allowed < 1.0 && (share > ratio * REVEAL_FROM || !victims.is_empty());
+    let garbage: u64 = segments.iter().map(SegmentStats::garbage_bytes).sum();
+    let (log_bytes, garbage_bytes) = (sealed_bytes + open_bytes, garbage + stats.unknown_bytes);
     gc.note_load(log_bytes, garbage_bytes, counted_bytes, estimate.newest_share);
     let hidden: u64 = estimate.files.values().sum();
     gc.set_due(share > ratio && hidden >= env.read.value_log.live_bytes() / MIN_HIDDEN_PART);
-    gc.note_waiting(&doomed, env.base.clock.monotonic_us());
+    gc.note_waiting(&victims, env.base.clock.monotonic_us());
     gc.set_hidden(estimate.files, collecting);
-    if doomed != *before {
-        env.read.value_log.set_doomed(doomed);
+    if victims != *before {
+        env.read.value_log.set_victims(victims);
         env.jobs.scheduler.wake();
     }
 }
 
-/// The books of the sealed segments, with what its record takes beside a value counted as live: a
+/// The stats of the sealed segments, with what its record takes beside a value counted as live: a
 /// move would not free it.
-pub(crate) fn books(env: &JobEnv) -> Vec<SegmentBook> {
+pub(crate) fn stats(env: &JobEnv) -> Vec<SegmentStats> {
     let (mut referred, mut entries) = (0, 0);
     for family in env.read.families.load().iter() {
         for (_, file) in family.state().version.files().filter(|(_, f)| !f.value_refs.is_empty()) {
@@ -95,17 +95,17 @@ pub(crate) fn books(env: &JobEnv) -> Vec<SegmentBook> {
         }
     }
     let record = 1.0 + RECORD_BYTES * entries as f64 / referred.max(1) as f64;
-    let mut books = env.read.value_log.books();
-    books.retain(|book| env.read.value_log.why_spared(book.number).is_none());
-    for book in &mut books {
-        let bytes = (book.live_bytes as f64 * record) as u64;
+    let mut stats = env.read.value_log.segment_stats();
+    stats.retain(|segment| env.read.value_log.why_excluded(segment.number).is_none());
+    for segment in &mut stats {
+        let bytes = (segment.live_bytes as f64 * record) as u64;
         // What a file of its own costs counts for more the fewer values there are.
-        book.live_bytes = match env.read.value_log.is_as_collected(book.number) {
-            true => book.size_bytes,
-            false => bytes.min(book.size_bytes),
+        segment.live_bytes = match env.read.value_log.is_as_collected(segment.number) {
+            true => segment.size_bytes,
+            false => bytes.min(segment.size_bytes),
         };
     }
-    books
+    stats
 }
 
 /// Bytes of log segments that are not sealed yet.

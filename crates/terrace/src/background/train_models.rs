@@ -7,7 +7,7 @@
 //! | `Off` | neither trained nor used | none |
 //!
 //! One thread of `worker` calls [`Learner::step`]: it looks at the versions and at what point reads
-//! left behind (one in some dozens is followed through the files, `learned/lookup_costs`), keeps the books
+//! left behind (one in some dozens is followed through the files, `learned/lookup_costs`), keeps the stats
 //! of files and levels (`learned/file_stats`, pure), and trains at most one file and one level at a time, while
 //! neither flush nor compaction runs, or has run for long without a pause. Reads never wait for any of
 //! this, and nothing here can change what they find.
@@ -15,7 +15,7 @@
 use crate::background::env::JobEnv;
 use crate::error::Result;
 use crate::event;
-use crate::learned::file_stats::{Books, Counted, FileVerdict, LiveFile};
+use crate::learned::file_stats::{Counted, FileStats, FileVerdict, LiveFile};
 use crate::learned::level_model::LevelModelBuilder;
 use crate::memory::table_cache::ReaderSlot;
 use crate::options::Learning;
@@ -51,16 +51,16 @@ const CACHE_PART: usize = 16;
 /// Decides and trains for all families of a store.
 #[derive(Default)]
 pub(crate) struct Learner {
-    families: HashMap<u32, FamilyBooks>,
+    families: HashMap<u32, FamilyFileStats>,
     /// Since when training waits for flushes and compactions to end.
     waits_since_ms: Option<u64>,
 }
 
 #[derive(Default)]
-struct FamilyBooks {
+struct FamilyFileStats {
     /// The version that was looked at last; held no longer than reads hold it.
     seen: Weak<Version>,
-    books: Books<Arc<ReaderSlot>>,
+    stats: FileStats<Arc<ReaderSlot>>,
     has_model: [bool; LEVEL_COUNT],
 }
 
@@ -112,7 +112,7 @@ fn is_free(env: &JobEnv, waits_since_ms: &mut Option<u64>, now_ms: u64) -> bool 
     free
 }
 
-impl FamilyBooks {
+impl FamilyFileStats {
     fn look(&mut self, env: &JobEnv, family: &Family, now_ms: u64) {
         let state = family.state();
         for (level, model) in state.level_models.iter().enumerate() {
@@ -133,17 +133,17 @@ impl FamilyBooks {
                 key_count: file.entry_count,
             })
             .collect();
-        self.books.observe(now_ms, &live, |number| env.read.table_cache.slot(number));
+        self.stats.observe(now_ms, &live, |number| env.read.table_cache.slot(number));
     }
 
     fn next_file(&mut self, env: &JobEnv, family: &Family, now_ms: u64) -> Option<FileVerdict> {
-        self.books.find_losses(now_ms, |slot| {
+        self.stats.find_losses(now_ms, |slot| {
             slot.open_reader().as_ref().is_some_and(|reader| !reader.has_model())
         });
         if !env.read.table_cache.has_room() {
             return None;
         }
-        self.books.next_file(
+        self.stats.next_file(
             now_ms,
             |level| family.samples.costs(level),
             |verdict| {
@@ -166,7 +166,7 @@ impl FamilyBooks {
         let note = |level: usize, decision: &LevelDecision| {
             event::decided_on_level_model(&family.name, level, decision);
         };
-        let (level, decision) = self.books.next_level(now_ms, paths, note)?;
+        let (level, decision) = self.stats.next_level(now_ms, paths, note)?;
         event::decided_on_level_model(&family.name, level, &decision);
         Some(level)
     }
@@ -184,10 +184,10 @@ impl FamilyBooks {
         let name = &family.name;
         let training = match outcome {
             Ok(Some(training)) => training,
-            Ok(None) => return self.books.trained(number, true),
+            Ok(None) => return self.stats.trained(number, true),
             Err(error) => {
                 event::model_refused(name, level, number, &error);
-                return self.books.failed(number, now_ms);
+                return self.stats.failed(number, now_ms);
             }
         };
         let took = start.elapsed();
@@ -199,7 +199,7 @@ impl FamilyBooks {
             }
             Err(why) => event::model_refused(name, level, number, why),
         }
-        self.books.trained(number, training.model.is_ok());
+        self.stats.trained(number, training.model.is_ok());
     }
 
     fn train_level(&mut self, env: &JobEnv, family: &Family, level: usize, now_ms: u64) {
@@ -210,7 +210,7 @@ impl FamilyBooks {
             Ok(Learned::Interrupted) => {}
             Ok(Learned::Refused(why)) => {
                 event::level_model_refused(&family.name, level, &why);
-                self.books.refuse_level(level);
+                self.stats.refuse_level(level);
             }
             Ok(Learned::Model { bytes }) => {
                 let keys = files.files().iter().map(|file| file.entry_count).sum();
@@ -220,7 +220,7 @@ impl FamilyBooks {
             }
             Err(error) => {
                 event::level_model_refused(&family.name, level, &error);
-                self.books.level_failed(level, now_ms);
+                self.stats.level_failed(level, now_ms);
             }
         }
     }

@@ -119,14 +119,14 @@ pub(crate) struct FileVerdict {
     pub decision: Decision,
 }
 
-/// The books of one family.
-pub(crate) struct Books<C> {
+/// The stats of one family.
+pub(crate) struct FileStats<C> {
     lives: BTreeMap<u64, Life<C>>,
     histories: [LevelHistory; LEVEL_COUNT],
     levels: [Quiet; LEVEL_COUNT],
 }
 
-impl<C> Default for Books<C> {
+impl<C> Default for FileStats<C> {
     fn default() -> Self {
         Self {
             lives: BTreeMap::new(),
@@ -136,7 +136,7 @@ impl<C> Default for Books<C> {
     }
 }
 
-impl<C: Counted> Books<C> {
+impl<C: Counted> FileStats<C> {
     /// Takes down which files are live now. To be called after each change of the version.
     pub fn observe(&mut self, now_ms: u64, live: &[LiveFile], counts: impl Fn(u64) -> C) {
         let at: BTreeMap<u64, LiveFile> = live.iter().map(|file| (file.number, *file)).collect();

@@ -1,7 +1,7 @@
 //! What lookups take, by level and by the way that they go: measured at one point read in some
 //! dozens, so that the others pay nothing for it.
 //!
-//! `get` takes the times, on its sampled path; `books` decides by what is typical of them. A
+//! `get` takes the times, on its sampled path; `stats` decides by what is typical of them. A
 //! measurement decides nothing for good: outliers do not count, later ones push it out, and what
 //! was not measured again for long is forgotten ([`Samples::forget_stale`]).
 

@@ -297,7 +297,7 @@ pub struct Metrics {
     /// Bytes of value segments that were given back.
     pub gc_freed_bytes: u64,
     /// Value segments that are being collected now.
-    pub gc_doomed_segments: u64,
+    pub gc_victim_segments: u64,
     /// Times that writes were slowed, whatever for.
     pub slowdowns: u64,
     /// Times that writes stopped, whatever for.

@@ -116,7 +116,7 @@ impl Metrics {
         }
         writeln!(
             f,
-            "value log   {} values ({}) separated, {} segments of {} ({} referred to), {} read, {} moved, {} freed, {} doomed",
+            "value log   {} values ({}) separated, {} segments of {} ({} referred to), {} read, {} moved, {} freed, {} victims",
             self.values_separated,
             Bytes(self.separated_bytes),
             self.value_segments,
@@ -125,7 +125,7 @@ impl Metrics {
             self.value_reads,
             Bytes(self.gc_moved_bytes),
             Bytes(self.gc_freed_bytes),
-            self.gc_doomed_segments,
+            self.gc_victim_segments,
         )
     }
 
@@ -422,7 +422,7 @@ impl Metrics {
             ("value_segments", "Files of the log that only SSTs need", self.value_segments),
             ("value_segment_bytes", "Length of these files", self.value_segment_bytes),
             ("value_live_bytes", "Bytes in the log that SSTs refer to", self.value_live_bytes),
-            ("gc_doomed_segments", "Value segments being collected", self.gc_doomed_segments),
+            ("gc_victim_segments", "Value segments being collected", self.gc_victim_segments),
             ("cache_used_bytes", "Bytes the block cache holds", self.cache_used_bytes),
             ("cache_capacity_bytes", "Bytes the block cache may hold", self.cache_capacity_bytes),
             ("filter_memory_bytes", "Bytes of filter units in memory", self.filter_memory_bytes),

@@ -28,12 +28,12 @@ pub(crate) fn of(inner: &Inner) -> Metrics {
     m.lookups_by_level_model = reads.lookups_by_level_model;
     m.models_damaged = reads.model_damages;
     (m.value_reads, m.value_read_bytes, m.value_cache_hits) = inner.read.value_log.reads();
-    for book in inner.read.value_log.books() {
+    for segment in inner.read.value_log.segment_stats() {
         m.value_segments += 1;
-        m.value_segment_bytes += book.size_bytes;
+        m.value_segment_bytes += segment.size_bytes;
     }
     m.value_live_bytes = inner.read.value_log.live_bytes();
-    m.gc_doomed_segments = inner.read.value_log.doomed().len() as u64;
+    m.gc_victim_segments = inner.read.value_log.victims().len() as u64;
     m.device_reads = reads.device_reads;
     m.device_read_bytes = reads.device_read_bytes;
     m.cache_used_bytes = inner.read.table_cache.cache().used_bytes() as u64;

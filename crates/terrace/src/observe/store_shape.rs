@@ -167,10 +167,10 @@ pub(crate) fn of(inner: &Inner) -> Shape {
     for (family, state) in &states {
         shape.families.push(family_shape(family, state, &busy, &heat));
     }
-    for book in inner.read.value_log.books() {
+    for segment in inner.read.value_log.segment_stats() {
         shape.value_segments += 1;
-        shape.value_bytes += book.size_bytes;
-        shape.garbage_bytes += book.garbage_bytes();
+        shape.value_bytes += segment.size_bytes;
+        shape.garbage_bytes += segment.garbage_bytes();
     }
     shape
 }

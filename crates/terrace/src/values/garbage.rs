@@ -1,5 +1,5 @@
 //! What garbage collection of the value log remembers from one step to the next: garbage that is
-//! hidden in files, what callers asked for, how long doomed segments have waited, and how much
+//! hidden in files, what callers asked for, how long victim segments have waited, and how much
 //! garbage there is, for writers to be slowed by. `gc` writes it; `compact` and `stall` read it.
 
 use arc_swap::ArcSwap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_base::sync::Mutex;
 
-/// Doomed segments of which none went for this long are emptied by force. Merges of L0 come to most
+/// Victims of which none went for this long are emptied by force. Merges of L0 come to most
 /// of them sooner while there are writes.
 const FORCE_AFTER_US: u64 = 20_000_000;
 /// From this much garbage over the allowed ratio on, as a share of the log, writers are slowed most.
@@ -27,7 +27,7 @@ pub(crate) struct Garbage {
     pub asked: Mutex<HashSet<u32>>,
     /// Held during a step. Only ever tried, so that it may be held over any other lock.
     pub turn: Mutex<()>,
-    /// The doomed segments at the last step that saw one of them gone, and when that was.
+    /// The victim segments at the last step that saw one of them gone, and when that was.
     waiting: Mutex<(HashSet<u32>, u64)>,
     load: Load,
     /// Time that writers owe.
@@ -60,7 +60,7 @@ impl Garbage {
         }
     }
 
-    /// Whether doomed segments have waited too long, or a caller waits for them.
+    /// Whether victim segments have waited too long, or a caller waits for them.
     pub fn is_overdue(&self, now_us: u64) -> bool {
         if !self.asked.lock().is_empty() {
             return true;
@@ -129,11 +129,11 @@ impl Garbage {
         self.hidden.load_full()
     }
 
-    /// Notes which segments are doomed now, and whether any went since the last time.
-    pub fn note_waiting(&self, doomed: &HashSet<u32>, now_us: u64) {
+    /// Notes which segments are victims now, and whether any went since the last time.
+    pub fn note_waiting(&self, victims: &HashSet<u32>, now_us: u64) {
         let mut waiting = self.waiting.lock();
-        if waiting.0.is_empty() || waiting.0.iter().any(|number| !doomed.contains(number)) {
-            *waiting = (doomed.clone(), now_us);
+        if waiting.0.is_empty() || waiting.0.iter().any(|number| !victims.contains(number)) {
+            *waiting = (victims.clone(), now_us);
         }
     }
 }
@@ -182,9 +182,9 @@ mod tests {
     #[test]
     fn segments_that_do_not_go_are_overdue() {
         let garbage = Garbage::default();
-        let doomed = HashSet::from([1, 2]);
-        garbage.note_waiting(&doomed, 100);
-        garbage.note_waiting(&doomed, 200);
+        let victims = HashSet::from([1, 2]);
+        garbage.note_waiting(&victims, 100);
+        garbage.note_waiting(&victims, 200);
         assert!(!garbage.is_overdue(99 + FORCE_AFTER_US));
         assert!(garbage.is_overdue(100 + FORCE_AFTER_US));
         // One of them went.

@@ -1,5 +1,5 @@
 //! The log as value log: the segments that separated values lie in, how they are read, and the
-//! books of what is still of use in them.
+//! stats of what is still of use in them.
 //!
 //! ```text
 //!   commit-log segment ──(its memtables are flushed)──> sealed ──(nothing refers to it)──> dead
@@ -60,7 +60,7 @@ pub(crate) type SegmentMap = BTreeMap<u32, Arc<Segment>>;
 
 /// What is known of a sealed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SegmentBook {
+pub(crate) struct SegmentStats {
     pub number: u32,
     /// Length of the file.
     pub size_bytes: u64,
@@ -68,7 +68,7 @@ pub(crate) struct SegmentBook {
     pub live_bytes: u64,
 }
 
-impl SegmentBook {
+impl SegmentStats {
     /// Bytes that nothing refers to.
     pub fn garbage_bytes(&self) -> u64 {
         self.size_bytes.saturating_sub(self.live_bytes)
@@ -81,13 +81,13 @@ impl SegmentBook {
 }
 
 /// A segment that left the map; its file goes when nobody holds it.
-struct Leaving {
+struct PendingDelete {
     number: u32,
     path: PathBuf,
     segment: Weak<Segment>,
 }
 
-/// All segments with values, and the books.
+/// All segments with values, and the stats.
 pub(crate) struct ValueLog {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
@@ -105,10 +105,10 @@ pub(crate) struct ValueLog {
     live_bytes: AtomicU64,
     /// Bytes that SSTs referred to when garbage collection had written a segment, by segment.
     collected: Mutex<BTreeMap<u32, u64>>,
-    doomed: ArcSwap<HashSet<u32>>,
+    victims: ArcSwap<HashSet<u32>>,
     /// Segments with a value that cannot be read, and why: they are not collected.
-    spared: Mutex<BTreeMap<u32, String>>,
-    leaving: Mutex<Vec<Leaving>>,
+    excluded: Mutex<BTreeMap<u32, String>>,
+    pending_delete: Mutex<Vec<PendingDelete>>,
     open: Arc<AtomicUsize>,
     max_open: usize,
     counters: ValueCounters,
@@ -143,9 +143,9 @@ impl ValueLog {
             live: Mutex::default(),
             live_bytes: AtomicU64::new(0),
             collected: Mutex::default(),
-            doomed: ArcSwap::default(),
-            spared: Mutex::default(),
-            leaving: Mutex::default(),
+            victims: ArcSwap::default(),
+            excluded: Mutex::default(),
+            pending_delete: Mutex::default(),
             open: Arc::default(),
             max_open: max_open.max(4),
             counters: ValueCounters::default(),
@@ -206,18 +206,18 @@ impl ValueLog {
     pub fn remove(&self, numbers: &[u32]) {
         let mut gone = Vec::new();
         self.change(|map| gone.extend(numbers.iter().filter_map(|number| map.remove(number))));
-        let leaving = gone.iter().map(|segment| Leaving {
+        let pending_delete = gone.iter().map(|segment| PendingDelete {
             number: segment.number,
             path: segment.path.clone(),
             segment: Arc::downgrade(segment),
         });
-        self.leaving.lock().extend(leaving);
+        self.pending_delete.lock().extend(pending_delete);
         self.live.lock().retain(|number, _| !numbers.contains(number));
         self.collected.lock().retain(|number, _| !numbers.contains(number));
-        let doomed = self.doomed.load();
-        if doomed.iter().any(|number| numbers.contains(number)) {
-            let rest = doomed.iter().filter(|n| !numbers.contains(n)).copied();
-            self.doomed.store(Arc::new(rest.collect()));
+        let victims = self.victims.load();
+        if victims.iter().any(|number| numbers.contains(number)) {
+            let rest = victims.iter().filter(|n| !numbers.contains(n)).copied();
+            self.victims.store(Arc::new(rest.collect()));
         }
     }
 
@@ -236,28 +236,32 @@ impl ValueLog {
     /// Forgets the files of segments that left the map and that nobody holds: in a read-only store,
     /// which deletes none.
     pub fn forget_unheld(&self) {
-        self.leaving.lock().retain(|leaving| leaving.segment.strong_count() > 0);
+        self.pending_delete
+            .lock()
+            .retain(|pending_delete| pending_delete.segment.strong_count() > 0);
     }
 
     /// Whether segment `number` has left the map and its file is still there.
-    pub fn is_leaving(&self, number: u32) -> bool {
-        self.leaving.lock().iter().any(|leaving| leaving.number == number)
+    pub fn is_pending_delete(&self, number: u32) -> bool {
+        self.pending_delete.lock().iter().any(|pending_delete| pending_delete.number == number)
     }
 
     /// The files of segments that left the map and that nobody holds any more. The caller deletes
     /// them and says so ([`ValueLog::forget`]).
     pub fn unheld(&self) -> Vec<PathBuf> {
-        let leaving = self.leaving.lock();
-        let unheld = leaving.iter().filter(|leaving| leaving.segment.strong_count() == 0);
-        unheld.map(|leaving| leaving.path.clone()).collect()
+        let pending_delete = self.pending_delete.lock();
+        let unheld = pending_delete
+            .iter()
+            .filter(|pending_delete| pending_delete.segment.strong_count() == 0);
+        unheld.map(|pending_delete| pending_delete.path.clone()).collect()
     }
 
     /// A file of [`ValueLog::unheld`] is gone.
     pub fn forget(&self, path: &Path) {
-        self.leaving.lock().retain(|leaving| leaving.path != path);
+        self.pending_delete.lock().retain(|pending_delete| pending_delete.path != path);
     }
 
-    // The books.
+    // The stats.
 
     /// Counts the references of files that became live and of files that no longer are.
     pub fn count<'a>(
@@ -304,42 +308,42 @@ impl ValueLog {
     }
 
     /// Every sealed segment, by number.
-    pub fn books(&self) -> Vec<SegmentBook> {
+    pub fn segment_stats(&self) -> Vec<SegmentStats> {
         let map = self.map.load();
         let live = self.live.lock();
         map.values()
             .filter_map(|segment| {
                 let size_bytes = segment.sealed_bytes.load(Ordering::Relaxed);
                 let live_bytes = live.get(&segment.number).copied().unwrap_or(0);
-                let book = SegmentBook { number: segment.number, size_bytes, live_bytes };
-                (size_bytes > 0).then_some(book)
+                let segment = SegmentStats { number: segment.number, size_bytes, live_bytes };
+                (size_bytes > 0).then_some(segment)
             })
             .collect()
     }
 
     /// Segments whose values compactions move away.
-    pub fn doomed(&self) -> Guard<Arc<HashSet<u32>>> {
-        self.doomed.load()
+    pub fn victims(&self) -> Guard<Arc<HashSet<u32>>> {
+        self.victims.load()
     }
 
-    /// Decides which segments are doomed.
-    pub fn set_doomed(&self, doomed: HashSet<u32>) {
-        self.doomed.store(Arc::new(doomed));
+    /// Decides which segments are victims.
+    pub fn set_victims(&self, victims: HashSet<u32>) {
+        self.victims.store(Arc::new(victims));
     }
 
     /// A value in `segment` cannot be read, so that it cannot be moved: the segment stays.
     pub fn spare(&self, segment: u32, error: &Error) {
-        if self.spared.lock().insert(segment, error.to_string()).is_none() {
+        if self.excluded.lock().insert(segment, error.to_string()).is_none() {
             event::value_not_moved(segment, error);
         }
-        let doomed = self.doomed.load();
-        let rest = doomed.iter().filter(|number| **number != segment).copied();
-        self.doomed.store(Arc::new(rest.collect()));
+        let victims = self.victims.load();
+        let rest = victims.iter().filter(|number| **number != segment).copied();
+        self.victims.store(Arc::new(rest.collect()));
     }
 
     /// Why `segment` is not collected.
-    pub fn why_spared(&self, segment: u32) -> Option<Error> {
-        let why = self.spared.lock().get(&segment).cloned()?;
+    pub fn why_excluded(&self, segment: u32) -> Option<Error> {
+        let why = self.excluded.lock().get(&segment).cloned()?;
         Some(Error::corruption(&names::log_path(&self.dir, u64::from(segment)), 0, why))
     }
 
@@ -446,7 +450,7 @@ impl ValueLog {
     }
 
     /// As [`ValueLog::read_held`], the values as they are stored, for whoever moves them: about half
-    /// of a doomed segment is wanted, in the order of keys, so it is read ahead as a whole into the
+    /// of a victim is wanted, in the order of keys, so it is read ahead as a whole into the
     /// page cache, where it often is already.
     pub fn read_stored_held(
         &self,

@@ -7,7 +7,7 @@ use crate::event;
 use crate::kill_point::kill_point;
 use crate::memory::filter_budget::FilterBudget;
 use crate::metrics::add;
-use crate::values::value_log::{SegmentBook, ValueLog, segment_path};
+use crate::values::value_log::{SegmentStats, ValueLog, segment_path};
 use crate::version::family::Family;
 use crate::version::unpublished;
 use crate::version::version_set::{ManifestLog, Obsolete, VersionSet};
@@ -138,7 +138,7 @@ pub(crate) fn wait_for_last(versions: &VersionSet) {
     drop(versions.purging.lock());
 }
 
-/// Enters the references of the files that an edit adds and removes into the books.
+/// Enters the references of the files that an edit adds and removes into the stats.
 fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
     let removed: HashSet<u64> = edit.removed.iter().map(|(_, number)| *number).collect();
     let removed = match removed.is_empty() || !values.is_used() {
@@ -250,12 +250,13 @@ pub(crate) fn retire_log_before(
 /// segments now and those that somebody may still read: these go when they are let go of.
 pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[u64]) -> Result<()> {
     let sealed: HashSet<u32> =
-        versions.read.value_log.books().iter().map(|book| book.number).collect();
+        versions.read.value_log.segment_stats().iter().map(|segment| segment.number).collect();
     let mut gone = Vec::new();
     for number in numbers {
         match u32::try_from(*number) {
             Ok(number)
-                if sealed.contains(&number) || versions.read.value_log.is_leaving(number) => {}
+                if sealed.contains(&number)
+                    || versions.read.value_log.is_pending_delete(number) => {}
             Ok(segment) if versions.read.value_log.has(*number) => {
                 versions.read.value_log.remove(&[segment])
             }
@@ -279,25 +280,28 @@ fn remove_files(versions: &VersionSet, paths: Vec<PathBuf>, step: &'static str) 
 /// Takes value segments that nothing refers to any more out of the store. Their files go when
 /// nobody reads them any more.
 pub(crate) fn drop_dead_segments(versions: &VersionSet) -> Result<()> {
-    let is_dead = |book: &SegmentBook| book.live_bytes == 0;
-    if !versions.read.value_log.books().iter().any(is_dead) {
+    let is_dead = |segment: &SegmentStats| segment.live_bytes == 0;
+    if !versions.read.value_log.segment_stats().iter().any(is_dead) {
         return Ok(());
     }
     let mut log = versions.manifest.lock();
     // Under the lock no edit comes in between that seals a segment or refers to one.
-    let dead = versions.read.value_log.books().into_iter().filter(is_dead);
-    let dead: Vec<SegmentBook> =
-        dead.filter(|book| log.state.segments.contains_key(&book.number)).collect();
+    let dead = versions.read.value_log.segment_stats().into_iter().filter(is_dead);
+    let dead: Vec<SegmentStats> =
+        dead.filter(|segment| log.state.segments.contains_key(&segment.number)).collect();
     if dead.is_empty() {
         // Another thread came first.
         return Ok(());
     }
-    let numbers: Vec<u32> = dead.iter().map(|book| book.number).collect();
+    let numbers: Vec<u32> = dead.iter().map(|segment| segment.number).collect();
     let edit = VersionEdit { segments_removed: numbers.clone(), ..VersionEdit::default() };
     append(versions, &mut log, &edit)?;
     kill_point("dead_segment:out_of_force");
     versions.read.value_log.remove(&numbers);
-    add(&versions.base.counters.gc_freed_bytes, dead.iter().map(|book| book.size_bytes).sum());
+    add(
+        &versions.base.counters.gc_freed_bytes,
+        dead.iter().map(|segment| segment.size_bytes).sum(),
+    );
     Ok(())
 }
 

@@ -154,17 +154,17 @@ fn long_batches_of_mixed_operations_hold_in_memory_and_after_replay() {
 fn a_compaction_of_a_family_that_is_dropped_meanwhile_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options::default()).unwrap();
-    let doomed = db.create_column_family("doomed", CfOptions::default()).unwrap();
+    let victims = db.create_column_family("victims", CfOptions::default()).unwrap();
     for round in 0..2u8 {
-        doomed.put(b"a", [round; 2000]).unwrap();
-        doomed.put(b"b", [round; 10]).unwrap();
+        victims.put(b"a", [round; 2000]).unwrap();
+        victims.put(b"b", [round; 10]).unwrap();
         db.flush().unwrap();
     }
     let other = db.clone();
-    at_step("compaction:written", move || other.drop_column_family("doomed").unwrap());
-    let _ = doomed.compact_range::<&[u8]>(..);
-    assert!(db.column_family("doomed").is_none(), "the compaction did not come to its end");
-    drop(doomed);
+    at_step("compaction:written", move || other.drop_column_family("victims").unwrap());
+    let _ = victims.compact_range::<&[u8]>(..);
+    assert!(db.column_family("victims").is_none(), "the compaction did not come to its end");
+    drop(victims);
     db.close().unwrap();
     let names = std::fs::read_dir(dir.path()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());

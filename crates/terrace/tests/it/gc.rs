@@ -79,14 +79,14 @@ fn overwrite(
             if (n + 1) % (keys / 4) == 0 {
                 let m = db.metrics();
                 println!(
-                    "  after {:.2} rounds: {:.3} of the live bytes in the directory, peak {:.3}; {} merges, {} MB trees, {} MB moved, {} doomed, {} slowed, {} ms",
+                    "  after {:.2} rounds: {:.3} of the live bytes in the directory, peak {:.3}; {} merges, {} MB trees, {} MB moved, {} victims, {} slowed, {} ms",
                     (n + 1) as f64 / keys as f64,
                     directory_bytes(dir.path()) as f64 / live,
                     peak.load(Ordering::Relaxed) as f64 / live,
                     m.compactions - loaded.compactions,
                     (m.compaction_written_bytes - loaded.compaction_written_bytes) >> 20,
                     (m.gc_moved_bytes - loaded.gc_moved_bytes) >> 20,
-                    m.gc_doomed_segments,
+                    m.gc_victim_segments,
                     m.slowdowns,
                     m.stall_us / 1000,
                 );
@@ -463,7 +463,7 @@ fn values_are_in_the_order_of_their_keys_after_a_full_collection() {
     db.collect_garbage(0.0).unwrap();
     let m = db.metrics();
     assert!(m.gc_moved_values >= 900, "{m}");
-    assert_eq!(m.gc_doomed_segments, 0);
+    assert_eq!(m.gc_victim_segments, 0);
     // What is left is what is referred to and what records take beside it.
     assert!(m.value_segment_bytes < m.value_live_bytes * 21 / 20, "{m}");
     // A second one finds nothing that is over a half.

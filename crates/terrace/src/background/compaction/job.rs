@@ -1,5 +1,5 @@
 //! Runs a compaction: reads its inputs in merged order, keeps what `retain` says, moves values out
-//! of doomed segments (`values`), writes the rest through `output` (compaction, steps 3 and 4).
+//! of victim segments (`values`), writes the rest through `output` (compaction, steps 3 and 4).
 //! Nothing becomes visible here; `install` does that with the edit that comes out.
 //!
 //! A large merge is cut at keys of about even distance into pieces that run on threads of their
@@ -86,7 +86,7 @@ pub(crate) struct JobStats {
     pub written_bytes: u64,
     pub read_entries: u64,
     pub dropped_entries: u64,
-    /// Values that left doomed segments, and the length of the segments they are in now.
+    /// Values that left victim segments, and the length of the segments they are in now.
     pub moved_values: u64,
     pub moved_bytes: u64,
     /// Threads that worked on it.
@@ -389,7 +389,7 @@ fn remove_outputs(ctx: &JobContext<'_>, pieces: &[Piece]) {
     remove_segments(ctx.vfs, ctx.dir, segments.map(|segment| segment.number));
 }
 
-/// Checks the books, syncs the directory and writes the edit.
+/// Checks the stats, syncs the directory and writes the edit.
 fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> Result<JobOutput> {
     let files = || pieces.iter().flat_map(|piece| &piece.files);
     let held: u64 = compaction.files().map(|f| f.entry_count).sum();

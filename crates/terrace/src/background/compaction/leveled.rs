@@ -15,7 +15,7 @@
 //! **Levels over their target** give the window of adjacent files that meets the fewest bytes
 //! below per byte of its own.
 //!
-//! **Values in doomed segments** move when a merge meets them. Merges of L0 come to the base level
+//! **Values in victim segments** move when a merge meets them. Merges of L0 come to the base level
 //! by themselves; files of deeper levels are rewritten in place, those of the base level only when
 //! it must be now. Merges that would reveal much garbage in the value log are done early.
 //!
@@ -117,13 +117,13 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
         .or_else(|| rewrite(input, Reason::Ttl, |f| is_due(f, input.now_ms)))
         .or_else(|| rewrite(input, Reason::Tombstones, |f| is_dense(f, 2)))
         .or_else(|| reveal_garbage(input, &targets))
-        .or_else(|| empty_doomed(input, &targets))
+        .or_else(|| empty_victims(input, &targets))
         .unwrap_or(Choice::Nothing)
 }
 
 /// What a `collect_garbage` does next.
 pub(crate) fn pick_values(input: &PickInput<'_>) -> Option<Choice> {
-    empty_doomed(input, &targets(input.version, input.options))
+    empty_victims(input, &targets(input.version, input.options))
 }
 
 /// Fewer runs, while nothing else is to do; see the module's head.
@@ -357,20 +357,20 @@ fn reveal_garbage(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
     })
 }
 
-/// Rewrites files with values in doomed segments: those of L0 by merging it down, the others in
+/// Rewrites files with values in victim segments: those of L0 by merging it down, the others in
 /// place.
-fn empty_doomed(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
+fn empty_victims(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
     let values = &input.values;
-    if values.doomed.is_empty() {
+    if values.victims.is_empty() {
         return None;
     }
-    if values.force && input.files(0).iter().any(|f| values.doomed_bytes(f) > 0) {
+    if values.force && input.files(0).iter().any(|f| values.victim_bytes(f) > 0) {
         // Nothing below is rewritten before it, since this may come to the same files.
         return merge_l0(input, targets, Reason::Values);
     }
     let first = if values.force { 1 } else { targets.base + 1 };
     let most_bytes = MAX_MERGE_FILES * input.options.target_file_bytes;
-    (first..LEVEL_COUNT).find_map(|level| input.empty_doomed(level, most_bytes))
+    (first..LEVEL_COUNT).find_map(|level| input.empty_victims(level, most_bytes))
 }
 
 /// Whether enough of the file has expired.

@@ -53,9 +53,9 @@ struct Store {
     next_job: u64,
     merges: u64,
     moves: u64,
-    doomed: HashSet<u32>,
+    victims: HashSet<u32>,
     hidden: HashMap<u64, u64>,
-    /// Whether picking is told to empty doomed segments now.
+    /// Whether picking is told to empty victim segments now.
     force: bool,
     rewrites: u64,
     /// Files that no merge may read.
@@ -108,7 +108,7 @@ impl Store {
             next_job: 1,
             merges: 0,
             moves: 0,
-            doomed: HashSet::new(),
+            victims: HashSet::new(),
             hidden: HashMap::new(),
             force: false,
             rewrites: 0,
@@ -278,7 +278,7 @@ impl Store {
             snapshots_oldest: self.snapshots.first().copied(),
             now_ms: self.now_ms,
             values: Values {
-                doomed: &self.doomed,
+                victims: &self.victims,
                 force: self.force,
                 hidden: &self.hidden,
                 live_bytes: 10_000,
@@ -333,7 +333,7 @@ impl Store {
         if job.compaction.reason == Reason::Values || self.rng.one_in(2) {
             let fresh = (1_000_000 + self.next_file) as u32;
             for entry in entries.iter_mut() {
-                if segment(&entry.2).is_some_and(|segment| self.doomed.contains(&segment)) {
+                if segment(&entry.2).is_some_and(|segment| self.victims.contains(&segment)) {
                     entry.2[SHOWN_BYTES..].copy_from_slice(&fresh.to_le_bytes());
                 }
             }
@@ -428,7 +428,7 @@ impl Store {
                 self.snapshots.remove(&seqno);
             }
             12 => self.now_ms += self.rng.below(200),
-            13 => self.doom(),
+            13 => self.victims(),
             14 if self.jobs.len() < 3 => {
                 self.force = true;
                 let choice = self.with_input(pick_values);
@@ -454,12 +454,12 @@ impl Store {
         }
     }
 
-    /// Dooms some of the segments that files refer to, and lets some files hide garbage.
-    fn doom(&mut self) {
+    /// Chooses some of the segments that files refer to, and lets some files hide garbage.
+    fn victims(&mut self) {
         let files: Vec<FileMeta> = self.version.files().map(|(_, f)| FileMeta::clone(f)).collect();
         for reference in files.iter().flat_map(|file| &file.value_refs) {
             if self.rng.one_in(8) {
-                self.doomed.insert(reference.segment);
+                self.victims.insert(reference.segment);
             }
         }
         self.hidden.clear();
@@ -470,11 +470,11 @@ impl Store {
         }
     }
 
-    /// Rewrites until no file refers to a doomed segment.
-    fn empty_doomed(&mut self) {
+    /// Rewrites until no file refers to a victim.
+    fn empty_victims(&mut self) {
         self.force = true;
         for round in 0.. {
-            assert!(round < 2000, "doomed segments are never empty\n{}", self.version);
+            assert!(round < 2000, "victims segments are never empty\n{}", self.version);
             while !self.jobs.is_empty() {
                 self.end();
             }
@@ -484,10 +484,10 @@ impl Store {
             };
         }
         let refers = |file: &FileMeta| {
-            file.value_refs.iter().any(|reference| self.doomed.contains(&reference.segment))
+            file.value_refs.iter().any(|reference| self.victims.contains(&reference.segment))
         };
         assert!(!self.version.files().any(|(_, file)| refers(file)), "{}", self.version);
-        self.doomed.clear();
+        self.victims.clear();
     }
 
     fn settle(&mut self) {
@@ -543,8 +543,8 @@ fn model(style: CompactionStyle) {
         store.settle();
         store.check(60);
         deepest = deepest.max(store.runs());
-        store.doom();
-        store.empty_doomed();
+        store.victims();
+        store.empty_victims();
         store.check(60);
         store.settle();
         assert!(store.runs() <= store.options.l0_compaction_trigger + LEVEL_COUNT);

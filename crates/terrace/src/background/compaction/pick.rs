@@ -63,8 +63,8 @@ pub(crate) struct PickInput<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Values<'a> {
     /// Segments whose values compactions move away.
-    pub doomed: &'a HashSet<u32>,
-    /// Whether files that refer to doomed segments are rewritten now for that reason alone, even
+    pub victims: &'a HashSet<u32>,
+    /// Whether files that refer to victim segments are rewritten now for that reason alone, even
     /// those that merges of L0 come to by themselves while there are writes.
     pub force: bool,
     /// Bytes of garbage that merging a file down would reveal, by file number; empty while there
@@ -89,15 +89,15 @@ impl Values<'static> {
     pub fn none() -> Self {
         static NOTHING: LazyLock<(HashSet<u32>, HashMap<u64, u64>)> =
             LazyLock::new(Default::default);
-        let (doomed, hidden) = &*NOTHING;
-        Self { doomed, force: false, hidden, live_bytes: 0, segment_bytes: 1 << 20 }
+        let (victims, hidden) = &*NOTHING;
+        Self { victims, force: false, hidden, live_bytes: 0, segment_bytes: 1 << 20 }
     }
 }
 
 impl Values<'_> {
-    /// Bytes that `file` refers to in doomed segments.
-    pub fn doomed_bytes(&self, file: &FileMeta) -> u64 {
-        doomed_bytes(file, self.doomed)
+    /// Bytes that `file` refers to in victim segments.
+    pub fn victim_bytes(&self, file: &FileMeta) -> u64 {
+        victim_bytes(file, self.victims)
     }
 
     /// Whether a merge of `bytes` that brings `files` down reveals garbage that is worth it.
@@ -128,7 +128,7 @@ pub(crate) enum Reason {
     Tombstones,
     /// Files full of expired values.
     Ttl,
-    /// Values lie in doomed segments, or garbage in the value log is to be found.
+    /// Values lie in victim segments, or garbage in the value log is to be found.
     Values,
     /// The store is idle: fewer runs for reads.
     Idle,
@@ -290,13 +290,13 @@ pub(crate) enum ManualStep {
     Done,
 }
 
-/// Bytes that `file` refers to in doomed segments.
-pub(crate) fn doomed_bytes(file: &FileMeta, doomed: &HashSet<u32>) -> u64 {
-    if doomed.is_empty() {
+/// Bytes that `file` refers to in victim segments.
+pub(crate) fn victim_bytes(file: &FileMeta, victims: &HashSet<u32>) -> u64 {
+    if victims.is_empty() {
         return 0;
     }
-    let doomed = file.value_refs.iter().filter(|r| doomed.contains(&r.segment));
-    doomed.map(|r| r.bytes).sum()
+    let victims = file.value_refs.iter().filter(|r| victims.contains(&r.segment));
+    victims.map(|r| r.bytes).sum()
 }
 
 /// Sum of lengths.
@@ -457,10 +457,10 @@ impl<'a> PickInput<'a> {
         })
     }
 
-    /// Rewrites files of `level` that refer to doomed segments in place: the run of neighbours that
+    /// Rewrites files of `level` that refer to victim segments in place: the run of neighbours that
     /// refers to the most, at least one file, at most about a segment's worth.
-    pub fn empty_doomed(&self, level: usize, most_bytes: u64) -> Option<Choice> {
-        if self.values.doomed.is_empty() {
+    pub fn empty_victims(&self, level: usize, most_bytes: u64) -> Option<Choice> {
+        if self.values.victims.is_empty() {
             return None;
         }
         let files = self.files(level);
@@ -468,26 +468,26 @@ impl<'a> PickInput<'a> {
         let mut at = 0;
         while let Some(first) = files.get(at) {
             let start = at;
-            let (mut bytes, mut doomed) = (first.size_bytes, self.values.doomed_bytes(first));
+            let (mut bytes, mut victims) = (first.size_bytes, self.values.victim_bytes(first));
             at += 1;
-            if doomed == 0 || self.is_busy(first) {
+            if victims == 0 || self.is_busy(first) {
                 continue;
             }
             // Each file of L0 is a run of its own.
             while level > 0
-                && doomed < self.values.segment_bytes
+                && victims < self.values.segment_bytes
                 && let Some(next) = files.get(at)
                 && !self.is_busy(next)
-                && self.values.doomed_bytes(next) > 0
+                && self.values.victim_bytes(next) > 0
                 && bytes + next.size_bytes <= most_bytes
             {
                 bytes += next.size_bytes;
-                doomed += self.values.doomed_bytes(next);
+                victims += self.values.victim_bytes(next);
                 at += 1;
             }
-            windows.push((doomed, start..at));
+            windows.push((victims, start..at));
         }
-        windows.sort_by_key(|(doomed, window)| (Reverse(*doomed), window.start));
+        windows.sort_by_key(|(victims, window)| (Reverse(*victims), window.start));
         let mut tries = windows.into_iter();
         tries.find_map(|(_, window)| {
             self.complete(level, files[window].to_vec(), level, Reason::Values)

@@ -80,7 +80,7 @@ struct Drawn {
     running: Vec<RunningCompaction>,
     snapshot: Option<SeqNo>,
     now_ms: u64,
-    doomed: HashSet<u32>,
+    victims: HashSet<u32>,
     hidden: HashMap<u64, u64>,
     force: bool,
 }
@@ -97,7 +97,7 @@ impl Drawn {
             snapshots_oldest: self.snapshot,
             now_ms: self.now_ms,
             values: Values {
-                doomed: &self.doomed,
+                victims: &self.victims,
                 force: self.force,
                 hidden: &self.hidden,
                 live_bytes: 2 << 30,
@@ -177,7 +177,7 @@ fn run_script(text: &str) -> String {
         running: Vec::new(),
         snapshot: None,
         now_ms: 1_000_000,
-        doomed: HashSet::new(),
+        victims: HashSet::new(),
         hidden: HashMap::new(),
         force: false,
     };
@@ -207,7 +207,7 @@ fn run_script(text: &str) -> String {
             }
             "snapshot" => drawn.snapshot = Some(words[1].parse().unwrap()),
             "now" => drawn.now_ms = words[1].parse().unwrap(),
-            "doomed" => drawn.doomed = words[1..].iter().map(|w| w.parse().unwrap()).collect(),
+            "victims" => drawn.victims = words[1..].iter().map(|w| w.parse().unwrap()).collect(),
             "hidden" => {
                 let pairs = words[1..].iter().map(|w| w.split_once('=').unwrap());
                 drawn.hidden = pairs.map(|(n, size)| (n.parse().unwrap(), bytes(size))).collect();

@@ -14,7 +14,7 @@
 //!    trigger is met.
 //!
 //! If merging the newer runs into the oldest would reveal much garbage in the value log, all are
-//! merged whatever their number. Files with values in doomed segments are rewritten in place: those
+//! merged whatever their number. Files with values in victim segments are rewritten in place: those
 //! of the oldest run, and when it must be now, all.
 
 use super::pick::{
@@ -59,20 +59,20 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
     let trigger = input.options.l0_compaction_trigger.max(2);
     if runs.len() < trigger {
         let choice = due(input, &runs).or_else(|| reveal_garbage(input, &runs));
-        return choice.or_else(|| empty_doomed(input)).unwrap_or(Choice::Nothing);
+        return choice.or_else(|| empty_victims(input)).unwrap_or(Choice::Nothing);
     }
     by_space(input, &runs)
         .or_else(|| by_ratio(input, &runs))
         .or_else(|| by_count(input, &runs, trigger))
         .or_else(|| due(input, &runs))
         .or_else(|| reveal_garbage(input, &runs))
-        .or_else(|| empty_doomed(input))
+        .or_else(|| empty_victims(input))
         .unwrap_or(Choice::Nothing)
 }
 
 /// What a `collect_garbage` does next.
 pub(crate) fn pick_values(input: &PickInput<'_>) -> Option<Choice> {
-    empty_doomed(input)
+    empty_victims(input)
 }
 
 /// Everything into one run, if that is cheap.
@@ -158,12 +158,12 @@ fn reveal_garbage(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
     pays.then(|| merge(input, runs, 0..runs.len(), Reason::Values)).flatten()
 }
 
-/// Rewrites files with values in doomed segments in place: a file of L0 is one run and stays one.
-fn empty_doomed(input: &PickInput<'_>) -> Option<Choice> {
+/// Rewrites files with values in victim segments in place: a file of L0 is one run and stays one.
+fn empty_victims(input: &PickInput<'_>) -> Option<Choice> {
     let filled = (0..LEVEL_COUNT).rev().find(|level| !input.files(*level).is_empty())?;
     let first = if input.values.force { 0 } else { filled.max(1) };
     let most_bytes = MAX_REWRITE_FILES * input.options.target_file_bytes;
-    (first..LEVEL_COUNT).find_map(|level| input.empty_doomed(level, most_bytes))
+    (first..LEVEL_COUNT).find_map(|level| input.empty_victims(level, most_bytes))
 }
 
 /// Merges neighbouring runs; `None` if something running is in the way.

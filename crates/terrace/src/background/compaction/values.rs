@@ -1,7 +1,7 @@
-//! Moving values out of doomed segments: the stage of a job between `retain` and `output`
+//! Moving values out of victim segments: the stage of a job between `retain` and `output`
 //! (compaction, step 4 of 5).
 //!
-//! An entry whose handle names a doomed segment waits in a window, with whatever comes after it so
+//! An entry whose handle names a victim waits in a window, with whatever comes after it so
 //! that the order stays; when the window is full, its values are read in one batch, written in key
 //! order to a segment of the job's own, and the entries go on to the output with their new
 //! handles. All other entries pass through.
@@ -9,7 +9,7 @@
 //! Nothing of this is in force before the job's edit is: it names the new segments and the SSTs
 //! that refer to them together. Dropping the stage removes every file it started. Called by `job`.
 
-use super::pick::{Compaction, Reason, doomed_bytes};
+use super::pick::{Compaction, Reason, victim_bytes};
 use crate::background::output::Output;
 use crate::env::rate_limit::RateLimiter;
 use crate::kill_point::kill_point;
@@ -41,9 +41,9 @@ pub(crate) struct Moving<'a> {
     /// The segments of all inputs.
     pub held: Arc<SegmentMap>,
     /// The segments to empty.
-    pub doomed: Arc<HashSet<u32>>,
+    pub victims: Arc<HashSet<u32>>,
     /// All bytes that live SSTs refer to in them.
-    pub doomed_live_bytes: u64,
+    pub victims_live_bytes: u64,
     /// Length at which a segment ends.
     pub segment_bytes: u64,
 }
@@ -52,8 +52,8 @@ impl Moving<'_> {
     /// Whether a job moves values: not for a file of next to nothing, unless that is all there is
     /// left, or what it is done for.
     pub fn moves(&self, compaction: &Compaction) -> bool {
-        let held: u64 = compaction.files().map(|file| doomed_bytes(file, &self.doomed)).sum();
-        let worth_it = held >= (self.segment_bytes / MIN_PART).min(self.doomed_live_bytes);
+        let held: u64 = compaction.files().map(|file| victim_bytes(file, &self.victims)).sum();
+        let worth_it = held >= (self.segment_bytes / MIN_PART).min(self.victims_live_bytes);
         held > 0 && (worth_it || compaction.reason == Reason::Values)
     }
 
@@ -209,7 +209,7 @@ impl<'a> Stage<'a> {
             return self.output.add(user_key, trailer, value);
         };
         let handle = handle_of(trailer, value);
-        let from = handle.filter(|handle| moving.doomed.contains(&handle.segment));
+        let from = handle.filter(|handle| moving.victims.contains(&handle.segment));
         if from.is_none() && self.window.is_empty() {
             return self.output.add(user_key, trailer, value);
         }

@@ -102,7 +102,7 @@ fn sample(
     Ok(found.saturating_mul(file.entry_count) / asked.max(1))
 }
 
-/// What the newest older version of `key` counts for in its segment's books; 0 without one.
+/// What the newest older version of `key` counts for in its segment's stats; 0 without one.
 fn below(
     env: &JobEnv,
     version: &Version,

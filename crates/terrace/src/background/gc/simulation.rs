@@ -1,5 +1,5 @@
 //! What garbage collection costs and keeps: a simulation without I/O of the log, a key tree with
-//! L0, flushes and merges, and [`doom::choose`]. Beside it the other way to collect, which scans
+//! L0, flushes and merges, and [`victims::choose`]. Beside it the other way to collect, which scans
 //! segments, asks the tree for each value and updates handles by conditional writes.
 //! `cargo test -p terrace gc::simulation -- --nocapture` prints the table; the assertions hold the
 //! marks.
@@ -7,10 +7,10 @@
 //! One key is one value of one size. A merge of L0 rewrites the whole tree, as it does while the
 //! tree is small beside the memtables; the store writes on while it runs.
 
-use super::doom::{self, Books};
+use super::victims::{self, GarbageStats};
 use super::{HEADROOM, REVEAL_FROM};
 use crate::background::compaction::pick::MIN_HIDDEN_PART;
-use crate::values::value_log::SegmentBook;
+use crate::values::value_log::SegmentStats;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use terrace_base::{Rng, SplitMix64};
 
@@ -38,7 +38,7 @@ enum Draw {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
-    /// Compactions move values of doomed segments.
+    /// Compactions move values of victim segments.
     Compaction,
     /// Segments are scanned one by one and handles are updated through the write path.
     Updates,
@@ -103,7 +103,7 @@ struct Store {
     open: u32,
     fed: Vec<u32>,
     next: u32,
-    doomed: HashSet<u32>,
+    victims: HashSet<u32>,
     /// Part of what is written that overwrites.
     overwrites: f64,
     written: Written,
@@ -130,7 +130,7 @@ impl Store {
             open: 0,
             fed: Vec::new(),
             next: 1,
-            doomed: HashSet::new(),
+            victims: HashSet::new(),
             overwrites: 0.0,
             written: Written::default(),
             lookups: 0,
@@ -248,7 +248,7 @@ impl Store {
         // Updates make a segment useless before the tree knows.
         let lives = |s: &Segment| !s.sealed || s.newest > 0 || (!updates && s.known > 0);
         self.segments.retain(|_, s| lives(s));
-        self.doomed.retain(|number| self.segments.contains_key(number));
+        self.victims.retain(|number| self.segments.contains_key(number));
     }
 
     fn note_space(&mut self, more_bytes: f64) {
@@ -263,31 +263,31 @@ impl Store {
         self.l0.iter().map(Vec::len).sum::<usize>() as f64
     }
 
-    fn books(&self) -> (Vec<SegmentBook>, u64) {
+    fn stats(&self) -> (Vec<SegmentStats>, u64) {
         let sealed = self.segments.iter().filter(|(_, s)| s.sealed);
-        // Updates are in no book before they are flushed: what a scan would find counts.
+        // Updates are in no segment_stats before they are flushed: what a scan would find counts.
         let live = |s: &Segment| match self.setup.way {
             Way::Compaction => s.known.max(0) as f64,
             Way::Updates => s.newest.max(0) as f64,
         };
-        let book = |(number, s): (&u32, &Segment)| SegmentBook {
+        let segment_stats = |(number, s): (&u32, &Segment)| SegmentStats {
             number: *number,
             size_bytes: (f64::from(s.values) * self.record()) as u64,
             live_bytes: (live(s) * self.weight()) as u64,
         };
         let open = self.segments.values().filter(|s| !s.sealed).map(|s| f64::from(s.values));
-        (sealed.map(book).collect(), (open.sum::<f64>() * self.record()) as u64)
+        (sealed.map(segment_stats).collect(), (open.sum::<f64>() * self.record()) as u64)
     }
 
-    fn with_books<T>(&self, ratio: f64, look: impl FnOnce(&Books<'_>) -> T) -> T {
-        let (segments, open_bytes) = self.books();
+    fn with_stats<T>(&self, ratio: f64, look: impl FnOnce(&GarbageStats<'_>) -> T) -> T {
+        let (segments, open_bytes) = self.stats();
         let hidden = match self.setup.way {
             Way::Compaction => self.hidden_values() * self.weight() + open_bytes as f64,
             Way::Updates => 0.0,
         };
-        look(&Books {
+        look(&GarbageStats {
             segments: &segments,
-            doomed: &self.doomed,
+            victims: &self.victims,
             open_bytes,
             unknown_bytes: (self.overwrites * hidden) as u64,
             tree_bytes: (self.in_tree * TREE_ENTRY_BYTES) as u64,
@@ -297,7 +297,7 @@ impl Store {
 
     fn wants_merge(&self) -> bool {
         let ratio = (self.setup.ratio - HEADROOM) * REVEAL_FROM;
-        let much = self.with_books(ratio, |books| books.garbage_share(false) > ratio);
+        let much = self.with_stats(ratio, |stats| stats.garbage_share(false) > ratio);
         let hidden = self.overwrites * self.hidden_values() * self.weight();
         let cost = 3.0 * (self.in_tree + self.hidden_values()) * TREE_ENTRY_BYTES;
         let pays = hidden >= cost.max(self.live_bytes() / MIN_HIDDEN_PART as f64);
@@ -306,11 +306,11 @@ impl Store {
         self.l0.len() >= MAX_L0 || early
     }
 
-    /// Merges L0 into the tree and moves what is in doomed segments.
+    /// Merges L0 into the tree and moves what is in victim segments.
     fn merge(&mut self) {
         let ratio = self.setup.ratio - HEADROOM;
         if self.setup.way == Way::Compaction {
-            self.doomed = self.with_books(ratio, doom::choose);
+            self.victims = self.with_stats(ratio, victims::choose);
         }
         for run in std::mem::take(&mut self.l0).iter().rev() {
             for (key, segment) in run {
@@ -323,7 +323,7 @@ impl Store {
         let mut target = NOWHERE;
         for key in 0..self.tree.len() {
             let from = self.tree[key];
-            if !self.doomed.contains(&from) {
+            if !self.victims.contains(&from) {
                 continue;
             }
             let full = |s: &Segment| s.values as usize >= self.setup.keys / 32;
@@ -349,7 +349,7 @@ impl Store {
         self.merges += 1;
         self.note_space(tree);
         let meanwhile = (tree + moved * self.record()) * LAG / self.record();
-        // The doomed segments are there until the merge is installed.
+        // The victim segments are there until the merge is installed.
         let values: u64 = self.segments.values().map(|s| u64::from(s.values)).sum();
         let live = self.setup.keys as f64 * (self.setup.value_bytes + KEY_BYTES);
         let bytes = (values as f64 + meanwhile) * self.record() + 2.0 * tree;
@@ -360,7 +360,7 @@ impl Store {
     /// Scans the worst segments, one after the other, while there is too much garbage.
     fn update(&mut self) {
         let ratio = self.setup.ratio - HEADROOM;
-        while self.with_books(ratio, |books| books.garbage_share(false) > ratio) {
+        while self.with_stats(ratio, |stats| stats.garbage_share(false) > ratio) {
             let share = |s: &Segment| s.newest.max(0) as f64 / f64::from(s.values.max(1));
             let sealed = self.segments.iter().filter(|(_, s)| s.sealed && s.values > 0);
             let worst = sealed.min_by(|a, b| share(a.1).total_cmp(&share(b.1)));

@@ -214,7 +214,7 @@ fn ways_of_a_lookup() {
     let inner = read_only::open(&path, options).unwrap();
     println!("by models of files {:.0} ns", lookup_ns(&inner, keys));
     let family = inner.read.families.load()[0].clone();
-    let mut own = FamilyBooks::default();
+    let mut own = FamilyFileStats::default();
     own.look(&inner.background, &family, 0);
     let files = family.state().version.clone();
     let level = (1..LEVEL_COUNT).max_by_key(|n| files.level(*n).len()).unwrap();

@@ -23,7 +23,7 @@ impl Counted for Count {
 /// A family whose files come, are asked and go as the tests say.
 #[derive(Default)]
 struct Store {
-    books: Books<Count>,
+    stats: FileStats<Count>,
     files: Vec<LiveFile>,
     counts: HashMap<u64, Count>,
     now_ms: u64,
@@ -34,7 +34,7 @@ impl Store {
     fn look(&mut self) {
         let counts = &mut self.counts;
         let cell = std::cell::RefCell::new(counts);
-        self.books.observe(self.now_ms, &self.files, |number| {
+        self.stats.observe(self.now_ms, &self.files, |number| {
             cell.borrow_mut().entry(number).or_default().clone()
         });
     }
@@ -56,7 +56,7 @@ impl Store {
 
     fn next(&mut self) -> Option<FileVerdict> {
         let noted = &mut self.noted;
-        self.books.next_file(self.now_ms, |_| COSTS, |verdict| noted.push(*verdict))
+        self.stats.next_file(self.now_ms, |_| COSTS, |verdict| noted.push(*verdict))
     }
 
     /// Files of L2 with lives of `life_ms` and so many lookups each.
@@ -84,7 +84,7 @@ fn a_new_file_waits_and_is_trained_while_nothing_is_known() {
     let verdict = store.next().unwrap();
     assert_eq!((verdict.number, verdict.level), (100, 2));
     assert_eq!(verdict.decision, Decision::TrainUnknown);
-    store.books.trained(100, true);
+    store.stats.trained(100, true);
     store.now_ms += 10_000;
     assert_eq!(store.next(), None, "it has a model");
     let kinds: Vec<bool> = store.noted.iter().map(|verdict| verdict.decision.trains()).collect();
@@ -117,11 +117,11 @@ fn the_file_with_the_largest_surplus_is_first() {
     store.now_ms += 60;
     // 101 has more of its life before it; of L3 nothing is known.
     assert_eq!(store.next().unwrap().number, 101);
-    store.books.trained(101, true);
+    store.stats.trained(101, true);
     assert_eq!(store.next().unwrap().number, 100);
-    store.books.trained(100, false);
+    store.stats.trained(100, false);
     assert_eq!(store.next().unwrap().number, 102);
-    store.books.trained(102, true);
+    store.stats.trained(102, true);
     assert_eq!(store.next(), None);
 }
 
@@ -132,19 +132,19 @@ fn a_file_that_moves_begins_anew_and_keeps_its_model() {
     store.add(1, 101);
     store.now_ms += 500;
     store.ask(100, 70.0);
-    store.books.trained(100, true);
+    store.stats.trained(100, true);
     for file in &mut store.files {
         file.level = 2;
     }
     store.look();
-    assert_eq!(store.books.histories[1].len(), 2, "both lives in L1 are over");
+    assert_eq!(store.stats.histories[1].len(), 2, "both lives in L1 are over");
     assert_eq!(store.next(), None, "101 waits again");
     store.now_ms += 60;
     assert_eq!(store.next().unwrap().number, 101);
-    store.books.trained(101, true);
+    store.stats.trained(101, true);
     assert_eq!(store.next(), None);
     store.remove(100);
-    assert_eq!(store.books.histories[2].len(), ENOUGH_DEAD_FILES + 1);
+    assert_eq!(store.stats.histories[2].len(), ENOUGH_DEAD_FILES + 1);
 }
 
 #[test]
@@ -153,16 +153,16 @@ fn a_lost_model_is_made_again_but_not_at_once() {
     store.add(2, 100);
     store.now_ms += 50;
     assert!(store.next().is_some());
-    store.books.trained(100, true);
-    store.books.find_losses(store.now_ms, |_| false);
+    store.stats.trained(100, true);
+    store.stats.find_losses(store.now_ms, |_| false);
     assert_eq!(store.next(), None);
     for wait_ms in [1000, 2000, 4000] {
-        store.books.find_losses(store.now_ms, |_| true);
+        store.stats.find_losses(store.now_ms, |_| true);
         store.now_ms += wait_ms - 1;
         assert_eq!(store.next(), None);
         store.now_ms += 1;
         assert_eq!(store.next().unwrap().number, 100);
-        store.books.trained(100, true);
+        store.stats.trained(100, true);
     }
 }
 
@@ -175,7 +175,7 @@ fn a_file_that_could_not_be_read_is_tried_again() {
     for failures in 0..14 {
         // The wait has a bound.
         let wait_ms = 1000 << failures.min(10);
-        store.books.failed(100, store.now_ms);
+        store.stats.failed(100, store.now_ms);
         store.now_ms += wait_ms - 1;
         assert_eq!(store.next(), None, "after {failures} failures");
         store.now_ms += 1;
@@ -191,7 +191,7 @@ fn what_was_not_worth_a_model_is_judged_again_within_a_minute() {
     store.now_ms += 100 * 3_600_000;
     store.ask(100, 1e6);
     let slow = |_| Costs { model: LookupCosts { positive_ns: 900.0, negative_ns: 900.0 }, ..COSTS };
-    assert_eq!(store.books.next_file(store.now_ms, slow, |_| {}), None);
+    assert_eq!(store.stats.next_file(store.now_ms, slow, |_| {}), None);
     assert_eq!(store.next(), None, "not at once");
     store.now_ms += 60_000;
     assert_eq!(store.next().unwrap().number, 100);
@@ -204,7 +204,7 @@ fn what_was_not_worth_a_model_is_judged_again_within_a_minute() {
     store.now_ms += 60_000;
     assert_eq!(next_level(&mut store, 20.0), Some(2));
     for wait_ms in [1000, 2000, 4000] {
-        store.books.level_failed(2, store.now_ms);
+        store.stats.level_failed(2, store.now_ms);
         store.now_ms += wait_ms - 1;
         assert_eq!(next_level(&mut store, 20.0), None);
         store.now_ms += 1;
@@ -219,7 +219,7 @@ fn next_level(store: &mut Store, saved_ns: f64) -> Option<usize> {
         file_path_ns: 500.0,
         level_path_ns: 500.0 - saved_ns,
     };
-    let next = store.books.next_level(now_ms, |_| Some(costs), |_, _| {});
+    let next = store.stats.next_level(now_ms, |_| Some(costs), |_, _| {});
     next.map(|(level, decision)| {
         assert!(matches!(decision, LevelDecision::Level { .. }));
         level
@@ -250,7 +250,7 @@ fn a_level_that_is_quiet_and_read_gets_a_model() {
     store.ask(8, 15_001.0);
     store.now_ms += 100;
     assert_eq!(next_level(&mut store, 20.0), Some(3));
-    store.books.refuse_level(3);
+    store.stats.refuse_level(3);
     assert_eq!(next_level(&mut store, 20.0), None);
     store.remove(8);
     store.ask(1, 1e9);
@@ -267,8 +267,8 @@ fn a_level_that_was_not_measured_or_is_l0_gets_none() {
     store.add(2, 4);
     store.now_ms += 1000;
     (1..5).for_each(|number| store.ask(number, 1e9));
-    assert_eq!(store.books.next_level(store.now_ms, |_| None, |_, _| {}), None);
+    assert_eq!(store.stats.next_level(store.now_ms, |_| None, |_, _| {}), None);
     let costs = LevelCosts { training_ns_per_key: 100.0, file_path_ns: 500.0, level_path_ns: 0.0 };
     let only_l0 = |level| (level == 0).then_some(costs);
-    assert_eq!(store.books.next_level(store.now_ms, only_l0, |_, _| {}), None);
+    assert_eq!(store.stats.next_level(store.now_ms, only_l0, |_, _| {}), None);
 }

@@ -1,7 +1,7 @@
 //! What the two allocators, `price` and `multi_queue`, are asked and what they answer.
 //!
 //! An allocator sees the filter partitions of a store in slices, again and again, and says which
-//! units to drop and which to load. It loads nothing itself and keeps no books of memory: pure.
+//! units to drop and which to load. It loads nothing itself and keeps no registry of memory: pure.
 
 use super::curve::Curve;
 use std::sync::Arc;

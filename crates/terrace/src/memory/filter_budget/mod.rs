@@ -1,7 +1,7 @@
 //! Who deserves filter memory: the units of all filter partitions of a store compete for one
 //! budget, by the lookups that they keep from reading in vain.
 //!
-//! [`FilterBudget`] keeps the books (`books`), told by the table cache which readers open and
+//! [`FilterBudget`] keeps the registry (`registry`), told by the table cache which readers open and
 //! close and by `install` which files come and go. One thread of `worker` calls
 //! [`FilterBudget::step`] while there are lookups: it takes the counts that the read path left in
 //! the readers, estimates every partition's heat (`heat`), lets an allocator decide (`price` or
@@ -14,15 +14,15 @@
 //! | `allocator`, `price`, `multi_queue` | who gets units |
 //! | `inherit`, `adoption` | what a new file takes over from those it replaces |
 //! | `packed` | heat as the manifest keeps it |
-//! | `books` | files, partitions, bytes |
+//! | `registry` | files, partitions, bytes |
 //!
 //! What filters do not need is lent to the block cache and taken back in small steps
 //! ([`FilterBudget::plan_loan`]).
 
 mod adoption;
 mod allocator;
-mod books;
 mod curve;
+mod filter_registry;
 mod heat;
 mod inherit;
 mod multi_queue;
@@ -35,7 +35,7 @@ use crate::event;
 use crate::metrics::Metrics;
 use crate::options::FilterAllocator;
 use allocator::{Allocator, Offer, Room};
-use books::{Books, Load};
+use filter_registry::{FilterRegistry, Load};
 use multi_queue::MultiQueue;
 use packed::Restored;
 use price::Price;
@@ -75,7 +75,7 @@ pub(crate) struct FilterBudget {
 }
 
 struct Ledger {
-    books: Books,
+    registry: FilterRegistry,
     allocator: Box<dyn Allocator>,
     adoptions: VecDeque<Adoption>,
     /// New files that inherit nothing: they are opened when reads may come, so that a store which
@@ -105,7 +105,7 @@ struct Ledger {
 pub(crate) struct Progress {
     /// Whether there may be more to do although nothing new happens.
     pub more: bool,
-    /// How long the books were in use.
+    /// How long the registry were in use.
     pub took: Duration,
 }
 
@@ -131,7 +131,7 @@ impl FilterBudget {
             _ => Box::new(Price::new()),
         };
         let ledger = Ledger {
-            books: Books::default(),
+            registry: FilterRegistry::default(),
             allocator: decides,
             adoptions: VecDeque::new(),
             newcomers: VecDeque::new(),
@@ -180,14 +180,14 @@ impl FilterBudget {
     /// File `meta` is live at `level`: it is new, or has moved there.
     pub fn file_lives(&self, level: usize, meta: &Arc<FileMeta>) {
         if self.is_elastic() {
-            self.ledger.lock().books.add_file(level, meta);
+            self.ledger.lock().registry.add_file(level, meta);
         }
     }
 
     /// File `number` is not live any more.
     pub fn file_leaves(&self, number: u64) {
         if self.is_elastic() {
-            self.ledger.lock().books.leave(number);
+            self.ledger.lock().registry.leave(number);
         }
     }
 
@@ -195,7 +195,7 @@ impl FilterBudget {
     pub fn forget(&self, number: u64) {
         if self.is_elastic() {
             let mut ledger = self.ledger.lock();
-            for id in ledger.books.forget(number) {
+            for id in ledger.registry.forget(number) {
                 ledger.allocator.forget(id);
             }
         }
@@ -207,17 +207,17 @@ impl FilterBudget {
             return;
         }
         let mut ledger = self.ledger.lock();
-        ledger.books.open(number, reader);
-        let partitions = ledger.books.partition_count(number);
+        ledger.registry.open(number, reader);
+        let partitions = ledger.registry.partition_count(number);
         if let Some(rates) = ledger.restored.take(number, partitions) {
-            ledger.books.believe(number, &rates);
+            ledger.registry.believe(number, &rates);
         }
     }
 
     /// A reader was closed: it holds no units any more, or will not after a load under way.
     pub fn reader_closed(&self, number: u64, reader: &Arc<SstReader>) {
         if self.is_elastic() {
-            self.ledger.lock().books.close(number, reader);
+            self.ledger.lock().registry.close(number, reader);
         }
     }
 
@@ -228,7 +228,7 @@ impl FilterBudget {
             return;
         }
         let mut ledger = self.ledger.lock();
-        let adoption = Adoption::new(heirs, runs, |number| ledger.books.known_rates(number));
+        let adoption = Adoption::new(heirs, runs, |number| ledger.registry.known_rates(number));
         if adoption.is_empty() {
             ledger.newcomers.extend(heirs.iter().map(|file| file.number));
             return;
@@ -244,7 +244,7 @@ impl FilterBudget {
     pub fn restore(&self, packed: &[u8]) {
         let mut ledger = self.ledger.lock();
         let mut restored = Restored::decode(packed);
-        restored.retain(|number| ledger.books.is_live(number));
+        restored.retain(|number| ledger.registry.is_live(number));
         ledger.to_open = restored.hottest_first();
         ledger.to_open.reverse();
         ledger.restored = restored;
@@ -257,11 +257,11 @@ impl FilterBudget {
             return None;
         }
         let mut ledger = self.ledger.lock();
-        let lookups = ledger.books.lookups;
+        let lookups = ledger.registry.lookups;
         if lookups == std::mem::replace(&mut ledger.saved_at, lookups) {
             return None;
         }
-        let rates = ledger.books.all_rates();
+        let rates = ledger.registry.all_rates();
         drop(ledger);
         Some(packed::encode(rates))
     }
@@ -273,13 +273,13 @@ impl FilterBudget {
             return Progress { more: false, took: Duration::ZERO };
         };
         self.settle_adoptions(open);
-        let calm = calm || lookups != self.ledger.lock().books.lookups;
+        let calm = calm || lookups != self.ledger.lock().registry.lookups;
         let newcomers = calm && self.open_files(open, |ledger| ledger.newcomers.pop_front());
         let opened = self.open_files(open, |ledger| ledger.to_open.pop());
         let start = Instant::now();
         let (loads, moved, ends) = {
             let mut ledger = self.ledger.lock();
-            ledger.books.lookups = lookups;
+            ledger.registry.lookups = lookups;
             // Until its loads are done a step is under way.
             ledger.moving = true;
             ledger.decide(self.budget_bytes())
@@ -288,7 +288,7 @@ impl FilterBudget {
         self.load(loads);
         let mut ledger = self.ledger.lock();
         ledger.moving = opened || newcomers || moved || !ends;
-        let waits = !ledger.adoptions.is_empty() || ledger.books.changed;
+        let waits = !ledger.adoptions.is_empty() || ledger.registry.changed;
         Progress { more: ledger.moving || waits, took }
     }
 
@@ -297,7 +297,7 @@ impl FilterBudget {
         loop {
             let Some(adoption) = self.ledger.lock().adoptions.pop_front() else { return };
             for (number, rates) in adoption.settle(open) {
-                self.ledger.lock().books.believe(number, &rates);
+                self.ledger.lock().registry.believe(number, &rates);
             }
         }
     }
@@ -308,7 +308,7 @@ impl FilterBudget {
             let file = {
                 let mut ledger = self.ledger.lock();
                 let Some(number) = next(&mut ledger) else { return false };
-                ledger.books.closed_file(number)
+                ledger.registry.closed_file(number)
             };
             if let Some(file) = file
                 && open(&file).is_none()
@@ -341,10 +341,10 @@ impl FilterBudget {
                 if let Some(error) = &result.error {
                     event::filter_unit_lost(load.id.file, error);
                 }
-                ledger.books.loaded(load, result.units, result.units < load.units);
+                ledger.registry.loaded(load, result.units, result.units < load.units);
             }
         }
-        self.ledger.lock().books.end_loads();
+        self.ledger.lock().registry.end_loads();
     }
 
     /// The next small change of what the block cache may have besides its own share. A loan grows
@@ -357,7 +357,7 @@ impl FilterBudget {
         }
         let (spared, lent) = (ledger.spared_bytes, ledger.lent_bytes);
         if spared > lent {
-            return match ledger.books.used_bytes() + spared <= self.budget_bytes() {
+            return match ledger.registry.used_bytes() + spared <= self.budget_bytes() {
                 true => Loan::Change(spared),
                 false => Loan::Soon,
             };
@@ -391,9 +391,9 @@ impl FilterBudget {
         self.is_elastic()
             && (!ledger.adoptions.is_empty()
                 || (calm && !ledger.newcomers.is_empty())
-                || ledger.books.changed
+                || ledger.registry.changed
                 || ledger.moving
-                || ledger.books.used_bytes() > self.budget_bytes())
+                || ledger.registry.used_bytes() > self.budget_bytes())
     }
 
     /// Wasted lookups per lookup of the store that reach file `number`, as far as is known; `None`
@@ -405,18 +405,18 @@ impl FilterBudget {
     /// The same of every filter partition of the file; none if it was never open, or its filters
     /// are the block cache's.
     pub fn partition_rates(&self, number: u64) -> Vec<f64> {
-        self.ledger.lock().books.rates(number)
+        self.ledger.lock().registry.rates(number)
     }
 
     /// Adds what filters cost and save.
     pub fn fill(&self, m: &mut Metrics) {
         let ledger = self.ledger.lock();
-        m.filter_memory_bytes = ledger.books.used_bytes() as u64;
+        m.filter_memory_bytes = ledger.registry.used_bytes() as u64;
         m.filter_budget_bytes = self.budget_bytes().saturating_sub(ledger.lent_bytes) as u64;
         m.filter_lent_bytes = ledger.lent_bytes as u64;
         m.filter_lambda = ledger.allocator.lambda();
         m.filter_expected_waste = ledger.expected_waste;
-        for (row, tally) in m.levels.iter_mut().zip(&ledger.books.tallies) {
+        for (row, tally) in m.levels.iter_mut().zip(&ledger.registry.tallies) {
             row.filter_stopped = tally.stopped;
             row.filter_vain = tally.vain;
             row.filter_found = tally.found;
@@ -430,9 +430,9 @@ impl FilterBudget {
 impl Ledger {
     /// One slice: what is to be loaded, whether anything moves, and whether the pass ends.
     fn decide(&mut self, budget_bytes: usize) -> (Vec<Load>, bool, bool) {
-        self.books.changed = false;
+        self.registry.changed = false;
         let mut offers: Vec<Offer> = Vec::new();
-        let (begins_pass, ends_pass) = self.books.sweep(SLICE_PARTITIONS, &mut offers);
+        let (begins_pass, ends_pass) = self.registry.sweep(SLICE_PARTITIONS, &mut offers);
         if begins_pass {
             self.waste_in_pass = 0.0;
         }
@@ -443,18 +443,18 @@ impl Ledger {
         }
         let room = Room {
             budget_bytes: budget_bytes.saturating_sub(self.spared_bytes),
-            used_bytes: self.books.used_bytes(),
+            used_bytes: self.registry.used_bytes(),
             load_bytes: STEP_LOAD_BYTES,
             least_gain: MIN_SAVING / budget_bytes.max(1) as f64,
-            lookups: self.books.lookups,
-            partitions: self.books.partitions,
+            lookups: self.registry.lookups,
+            partitions: self.registry.partitions,
             begins_pass,
             ends_pass,
         };
         let moves = self.allocator.decide(&offers, &room);
         self.surveyed |= ends_pass;
         let moved = !moves.drops.is_empty() || !moves.loads.is_empty();
-        (self.books.carry_out(&moves, room.budget_bytes), moved, ends_pass)
+        (self.registry.carry_out(&moves, room.budget_bytes), moved, ends_pass)
     }
 }
 

@@ -36,7 +36,7 @@ struct Store {
     inputs: Vec<(u8, Vec<File>)>,
     snapshots: Vec<SeqNo>,
     log: ValueLog,
-    doomed: HashSet<u32>,
+    victims: HashSet<u32>,
 }
 
 impl Store {
@@ -67,7 +67,7 @@ impl Store {
             inputs: Vec::new(),
             snapshots: Vec::new(),
             log,
-            doomed: HashSet::new(),
+            victims: HashSet::new(),
         }
     }
 
@@ -181,8 +181,8 @@ impl Store {
                 moving: Some(Moving {
                     log: &self.log,
                     held: self.log.hold(),
-                    doomed: Arc::new(self.doomed.clone()),
-                    doomed_live_bytes: 0,
+                    victims: Arc::new(self.victims.clone()),
+                    victims_live_bytes: 0,
                     segment_bytes: 4 << 10,
                 }),
             },

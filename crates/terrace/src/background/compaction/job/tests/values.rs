@@ -1,4 +1,4 @@
-//! Jobs that move values out of doomed segments.
+//! Jobs that move values out of victim segments.
 
 use super::*;
 use crate::version::unpublished::publish_segments;
@@ -49,7 +49,7 @@ impl Store {
         out
     }
 
-    /// As [`Store::random`], with most values in the log; the even segments are doomed.
+    /// As [`Store::random`], with most values in the log; the even segments are victims.
     fn random_with_values(seed: u64) -> Self {
         let mut store = Self::new();
         let mut rng = SplitMix64::new(seed);
@@ -76,7 +76,8 @@ impl Store {
         store.snapshots.dedup();
         store.inputs.sort_by_key(|(level, _)| *level);
         store.inputs.retain(|(_, files)| !files.is_empty());
-        store.doomed = store.log.hold().keys().filter(|number| *number % 2 == 0).copied().collect();
+        store.victims =
+            store.log.hold().keys().filter(|number| *number % 2 == 0).copied().collect();
         store
     }
 
@@ -112,7 +113,7 @@ fn references(files: &[(u8, FileMeta)]) -> HashMap<u32, u64> {
 }
 
 #[test]
-fn values_of_doomed_segments_move_and_everything_reads_as_before() {
+fn values_of_victim_segments_move_and_everything_reads_as_before() {
     let (mut moved, mut kept, mut segments) = (0, 0, 0);
     for seed in 0..30 {
         let mut store = Store::random_with_values(seed);
@@ -129,7 +130,7 @@ fn values_of_doomed_segments_move_and_everything_reads_as_before() {
         let (entries, _) = store.read(&output.edit.added);
         assert_eq!(store.resolved(&entries), want, "seed {seed}");
         let references = references(&output.edit.added);
-        assert!(!references.keys().any(|number| store.doomed.contains(number)), "seed {seed}");
+        assert!(!references.keys().any(|number| store.victims.contains(number)), "seed {seed}");
         for segment in &output.segments {
             assert!(references[&segment.number] < segment.size_bytes);
             let path = names::value_log_path(Path::new(DIR), u64::from(segment.number));
@@ -149,7 +150,7 @@ fn values_move_in_the_order_of_their_keys() {
     let mut moved = 0;
     for seed in 0..8 {
         let mut store = Store::random_with_values(seed);
-        store.doomed = store.log.hold().keys().copied().collect();
+        store.victims = store.log.hold().keys().copied().collect();
         store.options.max_subcompactions = 1;
         if store.inputs.is_empty() {
             continue;
@@ -209,27 +210,27 @@ fn a_job_that_comes_by_moves_no_next_to_nothing() {
     let mut store = Store::random_with_values(7);
     let mut compaction = store.compaction(5);
     compaction.reason = Reason::L0Files;
-    let held = |doomed: &HashSet<u32>| -> u64 {
+    let held = |victims: &HashSet<u32>| -> u64 {
         let refs = compaction.files().flat_map(|f| &f.value_refs);
-        refs.filter(|r| doomed.contains(&r.segment)).map(|r| r.bytes).sum()
+        refs.filter(|r| victims.contains(&r.segment)).map(|r| r.bytes).sum()
     };
-    store.doomed.retain(|number| held(&HashSet::from([*number])) > 0);
-    let doomed_live_bytes = 2 * held(&store.doomed);
+    store.victims.retain(|number| held(&HashSet::from([*number])) > 0);
+    let victims_live_bytes = 2 * held(&store.victims);
     let mut moving = Moving {
         log: &store.log,
         held: store.log.hold(),
-        doomed: Arc::new(store.doomed.clone()),
-        doomed_live_bytes,
-        segment_bytes: 8 * held(&store.doomed),
+        victims: Arc::new(store.victims.clone()),
+        victims_live_bytes,
+        segment_bytes: 8 * held(&store.victims),
     };
     assert!(moving.moves(&compaction));
     moving.segment_bytes += 8;
     assert!(!moving.moves(&compaction), "less than an eighth of a segment");
-    moving.doomed_live_bytes = held(&store.doomed);
+    moving.victims_live_bytes = held(&store.victims);
     assert!(moving.moves(&compaction), "it is all there is");
-    moving.doomed_live_bytes *= 2;
+    moving.victims_live_bytes *= 2;
     compaction.reason = Reason::Values;
     assert!(moving.moves(&compaction), "it is what the job is for");
-    moving.doomed = Arc::default();
+    moving.victims = Arc::default();
     assert!(!moving.moves(&compaction));
 }

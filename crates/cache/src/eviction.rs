@@ -26,7 +26,7 @@ pub(crate) const MAX_SPARED: u32 = 512;
 /// The accounts of a shard. Written under its write lock, except that a removal is entered just
 /// after; relaxed everywhere since nothing else is published through them.
 #[repr(align(128))]
-pub(crate) struct Books {
+pub(crate) struct EvictionState {
     capacity: AtomicU64,
     used: AtomicU64,
     high_used: AtomicU64,
@@ -37,7 +37,7 @@ pub(crate) struct Books {
     no_pins: AtomicBool,
 }
 
-impl Books {
+impl EvictionState {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity: AtomicU64::new(capacity as u64),
@@ -102,15 +102,15 @@ impl Books {
 }
 
 /// Says what an entry weighs: its charge. The first question comes under the write lock as the
-/// insertion begins, which is when the charge is entered in the books.
+/// insertion begins, which is when the charge is entered in the state.
 #[derive(Clone)]
 pub(crate) struct Weigh {
-    books: Arc<[Books]>,
+    state: Arc<[EvictionState]>,
 }
 
 impl Weigh {
-    pub(crate) fn new(books: Arc<[Books]>) -> Self {
-        Self { books }
+    pub(crate) fn new(state: Arc<[EvictionState]>) -> Self {
+        Self { state }
     }
 }
 
@@ -118,7 +118,7 @@ impl<V> Weighter<Stored, V> for Weigh {
     #[inline]
     fn weight(&self, entry: &Stored, _: &V) -> u64 {
         if !entry.entered.load(Relaxed) {
-            self.books[usize::from(entry.shard)].enter(entry);
+            self.state[usize::from(entry.shard)].enter(entry);
         }
         u64::from(entry.charge)
     }
@@ -126,25 +126,25 @@ impl<V> Weighter<Stored, V> for Weigh {
 
 /// Says who is spared, and collects who left.
 pub(crate) struct Sweep<V> {
-    books: Arc<[Books]>,
+    state: Arc<[EvictionState]>,
     ghosts: Arc<Ghosts>,
     values: PhantomData<fn() -> V>,
 }
 
 impl<V> Sweep<V> {
-    pub(crate) fn new(books: Arc<[Books]>, ghosts: Arc<Ghosts>) -> Self {
-        Self { books, ghosts, values: PhantomData }
+    pub(crate) fn new(state: Arc<[EvictionState]>, ghosts: Arc<Ghosts>) -> Self {
+        Self { state, ghosts, values: PhantomData }
     }
 
     #[inline]
-    fn books_of(&self, entry: &Stored) -> &Books {
-        &self.books[usize::from(entry.shard)]
+    fn state_of(&self, entry: &Stored) -> &EvictionState {
+        &self.state[usize::from(entry.shard)]
     }
 }
 
 impl<V> Clone for Sweep<V> {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.books), Arc::clone(&self.ghosts))
+        Self::new(Arc::clone(&self.state), Arc::clone(&self.ghosts))
     }
 }
 
@@ -152,8 +152,8 @@ impl<V: Cached> Lifecycle<Stored, V> for Sweep<V> {
     type RequestState = Departed<V>;
 
     fn is_pinned(&self, entry: &Stored, value: &V) -> bool {
-        let books = self.books_of(entry);
-        if !books.may_spare(entry) {
+        let state = self.state_of(entry);
+        if !state.may_spare(entry) {
             return false;
         }
         let chances = entry.chances.load(Relaxed);
@@ -165,19 +165,19 @@ impl<V: Cached> Lifecycle<Stored, V> for Sweep<V> {
             return false;
         };
         entry.chances.store(left, Relaxed);
-        books.spared.fetch_add(1, Relaxed);
+        state.spared.fetch_add(1, Relaxed);
         true
     }
 
     fn before_evict(&self, _: &mut Departed<V>, entry: &Stored, _: &mut V) {
-        let books = self.books_of(entry);
-        books.spared.store(0, Relaxed);
-        books.evictions.fetch_add(1, Relaxed);
+        let state = self.state_of(entry);
+        state.spared.store(0, Relaxed);
+        state.evictions.fetch_add(1, Relaxed);
         self.ghosts.note_evicted(&entry.key, entry.charge);
     }
 
     fn on_evict(&self, departed: &mut Departed<V>, entry: Stored, value: V) {
-        self.books_of(&entry).leave(&entry);
+        self.state_of(&entry).leave(&entry);
         departed.push(value);
     }
 }

@@ -1,8 +1,8 @@
-//! The books of filter memory: every live file, its filter partitions with their heat and resident
+//! The registry of filter memory: every live file, its filter partitions with their heat and resident
 //! units, and the bytes that these take. Reads and writes no file.
 //!
 //! What is counted as used never exceeds the budget: bytes are reserved before units are loaded,
-//! and given back after units are dropped. Units are dropped under the lock that guards the books,
+//! and given back after units are dropped. Units are dropped under the lock that guards the registry,
 //! and loaded by one thread without it; a reader that is closed meanwhile is *detached*: its bytes
 //! stay counted until that thread has emptied it.
 
@@ -81,9 +81,9 @@ pub(super) struct Load {
     bytes: usize,
 }
 
-/// The books.
+/// The registry.
 #[derive(Default)]
-pub(super) struct Books {
+pub(super) struct FilterRegistry {
     files: HashMap<u64, File>,
     /// The files in the order of the sweep, and where it is.
     order: Vec<u64>,
@@ -125,7 +125,7 @@ fn curve_key(info: &FilterPartitionInfo<'_>) -> CurveKey {
     (shape.kind, info.usable_units, shape.first_unit_bytes, shape.unit_bytes, seed, keys)
 }
 
-impl Books {
+impl FilterRegistry {
     /// Bytes that are or may be in memory.
     pub fn used_bytes(&self) -> usize {
         self.resident_bytes + self.reserved_bytes + self.detached_bytes
