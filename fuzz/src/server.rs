@@ -19,7 +19,7 @@ const DIR: &str = "/dev/null/store";
 /// No seed has it, and no mutation makes it.
 const KNOWN_KEY: &str = "d41d8cd98f00b204:the known key";
 
-/// A store serves so many inputs, then another one is made: what was removed takes room.
+/// A store serves this many inputs, then another one is made: what was removed takes room.
 const INPUTS: u32 = 500;
 
 /// A store in memory, and a server with the default options over it.

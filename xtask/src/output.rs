@@ -1,4 +1,4 @@
-//! Runs a command, passes on what it prints, and shows each line to whoever wants to know why it
+//! Runs a command, passes on what it prints, and shows each line to a filter that finds out why it
 //! failed.
 
 use anyhow::{Context, Result};

@@ -34,11 +34,11 @@ pub struct FilterSpec(pub FilterPolicy);
 pub enum PeerFilter {
     /// Nothing.
     None,
-    /// The engine's Bloom filter, with so many bits per key.
+    /// The engine's Bloom filter, with this many bits per key.
     Bloom(f64),
-    /// A ribbon, as small as a Bloom filter of so many bits per key is precise.
+    /// A ribbon, as small as a Bloom filter of this many bits per key is precise.
     Ribbon(f64),
-    /// Speedb's paired Bloom filter, with so many bits per key.
+    /// Speedb's paired Bloom filter, with this many bits per key.
     Paired(f64),
 }
 

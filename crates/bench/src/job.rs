@@ -55,9 +55,9 @@ pub struct Job {
 /// When a workload that is not a fill stops: at the first bound that is set, else by its default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// After so many operations.
+    /// After this many operations.
     pub ops: Option<u64>,
-    /// After so many seconds.
+    /// After this many seconds.
     pub duration_s: Option<f64>,
 }
 
@@ -113,14 +113,14 @@ pub enum Event {
     Options(String),
     /// Something the user should know.
     Note(String),
-    /// A stretch of so many operations begins.
+    /// A stretch of this many operations begins.
     Begin {
         /// What it is.
         what: String,
         /// How long it may get.
         ops: u64,
     },
-    /// So many of them are done.
+    /// This many of them are done.
     Progress(u64),
     /// A workload is measured.
     Row(Box<Row>),

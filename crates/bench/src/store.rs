@@ -209,9 +209,9 @@ pub enum FilterMemory {
     AsMetadata,
     /// As the engine does it by default, within the bytes for blocks.
     Default,
-    /// So many bytes, beside those for blocks, go where they save most reads.
+    /// This many bytes, beside those for blocks, go where they save most reads.
     Budget(usize),
-    /// So many bytes, beside those for blocks, are handed out by ElasticBF's queues.
+    /// This many bytes, beside those for blocks, are handed out by ElasticBF's queues.
     Queues(usize),
 }
 

@@ -12,9 +12,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// One key in so many is watched.
+/// One key in this many is watched.
 const SAMPLE: u64 = 8;
-/// Keys of one part in so many of the capacity are remembered.
+/// Keys of one part in this many of the capacity are remembered.
 const CAPACITY_PART: u64 = 8;
 
 /// The keys that left last.

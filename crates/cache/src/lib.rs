@@ -2,7 +2,7 @@
 //!
 //! [`Cache`] wraps `quick_cache` (sharded, CLOCK-Pro-like, scan resistant) and adds what the read
 //! path needs: *direct slots* (a reader may keep a pointer to a cached value elsewhere, read past
-//! the cache, and is told by [`Cached::on_evicted`] when to let go), priorities, and counters that
+//! the cache, and lets go when [`Cached::on_evicted`] is called), priorities, and counters that
 //! threads do not fight over.
 //!
 //! Invariants:

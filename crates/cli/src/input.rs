@@ -28,7 +28,7 @@ pub struct Lines {
     name: String,
     /// Lines read so far: the number of the last one.
     number: u64,
-    /// No line may be longer than so many bytes.
+    /// No line may be longer than this many bytes.
     max_line: usize,
     bar: ProgressBar,
 }
@@ -45,7 +45,7 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl Lines {
-    /// Opens the file at `path`, or standard input for `-`. Whether and how it is compressed is told
+    /// Opens the file at `path`, or standard input for `-`. Whether and how it is compressed is seen
     /// by its first bytes.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub fn exit_code(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Negative) => ExitCode::from(1),
         Ok(Outcome::Unusable) => ExitCode::from(2),
         Ok(Outcome::Partial) => ExitCode::from(3),
-        // Whoever read our output has seen enough.
+        // The reader of our output has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&format!("{error:#}"));

@@ -69,7 +69,7 @@ impl Write for OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if let Some(partial) = &self.partial {
-            // Whoever wrote knows already that it failed.
+            // The write has already given its error.
             drop(fs::remove_file(partial));
         }
     }

@@ -6,7 +6,7 @@
 //!           LZ4, Zstandard     payload length u32le, then the payload compressed
 //! ```
 //! Which of them it is stands elsewhere: in a block's trailer, in a value's handle. A checksum has
-//! been compared by whoever reads; even so, nothing is allocated for a declared length before it
+//! been compared by the reader; even so, nothing is allocated for a declared length before it
 //! has passed a limit.
 //!
 //! Floor 1: uses no other crate of the workspace.
@@ -58,7 +58,7 @@ impl Compression {
     }
 }
 
-/// Why content is no payload. Whoever knows the place makes a corruption error of it.
+/// Why content is no payload. The caller knows the place and makes a corruption error of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Compressed content ends before its payload length does.

@@ -16,7 +16,7 @@ const BATCH_ENTRIES: usize = 10_000;
 /// How many entries pass between two reports of progress.
 const REPORT_ENTRIES: u64 = 1000;
 
-/// Writes all column families of `db`, as of now, to `out`; `progress` is told how far it is. Gives
+/// Writes all column families of `db`, as of now, to `out`; `progress` is called as it goes. Gives
 /// `out` back, which has been flushed.
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub fn dump<W: Write>(db: &Db, out: W, progress: &mut dyn FnMut(Counts)) -> Resu
     records.finish()
 }
 
-/// Puts what `records` hold into `db`, which is empty; `progress` is told how far it is. Column
+/// Puts what `records` hold into `db`, which is empty; `progress` is called as it goes. Column
 /// families that are not there are created with the options of the default one.
 ///
 /// # Errors

@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// One filter of each kind with so many bits per key; a ribbon of so many whole columns.
+/// One filter of each kind with this many bits per key; a ribbon of this many whole columns.
 fn policies(bits: f64) -> Result<[FilterPolicy; 4], terrace_filter::PolicyError> {
     Ok([
         format!("bloom:{bits}").parse()?,

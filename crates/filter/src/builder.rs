@@ -5,7 +5,7 @@ use crate::layout::{FilterKind, FilterShape};
 use crate::policy::FilterPolicy;
 use crate::{blocked_bloom, bloom, paired_bloom, ribbon};
 
-/// What takes the place of a ribbon that cannot be built: one unit of so many bits per column.
+/// What takes the place of a ribbon that cannot be built: one unit of this many bits per column.
 const BITS_PER_COLUMN_OF_SUBSTITUTE: f64 = 1.0;
 
 /// Builds the filters of a policy.

@@ -156,7 +156,7 @@ pub fn check_store_with(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report> {
     let mut report = Report::default();
-    // Before the manifest and the log: whoever writes meanwhile only adds to what it says.
+    // Before the manifest and the log: a writer meanwhile only adds to what it says.
     let evidence = match evidence::read(&**vfs, dir) {
         Ok(evidence) => evidence,
         Err(error @ Error::Io { .. }) => return Err(error),

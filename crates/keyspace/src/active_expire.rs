@@ -3,7 +3,7 @@
 //!
 //! A note may be stale: what it speaks of has been removed with its whole database, or lives longer
 //! now. So every note is only a hint where to look; what is there is read again under the lock of
-//! the key, and if it is not what the note says, the note alone goes. Whoever reads a collection
+//! the key, and if it is not what the note says, the note alone goes. A read of a collection
 //! looks at the clock itself: removing it frees space, and nobody sees a difference.
 
 use crate::background_thread::BackgroundThread;

@@ -546,7 +546,7 @@ impl CommandBatch {
         self.scratch = user_key;
     }
 
-    /// Refuses to look at so many elements one after the other in [`Mode::Memory`], where others
+    /// Refuses to look at this many elements one after the other in [`Mode::Memory`], where others
     /// wait meanwhile.
     pub(crate) fn allow_walk(&self, elements: u64) -> Result<()> {
         /// About a millisecond.

@@ -64,7 +64,7 @@ pub enum Wait {
     Device,
     /// Another batch that is writing the same key.
     Key,
-    /// So many elements that others should not wait until they have been looked at.
+    /// This many elements that others should not wait until they have been looked at.
     Walk,
 }
 

@@ -12,10 +12,10 @@ use crate::random;
 use std::iter::Peekable;
 use terrace::{Iter, ReadOptions};
 
-/// Keys up to so many are counted one by one.
+/// Keys up to this many are counted one by one.
 const COUNTED: u64 = 4096;
 
-/// A random key is drawn by up to so many bytes.
+/// A random key is drawn by up to this many bytes.
 const DRAWN_BYTES: usize = 32;
 
 /// Which keys [`CommandBatch::walk_keys`] shows.

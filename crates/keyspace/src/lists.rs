@@ -24,7 +24,7 @@ pub enum Inserted {
     NoList,
     /// There is no such element in it.
     NoPivot,
-    /// It was inserted, and the list is so long now.
+    /// It was inserted, and the list is this long now.
     Length(u64),
 }
 

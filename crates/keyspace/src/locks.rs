@@ -1,4 +1,4 @@
-//! Who may write which key: one lock for every so many keys, by hash.
+//! Who may write which key: one lock for every this many keys, by hash.
 //!
 //! A batch takes the locks of the keys it writes and gives them back after its commit, from whatever
 //! thread. Only a batch that holds none may wait for one, and takes several in ascending order, so
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_lock_is_refused_and_whoever_wanted_it_is_called() {
+    fn a_taken_lock_is_refused_and_its_release_is_announced() {
         let locks = Locks::new();
         let calls = Arc::new(AtomicU64::new(0));
         let count = calls.clone();

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 /// Bytes of the hash in front of a member.
 const PLACE_BYTES: usize = 8;
 
-/// Up to so many members, a random one is found by counting, and all are equally likely.
+/// Up to this many members, a random one is found by counting, and all are equally likely.
 const FEW: u64 = 128;
 
 /// Members passed by after a random place. The gap before a place is larger the more likely it
@@ -187,7 +187,7 @@ impl CommandBatch {
         count: u64,
         mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        /// Up to so many, walking by all of them is as cheap as going to random places.
+        /// Up to this many, walking by all of them is as cheap as going to random places.
         const SHORT: u64 = 512;
         let many = meta.count <= SHORT || count.saturating_mul(3) >= meta.count;
         let mut picked = HashSet::new();

@@ -15,7 +15,7 @@ pub struct ResultSize {
 }
 
 impl ResultSize {
-    /// One more element of so many bytes.
+    /// One more element of this many bytes.
     ///
     /// # Errors
     /// [`Error::TooLong`] if all are above [`MAX_STORED_BYTES`] together.

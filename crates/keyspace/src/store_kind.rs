@@ -2,7 +2,7 @@
 //!
 //! A keyspace marks its store: under a key of `collections` that no database has, it writes the
 //! version of the layout in `encode.rs`. Stores of builds before the mark are known by their families. An empty store
-//! belongs to whoever writes first.
+//! belongs to the first writer.
 
 use crate::encode::{COLLECTIONS, ELEMENTS, IDS};
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ const LAYOUT: u32 = 1;
 /// What a store holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreKind {
-    /// Nothing: whoever writes first decides.
+    /// Nothing: the first writer decides.
     Empty,
     /// Keys and values as some program or command wrote them.
     Plain,

@@ -182,7 +182,7 @@ impl fmt::Display for Decision {
     }
 }
 
-/// How long a file of so many keys waits: [`MIN_WAIT_MS`], or what training it takes if that is
+/// How long a file of this many keys waits: [`MIN_WAIT_MS`], or what training it takes if that is
 /// longer.
 pub fn wait_ms(key_count: u64, costs: &Costs) -> u64 {
     let training_ms = key_count as f64 * costs.training_ns_per_key / 1e6;

@@ -15,7 +15,7 @@
 //!
 //! What a lookup may believe: all blocks after the one of [`BlockModel::locate`] begin with larger
 //! keys. The block itself may too, if the key is in the cell of its first key, and then the one
-//! before is meant; whoever has the block sees that. See [`BlockModelBuilder`] for the making.
+//! before is meant; the reader of the block sees that. See [`BlockModelBuilder`] for the making.
 
 mod builder;
 mod codec;

@@ -11,7 +11,7 @@ use crate::regression::{AnyRegression, Fit, Point, Regression, Segment};
 use crate::stats::ErrorDistribution;
 
 /// The longest segment, in points. Bounds the memory for the open one to 3 MiB at worst, 1 MiB for
-/// keys from any distribution; one more segment among so many keys is nothing.
+/// keys from any distribution; one more segment is nothing among these keys.
 const MAX_SEGMENT_POINTS: usize = 1 << 16;
 
 /// How many keys tie.

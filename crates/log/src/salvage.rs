@@ -20,7 +20,7 @@ pub struct Gap {
 }
 
 /// Replays every sound data record of `segments` (ascending) in the order of the log, but for what a
-/// recovery before has dropped: segments that no link leads to are told as skipped, and of a segment that is
+/// recovery before has dropped: segments that no link leads to are reported as skipped, and of a segment that is
 /// continued at a place only what stands before it counts. Gives what else was passed over. Writes nothing.
 ///
 /// # Errors

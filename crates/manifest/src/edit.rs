@@ -14,7 +14,7 @@ pub struct VersionEdit {
     /// Changes per column family, at most one entry each.
     pub families: Vec<FamilyEdit>,
     /// Where filters are hot, in bytes that only the engine understands; takes the place of what
-    /// was there. Advisory: whoever cannot read them goes without.
+    /// was there. Advisory: a reader that cannot use them goes without.
     pub filter_heat: Option<Arc<[u8]>>,
     /// Segments that are value segments from now on.
     pub segments_added: Vec<SegmentMeta>,

@@ -40,7 +40,7 @@ pub struct FileMeta {
 }
 
 impl FileMeta {
-    /// What the file says of itself too, by which another file under its number is told from it:
+    /// What the file says of itself too, by which another file under its number is distinguished from it:
     /// entries, tombstones, range tombstones, bytes, and when it was made.
     pub fn marks(&self) -> [u64; 5] {
         [

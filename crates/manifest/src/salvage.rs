@@ -60,7 +60,7 @@ pub fn salvage(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<Option<Salvaged
 }
 
 /// Puts a new manifest that says `state` in force, under the first free number from `number` on, whatever
-/// there was. Manifests before it are removed: whoever wants them has copied them.
+/// there was. Manifests before it are removed: copy them first if you want them.
 ///
 /// # Errors
 /// I/O: then the store is as it was before.

@@ -53,7 +53,7 @@ pub struct ManifestState {
     /// Every log segment that is needed exists, and evidence files say what was synced: so it is
     /// in every store that a build of this version has opened for writing.
     pub keeps_evidence: bool,
-    /// Files that edits took out of the store and that may still lie in its directory: whoever
+    /// Files that edits took out of the store and that may still lie in its directory: the one that
     /// finds one may remove it. The newest [`MAX_RETIRED`] of them.
     pub retired: BTreeSet<u64>,
 }

@@ -79,7 +79,7 @@ impl Version {
     }
 
     /// The file as it is in this version, if the edit takes it from one level to another. It stays
-    /// the same `Arc`: whoever counts its holders counts those of older versions too.
+    /// the same `Arc`: a count of its holders includes older versions.
     fn moved(&self, file: &FileMeta, removed: &[(u8, u64)]) -> Option<Arc<FileMeta>> {
         let (from, _) = removed.iter().find(|(_, number)| *number == file.number)?;
         let level = self.levels.get(usize::from(*from))?;

@@ -1,4 +1,4 @@
-//! Replies, written as a connection's protocol has them. Called by whoever executes commands.
+//! Replies, written as a connection's protocol has them. Called by the code that executes commands.
 //!
 //! What only RESP3 has is written in RESP2 as Redis does: a map as an array of twice its length, a
 //! set or a push as an array, a double, a big number or a verbatim string as a bulk string, a
@@ -46,7 +46,7 @@ pub struct Deferred {
 
 /// Appends replies to a connection's output.
 ///
-/// Nothing fails. Whoever announces an aggregate of `n` writes `n` replies (`2n` for a map).
+/// Nothing fails. A caller that announces an aggregate of `n` writes `n` replies (`2n` for a map).
 ///
 /// ```
 /// use terrace_resp::{Aggregate, Protocol, ReplyWriter};

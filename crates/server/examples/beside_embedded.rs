@@ -181,7 +181,7 @@ enum Asked {
     Ping,
     /// A key that each has just written.
     Written,
-    /// One of so many keys that were loaded.
+    /// One of this many keys that were loaded.
     Random(u64),
 }
 

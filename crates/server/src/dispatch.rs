@@ -186,7 +186,7 @@ fn unknown(args: &Command<'_>) -> String {
     format!("ERR unknown command '{name}', with args beginning with: {shown}")
 }
 
-/// Commits a batch. If that fails: what the clients are told that took part in it.
+/// Commits a batch. On an error, the text for the clients whose commands are in it.
 pub(crate) fn commit(batch: &mut CommandBatch, server: &Server) -> Result<(), String> {
     batch.commit().map_err(|error| {
         server.stats.failed_batches.add(1);

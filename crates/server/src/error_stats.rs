@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Codes that are told apart: more than there are, so that no text can fill the memory.
+/// Codes that are counted apart: more than there are, so that no text can fill the memory.
 const MAX_CODES: usize = 64;
 
 /// See the module.

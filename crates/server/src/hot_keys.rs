@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_sketch::{Gaps, Hot, TopKeys};
 
-/// One of so many commands is looked at, after random gaps of that mean.
+/// One of this many commands is looked at, after random gaps of that mean.
 pub const SAMPLED_ONE_IN: u32 = 16;
 
 /// Keys that are counted at a time; those that are listed are the first few of them.

@@ -49,7 +49,7 @@ pub const MAX_EXPENSIVE: usize = 2;
 /// Those, the shape, the sample of this second, and metrics.
 const BLOCKING_THREADS: usize = MAX_EXPENSIVE + 3;
 
-/// What a server is told about its HTTP side.
+/// Options of the HTTP side.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
     /// A request must have come this long after the connection was opened or the last answer.
@@ -192,7 +192,7 @@ pub struct SlowCommand {
 /// Keys that are read and written most, each list from most to least.
 #[derive(Debug, Clone, Default)]
 pub struct HotKeys {
-    /// One of so many operations is counted; the rates below are scaled up.
+    /// One of this many operations is counted; the rates below are scaled up.
     pub sampled_one_in: u32,
     /// How far back the counts reach, about, in seconds.
     pub window_s: f64,

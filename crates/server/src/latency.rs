@@ -1,7 +1,7 @@
 //! How often commands are executed and how long they take, and which events took long.
 //!
 //! A thread records under its own shard of locks, which it shares with few others, so recording
-//! costs some 20 ns; whoever reads merges the shards.
+//! costs some 20 ns; a read merges the shards.
 
 use hdrhistogram::{CreationError, Histogram};
 use parking_lot::Mutex;
@@ -79,7 +79,7 @@ thread_local! {
 }
 
 impl Latency {
-    /// For so many commands.
+    /// For this many commands.
     ///
     /// # Errors
     /// The machine's addresses are too small for a histogram.

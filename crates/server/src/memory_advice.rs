@@ -7,7 +7,7 @@ use terrace::MemoryShape;
 const PROCESS_BYTES: u64 = 64 << 20;
 const MIB: f64 = (1 << 20) as f64;
 
-/// What to say of a store with this memory in a process with so many bytes resident.
+/// What to say of a store with this memory in a process with this many bytes resident.
 pub(crate) fn of(shape: &MemoryShape, resident_bytes: u64) -> String {
     let budget_mib = shape.budget_bytes >> 20;
     if resident_bytes > shape.budget_bytes + PROCESS_BYTES {

@@ -33,7 +33,7 @@ pub enum ServerError {
     Histogram(#[from] hdrhistogram::CreationError),
 }
 
-/// A change of the log level is told to this.
+/// Called when the log level changes.
 type SetLogLevel = Box<dyn Fn(LogLevel) + Send + Sync>;
 
 /// The state of the server.

@@ -1,4 +1,4 @@
-//! What the pages and monitoring are told about the server.
+//! The server's state as the pages and monitoring show it.
 
 use crate::acl::{Access, Categories, User, category};
 use crate::command::{Flags, table};

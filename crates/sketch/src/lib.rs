@@ -1,7 +1,7 @@
 //! What is asked for most: top keys in bounded memory; pure.
 //!
 //! ```text
-//! every operation -> Gaps (one in so many) -> TopKeys (Space-Saving) -> top(n)
+//! every operation -> Gaps (one in this many) -> TopKeys (Space-Saving) -> top(n)
 //! ```
 //! Floor 1: uses no other crate of the workspace, does no I/O.
 

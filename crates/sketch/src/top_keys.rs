@@ -64,7 +64,7 @@ pub struct TopKeys {
 impl TopKeys {
     /// With counters for `keys` keys (at least 1), of each of which at most `key_bytes` are kept.
     /// Memory: at most keys × (key_bytes + 120) bytes, and never more, whatever is observed. Keys
-    /// that are longer than `key_bytes` are told apart by their length and 128 bits of hash. `seed`
+    /// that are longer than `key_bytes` are distinguished by their length and 128 bits of hash. `seed`
     /// is that of the hashes: with one that others do not know, nobody can choose keys that are slow
     /// to find.
     pub fn new(keys: usize, key_bytes: usize, seed: u64) -> Self {

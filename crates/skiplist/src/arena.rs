@@ -26,7 +26,7 @@
 //! Version words name a version in their first four bytes and hold a length in the others.
 //!
 //! Invariant on which every access rests: a non-null [`Link`] names a node of this arena whose entry
-//! has been written, a [`Version`] other than none a version that has been, and whoever holds one
+//! has been written, a [`Version`] other than none a version that has been, and a holder of one
 //! obtained it from the writer or through an acquiring load of the word that names it. They are made
 //! in [`Arena::write`] and [`Arena::write_version`] and copied from there.
 #![allow(unsafe_code)] // raw access to the region

@@ -97,7 +97,7 @@ impl Skiplist {
         Ok(true)
     }
 
-    /// Adds a version to a node that a search has found. Whoever linked it may not have noted it in
+    /// Adds a version to a node that a search has found. The thread that linked it may not have noted it in
     /// the index yet, and lookups must find what this insert has added.
     fn add_beside(&self, node: Link, hash: u64, trailer: u64, value: &[u8]) -> Result<(), Full> {
         self.index.add(hash, node);

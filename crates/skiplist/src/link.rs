@@ -148,7 +148,7 @@ impl LinkWord<'_> {
         self.0.store(link.0, Ordering::Relaxed);
     }
 
-    /// Replaces `old` by `new` if it still stands. Release: whoever loads `new` sees the node it
+    /// Replaces `old` by `new` if it still stands. Release: a thread that loads `new` sees the node it
     /// names with its links prepared.
     #[inline]
     pub(crate) fn replace(self, old: Link, new: Link) -> bool {
@@ -174,7 +174,7 @@ impl VersionWord<'_> {
         self.0.store(version.0, Ordering::Relaxed);
     }
 
-    /// Replaces `old` by `new` if it still stands. Release: whoever loads `new` sees it written.
+    /// Replaces `old` by `new` if it still stands. Release: a thread that loads `new` sees it written.
     #[inline]
     pub(crate) fn replace(self, old: Version, new: Version) -> bool {
         let (success, failure) = (Ordering::Release, Ordering::Relaxed);

@@ -180,7 +180,7 @@ impl Skiplist {
         // An eighth more: every link has to be renewed. Of two threads that get here together the
         // first sets the scheme.
         if scheme.distinct(&keys) > told_apart + told_apart / 8 && next.set(scheme).is_ok() {
-            // Release: whoever loads the epoch finds its scheme.
+            // Release: a thread that loads the epoch finds its scheme.
             self.epoch.store(epoch + 1, Ordering::Release);
         }
     }

@@ -212,7 +212,7 @@ impl Skiplist {
         false
     }
 
-    /// Puts the head of the target's epoch into a link. If the link has changed meanwhile, whoever
+    /// Puts the head of the target's epoch into a link. If the link has changed meanwhile, the thread that
     /// comes next does it.
     fn renew(&self, word: LinkWord<'_>, link: Link, target: &Target<'_>) {
         let head = target.scheme.head(self.arena.key(link));

@@ -27,7 +27,7 @@ pub(crate) const TRAILER_BYTES: usize = 5;
 /// payload by construction.
 pub(crate) const MAX_STORED_BYTES: usize = MAX_BLOCK_BYTES + TRAILER_BYTES;
 
-/// A structure decoded from a checked payload, or what is wrong with it; whoever knows the place
+/// A structure decoded from a checked payload, or what is wrong with it; the caller, who knows the place,
 /// makes a corruption error of that.
 pub(crate) type Checked<T> = std::result::Result<T, &'static str>;
 

@@ -173,7 +173,7 @@ impl ReadCounters {
 /// Lookups with an outcome that costs next to nothing are counted one by one up to this many in
 /// one filter partition, so that rarely used partitions are known exactly.
 pub(crate) const EXACT_COUNTS: u32 = 64;
-/// From there on one in so many is counted, as so many: threads share the count.
+/// From there on one in this many is counted, as this many: threads share the count.
 pub(crate) const SAMPLE: u32 = 8;
 
 /// Whether this thread's next lookup is one of the sampled: drawn, since lookups may alternate.

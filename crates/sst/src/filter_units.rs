@@ -1,4 +1,4 @@
-//! Filter units in and out of memory, for whoever decides which partitions deserve them.
+//! Filter units in and out of memory, for the policy that decides which partitions get them.
 //!
 //! Works on readers opened with [`FilterMemory::Elastic`](crate::FilterMemory::Elastic). A
 //! partition's resident units are one immutable buffer in its slot; loading and dropping put
@@ -217,7 +217,7 @@ impl SstReader {
     }
 
     /// Whether the file may hold keys that start with `prefix`, as far as filter units in memory
-    /// tell. Always so if the file filters no prefixes of that length, or if so many partitions
+    /// tell. Always so if the file filters no prefixes of that length, or if this many partitions
     /// could hold such keys that asking them is not worth it.
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
         let filters = self.top.filters();

@@ -30,7 +30,7 @@ use terrace_vfs::Buf;
 /// Where the cache keeps a model that was trained in memory: no block lies there.
 const TRAINED_OFFSET: u64 = u64::MAX;
 
-/// After an eviction the model is read again when so many lookups went by per 512 bytes of it: each
+/// After an eviction the model is read again when this many lookups went by per 512 bytes of it: each
 /// of them may have read a block of 4 KiB.
 const BYTES_PER_LOOKUP: u32 = 512;
 

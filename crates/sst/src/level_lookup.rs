@@ -169,7 +169,7 @@ impl SstReader {
                 }
                 Ok(answer)
             }
-            // Whoever goes the usual way meets the damage too, if the key is there.
+            // The lookup by the index meets the damage too, if the key is there.
             Err(error) if error.is_corruption() => Ok(InLevel::Unknown),
             Err(error) => Err(error),
         }

@@ -28,7 +28,7 @@ pub struct SstOptions {
     pub compression: Compression,
     /// Which filter is written.
     pub filter: FilterPolicy,
-    /// Above 0: filters also know the first so many bytes of every key that has them, for scans of
+    /// Above 0: filters also know the first this many bytes of every key that has them, for scans of
     /// a prefix.
     pub prefix_len: usize,
     /// `false`: one index partition and one filter partition whatever their size, as engines

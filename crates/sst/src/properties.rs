@@ -56,7 +56,7 @@ pub struct Properties {
     pub ttl_due_ms: Option<u64>,
     /// The value segments that entries refer to, ascending.
     pub value_refs: Vec<ValueRef>,
-    /// Id and name of the column family, for whoever has lost the manifest.
+    /// Id and name of the column family, for a repair without a manifest.
     pub family: Option<(u32, String)>,
     /// Every write of the family up to here was in SSTs when this one was made; 0 if it does not say.
     pub flushed_seqno: SeqNo,

@@ -31,7 +31,7 @@ pub enum FilterMemory {
     /// any other metadata.
     #[default]
     Cached,
-    /// Whoever calls [`crate::load_filter_units`] and [`crate::drop_filter_units`]: a lookup uses
+    /// The caller of [`crate::load_filter_units`] and [`crate::drop_filter_units`]: a lookup uses
     /// the units that are there and never reads any.
     Elastic,
 }

@@ -51,7 +51,7 @@ const _: () = assert!(size_of::<CachedBlock>() == 16);
 const VALUE_OVERHEAD_BYTES: usize = size_of::<Slice>() + 2 * size_of::<usize>();
 
 impl CachedBlock {
-    /// A separated value, for whoever reads such values; it must keep no other bytes alive.
+    /// A separated value, for the value log; it must keep no other bytes alive.
     pub fn of_value(value: Slice) -> Self {
         Self(CacheContent::Value(Arc::new(value)))
     }
@@ -235,7 +235,7 @@ impl FilterSlot {
     }
 
     /// Adds 1 to a count that grows fast where it matters for speed: above [`EXACT_COUNTS`] only
-    /// one call in so many writes to memory that threads share.
+    /// one call in this many writes to memory that threads share.
     #[inline]
     pub fn count_often(count: &AtomicU32) {
         if count.load(Ordering::Relaxed) < EXACT_COUNTS {

@@ -35,7 +35,7 @@ pub enum BlockSaid {
 
 /// Sees the steps of a lookup in a file.
 pub trait Watch {
-    /// Filter partition `at` has answered with so many units.
+    /// Filter partition `at` has answered with this many units.
     #[inline(always)]
     fn filter(&mut self, _at: usize, _units: u8, _said: FilterSaid) {}
 

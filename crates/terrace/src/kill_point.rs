@@ -43,7 +43,7 @@ pub const KILL_POINTS: [&str; 27] = [
 static WATCHER: OnceLock<fn(&'static str)> = OnceLock::new();
 
 /// Has `watcher` told of every step, in all stores of the process, from now on. The first watcher
-/// stays. False in a release build, where nobody is told.
+/// stays. False in a release build, where there are no kill points.
 pub fn watch_kill_points(watcher: fn(&'static str)) -> bool {
     #[cfg(debug_assertions)]
     return WATCHER.set(watcher).is_ok();

@@ -42,7 +42,7 @@ pub trait Vfs: Send + Sync + 'static {
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// Makes the entries of a directory (creates, renames, removals, links) durable.
     fn sync_dir(&self, path: &Path) -> Result<()>;
-    /// Makes the content of an existing file durable, whoever wrote it and whether or not it is
+    /// Makes the content of an existing file durable, whatever process wrote it and whether or not it is
     /// still open for appending. Not for a file that a sync has failed for: what was lost then is
     /// not noticed here.
     fn sync_file(&self, path: &Path) -> Result<()>;

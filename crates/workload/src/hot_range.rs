@@ -36,7 +36,7 @@ impl HotRange {
         (self.offset.load(Ordering::Relaxed) + rank) % self.items
     }
 
-    /// Moves all ranks on by so many positions.
+    /// Moves all ranks on by this many positions.
     pub fn move_by(&self, positions: u64) {
         // Only one thread moves.
         let moved = (self.offset.load(Ordering::Relaxed) + positions) % self.items;

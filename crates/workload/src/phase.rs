@@ -26,7 +26,7 @@ pub struct Phase {
     pub ops: u64,
     /// Stop after this long.
     pub duration: Option<Duration>,
-    /// One operation of so many is timed.
+    /// One operation of this many is timed.
     pub time_every: u64,
 }
 

@@ -116,7 +116,7 @@ impl Tree {
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 /// Every rule, by the name it is reported under.
-const RULES: [(&str, Rule); 12] = [
+const RULES: [(&str, Rule); 13] = [
     ("floors between crates", crates::floors),
     ("rooms of the engine", rooms::rooms),
     ("no circles", circles::circles),
@@ -128,6 +128,7 @@ const RULES: [(&str, Rule); 12] = [
     ("unsafe code", safety::blocks),
     ("clean text", text::clean),
     ("no machines or hosts", text::machines),
+    ("plain sentences", text::turns),
     ("links in documents", links::links),
 ];
 

@@ -12,8 +12,8 @@ const MACHINE_DIRS: [&str; 6] = [
     concat!("C:", "\\"),
 ];
 
-/// Hosts of package registries and their mirrors: where packages come from is the business of
-/// whoever builds.
+/// Hosts of package registries and their mirrors: where packages come from is not part of
+/// the project.
 const HOSTS: [&str; 10] = [
     concat!("crates", ".io"),
     concat!("doc", "s.rs"),
@@ -29,6 +29,37 @@ const HOSTS: [&str; 10] = [
 
 /// What `Cargo.lock` calls the public registry, whatever stands in for it.
 const LOCK_SOURCE: &str = concat!("registry+https://github.com/rust-lang/crates", ".io-index");
+
+/// Turns of phrase that a reader has to read twice, each with what to write instead. In pieces, so that
+/// this file passes its own rule.
+const TURNS: [(&str, &str); 6] = [
+    (concat!("so ", "many"), "say `this many`, or the number"),
+    (concat!("who", "ever"), "name the one: the caller, a reader, the leader"),
+    (concat!("is t", "old"), "say what is passed, returned or reported"),
+    (concat!("are t", "old"), "say what is passed, returned or reported"),
+    (concat!("who ", "reads"), "name the one: a reader, the client"),
+    (concat!("hears ", "of"), "say what is called, returned or sent"),
+];
+
+/// Documents that are records of their day.
+const RECORDS: [&str; 2] = ["CHANGELOG.md", "docs/benchmarks/2"];
+
+/// No sentence of Rust files and documents has one of [`TURNS`].
+pub fn turns(tree: &Tree) -> Vec<Finding> {
+    let files = tree.rust().chain(tree.with_ending(".md"));
+    let files = files.filter(|(path, _)| !RECORDS.iter().any(|record| path.starts_with(record)));
+    let mut findings = Vec::new();
+    for (path, text) in files {
+        for (at, line) in text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            for (turn, instead) in TURNS.iter().filter(|(turn, _)| lower.contains(turn)) {
+                let what = format!("`{turn}`: {instead}");
+                findings.push(Finding { path: path.to_string(), line: at + 1, what });
+            }
+        }
+    }
+    findings
+}
 
 /// Lines end with LF and without white space; the file ends with a line.
 pub fn clean(tree: &Tree) -> Vec<Finding> {
@@ -109,5 +140,15 @@ mod tests {
         assert_eq!(found(machines, "x.md", &line).len(), 1);
         let mirror = format!("source = \"registry+https://{}/x\"\n", HOSTS[9]);
         assert_eq!(found(machines, "Cargo.lock", &mirror).len(), 1);
+    }
+
+    #[test]
+    fn turns_are_refused_in_code_and_documents_but_not_in_records() {
+        let line = format!("// The cache keeps {} entries.\n", TURNS[0].0);
+        for path in ["crates/a/src/lib.rs", "docs/a.md"] {
+            assert_eq!(found(turns, path, &line).len(), 1, "{path}");
+        }
+        assert_eq!(found(turns, "docs/benchmarks/2026-01-01.md", &line), [""; 0]);
+        assert_eq!(found(turns, "a.md", "The cache keeps this many entries.\n"), [""; 0]);
     }
 }

@@ -34,11 +34,11 @@ pub const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 pub struct Settings {
     /// Decides every choice of the scheduler.
     pub seed: u64,
-    /// At one switch point in so many another thread may go on.
+    /// At one switch point in this many another thread may go on.
     pub switch_one_in: u64,
-    /// At one switch point in so many the clock jumps to the earliest deadline.
+    /// At one switch point in this many the clock jumps to the earliest deadline.
     pub timeout_one_in: u64,
-    /// At one marked place ([`interleave`]) in so many the thread stays away for up to [`LONGEST_PAUSE`], so
+    /// At one marked place ([`interleave`]) in this many the thread stays away for up to [`LONGEST_PAUSE`], so
     /// that whole jobs of others fall into the gap.
     pub pause_one_in: u64,
     /// Virtual time that passes at a switch point.
@@ -192,10 +192,10 @@ pub fn end_call() {
     }
 }
 
-/// Who hears of [`Note`]s, with the numbers of the threads that they concern.
+/// Called with each [`Note`] and the numbers of the threads that it concerns.
 pub type Listener = dyn Fn(Note, &[usize]) + Send + Sync;
 
-/// From now on `listener` hears of the notes of this simulation.
+/// From now on `listener` is called with the notes of this simulation.
 pub fn listen(listener: Arc<Listener>) {
     if let Some(seat) = seat() {
         seat.world.set_listener(listener);

@@ -21,7 +21,7 @@ pub const FLUSHES: u64 = 130;
 /// Files of level 0 that start a merge.
 pub const L0_TRIGGER: u64 = 4;
 const MAX_PIECE_BYTES: u64 = 64 << 20;
-/// A memtable takes a key with so many bytes beside it, at most, so that it is never full before
+/// A memtable takes a key with this many bytes beside it, at most, so that it is never full before
 /// its piece is complete.
 const MEMTABLE_BYTES_PER_KEY: u64 = 192;
 const MIN_MEMTABLE_BYTES: u64 = 256 << 10;

@@ -1,7 +1,7 @@
 //! fjall, an LSM engine in Rust, as a crate.
 //!
 //! fjall has neither direct I/O nor a cursor that seeks: a seek opens a new range. `--set
-//! fjall.separation_threshold=BYTES` keeps values of at least so many bytes apart, in blob files of
+//! fjall.separation_threshold=BYTES` keeps values of at least this many bytes apart, in blob files of
 //! `fjall.blob_file_bytes`; the rest of its garbage collection is as fjall has it by default.
 
 use crate::engine::wait_until_idle;

@@ -59,7 +59,7 @@ use terrace_workload::hot_range::HotRange;
 use terrace_workload::phase::{Outcome, Phase, Tally, Worker};
 use terrace_workload::usage::{Usage, Window};
 
-/// Of the stored keys, one in so many is looked up to bring indexes into memory.
+/// Of the stored keys, one in this many is looked up to bring indexes into memory.
 const WARM_UP_STRIDE: u64 = 64;
 /// Share of absent keys.
 const MISSING: f64 = 0.5;

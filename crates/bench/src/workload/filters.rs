@@ -216,7 +216,7 @@ impl FilterBench<'_> {
         Ok(built)
     }
 
-    /// Of so many absent keys, those that filters let through.
+    /// Of this many absent keys, those that filters let through.
     fn count_passed<K: FilterKit>(
         &self,
         kit: &K,

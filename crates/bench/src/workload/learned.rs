@@ -50,7 +50,7 @@ use terrace_workload::usage::Window;
 
 /// Seconds of one turn.
 const TURN_SECONDS: u64 = 5;
-/// Of the keys, one in so many is overwritten to see what becomes of models of levels.
+/// Of the keys, one in this many is overwritten to see what becomes of models of levels.
 const KEYS_PER_REWRITE: u64 = 1000;
 const MIN_REWRITES: u64 = 100;
 /// Lookups between two looks for models of levels.

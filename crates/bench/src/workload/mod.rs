@@ -46,7 +46,7 @@ use terrace_workload::usage::{self, Usage, Window};
 
 /// Seconds of unmeasured operations before a read workload.
 pub const WARM_UP_S: f64 = 2.0;
-/// Of cached point operations, one of so many is timed.
+/// Of cached point operations, one of this many is timed.
 const TIME_EVERY_POINT_READ: u64 = 8;
 
 /// Carries out a job: makes the store, runs the workloads, closes it.
@@ -80,12 +80,12 @@ struct Bound {
 }
 
 impl Bound {
-    /// After so many operations.
+    /// After this many operations.
     fn ops(ops: u64) -> Self {
         Self { ops, duration: None }
     }
 
-    /// After so many operations or seconds, whichever comes first.
+    /// After this many operations or seconds, whichever comes first.
     fn ops_or_seconds(ops: u64, seconds: u64) -> Self {
         Self { ops, duration: Some(Duration::from_secs(seconds)) }
     }

@@ -59,7 +59,7 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 struct Bytes {
-    /// Every header in hex, too, and so many bytes of each payload
+    /// Every header in hex, too, and this many bytes of each payload
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "64")]
     bytes: Option<usize>,
 }

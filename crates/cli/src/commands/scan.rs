@@ -33,7 +33,7 @@ pub struct ScanArgs {
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
 
-    /// At most so many
+    /// At most this many
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     limit: u64,
 

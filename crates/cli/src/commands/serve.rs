@@ -71,7 +71,7 @@ impl FromArgMatches for ServeArgs {
     }
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal or a command stops it.
 pub fn run(args: ServeArgs) -> Result<Outcome> {
     allocator::give_back_large_blocks();
     let default = PathBuf::from(DEFAULT_FILE);

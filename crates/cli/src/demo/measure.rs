@@ -19,7 +19,7 @@ const MEMTABLE_BYTES: usize = 1 << 20;
 const TARGET_FILE_BYTES: u64 = 2 << 20;
 const LEVEL_BASE_BYTES: u64 = 4 << 20;
 
-/// Of the lookups, one in so many is timed.
+/// Of the lookups, one in this many is timed.
 const TIME_EVERY: u64 = 8;
 
 /// Lookups before the measured ones while memory is scarce.

@@ -116,7 +116,7 @@ fn the_first_line_tells_what_scan_printed() {
     assert!(read("-", mixed, &wanted).unwrap_err().starts_with("in:2: `more` is no field"));
     let other = "{\"key\":\"a\",\"value\":\"1\",\"more\":3}\n";
     assert_eq!(read("-", other, &wanted), pairs(&[("a", other.trim_end())]));
-    // Whoever says json means the line.
+    // With --format json a line is one record.
     let json = Wanted { format: Some(Format::Json), ..Wanted::default() };
     let line = "{\"key\":\"a\",\"value\":\"1\"}";
     assert_eq!(read("-", line, &json), pairs(&[("a", line)]));

@@ -303,7 +303,7 @@ fn a_killed_dump_is_known_to_be_cut() {
     child.wait().unwrap();
     out.read_to_end(&mut got).unwrap();
     refuse(&program, &got, "cut off");
-    // Who reads no further has no dump, and is told.
+    // A reader that stops early has no dump, and the error says so.
     let mut command = program.command(&["dump", "terrace-data", "-"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());

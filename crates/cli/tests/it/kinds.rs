@@ -1,4 +1,4 @@
-//! One directory, one meaning: plain stores and servers' stores are told apart, and each command does
+//! One directory, one meaning: plain stores and servers' stores are distinguished, and each command does
 //! what fits or says what to do.
 
 use crate::process::Server;
@@ -172,7 +172,7 @@ fn a_plain_store_has_families_and_no_databases() {
 }
 
 #[test]
-fn an_empty_directory_belongs_to_whoever_writes_first() {
+fn an_empty_directory_belongs_to_the_first_writer() {
     let program = Program::new();
     std::fs::create_dir(program.path("served")).unwrap();
     let (server, connection) = serve(&program, "served");

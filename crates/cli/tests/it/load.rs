@@ -131,7 +131,7 @@ fn what_is_not_understood_is_refused_before_there_is_a_store() {
     let ran = program.run_with_input(&["load", "-"], b"\xff\xfea\0\t\0");
     assert!(ran.failed(1).contains("cannot load standard input: it is no text"));
     assert!(!program.store().exists(), "a refused file made a store");
-    // Whoever says the format has binary keys.
+    // With a format named, keys may be binary.
     let ran = program.run_with_input(&["load", "-", "--format", "tsv"], b"k\0\tv\n");
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(program.ok(&["scan", "--hex"]), "0x6b00\t0x76\n");

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A busy machine may need so long for anything.
+/// A busy machine may need this long for anything.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A server, killed when it is dropped.

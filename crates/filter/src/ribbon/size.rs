@@ -17,7 +17,7 @@ use super::GRANULE_SLOTS;
 pub(super) const TRIES: u8 = 24;
 /// Seeds tried with one number of slots.
 const TRIES_PER_SIZE: u8 = 3;
-/// Slots added for the next seeds, as a part of all: one in so many.
+/// Slots added for the next seeds, as a part of all: one in this many.
 const GROWTH: usize = 128;
 
 /// The fewest slots beyond the number of keys: a square of random bits is singular more often

@@ -45,7 +45,7 @@ impl Measured {
         self.passed.len() - 1
     }
 
-    /// Holds the rate of so many units to the model, allowing four standard deviations of the
+    /// Holds the rate of this many units to the model, allowing four standard deviations of the
     /// count besides `tolerance`.
     fn check(&self, units: usize, tolerance: f64) {
         let expected = self.expected[units];

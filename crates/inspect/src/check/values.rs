@@ -25,7 +25,7 @@ const BATCH_VALUES: usize = 1024;
 /// Files kept open.
 const OPEN_FILES: usize = 128;
 
-/// The most damaged values of one SST that are told one by one.
+/// The most damaged values of one SST that are reported one by one.
 const TOLD_PROBLEMS: usize = 20;
 
 /// Bytes of a key in a message.

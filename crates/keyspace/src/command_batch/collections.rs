@@ -92,7 +92,7 @@ impl CommandBatch {
     }
 
     /// Stores what is known of a collection; one without elements goes. To be called by every
-    /// command that changes any element, so that whoever watches the key hears of it.
+    /// command that changes any element, so that clients that watch the key notice it.
     pub(crate) fn put_meta(&mut self, db: u8, key: &[u8], meta: &Meta) {
         self.expect_lock(db, key);
         let user_key = encode::user_key(db, key);
@@ -112,7 +112,7 @@ impl CommandBatch {
 
     /// Removes a collection and everything in it. The lock is held.
     pub(crate) fn drop_collection(&mut self, db: u8, key: &[u8], meta: &Meta) -> Result<()> {
-        /// Up to so many elements are deleted one by one: a range tombstone costs every later read
+        /// Up to this many elements are deleted one by one: a range tombstone costs every later read
         /// of its neighbourhood a look.
         const FEW: u64 = 32;
         self.expect_lock(db, key);

@@ -1,4 +1,4 @@
-//! What a store holds: told by the mark, by the families of stores before it, or by whoever wrote
+//! What a store holds: told by the mark, by the families of stores before it, or by the one that wrote
 //! first.
 
 use crate::harness::{small_options, stopped_clock};
@@ -54,7 +54,7 @@ fn put_set(turn: &mut terrace_keyspace::CommandBatch) {
 }
 
 #[test]
-fn an_empty_store_belongs_to_whoever_writes_first() {
+fn an_empty_store_belongs_to_the_first_writer() {
     let store = Store::new();
     assert_eq!(store.kind(), StoreKind::Empty);
     store.engine().put(b"k", b"v").unwrap();

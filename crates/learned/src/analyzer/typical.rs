@@ -102,7 +102,7 @@ impl TrainingCost {
         Self { latest, count: 0 }
     }
 
-    /// Notes a training over so many keys.
+    /// Notes a training over this many keys.
     pub fn add(&mut self, ns: u64, keys: u64) {
         if keys > 0 {
             self.latest.push((ns as f64 / keys as f64) as f32);

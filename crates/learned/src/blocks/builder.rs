@@ -4,7 +4,7 @@
 //!
 //! Error bounds are tried from the smallest; the first whose segments are few enough is taken, and
 //! of the others the one that takes the least. Cells get the fewest bytes with which most first
-//! keys are told from the keys right before them.
+//! keys are distinguished from the keys right before them.
 
 use super::{BlockModel, DELTAS, MAX_CELL_BYTES, fraction_bits};
 use crate::builder::key_buffer::KeyBuffer;
@@ -31,7 +31,7 @@ const FREE_SEGMENTS: usize = 2;
 /// about 16 with cells of one byte, and then one lookup in 200 looks at two blocks.
 const MAX_SHARED_PERCENT: usize = 30;
 
-/// Of so many keys one is to be shown to [`BlockModelBuilder::sample`]. Not a number that anybody
+/// Of this many keys one is to be shown to [`BlockModelBuilder::sample`]. Not a number that anybody
 /// counts in.
 pub const SAMPLED_KEYS: u64 = 31;
 

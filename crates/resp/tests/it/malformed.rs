@@ -21,7 +21,7 @@ fn corpus() -> Vec<[Vec<u8>; 3]> {
     entries.collect()
 }
 
-/// How `who` is told off for `bytes`, fed at once or byte by byte.
+/// The error that `who` gets for `bytes`, fed at once or byte by byte.
 fn refusals(who: &[u8], bytes: &[u8]) -> [String; 2] {
     let limits = Limits::default();
     let single: Vec<usize> = (0..bytes.len()).collect();

@@ -165,9 +165,9 @@ impl Call<'_> {
 /// How many random members a command wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sample {
-    /// So many, none of them twice.
+    /// This many, none of them twice.
     Different(u64),
-    /// So many, whichever.
+    /// This many, whichever.
     Repeated(u64),
 }
 

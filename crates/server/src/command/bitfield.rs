@@ -170,7 +170,7 @@ pub(super) fn bitfield(call: &mut Call<'_>, read_only: bool) -> Outcome {
                 let before = bytes.len();
                 bytes.resize(before.max((last / 8) as usize + 1), 0);
                 let mut answers = Vec::new();
-                // Whoever watches the key hears nothing of steps that change nothing.
+                // A step that changes nothing must not touch watched keys.
                 let mut is_changed = bytes.len() > before;
                 for step in &steps {
                     let old = step.encoding.read(bytes, step.place);

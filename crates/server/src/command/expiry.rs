@@ -36,7 +36,7 @@ impl Unit {
     }
 }
 
-/// What `SET` and `GETEX` are told about the expiry: a time, or a word instead of one.
+/// The expiry argument of `SET` and `GETEX`: a time, or a word instead of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpiryOption {
     /// Nothing.

@@ -39,7 +39,7 @@ impl Failure {
         Self::Reply(super::wrong_count(command).into())
     }
 
-    /// For a subcommand that `command`, here in capitals, does not have, or not with so many
+    /// For a subcommand that `command`, here in capitals, does not have, or not with this many
     /// arguments.
     pub fn unknown_subcommand(command: &str, name: &[u8]) -> Self {
         let name = String::from_utf8_lossy(name);

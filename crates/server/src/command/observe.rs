@@ -38,7 +38,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         arguments: "key",
         summary: "Looks a key up and tells every step: which files, filters, models, blocks and log \
                   segments were asked, and what each answered.",
-        complexity: "O(log N), as a GET that is told",
+        complexity: "O(log N), as a GET with a trace",
         since: "terrace",
         run: explain,
     },
@@ -131,7 +131,7 @@ fn latency(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Of every command that was executed: how many took at most so many microseconds, in powers of 2.
+/// Of every command that was executed: how many took at most this many microseconds, in powers of 2.
 fn histogram(call: &mut Call<'_>) {
     let wanted: Vec<u16> =
         call.args_from(2).filter_map(|name| Some(table().find(name)?.0)).collect();

@@ -1,4 +1,4 @@
-//! The names of the commands of Redis 7.0: what of them there is not is told in `docs/server.md`.
+//! The names of the commands of Redis 7.0: those that are missing are listed in `docs/server.md`.
 
 /// In order. A test beside Redis looks whether these are all.
 #[rustfmt::skip]

@@ -165,7 +165,7 @@ impl Group {
 pub struct CommandSpec {
     /// In lower case.
     pub name: &'static str,
-    /// Arguments with the name: exactly so many, or at least so many if negative.
+    /// Arguments with the name: exactly this many, or at least this many if negative.
     pub arity: i32,
     /// Properties.
     pub flags: Flags,
@@ -263,7 +263,7 @@ impl CommandSpec {
         args.count() == 1 || !self.flags.has(Flags::SUBCOMMANDS) || self.subcommand(args).is_some()
     }
 
-    /// Whether there is such a command with so many arguments.
+    /// Whether there is such a command with this many arguments.
     ///
     /// # Errors
     /// The reply.
@@ -286,7 +286,7 @@ impl CommandSpec {
         }
     }
 
-    /// Whether so many arguments, the name included, are right.
+    /// Whether this many arguments, the name included, are right.
     pub fn takes(&self, count: usize) -> bool {
         takes(self.arity, count)
     }

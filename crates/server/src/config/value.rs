@@ -347,7 +347,7 @@ choices! {
         No "no",
         /// Connections from this machine.
         Local "local",
-        /// Whoever may run it.
+        /// Any user may run it.
         Yes "yes"
     }
     /// What bypasses the page cache.

@@ -1,6 +1,6 @@
 //! The dashboard: the files of its build, which are part of this program.
 //!
-//! Their names do not change from build to build, so browsers are told to ask every time, and get
+//! Their names do not change from build to build, so browsers have to ask every time, and get
 //! "304 Not Modified" as long as the entity tag is the same.
 
 use axum::body::Bytes;

@@ -5,7 +5,7 @@ use super::{CommandFigures, Figures};
 use hdrhistogram::Histogram;
 use std::fmt::Write as _;
 
-/// What Prometheus is told.
+/// The metrics that Prometheus scrapes.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END: &str = "# EOF\n";
 

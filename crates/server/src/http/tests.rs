@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace::{Db, WriteBatch};
 
-/// A server that knows what it is told.
+/// A server with figures that the test sets.
 struct Made {
     db: Db,
     needs_login: bool,
@@ -21,7 +21,7 @@ struct Made {
     _dir: tempfile::TempDir,
 }
 
-/// So many that took 25 us, and ten that took longer.
+/// This many that took 25 us, and ten that took longer.
 fn histogram(count: u64) -> Histogram<u64> {
     let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 2).unwrap();
     histogram.record_n(25_000, count).unwrap();

@@ -27,7 +27,7 @@ const MAX_HEADERS: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// For answers that are under way when the server stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// What a connection too many is told, as far as it listens.
+/// The answer to a connection too many.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 

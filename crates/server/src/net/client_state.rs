@@ -8,10 +8,10 @@ use std::time::Instant;
 use terrace_keyspace::{CommandBatch, Wait};
 use terrace_resp::{Command, OwnedCommand, ReplyWriter, RequestParser, Step};
 
-/// A client whose replies of so many bytes are not sent yet is not served: it has to read first.
+/// A client with more unsent reply bytes than this is not served until it reads (back-pressure).
 pub(super) const MAX_UNSENT_BYTES: usize = 1 << 20;
 
-/// Commands of one client that are executed before others have their turn.
+/// Commands of one client that are executed at a time; then the other clients are served.
 const MAX_COMMANDS: usize = 512;
 
 /// Buffers of more bytes than this are given back when they are empty.
@@ -21,9 +21,9 @@ pub(super) const KEPT_BYTES: usize = 16 << 10;
 pub(crate) struct ClientState {
     pub session: Session,
     parser: RequestParser,
-    /// What has arrived and was not executed.
+    /// Bytes that were received and not executed.
     input: Vec<u8>,
-    /// Parsed, and to be executed later, or by a thread that may wait.
+    /// Parsed, to be executed later or by a thread that may wait.
     pending: Option<OwnedCommand>,
     /// How often it was tried.
     tries: u32,
@@ -37,11 +37,11 @@ pub(crate) struct ClientState {
 /// How far a client was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Everything it said was executed.
+    /// All its complete commands were executed.
     Idle,
-    /// There is more, when others had their turn.
+    /// There are more commands, to be executed after those of other clients.
     More,
-    /// The next command has to wait; it was tried so often.
+    /// The next command may block; the number of tries so far.
     Elsewhere(Wait, u32),
     /// Nothing more is to be executed: the connection ends when its replies are sent.
     Close,
@@ -182,7 +182,7 @@ impl ClientState {
         }
     }
 
-    /// So many bytes of the output have left.
+    /// This many bytes of the output have left.
     pub fn has_sent(&mut self, bytes: usize) {
         self.output.drain(..bytes);
         if self.output.is_empty() {

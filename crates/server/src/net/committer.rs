@@ -1,5 +1,5 @@
-//! A thread that commits batches which may have to wait for the device, while their loop goes on
-//! with everybody who has no part in them.
+//! A thread that commits batches whose commit may wait for the device, so that the loop goes on serving the
+//! clients that have no command in them.
 
 use super::loop_handle::{BatchCommit, Committed, LoopHandle};
 use super::thread;
@@ -17,7 +17,7 @@ pub(crate) struct Committer {
 }
 
 impl Committer {
-    /// Starts one for the loop `home`, which hears of every batch.
+    /// Starts one for the loop `home`, to which every committed batch is sent back.
     pub fn start(server: Arc<Server>, home: Arc<LoopHandle>, name: String) -> io::Result<Self> {
         let (sender, batches) = mpsc::channel();
         let thread = thread::spawn(name, move || commit_all(&batches, &server, &home))?;

@@ -31,13 +31,13 @@ pub(crate) struct Connection {
     pub was_left: bool,
     /// It is served in a batch that is not committed.
     pub in_batch: bool,
-    /// It wrote in that batch, or read what was written in it: its replies wait for the commit.
+    /// It wrote in that batch, or read an uncommitted write of it: its replies wait for the commit.
     pub is_bound: bool,
     /// That batch is being committed by another thread.
     pub awaits_commit: bool,
-    /// Its next command is to be executed by the pool, once that batch is over, and why.
+    /// Its next command may block, and why: it is offloaded once that batch is committed.
     pub leaves_for: Option<Wait>,
-    /// It stands in the queue of those with more to do.
+    /// It is in the ready queue.
     pub is_queued: bool,
     /// It ends when everything is sent.
     pub closes: bool,
@@ -76,7 +76,7 @@ impl Connection {
         Some(Offload { state, wait, home: home.clone(), token, socket, return_slot })
     }
 
-    /// Looks whether it is back from its offload. If not, the loop will be told when it is.
+    /// Takes the state back from an offload, if that is over. If not, the loop is woken when it is.
     pub fn look(&mut self) {
         if self.state.is_none()
             && let Some(return_slot) = &self.return_slot

@@ -1,5 +1,5 @@
-//! One thread that serves many clients: reads what they send, executes what needs no waiting into
-//! one batch, commits it, and sends the replies.
+//! An event loop: receives the requests of many clients, executes those that cannot block into one batch, commits
+//! it, and sends the replies.
 
 mod arrivals;
 mod batches;
@@ -31,10 +31,10 @@ use terrace_keyspace::{CommandBatch, Mode, Wait};
 /// What one read takes at most. Also how much of one client is read before others have their turn.
 const READ_BYTES: usize = 64 << 10;
 
-/// A batch of so many bytes is committed before more is executed.
+/// A batch of this many bytes is committed before more is executed.
 const MAX_BATCH_BYTES: usize = 1 << 20;
 
-/// With other loops beside it, a loop commits a batch that holds so many locks: the others may want
+/// With other loops beside it, a loop commits a batch that holds this many locks: the others may want
 /// them.
 const MAX_SHARED_LOCKS: usize = 128;
 
@@ -419,7 +419,7 @@ impl EventLoop {
             self.server.stats.timed_out.add(1);
             self.remove(token);
         }
-        // Who reads nothing is not served, and would not be looked at otherwise.
+        // A client that reads nothing is not served, so no event leads here.
         let behind = self.clients.iter().filter(|(_, client)| client.unsent_bytes() > 0);
         let behind: Vec<usize> = behind.map(|(token, _)| token).collect();
         for token in behind {

@@ -15,13 +15,13 @@ pub(crate) struct BatchCommit {
     pub clients: Vec<(usize, u64)>,
 }
 
-/// A batch that was committed, or not: then with what its clients are told.
+/// A batch that was committed, or not: then with the error that its clients get.
 pub(crate) struct Committed {
     pub commit: BatchCommit,
     pub error: Option<String>,
 }
 
-/// What a loop is told from outside.
+/// A message to a loop from another thread.
 pub(super) enum Message {
     Client { socket: TcpStream, peer: SocketAddr, local: SocketAddr, is_tls: bool },
     Back { token: usize, state: Box<ClientState>, progress: Progress },

@@ -1,6 +1,6 @@
-//! A client's offload to a thread that may wait: what it has asked for is executed there, the replies
-//! leave from there, and it is laid where its loop finds it when it looks. The loop is woken only if
-//! it has looked before, or if there is more to do.
+//! Offloading: a client whose next command may block goes, as a whole, to a thread that may wait. The command is
+//! executed there and its replies are sent from there. Then the client's state is put into its return slot;
+//! the loop is woken only if it has already asked for it, or if the client has more to do.
 
 use super::client_state::{ClientState, Progress};
 use super::loop_handle::LoopHandle;
@@ -13,32 +13,32 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_keyspace::{CommandBatch, Wait};
 
-/// Commands that a client may execute on one offload before others have their turn, if the first had
-/// to wait for the device: the next ones may have to as well.
+/// Commands that are executed in one offload, if the first one waited for the device, since the next ones may wait
+/// for it too.
 pub(super) const MAX_COMMANDS: usize = 64;
 
-/// A client on its offload, and where it comes from. Whoever begins one counts it in the server's
+/// A client that is offloaded, and its loop. The caller that begins one counts it in the server's
 /// `waiting`.
 pub(crate) struct Offload {
     pub state: Box<ClientState>,
-    /// What its command has to wait for.
+    /// Why its command may block.
     pub wait: Wait,
     pub home: Arc<LoopHandle>,
     pub token: usize,
-    /// Where replies may go at once: nothing else waits to be sent, and nobody else sends.
+    /// For replies: set if no earlier reply waits to be sent, so that only this thread writes to it.
     pub socket: Option<Arc<TcpStream>>,
     pub return_slot: Arc<ReturnSlot>,
 }
 
 impl Offload {
-    /// Executes what the client has asked for, and lets it go home.
+    /// Executes the commands of the client, and gives it back to its loop.
     pub fn run(mut self, batch: &mut CommandBatch, server: &Server) {
         let most = if self.wait == Wait::Key { 1 } else { MAX_COMMANDS };
         let progress = serve(&mut self.state, batch, server, most);
         server.stats.waiting.fetch_sub(1, Ordering::Relaxed);
         let Self { mut state, home, token, socket, return_slot, .. } = self;
         if let Some(socket) = socket
-            // What was wrong the loop will hear as well.
+            // An error is left to the loop, which meets it too.
             && let Ok(sent) = transport::send(&socket, &state.output)
         {
             server.stats.sent_bytes.add(sent as u64);
@@ -51,31 +51,31 @@ impl Offload {
     }
 }
 
-/// Where a client lies that is back from a offload, until its loop looks.
+/// Holds the state of a client that is back from a offload, until its loop looks.
 #[derive(Default)]
 pub(crate) struct ReturnSlot(Mutex<SlotState>);
 
 #[derive(Default)]
 struct SlotState {
     state: Option<Box<ClientState>>,
-    /// The loop has looked for it, or would have to.
+    /// The loop has asked for it: it must be woken.
     is_wanted: bool,
 }
 
 impl ReturnSlot {
-    /// A offload begins; whether the loop is to be told of its end in any case.
+    /// A offload begins; with `is_wanted` the loop is woken at its end in any case.
     pub fn leave(&self, is_wanted: bool) {
         self.0.lock().is_wanted = is_wanted;
     }
 
-    /// The client, if it is back. If not, the loop will be told when it is.
+    /// The client, if it is back. If not, the loop is woken when it is.
     pub fn look(&self) -> Option<Box<ClientState>> {
         let mut place = self.0.lock();
         place.is_wanted |= place.state.is_none();
         place.state.take()
     }
 
-    /// The offload is over. Gives the client back if its loop has to be told.
+    /// The offload is over. Returns the client if the loop has to be woken for it.
     fn lay(&self, state: Box<ClientState>, is_done: bool) -> Option<Box<ClientState>> {
         let mut place = self.0.lock();
         if !is_done || place.is_wanted {
@@ -86,7 +86,7 @@ impl ReturnSlot {
     }
 }
 
-/// Executes what the client has asked for, each command in a batch of its own.
+/// Executes commands of the client, each in a batch of its own.
 pub(super) fn serve(
     state: &mut ClientState,
     batch: &mut CommandBatch,

@@ -27,9 +27,9 @@ pub(crate) struct Encrypted {
 /// What one read gave.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// So many bytes, and there may be more.
+    /// This many bytes, and there may be more.
     More(usize),
-    /// So many bytes, which were all there were.
+    /// This many bytes, which were all there were.
     All(usize),
     /// The client has gone.
     Closed,

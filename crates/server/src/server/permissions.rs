@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 impl Server {
-    /// What a client is told that may not connect.
+    /// The error for a client that may not connect.
     pub fn refusal(&self, peer: &SocketAddr) -> Option<&'static str> {
         let settings = self.config.settings();
         if self.clients.count() >= settings.maxclients as usize {

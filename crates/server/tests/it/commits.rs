@@ -1,5 +1,5 @@
-//! Commits that have to wait: nobody waits for them who has no part in them, and nobody hears of a
-//! write before it is committed.
+//! Commits that wait: only clients with a write in the batch wait for it, and no write is acknowledged
+//! before its commit.
 
 use crate::client::{bulk, error, hears_nothing, int, ok};
 use crate::gate::{Gated, GatedVfs};
@@ -30,7 +30,7 @@ fn a_slow_sync_is_waited_for_by_those_who_wrote_and_nobody_else() {
     let closed = vfs.close();
     first.send(&["SET", "new", "x"]);
     vfs.wait_for_somebody();
-    // On the same key, on others, and one who reads what was not committed.
+    // On the same key, on others, and a client that reads what was not committed.
     second.send_words(&["INCR count", "INCR new", "GET there"]);
     third.send_words(&["SET other y", "GET other"]);
     assert!(hears_nothing(&third));
@@ -81,7 +81,7 @@ fn many_writers_of_one_key_share_syncs_and_lose_nothing() {
 }
 
 #[test]
-fn whoever_has_a_part_in_a_failed_commit_hears_of_it() {
+fn every_client_with_a_part_in_a_failed_commit_gets_its_error() {
     let vfs = GatedVfs::new(Gated::LogSync);
     let served = served(&vfs, SYNCS);
     let mut reader = served.client();

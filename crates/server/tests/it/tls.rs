@@ -309,7 +309,7 @@ fn handshakes_that_never_end_hold_nobody_up() {
         let mut socket = TcpStream::connect(address(&served)).unwrap();
         let cut = hello.len() * at / 200;
         socket.write_all(&hello[..cut]).unwrap();
-        // Some send all of it, and never answer what they are told.
+        // Some send all of it, and never answer the server.
         if at % 10 == 0 {
             socket.write_all(&hello[cut..]).unwrap();
         }

@@ -171,7 +171,7 @@ fn insert_versions(list: &Skiplist, trailers: &[u8]) {
     let mut hint = Hint::default();
     for trailer in trailers {
         list.insert(b"key", (*trailer).into(), &[*trailer], &mut hint).unwrap();
-        // Whoever linked the key may not have noted it in the index yet.
+        // The thread that linked the key may not have noted it in the index yet.
         let found = list.get(b"key", (*trailer).into());
         assert_eq!(found, Some(((*trailer).into(), [*trailer].as_slice())));
     }

@@ -33,10 +33,10 @@ const GROUP: usize = 64;
 /// Widths of length differences go up to this.
 const MAX_WIDTH: u32 = 32;
 
-/// More blocks than one in so many that begin inside a key's versions do not pay.
+/// More blocks than one in this many that begin inside a key's versions do not pay.
 const CONTINUED_PART: usize = 16;
 
-/// A model must take at most one part in so many of what the index partitions take.
+/// A model must take at most one part in this many of what the index partitions take.
 const INDEX_PART: usize = 2;
 
 /// The decoded learned index.
@@ -303,12 +303,12 @@ impl LearnedWriter {
         self.key_count += 1;
     }
 
-    /// The block that was started last takes so many stored bytes.
+    /// The block that was started last takes this many stored bytes.
     pub fn finish_block(&mut self, stored_len: u32) {
         self.lens.push(stored_len);
     }
 
-    /// Trains; the payload, if it pays beside index partitions of so many bytes.
+    /// Trains; the payload, if it pays beside index partitions of this many bytes.
     pub fn finish(self, index_bytes: u64) -> (Option<Vec<u8>>, Training) {
         let start = Instant::now();
         let blocks = self.builder.finish();

@@ -197,7 +197,7 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
         (family, choice, claim)
     };
     let result = execute(env, &family, &choice);
-    // The inputs are let go of before anybody hears of the end, so that whoever waits for it finds
+    // The inputs are let go of before the end is announced, so that a waiter finds
     // them free to be deleted.
     drop(choice);
     drop(claim);
@@ -205,7 +205,7 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
 }
 
 /// Finds out, while something fails, in which families no compaction can make room in a full L0, so
-/// that writers are told why instead of waiting.
+/// that writers get the error instead of waiting.
 fn note_stuck(env: &JobEnv, jobs: &SchedulerState) {
     let errors = &env.jobs.errors;
     if errors.is_empty() {

@@ -45,7 +45,7 @@ const YIELD: Duration = Duration::from_millis(50);
 /// memory.
 const MAX_BLOCKS: u64 = 1 << 20;
 
-/// A model of a level takes at most one part in so many of the block cache.
+/// A model of a level takes at most one part in this many of the block cache.
 const CACHE_PART: usize = 16;
 
 /// Decides and trains for all families of a store.

@@ -1,5 +1,5 @@
 //! The background threads: one flushes, one keeps house, one looks after filters, one after models, the others compact. Each is a loop of
-//! "find a job, run it, tell whoever waits".
+//! "find a job, run it, wake the waiters".
 //!
 //! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
 //! flush. Whatever needs the lead is done by the house thread.
@@ -35,14 +35,14 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often the filter budget takes a step while there are lookups, and how long its thread
 /// sleeps at most without.
 const FILTER_TICK: Duration = Duration::from_millis(50);
-/// It rests so many times as long as the step before was busy, loads aside, if that is longer.
+/// It rests this many times as long as the step before was busy, loads aside, if that is longer.
 const FILTER_RESTS: u32 = 20;
 const LONGEST_FILTER_REST: Duration = Duration::from_millis(800);
 
 /// How often files and levels are looked at for models while there are lookups, and how long that
 /// thread sleeps at most without.
 const LEARN_TICK: Duration = Duration::from_millis(50);
-/// It rests so many times as long as it was busy, if that is longer.
+/// It rests this many times as long as it was busy, if that is longer.
 const LEARN_RESTS: u32 = 4;
 const LONGEST_LEARN_REST: Duration = Duration::from_millis(800);
 
@@ -137,7 +137,7 @@ impl Workers {
 }
 
 /// Runs a loop. If it panics, what it was changing may be half done and its work is done no more: the
-/// store is poisoned, and whoever waits for a job sees that.
+/// store is poisoned, and waiters for a job get the error.
 fn run_or_poison(env: &JobEnv, name: &str, run: fn(&JobEnv)) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(env))) else { return };
     let why = format!("the thread {name} panicked: {}", message_of(&*panic));

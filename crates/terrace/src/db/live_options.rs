@@ -1,4 +1,4 @@
-//! Changing options while the store is open: by typed methods, and by name and text for whoever
+//! Changing options while the store is open: by typed methods, and by name and text for a program that
 //! takes them from people (`CONFIG SET` of the server). None is stored: name it at the next open.
 //!
 //! What is not listed in [`LIVE_OPTIONS`] is decided at open: files, threads and the log's buffer are

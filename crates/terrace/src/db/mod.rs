@@ -114,7 +114,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`; the log keeps what a failed flush leaves.
+        // Errors are given by `close`; the log keeps what a failed flush leaves.
         let _ = self.close();
     }
 }

@@ -10,7 +10,7 @@ use terrace_base::Result;
 use terrace_manifest::names;
 use terrace_vfs::{CreateOptions, Vfs};
 
-/// One part in so many of the reserve is for the log and the manifest alone.
+/// One part in this many of the reserve is for the log and the manifest alone.
 const LOG_PART: u64 = 4;
 
 /// Sets `bytes` of disk space aside, unless it is done already or there is no room.

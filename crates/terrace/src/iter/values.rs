@@ -8,7 +8,7 @@
 //! [`MAX_WINDOW_ENTRIES`] and as many bytes of values as the iterator may hold.
 //!
 //! The cursor below stands on the last entry of the window, or nowhere if it met the end or an
-//! error while the window was gathered. Whoever turns around within a window seeks the cursor back
+//! error while the window was gathered. A cursor that turns around within a window seeks the cursor back
 //! to the entry that is shown. An error belongs to the entry it was met at: entries before it are
 //! served first.
 
@@ -370,7 +370,7 @@ impl Window {
         }
     }
 
-    /// After a read: the next window may have so many entries that their values, if they are like
+    /// After a read: the next window may have this many entries that their values, if they are like
     /// these, fit into `max_bytes`. What was staged by its stored length may be longer than that.
     fn keep_within(&mut self, max_bytes: usize) {
         let len = |entry: &Staged| match &entry.value {

@@ -4,8 +4,8 @@
 //!
 //! Errors of this kind are soft ([`ErrorSeverity::Soft`](crate::ErrorSeverity)): nothing was lost by
 //! them, so writes go on. What stops writes is [`crate::env::health`]'s. An error that has struck
-//! [`LASTING_AFTER`] times in a row, or that time does not mend, is *lasting*: who waits for the work
-//! hears of it instead of waiting on.
+//! [`LASTING_AFTER`] times in a row, or that time does not mend, is *lasting*: a caller that waits
+//! for the work gets it instead of waiting on.
 //!
 //! Known as long as the store is open: after a reopen, damage is found anew.
 

@@ -1,9 +1,9 @@
-//! The flushes, compactions and collections that run now, for whoever wants to look at them.
+//! The flushes, compactions and collections that run now, for metrics and pages.
 //!
 //! A job is entered when it starts ([`JobList::enter`]) and carries its own counts, which the
 //! threads that work on it raise as they go; dropping the entry ends it. Ended jobs stay listed for
 //! [`LISTED_FOR_MS`], so that somebody who looks once a second sees even short ones. The list is
-//! locked when a job starts, when it ends, and by whoever looks; never while a job works.
+//! locked when a job starts, when it ends, and by readers of the list; never while a job works.
 //!
 //! `flush` and `compact` enter jobs, `shape` lists them.
 

@@ -80,7 +80,7 @@ impl Scheduler {
         self.work.notify_all();
     }
 
-    /// Says that a job ended: wakes whoever waits for its effect, and the workers.
+    /// Says that a job ended: wakes the threads that wait for its effect, and the workers.
     pub fn job_ended(&self) {
         let mut jobs = self.jobs.lock();
         jobs.generation += 1;

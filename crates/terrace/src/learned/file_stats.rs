@@ -12,13 +12,13 @@ use terrace_learned::analyzer::{
 };
 use terrace_manifest::LEVEL_COUNT;
 
-/// A file or level that was passed over is looked at again when it is older by one part in so many,
-/// and after so long at the latest: costs and lookups may be others by then.
+/// A file or level that was passed over is looked at again when it is older by one part in this many,
+/// and after this long at the latest: costs and lookups may be others by then.
 const SECOND_LOOK_PART: u64 = 4;
 const LONGEST_SECOND_LOOK_MS: u64 = 60_000;
 
-/// A model that could not be made, or was lost, is tried again after so long; twice as long each
-/// time, up to so many times.
+/// A model that could not be made, or was lost, is tried again after this long; twice as long each
+/// time, up to this many times.
 const FIRST_RETRY_MS: u64 = 1000;
 const MAX_DOUBLINGS: u32 = 10;
 

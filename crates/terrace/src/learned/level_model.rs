@@ -31,7 +31,7 @@ pub(crate) struct LevelModel {
 
 /// The share 1 of found lookups.
 const ALL: u32 = 1 << 16;
-/// A new sample weighs one part in so many.
+/// A new sample weighs one part in this many.
 const MEMORY: u32 = 16;
 
 /// Where in a level a key is, if it is there.

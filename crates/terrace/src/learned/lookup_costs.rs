@@ -27,7 +27,7 @@ const FIRST_LOOKUP_NS: f64 = 600.0;
 /// least that Bourbon found (OSDI 2020, section 5.2).
 const FIRST_SPEED_UP: f64 = 1.23;
 
-/// What was not measured again for so long is forgotten: if it says that something does not pay,
+/// What was not measured again for this long is forgotten: if it says that something does not pay,
 /// nobody does it, and it would never be measured again.
 const STALE_MS: u64 = 600_000;
 
@@ -148,12 +148,12 @@ impl Samples {
         }
     }
 
-    /// Notes that a file of so many keys was trained.
+    /// Notes that a file of this many keys was trained.
     pub fn note_file_training(&self, ns: u64, keys: u64) {
         self.file_trainings.lock().cost.add(ns, keys);
     }
 
-    /// Notes that a level of so many keys was trained; waiting is not part of it.
+    /// Notes that a level of this many keys was trained; waiting is not part of it.
     pub fn note_level_training(&self, ns: u64, keys: u64) {
         self.level_trainings.lock().cost.add(ns, keys);
     }

@@ -106,7 +106,7 @@ pub(crate) struct TableCache {
     trainings: TrainingTally,
     /// Bytes that the block cache has besides its share, from filters that do not need them.
     loan_bytes: AtomicUsize,
-    /// Held while a reader enters or leaves its slot, so that the filter budget hears of both in
+    /// Held while a reader enters or leaves its slot, so that the filter budget is called for both in
     /// the order in which they happen.
     turn: Mutex<()>,
 }
@@ -277,7 +277,7 @@ impl TableCache {
         self.open.load(Ordering::Relaxed) < self.max_open - (self.max_open / 8).max(1)
     }
 
-    /// Takes so many bytes from the block cache's share until the result is dropped.
+    /// Takes this many bytes from the block cache's share until the result is dropped.
     pub fn pin(this: &Arc<Self>, bytes: usize) -> Pinned {
         this.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
         this.charge();
@@ -300,7 +300,7 @@ impl TableCache {
         &self.trainings
     }
 
-    /// Lends the block cache so many bytes besides its share.
+    /// Lends the block cache this many bytes besides its share.
     pub fn lend(&self, bytes: usize) {
         let before = self.loan_bytes.swap(bytes, Ordering::Relaxed);
         if bytes < before {

@@ -21,10 +21,10 @@ const SHARDS: usize = 16;
 /// Longer durations are recorded as this one (an hour).
 const LONGEST_NS: u64 = 3600 * 1_000_000_000;
 
-/// One of so many point reads and commits is timed, on average, and one of so many point reads is
+/// One of this many point reads and commits is timed, on average, and one of this many point reads is
 /// followed through the files.
 pub(crate) const SAMPLE_EVERY: u32 = 64;
-/// Operations between two that are timed: from this many, so many more at random, since kinds of
+/// Operations between two that are timed: from this many, this many more at random, since kinds of
 /// operations may take turns.
 const MIN_GAP: u32 = 48;
 const GAP_BITS: u32 = 5;

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Why writers are held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StallCause {
-    /// L0 has so many files that reads and compaction suffer. Slows writers, then stops them.
+    /// L0 has more files than is good for reads and compaction. Slows writers, then stops them.
     L0Files,
     /// Levels are far over their size. Slows writers, never stops them.
     PendingCompaction,

@@ -1,4 +1,4 @@
-//! Rates over the last seconds, from counters that only grow: whoever looks brings the counters, and
+//! Rates over the last seconds, from counters that only grow: the caller brings the counters, and
 //! finds how they grew since somebody looked [`WINDOW_US`] ago, or since the open.
 //!
 //! Nothing is counted here, and no thread keeps this up to date: a store that nobody looks at pays

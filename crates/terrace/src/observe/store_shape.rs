@@ -44,7 +44,7 @@ pub struct FamilyShape {
     pub name: String,
     /// Bytes of the memtable and of the immutable ones.
     pub memtable_bytes: u64,
-    /// At so many bytes a memtable is full, and waits for its flush.
+    /// At this many bytes a memtable is full, and waits for its flush.
     pub memtable_limit_bytes: u64,
     /// Memtables that wait for their flush.
     pub immutable_memtables: u64,

@@ -49,7 +49,7 @@ use terrace_manifest::{
 use terrace_sst::{BlockCache, ReadCounters};
 use terrace_vfs::Vfs;
 
-/// Of the files that may be open, one in so many is a value segment.
+/// Of the files that may be open, one in this many is a value segment.
 const VALUE_FILES_SHARE: usize = 4;
 
 /// Opens the store in `dir` for reading and writing.

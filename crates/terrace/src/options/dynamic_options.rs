@@ -1,6 +1,6 @@
 //! Options that can be changed while the store is open, and what they are now.
 //!
-//! [`crate::options::Options`] keeps what the store was opened with. Whoever obeys one of these
+//! [`crate::options::Options`] keeps what the store was opened with. Code that obeys one of these
 //! options asks here, each time; so a change holds from the next commit, look or request on.
 
 use crate::error::{Error, Result};

@@ -176,7 +176,7 @@ pub struct CfOptions {
     /// Filters by level; the last entry serves all deeper levels ([`DEFAULT_FILTER`] for all). As
     /// text: `"ribbon:10".parse()`; see [`FilterPolicy`].
     pub filter: Vec<FilterPolicy>,
-    /// Filters also know the first so many bytes of every key, so that a scan of a prefix of at
+    /// Filters also know the first this many bytes of every key, so that a scan of a prefix of at
     /// least this length skips SSTs without it ([`ReadOptions::prefix`](crate::ReadOptions)); at
     /// most [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES). `None`: whole keys only.
     pub prefix_len: Option<usize>,
@@ -300,7 +300,7 @@ pub struct AdvancedOptions {
     /// ([`DEFAULT_GC_GARBAGE_RATIO`]): above it the worst segments are collected. 1 turns
     /// collection off.
     pub gc_garbage_ratio: f64,
-    /// A level of at least so many files may get one learned model over all of them
+    /// A level of at least this many files may get one learned model over all of them
     /// ([`DEFAULT_LEVEL_MODEL_FILES`]). With few files, finding the right one costs less than the
     /// model does.
     pub level_model_files: usize,

@@ -11,7 +11,7 @@
 //!
 //! Until the new manifest is in force the store's own files are as they were; from then on it is a store like
 //! any other. A crash leaves the one or the other, so repair can be run again. A store in which nothing is
-//! wrong is only opened and closed. What repair cannot know is told in `docs/repair.md`.
+//! wrong is only opened and closed. What repair cannot know is said in `docs/repair.md`.
 
 mod base;
 mod carry_out;

@@ -73,7 +73,7 @@ impl Repair<'_> {
         let mut aside = Vec::new();
         for (number, why) in &ssts.unreadable {
             aside.push((file_name(*number), ".damaged"));
-            // Of a whole manifest what it names is told already, and nothing else is needed.
+            // Of a whole manifest what it names is reported already, and nothing else is needed.
             if proof != Proof::Whole && !state.retired.contains(number) {
                 self.lost(format!("SST {number}, of which nothing can be read: {why}"));
             }

@@ -28,7 +28,7 @@ const BYTES_TOGETHER: u64 = 1 << 20;
 /// Blocks and partitions that are read one by one; nearly nothing is read twice.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// Stretches of one file that are told one by one.
+/// Stretches of one file that are reported one by one.
 const TOLD_STRETCHES: usize = 20;
 
 /// An SST of which something can be read.

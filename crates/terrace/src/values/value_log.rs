@@ -5,7 +5,7 @@
 //!   commit-log segment ──(its memtables are flushed)──> sealed ──(nothing refers to it)──> dead
 //!   written by garbage collection ────────────────────> sealed
 //! ```
-//! Which segments there are is an immutable map behind one pointer. Whoever holds a map can read
+//! Which segments there are is an immutable map behind one pointer. A holder of a map can read
 //! every value in its segments: a file is deleted only when its segment has left the map and no
 //! other map has it any more. A point read holds no map; if the segment of a handle is gone, newer
 //! SSTs name another place for the same value, and the read starts again.
@@ -195,7 +195,7 @@ impl ValueLog {
                 let segment = map.entry(meta.number).or_insert_with(|| {
                     self.segment(meta.number, segment_path(&self.dir, meta), meta.size_bytes)
                 });
-                // Whoever reads next opens it as it is to be read from now on.
+                // The next read opens it as it is to be read from now on.
                 segment.sealed_bytes.store(meta.size_bytes, Ordering::Relaxed);
                 segment.file.store(None);
             }
@@ -449,7 +449,7 @@ impl ValueLog {
             .collect()
     }
 
-    /// As [`ValueLog::read_held`], the values as they are stored, for whoever moves them: about half
+    /// As [`ValueLog::read_held`], the values as they are stored, for moving them: about half
     /// of a victim is wanted, in the order of keys, so it is read ahead as a whole into the
     /// page cache, where it often is already.
     pub fn read_stored_held(

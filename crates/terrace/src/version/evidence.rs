@@ -3,7 +3,7 @@
 //!
 //! A log sync costs one small append to the first file, without a sync of its own; the first sync in
 //! a segment and every manifest edit are noted in both, and the second file is synced after an edit. A leader never
-//! waits here for a sync: it leaves its claim to whoever holds the files. Evidence that cannot be
+//! waits here for a sync: it leaves its claim to the thread that holds the files. Evidence that cannot be
 //! written is no reason to fail what is durable already: the files go on saying what is true, an event
 //! and a metric say that they are behind, and they are written anew at the next occasion.
 

@@ -156,7 +156,7 @@ pub(crate) fn append(
     log: &mut ManifestLog,
     edit: &VersionEdit,
 ) -> Result<()> {
-    // Whoever closes the store waits for this lock before another process may open it.
+    // `close` waits for this lock before another process may open it.
     versions.base.health.check_open()?;
     make_whole(versions, log)?;
     let ManifestLog { manifest, state, torn, .. } = log;

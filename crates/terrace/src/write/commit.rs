@@ -44,7 +44,7 @@ const GROUP_BYTES: usize = 1 << 20;
 const MORE_BYTES: usize = 64 << 10;
 const MORE_GROUPS: usize = 8;
 
-/// A memtable is full when it refers to one part in so many of the live bytes of the value log.
+/// A memtable is full when it refers to one part in this many of the live bytes of the value log.
 const UNFLUSHED_SHARE: u64 = 64;
 /// Bytes of separated values that a memtable may always refer to, or two segments if that is less.
 const MIN_UNFLUSHED_BYTES: u64 = 4 << 20;
@@ -260,7 +260,7 @@ fn commit_once(
     inserted?;
     kill_point("commit:inserted");
     sync::interleave();
-    // Release: whoever reads this number finds the entries up to it.
+    // Release: a thread that reads this number finds the entries up to it.
     env.read.visible_seqno.store(last, Ordering::Release);
     drop(turn);
     sync::note(Note::Visible, group.iter().map(|p| p.origin));

@@ -1,5 +1,5 @@
 //! The queue of writers: one leads, the others wait until their batch is done for them or they
-//! are told to lead; and the log state that only the leader touches.
+//! become leaders; and the log state that only the leader touches.
 //!
 //! A group passes two stages: the log, which its leader has, and the memtables, for which it takes the
 //! [`InsertTurn`]. The leader may pass the lead on once it has the turn, so that the next group is appended
@@ -167,7 +167,7 @@ impl WriteQueue {
             return Entered::Done(result);
         }
         let lead = Lead::of(self);
-        // A waiter that is told to lead still has its batch: only a leader takes batches, and it
+        // A waiter that becomes the leader still has its batch: only a leader takes batches, and it
         // takes them together with the waiter.
         match waiter.pending.lock().take() {
             Some(pending) => Entered::Leads(lead, pending),
@@ -273,7 +273,7 @@ pub(crate) struct Lead<'a> {
     passed_on: Cell<bool>,
 }
 
-/// The right to insert a group into the memtables; whoever has it took it while leading.
+/// The right to insert a group into the memtables; taken by a leader before it passes the lead on.
 pub(crate) struct InsertTurn<'a> {
     pub state: MutexGuard<'a, InsertState>,
     in_flight_bytes: &'a AtomicUsize,
@@ -397,7 +397,7 @@ mod tests {
         let kind = FaultKind::SyncFails;
         vfs.set_fault(Some(Fault { at_op, kind, forever: false, filter: None }));
         queue.sync_full_segments().unwrap_err();
-        // Whoever comes later hears of it as well, though no fault strikes any more.
+        // A later caller gets the error as well, though no fault strikes any more.
         queue.sync_full_segments().unwrap_err();
         let left: Vec<u64> = queue.unsynced.lock().iter().map(LogWriter::segment).collect();
         assert_eq!(left, [2, 3]);

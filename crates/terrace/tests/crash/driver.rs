@@ -32,7 +32,7 @@ const MAX_APART_MS: u64 = 20_000;
 /// A child that takes longer hangs; its own watch is sooner.
 const CHILD_HANGS_AFTER: Duration = Duration::from_secs(600);
 
-/// A closed store has at most so many bytes per live byte, and so many beside.
+/// A closed store has at most this many bytes per live byte, and this many beside.
 const MAX_PER_LIVE_BYTE: u64 = 6;
 const MAX_BESIDE_BYTES: u64 = 8 << 20;
 
@@ -68,7 +68,7 @@ struct Driver {
     /// Points yet to be drawn; refilled when it is empty.
     points: Vec<&'static str>,
     tally: Tally,
-    /// What the last child was told, for whoever looks at what it left.
+    /// The orders of the last child, for the check of what it left.
     orders: String,
 }
 

@@ -148,7 +148,7 @@ fn at(operation: &str, path: &Path, moment: &str) {
 
 /// Appends half of `data` if the process is to die of it.
 fn tear(file: &mut dyn AppendFile, path: &Path, data: &[u8]) -> Result<()> {
-    // One at a time: whoever tears its append must be the one that dies.
+    // One at a time: the process that tears its append must be the one that dies.
     static TEARING: Mutex<()> = Mutex::new(());
     let point = format!("append:{}:torn", kind(path));
     let Some(sentence) = SENTENCE.get().filter(|s| s.point == point) else {

@@ -123,7 +123,7 @@ pub struct Script {
     now_ms: u64,
     own_exists: bool,
     tags: u64,
-    /// One batch in so many is a large group by itself.
+    /// One batch in this many is a large group by itself.
     large_one_in: u64,
 }
 

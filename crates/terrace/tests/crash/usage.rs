@@ -42,7 +42,7 @@ pub fn hanging() -> Option<String> {
     Some(calls.values().map(line).collect())
 }
 
-/// What an open store is busy with, for whoever has to say what a call waits for.
+/// What an open store is busy with, for the report of what a call waits for.
 pub fn busy_with(db: &Db) -> String {
     let (m, shape) = (db.metrics(), db.shape());
     format!(

@@ -369,7 +369,7 @@ impl Run {
 }
 
 #[test]
-fn whoever_reads_while_values_move_sees_what_was_written() {
+fn a_read_while_values_move_sees_what_was_written() {
     let mut moved = 0;
     let steps = over_seeds("garbage collection", effort(3000), |seed, _| {
         let mut run = Run::new(seed, Arc::new(SimVfs::new(seed)));

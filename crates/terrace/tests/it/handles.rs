@@ -203,7 +203,7 @@ fn every_call_for_a_dropped_family_says_that_there_is_none() {
     let in_memory = ReadOptions { in_memory: true, ..ReadOptions::default() };
     all_are(reads_with(&family, &in_memory), is_no_such_family);
 
-    // With the family its keys have gone: whoever read them meets a conflict.
+    // With the family its keys have gone: a transaction that read them gets a conflict.
     assert!(!db.is_unchanged(&reads).unwrap());
     transaction.put(b"t", b"v");
     assert!(matches!(transaction.commit(), Err(Error::Conflict)));

@@ -262,9 +262,9 @@ pub struct Mix {
     pub value_bytes: u64,
     pub ttl: bool,
     pub checkpoints: bool,
-    /// One write in so many is synced by itself; 0 for none.
+    /// One write in this many is synced by itself; 0 for none.
     pub sync_one_in: u64,
-    /// One action in so many flushes, compacts, or syncs.
+    /// One action in this many flushes, compacts, or syncs.
     pub maintain_one_in: u64,
 }
 

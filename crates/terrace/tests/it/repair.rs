@@ -352,7 +352,7 @@ fn whatever_is_damaged_a_repair_saves_the_rest_and_invents_nothing() {
             assert!(wrong.iter().all(inside), "{}", context());
             exact += 1;
         }
-        // With the evidence damaged as well, a cut log looks as if a crash had cut it: that is told.
+        // With the evidence damaged as well, a cut log looks as if a crash had cut it: the report says so.
         let told = !report.lost.is_empty() || !report.notes.is_empty();
         assert!(wrong.is_empty() || told, "untold: {}", context());
         sound += u64::from(report.was_sound);

@@ -37,7 +37,7 @@ use world::{Counts, run};
 
 /// Seeds of a run on every change.
 const SEEDS: u64 = 500;
-/// One seed in so many is run twice.
+/// One seed in this many is run twice.
 const TWICE_ONE_IN: u64 = 20;
 /// Simulations at the same time.
 const AT_ONCE: usize = 2;

@@ -1,7 +1,7 @@
 //! What the store must answer: every write in the order in which it became visible, which the
 //! engine tells, and what was promised of each.
 //!
-//! Only one thread runs at a time, so "so many batches are visible" is exact at any moment. A read
+//! Only one thread runs at a time, so the number of visible batches is exact at any moment. A read
 //! is right if it shows one prefix of the writes between what was visible when it began and when it
 //! ended. All of this is of one life; the next begins with what was recovered.
 

@@ -192,7 +192,7 @@ struct Draw {
     sync_one_in: u64,
     maintain_one_in: u64,
     own_one_in: u64,
-    /// Every other key is one of so many.
+    /// Every other key is one of this many.
     hot_keys: u64,
 }
 

@@ -17,7 +17,7 @@ static HELD: Mutex<BTreeMap<(u64, u64), Holders>> = Mutex::new(BTreeMap::new());
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holders {
     Exclusive,
-    /// So many, at least one.
+    /// This many, at least one.
     Shared(u64),
 }
 

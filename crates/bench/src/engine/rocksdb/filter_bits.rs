@@ -17,7 +17,7 @@
 //! filter_policy_internal.h`; the same in RocksDB 7 to 10 and Speedb 2.8, Itanium C++ ABI.) That a
 //! library is built so is not taken on trust: the table's length and the policy's names are looked
 //! at before anything else is called, where `Finish` is is found out by what the calls do, and
-//! whoever measures checks that no key is denied and that the false positive rate is a filter's
+//! the workload checks that no key is denied and that the false positive rate is a filter's
 //! of that kind ([`FilterKit::model_fpr`]). Speedb's paired policy has no C function; its
 //! constructor is exported.
 #![allow(unsafe_code, reason = "calls into a C++ library")]

@@ -2,7 +2,7 @@
 
 /// Being back means being within this factor of the steady state.
 pub const TOLERANCE: f64 = 1.2;
-/// For so many steps on average: a step alone may be low by chance.
+/// For this many steps on average: a step alone may be low by chance.
 pub const WINDOW_STEPS: usize = 3;
 
 /// Counts at one moment since some beginning.

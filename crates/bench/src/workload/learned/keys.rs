@@ -19,9 +19,9 @@ const MEAN_DEVIATIONS: f64 = 8.0;
 /// The keys of one store, all different.
 #[derive(Debug)]
 pub enum Keys {
-    /// Numbers, in order, spelled with so many digits.
+    /// Numbers, in order, spelled with this many digits.
     Numbers(Vec<u64>, usize),
-    /// So many of YCSB's.
+    /// This many of YCSB's.
     Hashed(u64),
     /// Names.
     Names(Vec<Vec<u8>>),

@@ -17,7 +17,7 @@ const fn row(flags: &'static [&'static str], access: Access) -> KeyUse {
     KeyUse { flags, access }
 }
 
-/// Tells something that is not the value: whoever may do anything with the key may ask.
+/// Tells something that is not the value: allowed to every user who may do anything with the key.
 const LOOK: KeyUse = row(&["RO"], Access::ANY);
 const READ: KeyUse = row(&["RO", "access"], Access::READ);
 const REPLACE: KeyUse = row(&["OW", "update"], Access::WRITE);

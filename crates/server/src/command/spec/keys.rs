@@ -19,9 +19,9 @@ pub enum Keys {
     AfterFirst,
     /// The first argument and every second one after it (`MSET`).
     EverySecond,
-    /// So many as the first argument says, after it (`ZUNION`).
+    /// This many as the first argument says, after it (`ZUNION`).
     Counted,
-    /// The first argument, and so many as the second one says, after that (`ZUNIONSTORE`).
+    /// The first argument, and this many as the second one says, after that (`ZUNIONSTORE`).
     FirstAndCounted,
     /// The first argument, and the one after the last `STORE` (`SORT`).
     FirstAndStore,

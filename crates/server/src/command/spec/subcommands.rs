@@ -8,7 +8,7 @@ use crate::acl::{Categories, category};
 pub struct Subcommand {
     /// In lower case.
     pub name: &'static str,
-    /// Arguments with both names: exactly so many, or at least so many if negative.
+    /// Arguments with both names: exactly this many, or at least this many if negative.
     pub arity: i32,
     /// Properties.
     pub flags: Flags,

@@ -226,11 +226,11 @@ fn the_stream_tells_every_second_what_happened() {
         let flush = finished.into_iter().find(|job| job["kind"] == "flush")?;
         Some((flush, live))
     });
-    let (flush, live) = flush.expect("the flush is told");
+    let (flush, live) = flush.expect("the flush is listed");
     assert_eq!((&flush["family"], &flush["output_level"]), (&"default".into(), &0.into()));
     assert!(live["summary"]["now_ms"].as_u64() > first["summary"]["now_ms"].as_u64());
     assert_ne!(live["shape"]["epoch"], first["shape"]["epoch"]);
-    // No job is told twice.
+    // No job is listed twice.
     let again = events.next().unwrap();
     let ids = again["finished"].as_array().unwrap().iter().map(|job| &job["id"]);
     assert!(!ids.into_iter().any(|id| *id == flush["id"]), "{again}");

@@ -24,7 +24,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Accepts whoever waits there, and spreads them over the loops.
+    /// Accepts waiting connections and spreads them over the loops.
     pub(super) fn accept(&mut self, number: usize) {
         loop {
             let Some(bound) = self.listeners.get(number) else { return };

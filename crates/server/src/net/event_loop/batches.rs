@@ -1,8 +1,8 @@
-//! The end of a batch: its commit, here or by the committer, and what its clients hear.
+//! The end of a batch: commits it, here or by the committer, then sends the replies.
 //!
-//! A commit that may have to wait (for a sync, or since writes are held back) is left to the
-//! committer: those who have a part in the batch wait for it, all others are served in the next one.
-//! That one is committed when the one before is, so that all who come meanwhile share its sync.
+//! A commit that may wait (for a sync, or since writes are stalled) goes to the committer. Clients with a
+//! write in the batch wait for it; the others are served in the next batch, which is committed
+//! after it, so that all writes of the meantime share one sync.
 
 use super::super::loop_handle::{BatchCommit, Committed};
 use super::super::offload::Offload;
@@ -11,12 +11,12 @@ use crate::dispatch;
 use std::sync::atomic::Ordering;
 use terrace_keyspace::Mode;
 
-/// While more clients than this wait for the device, their replies leave from the loop: it sends
-/// many at a time, and hears of many requests at a time.
+/// While more clients than this are offloaded, their replies are sent by the loop, many at a time, and no longer by
+/// the thread that executed the command.
 const MAX_ANSWERED_THERE: u64 = 2;
 
 impl EventLoop {
-    /// Commits what was written, then sends the replies, then lets go those who have to wait.
+    /// Commits the batch, sends the replies, and offloads the clients whose next command may block.
     pub(super) fn end_batch(&mut self) {
         if self.served.is_empty() {
             return;
@@ -34,8 +34,8 @@ impl EventLoop {
         self.let_go();
     }
 
-    /// Leaves the commit to the committer. While that has one already the batch goes on, unless it
-    /// is large. Those who have no part in it need not wait.
+    /// Leaves the commit to the committer. While that has one already the batch stays open, unless it
+    /// is large. Clients without a write in it do not wait.
     fn send_to_committer(&mut self) {
         let clients = &self.clients;
         let is_bound = |token: &mut usize| clients.get(*token).is_some_and(|c| c.is_bound);
@@ -87,7 +87,7 @@ impl EventLoop {
         }
     }
 
-    /// Those who go to the pool go, if their batch is over.
+    /// Offloads clients whose batch is committed.
     fn let_go(&mut self) {
         if self.leaving.is_empty() {
             return;
@@ -115,8 +115,8 @@ impl EventLoop {
         }
     }
 
-    /// Whether a client's offload is to be paid by this thread, while the other one of the loop leads
-    /// it: only if nobody else has something to do.
+    /// The offload that this thread executes itself while the follower leads the loop: only if no other
+    /// client has something to do.
     pub(super) fn take_own_offload(&mut self) -> Option<Offload> {
         let offload = self.own_offload.take()?;
         if self.ready.is_empty() && self.leader_follower.has_relief() {

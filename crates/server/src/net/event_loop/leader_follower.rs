@@ -1,6 +1,7 @@
-//! The two threads of a loop. One leads it; the other sleeps. A leader that has to wait for the
-//! device on behalf of a client that is alone gives the loop to the other one, waits and answers
-//! itself, and then sleeps: the client's way leads over no other thread, and nobody else waits.
+//! The two threads of a loop: a leader, which runs it, and a follower, which sleeps. When a client that is
+//! alone needs a command that may block, the leader hands the loop to the follower, executes the command and sends the
+//! reply itself, and becomes the follower. So such a command costs no hop to another thread, and
+//! the loop never blocks.
 
 use super::EventLoop;
 use crate::net::offload::Offload;
@@ -44,7 +45,7 @@ impl LeaderFollower {
         slot.sleeping > 0 && !slot.is_over
     }
 
-    /// Gives the loop to whoever takes it first: the other, or the caller again.
+    /// Puts the loop back: the thread that takes it first leads, the other or the caller again.
     pub fn give(&self, event_loop: Box<EventLoop>) {
         self.slot.lock().event_loop = Some(event_loop);
         self.changed.notify_one();

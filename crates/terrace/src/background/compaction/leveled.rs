@@ -414,7 +414,7 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
             manual.next_level();
         } else {
             let targets = targets(input.version, input.options);
-            // All of it, or nothing: who asks is told what is in the way.
+            // All of it, or nothing: the caller gets the error that is in the way.
             let files = input.files(0).to_vec();
             let Some(choice) = input.complete(0, files, targets.base, Reason::Manual) else {
                 return ManualStep::Wait;

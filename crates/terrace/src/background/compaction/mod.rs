@@ -36,7 +36,7 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
     }
 }
 
-/// The next rewrite of files with values in victim segments, for whoever waits for them to go.
+/// The next rewrite of files with values in victim segments, for a caller that waits for them to go.
 pub(crate) fn pick_values(input: &PickInput<'_>) -> Option<Choice> {
     match input.options.style {
         CompactionStyle::Leveled => leveled::pick_values(input),

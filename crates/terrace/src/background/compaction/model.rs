@@ -55,7 +55,7 @@ struct Store {
     moves: u64,
     victims: HashSet<u32>,
     hidden: HashMap<u64, u64>,
-    /// Whether picking is told to empty victim segments now.
+    /// Whether picking empties victim segments now.
     force: bool,
     rewrites: u64,
     /// Files that no merge may read.

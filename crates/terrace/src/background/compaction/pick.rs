@@ -76,9 +76,9 @@ pub(crate) struct Values<'a> {
     pub segment_bytes: u64,
 }
 
-/// Garbage is worth a merge that reveals it from one part in so many of the live bytes on …
+/// Garbage is worth a merge that reveals it from one part in this many of the live bytes on …
 pub(crate) const MIN_HIDDEN_PART: u64 = 40;
-/// … and from so many bytes per byte of SSTs that the merge reads.
+/// … and from this many bytes per byte of SSTs that the merge reads.
 const MIN_HIDDEN_PER_BYTE: u64 = 3;
 /// As [`MIN_HIDDEN_PER_BYTE`], when it must be now.
 const MIN_HIDDEN_WHEN_FORCED: u64 = 1;

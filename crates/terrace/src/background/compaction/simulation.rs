@@ -53,7 +53,7 @@ pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
 enum Keys {
     /// Every key once.
     Distinct,
-    /// From so many keys, with repeats.
+    /// From this many keys, with repeats.
     From(f64),
     Ascending,
 }

@@ -10,7 +10,7 @@
 //! 1. *space*: if the runs above the oldest are [`MAX_SPACE_PERCENT`] as large as it, all are
 //!    merged;
 //! 2. *ratio*: from the newest run on, while the next run is at most as large as what is gathered;
-//! 3. *count*: if there are still more runs than the trigger, the newest ones, so many that the
+//! 3. *count*: if there are still more runs than the trigger, the newest ones, as many as it takes until the
 //!    trigger is met.
 //!
 //! If merging the newer runs into the oldest would reveal much garbage in the value log, all are

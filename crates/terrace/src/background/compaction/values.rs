@@ -31,7 +31,7 @@ const WINDOW_VALUES: usize = 64;
 /// Stored bytes of the values in a window, and bytes of its entries, of which one more may pass
 /// the bound.
 const WINDOW_BYTES: usize = 1 << 20;
-/// A job that is done for another reason moves values if they fill one part in so many of a
+/// A job that is done for another reason moves values if they fill one part in this many of a
 /// segment: less is not worth a file.
 const MIN_PART: u64 = 8;
 
@@ -262,7 +262,7 @@ impl<'a> Stage<'a> {
             };
             let bytes = match stored.next() {
                 Some(Ok(bytes)) => bytes,
-                // A damaged value's entry stays as it is: whoever reads the key hears of the damage, and
+                // A damaged value's entry stays as it is: a read of the key gives the error, and
                 // the merge goes on.
                 Some(Err(error)) if error.is_corruption() => {
                     moving.log.spare(from.segment, &error);

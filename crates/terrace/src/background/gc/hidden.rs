@@ -42,7 +42,7 @@ pub(super) fn estimate(env: &JobEnv, known: &HashMap<u64, u64>) -> Estimate {
                     Some(bytes) => *bytes,
                     None if sampled < MAX_FILES => {
                         sampled += 1;
-                        // Damage is for whoever reads the file in earnest to report.
+                        // Damage is reported by reads and compactions, not by a sample.
                         sample(env, family, version, (level, at), file).unwrap_or(0)
                     }
                     None => continue,

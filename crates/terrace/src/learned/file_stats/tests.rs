@@ -59,7 +59,7 @@ impl Store {
         self.stats.next_file(self.now_ms, |_| COSTS, |verdict| noted.push(*verdict))
     }
 
-    /// Files of L2 with lives of `life_ms` and so many lookups each.
+    /// Files of L2 with lives of `life_ms` and this many lookups each.
     fn with_dead(count: usize, life_ms: u64, lookups: f64) -> Self {
         let mut store = Self::default();
         for number in 0..count as u64 {

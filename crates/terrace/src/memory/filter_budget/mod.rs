@@ -116,7 +116,7 @@ pub(crate) enum Loan {
     AsItIs,
     /// The next step makes room for a larger one.
     Soon,
-    /// It is to be so many bytes; to be confirmed with [`FilterBudget::confirm_loan`].
+    /// It is to be this many bytes; to be confirmed with [`FilterBudget::confirm_loan`].
     Change(usize),
 }
 
@@ -124,7 +124,7 @@ pub(crate) enum Loan {
 pub(crate) type OpenReader<'a> = &'a dyn Fn(&FileMeta) -> Option<Arc<SstReader>>;
 
 impl FilterBudget {
-    /// A budget of so many bytes, of which nothing is used.
+    /// A budget of this many bytes, of which nothing is used.
     pub fn new(allocator: FilterAllocator, budget_bytes: usize) -> Self {
         let decides: Box<dyn Allocator> = match allocator {
             FilterAllocator::Mq => Box::new(MultiQueue::new()),

@@ -84,7 +84,7 @@ impl MultiQueue {
         self.queue(units).insert(order, id);
     }
 
-    /// One access of `id` at lookup number `now`, with so many bytes free: the demotions that make
+    /// One access of `id` at lookup number `now`, with this many bytes free: the demotions that make
     /// room for one more unit of `id`, each to one unit less and in the order in which they were
     /// found; `None` if there is to be no change. The change is made.
     pub fn access(

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! heat      version      1   1
-//!           shift        1   so many neighbouring partitions, as a power of two, share a code
+//!           shift        1   this many neighbouring partitions, as a power of two, share a code
 //!           file count   v
 //!           files            to the end
 //!
@@ -79,7 +79,7 @@ impl Restored {
         Some(Self { shift, files })
     }
 
-    /// Takes out the rates of a file with so many partitions; `None` if it has others or is not
+    /// Takes out the rates of a file with this many partitions; `None` if it has others or is not
     /// known. The rate of partitions that share a code is the same.
     pub fn take(&mut self, number: u64, partitions: usize) -> Option<Vec<Option<f64>>> {
         let codes = self.files.remove(&number)?;

@@ -213,7 +213,7 @@ impl Simulation {
         }
     }
 
-    /// The mean cost over so many lookups.
+    /// The mean cost over this many lookups.
     fn mean_cost(&mut self, lookups: u64) -> f64 {
         let steps = lookups / STEP_LOOKUPS;
         let costs = (0..steps).map(|_| {

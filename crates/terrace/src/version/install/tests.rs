@@ -29,7 +29,7 @@ fn a_purge_that_has_begun_removes_nothing_once_deletions_are_held() {
     assert!(!obsolete.is_empty() && there() == obsolete.len(), "{obsolete:?}");
 
     std::thread::scope(|scope| {
-        // Whoever purges stops between the two looks.
+        // The purge stops between its two looks.
         let list = inner.versions.obsolete.lock();
         inner.versions.deletions_held.fetch_sub(1, Ordering::SeqCst);
         let purging = scope.spawn(|| purge(&inner.versions));

@@ -8,7 +8,7 @@ use terrace::RepairOptions;
 use terrace::vfs::{SimVfs, Vfs};
 
 /// Repairs on a device that dies after each number of operations, and again what that leaves: after a power cut
-/// and after a mere kill. Between the two, whatever opens must not show less than is told.
+/// and after a mere kill. Between the two, every open must show at least what the report says.
 fn interrupted(specimen: &Specimen, damaged: &SimVfs, most_wrong: usize) {
     let rehearsal = damaged.kill_image();
     repair(specimen, &rehearsal, RepairOptions::default()).unwrap();

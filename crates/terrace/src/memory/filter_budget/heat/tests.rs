@@ -5,7 +5,7 @@ use terrace_base::rng::{Rng, SplitMix64};
 
 const PRIOR: f64 = 1e-5;
 
-/// Events of so many lookups, each one with probability `rate`.
+/// Events of this many lookups, each one with probability `rate`.
 fn draw(rng: &mut SplitMix64, rate: f64, lookups: u64) -> u32 {
     (0..lookups).filter(|_| rng.unit() < rate).count() as u32
 }
