@@ -19,6 +19,7 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   tidy            check the style guide: floors, names, sizes, unsafe code, links
+  lines           write the right line numbers into the documents' links to code
   test [STEP...]  run everything that can fail: unit, model, crash and doc tests, loom, examples,
                   fuzzers, real clients, the dashboard in Chromium; installs what that needs
   clients         only the last two: real clients, and the dashboard in Chromium
@@ -45,6 +46,7 @@ fn run(arguments: &[String]) -> Result<()> {
     let rest = arguments.get(1..).unwrap_or_default();
     match arguments.first().map(String::as_str) {
         Some("tidy") => tidy::run(&root),
+        Some("lines") => tidy::renumber(&root),
         Some("test") => test::steps(&root)?.run(rest),
         Some("clients") => test::steps_outside(&root).run(rest),
         Some("ci") => ci::steps(&root)?.run(rest),

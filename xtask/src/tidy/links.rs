@@ -18,6 +18,11 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
                     add(line, what);
                 }
             }
+            for (name, file, number) in line_links(prose) {
+                if let Some(what) = misplaced(tree, path, name, file, number) {
+                    add(line, what);
+                }
+            }
             for named in backticked(prose).filter(|named| is_path(named)) {
                 if !tree.exists(named.trim_end_matches('/')) {
                     add(line, format!("`{named}` does not exist"));
@@ -56,8 +61,70 @@ fn broken_link(tree: &Tree, from: &str, target: &str) -> Option<String> {
         return Some(format!("the link to `{target}` leads nowhere"));
     }
     let text = tree.text(&path)?;
+    if path.ends_with(".rs") {
+        // A line of code: see `misplaced`.
+        return None;
+    }
     let found = heading.is_empty() || headings(text).any(|slug| slug == heading);
     (!found).then(|| format!("`{path}` has no heading `#{heading}`"))
+}
+
+/// Links to lines of code, [`name`](file#L12): name, file and line.
+fn line_links(prose: &str) -> impl Iterator<Item = (&str, &str, usize)> {
+    prose.split("[`").skip(1).filter_map(|rest| {
+        let (name, rest) = rest.split_once("`](")?;
+        let (file, number) = rest.split(')').next()?.split_once("#L")?;
+        Some((name, file, number.parse().ok()?))
+    })
+}
+
+/// What is wrong with a link to a line: it must define `name`.
+fn misplaced(tree: &Tree, from: &str, name: &str, file: &str, line: usize) -> Option<String> {
+    let text = tree.text(&resolve(from, file)?)?;
+    match definition(text, name) {
+        Some(there) if there == line => None,
+        Some(there) => {
+            Some(format!("`{name}` is in line {there} of {file}: `cargo xtask lines` mends it"))
+        }
+        None => Some(format!("{file} defines no `{name}`")),
+    }
+}
+
+/// The line, from 1, that defines `name`; of a method, `Type::name`, after `impl Type`.
+fn definition(text: &str, name: &str) -> Option<usize> {
+    let (of, name) = name.split_once("::").map_or((None, name), |(of, name)| (Some(of), name));
+    let words = |line: &str| -> Vec<String> {
+        let words = line.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        words.filter(|word| !word.is_empty()).map(str::to_string).collect()
+    };
+    let mut is_inside = of.is_none();
+    text.lines().enumerate().find_map(|(at, line)| {
+        let words = words(line);
+        if let Some(of) = of {
+            is_inside |=
+                words.first().is_some_and(|w| w == "impl") && words.iter().any(|w| w == of);
+        }
+        let kinds = ["fn", "struct", "enum", "trait", "mod", "const", "type", "static"];
+        let defines = words.windows(2).any(|two| kinds.contains(&&*two[0]) && two[1] == name);
+        (is_inside && defines && !line.trim_start().starts_with("//")).then_some(at + 1)
+    })
+}
+
+/// The text of a document with the right lines in its links to code.
+pub fn with_right_lines(tree: &Tree, path: &str, text: &str) -> String {
+    let mut parts = text.split("[`");
+    let mut right = parts.next().unwrap_or_default().to_string();
+    for rest in parts {
+        right.push_str("[`");
+        let link = rest.split_once("`](").and_then(|(name, tail)| {
+            let (target, after) = tail.split_once(')')?;
+            let (file, _) = target.split_once("#L")?;
+            let line = definition(tree.text(&resolve(path, file)?)?, name)?;
+            Some(format!("{name}`]({file}#L{line}){after}"))
+        });
+        right.push_str(link.as_deref().unwrap_or(rest));
+    }
+    right
 }
 
 /// `link` as seen from the file `from`, without `.` and `..`.
@@ -139,5 +206,24 @@ mod tests {
         ] {
             assert_eq!(found(text).len(), 1, "{text}");
         }
+    }
+
+    #[test]
+    fn links_to_lines_of_code_name_what_is_defined_there() {
+        let code = "//! fn put\nstruct Db;\nimpl Other {\n    fn put() {}\n}\nimpl Db {\n    pub fn put() {}\n}\n";
+        let with = |text: &str| {
+            let files = [("docs/a.md", text), ("crates/a/src/lib.rs", code)];
+            super::super::testing::all_found(links, &files)
+        };
+        assert_eq!(with("[`put`](../crates/a/src/lib.rs#L4)\n"), [""; 0]);
+        assert_eq!(with("[`Db::put`](../crates/a/src/lib.rs#L7)\n"), [""; 0]);
+        assert_eq!(with("[`Db::put`](../crates/a/src/lib.rs#L4)\n").len(), 1);
+        assert_eq!(with("[`get`](../crates/a/src/lib.rs#L4)\n").len(), 1);
+        let tree = super::super::testing::tree(&[("crates/a/src/lib.rs", code)]);
+        let text = "See [`Db::put`](../crates/a/src/lib.rs#L0) and [`x`](y).\n";
+        assert_eq!(
+            with_right_lines(&tree, "docs/a.md", text),
+            "See [`Db::put`](../crates/a/src/lib.rs#L7) and [`x`](y).\n"
+        );
     }
 }

@@ -154,6 +154,19 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Writes the right lines into the links of documents to code.
+pub fn renumber(root: &Path) -> Result<()> {
+    let tree = Tree::read(root)?;
+    for (path, text) in tree.with_ending(".md") {
+        let right = links::with_right_lines(&tree, path, text);
+        if right != text {
+            fs::write(root.join(path), right).with_context(|| format!("write {path}"))?;
+            println!("{path}");
+        }
+    }
+    Ok(())
+}
+
 /// Whether the file is test code as a whole: its name or its directory says so.
 fn is_test_path(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);

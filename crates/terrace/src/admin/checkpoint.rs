@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::kill_point::kill_point;
 use crate::values::value_log::segment_path;
-use crate::write::commit;
+use crate::write::log_segments;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
@@ -116,7 +116,7 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
 fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<u64>, Claims)> {
     let lead = inner.commit.queue()?.lead();
     let mut log = lead.log();
-    commit::seal_segment(&inner.commit, &mut log)?;
+    log_segments::seal_segment(&inner.commit, &mut log)?;
     let manifest = inner.versions.manifest.lock();
     let state = manifest.state.clone();
     let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);

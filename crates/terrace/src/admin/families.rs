@@ -6,7 +6,7 @@ use crate::kill_point::kill_point;
 use crate::options::{CfOptions, Options};
 use crate::version::family::Family;
 use crate::version::install;
-use crate::write::commit;
+use crate::write::log_segments;
 use std::sync::Arc;
 use terrace_manifest::{FamilyEdit, VersionEdit};
 
@@ -81,7 +81,7 @@ pub(crate) fn drop(inner: &Inner, name: &str) -> Result<()> {
         inner.read.families.store(Arc::new(all));
         install::retire_family(&inner.versions, &family);
     }
-    commit::retire_segments(&inner.commit)?;
+    log_segments::retire_segments(&inner.commit)?;
     inner.jobs.scheduler.wake();
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::background::settle;
 use crate::error::{Error, Result};
 use crate::values::value_log::SegmentStats;
 use crate::version::install;
-use crate::write::commit;
+use crate::write::log_segments;
 use std::collections::BTreeSet;
 
 /// How far a `collect_garbage` is. Steps that the background does for it are not counted.
@@ -39,7 +39,7 @@ pub(crate) fn run(
         )));
     }
     flush::all(env)?;
-    commit::retire_segments(&env.commit)?;
+    log_segments::retire_segments(&env.commit)?;
     let stats = gc::stats(env);
     let enough = |segment: &&SegmentStats| segment.garbage_share() >= min_share;
     let wanted: BTreeSet<u32> = stats.iter().filter(enough).map(|segment| segment.number).collect();

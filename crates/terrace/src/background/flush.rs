@@ -21,6 +21,7 @@ use crate::version::family::Family;
 use crate::version::install::{self, Change};
 use crate::version::unpublished::remove_unpublished;
 use crate::write::commit;
+use crate::write::log_segments;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,7 +80,7 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
         // What the file refers to must be durable before the file is in force. And a power cut may
         // lose the newest writes of all families, never older ones of one family while newer ones
         // of another stay.
-        if let Err(error) = commit::sync_full_segments(&env.commit) {
+        if let Err(error) = log_segments::sync_full_segments(&env.commit) {
             let written = edit.added.iter().map(|(_, file)| file.number);
             remove_unpublished(&env.base.vfs, &env.base.dir, written);
             return Err(error);

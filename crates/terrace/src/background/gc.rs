@@ -18,7 +18,7 @@
 
 mod hidden;
 #[cfg(test)]
-mod simulation;
+mod tests;
 pub(crate) mod victims;
 
 use crate::background::compaction::pick::MIN_HIDDEN_PART;

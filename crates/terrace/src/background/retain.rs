@@ -273,6 +273,4 @@ pub(crate) fn surviving_tombstones(
 }
 
 #[cfg(test)]
-pub(crate) mod script;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -19,6 +19,7 @@ use crate::options::SyncMode;
 use crate::version::family::Family;
 use crate::version::install;
 use crate::write::commit;
+use crate::write::log_segments;
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -282,24 +283,26 @@ fn house_loop(env: &JobEnv) {
         match sync {
             SyncMode::Interval(interval) if last_sync.elapsed() >= interval => {
                 last_sync = Instant::now();
-                attempt(env, "sync the log", || commit::sync(&env.commit));
+                attempt(env, "sync the log", || log_segments::sync(&env.commit));
             }
             SyncMode::Buffered => {
-                attempt(env, "write the log", || commit::hand_over(&env.commit));
+                attempt(env, "write the log", || log_segments::hand_over(&env.commit));
             }
             _ => {}
         }
         if env.base.health.is_disk_full() {
-            attempt(env, "retire log segments", || commit::retire_segments(&env.commit));
+            attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
             continue;
         }
         if env.read.value_log.is_used() {
             // A little at a time, so that a flush finds little left to wait for.
-            attempt(env, "sync full log segments", || commit::sync_full_segments(&env.commit));
+            attempt(env, "sync full log segments", || {
+                log_segments::sync_full_segments(&env.commit)
+            });
             attempt(env, "drop value segments", || install::drop_dead_segments(&env.versions));
             gc::step(env);
         }
-        attempt(env, "retire log segments", || commit::retire_segments(&env.commit));
+        attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
         attempt(env, "bound the log", || bound_log(env));
         attempt(env, "bound the memtables", || bound_memtables(env));
     }
@@ -446,7 +449,7 @@ fn bound_log(env: &JobEnv) -> Result<()> {
     let holders: Vec<_> =
         families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
     commit::rotate_all(&env.commit, &holders).map(drop)?;
-    commit::retire_segments(&env.commit)
+    log_segments::retire_segments(&env.commit)
 }
 
 /// Flushes memtables that are larger than what they may be since the memory budget shrank: a write makes

@@ -32,6 +32,7 @@ use crate::version::family::Family;
 use crate::version::install;
 use crate::version::snapshots::Snapshot;
 use crate::write::commit;
+use crate::write::log_segments;
 use crate::write::stall;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -89,9 +90,11 @@ impl Store {
         let inner = &self.inner;
         let flushed = match inner.base.health.check_writable() {
             _ if inner.base.read_only => Ok(()),
-            Ok(()) => flush::all(&inner.background).and_then(|()| commit::sync(&inner.commit)),
+            Ok(()) => {
+                flush::all(&inner.background).and_then(|()| log_segments::sync(&inner.commit))
+            }
             // The log holds everything; whether the device does too can still be seen to.
-            Err(Error::DiskFull(_)) => commit::sync(&inner.commit),
+            Err(Error::DiskFull(_)) => log_segments::sync(&inner.commit),
             // What was acknowledged may be lost, which its writers have not been told.
             Err(error) => Err(error),
         };
@@ -345,7 +348,7 @@ impl Db {
 
     /// Makes everything written so far durable, whatever the sync mode.
     pub fn sync(&self) -> Result<()> {
-        commit::sync(&self.inner().commit)
+        log_segments::sync(&self.inner().commit)
     }
 
     /// Reads every SST of the store and checks every checksum and the order of all entries.

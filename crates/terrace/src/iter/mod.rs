@@ -110,4 +110,4 @@ impl ScanCursor for RunIter {
 }
 
 #[cfg(test)]
-pub(crate) mod testing;
+pub(crate) mod tests;

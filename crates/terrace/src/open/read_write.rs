@@ -30,8 +30,8 @@ use crate::version::read_env::ReadEnv;
 use crate::version::reader_pins::ReaderPins;
 use crate::version::unpublished;
 use crate::version::version_set::{ManifestLog, VersionSet};
-use crate::write::commit;
 use crate::write::env::CommitEnv;
+use crate::write::log_segments;
 use crate::write::queue::{LogState, WriteQueue};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
@@ -139,7 +139,7 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let numbers_of_segments = segments.iter().filter_map(|(n, _)| u32::try_from(*n).ok());
     numbers_of_segments.for_each(|number| parts.value_log.begin(number));
     let (log, unsynced) =
-        commit::unfinished_log(vfs, &segments, outcome.log.end, outcome.last_seqno)?;
+        log_segments::unfinished_log(vfs, &segments, outcome.log.end, outcome.last_seqno)?;
     let manifest =
         ManifestLog { manifest: Some(manifest), state, torn: true, undecided: Vec::new() };
     let last_seqno = outcome.last_seqno;
@@ -232,7 +232,8 @@ pub(crate) fn recover_log(
     let evidence = Evidence::start(vfs.clone(), dir, known);
     // Before the edit that says that the log begins with it: a needed segment always exists.
     let segment = (spill_parts.next_file_number)();
-    let log_state = commit::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
+    let log_state =
+        log_segments::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
     let mut edit =
         recovered_edit(outcome.families.values(), segment, numbers.next(), outcome.last_seqno);
     edit.segments_added = sealed_by_recovery(&*vfs, &segments, &state, &edit)?;

@@ -8,12 +8,6 @@
 //! of the log; nothing is acknowledged before it is where its [`SyncMode`] wants it; a memtable
 //! never holds what the log does not.
 
-mod segments;
-
-pub(crate) use segments::{
-    first_log, hand_over, retire_segments, seal_segment, sync, sync_full_segments, unfinished_log,
-};
-
 use crate::batch::{Separation, WriteBatch};
 use crate::env::reserve;
 use crate::error::{Error, Result};
@@ -23,11 +17,11 @@ use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
 use crate::version::family::Family;
 use crate::write::env::CommitEnv;
+use crate::write::log_segments::{lost_append, next_segment, sync, sync_log};
 use crate::write::queue::{Entered, InsertState, Lead, LogState, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::stall;
 use crate::write::validate;
-use segments::{lost_append, next_segment, sync_log};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync::{self, Instant, Note, Origin};

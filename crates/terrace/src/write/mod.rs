@@ -1,8 +1,9 @@
 //! Writing: the queue of writers ([`queue`]), what holds them back ([`stall`]), the check of read sets
-//! ([`read_set`], [`validate`]), and the commit to log and memtables ([`commit`]).
+//! ([`read_set`], [`validate`]), the commit to log and memtables ([`commit`]), and the life of the log's segments ([`log_segments`]).
 
 pub(crate) mod commit;
 pub(crate) mod env;
+pub(crate) mod log_segments;
 pub(crate) mod queue;
 pub(crate) mod read_set;
 pub(crate) mod stall;

@@ -53,8 +53,4 @@ pub(crate) fn pending_bytes(input: &PickInput<'_>) -> u64 {
 }
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;

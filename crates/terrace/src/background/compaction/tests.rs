@@ -1,8 +1,11 @@
 //! Picking from LSMs drawn as text, in `testdata/pick`.
 
+mod model;
+pub(super) mod simulation;
+
 use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
-use super::{leveled, pending_bytes, pick, pick_idle, pick_manual, pick_values, simulation};
-use crate::background::retain::script;
+use super::{leveled, pending_bytes, pick, pick_idle, pick_manual, pick_values};
+use crate::background::retain::tests::script;
 use crate::jobs::scheduler::RunningCompaction;
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::{HashMap, HashSet};

@@ -1,6 +1,8 @@
 //! A naive reader over all versions must see the same before and after, at every snapshot; and
 //! what can go must be gone. Drawn cases are in `testdata/retain`.
 
+pub(crate) mod script;
+
 use super::*;
 use proptest::prelude::*;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! Levels of vectors against the vector of all their entries.
 
 use super::*;
-use crate::iter::testing::{Entry, VecIter, sort};
+use crate::iter::tests::cursors::{Entry, VecIter, sort};
 use proptest::prelude::*;
 use std::cell::Cell;
 use terrace_base::key::compare_internal;

@@ -1,7 +1,7 @@
 //! The merge against a sorted vector.
 
 use super::*;
-use crate::iter::testing::{Entry, VecIter, sort};
+use crate::iter::tests::cursors::{Entry, VecIter, sort};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::iter::cover::Cover;
 use crate::iter::merge::MergingIter;
-use crate::iter::testing::{Entry, FakeValues, History, NOW_MS, VecIter, key};
+use crate::iter::tests::cursors::{Entry, FakeValues, History, NOW_MS, VecIter, key};
 use crate::iter::visible::View;
 use proptest::prelude::*;
 use std::cell::Cell;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::iter::cover::CoverSource;
 use crate::iter::merge::MergingIter;
-use crate::iter::testing::{Entry, History, NOW_MS, VecIter, key};
+use crate::iter::tests::cursors::{Entry, History, NOW_MS, VecIter, key};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -459,4 +459,4 @@ impl Ledger {
 }
 
 #[cfg(test)]
-mod simulation;
+mod tests;

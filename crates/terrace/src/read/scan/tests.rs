@@ -1,7 +1,7 @@
 //! Scans of a read state of memtables and SSTs against the naive reader.
 
 use super::*;
-use crate::iter::testing::{Entry, History, NOW_MS, key, sort};
+use crate::iter::tests::cursors::{Entry, History, NOW_MS, key, sort};
 use crate::memory::filter_budget::FilterBudget;
 use proptest::prelude::*;
 use std::path::Path;

@@ -5,7 +5,7 @@ mod values;
 
 use super::*;
 use crate::background::compaction::pick::Reason;
-use crate::background::compaction::simulation;
+use crate::background::compaction::tests::simulation;
 use crate::memory::filter_budget::FilterBudget;
 use crate::values::value_log::ValueLog;
 use crate::version::unpublished::publish;

@@ -21,7 +21,7 @@ use terrace_vfs::Vfs;
 
 /// Reports a failed append. What a buffered log still held was acknowledged: going on without it
 /// in another segment would leave a hole, even if a full disk has room again.
-pub(super) fn lost_append(env: &CommitEnv, doing: &str, error: terrace_base::Error) -> Error {
+pub(crate) fn lost_append(env: &CommitEnv, doing: &str, error: terrace_base::Error) -> Error {
     match env.base.options.sync == SyncMode::Buffered {
         true => env.base.health.poison(doing, error),
         false => env.base.health.fail(doing, error),
@@ -30,7 +30,7 @@ pub(super) fn lost_append(env: &CommitEnv, doing: &str, error: terrace_base::Err
 
 /// Finishes the segment and starts another one, which names the place where this one ends. A memtable
 /// knows by then that it needs the segment.
-pub(super) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     env.queue()?.drain();
     if !log.broken {
         let finished = log.writer.finish();
@@ -135,7 +135,7 @@ pub(crate) fn first_log(
 }
 
 /// Makes everything appended so far durable, older segments first so that there is never a hole.
-pub(super) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     sync_full_segments(env)?;
     let synced = match log.broken {
         // The failed append is no part of the log; what stands before it is.

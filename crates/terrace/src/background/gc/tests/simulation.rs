@@ -7,8 +7,8 @@
 //! One key is one value of one size. A merge of L0 rewrites the whole tree, as it does while the
 //! tree is small beside the memtables; the store writes on while it runs.
 
-use super::victims::{self, GarbageStats};
-use super::{HEADROOM, REVEAL_FROM};
+use super::super::victims::{self, GarbageStats};
+use super::super::{HEADROOM, REVEAL_FROM};
 use crate::background::compaction::pick::MIN_HIDDEN_PART;
 use crate::values::value_log::SegmentStats;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -2,8 +2,9 @@
 //! concurrent compactions of both styles; whatever is picked, every reader must see what a list of
 //! all writes says.
 
-use super::pick::{Choice, Compaction, Manual, ManualStep, PickInput, Reason, Values};
-use super::{job, pick, pick_idle, pick_manual, pick_values, simulation};
+use super::super::pick::{Choice, Compaction, Manual, ManualStep, PickInput, Reason, Values};
+use super::super::{job, pick, pick_idle, pick_manual, pick_values};
+use super::simulation;
 use crate::background::retain::{
     Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
 };

@@ -3,7 +3,7 @@
 //! while memtables go on being flushed. `cargo test -p terrace simulation -- --nocapture` prints
 //! the table; the assertions hold the marks.
 
-use super::pick::{Choice, Compaction, File, PickInput, Values};
+use super::super::pick::{Choice, Compaction, File, PickInput, Values};
 use crate::jobs::scheduler::RunningCompaction;
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ const LOG_ENTRY_BYTES: f64 = 130.0;
 const MERGE_BYTES_PER_S: f64 = 300e6;
 const PUTS_PER_S: f64 = 250e3;
 
-pub(super) fn options(memtable_bytes: u64) -> FamilyOptions {
+pub(in super::super) fn options(memtable_bytes: u64) -> FamilyOptions {
     FamilyOptions {
         compression: [Compression::None; LEVEL_COUNT],
         filter: [crate::options::DEFAULT_FILTER; LEVEL_COUNT],
@@ -244,7 +244,7 @@ impl Simulation {
             now_ms: (self.now_s * 1e3) as u64,
             values: Values::none(),
         };
-        if idle { super::pick_idle(&input) } else { super::pick(&input) }
+        if idle { super::super::pick_idle(&input) } else { super::super::pick(&input) }
     }
 
     /// Moves what can move and starts a merge if none runs.

@@ -4,11 +4,11 @@
 //! bits per key, headers included. `cargo test -p terrace filter_budget::simulation -- --nocapture`
 //! prints the table; the assertions hold the marks.
 
-use super::allocator::{Allocator, Moves, Offer, PartitionId, Room};
-use super::curve::{self, Curve};
-use super::heat::Heat;
-use super::multi_queue::MultiQueue;
-use super::price::Price;
+use super::super::allocator::{Allocator, Moves, Offer, PartitionId, Room};
+use super::super::curve::{self, Curve};
+use super::super::heat::Heat;
+use super::super::multi_queue::MultiQueue;
+use super::super::price::Price;
 use std::sync::Arc;
 use terrace_base::rng::{Rng, SplitMix64};
 

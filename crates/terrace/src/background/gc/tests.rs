@@ -1,0 +1,3 @@
+//! Garbage collection as a whole, simulated.
+
+mod simulation;

@@ -1,0 +1,3 @@
+//! What tests of iterators share.
+
+pub(crate) mod cursors;

@@ -1,0 +1,3 @@
+//! Both allocators as a whole, simulated.
+
+mod simulation;
