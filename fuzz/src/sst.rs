@@ -117,10 +117,10 @@ fn exercise(data: &[u8]) -> bool {
     for key in keys.iter().map(Vec::as_slice).chain(ABSENT_KEYS) {
         let lookup = Lookup::new(key, MAX_SEQNO);
         let at = reader.prefetch_filter(&lookup);
-        let filtered = reader.get_at(at, &lookup);
-        let denied = matches!((filtered, reader.get(&lookup)), (Ok(None), Ok(Some(_))));
+        let filtered = reader.get_at(at, &lookup, &mut ());
+        let denied = matches!((filtered, reader.get_unfiltered(&lookup)), (Ok(None), Ok(Some(_))));
         assert!(!(sound && denied), "the filter of a sound file denies what is there");
-        let _ = reader.get_with_filter(&lookup);
+        let _ = reader.get(&lookup);
         reader.may_contain_prefix(key);
         reader.approximate_offset(key);
     }
@@ -174,8 +174,11 @@ fn with_units(reader: &SstReader, keys: &[Vec<u8>], sound: bool) {
         }
         for key in keys {
             let lookup = Lookup::new(key, MAX_SEQNO);
-            if let Ok(None) = reader.get_with_filter(&lookup) {
-                assert!(!sound || !matches!(reader.get(&lookup), Ok(Some(_))), "a key is denied");
+            if let Ok(None) = reader.get(&lookup) {
+                assert!(
+                    !sound || !matches!(reader.get_unfiltered(&lookup), Ok(Some(_))),
+                    "a key is denied"
+                );
             }
         }
     }

@@ -17,7 +17,8 @@ pub fn steps(root: &Path) -> Result<Steps> {
     steps.cargo("clippy-simulation", &[&simulation[..], &["--", "-D", "warnings"]].concat());
     let strict = [("RUSTDOCFLAGS", "-D warnings")];
     // Apart, and the library last: it shares its name with the program.
-    let programs = ["doc", "-p", "terrace-cli", "-p", "xtask", "--bins", "--no-deps"];
+    let programs =
+        ["doc", "-p", "terrace-cli", "-p", "terrace-bench", "-p", "xtask", "--bins", "--no-deps"];
     steps.cargo_with("docs-of-programs", &programs, &strict);
     let libraries = ["doc", "--workspace", "--lib", "--no-deps"];
     steps.cargo_with("docs-of-libraries", &libraries, &strict);

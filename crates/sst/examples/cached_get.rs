@@ -85,8 +85,8 @@ fn measure(reader: &Arc<SstReader>, keys: u64, lookups: usize) -> Result<()> {
     let present: Vec<[u8; 16]> = (0..keys).map(|number| key(number * 7)).collect();
     for key in &present {
         let lookup = Lookup::new(key, MAX_SEQNO);
-        reader.get_with_filter(&lookup)?;
-        assert!(reader.get(&lookup)?.is_some());
+        reader.get(&lookup)?;
+        assert!(reader.get_unfiltered(&lookup)?.is_some());
     }
     let mut rng = SplitMix64::new(2);
     let hits: Vec<[u8; 16]> = (0..lookups).map(|_| key(rng.below(keys) * 7)).collect();
@@ -105,25 +105,25 @@ fn measure(reader: &Arc<SstReader>, keys: u64, lookups: usize) -> Result<()> {
     })?;
     report("get_with_filter, absent", lookups, || {
         absent.iter().try_for_each(|key| {
-            black_box(reader.get_with_filter(&Lookup::new(key, MAX_SEQNO))?);
+            black_box(reader.get(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;
     report("get, present (index and block)", lookups, || {
         hits.iter().try_for_each(|key| {
-            black_box(reader.get(&Lookup::new(key, MAX_SEQNO))?);
+            black_box(reader.get_unfiltered(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;
     report("get_with_filter, present", lookups, || {
         hits.iter().try_for_each(|key| {
-            black_box(reader.get_with_filter(&Lookup::new(key, MAX_SEQNO))?);
+            black_box(reader.get(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;
     report("get, absent", lookups, || {
         absent.iter().try_for_each(|key| {
-            black_box(reader.get(&Lookup::new(key, MAX_SEQNO))?);
+            black_box(reader.get_unfiltered(&Lookup::new(key, MAX_SEQNO))?);
             Ok(())
         })
     })?;

@@ -8,9 +8,9 @@ use crate::counters::Event;
 use crate::filter_read_policy::Plan;
 use crate::learned::ByModel;
 use crate::lookup::{Entry, FilterAt, Lookup};
+use crate::lookup_trace::{BlockSaid, FilterSaid, LookupTrace};
 use crate::reader::{FilterMemory, SstReader};
 use crate::residency::{FilterSlot, ResidentIndex, SlotEntry};
-use crate::watch::{BlockSaid, FilterSaid, Watch};
 use terrace_base::Result;
 use terrace_vfs::Buf;
 
@@ -44,53 +44,47 @@ impl SstReader {
 
     /// The newest visible version of the key, without asking a filter.
     #[inline]
-    pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        self.get_watched(lookup, &mut ())
+    pub fn get_unfiltered(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.get_data(lookup, &mut ())
     }
 
     #[inline]
-    pub(crate) fn get_watched(
+    pub(crate) fn get_data(
         &self,
         lookup: &Lookup<'_>,
-        watch: &mut impl Watch,
+        trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
         if self.model.is_active()
-            && let ByModel::Done(found) = self.get_by_model(lookup, watch)?
+            && let ByModel::Done(found) = self.get_by_model(lookup, trace)?
         {
             return Ok(found);
         }
-        self.find_watched(self.top.index_at(lookup.user_key), lookup, watch)
+        self.find_data(self.top.index_at(lookup.user_key), lookup, trace)
     }
 
     /// The newest visible version of the key, unless a filter says that there is none.
     #[inline]
-    pub fn get_with_filter(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        self.get_at(FilterAt(self.top.filter_at(lookup.user_key)), lookup)
+    pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
+        self.get_at(FilterAt(self.top.filter_at(lookup.user_key)), lookup, &mut ())
     }
 
-    /// As [`SstReader::get_with_filter`], for a key whose filter [`SstReader::prefetch_filter`] has
+    /// As [`SstReader::get`], for a key whose filter [`SstReader::prefetch_filter`] has
     /// located.
     #[inline]
-    pub fn get_at(&self, at: FilterAt, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        self.get_at_watched(at, lookup, &mut ())
-    }
-
-    /// As [`SstReader::get_at`]; `watch` sees what happens.
-    #[inline]
-    pub fn get_at_watched(
+    pub fn get_at(
         &self,
         at: FilterAt,
         lookup: &Lookup<'_>,
-        watch: &mut impl Watch,
+        trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
         let Some(slot) = self.slots.filters.get(at.0) else {
             // Past all filter partitions there is no key, unless the file has no filters at all.
             if self.top.filters().is_empty() {
-                watch.filter(at.0, 0, FilterSaid::NoFilter);
-                return self.get_watched(lookup, watch);
+                trace.filter(at.0, 0, FilterSaid::NoFilter);
+                return self.get_data(lookup, trace);
             }
             self.count_filter(false);
-            watch.filter(at.0, 0, FilterSaid::Above);
+            trace.filter(at.0, 0, FilterSaid::Above);
             return Ok(None);
         };
         let may_contain = match &*slot.resident.load() {
@@ -98,12 +92,12 @@ impl SstReader {
                 filter.touch();
                 self.counters.count(Event::FilterHit);
                 let may_contain = filter.may_contain(lookup.hash);
-                watch.filter(at.0, filter.units(), said(may_contain));
+                trace.filter(at.0, filter.units(), said(may_contain));
                 may_contain
             }
-            None => return self.get_without_resident_filter(at.0, lookup, watch),
+            None => return self.get_without_resident_filter(at.0, lookup, trace),
         };
-        self.get_if(may_contain, slot, lookup, watch)
+        self.get_if(may_contain, slot, lookup, trace)
     }
 
     /// The rest of a lookup whose filter was asked.
@@ -113,14 +107,14 @@ impl SstReader {
         may_contain: bool,
         slot: &FilterSlot,
         lookup: &Lookup<'_>,
-        watch: &mut impl Watch,
+        trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
         self.count_filter(may_contain);
         if !may_contain {
             self.note_stopped(slot);
             return Ok(None);
         }
-        let found = self.get_watched(lookup, watch)?;
+        let found = self.get_data(lookup, trace)?;
         self.note_outcome(slot, found.is_some(), true);
         Ok(found)
     }
@@ -156,14 +150,14 @@ impl SstReader {
         &self,
         filter_at: usize,
         lookup: &Lookup<'_>,
-        watch: &mut impl Watch,
+        trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
         let slot = &self.slots.filters[filter_at];
         let index_at = self.top.index_at(lookup.user_key);
         let mut unfiltered = || {
             self.counters.count(Event::FilterAbsent);
-            watch.filter(filter_at, 0, FilterSaid::NotInMemory);
-            let found = self.get_watched(lookup, watch)?;
+            trace.filter(filter_at, 0, FilterSaid::NotInMemory);
+            let found = self.get_data(lookup, trace)?;
             self.note_outcome(slot, found.is_some(), false);
             Ok(found)
         };
@@ -173,13 +167,13 @@ impl SstReader {
         let found = match self.filter_read_policy.plan() {
             Plan::SkipFilter => unfiltered()?,
             Plan::Together if !self.model.is_active() && self.index_is_missing(index_at) => {
-                self.get_together(filter_at, index_at, lookup, watch)?
+                self.get_together(filter_at, index_at, lookup, trace)?
             }
             _ => {
                 let filter = self.load_filter(filter_at)?;
                 let may_contain = filter.may_contain(lookup.hash);
-                watch.filter(filter_at, filter.units(), said(may_contain));
-                self.get_if(may_contain, slot, lookup, watch)?
+                trace.filter(filter_at, filter.units(), said(may_contain));
+                self.get_if(may_contain, slot, lookup, trace)?
             }
         };
         self.filter_read_policy.note(found.is_some());
@@ -192,20 +186,20 @@ impl SstReader {
         filter_at: usize,
         index_at: usize,
         lookup: &Lookup<'_>,
-        watch: &mut impl Watch,
+        trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
         let slot = &self.slots.filters[filter_at];
         let (filter, index) = self.load_filter_and_index(filter_at, index_at)?;
         let may_contain = filter.may_contain(lookup.hash);
-        watch.filter(filter_at, filter.units(), said(may_contain));
+        trace.filter(filter_at, filter.units(), said(may_contain));
         self.count_filter(may_contain);
         if !may_contain {
             self.note_stopped(slot);
             return Ok(None);
         }
-        let found = match self.find_in(&index, lookup, watch)? {
+        let found = match self.find_in(&index, lookup, trace)? {
             Step::Done(found) => found,
-            Step::NextPartition => self.find_watched(index_at + 1, lookup, watch)?,
+            Step::NextPartition => self.find_data(index_at + 1, lookup, trace)?,
         };
         self.note_outcome(slot, found.is_some(), true);
         Ok(found)
@@ -214,19 +208,19 @@ impl SstReader {
     /// The newest visible version of the key in index partition `at` or a later one.
     #[inline]
     pub(crate) fn find(&self, at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        self.find_watched(at, lookup, &mut ())
+        self.find_data(at, lookup, &mut ())
     }
 
     #[inline]
-    fn find_watched(
+    fn find_data(
         &self,
         mut at: usize,
         lookup: &Lookup<'_>,
-        watch: &mut impl Watch,
+        trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
         self.counters.count(Event::LookupByIndex);
         while at < self.top.index().len() {
-            match self.with_index(at, lookup, |index| self.find_in(index, lookup, watch))?? {
+            match self.with_index(at, lookup, |index| self.find_in(index, lookup, trace))?? {
                 Step::Done(found) => return Ok(found),
                 Step::NextPartition => at += 1,
             }
@@ -239,10 +233,10 @@ impl SstReader {
         &self,
         index: &SlotEntry<ResidentIndex>,
         lookup: &Lookup<'_>,
-        watch: &mut impl Watch,
+        trace: &mut impl LookupTrace,
     ) -> Result<Step> {
         let mut at = index.lower_bound(lookup.user_key);
-        watch.index(index.at(), at);
+        trace.index(index.at(), at);
         while at < index.count() {
             let find = |block: &Buf| match BlockRef::checked(block)
                 .find(lookup.user_key, lookup.trailer)
@@ -254,7 +248,7 @@ impl SstReader {
                 Located::PastEnd => None,
             };
             let done = self.with_block(index, at, lookup, find)?;
-            watch.block(Some(index.at()), at, step_said(&done));
+            trace.block(Some(index.at()), at, step_said(&done));
             if let Some(done) = done {
                 return Ok(done);
             }

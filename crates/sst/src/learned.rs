@@ -17,9 +17,9 @@ use crate::index::learned::{LearnedIndex, LearnedWriter, Training};
 use crate::iter::{ScanOptions, SstIter};
 use crate::load::OnMiss;
 use crate::lookup::{Entry, Lookup};
+use crate::lookup_trace::{BlockSaid, LookupTrace};
 use crate::reader::SstReader;
 use crate::residency::{ResidentModel, SlotEntry};
-use crate::watch::{BlockSaid, Watch};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::Result;
@@ -99,14 +99,14 @@ impl SstReader {
     pub(crate) fn get_by_model(
         &self,
         lookup: &Lookup<'_>,
-        watch: &mut impl Watch,
+        trace: &mut impl LookupTrace,
     ) -> Result<ByModel> {
         if let Some(model) = &*self.slots.model.load() {
             model.touch();
-            return self.find_by_model(model, lookup, watch);
+            return self.find_by_model(model, lookup, trace);
         }
         match self.load_model_for(lookup) {
-            Some(model) => self.find_by_model(&model, lookup, watch),
+            Some(model) => self.find_by_model(&model, lookup, trace),
             None => Ok(ByModel::AskIndex),
         }
     }
@@ -116,10 +116,10 @@ impl SstReader {
         &self,
         model: &SlotEntry<ResidentModel>,
         lookup: &Lookup<'_>,
-        watch: &mut impl Watch,
+        trace: &mut impl LookupTrace,
     ) -> Result<ByModel> {
         let guess = model.locate(lookup.user_key);
-        watch.model(guess.map(|guess| guess.block));
+        trace.model(guess.map(|guess| guess.block));
         let Some(guess) = guess else { return Ok(ByModel::AskIndex) };
         let (mut block, mut within) = (guess.block as usize, guess.within);
         for _ in 0..MAX_TRIES {
@@ -130,7 +130,7 @@ impl SstReader {
                 Err(error) if error.is_corruption() => return Ok(ByModel::AskIndex),
                 Err(error) => return Err(error),
             };
-            watch.block(None, block, block_said(&found));
+            trace.block(None, block, block_said(&found));
             match found {
                 InBlock::FoundFirst(_) if model.is_continued(block) => break,
                 InBlock::Found(entry) | InBlock::FoundFirst(entry) => {

@@ -4,65 +4,17 @@
 use crate::block::{prefetch, prefetch_around};
 use crate::counters::Event;
 use crate::learned::{InBlock, find_in_block};
-use crate::lookup::{Entry, FilterAt, Lookup};
+use crate::lookup::{BlockPlace, FilterAt, InLevel, Lookup};
 use crate::reader::{FilterMemory, SstReader};
 use crate::residency::FilterSlot;
 use terrace_base::Result;
-use terrace_base::sync::Instant;
 use terrace_vfs::Buf;
-
-/// What a lookup in one data block says of a level whose files are disjoint. Which file and block
-/// to look into was a guess.
-#[derive(Debug, Clone)]
-pub enum InLevel {
-    /// The newest visible version in the level, which proves the guess.
-    Found(Entry),
-    /// The block has keys on both sides of the key, so it is nowhere else in the level.
-    Absent,
-    /// The file's filter denies the key. If the file's bounds enclose it, it is absent.
-    Stopped,
-    /// Nothing is proven: search the level.
-    Unknown,
-}
-
-/// Where a model of the level takes a key to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockPlace {
-    /// The data block of the file.
-    pub ordinal: u32,
-    /// How far into the block, in 1/256.
-    pub within: u8,
-    /// Whether most lookups find their key in this level.
-    pub likely: bool,
-}
 
 /// Whether a lookup passes a filter.
 enum Passage<'a> {
     /// It does: the partition, unless the file has no filters, and whether it was asked.
     To(Option<(&'a FilterSlot, bool)>),
     Ended(InLevel),
-}
-
-/// Which way a lookup went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// A filter ended it.
-    Filter,
-    /// Through index partitions.
-    Index,
-    /// Through the file's learned index.
-    Model,
-}
-
-/// A lookup and what it took.
-#[derive(Debug, Clone)]
-pub struct Traced {
-    /// What [`SstReader::get_at`] returns.
-    pub found: Option<Entry>,
-    /// Which way it went.
-    pub way: Way,
-    /// Nanoseconds that passed.
-    pub ns: u64,
 }
 
 impl SstReader {
@@ -196,35 +148,6 @@ impl SstReader {
             };
             Ok(if continued { InLevel::Unknown } else { in_level(found) })
         })?
-    }
-
-    /// As [`SstReader::get_at`], with the way and the time; for samples, since a clock costs as much
-    /// as a part of the lookup.
-    pub fn get_traced(&self, at: FilterAt, lookup: &Lookup<'_>) -> Result<Traced> {
-        let start = Instant::now();
-        let by_model = self.model.is_active() && self.slots.model.load().is_some();
-        let mut way = if by_model { Way::Model } else { Way::Index };
-        let slot = self.slots.filters.get(at.0);
-        let resident = slot.map(|slot| (slot, slot.resident.load()));
-        let found = match resident.as_ref().and_then(|(slot, held)| Some((slot, held.as_ref()?))) {
-            None => self.get_at(at, lookup)?,
-            Some((slot, filter)) => {
-                filter.touch();
-                self.counters.count(Event::FilterHit);
-                let may_contain = filter.may_contain(lookup.hash);
-                self.count_filter(may_contain);
-                if may_contain {
-                    let found = self.get(lookup)?;
-                    self.note_outcome(slot, found.is_some(), true);
-                    found
-                } else {
-                    self.note_stopped(slot);
-                    way = Way::Filter;
-                    None
-                }
-            }
-        };
-        Ok(Traced { found, way, ns: start.elapsed().as_nanos() as u64 })
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Lookup<'a> {
     /// Whether a data block that has to be read goes into the cache.
     pub fill_cache: bool,
     /// Read nothing: a lookup that needs a block or an index partition which is not in memory
-    /// gives [`Error::NotInMemory`]; one that lacks a filter or a model goes on without.
+    /// gives [`NotInMemory`](terrace_base::Error::NotInMemory); one that lacks a filter or a model goes on without.
     pub in_memory: bool,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// Which filter partition of a file covers a key ([`SstReader::prefetch_filter`]).
+/// Which filter partition of a file covers a key ([`SstReader::prefetch_filter`](crate::SstReader::prefetch_filter)).
 #[derive(Debug, Clone, Copy)]
 pub struct FilterAt(pub(crate) usize);
 
@@ -40,4 +40,29 @@ pub struct Entry {
     pub trailer: u64,
     /// Its stored value (with the expiry in front for `PutTtl`), pinned to its block.
     pub value: Slice,
+}
+
+/// What a lookup in one data block says of a level whose files are disjoint. Which file and block
+/// to look into was a guess.
+#[derive(Debug, Clone)]
+pub enum InLevel {
+    /// The newest visible version in the level, which proves the guess.
+    Found(Entry),
+    /// The block has keys on both sides of the key, so it is nowhere else in the level.
+    Absent,
+    /// The file's filter denies the key. If the file's bounds enclose it, it is absent.
+    Stopped,
+    /// Nothing is proven: search the level.
+    Unknown,
+}
+
+/// Where a model of the level takes a key to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// The data block of the file.
+    pub ordinal: u32,
+    /// How far into the block, in 1/256.
+    pub within: u8,
+    /// Whether most lookups find their key in this level.
+    pub likely: bool,
 }

@@ -34,7 +34,7 @@ impl<'a> BatchLookup<'a> {
 }
 
 impl SstReader {
-    /// Many lookups, each as by [`SstReader::get_with_filter`]; in every round all partitions and
+    /// Many lookups, each as by [`SstReader::get`]; in every round all partitions and
     /// blocks that are missing are read together. [`multi_get`] does this across files.
     pub fn multi_get(&self, lookups: &[Lookup<'_>]) -> Result<Vec<Option<Entry>>> {
         let mut batch: Vec<_> =

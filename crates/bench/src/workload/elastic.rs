@@ -2,7 +2,7 @@
 //! Filter with Hotness Awareness for Boosting Read Performance in Large Key-Value Stores", 2019).
 //!
 //! More than 8 GB of 1 KB values, direct I/O, nothing of the data in any cache, and filter memory for
-//! [`AVERAGE_BITS`] bits per key on average. Half of the lookups are for absent keys (`--missing`),
+//! [`AVERAGE_BITS`](crate::catalog::elastic::AVERAGE_BITS) bits per key on average. Half of the lookups are for absent keys (`--missing`),
 //! each between two neighbours that are stored and as popular as they are. One thread.
 //!
 //! | variant | filters on disk | in memory |
@@ -14,11 +14,11 @@
 //! | `uniform-ribbon:4` | a ribbon of 4 columns | all of it |
 //!
 //! RocksDB and Speedb (variant: none) have their Bloom filter of 4 bits, all of it in memory; an
-//! engine without direct I/O is left out. The budget is exactly [`AVERAGE_BITS`] a key
-//! (`--set average_bits=`); the uniform variants may take [`UNIFORM_SLACK`] times 4 bits and something
+//! engine without direct I/O is left out. The budget is exactly [`AVERAGE_BITS`](crate::catalog::elastic::AVERAGE_BITS) a key
+//! (`--set average_bits=`); the uniform variants may take [`UNIFORM_SLACK`](crate::catalog::elastic::UNIFORM_SLACK) times 4 bits and something
 //! for each file, so that all of their filters are resident, which is checked.
 //!
-//! - **Load**: every key once in random order, in [`FLUSHES`] pieces, each flushed and the compactions
+//! - **Load**: every key once in random order, in [`FLUSHES`](crate::catalog::elastic::FLUSHES) pieces, each flushed and the compactions
 //!   that are due waited for, so that the shape of the store follows from the data and not from how
 //!   fast this went: all variants have the same levels. Four files of level 0 start a merge, in
 //!   every engine, and two are left at the end; below, sizes follow the data (the first level takes

@@ -23,8 +23,8 @@ fn read_at_random(files: &[(Arc<SstReader>, Model)], seed: u64) {
         let want = expected(model, key, MAX_SEQNO);
         let lookup = Lookup::new(key, MAX_SEQNO);
         let answer = match round % 3 {
-            0 => reader.get(&lookup).unwrap(),
-            1 => reader.get_with_filter(&lookup).unwrap(),
+            0 => reader.get_unfiltered(&lookup).unwrap(),
+            1 => reader.get(&lookup).unwrap(),
             _ => reader.multi_get(&[lookup]).unwrap().remove(0),
         };
         assert_eq!(answer.map(|e| (e.trailer, e.value.to_vec())), want);
@@ -77,7 +77,7 @@ fn blocks_that_are_read_again_and_again_bypass_the_hash_table() {
     let reader = open(&vfs, 1, &options).unwrap();
     let read_all = || {
         for (key, _) in model.keys() {
-            assert!(reader.get(&Lookup::new(key, MAX_SEQNO)).unwrap().is_some());
+            assert!(reader.get_unfiltered(&Lookup::new(key, MAX_SEQNO)).unwrap().is_some());
         }
     };
     (0..4).for_each(|_| read_all());
@@ -146,7 +146,7 @@ fn a_cached_lookup_reads_nothing_and_a_denied_one_no_index() {
     let reader = open(&vfs, 1, &options).unwrap();
     let lookups = |keys: &mut dyn Iterator<Item = Vec<u8>>| {
         for key in keys {
-            reader.get_with_filter(&Lookup::new(&key, MAX_SEQNO)).unwrap();
+            reader.get(&Lookup::new(&key, MAX_SEQNO)).unwrap();
         }
     };
     lookups(&mut model.keys().map(|(key, _)| key.clone()));

@@ -31,7 +31,7 @@ fn read_all(reader: &Arc<SstReader>, model: &Model) -> Result<()> {
     for (key, _) in model.keys() {
         let want = expected(model, key, 60);
         let lookup = terrace_sst::Lookup::new(key, 60);
-        let found = reader.get_with_filter(&lookup)?;
+        let found = reader.get(&lookup)?;
         assert_eq!(found.map(|e| (e.trailer, e.value.to_vec())), want);
         let mut absent = key.clone();
         absent.push(b'!');

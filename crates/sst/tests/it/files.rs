@@ -67,7 +67,7 @@ pub fn expected(model: &Model, key: &[u8], seqno: u64) -> Answer {
 }
 
 pub fn got(reader: &SstReader, key: &[u8], seqno: u64) -> Result<Answer> {
-    let entry = reader.get(&Lookup::new(key, seqno))?;
+    let entry = reader.get_unfiltered(&Lookup::new(key, seqno))?;
     Ok(entry.map(|entry| (entry.trailer, entry.value.to_vec())))
 }
 

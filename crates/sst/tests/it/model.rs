@@ -54,10 +54,10 @@ fn check_lookups(rng: &mut SplitMix64, reader: &SstReader, model: &Model) {
         let want = expected(model, key, seqno);
         let lookup = Lookup::new(key, seqno);
         let at = reader.prefetch_filter(&lookup);
-        let located = reader.get_at(at, &lookup).unwrap();
+        let located = reader.get_at(at, &lookup, &mut ()).unwrap();
         assert_eq!(located.map(|e| (e.trailer, e.value.to_vec())), want);
         assert_eq!(got(reader, key, seqno).unwrap(), want, "{key:?} @ {seqno}");
-        let filtered = reader.get_with_filter(&lookup).unwrap();
+        let filtered = reader.get(&lookup).unwrap();
         assert_eq!(filtered.map(|e| (e.trailer, e.value.to_vec())), want);
         lookups.push(lookup);
     }
@@ -190,7 +190,7 @@ fn a_file_may_hold_range_tombstones_only_or_nothing() {
         let reader = open(&vfs, number, &reader_options(1 << 20)).unwrap();
         assert_eq!(*reader.range_tombstones(), set);
         assert_eq!(reader.filter_partition_count(), 0);
-        assert!(reader.get_with_filter(&Lookup::new(b"c", 9)).unwrap().is_none());
+        assert!(reader.get(&Lookup::new(b"c", 9)).unwrap().is_none());
         assert_eq!(got(&reader, b"c", 9).unwrap(), None);
         check_iterator(&mut SplitMix64::new(1), reader.iter(ScanOptions::default()), &Model::new());
         assert_eq!(reader.index_separators(4).unwrap(), Vec::<Vec<u8>>::new());
@@ -326,7 +326,7 @@ fn a_lookup_that_is_not_to_fill_the_cache_leaves_data_blocks_out() {
         let misses = options.counters.snapshot().data_block_misses;
         for (key, _) in model.keys() {
             let lookup = Lookup { fill_cache: false, ..Lookup::new(key, MAX_SEQNO) };
-            assert!(reader.get_with_filter(&lookup).unwrap().is_some());
+            assert!(reader.get(&lookup).unwrap().is_some());
             assert!(reader.multi_get(&[lookup]).unwrap()[0].is_some());
         }
         let read = options.counters.snapshot().data_block_misses - misses;

@@ -42,7 +42,7 @@ fn sample(vfs: &SimVfs, policy: &str, prefix_len: usize) -> (Arc<SstReader>, Rea
 
 fn check_all(reader: &SstReader) {
     for at in 0..KEYS {
-        let found = reader.get_with_filter(&Lookup::new(&key(at), MAX_SEQNO)).unwrap();
+        let found = reader.get(&Lookup::new(&key(at), MAX_SEQNO)).unwrap();
         assert_eq!(found.unwrap().value, at.to_be_bytes());
     }
 }
@@ -57,7 +57,7 @@ fn load(reader: &SstReader, partition: usize, units: u8) -> u8 {
 fn wasted(reader: &SstReader, options: &ReaderOptions) -> u64 {
     let before = options.counters.snapshot().wasted_lookups;
     for at in 0..KEYS {
-        assert!(reader.get_with_filter(&Lookup::new(&absent(at), MAX_SEQNO)).unwrap().is_none());
+        assert!(reader.get(&Lookup::new(&absent(at), MAX_SEQNO)).unwrap().is_none());
     }
     options.counters.snapshot().wasted_lookups - before
 }
@@ -175,8 +175,8 @@ fn uses_are_counted_where_they_happen_and_taken_once() {
     let in_partition = |at: usize| (0..KEYS).filter(|n| covers(at, &absent(*n))).count() as u32;
     for at in 0..KEYS {
         for _ in 0..8 {
-            reader.get_with_filter(&Lookup::new(&absent(at), MAX_SEQNO)).unwrap();
-            reader.get_with_filter(&Lookup::new(&key(at), MAX_SEQNO)).unwrap();
+            reader.get(&Lookup::new(&absent(at), MAX_SEQNO)).unwrap();
+            reader.get(&Lookup::new(&key(at), MAX_SEQNO)).unwrap();
         }
     }
     for at in 0..reader.filter_partition_count() {
@@ -201,8 +201,8 @@ fn what_a_refused_lookup_counted_is_taken_back() {
         let wasted = Lookup { in_memory: true, ..Lookup::new(&not_there, MAX_SEQNO) };
         let ask = || {
             for _ in 0..times {
-                assert!(reader.get_with_filter(&found).unwrap().is_some());
-                assert!(reader.get_with_filter(&wasted).unwrap().is_none());
+                assert!(reader.get(&found).unwrap().is_some());
+                assert!(reader.get(&wasted).unwrap().is_none());
             }
         };
         ask();

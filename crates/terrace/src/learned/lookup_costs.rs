@@ -12,7 +12,6 @@ use terrace_learned::analyzer::level::LevelCosts;
 use terrace_learned::analyzer::typical::{TrainingCost, Typical};
 use terrace_learned::analyzer::{Costs, LookupCosts};
 use terrace_manifest::LEVEL_COUNT;
-use terrace_sst::Way;
 
 /// A lookup that took longer met the device, or another thread; it says nothing of models.
 const LONGEST_NS: u64 = 20_000;
@@ -30,6 +29,17 @@ const FIRST_SPEED_UP: f64 = 1.23;
 /// What was not measured again for this long is forgotten: if it says that something does not pay,
 /// nobody does it, and it would never be measured again.
 const STALE_MS: u64 = 600_000;
+
+/// Which way a lookup in a file went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A filter ended it.
+    Filter,
+    /// Through index partitions.
+    Index,
+    /// Through the file's learned index.
+    Model,
+}
 
 /// A measured lookup in one file of a level.
 #[derive(Debug, Clone, Copy)]

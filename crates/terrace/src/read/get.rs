@@ -8,7 +8,6 @@
 //! been collected since the entry was found, the key is looked up again.
 
 use crate::error::{Error, Result};
-use crate::learned::lookup_costs::Sample;
 use crate::memory::table_cache::ReaderGuard;
 use crate::memtable::MemTable;
 use crate::metrics::{Sampled, sample};
@@ -18,14 +17,14 @@ use crate::version::read_state::ReadState;
 use crate::version::snapshots::Snapshot;
 pub(crate) use batch::multi_get;
 use candidates::{Candidates, Run};
+use sampled::SampledLookup;
 use std::num::NonZeroU64;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::sync::Instant;
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
 use terrace_manifest::FileMeta;
-use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, SstReader, Way};
+use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, LookupTrace, SstReader};
 use terrace_vfs::Slice;
-use witness::Witness;
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
 /// the read state holds one of them.
@@ -122,14 +121,17 @@ fn check(env: &ReadEnv, family: &Family) -> Result<()> {
     family.check_exists()
 }
 
-/// What is to be said of `key`, the value read if it lies in the log.
+/// The answer for `key`, with the value read if it lies in the log.
 #[inline]
 fn read(env: &ReadEnv, family: &Family, key: &[u8], reading: Reading<'_>) -> Result<Answer> {
     check(env, family)?;
     let sampled = sample();
     let start = (sampled == Sampled::Timed).then(Instant::now);
-    let followed = sampled == Sampled::Followed;
-    let answer = answer(env, family, key, reading, followed, ())?;
+    let answer = match sampled {
+        Sampled::Followed => look_up_sampled(env, family, key, reading)?,
+        _ => look_up(env, family, key, reading, &mut ())?,
+    };
+    let answer = with_value(env, family, key, reading, answer, &mut ())?;
     env.base.counters.gets.add(1);
     if matches!(answer, Answer::Value(..)) {
         env.base.counters.gets_found.add(1);
@@ -140,22 +142,29 @@ fn read(env: &ReadEnv, family: &Family, key: &[u8], reading: Reading<'_>) -> Res
     Ok(answer)
 }
 
-/// The answer without what is counted of it. `witness` sees how it comes about.
-#[inline]
-fn answer(
+/// The answer without what is counted of it; `trace` observes how it comes about.
+fn traced(
     env: &ReadEnv,
     family: &Family,
     key: &[u8],
     reading: Reading<'_>,
-    followed: bool,
-    witness: impl Witness,
+    trace: &mut impl LookupTrace,
 ) -> Result<Answer> {
-    match look_up(env, family, key, reading, followed, witness)? {
-        Answer::Separated(handle, expiry) => {
-            fetch(env, family, key, reading, (handle, expiry), witness)
+    let answer = look_up(env, family, key, reading, trace)?;
+    with_value(env, family, key, reading, answer, trace)
+}
+
+/// The read state that a lookup uses: that of the snapshot, or the present one.
+macro_rules! state_of {
+    ($family:expr, $reading:expr, $now:ident) => {
+        match $reading.snapshot.and_then(|snapshot| snapshot.view_of($family.id)) {
+            Some((held, _)) => held,
+            None => {
+                $now = $family.state();
+                &*$now
+            }
         }
-        answer => Ok(answer),
-    }
+    };
 }
 
 #[inline]
@@ -164,26 +173,65 @@ fn look_up(
     family: &Family,
     key: &[u8],
     reading: Reading<'_>,
-    followed: bool,
-    witness: impl Witness,
+    trace: &mut impl LookupTrace,
 ) -> Result<Answer> {
     let now;
-    let state = match reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
-        Some((held, _)) => held,
-        None => {
-            now = family.state();
-            &*now
-        }
-    };
+    let state = state_of!(family, reading, now);
+    search(env, state, key, reading, trace)
+}
+
+/// A lookup that is also a sample: what each of its runs takes is noted.
+#[cold]
+fn look_up_sampled(
+    env: &ReadEnv,
+    family: &Family,
+    key: &[u8],
+    reading: Reading<'_>,
+) -> Result<Answer> {
+    let now;
+    let state = state_of!(family, reading, now);
+    let mut sample = SampledLookup::new();
+    let answer = search(env, state, key, reading, &mut sample)?;
+    // Of a lookup that is given up nothing is noted: it is repeated.
+    sample.note(state, family);
+    Ok(answer)
+}
+
+#[inline]
+fn search(
+    env: &ReadEnv,
+    state: &ReadState,
+    key: &[u8],
+    reading: Reading<'_>,
+    trace: &mut impl LookupTrace,
+) -> Result<Answer> {
     let seqno = reading.seqno(env);
     let Reading { fill_cache, in_memory, .. } = reading;
     let lookup = Lookup { fill_cache, in_memory, ..Lookup::new(key, seqno) };
-    let mut search = Search::new(env, state, &lookup, seqno, witness);
-    let answer = search.run(followed.then_some(family));
+    let mut search = Search::new(env, state, &lookup, seqno, trace);
+    let answer = search.run();
     if in_memory && !matches!(answer, Ok(Answer::Absent | Answer::Value(..))) {
         return search.settle_in_memory(answer);
     }
     answer
+}
+
+/// `answer` with its value, which is read from the log if it lies there.
+#[inline]
+fn with_value(
+    env: &ReadEnv,
+    family: &Family,
+    key: &[u8],
+    reading: Reading<'_>,
+    answer: Answer,
+    trace: &mut impl LookupTrace,
+) -> Result<Answer> {
+    match answer {
+        Answer::Separated(handle, expiry) => {
+            fetch(env, family, key, reading, (handle, expiry), trace)
+        }
+        answer => Ok(answer),
+    }
 }
 
 /// The value at `handle`, or where it is now.
@@ -193,20 +241,20 @@ fn fetch(
     key: &[u8],
     reading: Reading<'_>,
     (mut handle, mut expiry): (ValueHandle, Expiry),
-    mut witness: impl Witness,
+    trace: &mut impl LookupTrace,
 ) -> Result<Answer> {
     for _ in 0..MAX_TRIES {
-        witness.wants_value(&handle);
+        trace.wants_value(&handle);
         let value = match reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
             Some((_, held)) => env.value_log.get_held(held, key, handle, reading.fill_cache)?,
             None => env.value_log.get(key, handle, reading.fill_cache)?,
         };
-        witness.value(&handle, value.is_some());
+        trace.value(&handle, value.is_some());
         if let Some(value) = value {
             return Ok(Answer::Value(value, expiry));
         }
         family.check_exists()?;
-        (handle, expiry) = match look_up(env, family, key, reading, false, witness)? {
+        (handle, expiry) = match look_up(env, family, key, reading, trace)? {
             Answer::Separated(handle, expiry) => (handle, expiry),
             answer => return Ok(answer),
         };
@@ -214,53 +262,76 @@ fn fetch(
     Err(env.value_log.missing(&handle).into())
 }
 
+/// The runs that a lookup has asked so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct AskedRuns {
+    /// Runs that do not have the key.
+    passed: usize,
+    /// Whether the run after those has it.
+    found: bool,
+}
+
+impl AskedRuns {
+    /// Takes back what the search has counted as heat so far.
+    #[cold]
+    fn take_back(&self, state: &ReadState, lookup: &Lookup<'_>) {
+        let runs = Candidates::new(state, lookup.user_key);
+        for (at, run) in runs.take(self.passed + usize::from(self.found)).enumerate() {
+            let files = state.version.level(run.level);
+            let index = match run.block {
+                Some(_) => files.find(lookup.user_key),
+                None => Some(run.index),
+            };
+            let reader = index.map(|index| state.slots.at(run.level, index).open_reader());
+            if let Some(reader) = reader.as_ref().and_then(|guard| guard.as_ref()) {
+                reader.take_back(lookup, at == self.passed);
+            }
+        }
+    }
+}
+
 /// One lookup on its way down through memtables and runs.
-struct Search<'a, W> {
+struct Search<'a, T> {
     env: &'a ReadEnv,
     state: &'a ReadState,
     lookup: &'a Lookup<'a>,
     seqno: SeqNo,
     /// The newest range tombstone met so far that covers the key.
     covered: SeqNo,
-    /// Runs that were asked and do not have the key.
-    passed: usize,
-    /// Whether the run after those has it.
-    found: bool,
-    witness: W,
+    asked: AskedRuns,
+    trace: &'a mut T,
 }
 
-impl<'a, W: Witness> Search<'a, W> {
+impl<'a, T: LookupTrace> Search<'a, T> {
     fn new(
         env: &'a ReadEnv,
         state: &'a ReadState,
         lookup: &'a Lookup<'a>,
         seqno: SeqNo,
-        witness: W,
+        trace: &'a mut T,
     ) -> Self {
-        Self { env, state, lookup, seqno, covered: 0, passed: 0, found: false, witness }
+        Self { env, state, lookup, seqno, covered: 0, asked: AskedRuns::default(), trace }
     }
 
-    /// The answer; if the lookup is to be followed, of what family it is.
+    /// The answer.
     #[inline]
-    fn run(&mut self, followed: Option<&Family>) -> Result<Answer> {
+    fn run(&mut self) -> Result<Answer> {
         let Self { env, state, lookup, seqno, .. } = *self;
         let memtables = std::iter::once(&state.memtable).chain(&state.immutables);
         for (at, memtable) in memtables.enumerate() {
             let found = in_memtable(memtable, lookup, seqno, &mut self.covered);
-            self.witness.memtable(at, found.map(|(trailer, _)| trailer), self.covered);
+            self.trace.memtable(at, found.map(|(trailer, _)| trailer), self.covered);
             if let Some((trailer, value)) = found {
                 env.base.counters.gets_in_memtable.add(1);
                 return Ok(from_memtable(env, trailer, value, self.covered));
             }
         }
         let mut runs = Candidates::new(state, lookup.user_key);
-        if let Some(family) = followed {
-            return self.follow(runs, family);
-        }
         loop {
+            self.trace.next_run();
             let mut group: [Option<Run<'_>>; TOGETHER] = [None; TOGETHER];
             let mut len = 0;
-            while len < TOGETHER
+            while len < if T::ONE_BY_ONE { 1 } else { TOGETHER }
                 && let Some(run) = runs.next()
             {
                 group[len] = Some(run);
@@ -271,14 +342,15 @@ impl<'a, W: Witness> Search<'a, W> {
                 // Nothing to overlap the wait for its filter with.
                 Some(run) if len == 1 => {
                     let found = self.ask_run(&run)?;
-                    self.passed += usize::from(found.is_none());
+                    self.trace.answered(found.is_some());
+                    self.asked.passed += usize::from(found.is_none());
                     found
                 }
                 Some(_) => self.ask_group(&group)?,
             };
             if let Some(entry) = found {
-                self.found = true;
-                self.witness.found(entry.trailer, self.covered);
+                self.asked.found = true;
+                self.trace.found(entry.trailer, self.covered);
                 return Ok(pinned(env, entry, self.covered));
             }
         }
@@ -290,7 +362,7 @@ impl<'a, W: Witness> Search<'a, W> {
         let slot = self.state.slots.at(run.level, run.index);
         let guard = self.env.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
         let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
-        self.witness.entered(run);
+        self.trace.opened(run.place());
         self.ask(run, reader, reader.filter_at(self.lookup))
     }
 
@@ -308,7 +380,7 @@ impl<'a, W: Witness> Search<'a, W> {
                 all_open = false;
                 break;
             };
-            self.witness.entered(run);
+            self.trace.opened(run.place());
             *place = Some((run, guard, at));
         }
         for (run, guard, at) in group.iter().flatten() {
@@ -316,7 +388,7 @@ impl<'a, W: Witness> Search<'a, W> {
             if let Some(entry) = self.ask(run, reader, *at)? {
                 return Ok(Some(entry));
             }
-            self.passed += 1;
+            self.asked.passed += 1;
         }
         if all_open { Ok(None) } else { Err(Error::NotInMemory) }
     }
@@ -337,38 +409,21 @@ impl<'a, W: Witness> Search<'a, W> {
             Err(error) => error,
         };
         if matches!(refusal, Error::NotInMemory) {
-            self.take_back();
+            self.asked.take_back(self.state, self.lookup);
         }
         Err(refusal)
-    }
-
-    /// Takes back what the search has counted as heat so far.
-    #[cold]
-    fn take_back(&self) {
-        let runs = Candidates::new(self.state, self.lookup.user_key);
-        for (at, run) in runs.take(self.passed + usize::from(self.found)).enumerate() {
-            let files = self.state.version.level(run.level);
-            let index = match run.block {
-                Some(_) => files.find(self.lookup.user_key),
-                None => Some(run.index),
-            };
-            let reader = index.map(|index| self.state.slots.at(run.level, index).open_reader());
-            if let Some(reader) = reader.as_ref().and_then(|guard| guard.as_ref()) {
-                reader.take_back(self.lookup, at == self.passed);
-            }
-        }
     }
 
     /// The newest version of the key in the file of `run`, or in its level if a model of the level
     /// chose the file.
     #[inline]
     fn ask(&mut self, run: &Run<'_>, reader: &SstReader, at: FilterAt) -> Result<Option<Entry>> {
-        self.witness.asks(run, reader);
+        self.trace.asks(run.place(), reader);
         match run.block {
             Some(block) => self.ask_block(run, block, reader, at),
             None => {
                 self.note_range_tombstones(reader, run.file);
-                Ok(reader.get_at_watched(at, self.lookup, &mut self.witness)?)
+                Ok(reader.get_at(at, self.lookup, self.trace)?)
             }
         }
     }
@@ -386,11 +441,12 @@ impl<'a, W: Witness> Search<'a, W> {
         // Range tombstones of the right file count even where it does not have the key.
         if run.file.range_tombstone_count == 0 {
             let answer = reader.get_at_block(at, block, self.lookup)?;
-            self.witness.by_level_model(run, block, &answer);
+            let in_bounds = run.file.contains(self.lookup.user_key);
+            self.trace.by_level_model(block, in_bounds, &answer);
             match answer {
                 InLevel::Found(entry) => return Ok(Some(entry)),
                 InLevel::Absent => return Ok(None),
-                InLevel::Stopped if run.file.contains(self.lookup.user_key) => return Ok(None),
+                InLevel::Stopped if in_bounds => return Ok(None),
                 InLevel::Stopped | InLevel::Unknown => {}
             }
         }
@@ -405,84 +461,15 @@ impl<'a, W: Witness> Search<'a, W> {
         self.ask_run(&Run { level, index, file: &files.files()[index], block: None })
     }
 
-    /// The rest of a lookup, one run after the other, each with its way and its time.
-    #[cold]
-    fn follow(&mut self, mut runs: Candidates<'_>, family: &Family) -> Result<Answer> {
-        // Of a lookup that is given up nothing is noted: it will be repeated.
-        let mut notes: Vec<Note> = Vec::new();
-        let answer = loop {
-            let start = Instant::now();
-            let Some(run) = runs.next() else { break Answer::Absent };
-            let find_ns = start.elapsed().as_nanos() as u64;
-            let slot = self.state.slots.at(run.level, run.index);
-            let found = if run.block.is_some() {
-                let found = self.ask_run(&run)?;
-                notes.push(Note { run, how: Followed::ByLevel { found: found.is_some() } });
-                found
-            } else {
-                let guard = self.env.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
-                let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
-                self.note_range_tombstones(reader, run.file);
-                let traced = reader.get_traced(reader.filter_at(self.lookup), self.lookup)?;
-                let total_ns = start.elapsed().as_nanos() as u64;
-                let found = traced.found.is_some();
-                let sample = Sample { way: traced.way, found, find_ns, ns: traced.ns, total_ns };
-                notes.push(Note { run, how: Followed::InFile(sample) });
-                traced.found
-            };
-            if let Some(entry) = found {
-                self.found = true;
-                break pinned(self.env, entry, self.covered);
-            }
-            self.passed += 1;
-        };
-        notes.iter().for_each(|note| self.note(note, family));
-        Ok(answer)
-    }
-
-    fn note(&self, Note { run, how }: &Note<'_>, family: &Family) {
-        let slot = self.state.slots.at(run.level, run.index);
-        match how {
-            Followed::ByLevel { found } => {
-                if let Some(model) = &self.state.level_models[run.level] {
-                    model.note(*found);
-                }
-                if *found {
-                    slot.note(true);
-                }
-            }
-            Followed::InFile(sample) => {
-                if sample.way != Way::Filter {
-                    slot.note(sample.found);
-                }
-                family.samples.note(run.level, sample);
-            }
-        }
-    }
-
     #[inline]
     fn note_range_tombstones(&mut self, reader: &SstReader, file: &FileMeta) {
         if file.range_tombstone_count > 0 {
             let tombstones = reader.range_tombstones();
             let newest = tombstones.covering_seqno(self.lookup.user_key, self.seqno);
             self.covered = self.covered.max(newest.unwrap_or(0));
-            self.witness.range_tombstones(file, self.covered);
+            self.trace.range_tombstones(file.range_tombstone_count, self.covered);
         }
     }
-}
-
-/// How a followed lookup fared in one run.
-struct Note<'a> {
-    run: Run<'a>,
-    how: Followed,
-}
-
-enum Followed {
-    /// By a model of the level.
-    ByLevel {
-        found: bool,
-    },
-    InFile(Sample),
 }
 
 /// The newest version of the key in one memtable; notes range tombstones that cover it.
@@ -566,4 +553,4 @@ fn pinned(env: &ReadEnv, entry: Entry, covered: SeqNo) -> Answer {
 mod batch;
 mod candidates;
 pub(crate) mod explain;
-mod witness;
+mod sampled;

@@ -170,7 +170,7 @@ fn has_newer_in_sst(
     {
         return Ok(true);
     }
-    let newest = reader.get_with_filter(&Lookup::new(key, MAX_SEQNO))?;
+    let newest = reader.get(&Lookup::new(key, MAX_SEQNO))?;
     Ok(newest.map(|entry| trailer_seqno(entry.trailer)) > Some(since))
 }
 

@@ -1,7 +1,8 @@
 //! Many point reads at once: the keys that the memtables do not answer go down run by run, and
 //! what one run must read from the device for all of them is read in one batch.
 
-use super::{Answer, MAX_TRIES, Reading, Search, from_memtable, in_memtable, pinned};
+use super::sampled::SampledLookup;
+use super::{Answer, AskedRuns, MAX_TRIES, Reading, Search, from_memtable, in_memtable, pinned};
 use crate::error::{Error, Result};
 use crate::metrics::{Sampled, sample};
 use crate::values::value_log::SegmentMap;
@@ -10,7 +11,7 @@ use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
 use std::sync::Arc;
 use terrace_base::{SeqNo, ValueHandle};
-use terrace_sst::{BatchLookup, Lookup, SstReader};
+use terrace_sst::{BatchLookup, Lookup, LookupTrace, SstReader};
 use terrace_vfs::Slice;
 
 struct Open<'a> {
@@ -108,22 +109,44 @@ fn from_memory(
 ) -> Result<Vec<Option<Slice>>> {
     let lookups: Vec<Lookup<'_>> =
         keys.iter().map(|key| Lookup { in_memory: true, ..Lookup::new(key, seqno) }).collect();
-    let mut searches: Vec<Search<'_, ()>> = Vec::with_capacity(keys.len());
+    let mut asked: Vec<AskedRuns> = Vec::with_capacity(keys.len());
     let mut values = Vec::with_capacity(keys.len());
     for lookup in &lookups {
-        let mut search = Search::new(env, state, lookup, seqno, ());
-        let followed = sample() == Sampled::Followed;
-        let answer = search.run(followed.then_some(family));
-        match search.settle_in_memory(answer) {
+        let (answer, runs) = match sample() {
+            Sampled::Followed => {
+                let mut sample = SampledLookup::new();
+                let searched = in_memory(env, state, lookup, seqno, &mut sample);
+                if searched.0.is_ok() {
+                    sample.note(state, family);
+                }
+                searched
+            }
+            _ => in_memory(env, state, lookup, seqno, &mut ()),
+        };
+        match answer {
             Ok(answer) => values.push(answer.value()),
             Err(error) => {
-                searches.iter().for_each(Search::take_back);
+                let before = asked.iter().zip(&lookups);
+                before.for_each(|(asked, lookup)| asked.take_back(state, lookup));
                 return Err(error);
             }
         }
-        searches.push(search);
+        asked.push(runs);
     }
     Ok(values)
+}
+
+/// The answer of a lookup that may not read, and the runs that it has asked.
+fn in_memory(
+    env: &ReadEnv,
+    state: &ReadState,
+    lookup: &Lookup<'_>,
+    seqno: SeqNo,
+    trace: &mut impl LookupTrace,
+) -> (Result<Answer>, AskedRuns) {
+    let mut search = Search::new(env, state, lookup, seqno, trace);
+    let answer = search.run();
+    (search.settle_in_memory(answer), search.asked)
 }
 
 /// What is known of `keys` in `state` as of `seqno`.

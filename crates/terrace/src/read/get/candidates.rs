@@ -2,7 +2,7 @@
 
 use crate::version::read_state::ReadState;
 use terrace_manifest::FileMeta;
-use terrace_sst::BlockPlace;
+use terrace_sst::{BlockPlace, RunPlace};
 
 /// A file that may hold a key, and its place in the version.
 #[derive(Clone, Copy)]
@@ -12,6 +12,19 @@ pub(super) struct Run<'a> {
     pub file: &'a FileMeta,
     /// The block, if a model of the level chose the file.
     pub block: Option<BlockPlace>,
+}
+
+impl Run<'_> {
+    /// Where it is, for an observer.
+    #[inline]
+    pub fn place(&self) -> RunPlace {
+        RunPlace {
+            level: self.level,
+            index: self.index,
+            file_number: self.file.number,
+            by_level_model: self.block.is_some(),
+        }
+    }
 }
 
 /// The files of a version that may hold a key, newest run first.

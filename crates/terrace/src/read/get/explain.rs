@@ -1,21 +1,19 @@
 //! A point read that tells what it does.
 //!
 //! [`explain`] is a lookup like every other: the same functions over the same state, with a
-//! [`Witness`] that writes down each answer when it is there, how long it took, and how often this
+//! [`LookupTrace`] that writes down each answer when it is there, how long it took, and how often this
 //! thread read the device meanwhile. It fills the cache and feeds the heat of filters as every
 //! lookup does. So an explanation cannot say what a lookup would not do.
 
-use super::{Answer, Reading, Run, Witness, answer};
+use super::{Answer, Reading, traced};
 use crate::error::Result;
 use crate::version::family::Family;
 use crate::version::read_env::ReadEnv;
-use std::cell::RefCell;
 use std::num::NonZeroU64;
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::sync::Instant;
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
-use terrace_manifest::FileMeta;
-use terrace_sst::{BlockPlace, BlockSaid, FilterSaid, InLevel, SstReader, Watch};
+use terrace_sst::{BlockPlace, BlockSaid, FilterSaid, InLevel, LookupTrace, RunPlace, SstReader};
 use terrace_vfs::Slice;
 
 /// What a step of a lookup asked.
@@ -101,22 +99,20 @@ pub struct Explanation {
 pub(crate) fn explain(env: &ReadEnv, family: &Family, key: &[u8]) -> Result<Explanation> {
     super::check(env, family)?;
     let start = Instant::now();
-    let ear = Ear(RefCell::new(Told::new(env, key)));
-    let answer = answer(env, family, key, Reading::default(), false, &ear)?;
-    let mut told = ear.0.into_inner();
+    let mut explainer = Explainer::new(env);
+    let answer = traced(env, family, key, Reading::default(), &mut explainer)?;
     let (found, expires_at_ms) = match answer {
         Answer::Value(value, expiry) => (Some(value), expiry.map(NonZeroU64::get)),
         Answer::Absent | Answer::Separated(..) => (None, None),
     };
-    told.conclude(found.is_some(), expires_at_ms);
+    explainer.conclude(found.is_some(), expires_at_ms);
     let ns = start.elapsed().as_nanos() as u64;
-    Ok(Explanation { steps: told.steps, found, expires_at_ms, ns })
+    Ok(Explanation { steps: explainer.steps, found, expires_at_ms, ns })
 }
 
 /// The steps so far, and what the next one is measured against.
-struct Told<'a> {
+struct Explainer<'a> {
     env: &'a ReadEnv,
-    key: &'a [u8],
     steps: Vec<ExplainStep>,
     at: Instant,
     reads: u64,
@@ -130,11 +126,10 @@ struct Told<'a> {
     cached: bool,
 }
 
-impl<'a> Told<'a> {
-    fn new(env: &'a ReadEnv, key: &'a [u8]) -> Self {
+impl<'a> Explainer<'a> {
+    fn new(env: &'a ReadEnv) -> Self {
         Self {
             env,
-            key,
             steps: Vec::new(),
             reads: env.table_cache.counters().own_device_reads(),
             at: Instant::now(),
@@ -184,6 +179,44 @@ impl<'a> Told<'a> {
         }
     }
 
+    /// Adds what became of the version that was found.
+    fn conclude(&mut self, live: bool, expires_at_ms: Option<u64>) {
+        let Some(trailer) = self.found else { return };
+        let seqno = trailer_seqno(trailer);
+        let outcome = if live { ExplainOutcome::Found } else { ExplainOutcome::Deleted };
+        let answer = match (live, trailer_kind(trailer)) {
+            (true, _) => match expires_at_ms {
+                Some(at) => format!("it is the value, until {at}"),
+                None => "it is the value".to_string(),
+            },
+            _ if seqno < self.covered => {
+                format!("absent: deleted by the range tombstone at {}", self.covered)
+            }
+            (_, Some(ValueKind::Delete)) => "absent: it is a tombstone".to_string(),
+            _ => "absent: it has expired".to_string(),
+        };
+        self.file = None;
+        let place = describe(trailer);
+        let asked = "what does the version mean?";
+        self.step((ExplainPart::Version, &place), asked, (answer, outcome));
+    }
+}
+
+/// A version in words.
+fn describe(trailer: u64) -> String {
+    let kind = match trailer_kind(trailer) {
+        Some(ValueKind::Put) => "put",
+        Some(ValueKind::PutTtl) => "put with an expiry",
+        Some(ValueKind::PutHandle) => "put of a value in the log",
+        Some(ValueKind::PutTtlHandle) => "put of a value in the log with an expiry",
+        Some(ValueKind::Delete) => "tombstone",
+        Some(ValueKind::RangeDelete) => "range tombstone",
+        None => "version of an unknown kind",
+    };
+    format!("{kind} at sequence number {}", trailer_seqno(trailer))
+}
+
+impl LookupTrace for Explainer<'_> {
     fn memtable(&mut self, at: usize, found: Option<u64>, covered: SeqNo) {
         let place = match at {
             0 => "memtable".to_string(),
@@ -204,8 +237,8 @@ impl<'a> Told<'a> {
         }
     }
 
-    fn entered(&mut self, run: &Run<'_>) {
-        self.file = Some((run.level as u8, run.file.number));
+    fn opened(&mut self, run: RunPlace) {
+        self.file = Some((run.level as u8, run.file_number));
         let reads = self.env.table_cache.counters().own_device_reads();
         if reads > self.reads {
             let answer = "it was not open: footer, top-level index and properties were read";
@@ -214,21 +247,20 @@ impl<'a> Told<'a> {
         }
     }
 
-    fn asks(&mut self, run: &Run<'_>, reader: &SstReader) {
-        self.file = Some((run.level as u8, run.file.number));
+    fn asks(&mut self, run: RunPlace, reader: &SstReader) {
+        self.file = Some((run.level as u8, run.file_number));
         let units = |at| reader.filter_partition(at).shape.unit_count;
         self.filter_units = (0..reader.filter_partition_count()).map(units).collect();
-        let (asked, answer) = match run.block {
-            None if run.level == 0 => ("may the key be in it?", "the key is within its bounds"),
-            None => ("which file of the level may have the key?", "this one, by its bounds"),
-            Some(_) => ("which file of the level may have the key?", "this one, by a model"),
+        let (asked, answer) = match run.by_level_model {
+            false if run.level == 0 => ("may the key be in it?", "the key is within its bounds"),
+            false => ("which file of the level may have the key?", "this one, by its bounds"),
+            true => ("which file of the level may have the key?", "this one, by a model"),
         };
         let answer = (answer.to_string(), ExplainOutcome::Maybe);
         self.step((ExplainPart::Level, ""), asked, answer);
     }
 
-    fn range_tombstones(&mut self, file: &FileMeta, covered: SeqNo) {
-        let count = file.range_tombstone_count;
+    fn range_tombstones(&mut self, count: u64, covered: SeqNo) {
         let answer = match covered > self.covered {
             true => (format!("yes, the one at {covered}, of {count}"), ExplainOutcome::Maybe),
             false => {
@@ -293,16 +325,14 @@ impl<'a> Told<'a> {
         }
     }
 
-    fn by_level_model(&mut self, run: &Run<'_>, block: BlockPlace, answer: &InLevel) {
+    fn by_level_model(&mut self, block: BlockPlace, in_bounds: bool, answer: &InLevel) {
         let is_hit = matches!(answer, InLevel::Found(_));
         let (answer, outcome) = match answer {
             InLevel::Found(_) => ("the key is here", ExplainOutcome::Maybe),
             InLevel::Absent => {
                 ("the block proves that the level does not have the key", ExplainOutcome::No)
             }
-            InLevel::Stopped if run.file.contains(self.key) => {
-                ("the filter says no", ExplainOutcome::No)
-            }
+            InLevel::Stopped if in_bounds => ("the filter says no", ExplainOutcome::No),
             InLevel::Stopped => {
                 ("the filter says no, but the file may be the wrong one", ExplainOutcome::Maybe)
             }
@@ -336,98 +366,13 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// Adds what became of the version that was found.
-    fn conclude(&mut self, live: bool, expires_at_ms: Option<u64>) {
-        let Some(trailer) = self.found else { return };
-        let seqno = trailer_seqno(trailer);
-        let outcome = if live { ExplainOutcome::Found } else { ExplainOutcome::Deleted };
-        let answer = match (live, trailer_kind(trailer)) {
-            (true, _) => match expires_at_ms {
-                Some(at) => format!("it is the value, until {at}"),
-                None => "it is the value".to_string(),
-            },
-            _ if seqno < self.covered => {
-                format!("absent: deleted by the range tombstone at {}", self.covered)
-            }
-            (_, Some(ValueKind::Delete)) => "absent: it is a tombstone".to_string(),
-            _ => "absent: it has expired".to_string(),
-        };
-        self.file = None;
-        let place = describe(trailer);
-        let asked = "what does the version mean?";
-        self.step((ExplainPart::Version, &place), asked, (answer, outcome));
-    }
-}
-
-/// A version in words.
-fn describe(trailer: u64) -> String {
-    let kind = match trailer_kind(trailer) {
-        Some(ValueKind::Put) => "put",
-        Some(ValueKind::PutTtl) => "put with an expiry",
-        Some(ValueKind::PutHandle) => "put of a value in the log",
-        Some(ValueKind::PutTtlHandle) => "put of a value in the log with an expiry",
-        Some(ValueKind::Delete) => "tombstone",
-        Some(ValueKind::RangeDelete) => "range tombstone",
-        None => "version of an unknown kind",
-    };
-    format!("{kind} at sequence number {}", trailer_seqno(trailer))
-}
-
-/// What the lookup knows of [`Told`].
-struct Ear<'a>(RefCell<Told<'a>>);
-
-impl Watch for &Ear<'_> {
-    fn filter(&mut self, at: usize, units: u8, said: FilterSaid) {
-        self.0.borrow_mut().filter(at, units, said);
-    }
-
-    fn model(&mut self, block: Option<u32>) {
-        self.0.borrow_mut().model(block);
-    }
-
-    fn index(&mut self, partition: usize, block: usize) {
-        self.0.borrow_mut().index(partition, block);
-    }
-
-    fn block(&mut self, partition: Option<usize>, block: usize, said: BlockSaid) {
-        self.0.borrow_mut().block(partition, block, said);
-    }
-}
-
-impl Witness for &Ear<'_> {
-    fn memtable(&mut self, at: usize, found: Option<u64>, covered: SeqNo) {
-        self.0.borrow_mut().memtable(at, found, covered);
-    }
-
-    fn entered(&mut self, run: &Run<'_>) {
-        self.0.borrow_mut().entered(run);
-    }
-
-    fn asks(&mut self, run: &Run<'_>, reader: &SstReader) {
-        self.0.borrow_mut().asks(run, reader);
-    }
-
-    fn range_tombstones(&mut self, file: &FileMeta, covered: SeqNo) {
-        self.0.borrow_mut().range_tombstones(file, covered);
-    }
-
-    fn by_level_model(&mut self, run: &Run<'_>, block: BlockPlace, answer: &InLevel) {
-        self.0.borrow_mut().by_level_model(run, block, answer);
-    }
-
     fn found(&mut self, trailer: u64, covered: SeqNo) {
-        let mut told = self.0.borrow_mut();
-        told.found = Some(trailer);
-        told.covered = told.covered.max(covered);
+        self.found = Some(trailer);
+        self.covered = self.covered.max(covered);
     }
 
     fn wants_value(&mut self, handle: &ValueHandle) {
-        let mut told = self.0.borrow_mut();
-        told.cached = told.env.value_log.has_in_memory(handle);
-        told.at = Instant::now();
-    }
-
-    fn value(&mut self, handle: &ValueHandle, found: bool) {
-        self.0.borrow_mut().value(handle, found);
+        self.cached = self.env.value_log.has_in_memory(handle);
+        self.at = Instant::now();
     }
 }
