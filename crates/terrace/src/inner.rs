@@ -1,17 +1,5 @@
 //! An open store: one environment for each kind of work, and what is there once.
-//!
-//! Lock order, outermost first; a thread that holds one may take only those after it:
-//!
-//! 1. the lead of the write queue, with the log state
-//! 2. the manifest
-//! 3. a family's `change`
-//! 4. the scheduler
-//! 5. the purge of obsolete files
-//! 6. the family list, snapshots, table cache slots, the value log's map and stats, what garbage
-//!    collection remembers, health, background errors,
-//!    latency histograms
-//! 7. the table cache's turn, then the filter budget's ledger
-//! 8. the evidence: its files, then its claims
+//! The order of its locks is in `docs/ARCHITECTURE.md`, "Locks".
 
 use crate::background::env::JobEnv;
 use crate::env::BaseEnv;

@@ -30,3 +30,22 @@ fn a_workload_that_there_is_not_is_an_error() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no-such-workload"));
 }
+
+/// A process that embeds the engine has at most the budget and 64 MiB in memory, whatever it writes.
+#[test]
+fn an_embedded_engine_keeps_to_its_budget_under_writes_of_many_threads() {
+    const PROCESS_BYTES: u64 = 64 << 20;
+    let effort = std::env::var("TERRACE_TEST_EFFORT").ok().and_then(|text| text.parse().ok());
+    let keys = (100_000 * effort.unwrap_or(1_u64)).to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = "fillrandom --engine terrace --memory 8MiB --threads 16 --value-size 900 --repeat 1 \
+                     --dir . --json rows.json --keys";
+    let arguments: Vec<&str> = arguments.split_whitespace().chain([keys.as_str()]).collect();
+    let ran = run(&dir, &arguments);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let rows = std::fs::read(dir.path().join("rows.json")).unwrap();
+    let rows: serde_json::Value = serde_json::from_slice(&rows).unwrap();
+    let peak = rows[0]["rss_bytes"].as_u64().unwrap();
+    println!("{} MiB at most", peak >> 20);
+    assert!(peak > 4 << 20 && peak <= (8 << 20) + PROCESS_BYTES, "{peak} bytes");
+}

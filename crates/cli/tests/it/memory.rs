@@ -81,19 +81,3 @@ fn a_server_keeps_to_its_budget_under_writes_of_many_connections() {
         assert!(peak <= (budget_mib << 20) + PROCESS_BYTES, "{words:?}: {peak} bytes");
     }
 }
-
-#[test]
-fn an_embedded_engine_keeps_to_its_budget_under_writes_of_many_threads() {
-    let program = Program::new();
-    let keys = (100_000 * effort()).to_string();
-    let arguments = "bench fillrandom --engine terrace --memory 8MiB --threads 16 --value-size 900 --repeat 1 \
-                     --dir . --json rows.json --keys";
-    let arguments: Vec<&str> = arguments.split_whitespace().chain([keys.as_str()]).collect();
-    let ran = program.run(&arguments);
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    let rows = std::fs::read_to_string(program.path("rows.json")).unwrap();
-    let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
-    let peak = rows[0]["rss_bytes"].as_u64().unwrap();
-    println!("{} MiB at most", peak >> 20);
-    assert!(peak > 4 << 20 && peak <= (8 << 20) + PROCESS_BYTES, "{peak} bytes");
-}

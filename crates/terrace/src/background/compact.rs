@@ -1,4 +1,4 @@
-//! Compaction, from the choice to the installed result (compact, steps 1, 2 and 5): choose under
+//! Compaction, from the choice to the installed result: choose under
 //! the scheduler's lock, claim the inputs, run the job, install, release the claim.
 
 use crate::background::compaction::job::{self, JobContext};

@@ -1,4 +1,4 @@
-//! Flush: all immutable memtables of a family become one L0 file (flush, steps 2 to 5).
+//! Flush: all immutable memtables of a family become one L0 file.
 
 use crate::background::env::JobEnv;
 use crate::background::gc;

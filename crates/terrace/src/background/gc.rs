@@ -1,4 +1,4 @@
-//! Garbage collection of the value log (gc, step 1 of 3): which segments are victims, and how much
+//! Garbage collection of the value log: which segments are victims, and how much
 //! garbage nobody knows of yet. Compactions do the rest: `compaction/pick` chooses files that refer
 //! to victim segments, `compaction/values` moves the values, and a segment that nothing refers to
 //! any more is deleted by `install`.
@@ -8,7 +8,7 @@
 //!   overwritten key is dropped by the same rules as ever and is never written again, and what a
 //!   snapshot needs is moved like everything else.
 //! - A victim is read until its last reference is gone. Which segments are victims is not
-//!   stored: after a crash the stats say which are worth it.
+//!   stored: after a crash the statistics say which are worth it.
 //! - A half-moved segment costs space, never data: old and new values both exist, and live SSTs
 //!   refer to exactly one of them.
 //!

@@ -1,5 +1,5 @@
-//! Entries in internal order become SSTs: where one file ends and the next begins (flush, step 3;
-//! compaction, step 4).
+//! Entries in internal order become SSTs: where one file ends and the next begins (flush,
+//! compact).
 //!
 //! A file is never cut between versions of one user key. The cut is the first key of the next
 //! file; range tombstones are clipped to it on both sides, so that the files of one output are

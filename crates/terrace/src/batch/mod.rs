@@ -1,5 +1,5 @@
 //! A batch of writes, encoded once: the encoding is the log payload and what the memtables are
-//! filled from (put, step 1 of 4).
+//! filled from (put).
 //!
 //! ```text
 //! batch := first_seqno:u64le  op_count:u32le  op*

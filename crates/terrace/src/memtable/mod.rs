@@ -1,5 +1,5 @@
 //! The memtable: a skiplist of point entries, a set of range tombstones, and what recovery needs
-//! to know of it (put, step 4 of 4; get, step 2 of 6).
+//! to know of it (put, get).
 
 mod range_set;
 

@@ -1,4 +1,4 @@
-//! Point reads (get, steps 2 to 6): memtables newest first, then the sorted runs newest first.
+//! Point reads (get): memtables newest first, then the sorted runs newest first.
 //!
 //! The key is hashed once. The filter lines of all candidate SSTs are prefetched together before
 //! the first one is tested, so that a miss costs one memory latency, not one per run. A cached

@@ -1,4 +1,4 @@
-//! What a read sees: the memtables and the version of a family, swapped as one (get, step 1 of 6).
+//! What a read sees: the memtables and the version of a family, swapped as one (get).
 
 use crate::learned::level_model::LevelModel;
 use crate::memory::table_cache::{ReaderSlot, TableCache};

@@ -1,7 +1,7 @@
-//! Commit (put, steps 2 and 3 of 4): writers queue, one leads for a group; the leader makes room,
+//! Commit (put): writers queue, one leads for a group; the leader makes room,
 //! numbers the batches, appends them to the log with one write, syncs if any of them asked,
 //! fills the memtables, and makes the group visible. The next group may be led to the log as soon as this one
-//! is on its way into the memtables (module `write_queue`). Batches with a read set that has changed
+//! is on its way into the memtables ([`crate::write::queue`]). Batches with a read set that has changed
 //! ([`crate::write::validate`]) are taken out of the group first.
 //!
 //! Invariants: sequence numbers are handed out in log order; what is visible is always a prefix

@@ -1,4 +1,4 @@
-//! Whether keys that were read have changed since (transaction commit, steps 1 and 3 of 4).
+//! Whether keys that were read have changed since (commit of a transaction).
 //!
 //! A read set is checked twice. Its writer does it before it queues, up to what is visible then,
 //! with whatever I/O that takes. What is committed after that, only the leader of the write group

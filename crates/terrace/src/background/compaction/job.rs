@@ -1,5 +1,5 @@
 //! Runs a compaction: reads its inputs in merged order, keeps what `retain` says, moves values out
-//! of victim segments (`values`), writes the rest through `output` (compaction, steps 3 and 4).
+//! of victim segments (`values`), writes the rest through `output` (compact).
 //! Nothing becomes visible here; `install` does that with the edit that comes out.
 //!
 //! A large merge is cut at keys of about even distance into pieces that run on threads of their

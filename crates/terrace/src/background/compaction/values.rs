@@ -1,5 +1,4 @@
-//! Moving values out of victim segments: the stage of a job between `retain` and `output`
-//! (compaction, step 4 of 5).
+//! Moving values out of victim segments: the stage of a job between `retain` and `output` (compact).
 //!
 //! An entry whose handle names a victim waits in a window, with whatever comes after it so
 //! that the order stays; when the window is full, its values are read in one batch, written in key

@@ -1,4 +1,4 @@
-//! The files that may hold a key, newest run first (get, step 3).
+//! The files that may hold a key, newest run first (get).
 
 use crate::version::read_state::ReadState;
 use terrace_manifest::FileMeta;
