@@ -1,35 +1,33 @@
-//! RESP over TCP and TLS: sockets, connections, the loops that serve them and the threads that wait
-//! for the device.
+//! RESP over TCP and TLS: sockets, connections, the loops that serve them, and the executor of what may
+//! block.
 //!
 //! ```text
-//!  listeners ──► event loop ─┬─ reads requests, executes what is in memory, all into one batch
+//!  listeners ──► event loop ─┬─ receives requests, executes those that cannot block, all into one batch
 //!                            ├─ commits the batch: one write to the log for all its connections
-//!                            ├─ writes replies
-//!                            └─► pool: a connection whose next command must wait goes there as a
-//!                                whole, executes what it has asked for, and comes back; one that
-//!                                is alone stays, and the loop goes to another thread
+//!                            ├─ sends replies
+//!                            └─► executor: commands that may block, each with the state of its client, and
+//!                                commits that may wait; both come back through the loop's handle
 //! ```
-//! A loop never waits for the device, nor for another loop: one slow read stalls nobody but its own
-//! client, and a commit that may have to wait, for a sync or since writes are held back, is left to
-//! the loop's committer.
+//! A loop never waits for the device, nor for another loop: one slow read stalls only its own client. Where a
+//! client stands is said by its phase (module `phase`).
 
 mod client_state;
-mod committer;
 mod connection;
 mod conversation;
 mod event_loop;
+mod executor;
 mod listen;
 mod loop_handle;
 mod offload;
-mod pool;
+mod phase;
 mod thread;
 mod tls;
 mod transport;
 
 pub use conversation::Conversation;
 pub use event_loop::Loops;
+pub use executor::Executor;
 pub use listen::{Bound, Endpoint, addresses};
 pub use loop_handle::LoopHandle;
-pub use pool::Pool;
 pub use tls::configured as tls;
 pub use transport::Tls;

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Settings, Source};
 use crate::http::{self, HttpOptions};
-use crate::net::{self, Bound, Endpoint, Loops, Pool};
+use crate::net::{self, Bound, Endpoint, Executor, Loops};
 use crate::server::{Server, ServerError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -36,7 +36,7 @@ pub enum ServeError {
 pub struct Running {
     server: Arc<Server>,
     loops: Loops,
-    pool: Arc<Pool>,
+    executor: Arc<Executor>,
     http: Option<http::Handle>,
     addresses: Vec<SocketAddr>,
     tls_addresses: Vec<SocketAddr>,
@@ -76,9 +76,10 @@ impl Running {
         let of = |bound: &[Bound]| bound.iter().map(|bound| bound.address).collect::<Vec<_>>();
         let (addresses, tls_addresses) = (of(&plain), of(&encrypted));
         server.note_addresses(&addresses);
-        let pool = Pool::start(&server, settings.reader_threads)?;
+        let executor =
+            Executor::start(&server, settings.reader_threads, settings.server_threads.max(1))?;
         let listeners = plain.into_iter().chain(encrypted).collect();
-        let loops = Loops::start(&server, &pool, listeners, tls, settings.server_threads)?;
+        let loops = Loops::start(&server, &executor, listeners, tls, settings.server_threads)?;
         let http = match for_http.is_empty() {
             true => None,
             false => {
@@ -86,7 +87,7 @@ impl Running {
                 Some(http::start(for_http, server.clone(), options)?)
             }
         };
-        Ok(Self { server, loops, pool, http, addresses, tls_addresses })
+        Ok(Self { server, loops, executor, http, addresses, tls_addresses })
     }
 
     /// The server.
@@ -126,7 +127,7 @@ impl Running {
     pub fn end(self) -> Result<(), ServeError> {
         self.server.stop.request();
         self.loops.stop();
-        self.pool.close();
+        self.executor.close();
         if let Some(http) = self.http {
             http.stop();
         }

@@ -17,7 +17,7 @@ const MAX_COMMANDS: usize = 512;
 /// Buffers of more bytes than this are given back when they are empty.
 pub(super) const KEPT_BYTES: usize = 16 << 10;
 
-/// The part of a client that executes commands: goes to the pool as a whole.
+/// The part of a client that executes commands: is offloaded as a whole.
 pub(crate) struct ClientState {
     pub session: Session,
     parser: RequestParser,

@@ -4,12 +4,12 @@
 use super::client_state::{ClientState, KEPT_BYTES, MAX_UNSENT_BYTES};
 use super::loop_handle::LoopHandle;
 use super::offload::{Offload, ReturnSlot};
+use super::phase::{Blocked, Phase};
 use super::transport::{Received, Transport};
 use crate::session::ClientInfo;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use terrace_keyspace::Wait;
 
 /// A client as its loop sees it.
 pub(crate) struct Connection {
@@ -29,14 +29,8 @@ pub(crate) struct Connection {
     pub is_readable: bool,
     /// The client sends nothing more after what can be read now.
     pub was_left: bool,
-    /// It is served in a batch that is not committed.
-    pub in_batch: bool,
-    /// It wrote in that batch, or read an uncommitted write of it: its replies wait for the commit.
-    pub is_bound: bool,
-    /// That batch is being committed by another thread.
-    pub awaits_commit: bool,
-    /// Its next command may block, and why: it is offloaded once that batch is committed.
-    pub leaves_for: Option<Wait>,
+    /// Where it stands between two commands.
+    pub phase: Phase,
     /// It is in the ready queue.
     pub is_queued: bool,
     /// It ends when everything is sent.
@@ -56,10 +50,7 @@ impl Connection {
             over_soft: None,
             is_readable: false,
             was_left: false,
-            in_batch: false,
-            is_bound: false,
-            awaits_commit: false,
-            leaves_for: None,
+            phase: Phase::Ready,
             is_queued: false,
             closes: false,
         }
@@ -67,7 +58,7 @@ impl Connection {
 
     /// Begins a offload, if it has to.
     pub fn offload(&mut self, home: &Arc<LoopHandle>, token: usize) -> Option<Offload> {
-        let wait = self.leaves_for.take()?;
+        let Phase::Blocked(Blocked::Command(wait)) = self.phase else { return None };
         let state = self.state.take()?;
         let return_slot = self.return_slot.get_or_insert_default().clone();
         return_slot.leave(self.is_readable);
@@ -82,6 +73,9 @@ impl Connection {
             && let Some(return_slot) = &self.return_slot
         {
             self.state = return_slot.look();
+            if self.state.is_some() {
+                self.phase.unblock();
+            }
         }
     }
 
@@ -115,17 +109,22 @@ impl Connection {
     pub fn can_be_served(&self) -> bool {
         self.state.is_some()
             && !self.closes
-            && !self.awaits_commit
-            && self.leaves_for.is_none()
+            && self.phase.can_serve()
             && self.unsent_bytes() <= MAX_UNSENT_BYTES
     }
 
     /// Its batch is over: its replies may leave, or are all `error`.
     pub fn leave_batch(&mut self, error: Option<&str>) {
-        (self.in_batch, self.is_bound, self.awaits_commit) = (false, false, false);
+        self.phase.leave_batch();
         if let (Some(error), Some(state)) = (error, &mut self.state) {
             state.fail_batch(error);
         }
+    }
+
+    /// Its state is back from an offload.
+    pub fn give_back(&mut self, state: Box<ClientState>) {
+        self.state = Some(state);
+        self.phase.unblock();
     }
 
     /// Whether all replies have left.
@@ -168,7 +167,8 @@ impl Connection {
                 self.sent = 0;
             }
         }
-        let may_leave = |state: &&mut Box<ClientState>| !self.in_batch && !state.output.is_empty();
+        let may_leave =
+            |state: &&mut Box<ClientState>| !self.phase.is_in_batch() && !state.output.is_empty();
         let Some(state) = self.state.as_mut().filter(may_leave) else { return Ok(out) };
         let sent = match self.unsent.is_empty() {
             true => self.transport.send(&state.output)?,
@@ -227,7 +227,7 @@ mod tests {
             state.begin_batch();
             state.output.extend_from_slice(text);
             state.batch_replies = 1;
-            client.in_batch = true;
+            client.phase.enter_batch();
         };
         say(&mut client, b"+one\r\n");
         assert_eq!(client.flush().unwrap(), 0, "it is not committed");

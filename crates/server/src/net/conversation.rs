@@ -1,7 +1,7 @@
 //! A client without a socket: what it says goes through the parser, the dispatch and the batches of a
 //! connection, and what comes back are the bytes that a connection would send.
 //!
-//! One thread does what an event loop and the pool do between them. Used where bytes are to be tried
+//! One thread does what an event loop and the executor do between them. Used where bytes are to be tried
 //! by the million: the fuzz targets.
 
 use super::client_state::{ClientState, Progress};
@@ -18,7 +18,7 @@ use terrace_keyspace::{CommandBatch, Mode};
 pub struct Conversation {
     server: Arc<Server>,
     state: ClientState,
-    /// The batch of the loop that serves it, and that of the pool.
+    /// The batch of the loop that serves it, and that of the executor.
     in_memory: CommandBatch,
     on_device: CommandBatch,
     home: Arc<Ended>,

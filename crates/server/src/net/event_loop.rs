@@ -6,12 +6,12 @@ mod batches;
 mod leader_follower;
 
 use super::client_state::Progress;
-use super::committer::Committer;
 use super::connection::Connection;
+use super::executor::Executor;
 use super::listen::Bound;
 use super::loop_handle::{LoopHandle, Message};
 use super::offload::Offload;
-use super::pool::Pool;
+use super::phase::Blocked;
 use super::thread;
 use super::transport::{Received, Tls};
 use crate::server::Server;
@@ -67,7 +67,7 @@ impl Loops {
     /// The machine has no room for more threads or files.
     pub fn start(
         server: &Arc<Server>,
-        pool: &Arc<Pool>,
+        executor: &Arc<Executor>,
         listeners: Vec<Bound>,
         tls: Option<Tls>,
         count: usize,
@@ -89,7 +89,7 @@ impl Loops {
             let leader_follower = Arc::new(LeaderFollower::default());
             let mut event_loop = Box::new(EventLoop {
                 server: server.clone(),
-                pool: pool.clone(),
+                executor: executor.clone(),
                 handle: handles[number].clone(),
                 all: handles.clone(),
                 leader_follower: leader_follower.clone(),
@@ -100,13 +100,8 @@ impl Loops {
                 clients: Slab::new(),
                 batch: Box::new(server.space.command_batch(Mode::Memory)),
                 served: Vec::new(),
-                leaving: Vec::new(),
+                blocked: Vec::new(),
                 own_offload: None,
-                committer: Committer::start(
-                    server.clone(),
-                    handles[number].clone(),
-                    format!("commit-{number}"),
-                )?,
                 handed_over: 0,
                 spare: None,
                 held_up: Vec::new(),
@@ -142,7 +137,7 @@ impl Loops {
 
 struct EventLoop {
     server: Arc<Server>,
-    pool: Arc<Pool>,
+    executor: Arc<Executor>,
     handle: Arc<LoopHandle>,
     all: Vec<Arc<LoopHandle>>,
     /// The threads that lead it in turns.
@@ -156,12 +151,11 @@ struct EventLoop {
     batch: Box<CommandBatch>,
     /// Clients that take part in the batch.
     served: Vec<usize>,
-    /// Those that go to the pool once their batch is over: what they wrote has to be seen there.
-    leaving: Vec<usize>,
+    /// Those that are offloaded once their batch is committed: what they wrote has to be seen there.
+    blocked: Vec<usize>,
     /// One of them that this thread may serve itself.
     own_offload: Option<Offload>,
-    committer: Committer,
-    /// Turns that the committer has.
+    /// Batches that the executor commits.
     handed_over: usize,
     /// One that came back.
     spare: Option<Box<CommandBatch>>,
@@ -254,7 +248,7 @@ impl EventLoop {
                     let Some(client) = self.clients.get_mut(token).filter(is_back) else {
                         continue;
                     };
-                    client.state = Some(state);
+                    client.give_back(state);
                     client.closes |= progress == Progress::Close;
                     self.flush(token);
                     if !self.ends_over_limit(token) {
@@ -280,8 +274,7 @@ impl EventLoop {
             return;
         }
         let Connection { state: Some(state), .. } = client else { return };
-        if !client.in_batch {
-            client.in_batch = true;
+        if client.phase.enter_batch() {
             state.begin_batch();
             self.served.push(token);
         }
@@ -304,7 +297,9 @@ impl EventLoop {
                 Err(_) => return self.remove(token),
             }
         }
-        client.is_bound |= self.batch.took_part();
+        if self.batch.took_part() {
+            client.phase.bind();
+        }
         if self.ends_over_limit(token) {
             return;
         }
@@ -312,8 +307,8 @@ impl EventLoop {
         match progress {
             Progress::Elsewhere(Wait::Key, tries) if tries < MAX_TRIES => self.held_up.push(token),
             Progress::Elsewhere(wait, _) => {
-                client.leaves_for = Some(wait);
-                self.leaving.push(token);
+                client.phase.block(Blocked::Command(wait));
+                self.blocked.push(token);
             }
             Progress::Close => client.closes = true,
             Progress::More => self.queue(token),
@@ -385,7 +380,7 @@ impl EventLoop {
         let socket = client.transport.socket().as_raw_fd();
         let _gone = self.poll.registry().deregister(&mut SourceFd(&socket));
         client.transport.close();
-        self.leaving.retain(|leaving| *leaving != token);
+        self.blocked.retain(|blocked| *blocked != token);
         self.server.clients.leave(client.id);
     }
 
@@ -435,7 +430,7 @@ impl EventLoop {
         self.stops_by = Some(Instant::now() + FAREWELL);
     }
 
-    /// Whether the loop was stopped, everything is committed, everybody is back from the pool, and
+    /// Whether the loop was stopped, everything is committed, everybody is back from the executor, and
     /// all replies are sent.
     fn has_ended(&mut self) -> bool {
         let Some(by) = self.stops_by else { return false };

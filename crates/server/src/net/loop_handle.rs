@@ -78,12 +78,12 @@ impl LoopHandle {
         }
     }
 
-    /// A client's offload to the pool ends.
+    /// A client's offload ends.
     pub(crate) fn come_back(&self, token: usize, state: Box<ClientState>, progress: Progress) {
         self.send(Message::Back { token, state, progress });
     }
 
-    /// The committer has done with a batch.
+    /// The executor has done with a batch.
     pub(crate) fn committed(&self, committed: Committed) {
         self.send(Message::Committed(committed));
     }

@@ -1,6 +1,6 @@
-//! The end of a batch: commits it, here or by the committer, then sends the replies.
+//! The end of a batch: commits it, here or by the executor, then sends the replies.
 //!
-//! A commit that may wait (for a sync, or since writes are stalled) goes to the committer. Clients with a
+//! A commit that may wait (for a sync, or since writes are stalled) goes to the executor. Clients with a
 //! write in the batch wait for it; the others are served in the next batch, which is committed
 //! after it, so that all writes of the meantime share one sync.
 
@@ -23,7 +23,7 @@ impl EventLoop {
         }
         let may_wait = || self.handed_over > 0 || self.server.space.db().write_may_wait();
         if !self.batch.is_clean() && may_wait() {
-            return self.send_to_committer();
+            return self.send_to_executor();
         }
         let error = dispatch::commit(&mut self.batch, &self.server).err();
         let mut served = std::mem::take(&mut self.served);
@@ -34,11 +34,11 @@ impl EventLoop {
         self.let_go();
     }
 
-    /// Leaves the commit to the committer. While that has one already the batch stays open, unless it
+    /// Leaves the commit to the executor. While that has one already the batch stays open, unless it
     /// is large. Clients without a write in it do not wait.
-    fn send_to_committer(&mut self) {
+    fn send_to_executor(&mut self) {
         let clients = &self.clients;
-        let is_bound = |token: &mut usize| clients.get(*token).is_some_and(|c| c.is_bound);
+        let is_bound = |token: &mut usize| clients.get(*token).is_some_and(|c| c.phase.is_bound());
         let free: Vec<usize> = self.served.extract_if(.., |token| !is_bound(token)).collect();
         for token in free {
             self.leave_batch(token, None);
@@ -52,21 +52,19 @@ impl EventLoop {
         let batch = std::mem::replace(&mut self.batch, next);
         let mut clients = Vec::with_capacity(self.served.len());
         for token in self.served.drain(..) {
-            if let Some(client) = self.clients.get_mut(token).filter(|client| client.in_batch) {
-                client.awaits_commit = true;
+            if let Some(client) =
+                self.clients.get_mut(token).filter(|client| client.phase.is_in_batch())
+            {
+                client.phase.await_commit();
                 clients.push((token, client.id));
             }
         }
         self.handed_over += 1;
         self.server.stats.waited_batches.add(1);
-        if let Err(mut commit) = self.committer.send(BatchCommit { batch, clients }) {
-            commit.batch.abandon();
-            let error = Some("ERR the commit was given up".into());
-            self.batch_is_back(Committed { commit, error });
-        }
+        self.executor.commit(BatchCommit { batch, clients }, self.handle.clone());
     }
 
-    /// The committer has done with a batch.
+    /// The executor has done with a batch.
     pub(super) fn batch_is_back(&mut self, Committed { commit, error }: Committed) {
         self.handed_over -= 1;
         for (token, id) in commit.clients {
@@ -81,7 +79,9 @@ impl EventLoop {
 
     /// A client's batch is over: its replies leave, or are all `error`.
     fn leave_batch(&mut self, token: usize, error: Option<&str>) {
-        if let Some(client) = self.clients.get_mut(token).filter(|client| client.in_batch) {
+        if let Some(client) =
+            self.clients.get_mut(token).filter(|client| client.phase.is_in_batch())
+        {
             client.leave_batch(error);
             self.flush(token);
         }
@@ -89,14 +89,14 @@ impl EventLoop {
 
     /// Offloads clients whose batch is committed.
     fn let_go(&mut self) {
-        if self.leaving.is_empty() {
+        if self.blocked.is_empty() {
             return;
         }
         let (clients, home) = (&mut self.clients, &self.handle);
-        let mut offloads: Vec<Offload> = Vec::with_capacity(self.leaving.len());
-        self.leaving.retain(|token| {
+        let mut offloads: Vec<Offload> = Vec::with_capacity(self.blocked.len());
+        self.blocked.retain(|token| {
             let Some(client) = clients.get_mut(*token) else { return false };
-            if client.in_batch {
+            if client.phase.is_in_batch() {
                 return true;
             }
             offloads.extend(client.offload(home, *token));
@@ -107,11 +107,11 @@ impl EventLoop {
         if before + offloads.len() as u64 > MAX_ANSWERED_THERE {
             offloads.iter_mut().for_each(|offload| offload.socket = None);
         }
-        if offloads.len() == 1 && self.own_offload.is_none() && self.pool.is_idle() {
+        if offloads.len() == 1 && self.own_offload.is_none() && self.executor.is_idle() {
             self.own_offload = offloads.pop();
         }
         if !offloads.is_empty() {
-            self.pool.send(offloads.into_iter());
+            self.executor.offload(offloads.into_iter());
         }
     }
 
@@ -122,7 +122,7 @@ impl EventLoop {
         if self.ready.is_empty() && self.leader_follower.has_relief() {
             return Some(offload);
         }
-        self.pool.send(std::iter::once(offload));
+        self.executor.offload(std::iter::once(offload));
         None
     }
 }
