@@ -7,6 +7,7 @@ mod failing;
 mod network;
 mod output;
 mod peers;
+mod release;
 mod steps;
 mod test;
 mod tidy;
@@ -24,6 +25,7 @@ cargo xtask COMMAND
                   fuzzers, real clients, the dashboard in Chromium; installs what that needs
   clients         only the last two: real clients, and the dashboard in Chromium
   ci [STEP...]    all of CI: fmt, tidy, clippy, docs, then test
+  release         build the program for others: stripped, its debug information in a file beside it
   peers           fetch the engines that `terrace-bench` measures beside Terrace
 
 A step that fails does not stop those after it that can do without; the end of the output says
@@ -51,6 +53,7 @@ fn run(arguments: &[String]) -> Result<()> {
         Some("clients") => test::steps_outside(&root).run(rest),
         Some("ci") => ci::steps(&root)?.run(rest),
         Some("peers") => peers::run(&root),
+        Some("release") => release::run(&root),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
             Ok(())
