@@ -64,7 +64,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let parts = Nouns::new(dir, &options, true)?;
     let place = Place { vfs: &*vfs, dir, options: &options, table_cache: &parts.table_cache };
     let Found { claims, pin, state, families, segments, outcome, look } = place.look(&[])?;
-    let last_seqno = outcome.last_seqno;
+    let last_seqno = outcome.newest_seqno();
     show(outcome, &state, &pin, &parts.table_cache);
     segments.iter().filter_map(|n| u32::try_from(*n).ok()).for_each(|n| parts.value_log.begin(n));
     let file_numbers = FileNumbers::new(&[], state.next_file_number);
@@ -290,8 +290,9 @@ fn publish(inner: &Inner, found: Found) -> bool {
     added.iter().for_each(|(level, file)| inner.read.filters.file_lives(usize::from(*level), file));
     // Before the states: every one of them is to be read as of its own last write, or a later one.
     // Release: pairs with the Acquire of readers.
-    let before = inner.read.visible_seqno.fetch_max(outcome.last_seqno, Ordering::Release);
-    let is_new = outcome.last_seqno > before || !old.families.keys().eq(state.families.keys());
+    let newest = outcome.newest_seqno();
+    let before = inner.read.visible_seqno.fetch_max(newest, Ordering::Release);
+    let is_new = newest > before || !old.families.keys().eq(state.families.keys());
     show(outcome, state, &pin, &inner.read.table_cache);
     let dropped = inner.read.families.load_full();
     for family in dropped.iter().filter(|f| !state.families.contains_key(&f.id)) {

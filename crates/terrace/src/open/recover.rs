@@ -208,8 +208,17 @@ impl<'a> Log<'a> {
 /// What [`replay`] reports.
 pub(crate) struct Outcome {
     pub families: BTreeMap<u32, Replayed>,
+    /// The last sequence number that was given out: new writes get larger ones.
     pub last_seqno: SeqNo,
     pub log: Recovered,
+}
+
+impl Outcome {
+    /// The sequence number of the newest write that is there. A manifest may count further: a
+    /// writer with a buffered log names writes in it that the log does not show yet.
+    pub fn newest_seqno(&self) -> SeqNo {
+        self.families.values().map(Replayed::max_seqno).max().unwrap_or(0)
+    }
 }
 
 /// Inserts what was gathered for a family.

@@ -19,6 +19,7 @@ mod fixture;
 mod gc;
 mod handles;
 mod harness;
+mod held;
 mod in_memory;
 mod introspection;
 mod large_values;

@@ -10,6 +10,7 @@ mod beside;
 mod interposed;
 
 use crate::harness::{DIR, eventually, small_options, stopped_clock};
+use crate::held::{COMPACTION, Held};
 use crate::left_over::left_over;
 use interposed::{Call, Interposed};
 use std::path::Path;
@@ -416,6 +417,46 @@ fn families_come_and_go_with_a_refresh() {
     reader.refresh().unwrap();
     writer.replace_all_files();
     assert_eq!(seen(&reader).unwrap() + 10, writer.acknowledged());
+}
+
+/// With [`SyncMode::Buffered`](terrace::SyncMode::Buffered) an install may say how far the writer
+/// has come before the log, which holds its end back, shows it.
+#[test]
+fn a_refresh_tells_of_writes_that_the_log_held_back_from_an_install() {
+    let held = Held::new(COMPACTION);
+    let mut roomy = options(held.clone());
+    roomy.advanced.memtable_bytes = 1 << 20;
+    let writer = Writer::open(DIR.as_ref(), roomy);
+    for _ in 0..2 {
+        writer.write(2);
+        writer.db.flush().unwrap();
+    }
+    let newest_log = || {
+        let logs = held.sim.files().into_iter().map(|(path, _)| path);
+        let log = logs
+            .filter(|path| path.extension().is_some_and(|ending| ending == "log"))
+            .max()
+            .unwrap();
+        let bytes = held.sim.read_file(&log).unwrap();
+        (log, bytes)
+    };
+    let (log, early) = newest_log();
+    writer.write(2);
+    held.let_go();
+    eventually("files are merged", || writer.db.metrics().compactions > 0);
+    writer.db.wait_idle().unwrap();
+    let (same_log, late) = newest_log();
+    assert_eq!(log, same_log);
+    let killed = held.sim.kill_image();
+    assert!(killed.write_file(&log, &early));
+    let reader = Db::open_read_only(DIR, sim_options(&killed)).unwrap();
+    let before = reader.snapshot();
+    assert_eq!(seen(&reader).unwrap(), 4, "the newest two are in no file");
+    assert!(killed.write_file(&log, &late));
+    assert!(reader.refresh().unwrap(), "there is something new");
+    assert_eq!(seen(&reader).unwrap(), 6);
+    assert_eq!(seen_at(&reader, &before).unwrap(), 4);
+    assert!(!reader.refresh().unwrap());
 }
 
 #[test]
