@@ -109,8 +109,8 @@ fn after_help() -> String {
     format!(
         "Workloads: {workloads}\n\
          Engines: {engines}; `cargo xtask peers` fetches the libraries of rocksdb, speedb, leveldb\n\n\
-         filters: filters alone, without a store: false positives, bits, time to build and to ask, of \
-         every kind at five sizes; rocksdb's and speedb's own beside them\n\
+         filters: false positives and bits of every kind of filter at five sizes; terrace's alone, with the time \
+         to build and to ask; rocksdb's and speedb's through a store\n\
          elastic: 8 GB of 1 KB values, direct I/O, no data cached, 4 bits per key of filters in memory, \
          half of the lookups absent, under a uniform and two contiguous Zipf laws; Terrace in five \
          variants, one load each ({variants}), rocksdb and speedb with bloom:4\n\

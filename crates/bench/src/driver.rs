@@ -275,16 +275,17 @@ impl Screen {
 
     fn row(&self, row: &Row) {
         if let Some(f) = &row.filters {
+            let times = [("build", f.build_ns_per_key), ("hot", f.query_hot_ns)];
+            let times = times.into_iter().chain([("cold", f.query_cold_ns)]);
+            let times = times.filter_map(|(name, ns)| Some(format!(", {name} {:.1} ns", ns?)));
             return self.say(&format!(
-                "{} #{} {}: {:.2} bits/key, FPR {:.3e}, build {:.1} ns, hot {:.1} ns, cold {:.1} ns",
+                "{} #{} {}: {:.2} bits/key, FPR {:.3e}{}",
                 row.engine,
                 row.repeat,
                 row.workload,
                 f.bits_per_key,
                 f.fpr,
-                f.build_ns_per_key,
-                f.query_hot_ns,
-                f.query_cold_ns,
+                times.collect::<String>(),
             ));
         }
         if let Some(shift) = &row.shift {

@@ -256,7 +256,7 @@ impl Request {
 
 /// What the user should know of a job beside what there is to know of its store.
 fn remark(job: &Job) -> Option<String> {
-    let peer = matches!(job.store, StoreKind::Learned(_)) && job.engine.has_filters_alone();
+    let peer = matches!(job.store, StoreKind::Learned(_)) && job.engine.tells_of_filters();
     let lacks =
         peer && job.library.is_some() && !job.engine.has_interpolation(job.library.as_deref());
     lacks.then(|| {
@@ -273,7 +273,7 @@ fn check_dir(dir: &Path, jobs: &[Job]) -> Result<()> {
     ensure!(dir.is_dir(), "--dir {}: there is no such directory", dir.display());
     let raw = jobs
         .iter()
-        .filter(|job| job.store != StoreKind::Packages && job.store.is_on_disk())
+        .filter(|job| job.store != StoreKind::Packages)
         .map(|job| job.shape.raw_bytes())
         .max()
         .unwrap_or(0);

@@ -54,7 +54,7 @@ pub enum StoreKind {
     TinyCache(TinyCache),
     /// Real names.
     Packages,
-    /// No store: filters alone.
+    /// Filters: alone, and in stores of peers.
     Filters,
     /// A large store with little memory for filters.
     Elastic(elastic::Variant),
@@ -187,10 +187,8 @@ impl StoreKind {
             Self::LargeValues(variant) if !variant.suits(engine) => return Err(String::new()),
             Self::TinyCache(_) => "tiny-cache",
             Self::Elastic(_) => "elastic",
-            Self::Filters if !engine.has_filters_alone() => {
-                return Err(format!(
-                    "{engine} is left out of filters: it has none outside of a store"
-                ));
+            Self::Filters if !engine.tells_of_filters() => {
+                return Err(format!("{engine} is left out of filters: it does not count them"));
             }
             _ => return Ok(()),
         };
@@ -209,11 +207,6 @@ impl StoreKind {
                  would be the page cache's"
             )
         })
-    }
-
-    /// Whether anything is written to disk.
-    pub fn is_on_disk(self) -> bool {
-        self != Self::Filters
     }
 
     /// The `variant` column of its rows.

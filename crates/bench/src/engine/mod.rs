@@ -1,7 +1,6 @@
 //! The engines by name: what each can do, where its library is found, how it is opened.
 
 mod c_library;
-pub mod filter_kit;
 mod fjall;
 mod leveldb;
 mod rocksdb;
@@ -14,8 +13,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-pub use rocksdb::filter_bits::PeerFilters;
 
 /// An engine that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,8 +52,8 @@ impl Engine {
         matches!(self, Self::Terrace | Self::Rocksdb | Self::Speedb)
     }
 
-    /// True if the engine's filters can be built and asked outside of a store.
-    pub fn has_filters_alone(self) -> bool {
+    /// True if the engine tells what its filters are like.
+    pub fn tells_of_filters(self) -> bool {
         matches!(self, Self::Terrace | Self::Rocksdb | Self::Speedb)
     }
 

@@ -8,7 +8,6 @@
 
 mod counts;
 mod cursor;
-pub mod filter_bits;
 mod opening;
 mod options;
 

@@ -93,7 +93,6 @@ fn one_engine_keeps_the_contract() {
     assert!(metadata.filters.is_none_or(|bytes| bytes > filters_wanted), "{engine} {metadata:?}");
     store.close().unwrap();
     values_apart_keep_the_contract(engine, library.as_deref());
-    filters_alone_keep_the_contract(engine, library.as_deref());
 }
 
 /// Values that are kept apart are found, scanned, overwritten and sorted like others.
@@ -143,38 +142,6 @@ fn values_apart_keep_the_contract(engine: Engine, library: Option<&Path>) {
         assert!(counts.moved_bytes.unwrap() >= 4_000_000, "{engine} {counts:?}");
     }
     store.close().unwrap();
-}
-
-/// Filters without a store deny no key they were built from, and have the rate of their kind.
-fn filters_alone_keep_the_contract(engine: Engine, library: Option<&Path>) {
-    for text in ["blocked:10", "paired:10", "ribbon:7"] {
-        let spec: FilterSpec = text.parse().unwrap();
-        if !engine.has_filters_alone() || !engine.has_filter(spec) {
-            continue;
-        }
-        let fpr = match library {
-            None => fpr_of(filter_kit::TerraceFilters::new(spec)),
-            Some(library) => fpr_of(PeerFilters::new(library, spec).unwrap()),
-        };
-        assert!((0.004..0.014).contains(&fpr), "{engine} {text}: {fpr}");
-    }
-}
-
-/// Builds filters twice over with one kit, as stores do, and asks a copy of the second. As many
-/// keys as fill whole batches of paired blocks, of which there are no halves.
-fn fpr_of<K: filter_kit::FilterKit>(mut kit: K) -> f64 {
-    let numbers =
-        |from: u64| -> Vec<u8> { (from..from + 3200).flat_map(u64::to_be_bytes).collect() };
-    let (stored, absent) = (numbers(0), numbers(1 << 32));
-    let list = |bytes| filter_kit::Keys { bytes, key_size: 8 };
-    kit.build(list(&absent)).unwrap();
-    let (filter, _) = kit.build(list(&stored)).unwrap();
-    let copy = kit.copy(&filter).unwrap();
-    drop(filter);
-    assert!(list(&stored).iter().all(|key| kit.may_contain(&copy, key)));
-    let more: Vec<u8> = (1u64 << 40..(1 << 40) + 40_000).flat_map(u64::to_be_bytes).collect();
-    let passed = list(&more).iter().filter(|key| kit.may_contain(&copy, key)).count();
-    passed as f64 / 40_000.0
 }
 
 #[test]

@@ -21,15 +21,15 @@ pub struct FilterFigures {
     /// Bits of all filters over all keys.
     pub bits_per_key: f64,
     /// Keys of one filter, on average.
-    pub keys_per_filter: u64,
+    pub keys_per_filter: Option<u64>,
     /// From key to filter, hashing included.
-    pub build_ns_per_key: f64,
+    pub build_ns_per_key: Option<f64>,
     /// One query for an absent key, of a filter in the processor's first caches, hashing included.
-    pub query_hot_ns: f64,
+    pub query_hot_ns: Option<f64>,
     /// The same for a key that is in the filter.
-    pub query_hot_positive_ns: f64,
+    pub query_hot_positive_ns: Option<f64>,
     /// One query for an absent key, each of another filter, none of them in any cache.
-    pub query_cold_ns: f64,
+    pub query_cold_ns: Option<f64>,
     /// How much of a query is hashing, for an engine that needs to do it only once per lookup.
     pub hash_ns: Option<f64>,
 }
@@ -77,11 +77,11 @@ impl FilterFigures {
         Some(Self {
             fpr: of(|f| f.fpr),
             bits_per_key: of(|f| f.bits_per_key),
-            build_ns_per_key: of(|f| f.build_ns_per_key),
-            query_hot_ns: of(|f| f.query_hot_ns),
-            query_hot_positive_ns: of(|f| f.query_hot_positive_ns),
-            query_cold_ns: of(|f| f.query_cold_ns),
-            hash_ns: first.hash_ns.map(|_| of(|f| f.hash_ns.unwrap_or(0.0))),
+            build_ns_per_key: known(&all, |f| f.build_ns_per_key),
+            query_hot_ns: known(&all, |f| f.query_hot_ns),
+            query_hot_positive_ns: known(&all, |f| f.query_hot_positive_ns),
+            query_cold_ns: known(&all, |f| f.query_cold_ns),
+            hash_ns: known(&all, |f| f.hash_ns),
             ..first.clone()
         })
     }

@@ -33,7 +33,7 @@ pub fn filters(summaries: &[Summary]) -> Option<String> {
 }
 
 fn filter_line(name: &str, summary: &Summary, f: &FilterFigures) -> [String; 11] {
-    let ns = |value: f64| format!("{value:.1}");
+    let ns = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
     let rate = |value: f64| format!("{value:.3e}");
     [
         name.to_owned(),
@@ -46,7 +46,7 @@ fn filter_line(name: &str, summary: &Summary, f: &FilterFigures) -> [String; 11]
         ns(f.query_hot_ns),
         ns(f.query_hot_positive_ns),
         ns(f.query_cold_ns),
-        f.hash_ns.map_or("-".to_owned(), ns),
+        ns(f.hash_ns),
     ]
 }
 

@@ -75,11 +75,11 @@ fn filters_row(engine: Engine, fpr: f64) -> Row {
         model_fpr: None,
         probes: 1000,
         bits_per_key: 10.0,
-        keys_per_filter: 3000,
-        build_ns_per_key: 12.5,
-        query_hot_ns: 4.0,
-        query_hot_positive_ns: 5.0,
-        query_cold_ns: 40.0,
+        keys_per_filter: Some(3000),
+        build_ns_per_key: Some(12.5),
+        query_hot_ns: Some(4.0),
+        query_hot_positive_ns: Some(5.0),
+        query_cold_ns: Some(40.0),
         hash_ns: Some(2.0),
     };
     Row { filters: Some(figures), ..row("filters-blocked-10", "", engine, 1, 500.0) }

@@ -331,10 +331,34 @@ fn filters_are_measured_without_a_store() {
     check(&rows);
     assert_eq!(names(&rows), ["filters-blocked-10"]);
     let figures = rows[0].filters.as_ref().unwrap();
-    assert_eq!((figures.probes, figures.keys_per_filter), (80_000, 2857));
+    assert_eq!((figures.probes, figures.keys_per_filter), (80_000, Some(2857)));
     assert!((0.006..0.014).contains(&figures.fpr), "{figures:?}");
     assert!((10.0..10.5).contains(&figures.bits_per_key), "{figures:?}");
-    assert!(figures.query_hot_ns > 0.0 && figures.query_cold_ns > 0.0 && figures.hash_ns.is_some());
+    assert!(figures.query_hot_ns > Some(0.0) && figures.query_cold_ns > Some(0.0));
+    assert!(figures.hash_ns.is_some());
+}
+
+/// As those of peers are: with the engine's own counts.
+#[test]
+fn filters_of_a_store_are_measured_by_what_it_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut job = job(Engine::Terrace, StoreKind::Filters, &[Workload::Filters], dir.path());
+    job.shape.keys = 20_000;
+    let rows = Arc::new(Mutex::new(Vec::new()));
+    let told = rows.clone();
+    let observer = Observer::new(move |event| {
+        if let Event::Row(row) = event {
+            told.lock().unwrap().push(*row);
+        }
+    });
+    let spec = "blocked:10".parse().unwrap();
+    filters::in_store::measure(&job, &observer, spec, "filters-blocked-10").unwrap();
+    let rows = rows.lock().unwrap();
+    let figures = rows[0].filters.as_ref().unwrap();
+    assert_eq!((rows.len(), figures.probes, figures.build_ns_per_key), (1, 80_000, None));
+    assert!((0.006..0.014).contains(&figures.fpr), "{figures:?}");
+    assert!((10.0..11.5).contains(&figures.bits_per_key), "{figures:?}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the store is removed");
 }
 
 #[test]

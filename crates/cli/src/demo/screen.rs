@@ -222,7 +222,7 @@ impl Screen<'_> {
         lines.push((format!("get {} --dir {dir}", Escaped(popular)), "downloads and summary"));
         lines.push((format!("scan --prefix react- --limit 9 --dir {dir}"), "names in order"));
         lines.push((format!("inspect lsm {dir}"), "every file of every level"));
-        lines.push(("bench packages".into(), "measure it properly, beside other engines"));
+        lines.push((format!("stats --dir {dir}"), "counters and latencies"));
         writeln!(f, "{}", self.style.title("Try next"))?;
         let width = lines.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
         for (command, gloss) in lines {

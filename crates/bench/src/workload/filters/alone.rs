@@ -1,11 +1,8 @@
-//! Filters outside of any store, for measuring them alone: built from keys, asked for keys.
-//!
-//! Every engine gets the same keys as bytes and does all that its interface does with them, hashing
-//! included. (Inside a store Terrace hashes a key once per lookup, however many filters are asked;
-//! what that costs is measured apart.)
+//! Terrace's filters outside of any store: built from keys, asked for keys, hashing included. (Inside a
+//! store a key is hashed once per lookup, however many filters are asked; what that costs is measured
+//! apart.)
 
 use crate::filter::FilterSpec;
-use anyhow::Result;
 use std::time::{Duration, Instant};
 use terrace_base::checksum::hash_key;
 use terrace_filter::{FilterBuilder, FilterShape};
@@ -32,35 +29,6 @@ impl<'a> Keys<'a> {
     pub fn count(self) -> usize {
         self.bytes.len() / self.key_size
     }
-}
-
-/// One engine's filters of one kind and size.
-pub trait FilterKit {
-    /// A filter ready to be asked.
-    type Filter;
-
-    /// The filter of `keys`, and how long the engine took from keys to bytes.
-    fn build(&mut self, keys: Keys<'_>) -> Result<(Self::Filter, Duration)>;
-
-    /// The same filter in memory of its own.
-    fn copy(&self, filter: &Self::Filter) -> Result<Self::Filter>;
-
-    /// Bytes of the filter.
-    fn len(&self, filter: &Self::Filter) -> usize;
-
-    /// Whether the key may be among those the filter was built from.
-    fn may_contain(&self, filter: &Self::Filter, key: &[u8]) -> bool;
-
-    /// The false positive rate that the engine itself expects, if it tells.
-    fn model_fpr(&self, filter: &Self::Filter) -> Option<f64>;
-
-    /// The key's hash, for an engine that can hash once and ask many filters.
-    fn hash(&self, _key: &[u8]) -> Option<u64> {
-        None
-    }
-
-    /// What is built, in the engine's words.
-    fn describe(&self) -> String;
 }
 
 /// Terrace's filters, whole: all units loaded.
@@ -99,42 +67,47 @@ impl TerraceFilter {
     }
 }
 
-impl FilterKit for TerraceFilters {
-    type Filter = TerraceFilter;
-
-    fn build(&mut self, keys: Keys<'_>) -> Result<(TerraceFilter, Duration)> {
+impl TerraceFilters {
+    /// The filter of `keys`, and how long it took from keys to bytes.
+    pub fn build(&mut self, keys: Keys<'_>) -> (TerraceFilter, Duration) {
         let start = Instant::now();
         self.hashes.clear();
         self.hashes.extend(keys.iter().map(hash_key));
         self.bytes.clear();
         let shape = self.builder.build(&self.hashes, &mut self.bytes);
         let duration = start.elapsed();
-        Ok((TerraceFilter::new(shape, keys.count() as u64, &self.bytes), duration))
+        (TerraceFilter::new(shape, keys.count() as u64, &self.bytes), duration)
     }
 
-    fn copy(&self, filter: &TerraceFilter) -> Result<TerraceFilter> {
-        Ok(TerraceFilter::new(filter.shape, filter.key_count, filter.bytes()))
+    /// The same filter in memory of its own.
+    pub fn copy(&self, filter: &TerraceFilter) -> TerraceFilter {
+        TerraceFilter::new(filter.shape, filter.key_count, filter.bytes())
     }
 
-    fn len(&self, filter: &TerraceFilter) -> usize {
+    /// Bytes of the filter.
+    pub fn len(&self, filter: &TerraceFilter) -> usize {
         filter.bytes().len()
     }
 
+    /// Whether the key may be among those the filter was built from.
     #[inline]
-    fn may_contain(&self, filter: &TerraceFilter, key: &[u8]) -> bool {
+    pub fn may_contain(&self, filter: &TerraceFilter, key: &[u8]) -> bool {
         filter.shape.may_contain(filter.bytes(), filter.shape.unit_count, hash_key(key))
     }
 
-    fn model_fpr(&self, filter: &TerraceFilter) -> Option<f64> {
-        Some(filter.shape.expected_fpr(filter.shape.unit_count, filter.key_count))
+    /// The false positive rate to expect.
+    pub fn model_fpr(&self, filter: &TerraceFilter) -> f64 {
+        filter.shape.expected_fpr(filter.shape.unit_count, filter.key_count)
     }
 
+    /// The key's hash.
     #[inline]
-    fn hash(&self, key: &[u8]) -> Option<u64> {
-        Some(hash_key(key))
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        hash_key(key)
     }
 
-    fn describe(&self) -> String {
+    /// What is built.
+    pub fn describe(&self) -> String {
         format!("filter={}", self.builder.policy())
     }
 }
