@@ -3,6 +3,7 @@
 use crate::codec::{self, ManifestRecord};
 use crate::edit::{FamilyEdit, SegmentKind};
 use crate::file_meta::FileMeta;
+use crate::version::place_name;
 use std::io;
 use std::path::Path;
 use terrace_base::{Result, ValueRef};
@@ -86,10 +87,10 @@ fn describe_family(family: &FamilyEdit, lines: &mut Vec<String>) {
     }
     lines.push(line);
     for (level, number) in &family.removed {
-        lines.push(format!("    - L{level}  {number}"));
+        lines.push(format!("    - {}  {number}", place_name(*level)));
     }
     for (level, file) in &family.added {
-        lines.push(format!("    + L{level}  {}", describe_file(file)));
+        lines.push(format!("    + {}  {}", place_name(*level), describe_file(file)));
     }
 }
 

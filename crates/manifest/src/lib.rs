@@ -33,4 +33,4 @@ pub use manifest::Manifest;
 pub use salvage::Salvaged;
 pub use state::{FamilyState, ManifestState};
 pub use terrace_base::ValueRef;
-pub use version::{LEVEL_COUNT, Version};
+pub use version::{HOT_LEVEL, LEVEL_COUNT, Version};

@@ -14,7 +14,7 @@
 
 use crate::edit::FamilyEdit;
 use crate::file_meta::FileMeta;
-use crate::version::Version;
+use crate::version::{LEVEL_COUNT, Version};
 use std::fmt::{self, Display, Write as _};
 
 /// A key as the shapes print it.
@@ -67,6 +67,11 @@ impl Display for Version {
             }
             f.write_char('\n')?;
         }
+        if !self.hot().is_empty() {
+            write!(f, "hot:")?;
+            self.hot().files().iter().try_for_each(|file| write!(f, "  {file}"))?;
+            f.write_char('\n')?;
+        }
         Ok(())
     }
 }
@@ -81,6 +86,9 @@ impl Version {
                 Some((level.strip_prefix('L')?.parse::<u8>().ok()?, rest))
             });
             let (level, rest) = level.ok_or_else(|| in_line("no level `Ln:`".into()))?;
+            if usize::from(level) >= LEVEL_COUNT {
+                return Err(in_line(format!("there is no level L{level}")));
+            }
             for word in rest.split_whitespace() {
                 if let Some((number, bounds)) = word.split_once(":[") {
                     let file = parse_file(number, bounds).ok_or("bad file number or bounds");

@@ -10,7 +10,7 @@
 use crate::codec::{self, ManifestRecord, SnapshotHead};
 use crate::edit::{FamilyEdit, SegmentMeta, VersionEdit};
 use crate::file_meta::FileMeta;
-use crate::version::Version;
+use crate::version::{Version, place_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use terrace_base::{MAX_SEQNO, SeqNo};
@@ -213,6 +213,20 @@ impl ManifestState {
         self.families.values().find(|family| family.name == name)
     }
 
+    /// Takes checkpoints of hot tables into L0, for who has no hot table in memory: the state says then
+    /// what a manifest will say once it is written. Whether there were any.
+    ///
+    /// # Errors
+    /// Why one does not fit; then the manifest contradicts itself.
+    pub fn take_hot_to_level0(&mut self) -> Result<bool, String> {
+        let mut changed = false;
+        for family in self.families.values_mut().filter(|f| !f.version.hot().is_empty()) {
+            family.version = Arc::new(family.version.with_hot_in_level0()?);
+            changed = true;
+        }
+        Ok(changed)
+    }
+
     /// Works out what `edit` changes, or says why it does not fit. Changes nothing.
     pub(crate) fn prepare(&self, edit: &VersionEdit) -> Result<Prepared, String> {
         check_distinct(edit)?;
@@ -370,7 +384,7 @@ impl FamilyReplay {
         let place = self.places.remove(&number);
         match place.and_then(|at| self.files.get_mut(at)).and_then(Option::take) {
             Some((at, _)) if at == level => Ok(()),
-            _ => Err(format!("file {number} is to be removed and is not in L{level}")),
+            _ => Err(format!("file {number} is to be removed and is not in {}", place_name(level))),
         }
     }
 }

@@ -13,10 +13,16 @@ use terrace_base::MAX_SEQNO;
 /// Levels L0..L6.
 pub const LEVEL_COUNT: usize = 7;
 
+/// Where edits place checkpoints of the hot table. It is no level: nothing is looked up there, and no
+/// compaction takes part in it.
+pub const HOT_LEVEL: u8 = LEVEL_COUNT as u8;
+
 /// The live files of one column family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Version {
     levels: [Level; LEVEL_COUNT],
+    /// Checkpoints of the hot table, unsorted: one, or none.
+    hot: Level,
 }
 
 impl Default for Version {
@@ -28,7 +34,7 @@ impl Default for Version {
 impl Version {
     /// No files.
     pub fn empty() -> Self {
-        Self { levels: std::array::from_fn(|n| Level::empty(n > 0)) }
+        Self { levels: std::array::from_fn(|n| Level::empty(n > 0)), hot: Level::empty(false) }
     }
 
     /// All levels, L0 first; always [`LEVEL_COUNT`].
@@ -41,6 +47,30 @@ impl Version {
     #[inline]
     pub fn level(&self, n: usize) -> &Level {
         &self.levels[n]
+    }
+
+    /// The checkpoints of the hot table. Who has no hot table in memory must take them into L0 before it
+    /// reads ([`Version::with_hot_in_level0`]).
+    #[inline]
+    pub fn hot(&self) -> &Level {
+        &self.hot
+    }
+
+    /// The edits of files that take the checkpoints of the hot table into L0: added, removed.
+    pub fn hot_to_level0(&self) -> (Vec<(u8, FileMeta)>, Vec<(u8, u64)>) {
+        let files = || self.hot.files().iter();
+        let added = files().map(|file| (0, (**file).clone())).collect();
+        (added, files().map(|file| (HOT_LEVEL, file.number)).collect())
+    }
+
+    /// This version with the checkpoints of the hot table in L0. Every version in them is older than
+    /// what files of larger sequence numbers hold of the same key, so their place in L0 is right.
+    ///
+    /// # Errors
+    /// Why they do not fit, as [`Version::apply`].
+    pub fn with_hot_in_level0(&self) -> Result<Self, String> {
+        let (added, removed) = self.hot_to_level0();
+        self.apply(&FamilyEdit { added, removed, ..FamilyEdit::default() })
     }
 
     /// The version after `edit`; says why if the edit does not fit this version: a removed file
@@ -58,8 +88,8 @@ impl Version {
         removed: &[(u8, u64)],
     ) -> Result<Self, String> {
         self.check_unused(&added, removed)?;
-        let mut added_per_level: [Vec<Arc<FileMeta>>; LEVEL_COUNT] = Default::default();
-        let mut removed_per_level: [Vec<u64>; LEVEL_COUNT] = Default::default();
+        let mut added_per_level: [Vec<Arc<FileMeta>>; PLACE_COUNT] = Default::default();
+        let mut removed_per_level: [Vec<u64>; PLACE_COUNT] = Default::default();
         for (level, file) in added {
             check_file(&file)?;
             let file = self.moved(&file, removed).unwrap_or(file);
@@ -68,38 +98,45 @@ impl Version {
         for (level, number) in removed {
             at_level(&mut removed_per_level, *level)?.push(*number);
         }
-        let mut levels = self.levels.clone();
+        let mut after = self.clone();
         let changes = added_per_level.into_iter().zip(removed_per_level);
-        for (n, (level, (added, removed))) in levels.iter_mut().zip(changes).enumerate() {
+        let places = after.levels.iter_mut().chain([&mut after.hot]);
+        for (n, (level, (added, removed))) in (0..).zip(places.zip(changes)) {
             if !added.is_empty() || !removed.is_empty() {
-                *level = level.edited(removed, added).map_err(|why| format!("L{n}: {why}"))?;
+                let in_place = |why: String| format!("{}: {why}", place_name(n));
+                *level = level.edited(removed, added).map_err(in_place)?;
             }
         }
-        Ok(Self { levels })
+        Ok(after)
+    }
+
+    /// The levels, and after them the checkpoints of the hot table, each with its number in edits.
+    fn places(&self) -> impl Iterator<Item = (u8, &Level)> {
+        (0u8..).zip(self.levels.iter().chain([&self.hot]))
     }
 
     /// The file as it is in this version, if the edit takes it from one level to another. It stays
     /// the same `Arc`: a count of its holders includes older versions.
     fn moved(&self, file: &FileMeta, removed: &[(u8, u64)]) -> Option<Arc<FileMeta>> {
         let (from, _) = removed.iter().find(|(_, number)| *number == file.number)?;
-        let level = self.levels.get(usize::from(*from))?;
+        let (_, level) = self.places().find(|(n, _)| n == from)?;
         level.files().iter().find(|old| ***old == *file).cloned()
     }
 
     /// Number of files.
     pub fn file_count(&self) -> usize {
-        self.levels.iter().map(Level::len).sum()
+        self.places().map(|(_, level)| level.len()).sum()
     }
 
     /// Sum of the file lengths.
     pub fn size_bytes(&self) -> u64 {
-        self.levels.iter().fold(0, |sum, level| sum.saturating_add(level.size_bytes()))
+        self.places().fold(0, |sum, (_, level)| sum.saturating_add(level.size_bytes()))
     }
 
-    /// Every file with its level, L0 first, in each level's order.
+    /// Every file with its level, L0 first, in each level's order; checkpoints of the hot table come
+    /// last, with [`HOT_LEVEL`].
     pub fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileMeta>)> {
-        let numbered = (0u8..).zip(&self.levels);
-        numbered.flat_map(|(n, level)| level.files().iter().map(move |file| (n, file)))
+        self.places().flat_map(|(n, level)| level.files().iter().map(move |file| (n, file)))
     }
 
     /// Refuses numbers that are in use, unless the same edit removes that file (a move).
@@ -118,13 +155,14 @@ impl Version {
         };
         let mut gone: Vec<(u8, u64)> = removed.to_vec();
         gone.sort_unstable();
-        for (n, level) in self.levels.iter().enumerate() {
+        for (n, level) in self.places() {
             for number in level.numbers() {
                 if (lowest..=highest).contains(&number)
                     && numbers.binary_search(number).is_ok()
-                    && gone.binary_search(&(n as u8, *number)).is_err()
+                    && gone.binary_search(&(n, *number)).is_err()
                 {
-                    return Err(format!("file {number} is to be added and is in L{n} already"));
+                    let place = place_name(n);
+                    return Err(format!("file {number} is to be added and is in {place} already"));
                 }
             }
         }
@@ -132,7 +170,18 @@ impl Version {
     }
 }
 
-fn at_level<T>(per_level: &mut [T; LEVEL_COUNT], level: u8) -> Result<&mut T, String> {
+/// Levels, and the place of checkpoints of the hot table.
+const PLACE_COUNT: usize = LEVEL_COUNT + 1;
+
+/// How people call a level, or the place of checkpoints of the hot table.
+pub(crate) fn place_name(level: u8) -> String {
+    match level {
+        HOT_LEVEL => "hot".into(),
+        level => format!("L{level}"),
+    }
+}
+
+fn at_level<T>(per_level: &mut [T; PLACE_COUNT], level: u8) -> Result<&mut T, String> {
     per_level.get_mut(usize::from(level)).ok_or_else(|| format!("there is no level L{level}"))
 }
 
@@ -176,5 +225,24 @@ mod tests {
             FamilyEdit { added: vec![(3, file)], removed: vec![(0, 7)], ..FamilyEdit::default() };
         let after = before.apply(&to_l3).unwrap();
         assert!(Arc::ptr_eq(&before.level(0).files()[0], &after.level(3).files()[0]));
+    }
+
+    #[test]
+    fn a_checkpoint_of_the_hot_table_is_a_file_of_no_level_until_it_is_taken_into_l0() {
+        let parsed = Version::parse_shape("L0: 12:[a-b] 10B  9:[c-d] 10B").unwrap();
+        let file = FileMeta { number: 11, ..(**parsed.level(0).files().first().unwrap()).clone() };
+        let file = FileMeta { smallest_seqno: 3, largest_seqno: 10, ..file };
+        let add = FamilyEdit { added: vec![(HOT_LEVEL, file.clone())], ..FamilyEdit::default() };
+        let with = parsed.apply(&add).unwrap();
+        assert_eq!((with.file_count(), with.level(0).len(), with.hot().len()), (3, 2, 1));
+        assert_eq!(with.files().last().unwrap().0, HOT_LEVEL);
+        assert!(with.apply(&add).unwrap_err().contains("is in hot already"));
+        let taken = with.with_hot_in_level0().unwrap();
+        assert!(taken.hot().is_empty());
+        // Newest first, by the largest sequence number: those of the others are their file numbers.
+        let order: Vec<u64> = taken.level(0).files().iter().map(|file| file.number).collect();
+        assert_eq!(order, [12, 11, 9]);
+        let moved = taken.level(0).files().iter().find(|file| file.number == 11).unwrap();
+        assert!(Arc::ptr_eq(moved, &with.hot().files()[0]));
     }
 }

@@ -181,7 +181,7 @@ fn edits_that_do_not_fit_are_refused_with_the_reason() {
         (added(0, vec![file(3, b"b", b"a", false)]), "bounds"),
         (added(0, vec![file(3, b"b", b"b", true)]), "bounds"),
         (added(0, vec![bad_seqnos]), "sequence numbers"),
-        (added(LEVEL_COUNT as u8, vec![file(3, b"a", b"b", false)]), "no level L7"),
+        (added(LEVEL_COUNT as u8 + 1, vec![file(3, b"a", b"b", false)]), "no level L8"),
         (removed(2, 3), "not there"),
         (removed(1, 1), "not there"),
         (removed(9, 1), "no level L9"),
