@@ -57,7 +57,7 @@ pub trait LookupTrace {
     /// prefetched together.
     const ONE_BY_ONE: bool = false;
 
-    /// Memtable `at`, newest first, was asked: the trailer of its newest version, and the newest
+    /// Memtable `at`, newest first (0: the hot table, 1: the mutable one), was asked: the trailer of its newest version, and the newest
     /// range tombstone met so far that covers the key.
     #[inline(always)]
     fn memtable(&mut self, _at: usize, _found: Option<u64>, _covered: SeqNo) {}

@@ -66,8 +66,9 @@ pub use options::{
     DEFAULT_FILTER_SHARE, DEFAULT_GC_GARBAGE_RATIO, DEFAULT_LEVEL_BASE_BYTES,
     DEFAULT_LEVEL_MODEL_FILES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
     DEFAULT_MEMTABLE_SHARE, DEFAULT_SEGMENT_BYTES, DEFAULT_TARGET_FILE_BYTES,
-    DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, Learning, MIN_MEMORY_BUDGET,
-    MIN_SYNC_INTERVAL, MemoryShares, ModelCosts, Options, SyncMode, WriteOptions,
+    DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, HotTableMode, Learning,
+    MIN_MEMORY_BUDGET, MIN_SYNC_INTERVAL, MemoryShares, ModelCosts, Options, SyncMode,
+    WriteOptions,
 };
 pub use read::estimate::Estimate;
 pub use read::get::Found;

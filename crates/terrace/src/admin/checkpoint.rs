@@ -85,7 +85,7 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     // First, because a manifest is created only where there is no data yet.
     let (mut manifest, mut fresh) = Manifest::create(inner.base.vfs.clone(), dir, state.store_id)?;
     for family in state.families.values() {
-        for file in family.version.levels().iter().flat_map(|level| level.files()) {
+        for (_, file) in family.version.files() {
             let number = file.number;
             link(vfs, &names::sst_path(&inner.base.dir, number), &names::sst_path(dir, number))?;
         }
@@ -127,10 +127,7 @@ fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<u64>, Claims)> {
 /// One edit that makes an empty store have `state`.
 fn whole(state: &ManifestState) -> VersionEdit {
     let families = state.families.values().map(|family| {
-        let levels = family.version.levels().iter().enumerate();
-        let added = levels.flat_map(|(level, l)| {
-            l.files().iter().map(move |file| (level as u8, (**file).clone()))
-        });
+        let added = family.version.files().map(|(level, file)| (level, (**file).clone()));
         FamilyEdit {
             id: family.id,
             create: (family.id != 0).then(|| family.name.clone()),

@@ -17,6 +17,7 @@ use crate::kill_point::kill_point;
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::metrics::training::TrainingTally;
+use crate::options::HotTableMode;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
 use crate::version::unpublished::remove_unpublished;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync::Instant;
 use terrace_base::{Clock, InternalIter, SeqNo};
-use terrace_manifest::{FamilyEdit, FileMeta};
+use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL};
 use terrace_vfs::Vfs;
 
 /// Entries that are counted together.
@@ -54,32 +55,36 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
             to_read: state.immutables.iter().map(|m| m.entry_count() as u64).sum(),
         },
     );
-    let parts = Parts {
-        vfs: &env.base.vfs,
-        dir: &env.base.dir,
-        clock: &*env.base.clock,
-        limiter: &env.base.limiter,
-        next_file_number: &|| env.versions.next_file_number(),
-        trainings: env.read.table_cache.trainings(),
-        progress: entered.progress(),
-    };
+    let next_file_number = || env.versions.next_file_number();
+    let parts = job_parts(env, &next_file_number, entered.progress());
     let files = write_l0(&parts, family, &state.immutables, &snapshots);
+    if family.options.hot_table == HotTableMode::Auto {
+        family.hot_keys.lock().note_life(&state, env.base.dynamic.memtable_bytes());
+    }
     let files = files.map_err(|error| env.base.health.fail("flush", error))?;
     kill_point("flush:written");
     let written: u64 = files.iter().map(|file| file.size_bytes).sum();
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
     let flushed_seqno = state.immutables.iter().map(|m| m.max_seqno()).max();
+    // What is hot is not in this file.
+    let before_hot = state.hot.as_ref().map_or(u64::MAX, |hot| hot.log.since().seqno);
     let has_values = files.iter().any(|file| !file.value_refs.is_empty());
+    let removed = match state.hot {
+        Some(_) => Vec::new(),
+        // All that was hot has cooled, and is in this file or earlier ones.
+        None => state.version.hot().numbers().iter().map(|number| (HOT_LEVEL, *number)).collect(),
+    };
     let edit = FamilyEdit {
         id: family.id,
-        flushed_seqno,
+        flushed_seqno: flushed_seqno.map(|seqno| seqno.min(before_hot)),
         added: files.into_iter().map(|file| (0, file)).collect(),
+        removed,
         ..FamilyEdit::default()
     };
-    if has_values || env.read.families.load().len() > 1 {
+    if has_values || state.hot.is_some() || env.read.families.load().len() > 1 {
         // What the file refers to must be durable before the file is in force. And a power cut may
-        // lose the newest writes of all families, never older ones of one family while newer ones
-        // of another stay.
+        // lose the newest writes of all families, never older ones of one family, or hot ones, while
+        // newer ones of another stay.
         if let Err(error) = log_segments::sync_full_segments(&env.commit) {
             let written = edit.added.iter().map(|(_, file)| file.number);
             remove_unpublished(&env.base.vfs, &env.base.dir, written);
@@ -117,6 +122,38 @@ pub(crate) struct Parts<'a> {
     pub progress: &'a JobProgress,
 }
 
+/// What a job of an open store has.
+pub(crate) fn job_parts<'a>(
+    env: &'a JobEnv,
+    next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    progress: &'a JobProgress,
+) -> Parts<'a> {
+    Parts {
+        vfs: &env.base.vfs,
+        dir: &env.base.dir,
+        clock: &*env.base.clock,
+        limiter: &env.base.limiter,
+        next_file_number,
+        trainings: env.read.table_cache.trainings(),
+        progress,
+    }
+}
+
+/// Where and how one file of L0 is written.
+pub(crate) fn one_file<'a>(parts: &Parts<'a>, family: &Family, now_ms: u64) -> OutputContext<'a> {
+    OutputContext {
+        vfs: parts.vfs,
+        dir: parts.dir,
+        next_file_number: parts.next_file_number,
+        sst_options: family.options.sst(0, now_ms),
+        target_file_bytes: u64::MAX,
+        max_writer_bytes: usize::MAX,
+        limiter: parts.limiter,
+        trainings: parts.trainings,
+        progress: parts.progress,
+    }
+}
+
 /// Merges `memtables` (newest first) into one L0 file, synced; none if nothing survives. The
 /// directory is the caller's to sync.
 pub(crate) fn write_l0(
@@ -132,19 +169,8 @@ pub(crate) fn write_l0(
     // tombstones are dropped nor numbers zeroed here.
     let mut below = Below::everywhere();
     let mut retain = Retain::new(snapshots, &tombstones, now_ms, &mut below, false);
-    let context = OutputContext {
-        vfs: parts.vfs,
-        dir: parts.dir,
-        next_file_number: parts.next_file_number,
-        sst_options: family.options.sst(0, now_ms),
-        target_file_bytes: u64::MAX,
-        max_writer_bytes: usize::MAX,
-        limiter: parts.limiter,
-        trainings: parts.trainings,
-        progress: parts.progress,
-    };
     let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());
-    let mut output = Output::new(context, survivors);
+    let mut output = Output::new(one_file(parts, family, now_ms), survivors);
     let mut merge = MergingIter::new(memtables.iter().map(|m| RunIter::Mem(m.iter())).collect());
     merge.seek_to_first()?;
     let mut read = 0;

@@ -1,4 +1,4 @@
-//! Background work: the threads ([`worker`]) and what they do: [`flush`], [`compact`] (chosen and run by
+//! Background work: the threads ([`worker`]) and what they do: [`flush`], [`hot_checkpoint`], [`compact`] (chosen and run by
 //! [`compaction`]), [`compact_range`], waiting for all of it ([`settle`]), garbage collection of values ([`gc`], [`collect_garbage`]), training of models
 //! ([`train_models`]). [`retain`] says which versions survive, [`output`] writes them.
 
@@ -9,6 +9,7 @@ pub(crate) mod compaction;
 pub(crate) mod env;
 pub(crate) mod flush;
 pub(crate) mod gc;
+pub(crate) mod hot_checkpoint;
 pub(crate) mod output;
 pub(crate) mod retain;
 pub(crate) mod settle;

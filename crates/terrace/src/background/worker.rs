@@ -8,6 +8,7 @@ use crate::background::compact;
 use crate::background::env::JobEnv;
 use crate::background::flush;
 use crate::background::gc;
+use crate::background::hot_checkpoint;
 use crate::background::train_models::Learner;
 use crate::env::reserve;
 use crate::error::{Error, ErrorSeverity, Result};
@@ -177,7 +178,11 @@ fn flush_loop(env: &JobEnv) {
         if let Some(family) = next_flush(env)
             && let Some(_running) = RunningFlush::begin(env, family.id)
         {
-            match flush::run(env, &family) {
+            let done = match family.state().immutables.is_empty() {
+                true => hot_checkpoint::run(env, &family),
+                false => flush::run(env, &family),
+            };
+            match done {
                 Ok(_) => {
                     env.jobs.errors.succeeded(Work::Flush, family.id, std::iter::empty());
                 }
@@ -224,7 +229,8 @@ impl Drop for RunningFlush<'_> {
     }
 }
 
-/// The family with the most immutable memtables, if any waits and flushing makes sense.
+/// The family with the most immutable memtables, if any waits and flushing makes sense; or one whose hot
+/// table is due for a checkpoint.
 fn next_flush(env: &JobEnv) -> Option<Arc<Family>> {
     // While the disk is full it may free the log.
     if env.base.health.check_may_free().is_err() || env.base.health.merges_only() {
@@ -233,7 +239,7 @@ fn next_flush(env: &JobEnv) -> Option<Arc<Family>> {
     let families = env.read.families.load();
     let now_us = env.base.clock.monotonic_us();
     let waiting = families.iter().filter(|f| {
-        !f.state().immutables.is_empty()
+        (!f.state().immutables.is_empty() || hot_checkpoint::is_due(f))
             && !f.is_dropped()
             && env.jobs.errors.may_begin(Work::Flush, f.id, now_us)
     });

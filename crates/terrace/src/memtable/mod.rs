@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::key::pack_trailer;
 use terrace_base::range_tombstone::CoverSpan;
-use terrace_base::{RangeTombstoneRef, SeqNo, ValueKind};
+use terrace_base::{InternalIter, RangeTombstoneRef, SeqNo, ValueKind};
 use terrace_log::LogEnd;
 use terrace_skiplist::{Entry, Full, GROUP, Hint, SMALL_GROUP, Skiplist};
 
@@ -71,6 +71,10 @@ pub(crate) struct MemTable {
     /// Stored bytes of the values that entries refer to.
     separated_bytes: AtomicU64,
     range: RangeSet,
+    /// The last write that may be read with it; `u64::MAX` while it takes writes.
+    sealed_at: AtomicU64,
+    /// Whether it holds what was hot and is no longer, in place of writes of its time.
+    is_cooled: bool,
 }
 
 #[cfg(test)]
@@ -93,7 +97,32 @@ impl MemTable {
             max_seqno: AtomicU64::new(0),
             separated_bytes: AtomicU64::new(0),
             range: RangeSet::default(),
+            sealed_at: AtomicU64::new(u64::MAX),
+            is_cooled: false,
         })
+    }
+
+    /// An empty memtable for entries that were hot: they may be older than those of memtables that
+    /// come after it.
+    pub fn cooled(id: u64, capacity_bytes: usize) -> io::Result<Self> {
+        Ok(Self { is_cooled: true, ..Self::with_capacity(id, capacity_bytes)? })
+    }
+
+    /// Whether it was made by [`Self::cooled`].
+    pub fn is_cooled(&self) -> bool {
+        self.is_cooled
+    }
+
+    /// It takes no writes after `seqno`: those go to another memtable. Comes before that is so.
+    pub fn seal(&self, seqno: SeqNo) {
+        // Release: who reads a later number finds the bound.
+        self.sealed_at.store(seqno, Ordering::Release);
+    }
+
+    /// The last write that may be read with it.
+    #[inline]
+    pub fn sealed_at(&self) -> SeqNo {
+        self.sealed_at.load(Ordering::Acquire)
     }
 
     /// Notes that entries up to `max_seqno`, logged in `segment`, are about to be inserted.
@@ -224,6 +253,29 @@ impl MemTable {
         self.list.iter()
     }
 
+    /// Calls `each` with every key and the trailers of its versions, newest first.
+    pub fn for_each_key(&self, mut each: impl FnMut(&[u8], &[u64])) {
+        let mut iter = self.iter();
+        let (mut key, mut trailers) = (Vec::new(), Vec::new());
+        // A cursor over memory does not fail.
+        let mut moved = iter.seek_to_first();
+        while moved.is_ok() && iter.valid() {
+            if iter.user_key() != key.as_slice() {
+                if !trailers.is_empty() {
+                    each(&key, &trailers);
+                }
+                key.clear();
+                key.extend_from_slice(iter.user_key());
+                trailers.clear();
+            }
+            trailers.push(iter.trailer());
+            moved = iter.next();
+        }
+        if !trailers.is_empty() {
+            each(&key, &trailers);
+        }
+    }
+
     /// Whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty() && !self.has_range_tombstones()
@@ -244,6 +296,13 @@ impl MemTable {
     /// Bytes that still fit.
     pub fn room_bytes(&self) -> usize {
         self.list.capacity_bytes().saturating_sub(self.list.allocated_bytes())
+    }
+
+    /// Keys of point entries; costs a walk over all of them.
+    pub fn key_count(&self) -> usize {
+        let mut count = 0;
+        self.for_each_key(|_, _| count += 1);
+        count
     }
 
     /// Point entries.

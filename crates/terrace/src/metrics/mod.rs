@@ -149,6 +149,9 @@ pub(crate) struct Counters {
     pub conflicts: AtomicU64,
     pub flushes: AtomicU64,
     pub flush_bytes: AtomicU64,
+    pub hot_swaps: AtomicU64,
+    pub hot_checkpoints: AtomicU64,
+    pub hot_checkpoint_bytes: AtomicU64,
     pub compactions: AtomicU64,
     pub trivial_moves: AtomicU64,
     pub compaction_read_bytes: AtomicU64,
@@ -264,6 +267,17 @@ pub struct Metrics {
     pub flushes: u64,
     /// Bytes flushed.
     pub flush_bytes: u64,
+    /// Keys that are hot now: they stay in memory instead of being flushed.
+    pub hot_keys: u64,
+    /// Memory of hot tables, with what is overwritten in them and what is known of keys that may become
+    /// hot.
+    pub hot_bytes: u64,
+    /// Times that a hot table took the place of the one before.
+    pub hot_swaps: u64,
+    /// Checkpoints of hot tables.
+    pub hot_checkpoints: u64,
+    /// Bytes of checkpoints of hot tables.
+    pub hot_checkpoint_bytes: u64,
     /// Compactions that rewrote data.
     pub compactions: u64,
     /// Files moved down without rewriting.
@@ -418,7 +432,7 @@ pub struct Metrics {
 impl Metrics {
     /// Bytes written to the device per byte the user wrote; 0 before the first write.
     pub fn write_amplification(&self) -> f64 {
-        let tables = self.flush_bytes + self.compaction_written_bytes;
+        let tables = self.flush_bytes + self.hot_checkpoint_bytes + self.compaction_written_bytes;
         let written = self.log_bytes + tables + self.gc_moved_bytes;
         ratio(written, self.user_bytes)
     }
@@ -459,6 +473,9 @@ impl Metrics {
         self.log_syncs = get(&c.log_syncs);
         self.flushes = get(&c.flushes);
         self.flush_bytes = get(&c.flush_bytes);
+        self.hot_swaps = get(&c.hot_swaps);
+        self.hot_checkpoints = get(&c.hot_checkpoints);
+        self.hot_checkpoint_bytes = get(&c.hot_checkpoint_bytes);
         self.compactions = get(&c.compactions);
         self.trivial_moves = get(&c.trivial_moves);
         self.compaction_read_bytes = get(&c.compaction_read_bytes);

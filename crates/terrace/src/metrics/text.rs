@@ -212,6 +212,17 @@ impl Display for Metrics {
             Bytes(self.compaction_read_bytes),
             self.trivial_moves,
         )?;
+        if self.hot_swaps > 0 {
+            writeln!(
+                f,
+                "            hot table {} keys in {}, {} swaps, {} in {} checkpoints",
+                self.hot_keys,
+                Bytes(self.hot_bytes),
+                self.hot_swaps,
+                Bytes(self.hot_checkpoint_bytes),
+                self.hot_checkpoints,
+            )?;
+        }
         self.value_log(f)?;
         self.stall_table(f)?;
         writeln!(
@@ -347,6 +358,13 @@ impl Metrics {
             ("conflicts", "Batches refused because a key read had changed", self.conflicts),
             ("flushes", "Flushes", self.flushes),
             ("flush_bytes", "Bytes flushed", self.flush_bytes),
+            ("hot_swaps", "Fresh hot tables", self.hot_swaps),
+            ("hot_checkpoints", "Checkpoints of hot tables", self.hot_checkpoints),
+            (
+                "hot_checkpoint_bytes",
+                "Bytes of checkpoints of hot tables",
+                self.hot_checkpoint_bytes,
+            ),
             ("compactions", "Compactions that rewrote data", self.compactions),
             ("trivial_moves", "Files moved down without rewriting", self.trivial_moves),
             ("compaction_read_bytes", "Bytes compactions read", self.compaction_read_bytes),

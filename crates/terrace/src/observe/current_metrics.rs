@@ -49,6 +49,11 @@ pub(crate) fn of(inner: &Inner) -> Metrics {
     m.live_log_bytes = inner.commit.queue.as_ref().and_then(|q| q.try_log_bytes()).unwrap_or(0);
     for family in inner.read.families.load().iter() {
         m.memtable_bytes += family.memtable_bytes() as u64;
+        if let Some(hot) = &family.state().hot {
+            m.hot_keys += hot.table.key_count() as u64;
+            m.hot_bytes += hot.table.size_bytes() as u64;
+        }
+        m.hot_bytes += family.hot_keys.lock().size_bytes() as u64;
         fill_models(&mut m, &family.state());
         for (row, level) in m.levels.iter_mut().zip(family.state().version.levels()) {
             row.file_count += level.files().len() as u64;

@@ -228,7 +228,7 @@ fn family_shape(
     busy: &HashSet<u64>,
     heat: &HashMap<u64, f64>,
 ) -> FamilyShape {
-    let memtables = std::iter::once(&state.memtable).chain(&state.immutables);
+    let memtables = state.memtables();
     let mut shape = FamilyShape {
         name: family.name.clone(),
         memtable_bytes: memtables.map(|memtable| memtable.size_bytes() as u64).sum(),

@@ -39,8 +39,8 @@ pub(crate) fn settle(
     numbers: &FileNumbers,
     reader_pins: &ReaderPins,
 ) -> Result<()> {
-    let levels = state.families.values().flat_map(|family| family.version.levels());
-    let live: HashSet<u64> = levels.flat_map(|l| l.files().iter().map(|f| f.number)).collect();
+    let files = state.families.values().flat_map(|family| family.version.files());
+    let live: HashSet<u64> = files.map(|(_, file)| file.number).collect();
     let value_segment = |number: u64, kind: SegmentKind| {
         let known = u32::try_from(number).ok().and_then(|n| state.segments.get(&n));
         known.is_some_and(|segment| segment.kind == kind)

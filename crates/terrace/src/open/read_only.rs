@@ -64,7 +64,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let parts = Nouns::new(dir, &options, true)?;
     let place = Place { vfs: &*vfs, dir, options: &options, table_cache: &parts.table_cache };
     let Found { claims, pin, state, families, segments, outcome, look } = place.look(&[])?;
-    let last_seqno = outcome.newest_seqno();
+    let last_seqno = outcome.newest_seqno(&state);
     show(outcome, &state, &pin, &parts.table_cache);
     segments.iter().filter_map(|n| u32::try_from(*n).ok()).for_each(|n| parts.value_log.begin(n));
     let file_numbers = FileNumbers::new(&[], state.next_file_number);
@@ -143,7 +143,8 @@ impl Place<'_> {
         let claims = evidence::read(vfs, dir)?.claims;
         // Before the manifest is read: an edit that comes in between is seen as a change later.
         let manifest = manifest_in_force(vfs, dir)?;
-        let state = Manifest::read(vfs, dir)?;
+        let mut state = Manifest::read(vfs, dir)?;
+        read_write::take_hot_files(dir, &mut state)?;
         let listing = vfs.list(dir)?;
         let numbers = FileNumbers::new(&listing, state.next_file_number);
         let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
@@ -290,7 +291,7 @@ fn publish(inner: &Inner, found: Found) -> bool {
     added.iter().for_each(|(level, file)| inner.read.filters.file_lives(usize::from(*level), file));
     // Before the states: every one of them is to be read as of its own last write, or a later one.
     // Release: pairs with the Acquire of readers.
-    let newest = outcome.newest_seqno();
+    let newest = outcome.newest_seqno(state);
     let before = inner.read.visible_seqno.fetch_max(newest, Ordering::Release);
     let is_new = newest > before || !old.families.keys().eq(state.families.keys());
     show(outcome, state, &pin, &inner.read.table_cache);

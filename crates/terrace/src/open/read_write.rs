@@ -124,7 +124,9 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
 fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let vfs = &options.advanced.vfs;
     let claims = evidence::read(&**vfs, dir)?.claims;
-    let (manifest, state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
+    let (manifest, mut state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
+    // The manifest is written anew, with this state, before anything else is.
+    take_hot_files(dir, &mut state)?;
     let listing = vfs.list(dir)?;
     let mut parts = Nouns::new(dir, options, false)?;
     parts.mind_readers(&listing, options);
@@ -197,6 +199,7 @@ pub(crate) fn recover_log(
     let numbers = FileNumbers::new(&listing, state.next_file_number);
     create_families(&mut log, options)?;
     state = log.state.clone();
+    take_hot_files(dir, &mut state)?;
 
     let mut parts = Nouns::new(dir, options, false)?;
     parts.mind_readers(&listing, options);
@@ -236,6 +239,13 @@ pub(crate) fn recover_log(
         log_segments::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
     let mut edit =
         recovered_edit(outcome.families.values(), segment, numbers.next(), outcome.last_seqno);
+    for family in &mut edit.families {
+        if let Some(before) = log.state.families.get(&family.id) {
+            let (added, removed) = before.version.hot_to_level0();
+            family.added.extend(added);
+            family.removed.extend(removed);
+        }
+    }
     edit.segments_added = sealed_by_recovery(&*vfs, &segments, &state, &edit)?;
     if let Some(manifest) = log.manifest.as_mut() {
         manifest.append(&mut log.state, &edit)?;
@@ -336,6 +346,12 @@ fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
         manifest.append(&mut log.state, &edit)?;
     }
     Ok(())
+}
+
+/// Takes checkpoints of hot tables into L0: with the log since then they are what was hot.
+pub(crate) fn take_hot_files(dir: &Path, state: &mut ManifestState) -> Result<()> {
+    let taken = state.take_hot_to_level0();
+    taken.map(drop).map_err(|why| terrace_base::Error::corruption(dir, 0, why).into())
 }
 
 /// The options of the family called `name`.

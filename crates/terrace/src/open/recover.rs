@@ -216,8 +216,11 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// The sequence number of the newest write that is there. A manifest may count further: a
     /// writer with a buffered log names writes in it that the log does not show yet.
-    pub fn newest_seqno(&self) -> SeqNo {
-        self.families.values().map(Replayed::max_seqno).max().unwrap_or(0)
+    pub fn newest_seqno(&self, state: &ManifestState) -> SeqNo {
+        let replayed = self.families.values().map(Replayed::max_seqno);
+        // Of families with a hot table more is in SSTs than they count as flushed.
+        let files = state.families.values().flat_map(|family| family.version.files());
+        replayed.chain(files.map(|(_, file)| file.largest_seqno)).max().unwrap_or(0)
     }
 }
 

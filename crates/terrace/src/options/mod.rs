@@ -6,10 +6,12 @@
 pub(crate) mod dynamic_options;
 mod family;
 mod filter_allocator;
+mod hot_table_mode;
 mod model_costs;
 
 pub(crate) use family::FamilyOptions;
 pub use filter_allocator::FilterAllocator;
+pub use hot_table_mode::HotTableMode;
 pub use model_costs::ModelCosts;
 
 use crate::error::{Error, Result};
@@ -264,6 +266,9 @@ pub struct AdvancedOptions {
     /// A memtable is full at this many bytes; 0 derives it from the budget
     /// (a quarter of the memtables' share, at most [`DEFAULT_MEMTABLE_BYTES`]).
     pub memtable_bytes: usize,
+    /// Whether keys that are written again and again stay in memory instead of being flushed
+    /// ([`HotTableMode::Off`]).
+    pub hot_table: HotTableMode,
     /// Uncompressed size at which a data block is cut ([`DEFAULT_BLOCK_SIZE`]).
     pub block_size: usize,
     /// Size at which index and filter partitions are cut (4096).
@@ -322,6 +327,7 @@ impl Default for AdvancedOptions {
             memory_shares: MemoryShares::default(),
             filter_allocator: FilterAllocator::default(),
             memtable_bytes: 0,
+            hot_table: HotTableMode::default(),
             block_size: DEFAULT_BLOCK_SIZE,
             metadata_block_size: DEFAULT_BLOCK_SIZE,
             partitioned_metadata: true,
@@ -351,6 +357,7 @@ impl fmt::Debug for AdvancedOptions {
             .field("memory_shares", &self.memory_shares)
             .field("filter_allocator", &self.filter_allocator)
             .field("memtable_bytes", &self.memtable_bytes)
+            .field("hot_table", &self.hot_table)
             .field("block_size", &self.block_size)
             .field("metadata_block_size", &self.metadata_block_size)
             .field("partitioned_metadata", &self.partitioned_metadata)
@@ -530,6 +537,7 @@ impl Options {
             partitioned_metadata: a.partitioned_metadata,
             direct_write: self.direct_io.writes,
             memtable_bytes: self.memtable_bytes(),
+            hot_table: a.hot_table,
             l0_compaction_trigger: a.l0_compaction_trigger,
             l0_slowdown: a.l0_slowdown,
             l0_stop: a.l0_stop,

@@ -54,7 +54,7 @@ pub(crate) fn of(
     }
     let state = family.hold_state();
     let mut sums = Sums::default();
-    for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+    for memtable in state.memtables() {
         let part = part_of_memtable(memtable, start, end)?;
         sums.entries += part * memtable.entry_count() as f64;
         sums.bytes += part * (memtable.size_bytes() as u64 + memtable.separated_bytes()) as f64;

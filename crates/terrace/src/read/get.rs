@@ -48,10 +48,11 @@ impl Default for Reading<'_> {
 }
 
 impl Reading<'_> {
-    /// The sequence number to read at; to be asked for after the read state was taken.
+    /// The sequence number to read at; to be asked for after `state` was taken.
     #[inline]
-    fn seqno(&self, env: &ReadEnv) -> SeqNo {
-        self.snapshot.map_or_else(|| env.visible_seqno(), Snapshot::seqno)
+    fn seqno(&self, env: &ReadEnv, state: &ReadState) -> SeqNo {
+        let now = || state.readable_seqno(env.visible_seqno());
+        self.snapshot.map_or_else(now, Snapshot::seqno)
     }
 }
 
@@ -205,7 +206,7 @@ fn search(
     reading: Reading<'_>,
     trace: &mut impl LookupTrace,
 ) -> Result<Answer> {
-    let seqno = reading.seqno(env);
+    let seqno = reading.seqno(env, state);
     let Reading { fill_cache, in_memory, .. } = reading;
     let lookup = Lookup { fill_cache, in_memory, ..Lookup::new(key, seqno) };
     let mut search = Search::new(env, state, &lookup, seqno, trace);
@@ -317,8 +318,8 @@ impl<'a, T: LookupTrace> Search<'a, T> {
     #[inline]
     fn run(&mut self) -> Result<Answer> {
         let Self { env, state, lookup, seqno, .. } = *self;
-        let memtables = std::iter::once(&state.memtable).chain(&state.immutables);
-        for (at, memtable) in memtables.enumerate() {
+        let places = usize::from(state.hot.is_none())..;
+        for (at, memtable) in places.zip(state.memtables()) {
             let found = in_memtable(memtable, lookup, seqno, &mut self.covered);
             self.trace.memtable(at, found.map(|(trailer, _)| trailer), self.covered);
             if let Some((trailer, value)) = found {

@@ -161,7 +161,7 @@ fn open(
     let is_empty =
         matches!((lower, &upper), (Some(lower), Some(upper)) if lower >= upper.as_slice());
     if !is_empty {
-        for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+        for memtable in state.memtables() {
             push_memtable(memtable, &mut runs, &mut covers);
         }
         let bounds = (

@@ -8,7 +8,8 @@ use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
 use crate::options::{FamilyOptions, Learning};
 use crate::values::value_log::{SegmentMap, ValueLog};
-use crate::version::read_state::ReadState;
+use crate::version::hot_keys::HotKeys;
+use crate::version::read_state::{HotChange, ReadState};
 use crate::version::reader_pins::ReaderPin;
 use arc_swap::{ArcSwap, Guard};
 use std::io;
@@ -32,6 +33,8 @@ pub(crate) struct Family {
     change: Mutex<()>,
     next_memtable_id: AtomicU64,
     dropped: AtomicBool,
+    /// Which keys are written often.
+    pub hot_keys: Mutex<HotKeys>,
     /// Bytes that compaction has to write before every level is within its target, as of the
     /// last look.
     pub pending_bytes: AtomicU64,
@@ -61,6 +64,7 @@ impl Family {
             change: Mutex::new(()),
             next_memtable_id: AtomicU64::new(1),
             dropped: AtomicBool::new(false),
+            hot_keys: Mutex::default(),
             pending_bytes: AtomicU64::new(0),
         })
     }
@@ -104,19 +108,50 @@ impl Family {
             // A segment leaves the map only after a state that does not refer to it has come in:
             // while the state is the same, the map has all of its segments.
             if Arc::ptr_eq(&state, &self.state.load()) {
+                let seqno = state.readable_seqno(seqno);
                 return (state, seqno, held);
             }
         }
     }
 
-    /// Puts an empty memtable with room for `capacity_bytes` in front; the old one becomes
-    /// immutable. Only the commit's leader calls this.
-    pub fn rotate(&self, capacity_bytes: usize) -> io::Result<()> {
-        let id = self.next_memtable_id.fetch_add(1, Ordering::Relaxed);
+    /// Puts an empty memtable with room for `capacity_bytes` in front; the old one, whose last write is
+    /// at or before `seqno`, becomes immutable, and the hot table changes with it. Gives the largest
+    /// id of a memtable that waits for its flush now. Only the commit's leader calls this.
+    pub fn rotate(
+        &self,
+        capacity_bytes: usize,
+        seqno: SeqNo,
+        change: Option<HotChange>,
+    ) -> io::Result<u64> {
+        let id = self.take_memtable_id();
         let fresh = Arc::new(MemTable::with_capacity(id, capacity_bytes)?);
         let _change = self.change.lock();
-        self.state.store(Arc::new(self.state.load().rotated(fresh)));
-        Ok(())
+        let old = self.state.load();
+        old.memtable.seal(seqno);
+        let mut upto = old.memtable.id;
+        let mut state = old.rotated(fresh);
+        if let Some(change) = change {
+            old.hot.iter().for_each(|hot| hot.table.seal(seqno));
+            upto = change.cooled.as_ref().map_or(upto, |cooled| upto.max(cooled.id));
+            state = state.with_hot_change(change);
+        }
+        self.state.store(Arc::new(state));
+        Ok(upto)
+    }
+
+    /// Puts a fresh hot table in the place of the old one, whose last write is at or before `seqno`.
+    /// Only the commit's leader calls this.
+    pub fn swap_hot(&self, seqno: SeqNo, change: HotChange) {
+        let _change = self.change.lock();
+        let old = self.state.load();
+        old.hot.iter().for_each(|hot| hot.table.seal(seqno));
+        let state = old.with_immutables(old.immutables.clone()).with_hot_change(change);
+        self.state.store(Arc::new(state));
+    }
+
+    /// An id for a memtable that is about to be made.
+    pub fn take_memtable_id(&self) -> u64 {
+        self.next_memtable_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Makes `version` the one that reads see and lets go of the flushed memtables.
@@ -128,7 +163,7 @@ impl Family {
         let immutables = old.immutables.iter().filter(waits).cloned().collect();
         let memtable = old.memtable.clone();
         let state = ReadState::of_version(memtable, immutables, version, table_cache);
-        let state = state.with_level_models(&old.level_models);
+        let state = state.with_level_models(&old.level_models).with_hot(old.hot.clone());
         self.state.store(Arc::new(state));
     }
 
@@ -200,17 +235,17 @@ impl Family {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The first log segment that some memtable of the family still needs.
+    /// The first log segment that some memtable of the family, or its hot table, still needs.
     pub fn first_segment(&self) -> Option<u64> {
         let state = self.state.load();
         let all = state.immutables.iter().chain(std::iter::once(&state.memtable));
-        all.filter_map(|m| m.first_segment()).min()
+        let hot = state.hot.as_ref().map(|hot| hot.log.since().segment);
+        all.filter_map(|m| m.first_segment()).chain(hot).min()
     }
 
-    /// Bytes of all memtables.
+    /// Bytes of all memtables, the hot table among them.
     pub fn memtable_bytes(&self) -> usize {
-        let state = self.state.load();
-        state.memtable.size_bytes() + state.immutables.iter().map(|m| m.size_bytes()).sum::<usize>()
+        self.state.load().memtables().map(|m| m.size_bytes()).sum()
     }
 }
 

@@ -6,6 +6,8 @@
 pub(crate) mod evidence;
 pub(crate) mod family;
 pub(crate) mod file_numbers;
+pub(crate) mod hot_keys;
+pub(crate) mod hot_table;
 pub(crate) mod install;
 pub(crate) mod read_env;
 pub(crate) mod read_state;

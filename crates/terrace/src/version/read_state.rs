@@ -3,12 +3,16 @@
 use crate::learned::level_model::LevelModel;
 use crate::memory::table_cache::{ReaderSlot, TableCache};
 use crate::memtable::MemTable;
+use crate::version::hot_table::HotTable;
 use crate::version::reader_pins::ReaderPin;
 use std::sync::Arc;
+use terrace_base::SeqNo;
 use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
 
 /// The memtables, the version, and the slots of the version's readers.
 pub(crate) struct ReadState {
+    /// Has the newest version of the keys that are hot, and takes their writes.
+    pub hot: Option<Arc<HotTable>>,
     /// Takes the writes.
     pub memtable: Arc<MemTable>,
     /// Wait for their flush, newest first.
@@ -23,6 +27,13 @@ pub(crate) struct ReadState {
     pub has_range_tombstones: bool,
     /// In a read-only store: keeps the files from being removed by the writer.
     pub pin: Option<Arc<ReaderPin>>,
+}
+
+/// What takes the place of a hot table.
+pub(crate) struct HotChange {
+    pub hot: Option<Arc<HotTable>>,
+    /// What is hot no longer; waits for its flush.
+    pub cooled: Option<Arc<MemTable>>,
 }
 
 /// Reader slots in the order of a version's levels and files.
@@ -58,7 +69,40 @@ impl ReadState {
         let has_range_tombstones = version.levels().iter().any(|l| l.files().iter().any(ranged));
         let level_models = Default::default();
         let pin = None;
-        Self { memtable, immutables, version, slots, level_models, has_range_tombstones, pin }
+        Self {
+            hot: None,
+            memtable,
+            immutables,
+            version,
+            slots,
+            level_models,
+            has_range_tombstones,
+            pin,
+        }
+    }
+
+    /// With this hot table.
+    pub fn with_hot(self, hot: Option<Arc<HotTable>>) -> Self {
+        Self { hot, ..self }
+    }
+
+    /// The memtables in the order in which a read asks them: what the first of them says of a key
+    /// is newer than what the others say.
+    #[inline]
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
+        let hot = self.hot.as_ref().map(|hot| &hot.table);
+        hot.into_iter().chain(std::iter::once(&self.memtable)).chain(&self.immutables)
+    }
+
+    /// The sequence number to read at in this state, if writes up to `visible` can be read, loaded after
+    /// the state was taken: of two memtables that take writes one may have been replaced since,
+    /// and the other must then not show what came after that.
+    #[inline]
+    pub fn readable_seqno(&self, visible: SeqNo) -> SeqNo {
+        match &self.hot {
+            None => visible,
+            Some(hot) => visible.min(self.memtable.sealed_at()).min(hot.table.sealed_at()),
+        }
     }
 
     /// Holds the files of the version by `pin` as long as the state lives.
@@ -77,15 +121,25 @@ impl ReadState {
 
     /// The state after `fresh` has taken the place of the mutable memtable.
     pub fn rotated(&self, fresh: Arc<MemTable>) -> Self {
-        let mut immutables = Vec::with_capacity(self.immutables.len() + 1);
+        let mut immutables = Vec::with_capacity(self.immutables.len() + 2);
         immutables.push(self.memtable.clone());
         immutables.extend(self.immutables.iter().cloned());
         Self { memtable: fresh, ..self.with_immutables(immutables) }
     }
 
+    /// The state after a change of the hot table. What has cooled is newer than all that immutable
+    /// memtables hold of the same keys.
+    pub fn with_hot_change(self, change: HotChange) -> Self {
+        let HotChange { hot, cooled } = change;
+        let mut immutables = self.immutables.clone();
+        immutables.splice(0..0, cooled);
+        Self { hot, immutables, ..self }
+    }
+
     /// The same state with other immutable memtables (newest first).
     pub fn with_immutables(&self, immutables: Vec<Arc<MemTable>>) -> Self {
         Self {
+            hot: self.hot.clone(),
             memtable: self.memtable.clone(),
             immutables,
             version: self.version.clone(),

@@ -8,7 +8,7 @@
 //! of the log; nothing is acknowledged before it is where its [`SyncMode`] wants it; a memtable
 //! never holds what the log does not.
 
-use crate::batch::{Separation, WriteBatch};
+use crate::batch::{Op, Separation, WriteBatch};
 use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::kill_point::kill_point;
@@ -16,7 +16,9 @@ use crate::memtable::{Gathered, MemTable};
 use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
 use crate::version::family::Family;
+use crate::version::hot_table::HotTable;
 use crate::write::env::CommitEnv;
+use crate::write::hot_swap::{self, Swap};
 use crate::write::log_segments::{lost_append, next_segment, sync, sync_log};
 use crate::write::queue::{Entered, InsertState, Lead, LogState, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
@@ -375,16 +377,11 @@ fn insert(
             };
             if target.family != Some(op.family) {
                 target.settle(&mut gathered, state).map_err(full)?;
-                target = Target::of(families, op.family, segment, seqno, state);
+                target = Target::of(families, op.family, state);
                 sync::interleave();
             }
-            // A family dropped meanwhile takes its writes with it.
-            if let Some(memtable) = &target.memtable {
-                memtable.note_seqno(seqno);
-                let placed = (segment, batch_at);
-                let taken = memtable.take(&op, seqno, placed, &mut gathered, &mut state.hint);
-                taken.map_err(full)?;
-            }
+            let placed = (segment, batch_at);
+            target.take(&op, seqno, placed, &mut gathered, state).map_err(full)?;
             seqno += 1;
         }
         batch_at += (pending.batch.size_bytes() + RECORD_HEADER_BYTES) as u64;
@@ -392,32 +389,56 @@ fn insert(
     target.settle(&mut gathered, state).map_err(full)
 }
 
-/// The memtable that takes operations of one family: none if the family was dropped.
+/// What takes operations of one family: nothing if the family was dropped meanwhile, which takes its
+/// writes with it.
 #[derive(Default)]
 struct Target {
     family: Option<u32>,
     memtable: Option<Arc<MemTable>>,
+    /// Takes the writes of its keys.
+    hot: Option<Arc<HotTable>>,
+    /// Whether the memtable knows that it gets something.
+    is_noted: bool,
 }
 
 impl Target {
-    fn of(
-        families: &[Arc<Family>],
-        id: u32,
-        segment: u64,
-        seqno: SeqNo,
-        state: &mut InsertState,
-    ) -> Self {
+    fn of(families: &[Arc<Family>], id: u32, state: &mut InsertState) -> Self {
         let family = families.iter().find(|f| f.id == id && !f.is_dropped());
-        let memtable = family.map(|f| f.state().memtable.clone());
+        let (memtable, hot) = match family.map(|f| f.state()) {
+            Some(state) => (Some(state.memtable.clone()), state.hot.clone()),
+            None => (None, None),
+        };
         if let Some(memtable) = &memtable {
-            memtable.note_commit(segment, seqno);
             let key = (id, memtable.id);
             if state.hint_of != key {
                 state.hint_of = key;
                 state.hint = Hint::default();
             }
         }
-        Self { family: Some(id), memtable }
+        Self { family: Some(id), memtable, hot, is_noted: false }
+    }
+
+    #[inline]
+    fn take<'a>(
+        &mut self,
+        op: &Op<'a>,
+        seqno: SeqNo,
+        placed: LogEnd,
+        gathered: &mut Gathered<'a>,
+        state: &mut InsertState,
+    ) -> std::result::Result<(), Full> {
+        let Some(memtable) = &self.memtable else { return Ok(()) };
+        if let Some(hot) = &self.hot
+            && hot.takes(op, seqno)?
+        {
+            return Ok(());
+        }
+        match self.is_noted {
+            true => memtable.note_seqno(seqno),
+            false => memtable.note_commit(placed.0, seqno),
+        }
+        self.is_noted = true;
+        memtable.take(op, seqno, placed, gathered, &mut state.hint)
     }
 
     /// Inserts what was gathered for this memtable.
@@ -456,8 +477,10 @@ fn make_room(
             let in_flight = lead.in_flight_bytes();
             let state = family.state();
             let table = &state.memtable;
+            let hot_bytes = state.hot.as_ref().map_or(0, |hot| hot.full_bytes());
+            let most = env.base.dynamic.memtable_bytes();
             table.room_bytes() < needed + in_flight
-                || table.size_bytes() >= env.base.dynamic.memtable_bytes()
+                || table.size_bytes() >= most.saturating_sub(hot_bytes).max(most / 4)
                 || table.separated_bytes() >= most_separated
         };
         let touched = || group.iter().any(|p| p.batch.touches(family.id));
@@ -472,6 +495,7 @@ fn make_room(
             rotate(env, log, family, needed)?;
             rotated = true;
         }
+        rotated |= make_hot_room(env, lead, log, family, group)?;
     }
     if families.len() > 1
         && let Some(largest) = largest_over_bound(env, families)
@@ -486,6 +510,35 @@ fn make_room(
     }
 }
 
+/// Sees to it that the hot table of `family`, if there is one, can take its part of the group. Whether
+/// something was changed.
+fn make_hot_room(
+    env: &CommitEnv,
+    lead: &Lead<'_>,
+    log: &mut LogState,
+    family: &Family,
+    group: &[Pending],
+) -> Result<bool> {
+    let Some(hot) = family.state().hot.clone() else { return Ok(false) };
+    if hot_swap::is_separated(family, group) {
+        lead.drain();
+        rotate_with(env, log, family, needed_bytes(family, group), Swap::Dissolve)?;
+        return Ok(true);
+    }
+    let needed = needed_bytes(family, group);
+    if !hot.is_full() && hot.table.room_bytes() >= needed + lead.in_flight_bytes() {
+        return Ok(false);
+    }
+    lead.drain();
+    let swap = Swap::Refresh { needed_bytes: needed };
+    let Some(change) = hot_swap::prepare(env, log, family, swap)? else { return Ok(false) };
+    family.swap_hot(log.last_seqno, change);
+    add(&env.base.counters.hot_swaps, 1);
+    kill_point("hot:swapped");
+    env.jobs.scheduler.wake();
+    Ok(true)
+}
+
 /// Bytes that the group takes in the memtable of `family`, at most.
 fn needed_bytes(family: &Family, group: &[Pending]) -> usize {
     group.iter().map(|p| p.batch.room_bytes(family.id)).sum()
@@ -494,7 +547,10 @@ fn needed_bytes(family: &Family, group: &[Pending]) -> usize {
 /// Refuses the group, while that is harmless, if a memtable cannot take its part of it.
 fn check_room(env: &CommitEnv, families: &[Arc<Family>], group: &[Pending]) -> Result<()> {
     for family in families {
-        let (needed, room) = (needed_bytes(family, group), family.state().memtable.room_bytes());
+        let state = family.state();
+        let hot = state.hot.as_ref().map(|hot| hot.table.room_bytes());
+        let room = state.memtable.room_bytes().min(hot.unwrap_or(usize::MAX));
+        let needed = needed_bytes(family, group);
         if room < needed {
             let text = format!("the memtable of `{}` has {room} bytes of {needed}", family.name);
             let error = std::io::Error::other(text);
@@ -533,29 +589,52 @@ pub(crate) fn rotate(
     family: &Family,
     capacity_bytes: usize,
 ) -> Result<()> {
-    if !family.state().memtable.is_empty() {
+    rotate_with(env, log, family, capacity_bytes, Swap::AtRotation).map(drop)
+}
+
+/// As [`rotate`], and what is to become of the hot table. Gives the largest id of a memtable that waits
+/// for its flush then.
+fn rotate_with(
+    env: &CommitEnv,
+    log: &mut LogState,
+    family: &Family,
+    capacity_bytes: usize,
+    swap: Swap,
+) -> Result<u64> {
+    let dissolves = swap == Swap::Dissolve && family.state().hot.is_some();
+    if dissolves || !family.state().memtable.is_empty() {
         stall::wait_for_memtable(env, family)?;
         next_segment(env, log)?;
     }
-    let rotated = family.rotate(capacity_bytes.max(env.base.dynamic.memtable_bytes()));
-    rotated.map_err(|e| {
+    let change = hot_swap::prepare(env, log, family, swap)?;
+    let changes_hot = change.is_some();
+    let capacity = capacity_bytes.max(env.base.dynamic.memtable_bytes());
+    let rotated = family.rotate(capacity, log.last_seqno, change);
+    let upto = rotated.map_err(|e| {
         Error::from(terrace_base::Error::io("reserve memory for", &env.base.dir, e))
     })?;
+    if changes_hot {
+        add(&env.base.counters.hot_swaps, 1);
+        kill_point("hot:swapped");
+    }
     env.jobs.scheduler.wake();
-    Ok(())
+    Ok(upto)
 }
 
-/// Makes every non-empty memtable of `families` immutable. Gives, per family, the id up to which
-/// (inclusive) its memtables must be flushed for everything written before to be in SSTs.
+/// Makes every non-empty memtable of `families` immutable, with what is hot. Gives, per family, the id up
+/// to which (inclusive) its memtables must be flushed for everything written before to be in SSTs.
 pub(crate) fn rotate_all(env: &CommitEnv, families: &[Arc<Family>]) -> Result<Vec<u64>> {
     let lead = env.queue()?.lead();
     let mut log = lead.log();
     let mut ids = Vec::with_capacity(families.len());
     for family in families {
-        ids.push(family.state().memtable.id);
-        if !family.state().memtable.is_empty() {
-            rotate(env, &mut log, family, 0)?;
+        let state = family.hold_state();
+        let waits = state.immutables.iter().map(|m| m.id).max().unwrap_or(0);
+        let mut upto = state.memtable.id.max(waits);
+        if !state.memtable.is_empty() || state.hot.is_some() {
+            upto = upto.max(rotate_with(env, &mut log, family, 0, Swap::Dissolve)?);
         }
+        ids.push(upto);
     }
     Ok(ids)
 }

@@ -1,8 +1,9 @@
 //! Writing: the queue of writers ([`queue`]), what holds them back ([`stall`]), the check of read sets
-//! ([`read_set`], [`validate`]), the commit to log and memtables ([`commit`]), and the life of the log's segments ([`log_segments`]).
+//! ([`read_set`], [`validate`]), the commit to log and memtables ([`commit`]), the hot table's fresh starts ([`hot_swap`]), and the life of the log's segments ([`log_segments`]).
 
 pub(crate) mod commit;
 pub(crate) mod env;
+pub(crate) mod hot_swap;
 pub(crate) mod log_segments;
 pub(crate) mod queue;
 pub(crate) mod read_set;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::Vfs;
 use terrace::{
-    CfOptions, CompactionStyle, Compression, DirectIo, FilterAllocator, FilterPolicy, Learning,
-    MemoryShares, Options, SyncMode,
+    CfOptions, CompactionStyle, Compression, DirectIo, FilterAllocator, FilterPolicy, HotTableMode,
+    Learning, MemoryShares, Options, SyncMode,
 };
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
@@ -88,5 +88,6 @@ pub fn options(seed: u64, vfs: Arc<dyn Vfs>, now_ms: u64, families: &[String]) -
     a.segment_bytes = one(rng, &[4 << 10, 64 << 10, 1 << 20]);
     a.gc_garbage_ratio = one(rng, &[0.1, 0.3, 0.5]);
     a.level_model_files = one(rng, &[2, 32]);
+    a.hot_table = one(rng, &[HotTableMode::Off, HotTableMode::Auto]);
     options
 }

@@ -20,6 +20,7 @@ mod gc;
 mod handles;
 mod harness;
 mod held;
+mod hot_table;
 mod in_memory;
 mod introspection;
 mod large_values;

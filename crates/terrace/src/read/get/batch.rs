@@ -39,7 +39,7 @@ pub(crate) fn multi_get(
                 &*now
             }
         };
-        let seqno = reading.seqno(env);
+        let seqno = reading.seqno(env, state);
         if reading.in_memory {
             break from_memory(env, family, state, keys, seqno)?;
         }
@@ -162,7 +162,7 @@ fn search(
     'keys: for (at, key) in keys.iter().enumerate() {
         let lookup = Lookup { fill_cache, ..Lookup::new(key, seqno) };
         let mut covered = 0;
-        for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+        for memtable in state.memtables() {
             if let Some((trailer, value)) = in_memtable(memtable, &lookup, seqno, &mut covered) {
                 env.base.counters.gets_in_memtable.add(1);
                 found[at] = from_memtable(env, trailer, value, covered);

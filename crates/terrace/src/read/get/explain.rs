@@ -219,8 +219,9 @@ fn describe(trailer: u64) -> String {
 impl LookupTrace for Explainer<'_> {
     fn memtable(&mut self, at: usize, found: Option<u64>, covered: SeqNo) {
         let place = match at {
-            0 => "memtable".to_string(),
-            _ => format!("immutable memtable {at}"),
+            0 => "hot table".to_string(),
+            1 => "memtable".to_string(),
+            _ => format!("immutable memtable {}", at - 1),
         };
         let mut answer = found.map_or("no version".to_string(), describe);
         if covered > self.covered {
