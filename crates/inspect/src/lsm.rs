@@ -63,12 +63,14 @@ fn print_family(id: u32, family: &FamilyTree, out: &mut dyn io::Write) -> io::Re
         family.files().count(),
         SizeBytes(size),
     )?;
-    for (n, level) in family.levels.iter().enumerate().filter(|(_, level)| !level.is_empty()) {
+    let levels = family.levels.iter().enumerate().map(|(n, level)| (format!("L{n}"), level));
+    let hot = [("hot table's checkpoint".to_string(), &family.hot)];
+    for (name, level) in levels.chain(hot).filter(|(_, level)| !level.is_empty()) {
         let size: u64 = level.iter().map(|file| file.size_bytes).sum();
         let entries: u64 = level.iter().map(|file| file.entry_count).sum();
-        let order = if n == 0 { ", newest first" } else { "" };
+        let order = if name == "L0" { ", newest first" } else { "" };
         let (count, size) = (level.len(), SizeBytes(size));
-        writeln!(out, "L{n}: {count} files, {size}, {entries} entries{order}")?;
+        writeln!(out, "{name}: {count} files, {size}, {entries} entries{order}")?;
         writeln!(
             out,
             "  {:>8} {:>10} {:>10} {:>10} {:>6}  {:<21}  keys",

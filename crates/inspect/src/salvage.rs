@@ -11,7 +11,7 @@ use std::sync::Arc;
 use terrace_base::{Error, Result};
 use terrace_log::{LogReader, RecordKind, Step};
 use terrace_manifest::codec::{self, ManifestRecord};
-use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Manifest, current, names};
+use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL, LEVEL_COUNT, Manifest, current, names};
 use terrace_vfs::Vfs;
 
 /// The tree of the store in `dir`; `None` if no manifest says anything. What is wrong with
@@ -135,8 +135,10 @@ impl Salvaged {
         for (id, files) in self.files {
             let family: &mut FamilyTree = self.tree.families.entry(id).or_default();
             for (level, file) in files.into_values() {
-                if let Some(level) = family.levels.get_mut(usize::from(level)) {
-                    level.push(Arc::new(file));
+                match family.levels.get_mut(usize::from(level)) {
+                    Some(level) => level.push(Arc::new(file)),
+                    None if level == HOT_LEVEL => family.hot.push(Arc::new(file)),
+                    None => {}
                 }
             }
             let (l0, sorted) = family.levels.split_at_mut(1);

@@ -30,6 +30,8 @@ pub(crate) struct FamilyTree {
     pub flushed_seqno: SeqNo,
     /// L0 newest first, every other level by smallest key.
     pub levels: [Vec<Arc<FileMeta>>; LEVEL_COUNT],
+    /// Checkpoints of the hot table.
+    pub hot: Vec<Arc<FileMeta>>,
 }
 
 impl From<ManifestState> for Tree {
@@ -39,6 +41,7 @@ impl From<ManifestState> for Tree {
             min_log_segment: family.min_log_segment,
             flushed_seqno: family.flushed_seqno,
             levels: std::array::from_fn(|n| family.version.level(n).files().to_vec()),
+            hot: family.version.hot().files().to_vec(),
         };
         Self {
             store_id: state.store_id,
@@ -52,9 +55,9 @@ impl From<ManifestState> for Tree {
 }
 
 impl FamilyTree {
-    /// All files, L0 first.
+    /// All files, L0 first, checkpoints of the hot table last.
     pub fn files(&self) -> impl Iterator<Item = &Arc<FileMeta>> {
-        self.levels.iter().flatten()
+        self.levels.iter().flatten().chain(&self.hot)
     }
 }
 

@@ -213,20 +213,6 @@ impl ManifestState {
         self.families.values().find(|family| family.name == name)
     }
 
-    /// Takes checkpoints of hot tables into L0, for who has no hot table in memory: the state says then
-    /// what a manifest will say once it is written. Whether there were any.
-    ///
-    /// # Errors
-    /// Why one does not fit; then the manifest contradicts itself.
-    pub fn take_hot_to_level0(&mut self) -> Result<bool, String> {
-        let mut changed = false;
-        for family in self.families.values_mut().filter(|f| !f.version.hot().is_empty()) {
-            family.version = Arc::new(family.version.with_hot_in_level0()?);
-            changed = true;
-        }
-        Ok(changed)
-    }
-
     /// Works out what `edit` changes, or says why it does not fit. Changes nothing.
     pub(crate) fn prepare(&self, edit: &VersionEdit) -> Result<Prepared, String> {
         check_distinct(edit)?;
@@ -242,7 +228,7 @@ impl ManifestState {
         let mut retired = self.retired.clone();
         let dropped = edit.families.iter().filter(|change| change.drop);
         let dropped = dropped.filter_map(|change| self.families.get(&change.id));
-        retired.extend(dropped.flat_map(|f| f.version.files()).map(|(_, file)| file.number));
+        retired.extend(dropped.flat_map(|f| f.version.all_files()).map(|(_, file)| file.number));
         retire(&mut retired, edit);
         let (filter_heat, keeps_evidence) = (edit.filter_heat.clone(), edit.keeps_evidence);
         Ok(Prepared { counters, families, filter_heat, segments, keeps_evidence, retired })
@@ -335,7 +321,7 @@ impl ManifestState {
             let (segment, seqno) = (Some(family.min_log_segment), Some(family.flushed_seqno));
             codec::put_family(family.id, Some(&family.name), false, segment, seqno, out);
             codec::put_removed(&[], out);
-            let files = family.version.files().map(|(level, file)| (level, &**file));
+            let files = family.version.all_files().map(|(level, file)| (level, &**file));
             codec::put_added(family.version.file_count(), files, out);
         }
     }

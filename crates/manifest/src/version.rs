@@ -49,28 +49,10 @@ impl Version {
         &self.levels[n]
     }
 
-    /// The checkpoints of the hot table. Who has no hot table in memory must take them into L0 before it
-    /// reads ([`Version::with_hot_in_level0`]).
+    /// The checkpoints of the hot table: recovery reads them before it replays the log, nobody else.
     #[inline]
     pub fn hot(&self) -> &Level {
         &self.hot
-    }
-
-    /// The edits of files that take the checkpoints of the hot table into L0: added, removed.
-    pub fn hot_to_level0(&self) -> (Vec<(u8, FileMeta)>, Vec<(u8, u64)>) {
-        let files = || self.hot.files().iter();
-        let added = files().map(|file| (0, (**file).clone())).collect();
-        (added, files().map(|file| (HOT_LEVEL, file.number)).collect())
-    }
-
-    /// This version with the checkpoints of the hot table in L0. Every version in them is older than
-    /// what files of larger sequence numbers hold of the same key, so their place in L0 is right.
-    ///
-    /// # Errors
-    /// Why they do not fit, as [`Version::apply`].
-    pub fn with_hot_in_level0(&self) -> Result<Self, String> {
-        let (added, removed) = self.hot_to_level0();
-        self.apply(&FamilyEdit { added, removed, ..FamilyEdit::default() })
     }
 
     /// The version after `edit`; says why if the edit does not fit this version: a removed file
@@ -133,9 +115,13 @@ impl Version {
         self.places().fold(0, |sum, (_, level)| sum.saturating_add(level.size_bytes()))
     }
 
-    /// Every file with its level, L0 first, in each level's order; checkpoints of the hot table come
-    /// last, with [`HOT_LEVEL`].
+    /// Every file of the levels with its level, L0 first, in each level's order.
     pub fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileMeta>)> {
+        self.all_files().filter(|(level, _)| *level < HOT_LEVEL)
+    }
+
+    /// As [`Version::files`], and the checkpoints of the hot table, last, with [`HOT_LEVEL`].
+    pub fn all_files(&self) -> impl Iterator<Item = (u8, &Arc<FileMeta>)> {
         self.places().flat_map(|(n, level)| level.files().iter().map(move |file| (n, file)))
     }
 
@@ -228,21 +214,17 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_of_the_hot_table_is_a_file_of_no_level_until_it_is_taken_into_l0() {
+    fn a_checkpoint_of_the_hot_table_is_a_file_of_no_level() {
         let parsed = Version::parse_shape("L0: 12:[a-b] 10B  9:[c-d] 10B").unwrap();
         let file = FileMeta { number: 11, ..(**parsed.level(0).files().first().unwrap()).clone() };
-        let file = FileMeta { smallest_seqno: 3, largest_seqno: 10, ..file };
         let add = FamilyEdit { added: vec![(HOT_LEVEL, file.clone())], ..FamilyEdit::default() };
         let with = parsed.apply(&add).unwrap();
         assert_eq!((with.file_count(), with.level(0).len(), with.hot().len()), (3, 2, 1));
-        assert_eq!(with.files().last().unwrap().0, HOT_LEVEL);
+        assert!(with.files().all(|(level, file)| level == 0 && file.number != 11));
+        let last = with.all_files().last().unwrap();
+        assert_eq!((last.0, last.1.number), (HOT_LEVEL, 11));
         assert!(with.apply(&add).unwrap_err().contains("is in hot already"));
-        let taken = with.with_hot_in_level0().unwrap();
-        assert!(taken.hot().is_empty());
-        // Newest first, by the largest sequence number: those of the others are their file numbers.
-        let order: Vec<u64> = taken.level(0).files().iter().map(|file| file.number).collect();
-        assert_eq!(order, [12, 11, 9]);
-        let moved = taken.level(0).files().iter().find(|file| file.number == 11).unwrap();
-        assert!(Arc::ptr_eq(moved, &with.hot().files()[0]));
+        let remove = FamilyEdit { removed: vec![(HOT_LEVEL, 11)], ..FamilyEdit::default() };
+        assert_eq!(with.apply(&remove).unwrap(), parsed);
     }
 }

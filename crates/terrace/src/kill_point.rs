@@ -9,7 +9,7 @@
 use std::sync::OnceLock;
 
 /// Every step there is.
-pub const KILL_POINTS: [&str; 27] = [
+pub const KILL_POINTS: [&str; 30] = [
     "open:manifest_recovered",
     "open:spilled",
     "open:replayed",
@@ -21,6 +21,9 @@ pub const KILL_POINTS: [&str; 27] = [
     "segment:started",
     "flush:written",
     "flush:installed",
+    "hot:swapped",
+    "hot:written",
+    "hot:installed",
     "install:directory_synced",
     "install:manifest_written",
     "compaction:written",

@@ -85,7 +85,7 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     // First, because a manifest is created only where there is no data yet.
     let (mut manifest, mut fresh) = Manifest::create(inner.base.vfs.clone(), dir, state.store_id)?;
     for family in state.families.values() {
-        for (_, file) in family.version.files() {
+        for (_, file) in family.version.all_files() {
             let number = file.number;
             link(vfs, &names::sst_path(&inner.base.dir, number), &names::sst_path(dir, number))?;
         }
@@ -127,7 +127,7 @@ fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<u64>, Claims)> {
 /// One edit that makes an empty store have `state`.
 fn whole(state: &ManifestState) -> VersionEdit {
     let families = state.families.values().map(|family| {
-        let added = family.version.files().map(|(level, file)| (level, (**file).clone()));
+        let added = family.version.all_files().map(|(level, file)| (level, (**file).clone()));
         FamilyEdit {
             id: family.id,
             create: (family.id != 0).then(|| family.name.clone()),

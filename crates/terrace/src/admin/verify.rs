@@ -19,7 +19,7 @@ pub(crate) fn all(inner: &Inner) -> Result<u64> {
     for family in inner.read.families.load().iter() {
         let (state, _, held) =
             family.hold_with_values(&inner.read.value_log, || inner.read.visible_seqno());
-        for (_, file) in state.version.files() {
+        for (_, file) in state.version.all_files() {
             let reader = inner.read.table_cache.reader(file)?;
             reader.verify()?;
             // The values of a family that was dropped meanwhile may be gone.

@@ -21,14 +21,15 @@ use crate::options::HotTableMode;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
 use crate::version::unpublished::remove_unpublished;
-use crate::write::commit;
 use crate::write::log_segments;
+use crate::write::room;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync::Instant;
 use terrace_base::{Clock, InternalIter, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL};
+use terrace_sst::SstOptions;
 use terrace_vfs::Vfs;
 
 /// Entries that are counted together.
@@ -57,7 +58,12 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     );
     let next_file_number = || env.versions.next_file_number();
     let parts = job_parts(env, &next_file_number, entered.progress());
-    let files = write_l0(&parts, family, &state.immutables, &snapshots);
+    let upto = state.immutables.iter().map(|m| m.max_seqno()).max().unwrap_or(0);
+    // What is hot is not in this file.
+    let hot = state.hot.as_deref();
+    let flushed_seqno = hot.map_or(upto, |hot| upto.min(hot.log.since().seqno));
+    let stated = hot.map_or(0, |_| flushed_seqno);
+    let files = write_l0(&parts, family, &state.immutables, &snapshots, stated);
     if family.options.hot_table == HotTableMode::Auto {
         family.hot_keys.lock().note_life(&state, env.base.dynamic.memtable_bytes());
     }
@@ -65,18 +71,14 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     kill_point("flush:written");
     let written: u64 = files.iter().map(|file| file.size_bytes).sum();
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
-    let flushed_seqno = state.immutables.iter().map(|m| m.max_seqno()).max();
-    // What is hot is not in this file.
-    let before_hot = state.hot.as_ref().map_or(u64::MAX, |hot| hot.log.since().seqno);
     let has_values = files.iter().any(|file| !file.value_refs.is_empty());
-    let removed = match state.hot {
-        Some(_) => Vec::new(),
-        // All that was hot has cooled, and is in this file or earlier ones.
-        None => state.version.hot().numbers().iter().map(|number| (HOT_LEVEL, *number)).collect(),
-    };
+    // All that was hot in a table that none has followed has cooled, and is in this file or earlier ones.
+    let checkpoints = state.version.hot().numbers().iter();
+    let removed = checkpoints.filter(|number| hot.is_none_or(|hot| !hot.log.has_file(**number)));
+    let removed = removed.map(|number| (HOT_LEVEL, *number)).collect();
     let edit = FamilyEdit {
         id: family.id,
-        flushed_seqno: flushed_seqno.map(|seqno| seqno.min(before_hot)),
+        flushed_seqno: Some(flushed_seqno),
         added: files.into_iter().map(|file| (0, file)).collect(),
         removed,
         ..FamilyEdit::default()
@@ -139,13 +141,20 @@ pub(crate) fn job_parts<'a>(
     }
 }
 
-/// Where and how one file of L0 is written.
-pub(crate) fn one_file<'a>(parts: &Parts<'a>, family: &Family, now_ms: u64) -> OutputContext<'a> {
+/// Where and how one file of L0 is written. `flushed_seqno`, unless it is 0: up to where the log is not
+/// needed beside it, if that is less than its own entries say.
+pub(crate) fn one_file<'a>(
+    parts: &Parts<'a>,
+    family: &Family,
+    now_ms: u64,
+    flushed_seqno: SeqNo,
+) -> OutputContext<'a> {
+    let sst_options = SstOptions { flushed_seqno, ..family.options.sst(0, now_ms) };
     OutputContext {
         vfs: parts.vfs,
         dir: parts.dir,
         next_file_number: parts.next_file_number,
-        sst_options: family.options.sst(0, now_ms),
+        sst_options,
         target_file_bytes: u64::MAX,
         max_writer_bytes: usize::MAX,
         limiter: parts.limiter,
@@ -155,12 +164,13 @@ pub(crate) fn one_file<'a>(parts: &Parts<'a>, family: &Family, now_ms: u64) -> O
 }
 
 /// Merges `memtables` (newest first) into one L0 file, synced; none if nothing survives. The
-/// directory is the caller's to sync.
+/// directory is the caller's to sync. `flushed_seqno` as in [`one_file`].
 pub(crate) fn write_l0(
     parts: &Parts<'_>,
     family: &Family,
     memtables: &[Arc<MemTable>],
     snapshots: &[SeqNo],
+    flushed_seqno: SeqNo,
 ) -> terrace_base::Result<Vec<FileMeta>> {
     let ranges = memtables.iter().flat_map(|m| m.range_tombstones());
     let tombstones = collapse_tombstones(ranges, snapshots);
@@ -170,7 +180,8 @@ pub(crate) fn write_l0(
     let mut below = Below::everywhere();
     let mut retain = Retain::new(snapshots, &tombstones, now_ms, &mut below, false);
     let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());
-    let mut output = Output::new(one_file(parts, family, now_ms), survivors);
+    let context = one_file(parts, family, now_ms, flushed_seqno);
+    let mut output = Output::new(context, survivors);
     let mut merge = MergingIter::new(memtables.iter().map(|m| RunIter::Mem(m.iter())).collect());
     merge.seek_to_first()?;
     let mut read = 0;
@@ -188,14 +199,19 @@ pub(crate) fn write_l0(
         }
     }
     parts.progress.read.fetch_add(read % COUNTED_TOGETHER, Ordering::Relaxed);
-    output.finish()
+    let mut files = output.finish()?;
+    // What has cooled is newer than what L0 has of the same keys in files of newer writes to others.
+    let cooled = memtables.iter().filter(|m| m.is_cooled()).map(|m| m.max_seqno()).max();
+    let newest = cooled.unwrap_or(0);
+    files.iter_mut().for_each(|file| file.largest_seqno = file.largest_seqno.max(newest));
+    Ok(files)
 }
 
 /// Makes everything written so far part of SSTs: rotates the memtables and waits for the workers.
 pub(crate) fn all(env: &JobEnv) -> Result<()> {
     env.base.health.check_writable()?;
     let families = env.read.families.load_full();
-    let upto = commit::rotate_all(&env.commit, &families)?;
+    let upto = room::rotate_all(&env.commit, &families)?;
     env.jobs.errors.hurry(Work::Flush);
     env.jobs.scheduler.wake();
     let waits = || {

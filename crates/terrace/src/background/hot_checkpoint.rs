@@ -55,7 +55,7 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     let numbers: Vec<u64> = files.iter().map(|file| file.number).collect();
     // Earlier writes of keys that are not hot are to be as durable as this.
     if let Err(error) = log_segments::sync_full_segments(&env.commit) {
-        remove_unpublished(&env.base.vfs, &env.base.dir, numbers.into_iter());
+        remove_unpublished(&env.base.vfs, &env.base.dir, numbers.iter().copied());
         return Err(error);
     }
     let bytes: u64 = files.iter().map(|file| file.size_bytes).sum();
@@ -67,7 +67,7 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     };
     let change = Change { family: family.clone(), edit, flushed: Vec::new(), segments: Vec::new() };
     install::install(&env.versions, vec![change])?;
-    hot.log.checkpointed(hot.base);
+    hot.log.checkpointed(hot.base, numbers);
     kill_point("hot:installed");
     add(&env.base.counters.hot_checkpoints, 1);
     add(&env.base.counters.hot_checkpoint_bytes, bytes);
@@ -84,7 +84,7 @@ fn write(
 ) -> terrace_base::Result<Vec<FileMeta>> {
     let next_file_number = || env.versions.next_file_number();
     let parts = job_parts(env, &next_file_number, progress);
-    let context = one_file(&parts, family, parts.clock.wall_ms());
+    let context = one_file(&parts, family, parts.clock.wall_ms(), seqno);
     let mut output = Output::new(context, RangeTombstones::default());
     let mut outcome = Ok(());
     table.for_each_key(|key, _| {

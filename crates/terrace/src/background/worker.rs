@@ -19,8 +19,8 @@ use crate::metrics::add;
 use crate::options::SyncMode;
 use crate::version::family::Family;
 use crate::version::install;
-use crate::write::commit;
 use crate::write::log_segments;
+use crate::write::room;
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -423,7 +423,7 @@ fn look_for_room(env: &JobEnv, groups: &mut u64) -> Result<()> {
     let written = env.base.counters.groups.load(Ordering::Relaxed);
     if *groups != written {
         // Deletions: what they delete goes with their flush, and with the merges after it.
-        commit::rotate_all(&env.commit, &env.read.families.load_full())?;
+        room::rotate_all(&env.commit, &env.read.families.load_full())?;
         *groups = written;
         env.jobs.errors.retry_jobs();
     }
@@ -454,7 +454,7 @@ fn bound_log(env: &JobEnv) -> Result<()> {
     let oldest = families.iter().filter_map(|f| f.first_segment()).min();
     let holders: Vec<_> =
         families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
-    commit::rotate_all(&env.commit, &holders).map(drop)?;
+    room::rotate_all(&env.commit, &holders).map(drop)?;
     log_segments::retire_segments(&env.commit)
 }
 
@@ -470,7 +470,7 @@ fn bound_memtables(env: &JobEnv) -> Result<()> {
     let large: Vec<_> = families.iter().filter(is_large).cloned().collect();
     match large.is_empty() {
         true => Ok(()),
-        false => commit::rotate_all(&env.commit, &large).map(drop),
+        false => room::rotate_all(&env.commit, &large).map(drop),
     }
 }
 

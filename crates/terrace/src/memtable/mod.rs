@@ -115,7 +115,7 @@ impl MemTable {
 
     /// It takes no writes after `seqno`: those go to another memtable. Comes before that is so.
     pub fn seal(&self, seqno: SeqNo) {
-        // Release: who reads a later number finds the bound.
+        // Release: a thread that reads a later number finds the bound.
         self.sealed_at.store(seqno, Ordering::Release);
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn settle(
     numbers: &FileNumbers,
     reader_pins: &ReaderPins,
 ) -> Result<()> {
-    let files = state.families.values().flat_map(|family| family.version.files());
+    let files = state.families.values().flat_map(|family| family.version.all_files());
     let live: HashSet<u64> = files.map(|(_, file)| file.number).collect();
     let value_segment = |number: u64, kind: SegmentKind| {
         let known = u32::try_from(number).ok().and_then(|n| state.segments.get(&n));

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::inner::{Inner, Look};
 use crate::memory::table_cache::TableCache;
 use crate::open::read_write::{self, Nouns, Opened, not_a_store};
-use crate::open::recover::{self, Log, Outcome, Replayed};
+use crate::open::recover::{self, Log, OnDisk, Outcome, Replayed};
 use crate::options::Options;
 use crate::version::evidence::Evidence;
 use crate::version::family::Family;
@@ -26,7 +26,9 @@ use std::sync::atomic::Ordering;
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
-use terrace_manifest::{FileMeta, Manifest, ManifestState, SegmentMeta, Version, current};
+use terrace_manifest::{
+    FileMeta, HOT_LEVEL, Manifest, ManifestState, SegmentMeta, Version, current,
+};
 use terrace_vfs::{OpenMode, Vfs};
 
 /// How often a look is repeated while the writer changes what is looked at.
@@ -143,8 +145,7 @@ impl Place<'_> {
         let claims = evidence::read(vfs, dir)?.claims;
         // Before the manifest is read: an edit that comes in between is seen as a change later.
         let manifest = manifest_in_force(vfs, dir)?;
-        let mut state = Manifest::read(vfs, dir)?;
-        read_write::take_hot_files(dir, &mut state)?;
+        let state = Manifest::read(vfs, dir)?;
         let listing = vfs.list(dir)?;
         let numbers = FileNumbers::new(&listing, state.next_file_number);
         let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
@@ -159,8 +160,8 @@ impl Place<'_> {
                 options.memory_budget
             ))
         };
-        let replay = recover::replay;
-        let outcome = replay(&log, &families, &state, share + cache, &mut |_| Err(too_much()))?;
+        let on_disk = OnDisk { families: &families, state: &state, table_cache };
+        let outcome = recover::replay(&log, &on_disk, share + cache, &mut |_| Err(too_much()))?;
         if manifest_in_force(vfs, dir)? != manifest
             && !Manifest::read(vfs, dir)?.families.keys().eq(state.families.keys())
         {
@@ -190,7 +191,7 @@ fn families_change(dir: &Path) -> Error {
 /// Whether an error may come of reading while the writer removes, cuts or appends.
 fn may_be_the_writer(error: &Error) -> bool {
     match error {
-        Error::Corruption(_) => true,
+        Error::Corruption(_) | Error::Outdated(_) => true,
         Error::Io(cause) => {
             cause.is_not_found()
                 || matches!(&**cause, terrace_base::Error::Io { source, .. }
@@ -288,7 +289,8 @@ fn publish(inner: &Inner, found: Found) -> bool {
     let meta = |files: &[(u8, Arc<FileMeta>)]| files.iter().map(|(_, f)| f.clone()).collect();
     let (fresh, gone): (Vec<Arc<FileMeta>>, Vec<Arc<FileMeta>>) = (meta(&added), meta(&removed));
     inner.read.value_log.count(fresh.iter().map(|f| &**f), gone.iter().map(|f| &**f));
-    added.iter().for_each(|(level, file)| inner.read.filters.file_lives(usize::from(*level), file));
+    let in_levels = added.iter().filter(|(level, _)| *level < HOT_LEVEL);
+    in_levels.for_each(|(level, file)| inner.read.filters.file_lives(usize::from(*level), file));
     // Before the states: every one of them is to be read as of its own last write, or a later one.
     // Release: pairs with the Acquire of readers.
     let newest = outcome.newest_seqno(state);
@@ -321,9 +323,9 @@ fn files_not_in(state: &ManifestState, other: &ManifestState) -> Vec<(u8, Arc<Fi
     };
     let others = versions(other);
     let known: HashSet<u64> =
-        others.iter().flat_map(|version| version.files()).map(|(_, f)| f.number).collect();
+        others.iter().flat_map(|version| version.all_files()).map(|(_, f)| f.number).collect();
     let ours = versions(state);
-    let files = ours.iter().flat_map(|version| version.files());
+    let files = ours.iter().flat_map(|version| version.all_files());
     let fresh = files.filter(|(_, file)| !known.contains(&file.number));
     fresh.map(|(level, file)| (level, file.clone())).collect()
 }

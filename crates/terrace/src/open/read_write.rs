@@ -19,7 +19,7 @@ use crate::memory::filter_budget::FilterBudget;
 use crate::memory::table_cache::TableCache;
 use crate::metrics::trends::Trends;
 use crate::open::orphans;
-use crate::open::recover::{self, Replayed};
+use crate::open::recover::{self, OnDisk, Replayed};
 use crate::options::{AdvancedOptions, CfOptions, Options};
 use crate::values::garbage::Garbage;
 use crate::values::value_log::ValueLog;
@@ -44,7 +44,7 @@ use terrace_log::Recovered;
 use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{
-    FamilyEdit, Manifest, ManifestState, SegmentKind, SegmentMeta, VersionEdit,
+    FamilyEdit, HOT_LEVEL, Manifest, ManifestState, SegmentKind, SegmentMeta, VersionEdit,
 };
 use terrace_sst::{BlockCache, ReadCounters};
 use terrace_vfs::Vfs;
@@ -103,7 +103,7 @@ fn open_on_full_disk(
 /// not put it in force: it takes room.
 fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<()> {
     let state = Manifest::read(vfs, dir)?;
-    let files = state.families.values().flat_map(|family| family.version.files());
+    let files = state.families.values().flat_map(|family| family.version.all_files());
     let live: HashSet<u64> = files.map(|(_, file)| file.number).collect();
     let oldest = state.families.values().map(|family| family.min_log_segment).min().unwrap_or(0);
     for name in vfs.list(dir)?.iter().filter(|name| !there.contains(*name)) {
@@ -124,9 +124,7 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
 fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let vfs = &options.advanced.vfs;
     let claims = evidence::read(&**vfs, dir)?.claims;
-    let (manifest, mut state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
-    // The manifest is written anew, with this state, before anything else is.
-    take_hot_files(dir, &mut state)?;
+    let (manifest, state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
     let listing = vfs.list(dir)?;
     let mut parts = Nouns::new(dir, options, false)?;
     parts.mind_readers(&listing, options);
@@ -134,7 +132,9 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let numbers = FileNumbers::new(&listing, state.next_file_number);
     let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
     let log = recover::Log::new(&**vfs, dir, &segments, &claims, &state);
-    let outcome = recover::replay(&log, &families, &state, usize::MAX, &mut |_| Ok(()))?;
+    let table_cache = &parts.table_cache;
+    let on_disk = OnDisk { families: &families, state: &state, table_cache };
+    let outcome = recover::replay(&log, &on_disk, usize::MAX, &mut |_| Ok(()))?;
     for replayed in outcome.families.into_values() {
         adopt(replayed, dir)?;
     }
@@ -199,7 +199,6 @@ pub(crate) fn recover_log(
     let numbers = FileNumbers::new(&listing, state.next_file_number);
     create_families(&mut log, options)?;
     state = log.state.clone();
-    take_hot_files(dir, &mut state)?;
 
     let mut parts = Nouns::new(dir, options, false)?;
     parts.mind_readers(&listing, options);
@@ -220,7 +219,8 @@ pub(crate) fn recover_log(
     let mut log_files = recover::Log::new(&*vfs, dir, &segments, &claims, &state);
     log_files.salvages = salvages;
     let limit = options.memtables_bytes();
-    let mut outcome = recover::replay(&log_files, &families, &state, limit, &mut |family| {
+    let on_disk = OnDisk { families: &families, state: &state, table_cache: &parts.table_cache };
+    let mut outcome = recover::replay(&log_files, &on_disk, limit, &mut |family| {
         family.spill(&spill_parts)?;
         kill_point("open:spilled");
         Ok(())
@@ -241,9 +241,8 @@ pub(crate) fn recover_log(
         recovered_edit(outcome.families.values(), segment, numbers.next(), outcome.last_seqno);
     for family in &mut edit.families {
         if let Some(before) = log.state.families.get(&family.id) {
-            let (added, removed) = before.version.hot_to_level0();
-            family.added.extend(added);
-            family.removed.extend(removed);
+            let hot = before.version.hot().numbers().iter();
+            family.removed.extend(hot.map(|number| (HOT_LEVEL, *number)));
         }
     }
     edit.segments_added = sealed_by_recovery(&*vfs, &segments, &state, &edit)?;
@@ -346,12 +345,6 @@ fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
         manifest.append(&mut log.state, &edit)?;
     }
     Ok(())
-}
-
-/// Takes checkpoints of hot tables into L0: with the log since then they are what was hot.
-pub(crate) fn take_hot_files(dir: &Path, state: &mut ManifestState) -> Result<()> {
-    let taken = state.take_hot_to_level0();
-    taken.map(drop).map_err(|why| terrace_base::Error::corruption(dir, 0, why).into())
 }
 
 /// The options of the family called `name`.
@@ -489,7 +482,8 @@ impl Nouns {
     pub(crate) fn into_inner(self, options: Options, opened: Opened) -> Inner {
         let Opened { families, manifest, file_numbers, last_seqno, evidence, log } = opened;
         for family in &families {
-            for (level, file) in family.state().version.files() {
+            let state = family.state();
+            for (level, file) in state.version.files() {
                 self.filters.file_lives(usize::from(level), file);
             }
         }

@@ -1,23 +1,27 @@
-//! Recovery: the commit log is replayed into memtables, which become L0 files, so that the store
-//! starts with an empty log. A crash at any point leaves either the old log or the new files in
+//! Recovery: the checkpoints of hot tables are read and the commit log is replayed into memtables, which
+//! become L0 files, so that the store starts with an empty log. A crash at any point leaves either the old log or the new files in
 //! force: the manifest edit that names the files also says from which segment on the log counts.
 
 use crate::background::flush::{self, Parts};
 use crate::batch::{self, Op};
 use crate::error::Result;
 use crate::event;
+use crate::memory::table_cache::TableCache;
 use crate::memtable::{Gathered, MemTable};
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::SeqNo;
+use terrace_base::checksum::hash_key;
+use terrace_base::key::{trailer_kind, trailer_seqno};
+use terrace_base::{InternalIter, SeqNo, ValueKind};
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_log::{Gap, LogEnd, Recovered, Setting};
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::{FileMeta, ManifestState, names};
-use terrace_skiplist::{Full, Hint};
+use terrace_skiplist::{Full, Hint, Skiplist};
+use terrace_sst::ScanOptions;
 use terrace_vfs::Vfs;
 
 /// What replay gathers for one family.
@@ -27,17 +31,29 @@ pub(crate) struct Replayed {
     pub memtables: Vec<Arc<MemTable>>,
     /// Written while replay went on, because the memtables outgrew their share.
     pub files: Vec<FileMeta>,
+    /// Those that began with what was hot.
+    hot: Vec<Arc<MemTable>>,
+    /// What the log has up to here is in SSTs, or was hot.
     flushed_seqno: SeqNo,
+    /// The largest sequence number in `files`.
+    spilled_seqno: SeqNo,
+    /// The largest sequence number of an SST that there was before.
+    newest_before: SeqNo,
     hint: Hint,
 }
 
 impl Replayed {
     fn new(family: Arc<Family>, flushed_seqno: SeqNo) -> Self {
+        let files = family.hold_state();
+        let newest_before = files.version.files().map(|(_, file)| file.largest_seqno).max();
         Self {
+            newest_before: newest_before.unwrap_or(0),
             family,
             memtables: Vec::new(),
             files: Vec::new(),
+            hot: Vec::new(),
             flushed_seqno,
+            spilled_seqno: 0,
             hint: Hint::default(),
         }
     }
@@ -45,13 +61,44 @@ impl Replayed {
     /// The largest sequence number replayed, or what was flushed before.
     pub fn max_seqno(&self) -> SeqNo {
         let replayed = self.memtables.iter().map(|m| m.max_seqno()).max().unwrap_or(0);
-        let written = self.files.iter().map(|f| f.largest_seqno).max().unwrap_or(0);
-        self.flushed_seqno.max(replayed).max(written)
+        self.flushed_seqno.max(replayed).max(self.spilled_seqno)
     }
 
     /// Bytes of the memtables.
     pub fn bytes(&self) -> usize {
         self.memtables.iter().map(|m| m.size_bytes()).sum()
+    }
+
+    /// Takes what was hot when `file`, a checkpoint of the hot table, was made. Comes before the log, which
+    /// has what was written since then.
+    fn take_hot(&mut self, file: &FileMeta, table_cache: &TableCache) -> terrace_base::Result<()> {
+        let mut iter = table_cache.reader(file)?.iter(ScanOptions::compaction());
+        iter.seek_to_first()?;
+        let no_memory = |e| terrace_base::Error::io("reserve memory for", table_cache.dir(), e);
+        while iter.valid() {
+            let (key, value, trailer) = (iter.user_key(), iter.value(), iter.trailer());
+            let memtable = self.with_room(Skiplist::entry_upper_bound(key.len(), value.len()));
+            let memtable = memtable.map_err(no_memory)?.clone();
+            let kind = trailer_kind(trailer).unwrap_or(ValueKind::Delete);
+            let inserted =
+                memtable.insert(key, trailer_seqno(trailer), kind, value, &mut self.hint);
+            inserted.map_err(|refused| no_memory(full(refused)))?;
+            memtable.note_seqno(trailer_seqno(trailer));
+            iter.next()?;
+        }
+        self.hot.clone_from(&self.memtables);
+        Ok(())
+    }
+
+    /// The memtable that takes entries, with room for `bytes`.
+    fn with_room(&mut self, bytes: usize) -> std::io::Result<&Arc<MemTable>> {
+        if self.memtables.is_empty() || self.room_bytes() < bytes {
+            let capacity = self.family.options.memtable_bytes.max(bytes);
+            let id = self.memtables.len() as u64;
+            self.memtables.push(Arc::new(MemTable::with_capacity(id, capacity)?));
+            self.hint = Hint::default();
+        }
+        self.memtables.last().ok_or_else(|| std::io::ErrorKind::OutOfMemory.into())
     }
 
     /// Takes an operation of the batch that lies at `placed`; [`Self::settle`] ends a run of them.
@@ -62,7 +109,7 @@ impl Replayed {
         op: &Op<'a>,
         gathered: &mut Gathered<'a>,
     ) -> std::io::Result<()> {
-        if seqno <= self.flushed_seqno {
+        if seqno <= self.flushed_seqno || self.is_older_than_hot(seqno, op) {
             return Ok(());
         }
         let bound = batch::entry_room_bytes(op);
@@ -70,17 +117,19 @@ impl Replayed {
             self.settle(gathered)?;
         }
         // A range tombstone needs no room, but the memtable.
-        if self.memtables.is_empty() || self.room_bytes() < bound {
-            let capacity = self.family.options.memtable_bytes.max(bound);
-            let id = self.memtables.len() as u64;
-            self.memtables.push(Arc::new(MemTable::with_capacity(id, capacity)?));
-            self.hint = Hint::default();
-        }
-        if let Some(memtable) = self.memtables.last() {
-            memtable.note_commit(placed.0, seqno);
-            memtable.take(op, seqno, placed, gathered, &mut self.hint).map_err(full)?;
-        }
-        Ok(())
+        let memtable = self.with_room(bound)?.clone();
+        memtable.note_commit(placed.0, seqno);
+        memtable.take(op, seqno, placed, gathered, &mut self.hint).map_err(full)
+    }
+
+    /// Whether the checkpoint of the hot table has a newer version, or this one, of the operation's key.
+    /// Memtables rely on it that the versions of a key come in their order.
+    fn is_older_than_hot(&self, seqno: SeqNo, op: &Op<'_>) -> bool {
+        op.kind != ValueKind::RangeDelete
+            && self.hot.iter().any(|memtable| {
+                let newest = memtable.get(op.key, hash_key(op.key), u64::MAX);
+                newest.is_some_and(|(trailer, _)| trailer_seqno(trailer) >= seqno)
+            })
     }
 
     /// Bytes that still fit into the last memtable.
@@ -102,9 +151,14 @@ impl Replayed {
             return Ok(());
         }
         let newest_first: Vec<_> = self.memtables.drain(..).rev().collect();
-        self.flushed_seqno =
-            newest_first.iter().map(|m| m.max_seqno()).fold(self.flushed_seqno, u64::max);
-        self.files.extend(flush::write_l0(parts, &self.family, &newest_first, &[])?);
+        self.spilled_seqno =
+            newest_first.iter().map(|m| m.max_seqno()).fold(self.spilled_seqno, u64::max);
+        let mut files = flush::write_l0(parts, &self.family, &newest_first, &[], 0)?;
+        // With a hot table the log goes back further than some SSTs do, and its hot keys are in none of
+        // them: what is replayed comes before all SSTs, in the order of L0.
+        let newest = self.newest_before;
+        files.iter_mut().for_each(|file| file.largest_seqno = file.largest_seqno.max(newest));
+        self.files.extend(files);
         Ok(())
     }
 }
@@ -219,7 +273,7 @@ impl Outcome {
     pub fn newest_seqno(&self, state: &ManifestState) -> SeqNo {
         let replayed = self.families.values().map(Replayed::max_seqno);
         // Of families with a hot table more is in SSTs than they count as flushed.
-        let files = state.families.values().flat_map(|family| family.version.files());
+        let files = state.families.values().flat_map(|family| family.version.all_files());
         replayed.chain(files.map(|(_, file)| file.largest_seqno)).max().unwrap_or(0)
     }
 }
@@ -246,21 +300,39 @@ pub(crate) fn oldest_needed(state: &ManifestState) -> u64 {
     state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0)
 }
 
+/// What replay goes on from.
+pub(crate) struct OnDisk<'a> {
+    pub families: &'a [Arc<Family>],
+    pub state: &'a ManifestState,
+    pub table_cache: &'a TableCache,
+}
+
+impl OnDisk<'_> {
+    /// Every family with what was hot at its last checkpoint.
+    fn begin(&self) -> terrace_base::Result<BTreeMap<u32, Replayed>> {
+        let mut replayed = BTreeMap::new();
+        for family in self.families {
+            let known = self.state.families.get(&family.id);
+            let flushed = known.map_or(0, |family| family.flushed_seqno);
+            let mut begun = Replayed::new(family.clone(), flushed);
+            for file in known.iter().flat_map(|family| family.version.hot().files()) {
+                begun.take_hot(file, self.table_cache)?;
+            }
+            replayed.insert(family.id, begun);
+        }
+        Ok(replayed)
+    }
+}
+
 /// Replays a log. When the memtables pass `limit_bytes`, `spill` is called with the largest family.
 pub(crate) fn replay(
     log @ &Log { dir, setting, .. }: &Log<'_>,
-    families: &[Arc<Family>],
-    state: &ManifestState,
+    on_disk: &OnDisk<'_>,
     limit_bytes: usize,
     spill: &mut dyn FnMut(&mut Replayed) -> Result<()>,
 ) -> Result<Outcome> {
-    let mut replayed: BTreeMap<u32, Replayed> = families
-        .iter()
-        .map(|family| {
-            let flushed = state.families.get(&family.id).map_or(0, |f| f.flushed_seqno);
-            (family.id, Replayed::new(family.clone(), flushed))
-        })
-        .collect();
+    let mut replayed = on_disk.begin()?;
+    let state = on_disk.state;
     let mut last_seqno = state.last_seqno;
     let mut next_seqno = 0;
     let mut failure = None;

@@ -106,7 +106,7 @@ pub fn repair(dir: impl AsRef<Path>, options: Options, how: RepairOptions) -> Re
     *inner.lock.lock() = Some(lock);
     let mut report = repair.report;
     for family in inner.read.families.load().iter() {
-        for (_, file) in family.state().version.files() {
+        for (_, file) in family.state().version.all_files() {
             report.sst_files += 1;
             report.sst_bytes += file.size_bytes;
             report.entries += file.entry_count;

@@ -143,7 +143,7 @@ impl Repair<'_> {
         for family in state.families.values() {
             let files = families.entry(family.id).or_default();
             let owner = format!("family `{}`", family.name);
-            for (level, file) in family.version.files() {
+            for (level, file) in family.version.all_files() {
                 let is_named = |sst: &Sst| {
                     sst.meta.marks() == file.marks() && sst.meta.size_bytes == file.size_bytes
                 };

@@ -129,7 +129,11 @@ impl Repair<'_> {
         let meta = file_meta(number, reader.size_bytes(), properties.clone());
         Ok(Sst {
             family: properties.family.clone(),
-            flushed_seqno: properties.flushed_seqno.max(properties.largest_seqno),
+            // Where a hot table is, less is flushed than the entries say.
+            flushed_seqno: match properties.flushed_seqno {
+                0 => properties.largest_seqno,
+                stated => stated,
+            },
             damage: (!damage.is_none()).then_some(damage),
             meta,
         })

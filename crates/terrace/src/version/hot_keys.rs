@@ -196,14 +196,14 @@ mod tests {
     #[test]
     fn keys_become_hot_by_their_writes_and_cool_without() {
         let mut keys = HotKeys::default();
-        keys.note(1, b"often", 9, 1000);
+        keys.note(1, b"often", 7, 1000);
         keys.note(2, b"twice", 2, 1000);
         keys.note(3, b"once", 1, 1000);
         keys.life_ended(MEMTABLE);
         assert_eq!(names(&keys.take_plan().unwrap()), ["often"], "two writes may be chance");
         keys.swapped(|hash| hash == 1);
         for _ in 0..2 {
-            keys.note(1, b"often", 9, 1000);
+            keys.note(1, b"often", 7, 1000);
             keys.note(2, b"twice", 2, 1000);
             keys.life_ended(MEMTABLE);
         }
@@ -215,7 +215,7 @@ mod tests {
         keys.swapped(|hash| hash <= 2);
         let mut lives = 0;
         let plan = loop {
-            keys.note(1, b"often", 9, 1000);
+            keys.note(1, b"often", 7, 1000);
             keys.life_ended(MEMTABLE);
             lives += 1;
             match keys.take_plan() {

@@ -40,19 +40,29 @@ pub(crate) struct LogPlace {
     pub log_bytes: u64,
 }
 
-/// From where on the log is needed for hot keys. Shared by the tables that follow each other.
+/// What on disk has the hot keys: a checkpoint, and the log from some place on. Shared by the tables that
+/// follow each other; one that follows none begins without a checkpoint.
 pub(crate) struct HotLog {
     since: Mutex<LogPlace>,
+    /// The files of the checkpoint.
+    checkpoint: Mutex<Vec<u64>>,
 }
 
 impl HotLog {
+    /// From where on the log is needed.
     pub fn since(&self) -> LogPlace {
         *self.since.lock()
     }
 
-    /// A checkpoint has every hot entry up to `place`.
-    pub fn checkpointed(&self, place: LogPlace) {
+    /// `files` have every hot entry up to `place`.
+    pub fn checkpointed(&self, place: LogPlace, files: Vec<u64>) {
         *self.since.lock() = place;
+        *self.checkpoint.lock() = files;
+    }
+
+    /// Whether file `number` is of the checkpoint.
+    pub fn has_file(&self, number: u64) -> bool {
+        self.checkpoint.lock().contains(&number)
     }
 }
 
@@ -82,7 +92,7 @@ impl HotTable {
         is_checkpoint_due: bool,
         memtable_bytes: usize,
     ) -> Self {
-        let fresh = || Arc::new(HotLog { since: Mutex::new(base) });
+        let fresh = || Arc::new(HotLog { since: Mutex::new(base), checkpoint: Mutex::default() });
         let log = before.map_or_else(fresh, |before| before.log.clone());
         let live_bytes = table.size_bytes();
         let full_bytes = full_bytes(live_bytes, memtable_bytes);

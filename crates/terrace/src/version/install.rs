@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync;
 use terrace_manifest::{
-    FamilyEdit, FileMeta, HOT_LEVEL, SegmentKind, SegmentMeta, Version, VersionEdit, names,
+    FamilyEdit, FileMeta, SegmentKind, SegmentMeta, Version, VersionEdit, names,
 };
 
 /// Files of one run from which new files inherit heat at most: more are too many to look at.
@@ -315,10 +315,7 @@ fn hand_filters_over(filters: &FilterBudget, change: &Change, before: &Version) 
     let old: HashSet<u64> = before.files().map(|(_, file)| file.number).collect();
     let added: HashSet<u64> = change.edit.added.iter().map(|(_, file)| file.number).collect();
     let mut heirs: Vec<Arc<FileMeta>> = Vec::new();
-    // Nobody looks into checkpoints of a hot table.
-    let in_levels = |(level, _): &(u8, &Arc<FileMeta>)| *level < HOT_LEVEL;
-    let in_place = after.files().filter(in_levels);
-    for (level, file) in in_place.filter(|(_, file)| added.contains(&file.number)) {
+    for (level, file) in after.files().filter(|(_, file)| added.contains(&file.number)) {
         filters.file_lives(usize::from(level), file);
         if !old.contains(&file.number) {
             heirs.push(file.clone());
@@ -368,7 +365,7 @@ pub(crate) fn save_filter_heat(versions: &VersionSet) {
 fn removed_files(change: &Change) -> Vec<Obsolete> {
     let state = change.family.state();
     let live: HashMap<u64, _> =
-        state.version.files().map(|(_, file)| (file.number, file)).collect();
+        state.version.all_files().map(|(_, file)| (file.number, file)).collect();
     let stays = |number: u64| change.edit.added.iter().any(|(_, file)| file.number == number);
     let removed = change.edit.removed.iter().map(|(_, number)| *number);
     removed
@@ -382,7 +379,7 @@ fn removed_files(change: &Change) -> Vec<Obsolete> {
 pub(crate) fn retire_family(versions: &VersionSet, family: &Family) {
     versions.jobs.errors.forget_family(family.id);
     let state = family.state();
-    let gone = state.version.files().map(|(_, file)| {
+    let gone = state.version.all_files().map(|(_, file)| {
         versions.read.filters.file_leaves(file.number);
         Obsolete { number: file.number, file: Arc::downgrade(file) }
     });

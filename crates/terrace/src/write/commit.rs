@@ -18,10 +18,10 @@ use crate::options::{SyncMode, WriteOptions};
 use crate::version::family::Family;
 use crate::version::hot_table::HotTable;
 use crate::write::env::CommitEnv;
-use crate::write::hot_swap::{self, Swap};
 use crate::write::log_segments::{lost_append, next_segment, sync, sync_log};
 use crate::write::queue::{Entered, InsertState, Lead, LogState, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
+use crate::write::room::make_room;
 use crate::write::stall;
 use crate::write::validate;
 use std::sync::Arc;
@@ -39,11 +39,6 @@ const GROUP_BYTES: usize = 1 << 20;
 /// Bytes, and groups, that a leader commits for others after its own batch: some tens of microseconds.
 const MORE_BYTES: usize = 64 << 10;
 const MORE_GROUPS: usize = 8;
-
-/// A memtable is full when it refers to one part in this many of the live bytes of the value log.
-const UNFLUSHED_SHARE: u64 = 64;
-/// Bytes of separated values that a memtable may always refer to, or two segments if that is less.
-const MIN_UNFLUSHED_BYTES: u64 = 4 << 20;
 
 /// How often a group that only removes is tried while the disk is full.
 const TRIES_WHEN_FULL: u32 = 5;
@@ -457,186 +452,6 @@ impl Target {
 fn insert_failed(env: &CommitEnv, what: &str) -> Error {
     let error = terrace_base::Error::corruption(&env.base.dir, 0, what);
     env.base.health.fail("fill a memtable", error)
-}
-
-/// Sees to it that the memtables of all families that the group writes to can take it whole. Whatever
-/// rotates here gives the new memtable the room that the group needs there, so it does not matter what
-/// rotates, and in which order. A failure is harmless: nothing of the group is in the log yet.
-fn make_room(
-    env: &CommitEnv,
-    lead: &Lead<'_>,
-    log: &mut LogState,
-    families: &[Arc<Family>],
-    group: &[Pending],
-) -> Result<()> {
-    let most_separated = most_separated_bytes(env);
-    let mut rotated = false;
-    for family in families {
-        let needed = needed_bytes(family, group);
-        let full = || {
-            let in_flight = lead.in_flight_bytes();
-            let state = family.state();
-            let table = &state.memtable;
-            let hot_bytes = state.hot.as_ref().map_or(0, |hot| hot.full_bytes());
-            let most = env.base.dynamic.memtable_bytes();
-            table.room_bytes() < needed + in_flight
-                || table.size_bytes() >= most.saturating_sub(hot_bytes).max(most / 4)
-                || table.separated_bytes() >= most_separated
-        };
-        let touched = || group.iter().any(|p| p.batch.touches(family.id));
-        let is_full = || {
-            // What is left of a group that is still being inserted says more.
-            full() && {
-                lead.drain();
-                full()
-            }
-        };
-        if (families.len() == 1 || touched()) && is_full() {
-            rotate(env, log, family, needed)?;
-            rotated = true;
-        }
-        rotated |= make_hot_room(env, lead, log, family, group)?;
-    }
-    if families.len() > 1
-        && let Some(largest) = largest_over_bound(env, families)
-    {
-        lead.drain();
-        rotate(env, log, largest, needed_bytes(largest, group))?;
-        rotated = true;
-    }
-    match rotated {
-        true => check_room(env, families, group),
-        false => Ok(()),
-    }
-}
-
-/// Sees to it that the hot table of `family`, if there is one, can take its part of the group. Whether
-/// something was changed.
-fn make_hot_room(
-    env: &CommitEnv,
-    lead: &Lead<'_>,
-    log: &mut LogState,
-    family: &Family,
-    group: &[Pending],
-) -> Result<bool> {
-    let Some(hot) = family.state().hot.clone() else { return Ok(false) };
-    if hot_swap::is_separated(family, group) {
-        lead.drain();
-        rotate_with(env, log, family, needed_bytes(family, group), Swap::Dissolve)?;
-        return Ok(true);
-    }
-    let needed = needed_bytes(family, group);
-    if !hot.is_full() && hot.table.room_bytes() >= needed + lead.in_flight_bytes() {
-        return Ok(false);
-    }
-    lead.drain();
-    let swap = Swap::Refresh { needed_bytes: needed };
-    let Some(change) = hot_swap::prepare(env, log, family, swap)? else { return Ok(false) };
-    family.swap_hot(log.last_seqno, change);
-    add(&env.base.counters.hot_swaps, 1);
-    kill_point("hot:swapped");
-    env.jobs.scheduler.wake();
-    Ok(true)
-}
-
-/// Bytes that the group takes in the memtable of `family`, at most.
-fn needed_bytes(family: &Family, group: &[Pending]) -> usize {
-    group.iter().map(|p| p.batch.room_bytes(family.id)).sum()
-}
-
-/// Refuses the group, while that is harmless, if a memtable cannot take its part of it.
-fn check_room(env: &CommitEnv, families: &[Arc<Family>], group: &[Pending]) -> Result<()> {
-    for family in families {
-        let state = family.state();
-        let hot = state.hot.as_ref().map(|hot| hot.table.room_bytes());
-        let room = state.memtable.room_bytes().min(hot.unwrap_or(usize::MAX));
-        let needed = needed_bytes(family, group);
-        if room < needed {
-            let text = format!("the memtable of `{}` has {room} bytes of {needed}", family.name);
-            let error = std::io::Error::other(text);
-            return Err(terrace_base::Error::io("make room in", &env.base.dir, error).into());
-        }
-    }
-    Ok(())
-}
-
-/// Bytes of separated values at which a memtable is full, however small their handles are: what is
-/// overwritten in memtables is garbage that nobody knows of yet, and recovery reads all of it.
-fn most_separated_bytes(env: &CommitEnv) -> u64 {
-    let least = MIN_UNFLUSHED_BYTES.min(2 * env.base.options.advanced.segment_bytes);
-    least.max(env.read.value_log.live_bytes() / UNFLUSHED_SHARE)
-}
-
-/// The family with the largest mutable memtable, if all of them together are over half of the budget of
-/// memtables (the other half is for those that wait for their flush).
-fn largest_over_bound<'a>(env: &CommitEnv, families: &'a [Arc<Family>]) -> Option<&'a Arc<Family>> {
-    let size = |family: &Arc<Family>| match &family.state().memtable {
-        // Rotating what holds nothing frees nothing.
-        empty if empty.is_empty() => 0,
-        memtable => memtable.size_bytes(),
-    };
-    if families.iter().map(size).sum::<usize>() <= env.base.dynamic.memtables_bytes() / 2 {
-        return None;
-    }
-    families.iter().max_by_key(|family| size(family))
-}
-
-/// Makes the family's memtable immutable and starts the next log segment, so that a segment
-/// seldom outlives the memtables it feeds. Waits while too many memtables wait for their flush.
-pub(crate) fn rotate(
-    env: &CommitEnv,
-    log: &mut LogState,
-    family: &Family,
-    capacity_bytes: usize,
-) -> Result<()> {
-    rotate_with(env, log, family, capacity_bytes, Swap::AtRotation).map(drop)
-}
-
-/// As [`rotate`], and what is to become of the hot table. Gives the largest id of a memtable that waits
-/// for its flush then.
-fn rotate_with(
-    env: &CommitEnv,
-    log: &mut LogState,
-    family: &Family,
-    capacity_bytes: usize,
-    swap: Swap,
-) -> Result<u64> {
-    let dissolves = swap == Swap::Dissolve && family.state().hot.is_some();
-    if dissolves || !family.state().memtable.is_empty() {
-        stall::wait_for_memtable(env, family)?;
-        next_segment(env, log)?;
-    }
-    let change = hot_swap::prepare(env, log, family, swap)?;
-    let changes_hot = change.is_some();
-    let capacity = capacity_bytes.max(env.base.dynamic.memtable_bytes());
-    let rotated = family.rotate(capacity, log.last_seqno, change);
-    let upto = rotated.map_err(|e| {
-        Error::from(terrace_base::Error::io("reserve memory for", &env.base.dir, e))
-    })?;
-    if changes_hot {
-        add(&env.base.counters.hot_swaps, 1);
-        kill_point("hot:swapped");
-    }
-    env.jobs.scheduler.wake();
-    Ok(upto)
-}
-
-/// Makes every non-empty memtable of `families` immutable, with what is hot. Gives, per family, the id up
-/// to which (inclusive) its memtables must be flushed for everything written before to be in SSTs.
-pub(crate) fn rotate_all(env: &CommitEnv, families: &[Arc<Family>]) -> Result<Vec<u64>> {
-    let lead = env.queue()?.lead();
-    let mut log = lead.log();
-    let mut ids = Vec::with_capacity(families.len());
-    for family in families {
-        let state = family.hold_state();
-        let waits = state.immutables.iter().map(|m| m.id).max().unwrap_or(0);
-        let mut upto = state.memtable.id.max(waits);
-        if !state.memtable.is_empty() || state.hot.is_some() {
-            upto = upto.max(rotate_with(env, &mut log, family, 0, Swap::Dissolve)?);
-        }
-        ids.push(upto);
-    }
-    Ok(ids)
 }
 
 #[cfg(test)]

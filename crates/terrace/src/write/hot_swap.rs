@@ -35,11 +35,14 @@ pub(crate) enum Swap {
     Dissolve,
 }
 
+/// An entry on its way into another memtable: key, trailer, stored value.
+type EntryCopy<'a> = (Box<[u8]>, u64, &'a [u8]);
+
 /// Entries of memtables on their way into another one, with the room that they need there.
 #[derive(Default)]
 struct Copies<'a> {
     /// Key by key; the versions of a key oldest first.
-    entries: Vec<(Box<[u8]>, u64, &'a [u8])>,
+    entries: Vec<EntryCopy<'a>>,
     room_bytes: usize,
 }
 
@@ -98,7 +101,11 @@ pub(crate) fn prepare(
     match (&state.hot, swap) {
         (None, Swap::AtRotation) if plan.is_none() => return Ok(None),
         (None, Swap::Refresh { .. } | Swap::Dissolve) => return Ok(None),
-        (Some(hot), Swap::AtRotation) if plan.is_none() && !due && !hot.is_full() => {
+        // Range tombstones leave it with the memtable that has them too: what that memtable holds of
+        // other keys loses its sequence numbers on its way down, and would be covered by them.
+        (Some(hot), Swap::AtRotation)
+            if plan.is_none() && !due && !hot.is_full() && !hot.table.has_range_tombstones() =>
+        {
             return Ok(None);
         }
         _ => {}
@@ -179,7 +186,8 @@ fn finish(
         cools.insert_into(&cooled)?;
         copy_range_tombstones(state, &cooled)?;
         let since = state.hot.as_ref().map_or(base, |hot| hot.log.since());
-        cooled.note_commit(since.segment, 0);
+        // As of now, so that it comes before all that is in L0.
+        cooled.note_commit(since.segment, base.seqno);
         change.cooled = Some(Arc::new(cooled));
     }
     if !stays.entries.is_empty() {

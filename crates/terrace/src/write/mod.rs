@@ -1,5 +1,6 @@
 //! Writing: the queue of writers ([`queue`]), what holds them back ([`stall`]), the check of read sets
-//! ([`read_set`], [`validate`]), the commit to log and memtables ([`commit`]), the hot table's fresh starts ([`hot_swap`]), and the life of the log's segments ([`log_segments`]).
+//! ([`read_set`], [`validate`]), the commit to log and memtables ([`commit`]), room in memtables
+//! ([`room`]) and in the hot table ([`hot_swap`]), and the life of the log's segments ([`log_segments`]).
 
 pub(crate) mod commit;
 pub(crate) mod env;
@@ -7,5 +8,6 @@ pub(crate) mod hot_swap;
 pub(crate) mod log_segments;
 pub(crate) mod queue;
 pub(crate) mod read_set;
+pub(crate) mod room;
 pub(crate) mod stall;
 pub(crate) mod validate;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use terrace::vfs::SimVfs;
-use terrace::{Db, HotTableMode, Options, ReadOptions, Snapshot, SyncMode, WriteBatch};
+use terrace::{
+    CompactionStyle, Db, HotTableMode, Options, ReadOptions, Snapshot, SyncMode, WriteBatch,
+};
 use terrace_base::rng::{Rng, SplitMix64};
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -90,9 +92,12 @@ fn all(db: &Db, snapshot: Option<&Snapshot>) -> Contents {
 
 /// Every way to read agrees with `contents`.
 fn check(db: &Db, contents: &Contents, snapshot: Option<&Snapshot>) {
-    assert_eq!(all(db, snapshot), *contents);
+    let found = all(db, snapshot);
+    let wrong = found.iter().find(|(k, v)| contents.get(*k) != Some(v));
+    let missing = contents.keys().find(|k| !found.contains_key(*k));
+    assert!(found == *contents, "wrong: {wrong:?}, missing: {missing:?}");
     let read = ReadOptions { snapshot: snapshot.cloned(), ..ReadOptions::default() };
-    let keys: Vec<Vec<u8>> = (0..HOT * 2).chain((0..KEYS).step_by(97)).map(key).collect();
+    let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
     for (key, found) in keys.iter().zip(db.multi_get_with(&keys, &read).unwrap()) {
         let expected = contents.get(key).map(Vec::as_slice);
         assert_eq!(found.as_deref(), expected, "{}", String::from_utf8_lossy(key));
@@ -205,7 +210,7 @@ fn after_a_power_cut_a_prefix_of_the_history_is_there() {
         drop(reader);
         let db = Db::open(DIR, options(&image, mode)).unwrap();
         let found = all(&db, None);
-        assert_eq!(read, found, "who reads beside the writer sees the same");
+        assert_eq!(read, found, "a reader beside the writer sees the same");
         let prefix = prefix_of(&store.history, &found).expect("a hole in the history");
         assert!(prefix >= synced, "{synced} writes were synced, {prefix} are there");
         db.verify().unwrap();
@@ -288,6 +293,88 @@ fn a_range_delete_covers_hot_keys_before_and_after_swaps_and_crashes() {
         let image = sim.kill_image();
         let db = Db::open(DIR, options(&image, HotTableMode::Off)).unwrap();
         assert_eq!(all(&db, None), store.contents, "round {round}");
+    }
+}
+
+/// What a range delete says of cold keys goes to disk with them, where their sequence numbers are
+/// forgotten; the hot table must not go on saying it.
+#[test]
+fn a_range_delete_is_forgotten_with_the_memtable_that_it_came_with() {
+    let sim = SimVfs::new(61);
+    let mut options = options(&sim, HotTableMode::Auto);
+    options.advanced.l0_compaction_trigger = 1;
+    let db = Db::open(DIR, options).unwrap();
+    let mut store = Store { db, contents: Contents::new(), history: Vec::new(), written: 0 };
+    let mut rng = SplitMix64::new(61);
+    store.heat(&mut rng);
+    for round in 0..20 {
+        store.db.delete_range(key(HOT), key(KEYS)).unwrap();
+        store.contents.retain(|k, _| *k < key(HOT));
+        for n in 0..3 * KEYS / 10 {
+            store.put(HOT + n, 100);
+            if n % 4 == 0 {
+                store.put(n / 4 % HOT, 100);
+            }
+            if n % 100 == 0 {
+                store.db.wait_idle().unwrap();
+                check(&store.db, &store.contents, None);
+            }
+        }
+        assert!(store.db.metrics().hot_keys > 0, "round {round}");
+    }
+}
+
+/// Keys become hot and cool while files of L0 are merged with each other: an older version of a key may
+/// then lie in a file that also has newer writes than the hot table, its checkpoint, or what is replayed.
+#[test]
+fn a_hot_set_that_moves_is_never_behind_merged_files() {
+    for seed in 0..effort(2) {
+        let _note = SeedNote("moving hot set", seed);
+        let sim = SimVfs::new(62 + seed);
+        let mut options = options(&sim, HotTableMode::Auto);
+        options.default_family.compaction = CompactionStyle::Tiered;
+        options.advanced.l0_compaction_trigger = 2;
+        let db = Db::open(DIR, options).unwrap();
+        let mut store = Store { db, contents: Contents::new(), history: Vec::new(), written: 0 };
+        let mut rng = SplitMix64::new(62 + seed);
+        let (mut from, mut cold, mut swaps, mut checkpoints) = (0, 1, 0, 0);
+        for n in 0..12_000 {
+            if rng.below(2_000) == 0 {
+                (from, cold) = (rng.below(KEYS - HOT), rng.below(4) + 1);
+            }
+            match rng.below(10) < cold {
+                true => store.put(rng.below(KEYS), 100),
+                false => store.put(from + rng.below(HOT), 100),
+            }
+            if rng.below(3_000) == 0 {
+                store.db.flush().unwrap();
+            }
+            if std::mem::replace(&mut swaps, store.db.metrics().hot_swaps) != swaps {
+                // If a checkpoint is due now, then before any other write.
+                store.db.wait_idle().unwrap();
+            }
+            let before = std::mem::replace(&mut checkpoints, store.db.metrics().hot_checkpoints);
+            if checkpoints == before && n % 500 != 0 {
+                continue;
+            }
+            assert!(all(&store.db, None) == store.contents);
+            let image = sim.kill_image();
+            let mut others = self::options(&image, HotTableMode::Auto);
+            // The files are read as recovery has left them.
+            others.advanced.l0_compaction_trigger = 20;
+            others.advanced.compact_when_idle = false;
+            if rng.below(2) == 0 {
+                // Recovery writes several files.
+                others.advanced.memtable_bytes = 16 << 10;
+                let shares = &mut others.advanced.memory_shares;
+                shares.cache += shares.memtables - 0.01;
+                shares.memtables = 0.01;
+                others.memory_budget = 4 << 20;
+            }
+            let db = Db::open(DIR, others).unwrap();
+            check(&db, &store.contents, None);
+        }
+        assert!(store.db.metrics().hot_checkpoints > 1, "{}", store.db.metrics());
     }
 }
 

@@ -43,6 +43,7 @@ pub(in super::super) fn options(memtable_bytes: u64) -> FamilyOptions {
         value_separation_threshold: usize::MAX,
         value_compression: Compression::None,
         learning: crate::options::Learning::Off,
+        hot_table: crate::options::HotTableMode::Off,
         model_costs: None,
         family: None,
     }
