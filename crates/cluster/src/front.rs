@@ -1,0 +1,126 @@
+//! What the server in front of clients needs of the cluster: where a command goes, and that it may be
+//! answered.
+//!
+//! `terrace-node` implements [`Coordinator`]; the server's tests have one of their own.
+
+use crate::id::{Epoch, NodeId, Revision, ShardId};
+use crate::topology::Topology;
+use std::fmt;
+use std::sync::Arc;
+
+/// Where the commands for a key go now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// Into this node's own store.
+    Local,
+    /// To an instance, in the name of a shard that this node owns: the shard's instance is elsewhere, or
+    /// the key is an exception.
+    Instance(ShardCall),
+    /// To the coordinator that owns the shard.
+    Owner(NodeId),
+    /// Into this node's own store, but the key is being moved: reads go on, writes wait until
+    /// [`Coordinator::when_released`] calls back.
+    Held,
+    /// Nowhere: the shard has no owner that could be reached, or this node's lease is not sure.
+    Unserved(Unserved),
+}
+
+/// A call to an instance: it refuses one with an epoch below the latest that it knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardCall {
+    /// The node of the instance.
+    pub instance: NodeId,
+    /// In whose name.
+    pub shard: ShardId,
+    /// The term of the shard's owner.
+    pub epoch: Epoch,
+}
+
+/// Where a call goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallTarget {
+    /// To a coordinator, which routes it again.
+    Owner(NodeId),
+    /// To an instance, which executes it.
+    Instance(ShardCall),
+}
+
+/// Why a command is not served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unserved {
+    /// The shard has no owner, or the owner's lease is not sure.
+    NoOwner(ShardId),
+    /// The node did not answer; the outcome of a write is unknown.
+    Unreachable(NodeId),
+    /// It was not sent, and nothing happened: the node is not the owner, or has another epoch. The
+    /// topology to wait for.
+    Moved(Revision),
+    /// There is no metadata.
+    NoTopology,
+}
+
+impl fmt::Display for Unserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoOwner(shard) => write!(f, "shard {shard} has no owner at the moment"),
+            Self::Unreachable(node) => {
+                write!(f, "node {node} does not answer; a write may have happened")
+            }
+            Self::Moved(_) => f.write_str("the shard has another owner"),
+            Self::NoTopology => f.write_str("the cluster's metadata was not read yet"),
+        }
+    }
+}
+
+/// What a call gives: the replies in RESP, one after the other, or why there are none.
+pub type Reply = Result<Vec<u8>, Unserved>;
+
+/// While this lives, no newer owner of a shard that it covers can have been let in by this node's
+/// instance. Taken before the first command of a batch, given back after its commit.
+pub trait ServeGuard: Send {
+    /// Whether the leases still cover this moment: asked after the reads and before the replies. If
+    /// not, nothing that was read may be shown.
+    fn may_reply(&self) -> bool;
+}
+
+/// The cluster as one of its nodes sees it. No method waits.
+pub trait Coordinator: Send + Sync {
+    /// This node.
+    fn me(&self) -> NodeId;
+
+    /// The latest topology; `None` before the first.
+    fn topology(&self) -> Option<Arc<Topology>>;
+
+    /// Where the commands for a key go: O(1). For [`Route::Local`], only while a guard is held.
+    fn route(&self, db: u8, key: &[u8]) -> Route;
+
+    /// Guards a batch of local commands; see [`ServeGuard`].
+    fn guard(&self) -> Box<dyn ServeGuard>;
+
+    /// As [`Self::guard`], for a call in the name of `call.shard` from its owner.
+    ///
+    /// # Errors
+    /// Its epoch is below the latest, or cannot be made durable.
+    fn admit(&self, call: ShardCall) -> Result<Box<dyn ServeGuard>, Unserved>;
+
+    /// Sends requests in RESP to be executed one after the other in database `db`, as one transaction
+    /// if `is_atomic`. `done` is called by another thread, exactly once.
+    fn call(
+        &self,
+        target: CallTarget,
+        db: u8,
+        requests: Vec<u8>,
+        is_atomic: bool,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    );
+
+    /// Calls back when a held key is released, or at once if it is not held.
+    fn when_released(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>);
+
+    /// Calls back when the topology has this revision, or cannot be read for longer than a lease.
+    fn when_at(&self, revision: Revision, done: Box<dyn FnOnce() + Send>);
+
+    /// Begins to bring an exception home, since a command needs it beside other keys; `done` when it
+    /// is there, or could not be moved.
+    fn recall(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>);
+}
