@@ -72,8 +72,63 @@ impl fmt::Display for Unserved {
     }
 }
 
-/// What a call gives: the replies in RESP, one after the other, or why there are none.
+/// What a call gives: the replies in RESP, one after the other, or why there are none. The replies may
+/// be fewer than the requests: then the last ones were not executed, and are to be sent again.
 pub type Reply = Result<Vec<u8>, Unserved>;
+
+/// Which version of RESP the replies of a call are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ReplyProtocol {
+    /// RESP2.
+    #[default]
+    Resp2,
+    /// RESP3.
+    Resp3,
+}
+
+/// Requests for another node.
+#[derive(Debug, Clone)]
+pub struct OutgoingCall {
+    /// The database.
+    pub db: u8,
+    /// What the replies are to be written in.
+    pub protocol: ReplyProtocol,
+    /// Requests in RESP, to be executed one after the other, often those of many clients. A transaction
+    /// is `MULTI`, its commands and `EXEC`, and has a reply for each. Shared, so that who sends
+    /// it can send it again.
+    pub requests: Arc<Vec<u8>>,
+}
+
+/// How a call of another node is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallMode {
+    /// By this node as a coordinator: requests are routed again, and for what belongs to another
+    /// coordinator the reply says so.
+    Owner,
+    /// By this node's store, in the name of a shard. It was not [admitted](Coordinator::admit) yet.
+    Instance(ShardCall),
+}
+
+/// A call of another node.
+#[derive(Debug, Clone)]
+pub struct IncomingCall {
+    /// Who executes it.
+    pub mode: CallMode,
+    /// The database.
+    pub db: u8,
+    /// What the replies are written in.
+    pub protocol: ReplyProtocol,
+    /// See [`OutgoingCall::requests`].
+    pub requests: Vec<u8>,
+}
+
+/// Executes calls of other nodes: the server does.
+pub trait CommandExecutor: Send + Sync {
+    /// Executes the requests of a call, and calls `done` with their replies, from any thread, exactly
+    /// once. Does not wait. Calls that come while others are executed are executed beside them, in any
+    /// order.
+    fn execute(&self, call: IncomingCall, done: Box<dyn FnOnce(Reply) + Send>);
+}
 
 /// While this lives, no newer owner of a shard that it covers can have been let in by this node's
 /// instance. Taken before the first command of a batch, given back after its commit.
@@ -91,28 +146,32 @@ pub trait Coordinator: Send + Sync {
     /// The latest topology; `None` before the first.
     fn topology(&self) -> Option<Arc<Topology>>;
 
-    /// Where the commands for a key go: O(1). For [`Route::Local`], only while a guard is held.
+    /// The revision of the latest topology: grows before [`Self::route`] follows it. Costs a load.
+    fn revision(&self) -> Revision;
+
+    /// Where the commands for a key go: O(1). Asked while a guard is held, and the command is executed,
+    /// or [sent](Self::call), before the guard is given back: so a key of which writes are held has no
+    /// command on its way once the guards from before are gone and the calls from before have
+    /// ended.
     fn route(&self, db: u8, key: &[u8]) -> Route;
+
+    /// As [`Self::route`], for commands on all keys of a shard.
+    fn route_shard(&self, shard: ShardId) -> Route;
 
     /// Guards a batch of local commands; see [`ServeGuard`].
     fn guard(&self) -> Box<dyn ServeGuard>;
 
-    /// As [`Self::guard`], for a call in the name of `call.shard` from its owner.
+    /// As [`Self::guard`], for a call in the name of `call.shard` from its owner. Called by
+    /// [`CommandExecutor::execute`], on the thread that called that.
     ///
     /// # Errors
     /// Its epoch is below the latest, or cannot be made durable.
     fn admit(&self, call: ShardCall) -> Result<Box<dyn ServeGuard>, Unserved>;
 
-    /// Sends requests in RESP to be executed one after the other in database `db`, as one transaction
-    /// if `is_atomic`. `done` is called by another thread, exactly once.
-    fn call(
-        &self,
-        target: CallTarget,
-        db: u8,
-        requests: Vec<u8>,
-        is_atomic: bool,
-        done: Box<dyn FnOnce(Reply) + Send>,
-    );
+    /// Sends requests. `done` is called by any thread, exactly once. Calls to one target are made in the
+    /// order of this method; a node that is behind this one's [`Self::revision`] waits for
+    /// it before it routes them.
+    fn call(&self, target: CallTarget, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>);
 
     /// Calls back when a held key is released, or at once if it is not held.
     fn when_released(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>);

@@ -15,7 +15,10 @@ mod id;
 mod slot;
 mod topology;
 
-pub use front::{CallTarget, Coordinator, Reply, Route, ServeGuard, ShardCall, Unserved};
+pub use front::{
+    CallMode, CallTarget, CommandExecutor, Coordinator, IncomingCall, OutgoingCall, Reply,
+    ReplyProtocol, Route, ServeGuard, ShardCall, Unserved,
+};
 pub use id::{Epoch, NodeId, ParseNodeIdError, Revision, ShardId};
 pub use slot::{SLOT_COUNT, Slot, hash_tag, slot_of};
 pub use topology::{KeyRange, Node, Owner, Placement, Shard, Topology, TopologyError};
