@@ -10,15 +10,24 @@
 
 #![forbid(unsafe_code)]
 
+mod exceptions;
 mod front;
 mod id;
+mod key;
+mod plan;
 mod slot;
 mod topology;
 
+pub use exceptions::{Exception, ExceptionList, Misplaced};
 pub use front::{
     CallMode, CallTarget, CommandExecutor, Coordinator, IncomingCall, OutgoingCall, Reply,
     ReplyProtocol, Route, ServeGuard, ShardCall, Unserved,
 };
 pub use id::{Epoch, NodeId, ParseNodeIdError, Revision, ShardId};
+pub use key::{DbKey, MoveId};
+pub use plan::{
+    Assignment, MAX_MOVED_KEY_BYTES, MAX_PLAN_KEYS, MergedKey, Plan, PlanError, PlanSpec, TopKey,
+    TopList, make_plan, merge,
+};
 pub use slot::{SLOT_COUNT, Slot, hash_tag, slot_of};
 pub use topology::{KeyRange, Node, Owner, Placement, Shard, Topology, TopologyError};
