@@ -1,5 +1,5 @@
 //! What `cargo xtask test` needs beside cargo: Redis's own programs, redis-py, rq, Node, ioredis,
-//! Go, go-redis, Java, Jedis and Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
+//! Go, go-redis, Java, Jedis, etcd and Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
 //! directory and in `node_modules` of the dashboard and of the tests. What cannot be installed fails
 //! the run and says what a person should do; nothing is skipped.
 
@@ -61,7 +61,12 @@ const TOOLS: &[Tool] = &[
     Tool { name: "Go", packages: &["golang-go"], probe: &["go", "version"] },
     Tool { name: "Java", packages: &["default-jdk-headless"], probe: &["javac", "--version"] },
     Tool { name: "Maven", packages: &["maven"], probe: &["mvn", "--version"] },
+    Tool { name: "etcd", packages: &["etcd-server"], probe: &["etcd", "--version"] },
+    Tool { name: "etcdctl", packages: &["etcd-client"], probe: &["etcdctl", "version"] },
 ];
+
+/// Packages with a service, and its name.
+const SERVICES: [(&str, &str); 2] = [("redis-server", "redis-server"), ("etcd-server", "etcd")];
 
 /// The step that [`install`] adds.
 pub const TOOLS_STEP: &str = "tools";
@@ -99,8 +104,10 @@ fn debian_packages() -> Result<()> {
     let install = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends"];
     let install = as_root(&[&install[..], &packages].concat())?;
     network::run(install).with_context(|| by_hand.clone())?;
-    if packages.contains(&"redis-server") {
-        stop_redis_service()?;
+    for (package, service) in SERVICES {
+        if packages.contains(&package) {
+            stop_service(service)?;
+        }
     }
     let still: Vec<_> = missing.iter().filter(|tool| !is_there(tool)).map(|t| t.name).collect();
     ensure!(
@@ -126,11 +133,12 @@ fn is_there(tool: &Tool) -> bool {
 }
 
 /// Debian starts the service of a package that is installed; the tests start servers of their own.
-fn stop_redis_service() -> Result<()> {
+fn stop_service(name: &str) -> Result<()> {
+    let script = format!("/etc/init.d/{name}");
     if Path::new("/run/systemd/system").exists() {
-        run(&mut as_root(&["systemctl", "disable", "--now", "redis-server"])?())
-    } else if Path::new("/etc/init.d/redis-server").exists() {
-        run(&mut as_root(&["/etc/init.d/redis-server", "stop"])?())
+        run(&mut as_root(&["systemctl", "disable", "--now", name])?())
+    } else if Path::new(&script).exists() {
+        run(&mut as_root(&[&script, "stop"])?())
     } else {
         Ok(())
     }
