@@ -14,6 +14,8 @@ mod exceptions;
 mod front;
 mod id;
 mod key;
+mod moves;
+mod owning;
 mod plan;
 mod slot;
 mod topology;
@@ -25,6 +27,15 @@ pub use front::{
 };
 pub use id::{Epoch, NodeId, ParseNodeIdError, Revision, ShardId};
 pub use key::{DbKey, MoveId};
+pub use moves::{
+    CopyChange, CopyState, Direction, Effect, FinishedMove, HomeKey, Intent, IntentState, KeyCopy,
+    KeyMove, MoveAnswer, MoveCall, MoveEffects, MoveEvent, MoveLimits, Mover, Outcome, RecordError,
+    Refusal, Site,
+};
+pub use owning::{
+    Admission, ClaimAnswer, Fence, FenceAnswer, LeaseClock, OwnerAnswer, OwnerEffect, OwnerEvent,
+    OwnerRequest, Ownership, OwnershipTimes, SendStamp, Ticket, claim_rank,
+};
 pub use plan::{
     Assignment, MAX_MOVED_KEY_BYTES, MAX_PLAN_KEYS, MergedKey, Plan, PlanError, PlanSpec, TopKey,
     TopList, make_plan, merge,

@@ -55,7 +55,7 @@ pub struct Node {
 }
 
 /// Who serves a shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The coordinator.
     pub node: NodeId,

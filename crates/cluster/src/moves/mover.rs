@@ -1,0 +1,338 @@
+//! All moves of the keys of one shard, as its owner drives them: what is to be moved waits here, goes in
+//! batches, and no faster than the limits allow. No I/O and no clock: time is an input.
+//!
+//! A batch is of one direction and one other instance. A key that changes from one instance to another
+//! comes home first. A key is in one move at a time, and moves begin one after the other, in the order of
+//! their ids.
+
+use crate::exceptions::{ExceptionList, Misplaced};
+use crate::id::{Epoch, ShardId};
+use crate::key::{DbKey, MoveId};
+use crate::moves::copy::{CopyState, KeyCopy};
+use crate::moves::intent::{Direction, Intent, Refusal};
+use crate::moves::key_move::{Effect, KeyMove, MoveAnswer, MoveEvent, Outcome};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+/// How fast keys are moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MoveLimits {
+    /// At most this many keys in one move: all of them are held while it is under way.
+    pub keys_per_move: usize,
+    /// At most this many moves at a time.
+    pub moves: usize,
+    /// Keys per second.
+    pub keys_per_second: u64,
+    /// Bytes of values per second. What a move has is known when it is exported: a large one delays the
+    /// next.
+    pub bytes_per_second: u64,
+}
+
+impl Default for MoveLimits {
+    fn default() -> Self {
+        Self { keys_per_move: 64, moves: 4, keys_per_second: 5_000, bytes_per_second: 32 << 20 }
+    }
+}
+
+/// A token bucket that may be overdrawn.
+#[derive(Debug, Clone, PartialEq)]
+struct Budget {
+    per_second: f64,
+    level: f64,
+    at: Duration,
+}
+
+impl Budget {
+    /// What may be used at once after a pause, in seconds of the rate.
+    const BURST_SECONDS: f64 = 0.1;
+
+    fn new(per_second: u64, now: Duration) -> Self {
+        let per_second = per_second.max(1) as f64;
+        Self { per_second, level: per_second * Self::BURST_SECONDS, at: now }
+    }
+
+    fn spend(&mut self, amount: u64) {
+        self.level -= amount as f64;
+    }
+
+    /// How long until something may be used again; zero: now.
+    fn wait(&mut self, now: Duration) -> Duration {
+        let gained = now.saturating_sub(self.at).as_secs_f64() * self.per_second;
+        self.level = (self.level + gained).min(self.per_second * Self::BURST_SECONDS);
+        self.at = self.at.max(now);
+        match self.level > 0.0 {
+            true => Duration::ZERO,
+            // A little more, since exactly nothing is not enough.
+            false => Duration::from_secs_f64((1.0 - self.level) / self.per_second),
+        }
+    }
+}
+
+/// A move that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FinishedMove {
+    /// Its name.
+    pub id: MoveId,
+    /// Which way.
+    pub direction: Direction,
+    /// The keys that were in it until the end.
+    pub keys: Vec<DbKey>,
+    /// Those that home did not let go.
+    pub refused: Vec<(DbKey, Refusal)>,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// What is to be done for a move.
+pub type MoveEffects<V> = (MoveId, Vec<Effect<V>>);
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Mover<V> {
+    epoch: Epoch,
+    limits: MoveLimits,
+    /// The bytes of a value.
+    size_of: fn(&V) -> u64,
+    next_number: u64,
+    waiting: BTreeMap<(Direction, ShardId), VecDeque<DbKey>>,
+    /// Of `waiting`, the queue that was served last.
+    turn: Option<(Direction, ShardId)>,
+    /// Where keys go once they are home.
+    onward: HashMap<DbKey, ShardId>,
+    moves: BTreeMap<MoveId, KeyMove<V>>,
+    /// The keys of `moves`.
+    busy: HashSet<DbKey>,
+    keys: Budget,
+    bytes: Budget,
+    finished: Vec<FinishedMove>,
+}
+
+impl<V: Clone> Mover<V> {
+    /// For a shard in a term of its owner. `size_of` gives the bytes of a value.
+    pub fn new(epoch: Epoch, limits: MoveLimits, now: Duration, size_of: fn(&V) -> u64) -> Self {
+        Self {
+            epoch,
+            limits,
+            size_of,
+            next_number: 1,
+            waiting: BTreeMap::new(),
+            turn: None,
+            onward: HashMap::new(),
+            moves: BTreeMap::new(),
+            busy: HashSet::new(),
+            keys: Budget::new(limits.keys_per_second, now),
+            bytes: Budget::new(limits.bytes_per_second, now),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Goes on with what the last owner left; see [`KeyMove::resume`].
+    pub fn resume(
+        &mut self,
+        intents: impl IntoIterator<Item = (DbKey, Intent)>,
+    ) -> Vec<MoveEffects<V>> {
+        let resumed = KeyMove::resume(intents).into_iter().map(|(resumed, effects)| {
+            let id = resumed.id();
+            self.busy.extend(resumed.keys().iter().cloned());
+            self.moves.insert(id, resumed);
+            (id, effects)
+        });
+        resumed.collect()
+    }
+
+    /// What is to be moved now; replaces what waits. Moves that have begun go on.
+    pub fn want(&mut self, misplaced: impl IntoIterator<Item = Misplaced>) {
+        self.waiting.clear();
+        self.onward.clear();
+        for Misplaced { key, from, to } in misplaced {
+            match (from, to) {
+                (Some(from), Some(to)) => {
+                    self.onward.insert(key.clone(), to);
+                    self.enqueue(Direction::Home, from, key);
+                }
+                (Some(from), None) => self.enqueue(Direction::Home, from, key),
+                (None, Some(to)) => self.enqueue(Direction::Out, to, key),
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// A command needs the key at home: it comes before all others, and does not go away again by the
+    /// present plan.
+    pub fn recall(&mut self, key: DbKey, from: ShardId) {
+        self.onward.remove(&key);
+        if !self.busy.contains(&key) {
+            self.waiting.entry((Direction::Home, from)).or_default().push_front(key);
+            self.turn = None;
+        }
+    }
+
+    fn enqueue(&mut self, direction: Direction, other: ShardId, key: DbKey) {
+        self.waiting.entry((direction, other)).or_default().push_back(key);
+    }
+
+    /// How many keys wait.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.values().map(VecDeque::len).sum()
+    }
+
+    /// The moves that are under way.
+    pub fn moves(&self) -> impl Iterator<Item = &KeyMove<V>> {
+        self.moves.values()
+    }
+
+    /// A move that is under way.
+    pub fn get(&self, id: MoveId) -> Option<&KeyMove<V>> {
+        self.moves.get(&id)
+    }
+
+    /// Whether a key is in a move that is under way.
+    pub fn is_busy(&self, key: &DbKey) -> bool {
+        self.busy.contains(key)
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.moves.is_empty()
+    }
+
+    /// Moves that are over, since the last call.
+    pub fn take_finished(&mut self) -> Vec<FinishedMove> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Nothing more is moved. What can be undone is undone; wait until [`Self::is_idle`].
+    pub fn cancel(&mut self) {
+        self.waiting.clear();
+        self.onward.clear();
+        for it in self.moves.values_mut() {
+            // A cancelled move says nothing until its next event.
+            it.on(MoveEvent::Cancel);
+        }
+    }
+
+    /// How long until [`Self::poll`] may begin a move; `None`: not before an event.
+    pub fn wait(&mut self, now: Duration) -> Option<Duration> {
+        let is_full = self.moves.len() >= self.limits.moves.max(1);
+        if is_full || self.waiting.is_empty() || self.moves.values().any(KeyMove::is_beginning) {
+            return None;
+        }
+        Some(self.keys.wait(now).max(self.bytes.wait(now)))
+    }
+
+    /// Begins the next move, if there is one and it may begin now.
+    pub fn poll(&mut self, now: Duration) -> Option<MoveEffects<V>> {
+        if self.wait(now) != Some(Duration::ZERO) {
+            return None;
+        }
+        for _ in 0..self.waiting.len() {
+            let after_turn =
+                |turn| self.waiting.range((turn_after(turn), std::ops::Bound::Unbounded));
+            let next = self.turn.and_then(|turn| after_turn(turn).next());
+            let (&(direction, other), _) = next.or_else(|| self.waiting.first_key_value())?;
+            self.turn = Some((direction, other));
+            let keys = self.take_batch(direction, other);
+            if !keys.is_empty() {
+                return Some(self.begin(direction, other, keys));
+            }
+        }
+        None
+    }
+
+    /// The next keys of a queue that are in no move.
+    fn take_batch(&mut self, direction: Direction, other: ShardId) -> Vec<DbKey> {
+        let most = self.limits.keys_per_move.max(1);
+        let Some(queue) = self.waiting.get_mut(&(direction, other)) else { return Vec::new() };
+        let (mut keys, mut busy) = (Vec::new(), Vec::new());
+        let mut taken = HashSet::new();
+        while keys.len() < most {
+            let Some(key) = queue.pop_front() else { break };
+            if self.busy.contains(&key) {
+                busy.push(key);
+            } else if taken.insert(key.clone()) {
+                keys.push(key);
+            }
+        }
+        queue.extend(busy);
+        if queue.is_empty() {
+            self.waiting.remove(&(direction, other));
+        }
+        keys
+    }
+
+    fn begin(&mut self, direction: Direction, other: ShardId, keys: Vec<DbKey>) -> MoveEffects<V> {
+        let id = MoveId { epoch: self.epoch, number: self.next_number };
+        self.next_number += 1;
+        self.keys.spend(keys.len() as u64);
+        self.busy.extend(keys.iter().cloned());
+        let (begun, effects) = KeyMove::begin(id, direction, other, keys);
+        self.moves.insert(id, begun);
+        (id, effects)
+    }
+
+    /// Takes what happened to a move.
+    pub fn on(&mut self, id: MoveId, event: MoveEvent<V>) -> Vec<Effect<V>> {
+        let Some(it) = self.moves.get_mut(&id) else { return Vec::new() };
+        if let MoveEvent::Answered(_, MoveAnswer::Exported(values)) = &event {
+            self.bytes.spend(values.iter().map(self.size_of).sum());
+        }
+        let was_beginning = it.is_beginning();
+        let effects = it.on(event);
+        if was_beginning {
+            it.refused().iter().for_each(|(key, _)| _ = self.busy.remove(key));
+        }
+        let outcome = effects.iter().find_map(|effect| match effect {
+            Effect::Over(outcome) => Some(*outcome),
+            _ => None,
+        });
+        if let Some(outcome) = outcome
+            && let Some(it) = self.moves.remove(&id)
+        {
+            self.finish(&it, outcome);
+        }
+        effects
+    }
+
+    fn finish(&mut self, it: &KeyMove<V>, outcome: Outcome) {
+        for key in it.keys() {
+            self.busy.remove(key);
+            if it.direction() == Direction::Home
+                && outcome == Outcome::Moved
+                && let Some(to) = self.onward.remove(key)
+            {
+                self.enqueue(Direction::Out, to, key.clone());
+            }
+        }
+        self.finished.push(FinishedMove {
+            id: it.id(),
+            direction: it.direction(),
+            keys: it.keys().to_vec(),
+            refused: it.refused().to_vec(),
+            outcome,
+        });
+    }
+
+    /// Copies that the instance of `at` keeps in this shard's name, and shall drop, each as of this move:
+    /// what late messages left behind. `copies` is its list, read in this term of the owner.
+    pub fn stale_copies<'a>(
+        &self,
+        exceptions: &ExceptionList,
+        at: ShardId,
+        copies: impl IntoIterator<Item = (&'a DbKey, KeyCopy)>,
+    ) -> Vec<(DbKey, MoveId)> {
+        let is_stale = |key: &DbKey| {
+            let is_there = exceptions.get(key.db, &key.key).is_some_and(|it| it.at == at);
+            !is_there && !self.busy.contains(key)
+        };
+        let stale = copies.into_iter().filter(|(key, _)| is_stale(key));
+        let newest = |copy: KeyCopy| match copy.state {
+            CopyState::Leaving(by) => by.max(copy.id),
+            CopyState::Hidden | CopyState::Live => copy.id,
+        };
+        stale.map(|(key, copy)| (key.clone(), newest(copy))).collect()
+    }
+}
+
+fn turn_after(turn: (Direction, ShardId)) -> std::ops::Bound<(Direction, ShardId)> {
+    std::ops::Bound::Excluded(turn)
+}

@@ -1,0 +1,322 @@
+//! Moves step by step, and how they are batched. What they promise when messages are lost and nodes
+//! crash is shown by the models in `tests/it`.
+
+use super::*;
+use crate::exceptions::{Exception, ExceptionList, Misplaced};
+use crate::id::{Epoch, ShardId};
+use crate::key::{DbKey, MoveId};
+use std::time::Duration;
+
+const OTHER: ShardId = ShardId(2);
+
+fn id(number: u64) -> MoveId {
+    MoveId { epoch: Epoch(5), number }
+}
+
+fn key(name: &str) -> DbKey {
+    DbKey::new(0, name)
+}
+
+/// A move, with the ticket of its last message.
+struct Walk {
+    it: KeyMove<u32>,
+    ticket: u32,
+}
+
+impl Walk {
+    fn begin(direction: Direction, keys: &[&str]) -> (Self, String) {
+        let keys = keys.iter().map(|name| key(name)).collect();
+        let (it, effects) = KeyMove::begin(id(1), direction, OTHER, keys);
+        let mut walk = Self { it, ticket: 0 };
+        let shown = walk.show(effects);
+        (walk, shown)
+    }
+
+    fn show(&mut self, effects: Vec<Effect<u32>>) -> String {
+        let shown = effects.into_iter().map(|effect| match effect {
+            Effect::Send { to, call, ticket, attempt } => {
+                self.ticket = ticket;
+                let again = if attempt > 0 { " again" } else { "" };
+                format!("{to:?} {call:?}{again}")
+            }
+            other => format!("{other:?}"),
+        });
+        shown.collect::<Vec<_>>().join(" | ")
+    }
+
+    fn on(&mut self, event: MoveEvent<u32>) -> String {
+        let effects = self.it.on(event);
+        self.show(effects)
+    }
+
+    fn answer(&mut self, answer: MoveAnswer<u32>) -> String {
+        self.on(MoveEvent::Answered(self.ticket, answer))
+    }
+
+    fn done(&mut self) -> String {
+        self.answer(MoveAnswer::Done)
+    }
+
+    fn exporting(direction: Direction) -> Self {
+        let (mut walk, _) = Self::begin(direction, &["x", "y"]);
+        walk.answer(MoveAnswer::Begun(vec![Ok(()), Ok(())]));
+        walk.on(MoveEvent::Drained);
+        walk
+    }
+}
+
+#[test]
+fn a_move_out_goes_step_by_step() {
+    let (mut walk, effects) = Walk::begin(Direction::Out, &["x", "y", "z"]);
+    assert_eq!(effects, "Home Begin");
+    let begun = vec![Ok(()), Err(Refusal::TooLarge), Ok(())];
+    assert_eq!(walk.answer(MoveAnswer::Begun(begun)), "Hold");
+    assert_eq!(walk.it.keys(), [key("x"), key("z")]);
+    assert_eq!(walk.it.refused(), [(key("y"), Refusal::TooLarge)]);
+    assert_eq!(walk.on(MoveEvent::Drained), "Home Export");
+    assert_eq!(walk.answer(MoveAnswer::Exported(vec![7, 8])), "Other Import([7, 8])");
+    assert_eq!(walk.done(), "Home Commit([])");
+    assert_eq!(walk.done(), "SetExceptions | ReleaseHold | Other Finish");
+    assert_eq!(walk.done(), "Home Forget");
+    assert_eq!(walk.done(), "Over(Moved)");
+    assert_eq!(walk.done(), "");
+}
+
+#[test]
+fn a_move_home_goes_step_by_step() {
+    let mut walk = Walk::exporting(Direction::Home);
+    assert_eq!(walk.answer(MoveAnswer::Exported(vec![7, 8])), "Home Commit([7, 8])");
+    assert_eq!(walk.done(), "ClearExceptions | ReleaseHold | Other Drop");
+    assert_eq!(walk.done(), "Home Forget");
+    assert_eq!(walk.done(), "Over(Moved)");
+}
+
+#[test]
+fn before_the_commit_a_move_is_undone_and_from_then_on_it_is_not() {
+    let undone = "Home Undo";
+    let mut walk = Walk::exporting(Direction::Out);
+    walk.answer(MoveAnswer::Exported(vec![7, 8]));
+    assert_eq!(walk.answer(MoveAnswer::Refused(Refusal::TooLarge)), undone);
+    assert_eq!(walk.answer(MoveAnswer::Unknown), "Home Undo again");
+    assert_eq!(walk.done(), "ReleaseHold | Other Drop");
+    assert_eq!(walk.done(), "Home Forget");
+    assert_eq!(walk.done(), "Over(Undone(Some(TooLarge)))");
+
+    let mut walk = Walk::exporting(Direction::Home);
+    for _ in 0..3 {
+        assert_eq!(walk.answer(MoveAnswer::Unknown), "Other Export again");
+    }
+    assert_eq!(walk.answer(MoveAnswer::Unknown), undone);
+    assert_eq!(walk.done(), "ReleaseHold | Other Release");
+
+    let mut walk = Walk::exporting(Direction::Out);
+    walk.answer(MoveAnswer::Exported(vec![7, 8]));
+    walk.done();
+    walk.on(MoveEvent::Cancel);
+    for _ in 0..100 {
+        assert_eq!(walk.answer(MoveAnswer::Unknown), "Home Commit([]) again");
+    }
+    assert_eq!(walk.done(), "SetExceptions | ReleaseHold | Other Finish");
+    for _ in 0..100 {
+        assert_eq!(walk.answer(MoveAnswer::Unknown), "Other Finish again");
+    }
+}
+
+#[test]
+fn a_begin_without_an_answer_is_undone() {
+    let (mut walk, _) = Walk::begin(Direction::Out, &["x"]);
+    for _ in 0..3 {
+        assert_eq!(walk.answer(MoveAnswer::Unknown), "Home Begin again");
+    }
+    assert_eq!(walk.answer(MoveAnswer::Unknown), "Home Undo");
+}
+
+#[test]
+fn a_cancelled_move_is_undone_at_its_next_event() {
+    let (mut walk, _) = Walk::begin(Direction::Out, &["x"]);
+    assert_eq!(walk.on(MoveEvent::Cancel), "");
+    assert_eq!(walk.answer(MoveAnswer::Begun(vec![Ok(())])), "Home Undo");
+    let mut walk = Walk::exporting(Direction::Out);
+    walk.on(MoveEvent::Cancel);
+    assert_eq!(walk.answer(MoveAnswer::Exported(vec![7, 8])), "Home Undo");
+}
+
+#[test]
+fn a_late_answer_is_not_taken_for_that_to_a_later_message() {
+    let mut walk = Walk::exporting(Direction::Out);
+    walk.answer(MoveAnswer::Exported(vec![7, 8]));
+    let first = walk.ticket;
+    assert_eq!(walk.answer(MoveAnswer::Unknown), "Other Import([7, 8]) again");
+    assert_eq!(walk.done(), "Home Commit([])");
+    assert_eq!(walk.on(MoveEvent::Answered(first, MoveAnswer::Done)), "");
+    // An answer of another kind or length says nothing.
+    let mut walk = Walk::exporting(Direction::Out);
+    assert_eq!(walk.answer(MoveAnswer::Exported(vec![7])), "Home Export again");
+}
+
+#[test]
+fn a_later_owner_ends_it() {
+    let mut walk = Walk::exporting(Direction::Out);
+    assert_eq!(walk.answer(MoveAnswer::Deposed), "ReleaseHold | Over(Deposed)");
+}
+
+#[test]
+fn a_new_owner_undoes_open_moves_and_goes_on_with_others() {
+    let intent =
+        |number, direction, state| Intent { id: id(number), direction, other: OTHER, state };
+    let intents = [
+        (key("a"), intent(1, Direction::Out, IntentState::Open)),
+        (key("b"), intent(2, Direction::Out, IntentState::Committed)),
+        (key("c"), intent(1, Direction::Out, IntentState::Open)),
+        (key("d"), intent(3, Direction::Home, IntentState::Committed)),
+        (key("e"), intent(4, Direction::Home, IntentState::Undone)),
+    ];
+    let shown: Vec<String> = KeyMove::<u32>::resume(intents)
+        .into_iter()
+        .map(|(it, effects)| {
+            let mut walk = Walk { it, ticket: 0 };
+            let shown = walk.show(effects);
+            format!("{} {}: {shown}", walk.it.id(), walk.it.keys().len())
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "5.1 2: HoldDrained | Home Undo",
+            "5.2 1: Other Finish",
+            "5.3 1: Other Drop",
+            "5.4 1: Other Release",
+        ]
+    );
+}
+
+/// Runs every move of a mover to its end, all answers good.
+fn run_all(mover: &mut Mover<u32>, now: Duration) -> Vec<(MoveId, Direction, ShardId, usize)> {
+    let mut begun = Vec::new();
+    while let Some((id, mut effects)) = mover.poll(now) {
+        let it = mover.get(id).unwrap();
+        let keys = it.keys().len();
+        begun.push((id, it.direction(), it.other(), keys));
+        while let Some(effect) = effects.pop() {
+            let answer = |ticket, answer| MoveEvent::Answered(ticket, answer);
+            let event = match effect {
+                Effect::Hold => MoveEvent::Drained,
+                Effect::Send { call: MoveCall::Begin, ticket, .. } => {
+                    answer(ticket, MoveAnswer::Begun(vec![Ok(()); keys]))
+                }
+                Effect::Send { call: MoveCall::Export, ticket, .. } => {
+                    answer(ticket, MoveAnswer::Exported(vec![100; keys]))
+                }
+                Effect::Send { ticket, .. } => answer(ticket, MoveAnswer::Done),
+                _ => continue,
+            };
+            effects.extend(mover.on(id, event));
+        }
+        assert!(mover.is_idle());
+    }
+    begun
+}
+
+fn misplaced(name: &str, from: Option<u32>, to: Option<u32>) -> Misplaced {
+    Misplaced { key: key(name), from: from.map(ShardId), to: to.map(ShardId) }
+}
+
+fn mover(limits: MoveLimits) -> Mover<u32> {
+    Mover::new(Epoch(5), limits, Duration::ZERO, |value| u64::from(*value))
+}
+
+#[test]
+fn keys_are_moved_in_batches_of_one_direction_and_instance() {
+    let mut mover = mover(MoveLimits { keys_per_move: 2, ..MoveLimits::default() });
+    mover.want([
+        misplaced("a", None, Some(2)),
+        misplaced("b", None, Some(3)),
+        misplaced("c", None, Some(2)),
+        misplaced("d", Some(2), Some(3)),
+        misplaced("e", None, Some(2)),
+        misplaced("f", Some(2), None),
+    ]);
+    assert_eq!(mover.waiting_count(), 6);
+    let begun = run_all(&mut mover, Duration::ZERO);
+    let out = Direction::Out;
+    let expected = [
+        (id(1), out, ShardId(2), 2),
+        (id(2), out, ShardId(3), 1),
+        (id(3), Direction::Home, ShardId(2), 2),
+        (id(4), out, ShardId(2), 1),
+        // The key that changed its instance, once it was home.
+        (id(5), out, ShardId(3), 1),
+    ];
+    assert_eq!(begun, expected);
+    assert!(mover.take_finished().iter().all(|it| it.outcome == Outcome::Moved));
+}
+
+#[test]
+fn moves_are_no_faster_than_their_limits() {
+    let limits = MoveLimits { keys_per_move: 10, keys_per_second: 100, ..MoveLimits::default() };
+    let names: Vec<String> = (0..200).map(|at| format!("k{at:03}")).collect();
+    let all = || names.iter().map(|name| misplaced(name, None, Some(2)));
+    // How many keys are moved in 21 steps of 50 ms.
+    let moved = |limits| {
+        let mut mover = mover(limits);
+        mover.want(all());
+        let mut moved = 0;
+        for at in 0..=20 {
+            let now = Duration::from_millis(50 * at);
+            let keys = run_all(&mut mover, now).iter().map(|it| it.3).sum::<usize>();
+            assert_eq!(mover.poll(now), None);
+            moved += keys;
+        }
+        moved
+    };
+    assert!((100..=120).contains(&moved(limits)), "{}", moved(limits));
+    // 100 bytes each.
+    let limits = MoveLimits { keys_per_second: 100_000, bytes_per_second: 5_000, ..limits };
+    assert!((50..=70).contains(&moved(limits)), "{}", moved(limits));
+    let mut mover = mover(limits);
+    mover.want(all());
+    run_all(&mut mover, Duration::ZERO);
+    let wait = mover.wait(Duration::ZERO).unwrap();
+    assert!(mover.poll(wait - Duration::from_millis(1)).is_none());
+    assert!(mover.poll(wait).is_some());
+    // The next begins only after home has answered the begin of this one.
+    assert_eq!(mover.wait(Duration::from_secs(9)), None);
+}
+
+#[test]
+fn a_key_is_in_one_move_at_a_time_and_a_recall_comes_first() {
+    let mut mover = mover(MoveLimits { keys_per_move: 1, ..MoveLimits::default() });
+    mover.want([misplaced("a", None, Some(2)), misplaced("b", None, Some(2))]);
+    let (first, effects) = mover.poll(Duration::ZERO).unwrap();
+    let Effect::Send { ticket, .. } = effects[0] else { panic!("{effects:?}") };
+    mover.on(first, MoveEvent::Answered(ticket, MoveAnswer::Begun(vec![Ok(())])));
+    assert!(mover.is_busy(&key("a")));
+    mover.want([misplaced("a", None, Some(3)), misplaced("z", Some(3), Some(2))]);
+    mover.recall(key("q"), ShardId(4));
+    let (second, _) = mover.poll(Duration::ZERO).unwrap();
+    assert_eq!(mover.get(second).unwrap().keys().len(), 1);
+    assert_ne!(mover.get(second).unwrap().keys(), [key("a")]);
+    mover.cancel();
+    assert_eq!(mover.waiting_count(), 0);
+}
+
+#[test]
+fn copies_that_no_exception_names_are_stale() {
+    let mut mover = mover(MoveLimits::default());
+    let mut exceptions = ExceptionList::default();
+    exceptions.insert(&key("here"), Exception { at: OTHER, move_id: id(1) });
+    exceptions.insert(&key("elsewhere"), Exception { at: ShardId(3), move_id: id(2) });
+    mover.want([misplaced("busy", None, Some(2))]);
+    mover.poll(Duration::ZERO);
+    let copy = |number, state| KeyCopy { id: id(number), state };
+    let copies = [
+        (key("here"), copy(1, CopyState::Live)),
+        (key("elsewhere"), copy(1, CopyState::Live)),
+        (key("late"), copy(3, CopyState::Hidden)),
+        (key("left"), copy(3, CopyState::Leaving(id(4)))),
+        (key("busy"), copy(5, CopyState::Hidden)),
+    ];
+    let stale =
+        mover.stale_copies(&exceptions, OTHER, copies.iter().map(|(key, copy)| (key, *copy)));
+    assert_eq!(stale, [(key("elsewhere"), id(1)), (key("late"), id(3)), (key("left"), id(4))]);
+}
