@@ -54,6 +54,7 @@ pub use error::{Error, ErrorSeverity, Result};
 pub use jobs::job_list::{JobKind, JobShape};
 #[doc(hidden)]
 pub use kill_point::{KILL_POINTS, watch_kill_points};
+pub use metrics::written_keys::{TopWritten, WrittenKey};
 pub use metrics::{
     LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics, StallCause, StallMetrics,
 };
@@ -68,7 +69,7 @@ pub use options::{
     DEFAULT_MEMTABLE_SHARE, DEFAULT_SEGMENT_BYTES, DEFAULT_TARGET_FILE_BYTES,
     DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, HotTableMode, Learning,
     MIN_MEMORY_BUDGET, MIN_SYNC_INTERVAL, MemoryShares, ModelCosts, Options, SyncMode,
-    WriteOptions,
+    WriteOptions, WriteTracking,
 };
 pub use read::estimate::Estimate;
 pub use read::get::Found;

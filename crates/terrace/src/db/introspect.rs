@@ -3,6 +3,7 @@
 
 use super::{ColumnFamily, Db, lower, upper};
 use crate::error::{Error, Result};
+use crate::metrics::written_keys::TopWritten;
 use crate::observe::memory_pools::{self, MemoryShape};
 use crate::observe::store_shape::{self, FilterHeat, ModelShape, Shape};
 use crate::read::estimate::{self, Estimate};
@@ -45,6 +46,20 @@ impl Db {
                 Some(QuarantinedFile { number, family, level, error })
             })
             .collect()
+    }
+
+    /// The `n` keys that are written most, if [`AdvancedOptions::write_tracking`] is on; else none. What is in
+    /// memtables still is not counted yet.
+    ///
+    /// [`AdvancedOptions::write_tracking`]: crate::AdvancedOptions::write_tracking
+    pub fn top_written(&self, n: usize) -> TopWritten {
+        let inner = self.inner();
+        let families = inner.read.families.load();
+        let name_of = |id| {
+            let family = families.iter().find(|family| family.id == id && !family.is_dropped())?;
+            Some(family.name.clone())
+        };
+        inner.base.written.top(n, name_of)
     }
 
     /// What the store looks like now: families, levels, files, and the jobs that run. Reads nothing

@@ -8,6 +8,7 @@ pub(crate) mod rate_limit;
 pub(crate) mod reserve;
 
 use crate::metrics::Counters;
+use crate::metrics::written_keys::WrittenKeys;
 use crate::options::Options;
 use crate::options::dynamic_options::DynamicOptions;
 use health::Health;
@@ -33,6 +34,7 @@ pub(crate) struct BaseEnv {
     pub health: Health,
     pub limiter: Arc<RateLimiter>,
     pub counters: Counters,
+    pub written: WrittenKeys,
 }
 
 impl BaseEnv {
@@ -49,6 +51,10 @@ impl BaseEnv {
             health: Health::default(),
             limiter,
             counters: Counters::default(),
+            written: WrittenKeys::new(
+                &options.advanced.write_tracking,
+                options.advanced.clock.monotonic_us(),
+            ),
             options,
         }
     }

@@ -5,6 +5,7 @@ mod stalls;
 mod text;
 pub(crate) mod training;
 pub(crate) mod trends;
+pub(crate) mod written_keys;
 
 pub(crate) use stalls::Stalls;
 pub use stalls::{StallCause, StallMetrics};

@@ -8,11 +8,13 @@ mod family;
 mod filter_allocator;
 mod hot_table_mode;
 mod model_costs;
+mod write_tracking;
 
 pub(crate) use family::FamilyOptions;
 pub use filter_allocator::FilterAllocator;
 pub use hot_table_mode::HotTableMode;
 pub use model_costs::ModelCosts;
+pub use write_tracking::WriteTracking;
 
 use crate::error::{Error, Result};
 use std::fmt;
@@ -269,6 +271,8 @@ pub struct AdvancedOptions {
     /// Whether keys that are written again and again stay in memory instead of being flushed
     /// ([`HotTableMode::Off`]).
     pub hot_table: HotTableMode,
+    /// Whether the store counts which keys are written most.
+    pub write_tracking: WriteTracking,
     /// Uncompressed size at which a data block is cut ([`DEFAULT_BLOCK_SIZE`]).
     pub block_size: usize,
     /// Size at which index and filter partitions are cut (4096).
@@ -328,6 +332,7 @@ impl Default for AdvancedOptions {
             filter_allocator: FilterAllocator::default(),
             memtable_bytes: 0,
             hot_table: HotTableMode::default(),
+            write_tracking: WriteTracking::default(),
             block_size: DEFAULT_BLOCK_SIZE,
             metadata_block_size: DEFAULT_BLOCK_SIZE,
             partitioned_metadata: true,
@@ -358,6 +363,7 @@ impl fmt::Debug for AdvancedOptions {
             .field("filter_allocator", &self.filter_allocator)
             .field("memtable_bytes", &self.memtable_bytes)
             .field("hot_table", &self.hot_table)
+            .field("write_tracking", &self.write_tracking)
             .field("block_size", &self.block_size)
             .field("metadata_block_size", &self.metadata_block_size)
             .field("partitioned_metadata", &self.partitioned_metadata)

@@ -8,6 +8,7 @@ use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::options::SyncMode;
 use crate::version::install;
+use crate::write::count_written::count_segments;
 use crate::write::env::CommitEnv;
 use crate::write::queue::LogState;
 use std::collections::VecDeque;
@@ -230,5 +231,6 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
         }
         queue.forget_unsynced(needed);
     }
+    count_segments(env, &retired);
     install::drop_log_segments(&env.versions, &retired)
 }

@@ -1,8 +1,10 @@
 //! Writing: the queue of writers ([`queue`]), what holds them back ([`stall`]), the check of read sets
 //! ([`read_set`], [`validate`]), the commit to log and memtables ([`commit`]), room in memtables
-//! ([`room`]) and in the hot table ([`hot_swap`]), and the life of the log's segments ([`log_segments`]).
+//! ([`room`]) and in the hot table ([`hot_swap`]), the life of the log's segments ([`log_segments`]), and
+//! which keys are in them most often ([`count_written`]).
 
 pub(crate) mod commit;
+pub(crate) mod count_written;
 pub(crate) mod env;
 pub(crate) mod hot_swap;
 pub(crate) mod log_segments;

@@ -43,3 +43,4 @@ mod stalls;
 mod strays;
 mod transactions;
 mod values;
+mod written;
