@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod compact;
+mod convert;
 mod delete;
 mod dump;
 mod get;
@@ -44,6 +45,8 @@ pub enum Command {
     Dump(dump::DumpArgs),
     /// Make a store of a dump
     Restore(restore::RestoreArgs),
+    /// Copy a server's store into one whose keys lie by another placement
+    Convert(convert::ConvertArgs),
     /// Check every checksum and every invariant of a store; nothing is written
     Verify(verify::VerifyArgs),
     /// Make a store that does not open into one that does, and tell what could not be saved
@@ -69,6 +72,7 @@ impl Command {
             Self::Checkpoint(args) => checkpoint::run(&args),
             Self::Dump(args) => dump::run(&args),
             Self::Restore(args) => restore::run(&args),
+            Self::Convert(args) => convert::run(&args),
             Self::Verify(args) => verify::run(&args),
             Self::Repair(args) => repair::run(&args),
             Self::Inspect(args) => inspect::run(&args),

@@ -23,6 +23,7 @@ mod print;
 mod records;
 mod redis_values;
 mod store;
+mod target_store;
 
 use clap::{ArgAction, Parser};
 use commands::Command;

@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use terrace::{ReadOptions, Slice, Snapshot, WriteBatch, WriteOptions};
+use terrace_cluster::Slot;
 
 /// Whether a batch's commands may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +109,10 @@ pub struct CommandBatch {
     text_bytes: usize,
     /// Databases, as bits, of which nothing stored is left.
     flushed: u128,
+    /// With slots: where and when collections will expire, as their notes in the batch say.
+    expiries: Vec<(Slot, u64)>,
+    /// With slots: databases, as bits, that the batch marks as written to.
+    marked: u128,
     held: HeldLocks,
     /// See [`Self::took_part`].
     took_part: Cell<bool>,
@@ -140,6 +145,8 @@ impl CommandBatch {
             elements: BTreeMap::new(),
             text_bytes: 0,
             flushed: 0,
+            expiries: Vec::new(),
+            marked: 0,
             space,
             held: HeldLocks::default(),
             took_part: Cell::new(false),
@@ -298,6 +305,7 @@ impl CommandBatch {
         debug_assert_eq!(self.attempts, 0, "a turn is not committed from within an attempt");
         self.end_view();
         self.gather_texts();
+        self.mark_databases();
         for (key, meta, _) in self.metas.latest() {
             match meta {
                 Some(meta) => self.batch.put_cf(&self.space.collections, key, meta.encode()),
@@ -313,9 +321,13 @@ impl CommandBatch {
             true => Ok(()),
             false => self.space.db.write_with(batch, options),
         };
+        if outcome.is_ok() {
+            self.note_committed();
+        }
         if outcome.is_ok() && self.flushed != 0 {
             let holders = self.metas.latest().filter(|(_, meta, _)| meta.is_some());
-            self.note_flushed(holders.fold(0, |dbs, (key, ..)| dbs | 1 << key[0]));
+            let layout = self.space.layout;
+            self.note_flushed(holders.fold(0, |dbs, (key, ..)| dbs | 1 << layout.db_of(key)));
             self.watch_anew(&unmoved);
         }
         self.forget();
@@ -350,6 +362,8 @@ impl CommandBatch {
         self.metas.clear();
         self.elements.clear();
         self.flushed = 0;
+        self.expiries.clear();
+        self.marked = 0;
         self.took_part.set(false);
         for stripe in self.held.list.drain(..) {
             self.held.bits[usize::from(stripe) / 64] &= !(1 << (stripe % 64));
@@ -396,8 +410,7 @@ impl CommandBatch {
     fn take_user_key(&mut self, db: u8, key: &[u8]) -> Vec<u8> {
         let mut user_key = std::mem::take(&mut self.scratch);
         user_key.clear();
-        user_key.push(db);
-        user_key.extend_from_slice(key);
+        self.space.layout.write_user_key(&mut user_key, db, key);
         user_key
     }
 
@@ -440,7 +453,7 @@ impl CommandBatch {
                 _ => None,
             });
         }
-        if self.flushed != 0 && self.is_flushed(user_key[0]) {
+        if self.flushed != 0 && self.is_flushed(self.space.layout.db_of(user_key)) {
             return Ok(None);
         }
         let found = self.space.strings.get_entry(user_key, &self.reading)?;
@@ -452,7 +465,8 @@ impl CommandBatch {
 
     /// The strings under `keys`, read together.
     pub(crate) fn texts(&self, db: u8, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        let user_keys: Vec<_> = keys.iter().map(|key| encode::user_key(db, key)).collect();
+        let user_keys: Vec<_> =
+            keys.iter().map(|key| self.space.layout.user_key(db, key)).collect();
         let mut values = vec![None; keys.len()];
         let mut stored = Vec::with_capacity(keys.len());
         for (number, user_key) in user_keys.iter().enumerate() {
@@ -481,7 +495,7 @@ impl CommandBatch {
         let mut texts: Vec<_> = self
             .texts
             .latest()
-            .filter(|(key, ..)| key[0] == db)
+            .filter(|(key, ..)| self.space.layout.db_of(key) == db)
             .map(|(key, text, bytes)| (key, text.is_live(self.now_ms).then_some(bytes)))
             .collect();
         texts.sort_unstable_by_key(|(key, _)| *key);
@@ -491,32 +505,11 @@ impl CommandBatch {
     /// As [`Self::written_texts`], of collections.
     pub(crate) fn written_metas(&self, db: u8) -> Vec<(&[u8], Option<Meta>)> {
         self.saw_written(!self.metas.is_empty());
-        let of_db = self.metas.latest().filter(|(key, ..)| key[0] == db);
+        let layout = self.space.layout;
+        let of_db = self.metas.latest().filter(|(key, ..)| layout.db_of(key) == db);
         let mut metas: Vec<_> = of_db.map(|(key, meta, _)| (key, *meta)).collect();
         metas.sort_unstable_by_key(|(key, _)| *key);
         metas
-    }
-
-    /// Removes everything in the databases from `first` to `last`, both included. All locks are
-    /// held.
-    pub(crate) fn flush_range(&mut self, first: u8, last: u8) {
-        debug_assert_eq!(self.held.list.len(), STRIPES, "a flush holds all locks");
-        let Keyspace { strings, collections, elements, .. } = &*self.space;
-        for family in [strings, collections, elements] {
-            self.batch.delete_range_cf(family, [first], [last + 1]);
-        }
-        let notes = |db| [encode::EXPIRIES, db];
-        self.batch.delete_range_cf(collections, notes(first), notes(last + 1));
-        let undoes = self.attempts > 0;
-        for db in first..=last {
-            let owned = |(key, _): (&[u8], _)| key.to_vec();
-            let texts: Vec<_> = self.written_texts(db).into_iter().map(owned).collect();
-            let owned = |(key, _): (&[u8], _)| key.to_vec();
-            let metas: Vec<_> = self.written_metas(db).into_iter().map(owned).collect();
-            texts.iter().for_each(|key| self.texts.put(key, &[], WrittenText::Deleted, undoes));
-            metas.iter().for_each(|key| self.metas.put(key, &[], None, undoes));
-            self.flushed |= 1 << db;
-        }
     }
 
     /// Writes a string; one that has expired already deletes what is there. The lock is held, there
@@ -559,7 +552,12 @@ impl CommandBatch {
 
     /// Removes the note that a collection expires, if it is not that of `meta`. The lock is held.
     pub(crate) fn forget_stale_note(&mut self, note: &[u8]) {
-        self.batch.delete_cf(&self.space.collections, note);
+        self.batch.delete_cf(self.space.notes(), note);
+    }
+
+    /// Refuses a key that is too long to be written.
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
+        encode::check_key(self.space.layout, key)
     }
 
     fn expect_lock(&self, db: u8, key: &[u8]) {

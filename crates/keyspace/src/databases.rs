@@ -1,13 +1,31 @@
 //! A set of databases that many threads read and change. Called by `keyspace`, `command_batch` and `active_expire`.
 
-use crate::encode::MAX_DATABASES;
+use crate::key_layout::MAX_DATABASES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the module. Empty at first.
 #[derive(Default)]
 pub(crate) struct Databases([AtomicU64; MAX_DATABASES / 64]);
 
+impl Clone for Databases {
+    fn clone(&self) -> Self {
+        let bits = |n: usize| AtomicU64::new(self.0[n].load(Ordering::Relaxed));
+        Self(std::array::from_fn(bits))
+    }
+}
+
 impl Databases {
+    /// Whether no other than this one is in it.
+    pub fn has_none_but(&self, db: u8) -> bool {
+        let own = 1_u128 << db;
+        let all = self
+            .0
+            .iter()
+            .rev()
+            .fold(0_u128, |all, bits| all << 64 | u128::from(bits.load(Ordering::Relaxed)));
+        all & !own == 0
+    }
+
     pub fn has(&self, db: u8) -> bool {
         // Relaxed: who may rely on what it says holds the lock of a key, or has been told of a commit.
         self.0[usize::from(db) / 64].load(Ordering::Relaxed) >> (db % 64) & 1 == 1
@@ -47,9 +65,12 @@ mod tests {
         let all =
             |databases: &Databases| (0..128).filter(|db| databases.has(*db)).collect::<Vec<_>>();
         assert_eq!(all(&databases), [0, 63, 64, 127]);
+        assert!(!databases.has_none_but(0) && !databases.clone().has_none_but(127));
         databases.remove(1 << 63 | 1 << 64 | 1 << 5, 1 << 64);
         assert_eq!(all(&databases), [0, 64, 127]);
         assert!(!databases.is_empty());
+        databases.remove(u128::MAX, 1 << 127);
+        assert!(databases.has_none_but(127) && !databases.has_none_but(126));
         databases.remove(u128::MAX, 0);
         assert!(databases.is_empty());
     }

@@ -2,39 +2,54 @@
 //!
 //! ```text
 //! family        key                                          value
-//! default       db · key                                     the string (expiry: the engine's)
-//! collections   db · key                                     Meta
-//!               FE · db · expiry u64 · key                   id: collections that will expire
+//! default       P · key                                      the string (expiry: the engine's)
+//! collections   P · key                                      Meta
 //!               FF · "ids"                                   the first id that was never reserved
-//!               FF · "keyspace"                              the mark of the store (`mark.rs`)
-//! elements      db · id · hash(field) · field                value           hash
-//!               db · id · hash(member) · member              -               set
-//!               db · id · 00 · hash(member) · member         score           sorted set
-//!               db · id · 01 · score · member                -               sorted set, in order
-//!               db · id · index                              value           list
+//!               FF · "keyspace"                              the mark of the store (`store_kind.rs`)
+//!               FF · "db" · db                               placement `slots`: something was written there
+//! elements      Q · hash(field) · field                      value           hash
+//!               Q · hash(member) · member                    -               set
+//!               Q · 00 · hash(member) · member               score           sorted set
+//!               Q · 01 · score · member                      -               sorted set, in order
+//!               Q · index                                    value           list
+//!
+//! placement     P               Q                            notes: collections that will expire (value: id)
+//! range         db              db · id                      FE · db · expiry u64 · key, in collections
+//! slots         slot · db       slot · db · id               slot · FE · db · expiry u64 · key, in elements
 //! ```
-//! `db` is one byte, `id` eight, big-endian, and never used twice, so what is left of a deleted
-//! collection is never seen again. `hash` is XXH3 of 64 bits: a random place is a random member,
-//! and a hash is a cursor that needs no memory. A score is eight bytes that sort as the numbers do,
-//! an index eight bytes that sort as signed integers.
+//! `db` is one byte, `slot` two, `id` eight (after a slot six), big-endian. An id is never used twice, so what is left of a
+//! deleted collection is never seen again; it carries the slot of its key. `hash` is XXH3 of 64 bits: a random place is a
+//! random member, and a hash is a cursor that needs no memory. A score is eight bytes that sort as the numbers do, an index
+//! eight bytes that sort as signed integers.
+//!
+//! With placement `range` the keys of a database are in order; with `slots` everything of a slot is one range of every
+//! family ([decision 0017](../../../docs/decisions/0017-slot-first-keys.md)). Which a store has is said by its mark.
 //!
 //! A key is in one of `default` and `collections`, never in both.
 
 use crate::error::{Error, Result};
+use crate::key_layout::{KeyLayout, SLOT_BYTES};
+use terrace_cluster::Slot;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Databases: 0 to this, exclusive. Higher first bytes are reserved.
-pub const MAX_DATABASES: usize = 128;
-
-/// First byte of the keys of `collections` that say which collections will expire.
+/// Stands where a database would in the keys of notes that say which collections will expire.
 pub(crate) const EXPIRIES: u8 = 0xFE;
 /// The key of `collections` that says which ids are reserved.
 pub(crate) const IDS: &[u8] = b"\xFFids";
 
+/// With placement `slots`, databases in which something was written: followed by the database.
+pub(crate) const WRITTEN: &[u8] = b"\xFFdb";
+
+/// Marks an id that carries a slot: counters of placement `range` do not get so far.
+const WITH_SLOT: u64 = 1 << 63;
+/// Bits of an id behind the slot.
+const COUNTER_BITS: u32 = 48;
+
 /// Bytes in front of a member in the key of an element.
 pub(crate) const ELEMENT_PREFIX_BYTES: usize = 9;
 
-/// The longest key, in bytes: the note that it expires has ten bytes in front of it.
+/// The longest key, in bytes: the note that it expires has ten bytes in front of it. With placement
+/// `slots` it is two bytes less.
 pub const MAX_KEY_BYTES: usize = terrace::MAX_KEY_BYTES - 10;
 /// The longest member of a set or sorted set, or field of a hash, in bytes.
 pub const MAX_MEMBER_BYTES: usize = terrace::MAX_KEY_BYTES - ELEMENT_PREFIX_BYTES - 9;
@@ -121,8 +136,8 @@ impl Meta {
 }
 
 /// Refuses a key that is too long to be written.
-pub(crate) fn check_key(key: &[u8]) -> Result<()> {
-    check(key, "key", MAX_KEY_BYTES)
+pub(crate) fn check_key(layout: KeyLayout, key: &[u8]) -> Result<()> {
+    check(key, "key", MAX_KEY_BYTES - layout.slot_bytes())
 }
 
 /// Refuses a member or field that is too long to be written.
@@ -138,19 +153,29 @@ fn check(bytes: &[u8], what: &str, limit: usize) -> Result<()> {
     Err(Error::TooLong(format!("a {what} of {len} bytes is over the limit of {limit} bytes")))
 }
 
-/// The engine's key of a user's key, in `default` and `collections`.
-pub(crate) fn user_key(db: u8, key: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(1 + key.len());
-    bytes.push(db);
-    bytes.extend_from_slice(key);
-    bytes
+/// The id of a collection of placement `slots`; `None` when there are no more.
+pub(crate) fn id_in_slot(slot: Slot, counter: u64) -> Option<u64> {
+    let in_slot = u64::from(slot.number()) << COUNTER_BITS;
+    (counter >> COUNTER_BITS == 0).then_some(WITH_SLOT | in_slot | counter)
+}
+
+/// The counter in an id, of whatever layout.
+pub(crate) fn counter_of(id: u64) -> u64 {
+    if id & WITH_SLOT == 0 { id } else { id & ((1 << COUNTER_BITS) - 1) }
 }
 
 /// What the keys of all elements of a collection start with.
 pub(crate) fn elements_of(db: u8, id: u64) -> [u8; ELEMENT_PREFIX_BYTES] {
     let mut bytes = [0; ELEMENT_PREFIX_BYTES];
-    bytes[0] = db;
-    bytes[1..].copy_from_slice(&id.to_be_bytes());
+    if id & WITH_SLOT == 0 {
+        bytes[0] = db;
+        bytes[1..].copy_from_slice(&id.to_be_bytes());
+        return bytes;
+    }
+    let id = (id & !WITH_SLOT).to_be_bytes();
+    bytes[..SLOT_BYTES].copy_from_slice(&id[..SLOT_BYTES]);
+    bytes[SLOT_BYTES] = db;
+    bytes[SLOT_BYTES + 1..].copy_from_slice(&id[SLOT_BYTES..]);
     bytes
 }
 
@@ -180,14 +205,18 @@ pub(crate) fn index_key(db: u8, id: u64, index: i64) -> Vec<u8> {
 }
 
 /// Key of the note that a collection will expire.
-pub(crate) fn expiry_key(expires_at_ms: u64, user_key: &[u8]) -> Vec<u8> {
-    let (db, key) = user_key.split_at(1);
-    joined(&[EXPIRIES], db, &expires_at_ms.to_be_bytes(), key)
+pub(crate) fn expiry_key(layout: KeyLayout, expires_at_ms: u64, user_key: &[u8]) -> Vec<u8> {
+    let (slot, rest) = user_key.split_at(layout.slot_bytes());
+    let (db, key) = rest.split_at(1);
+    let note = joined(&[EXPIRIES], db, &expires_at_ms.to_be_bytes(), key);
+    joined(slot, &note, &[], &[])
 }
 
-/// The user's key and the expiry of a note; `None` if it is none.
-pub(crate) fn expiry_of(note: &[u8]) -> Option<(u8, u64, &[u8])> {
-    let (&EXPIRIES, rest) = note.split_first()? else { return None };
+/// The database, the expiry and the user's key of a note; `None` if it is none.
+pub(crate) fn expiry_of(layout: KeyLayout, note: &[u8]) -> Option<(u8, u64, &[u8])> {
+    let (&EXPIRIES, rest) = note.get(layout.slot_bytes()..)?.split_first()? else {
+        return None;
+    };
     let (&db, rest) = rest.split_first()?;
     let (expiry, key) = rest.split_first_chunk()?;
     Some((db, u64::from_be_bytes(*expiry), key))
@@ -231,6 +260,7 @@ pub(crate) fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use terrace_cluster::Placement;
 
     proptest! {
         #[test]
@@ -260,6 +290,27 @@ mod tests {
                 Some(end) => prop_assert!(key < end && !end.starts_with(&prefix)),
                 None => prop_assert!(prefix.iter().all(|byte| *byte == 0xFF)),
             }
+        }
+    }
+
+    #[test]
+    fn ids_with_slots_keep_their_elements_in_the_slot() {
+        let slot = Slot::new(0x1234).unwrap();
+        let id = id_in_slot(slot, 0x0102_0304_0506).unwrap();
+        assert_eq!(elements_of(7, id), [0x12, 0x34, 7, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(elements_of(7, 0x0102), [7, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!((counter_of(id), counter_of(9)), (0x0102_0304_0506, 9));
+        assert_eq!(id_in_slot(slot, 1 << 48), None);
+    }
+
+    #[test]
+    fn notes_round_trip_in_both_placements() {
+        for layout in [Placement::Range, Placement::Slots].map(KeyLayout::of) {
+            let user_key = layout.user_key(3, b"key");
+            let note = expiry_key(layout, 77, &user_key);
+            assert_eq!(expiry_of(layout, &note), Some((3, 77, &b"key"[..])));
+            assert_eq!(expiry_of(layout, &user_key), None);
+            assert_eq!(note[..layout.slot_bytes()], user_key[..layout.slot_bytes()]);
         }
     }
 

@@ -1,48 +1,24 @@
-//! Keys of a database in order: strings and collections together, with what the batch wrote.
+//! Keys of a database in the order of the store: strings and collections together, with what the batch wrote.
 //!
 //! Four rows are merged, two stored ones and what this batch wrote of each; a key that the batch wrote
 //! hides the stored one. All stored keys are of one moment.
 
 use crate::command_batch::CommandBatch;
-use crate::encode::{self, Meta};
+use crate::encode::Meta;
 use crate::error::{Error, Result};
 use crate::keys::Type;
 use crate::members::Page;
 use crate::random;
-use std::iter::Peekable;
+use crate::walk_bounds::{KeyRange, Step, WalkBounds};
+use std::collections::BTreeMap;
 use terrace::{Iter, ReadOptions};
+use terrace_cluster::{SLOT_COUNT, Slot, slot_of};
 
 /// Keys up to this many are counted one by one.
 const COUNTED: u64 = 4096;
 
 /// A random key is drawn by up to this many bytes.
 const DRAWN_BYTES: usize = 32;
-
-/// Which keys [`CommandBatch::walk_keys`] shows.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct KeyRange<'a> {
-    /// Not below this one.
-    pub start: &'a [u8],
-    /// Only below this one.
-    pub end: Option<&'a [u8]>,
-    /// Only those that begin with this.
-    pub prefix: &'a [u8],
-}
-
-impl KeyRange<'_> {
-    /// The first of the engine's keys, and the first behind the last.
-    fn bounds(&self, db: u8) -> (Vec<u8>, Vec<u8>) {
-        let lower = encode::user_key(db, self.start.max(self.prefix));
-        let of_prefix = encode::user_key(db, self.prefix);
-        // Databases end before FF: there always is a key behind.
-        let behind = encode::end_of(&of_prefix).unwrap_or_default();
-        let upper = match self.end {
-            Some(end) => behind.min(encode::user_key(db, end)),
-            None => behind,
-        };
-        (lower, upper)
-    }
-}
 
 /// One key of a walk.
 #[derive(Debug, Clone, Copy)]
@@ -68,29 +44,46 @@ pub struct KeyScan<'a> {
     pub count: u64,
 }
 
-/// A stored row of keys.
-struct Stored(Option<Iter>);
+/// A stored row of keys: those within bounds.
+struct Stored<'b> {
+    iter: Option<Iter>,
+    bounds: &'b WalkBounds,
+}
 
-impl Stored {
+impl Stored<'_> {
     fn key(&self) -> Option<&[u8]> {
-        self.0.as_ref().filter(|iter| iter.valid()).map(Iter::key)
+        self.iter.as_ref().filter(|iter| iter.valid()).map(Iter::key)
     }
 
     fn value(&self) -> &[u8] {
-        self.0.as_ref().map_or(&[], Iter::value)
+        self.iter.as_ref().map_or(&[], Iter::value)
+    }
+
+    /// Goes on to the first key within the bounds, from where it stands.
+    fn settle(&mut self) -> Result<()> {
+        let Some(iter) = &mut self.iter else { return Ok(()) };
+        while iter.valid()
+            && let Step::Seek(next) = self.bounds.look_at(iter.key())
+        {
+            iter.seek(&next)?;
+        }
+        Ok(())
     }
 
     fn advance(&mut self) -> Result<()> {
-        match &mut self.0 {
-            Some(iter) => Ok(iter.next()?),
-            None => Ok(()),
+        if let Some(iter) = &mut self.iter {
+            iter.next()?;
         }
+        self.settle()
     }
 }
 
 impl CommandBatch {
-    /// Shows the keys of a range in order, until `seen` says no more. Strings are read only if
-    /// `with_values`.
+    /// Shows the keys of a range, until `seen` says no more: in order, with placement `slots` slot by
+    /// slot and in order within each. Strings are read only if `with_values`.
+    ///
+    /// # Errors
+    /// Those of the engine.
     pub fn walk_keys(
         &mut self,
         db: u8,
@@ -98,16 +91,74 @@ impl CommandBatch {
         with_values: bool,
         mut seen: impl FnMut(SeenKey<'_>) -> bool,
     ) -> Result<()> {
+        let bounds = WalkBounds::new(self.space.layout, db, &range);
+        self.walk(&bounds, with_values, |_, key| seen(key))
+    }
+
+    /// Shows at most `limit` of the keys that `wanted` holds for, the least first, whatever the
+    /// placement. With `slots` this goes to every slot, and holds `limit` keys and values in memory.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn walk_keys_in_order(
+        &mut self,
+        db: u8,
+        range: KeyRange<'_>,
+        with_values: bool,
+        limit: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+        mut seen: impl FnMut(SeenKey<'_>),
+    ) -> Result<()> {
+        let mut left = limit;
+        if !self.space.layout.has_slots() {
+            return self.walk_keys(db, range, with_values, |key| {
+                if left > 0 && wanted(key.key) {
+                    left -= 1;
+                    seen(key);
+                }
+                left > 0
+            });
+        }
+        let mut least: BTreeMap<Vec<u8>, (Type, Option<Vec<u8>>)> = BTreeMap::new();
+        let bounds = WalkBounds::new(self.space.layout, db, &range);
+        self.walk(&bounds, with_values, |_, key| {
+            let is_full = least.len() >= limit;
+            let is_less = least.last_key_value().is_none_or(|(last, _)| key.key < &last[..]);
+            if (!is_full || is_less) && wanted(key.key) {
+                least.insert(key.key.to_vec(), (key.kind, key.value.map(<[u8]>::to_vec)));
+                if is_full {
+                    least.pop_last();
+                }
+                if least.len() >= limit
+                    && let Some((last, _)) = least.last_key_value()
+                {
+                    bounds.end_at(last);
+                }
+            }
+            limit > 0
+        })?;
+        for (key, (kind, value)) in &least {
+            seen(SeenKey { key, kind: *kind, value: value.as_deref() });
+        }
+        Ok(())
+    }
+
+    /// Shows the keys within bounds, each with the engine's key before it.
+    fn walk(
+        &mut self,
+        bounds: &WalkBounds,
+        with_values: bool,
+        mut seen: impl FnMut(&[u8], SeenKey<'_>) -> bool,
+    ) -> Result<()> {
         self.pin();
-        let (lower, upper) = range.bounds(db);
-        if lower >= upper {
+        if bounds.is_empty() {
             return Ok(());
         }
-        let mut strings = self.stored_keys(db, &lower, &upper, Some(with_values))?;
-        let mut collections = self.stored_keys(db, &lower, &upper, None)?;
-        let (texts, metas) = (self.written_texts(db), self.written_metas(db));
-        let mut texts = within(texts, &lower, &upper);
-        let mut metas = within(metas, &lower, &upper);
+        let mut strings = self.stored_keys(bounds, Some(with_values))?;
+        let mut collections = self.stored_keys(bounds, None)?;
+        let mut texts = bounds.cut(self.written_texts(bounds.db));
+        let mut metas = bounds.cut(self.written_metas(bounds.db));
+        let prefix_bytes = self.space.layout.prefix_bytes();
         loop {
             let written = (texts.peek().map(|text| text.0), metas.peek().map(|meta| meta.0));
             let stored = (strings.key(), collections.key());
@@ -129,7 +180,7 @@ impl CommandBatch {
                 (None, meta) => meta.map(|meta| Type::Collection(meta.kind)),
             };
             if let Some(kind) = kind
-                && !seen(SeenKey { key: &key[1..], kind, value })
+                && !seen(key, SeenKey { key: &key[prefix_bytes..], kind, value })
             {
                 return Ok(());
             }
@@ -149,28 +200,25 @@ impl CommandBatch {
     }
 
     /// Strings, with values or without; collections if neither is said.
-    fn stored_keys(
-        &self,
-        db: u8,
-        lower: &[u8],
-        upper: &[u8],
-        values: Option<bool>,
-    ) -> Result<Stored> {
+    fn stored_keys<'b>(&self, bounds: &'b WalkBounds, values: Option<bool>) -> Result<Stored<'b>> {
+        let db = bounds.db;
         if self.is_flushed(db) || (values.is_none() && !self.may_hold_collections(db)) {
-            return Ok(Stored(None));
+            return Ok(Stored { iter: None, bounds });
         }
         let family = match values {
             Some(_) => &self.space.strings,
             None => &self.space.collections,
         };
         let mut iter = family.iter_with(&ReadOptions {
-            lower_bound: Some(lower.to_vec()),
-            upper_bound: Some(upper.to_vec()),
+            lower_bound: Some(bounds.lower.clone()),
+            upper_bound: Some(bounds.upper.clone()),
             keys_only: values == Some(false),
             ..self.reading().clone()
         })?;
         iter.seek_to_first()?;
-        Ok(Stored(Some(iter)))
+        let mut stored = Stored { iter: Some(iter), bounds };
+        stored.settle()?;
+        Ok(stored)
     }
 
     /// The keys among the next `count` that `matches` holds for, and where to go on.
@@ -181,22 +229,22 @@ impl CommandBatch {
         matches: impl Fn(&[u8]) -> bool,
     ) -> Result<Page<Vec<u8>>> {
         self.allow_walk(scan.count)?;
-        let mut start = Vec::new();
+        let range = KeyRange { prefix: scan.prefix, ..KeyRange::default() };
+        let mut bounds = WalkBounds::new(self.space.layout, db, &range);
         if scan.cursor != 0 {
-            start = self.space.cursors.find(db, scan.cursor).ok_or(Error::UnknownCursor)?;
-            start.push(0);
+            let last = self.space.cursors.find(db, scan.cursor).ok_or(Error::UnknownCursor)?;
+            bounds.go_on_after(&last);
         }
         let mut items = Vec::new();
         let (mut left, mut last, mut is_cut) = (scan.count.max(1), Vec::new(), false);
-        let range = KeyRange { start: &start, end: None, prefix: scan.prefix };
-        self.walk_keys(db, range, false, |seen| {
+        self.walk(&bounds, false, |engine_key, seen| {
             if left == 0 {
                 is_cut = true;
                 return false;
             }
             left -= 1;
             last.clear();
-            last.extend_from_slice(seen.key);
+            last.extend_from_slice(engine_key);
             if scan.kind.is_none_or(|kind| kind == seen.kind) && matches(seen.key) {
                 items.push(seen.key.to_vec());
             }
@@ -207,7 +255,11 @@ impl CommandBatch {
     }
 
     /// How many keys there are: exact up to some thousands, above that the engine's estimate, in
-    /// which keys that were overwritten or deleted lately may count more than once.
+    /// which keys that were overwritten or deleted lately may count more than once. With placement
+    /// `slots`, and if several databases were ever written to, it goes to every slot.
+    ///
+    /// # Errors
+    /// Those of the engine.
     pub fn count_keys(&mut self, db: u8) -> Result<u64> {
         let mut count = 0;
         self.walk_keys(db, KeyRange::default(), false, |_| {
@@ -217,20 +269,56 @@ impl CommandBatch {
         if count <= COUNTED {
             return Ok(count);
         }
-        let (lower, upper) = KeyRange::default().bounds(db);
-        let strings = self.space.strings.estimate(&lower[..]..&upper[..])?;
-        let collections = self.space.collections.estimate(&lower[..]..&upper[..])?;
-        Ok(count.max(strings.keys + collections.keys))
+        let layout = self.space.layout;
+        if !layout.has_slots() || self.space.written.has_none_but(db) {
+            let all = WalkBounds::new(layout, db, &KeyRange::default());
+            return Ok(count.max(self.estimate(&all)?));
+        }
+        let mut estimate = 0;
+        for slot in (0..SLOT_COUNT).filter_map(Slot::new) {
+            let of_slot = WalkBounds::of_slot(layout, slot, db, &KeyRange::default());
+            estimate += self.estimate(&of_slot)?;
+        }
+        Ok(count.max(estimate))
+    }
+
+    fn estimate(&self, bounds: &WalkBounds) -> Result<u64> {
+        let range = &bounds.lower[..]..&bounds.upper[..];
+        let strings = self.space.strings.estimate(range.clone())?;
+        let collections = self.space.collections.estimate(range)?;
+        Ok(strings.keys + collections.keys)
     }
 
     /// Some key, found from its first bytes on: of the keys that begin alike, a random next byte
     /// between the least and the greatest leads to the first key at or behind it. Keys that stand
     /// alone are more likely than those in crowds. Three searches for each byte at which keys part.
+    /// With placement `slots` it is a key of the first slot with any from a random one on.
+    ///
+    /// # Errors
+    /// Those of the engine.
     pub fn random_key(&mut self, db: u8) -> Result<Option<Vec<u8>>> {
+        let layout = self.space.layout;
+        let mut slot = Slot::new(0).unwrap_or(slot_of(b""));
+        if layout.has_slots() {
+            let random = Slot::new(random::below(u64::from(SLOT_COUNT)) as u16).unwrap_or(slot);
+            let mut from = WalkBounds::new(layout, db, &KeyRange::default());
+            from.go_on_at(&layout.stem(random, db));
+            let all = WalkBounds::new(layout, db, &KeyRange::default());
+            let key = match self.first_within(&from)? {
+                Some(key) => Some(key),
+                None => self.first_within(&all)?,
+            };
+            let Some(key) = key else { return Ok(None) };
+            slot = slot_of(&key);
+        }
         let (mut drawn_so_far, mut prefix) = (None, Vec::new());
         for _ in 0..DRAWN_BYTES {
-            let Some(first) = self.first_key(db, &[], &prefix)? else { break };
-            let Some(last) = self.last_stored_key(db, &prefix)? else {
+            let among = |start: &[u8], prefix: &[u8]| {
+                WalkBounds::of_slot(layout, slot, db, &KeyRange { start, end: None, prefix })
+            };
+            let whole = among(&[], &prefix);
+            let Some(first) = self.first_within(&whole)? else { break };
+            let Some(last) = self.last_stored_within(&whole)? else {
                 return Ok(drawn_so_far.or(Some(first)));
             };
             let shared = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
@@ -243,7 +331,7 @@ impl CommandBatch {
             let Some(byte) = drawn.checked_sub(1) else { return Ok(Some(first)) };
             let start = [&last[..shared], &[byte as u8]].concat();
             // The last key may be one that expired.
-            let found = self.first_key(db, &start, &prefix)?.unwrap_or(first);
+            let found = self.first_within(&among(&start, &prefix))?.unwrap_or(first);
             if found.len() <= shared {
                 return Ok(Some(found));
             }
@@ -253,41 +341,27 @@ impl CommandBatch {
         Ok(drawn_so_far)
     }
 
-    /// The first key that is shown, from `start` on, of those that begin with `prefix`.
-    fn first_key(&mut self, db: u8, start: &[u8], prefix: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// The first key that is shown.
+    fn first_within(&mut self, bounds: &WalkBounds) -> Result<Option<Vec<u8>>> {
         let mut found = None;
-        let range = KeyRange { start, end: None, prefix };
-        self.walk_keys(db, range, false, |seen| {
+        self.walk(bounds, false, |_, seen| {
             found = Some(seen.key.to_vec());
             false
         })?;
         Ok(found)
     }
 
-    /// The last stored key that begins with `prefix`, be it a collection that expired.
-    fn last_stored_key(&mut self, db: u8, prefix: &[u8]) -> Result<Option<Vec<u8>>> {
-        let (lower, upper) = KeyRange { prefix, ..KeyRange::default() }.bounds(db);
+    /// The last stored key within bounds of one slot, be it a collection that expired.
+    fn last_stored_within(&mut self, bounds: &WalkBounds) -> Result<Option<Vec<u8>>> {
+        let prefix_bytes = self.space.layout.prefix_bytes();
         let mut last = None;
         for values in [Some(false), None] {
-            let Stored(Some(mut iter)) = self.stored_keys(db, &lower, &upper, values)? else {
-                continue;
-            };
+            let Some(mut iter) = self.stored_keys(bounds, values)?.iter else { continue };
             iter.seek_to_last()?;
             if iter.valid() {
-                last = last.max(Some(iter.key()[1..].to_vec()));
+                last = last.max(Some(iter.key()[prefix_bytes..].to_vec()));
             }
         }
         Ok(last)
     }
-}
-
-/// The part of a row in order that lies within bounds.
-fn within<'t, T: Copy>(
-    row: Vec<(&'t [u8], T)>,
-    lower: &[u8],
-    upper: &[u8],
-) -> Peekable<impl Iterator<Item = (&'t [u8], T)>> {
-    let first = row.partition_point(|(key, _)| *key < lower);
-    let last = row.partition_point(|(key, _)| *key < upper);
-    row.into_iter().take(last).skip(first).peekable()
 }

@@ -3,9 +3,11 @@
 use crate::background_thread::BackgroundThread;
 use crate::cursors::Cursors;
 use crate::databases::Databases;
-use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, MAX_DATABASES};
+use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, WRITTEN};
 use crate::error::{Error, Result};
+use crate::key_layout::{KeyLayout, MAX_DATABASES};
 use crate::locks::Locks;
+use crate::slot_expiries::SlotExpiries;
 use crate::store_kind::{self, StoreKind};
 use crate::watch::{Keys, Watch, Watches};
 use parking_lot::Mutex;
@@ -13,7 +15,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace::{Clock, ColumnFamily, Db, Options, ReadSet};
+use terrace::{Clock, ColumnFamily, Db, Options, ReadOptions, ReadSet};
+use terrace_cluster::{Placement, slot_of};
 
 /// Ids that are reserved by one write.
 const RESERVED_IDS: u64 = 1 << 20;
@@ -28,10 +31,15 @@ pub struct Keyspace {
     pub(crate) strings: ColumnFamily,
     pub(crate) collections: ColumnFamily,
     pub(crate) elements: ColumnFamily,
+    pub(crate) layout: KeyLayout,
     pub(crate) locks: Locks,
     pub(crate) clock: Arc<dyn Clock>,
     /// Databases that may hold a collection: in others, strings need not look for one.
     pub(crate) with_collections: Databases,
+    /// With slots: databases in which anything was ever written. In others there is nothing.
+    pub(crate) written: Databases,
+    /// With slots: when the first collection of each slot may expire.
+    pub(crate) slot_expiries: Option<SlotExpiries>,
     /// Of hashes of keys that are in memory only.
     pub(crate) seed: u64,
     pub(crate) cursors: Cursors,
@@ -52,10 +60,12 @@ impl Keyspace {
         self.locks.on_release(Box::new(call));
     }
 
-    /// As [`Self::open`], without the thread: somebody calls [`Self::expire_due`].
+    /// As [`Self::open`], without the thread: somebody calls [`Self::expire_due`]. `placement` is as in
+    /// [`Self::open_placed`]; `None`: as the store has it, and `Range` if it is made.
     pub fn open_without_active_expire(
         path: impl AsRef<Path>,
         options: Options,
+        placement: Option<Placement>,
     ) -> Result<Arc<Self>> {
         let clock = options.advanced.clock.clone();
         let db = Db::open(path, options)?;
@@ -67,8 +77,8 @@ impl Keyspace {
             None => db.create_column_family(name, db.options().default_family.clone()),
         };
         let (collections, elements) = (family(COLLECTIONS)?, family(ELEMENTS)?);
-        store_kind::mark(&collections)?;
-        Self::over(db, collections, elements, clock)
+        let layout = store_kind::mark([&db.default_family(), &collections, &elements], placement)?;
+        Self::over(db, layout, collections, elements, clock)
     }
 
     /// A keyspace to read, over a store that is open read-only: a batch can read, and cannot commit
@@ -84,23 +94,23 @@ impl Keyspace {
             return Err(Error::OtherStore(PLAIN.into()));
         };
         let clock = db.options().advanced.clock.clone();
-        Self::over(db, collections, elements, clock)
+        let layout = KeyLayout::of_store(&db)?;
+        Self::over(db, layout, collections, elements, clock)
     }
 
     fn over(
         db: Db,
+        layout: KeyLayout,
         collections: ColumnFamily,
         elements: ColumnFamily,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
-        let with_collections = Databases::default();
-        let mut iter = collections.iter()?;
-        iter.seek_to_first()?;
-        while iter.valid() && usize::from(iter.key()[0]) < MAX_DATABASES {
-            let db = iter.key()[0];
-            with_collections.add(db);
-            iter.seek(&[db + 1])?;
-        }
+        let written = written_databases(&collections)?;
+        let with_collections = match layout.has_slots() {
+            true if has_user_keys(&collections)? => written.clone(),
+            true => Databases::default(),
+            false => databases_of(&collections)?,
+        };
         let first = match collections.get(IDS)? {
             None => 1,
             Some(bytes) => match (*bytes).try_into() {
@@ -115,9 +125,12 @@ impl Keyspace {
             strings: db.default_family(),
             collections,
             elements,
+            layout,
             locks: Locks::new(),
             clock,
             with_collections,
+            written,
+            slot_expiries: layout.has_slots().then(SlotExpiries::new),
             seed: RandomState::new().hash_one(0),
             cursors: Cursors::new(),
             watches: Watches::default(),
@@ -158,6 +171,16 @@ impl Keyspace {
         &self.elements
     }
 
+    /// How its keys lie.
+    pub fn layout(&self) -> KeyLayout {
+        self.layout
+    }
+
+    /// The family of notes of which collections will expire.
+    pub(crate) fn notes(&self) -> &ColumnFamily {
+        if self.layout.has_slots() { &self.elements } else { &self.collections }
+    }
+
     /// The wall clock, in ms since 1970.
     pub fn now_ms(&self) -> u64 {
         self.clock.wall_ms()
@@ -170,7 +193,7 @@ impl Keyspace {
 
     /// Makes a set of watched keys notice every write to this key from now on.
     pub fn watch(&self, watched: &mut ReadSet, db: u8, key: &[u8]) {
-        let user_key = encode::user_key(db, key);
+        let user_key = self.layout.user_key(db, key);
         watched.watch(&self.strings, &user_key);
         watched.watch(&self.collections, &user_key);
     }
@@ -206,8 +229,18 @@ impl Keyspace {
         reads
     }
 
-    /// An id that no collection ever had.
-    pub(crate) fn fresh_id(&self) -> Result<u64> {
+    /// An id that no collection ever had, for one under `key`.
+    pub(crate) fn fresh_id(&self, key: &[u8]) -> Result<u64> {
+        let counter = self.fresh_counter()?;
+        match self.layout.has_slots() {
+            false => Ok(counter),
+            true => encode::id_in_slot(slot_of(key), counter).ok_or_else(|| {
+                Error::Engine(terrace::Error::InvalidArgument("there are no more ids".into()))
+            }),
+        }
+    }
+
+    fn fresh_counter(&self) -> Result<u64> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut reserved = self.reserved.lock();
         if id >= *reserved {
@@ -218,4 +251,41 @@ impl Keyspace {
         }
         Ok(id)
     }
+}
+
+/// Databases of placement `range` that have a collection.
+fn databases_of(collections: &ColumnFamily) -> Result<Databases> {
+    let found = Databases::default();
+    let mut iter = collections.iter()?;
+    iter.seek_to_first()?;
+    while iter.valid() && usize::from(iter.key()[0]) < MAX_DATABASES {
+        let db = iter.key()[0];
+        found.add(db);
+        iter.seek(&[db + 1])?;
+    }
+    Ok(found)
+}
+
+/// Whether there is a collection, of whatever database.
+fn has_user_keys(collections: &ColumnFamily) -> Result<bool> {
+    let mut iter = collections.iter()?;
+    iter.seek_to_first()?;
+    Ok(iter.valid() && usize::from(iter.key()[0]) < MAX_DATABASES)
+}
+
+/// Databases of placement `slots` in which anything was ever written.
+fn written_databases(collections: &ColumnFamily) -> Result<Databases> {
+    let found = Databases::default();
+    let options = ReadOptions { prefix: Some(WRITTEN.to_vec()), ..ReadOptions::default() };
+    let mut iter = collections.iter_with(&options)?;
+    iter.seek_to_first()?;
+    while iter.valid() {
+        if let [db] = iter.key()[WRITTEN.len()..]
+            && usize::from(db) < MAX_DATABASES
+        {
+            found.add(db);
+        }
+        iter.next()?;
+    }
+    Ok(found)
 }

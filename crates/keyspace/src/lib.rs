@@ -12,6 +12,7 @@
 mod encode;
 mod error;
 mod integer;
+mod key_layout;
 mod long_double;
 mod random;
 // Nouns.
@@ -20,13 +21,16 @@ mod cursors;
 mod databases;
 mod locks;
 mod pending_writes;
+mod slot_expiries;
 mod store_kind;
+mod walk_bounds;
 // The store, and what is written into it together.
 mod command_batch;
 mod keyspace;
 mod watch;
 // Commands.
 mod active_expire;
+mod convert;
 mod flush_db;
 mod hashes;
 mod key_scan;
@@ -43,11 +47,11 @@ mod usage;
 
 pub use active_expire::ExpireProgress;
 pub use command_batch::{CommandBatch, Mode, Text, Value};
-pub use encode::{
-    COLLECTIONS, ELEMENTS, Kind, MAX_DATABASES, MAX_KEY_BYTES, MAX_MEMBER_BYTES, Meta,
-};
+pub use convert::{Converted, convert};
+pub use encode::{COLLECTIONS, ELEMENTS, Kind, MAX_KEY_BYTES, MAX_MEMBER_BYTES, Meta};
 pub use error::{Error, Result, Wait};
-pub use key_scan::{KeyRange, KeyScan, SeenKey};
+pub use key_layout::{KeyLayout, MAX_DATABASES};
+pub use key_scan::{KeyScan, SeenKey};
 pub use keys::{ExpireIf, Type};
 pub use keyspace::Keyspace;
 pub use lists::{End, Inserted};
@@ -58,4 +62,6 @@ pub use set_algebra::{Aggregation, Scored, Weighted};
 pub use sorted_sets::{AddRule, Added, MemberEnd, Order, Range, ScoreEnd};
 pub use store_kind::StoreKind;
 pub use strings::{Lifetime, MAX_STRING_BYTES, PutOptions, PutOutcome, When};
+pub use terrace_cluster::Placement;
+pub use walk_bounds::KeyRange;
 pub use watch::Watch;

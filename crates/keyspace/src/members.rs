@@ -72,7 +72,7 @@ impl CommandBatch {
     pub(crate) fn open_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Meta> {
         match self.write_collection(db, key, kind)? {
             Some(meta) => Ok(meta),
-            None => self.fresh_collection(kind),
+            None => self.fresh_collection(key, kind),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Keys that get another name, and copies of them.
 //!
-//! A collection's elements lie under its id, not under its name: another name costs one record. A
+//! A collection's elements lie under its id, not under its name: another name costs one record, unless it
+//! is in another slot: then it costs what a copy costs. A
 //! copy has an id of its own, and is result_size in memory until the commit.
 
 use crate::command_batch::{CommandBatch, Direction};
@@ -8,6 +9,7 @@ use crate::encode::{self, Meta};
 use crate::error::{Error, Result};
 use crate::keys::Content;
 use crate::result_size::ResultSize;
+use terrace_cluster::slot_of;
 
 /// Elements that are read before they are written again.
 const PAGE: usize = 1024;
@@ -22,7 +24,7 @@ impl CommandBatch {
     /// # Errors
     /// [`Error::NoSuchKey`], [`Error::TooLong`], and those of the engine.
     pub fn rename(&mut self, db: u8, from: &[u8], to: &[u8], only_absent: bool) -> Result<bool> {
-        encode::check_key(to)?;
+        self.check_key(to)?;
         let content = self.content(db, from)?;
         if !content.exists() {
             return Err(Error::NoSuchKey);
@@ -40,6 +42,11 @@ impl CommandBatch {
                 Content::Text(text) => {
                     turn.delete_text(db, from);
                     turn.put_text(db, to, &text.value, text.expires_at_ms);
+                }
+                // Elements are in the slot of their key.
+                Content::Collection(_) if turn.are_in_two_slots(from, to) => {
+                    turn.copy((db, from), (db, to), true)?;
+                    turn.clear_key(db, from)?;
                 }
                 Content::Collection(meta) => {
                     turn.forget_collection(db, from, &meta);
@@ -63,7 +70,7 @@ impl CommandBatch {
         (to_db, to): (u8, &[u8]),
         replace: bool,
     ) -> Result<bool> {
-        encode::check_key(to)?;
+        self.check_key(to)?;
         let content = self.content(from_db, from)?;
         if !content.exists() || (!replace && self.content(to_db, to)?.exists()) {
             return Ok(false);
@@ -74,7 +81,7 @@ impl CommandBatch {
                 Content::Nothing => {}
                 Content::Text(text) => turn.put_text(to_db, to, &text.value, text.expires_at_ms),
                 Content::Collection(meta) => {
-                    let id = turn.fresh_collection(meta.kind)?.id;
+                    let id = turn.fresh_collection(to, meta.kind)?.id;
                     turn.copy_elements((from_db, meta.id), (to_db, id), meta.count)?;
                     turn.name_collection(to_db, to, Meta { id, ..meta });
                 }
@@ -100,11 +107,15 @@ impl CommandBatch {
 
     /// Removes whatever is under a key, also a collection that has expired. The lock is held.
     pub(crate) fn clear_key(&mut self, db: u8, key: &[u8]) -> Result<()> {
-        encode::check_key(key)?;
+        self.check_key(key)?;
         if self.text(db, key)?.is_some() {
             self.delete_text(db, key);
         }
         self.drop_any_collection(db, key)
+    }
+
+    fn are_in_two_slots(&self, one: &[u8], other: &[u8]) -> bool {
+        self.space().layout().has_slots() && slot_of(one) != slot_of(other)
     }
 
     /// Stores the record of a collection under a key that has none.

@@ -182,7 +182,7 @@ impl CommandBatch {
             if members.is_empty() {
                 return Ok(0);
             }
-            let mut set = turn.fresh_collection(Kind::SortedSet)?;
+            let mut set = turn.fresh_collection(key, Kind::SortedSet)?;
             let mut result_size = ResultSize::default();
             for (member, score) in members {
                 encode::check_member(member)?;

@@ -191,7 +191,7 @@ impl CommandBatch {
             if members.is_empty() {
                 return Ok(0);
             }
-            let mut set = turn.fresh_collection(Kind::Set)?;
+            let mut set = turn.fresh_collection(key, Kind::Set)?;
             let mut result_size = ResultSize::default();
             for member in members {
                 encode::check_member(member)?;

@@ -1,7 +1,6 @@
 //! Commands on strings. Those that write have the lock of their keys.
 
 use crate::command_batch::{CommandBatch, Mode, Value};
-use crate::encode;
 use crate::error::{Error, Result};
 use crate::integer::{self, Digits};
 use crate::keys::Content;
@@ -74,7 +73,8 @@ impl CommandBatch {
         value: &[u8],
         options: &PutOptions,
     ) -> Result<PutOutcome> {
-        check_lengths(key, value.len())?;
+        self.check_key(key)?;
+        check_length(value.len())?;
         let PutOptions { when, lifetime, get } = *options;
         if when == When::Always && lifetime != Lifetime::Kept && !get {
             let expires_at_ms = match lifetime {
@@ -147,7 +147,8 @@ impl CommandBatch {
         pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
     ) -> Result<()> {
         for (key, value) in pairs.clone() {
-            check_lengths(key, value.len())?;
+            self.check_key(key)?;
+            check_length(value.len())?;
         }
         if !self.may_hold_collections(db) {
             pairs.for_each(|(key, value)| self.put_text(db, key, value, None));
@@ -182,7 +183,8 @@ impl CommandBatch {
         let content = self.content(db, key)?;
         let (before, expires_at_ms) = content.text()?;
         let len = before.len() + tail.len();
-        check_lengths(key, len)?;
+        self.check_key(key)?;
+        check_length(len)?;
         let mut value = Vec::with_capacity(len);
         value.extend_from_slice(before);
         value.extend_from_slice(tail);
@@ -219,7 +221,8 @@ impl CommandBatch {
             return Ok(before.len());
         }
         let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(bytes.len());
-        check_lengths(key, end)?;
+        self.check_key(key)?;
+        check_length(end)?;
         let mut value = Vec::with_capacity(end.max(before.len()));
         value.extend_from_slice(before);
         value.resize(end.max(before.len()), 0);
@@ -241,7 +244,8 @@ impl CommandBatch {
         let mut value = before.to_vec();
         let (is_changed, outcome) = change(&mut value)?;
         if is_changed {
-            check_lengths(key, value.len())?;
+            self.check_key(key)?;
+            check_length(value.len())?;
             self.update(db, key, &value, expires_at_ms, &content)?;
         }
         Ok(outcome)
@@ -249,7 +253,7 @@ impl CommandBatch {
 
     /// Adds to the integer under `key`, 0 if there is nothing, and gives the sum.
     pub fn add(&mut self, db: u8, key: &[u8], delta: i64) -> Result<i64> {
-        encode::check_key(key)?;
+        self.check_key(key)?;
         let content = self.content(db, key)?;
         let (before, expires_at_ms) = content.text()?;
         let number = match content.exists() {
@@ -263,7 +267,7 @@ impl CommandBatch {
 
     /// Adds to the number under `key`, 0 if there is nothing, and gives the sum as it is stored.
     pub fn add_float(&mut self, db: u8, key: &[u8], delta: LongDouble) -> Result<String> {
-        encode::check_key(key)?;
+        self.check_key(key)?;
         let content = self.content(db, key)?;
         let (before, expires_at_ms) = content.text()?;
         let before = if content.exists() { before } else { b"0" };
@@ -304,8 +308,7 @@ impl CommandBatch {
     }
 }
 
-fn check_lengths(key: &[u8], len: usize) -> Result<()> {
-    encode::check_key(key)?;
+fn check_length(len: usize) -> Result<()> {
     match len <= MAX_STRING_BYTES {
         true => Ok(()),
         false => {

@@ -15,13 +15,13 @@ impl CommandBatch {
     /// The engine's.
     pub fn usage_bytes(&mut self, db: u8, key: &[u8]) -> Result<Option<u64>> {
         self.pin_view(db, key);
-        let own = 1 + key.len() as u64 + TRAILER_BYTES;
+        let own = self.space().layout().prefix_bytes() as u64 + key.len() as u64 + TRAILER_BYTES;
         if let Some(text) = self.text(db, key)? {
             return Ok(Some(own + text.value.len() as u64));
         }
         let Some(meta) = self.meta(db, key)? else { return Ok(None) };
         let start = encode::elements_of(db, meta.id);
-        let end = encode::elements_of(db, meta.id + 1);
+        let end = encode::end_of(&start).unwrap_or_default();
         let elements = self.space().elements().estimate(&start[..]..&end[..])?;
         Ok(Some(own + Meta::BYTES as u64 + elements.bytes))
     }

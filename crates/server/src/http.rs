@@ -70,6 +70,8 @@ impl Default for HttpOptions {
 pub trait ServerStatus: Send + Sync + 'static {
     /// The engine.
     fn engine(&self) -> &terrace::Db;
+    /// How the keys lie in it.
+    fn layout(&self) -> terrace_keyspace::KeyLayout;
 
     /// Counters and states of this moment. Called every second.
     fn figures(&self) -> Figures;

@@ -12,6 +12,10 @@ use crate::server::Server;
 use std::sync::atomic::Ordering;
 
 impl ServerStatus for Server {
+    fn layout(&self) -> terrace_keyspace::KeyLayout {
+        self.space.layout()
+    }
+
     fn engine(&self) -> &terrace::Db {
         self.space.db()
     }

@@ -3,6 +3,8 @@
 use crate::generator::Generator;
 use crate::servers::Process;
 use std::collections::BTreeSet;
+use terrace::Options;
+use terrace_keyspace::{Keyspace, Placement};
 use terrace_resp::Reply;
 use terrace_resp::test_client::Client;
 
@@ -24,9 +26,18 @@ const SHOWN: usize = 8;
 fn random_commands_are_answered_as_redis_answers_them() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     // Small blocks of memory, so that commands go both ways: by the loop and by the pool.
-    let terrace = Process::terrace(&["--server-threads", "2", "--maxmemory", "16mb"]);
+    let flags = ["--server-threads", "2", "--maxmemory", "16mb"];
+    let dir = tempfile::tempdir().unwrap();
+    let slots =
+        Keyspace::open_placed(dir.path().join("store"), Options::default(), Placement::Slots);
+    slots.unwrap().close().unwrap();
+    let (in_order, by_slot) = (Process::terrace(&flags), Process::terrace_in(dir.path(), &flags));
     let redis = Process::redis();
-    for (protocol, seed, count) in [(2, seed, COMMANDS / 2), (3, seed + 1, COMMANDS / 2)] {
+    for (terrace, protocol, seed, count) in [
+        (&in_order, 2, seed, COMMANDS / 2),
+        (&in_order, 3, seed + 1, COMMANDS / 2),
+        (&by_slot, 2, seed + 2, COMMANDS / 2),
+    ] {
         let (mut ours, mut theirs) = (terrace.connect(), redis.connect());
         for connection in [&mut ours, &mut theirs] {
             connection.say(&format!("HELLO {protocol}"));

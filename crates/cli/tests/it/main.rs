@@ -9,6 +9,7 @@
 
 mod basics;
 mod beside;
+mod convert;
 mod damage;
 mod demo;
 mod dump;

@@ -1,8 +1,10 @@
 //! What a batch knows of collections: their records, their ids, when they expire.
 
-use super::{CommandBatch, Direction};
-use crate::encode::{self, Kind, Meta};
+use super::{CommandBatch, Direction, WrittenText};
+use crate::encode::{self, Kind, Meta, WRITTEN};
 use crate::error::{Error, Result};
+use crate::key_layout::MAX_DATABASES;
+use terrace_cluster::slot_of;
 
 impl CommandBatch {
     /// Whether there may be any collection in a database. A command that has pinned its moment sees
@@ -15,6 +17,35 @@ impl CommandBatch {
     /// wrote after that.
     pub(super) fn note_flushed(&self, written: u128) {
         self.space.with_collections.remove(self.flushed, written);
+    }
+
+    /// With slots: the batch says in which databases something is written for the first time.
+    pub(super) fn mark_databases(&mut self) {
+        if !self.space.layout.has_slots() {
+            return;
+        }
+        let layout = self.space.layout;
+        let texts = self.texts.latest().filter(|(_, text, _)| **text != WrittenText::Deleted);
+        let metas = self.metas.latest().filter(|(_, meta, _)| meta.is_some());
+        let keys = texts.map(|(key, ..)| key).chain(metas.map(|(key, ..)| key));
+        let dbs = keys.fold(0_u128, |dbs, key| dbs | 1 << layout.db_of(key));
+        for db in (0..MAX_DATABASES as u8).filter(|db| dbs >> db & 1 == 1) {
+            if !self.space.written.has(db) {
+                let mark = [WRITTEN, &[db]].concat();
+                self.batch.put_cf(&self.space.collections, mark, []);
+                self.marked |= 1 << db;
+            }
+        }
+    }
+
+    /// After the commit: what others may rely on from now on.
+    pub(super) fn note_committed(&mut self) {
+        for db in (0..MAX_DATABASES as u8).filter(|db| self.marked >> db & 1 == 1) {
+            self.space.written.add(db);
+        }
+        if let Some(times) = &self.space.slot_expiries {
+            self.expiries.iter().for_each(|(slot, time)| times.lower(*slot, *time));
+        }
     }
 
     /// What is stored of the collection under `key`, also of one that has expired.
@@ -33,7 +64,7 @@ impl CommandBatch {
             self.saw_written(true);
             return Ok(*written);
         }
-        if self.is_flushed(user_key[0]) {
+        if self.is_flushed(self.space.layout.db_of(user_key)) {
             return Ok(None);
         }
         let found = self.space.collections.get_with(user_key, &self.reading)?;
@@ -72,7 +103,7 @@ impl CommandBatch {
         kind: Kind,
     ) -> Result<Option<Meta>> {
         self.expect_lock(db, key);
-        encode::check_key(key)?;
+        self.check_key(key)?;
         match self.stored_meta(db, key)? {
             Some(meta) if meta.is_expired(self.now_ms) => {
                 self.drop_collection(db, key, &meta)?;
@@ -85,9 +116,9 @@ impl CommandBatch {
         }
     }
 
-    /// A collection that is not stored before [`Self::put_meta`].
-    pub(crate) fn fresh_collection(&mut self, kind: Kind) -> Result<Meta> {
-        let id = self.space.fresh_id()?;
+    /// A collection to be stored under `key`, which it is not before [`Self::put_meta`].
+    pub(crate) fn fresh_collection(&mut self, key: &[u8], kind: Kind) -> Result<Meta> {
+        let id = self.space.fresh_id(key)?;
         Ok(Meta { kind, id, count: 0, expires_at_ms: 0, first: 0 })
     }
 
@@ -95,7 +126,7 @@ impl CommandBatch {
     /// command that changes any element, so that clients that watch the key notice it.
     pub(crate) fn put_meta(&mut self, db: u8, key: &[u8], meta: &Meta) {
         self.expect_lock(db, key);
-        let user_key = encode::user_key(db, key);
+        let user_key = self.space.layout.user_key(db, key);
         if meta.count == 0 {
             self.forget_expiry(&user_key, meta);
             self.note_meta(&user_key, None);
@@ -130,7 +161,7 @@ impl CommandBatch {
             // What this batch wrote of it is not looked for any more: the id is never used again.
             self.batch.delete_range_cf(&self.space.elements, prefix, end);
         }
-        let user_key = encode::user_key(db, key);
+        let user_key = self.space.layout.user_key(db, key);
         self.forget_expiry(&user_key, meta);
         self.note_meta(&user_key, None);
         Ok(())
@@ -139,26 +170,29 @@ impl CommandBatch {
     /// Removes the record of a collection, whose elements go on under another key. The lock is held.
     pub(crate) fn forget_collection(&mut self, db: u8, key: &[u8], meta: &Meta) {
         self.expect_lock(db, key);
-        let user_key = encode::user_key(db, key);
+        let user_key = self.space.layout.user_key(db, key);
         self.forget_expiry(&user_key, meta);
         self.note_meta(&user_key, None);
     }
 
     /// Changes when a collection expires; 0 never. The caller stores the meta.
     pub(crate) fn set_expiry(&mut self, db: u8, key: &[u8], meta: &mut Meta, expires_at_ms: u64) {
-        let user_key = encode::user_key(db, key);
+        let user_key = self.space.layout.user_key(db, key);
         self.forget_expiry(&user_key, meta);
         meta.expires_at_ms = expires_at_ms;
         if expires_at_ms != 0 {
-            let note = encode::expiry_key(expires_at_ms, &user_key);
-            self.batch.put_cf(&self.space.collections, note, meta.id.to_le_bytes());
+            let note = encode::expiry_key(self.space.layout, expires_at_ms, &user_key);
+            self.batch.put_cf(self.space.notes(), note, meta.id.to_le_bytes());
+            if self.space.layout.has_slots() {
+                self.expiries.push((slot_of(key), expires_at_ms));
+            }
         }
     }
 
     fn forget_expiry(&mut self, user_key: &[u8], meta: &Meta) {
         if meta.expires_at_ms != 0 {
-            let note = encode::expiry_key(meta.expires_at_ms, user_key);
-            self.batch.delete_cf(&self.space.collections, note);
+            let note = encode::expiry_key(self.space.layout, meta.expires_at_ms, user_key);
+            self.batch.delete_cf(self.space.notes(), note);
         }
     }
 }

@@ -1,12 +1,58 @@
-//! What a flush of databases means for keys that are watched.
+//! A flush of databases: what it writes, and what it means for keys that are watched.
 
-use super::CommandBatch;
-use crate::encode::{self, Meta};
+use super::{CommandBatch, WrittenText};
+use crate::encode::{EXPIRIES, Meta, end_of};
 use crate::error::Result;
+use crate::key_layout::{KeyLayout, MAX_DATABASES};
+use crate::keyspace::Keyspace;
+use crate::locks::STRIPES;
 use crate::watch::Watch;
 use std::sync::Arc;
+use terrace::{ColumnFamily, ReadOptions, WriteBatch};
+use terrace_cluster::{SLOT_COUNT, Slot};
 
 impl CommandBatch {
+    /// Removes everything in the databases from `first` to `last`, both included. All locks are
+    /// held. A range of each family, unless one of several databases of a store with slots is removed: then
+    /// a range for each slot that has something of it.
+    pub(crate) fn flush_range(&mut self, first: u8, last: u8) -> Result<()> {
+        debug_assert_eq!(self.held.list.len(), STRIPES, "a flush holds all locks");
+        let Keyspace { strings, collections, elements, layout, .. } = &*self.space;
+        match layout.has_slots() {
+            false => {
+                for family in [strings, collections, elements] {
+                    self.batch.delete_range_cf(family, [first], [last + 1]);
+                }
+                let notes = |db| [EXPIRIES, db];
+                self.batch.delete_range_cf(collections, notes(first), notes(last + 1));
+            }
+            true if self.is_everything(first, last) => {
+                for family in [strings, collections, elements] {
+                    self.batch.delete_range_cf(family, [], SLOT_COUNT.to_be_bytes());
+                }
+            }
+            true => {
+                for db in first..=last {
+                    for family in [strings, collections, elements] {
+                        flush_slots(&mut self.batch, family, *layout, &[db])?;
+                    }
+                    flush_slots(&mut self.batch, self.space.notes(), *layout, &[EXPIRIES, db])?;
+                }
+            }
+        }
+        let undoes = self.attempts > 0;
+        for db in first..=last {
+            let owned = |(key, _): (&[u8], _)| key.to_vec();
+            let texts: Vec<_> = self.written_texts(db).into_iter().map(owned).collect();
+            let owned = |(key, _): (&[u8], _)| key.to_vec();
+            let metas: Vec<_> = self.written_metas(db).into_iter().map(owned).collect();
+            texts.iter().for_each(|key| self.texts.put(key, &[], WrittenText::Deleted, undoes));
+            metas.iter().for_each(|key| self.metas.put(key, &[], None, undoes));
+            self.flushed |= 1 << db;
+        }
+        Ok(())
+    }
+
     /// Those who watch, and for whom the flush that is about to be committed changes nothing. All
     /// locks are held.
     pub(crate) fn unmoved_by_flush(&self) -> Vec<Arc<Watch>> {
@@ -16,12 +62,26 @@ impl CommandBatch {
         all
     }
 
+    /// With slots: whether nothing was ever written in other databases, in this batch neither.
+    fn is_everything(&self, first: u8, last: u8) -> bool {
+        if first == 0 && usize::from(last) == MAX_DATABASES - 1 {
+            return true;
+        }
+        let mut texts = self.texts.latest().map(|(key, ..)| key);
+        let mut metas = self.metas.latest().map(|(key, ..)| key);
+        let is_own = |key: &[u8]| self.space.layout.db_of(key) == first;
+        first == last
+            && self.space.written.has_none_but(first)
+            && texts.all(is_own)
+            && metas.all(is_own)
+    }
+
     fn leaves_as_it_is(&self, watch: &Watch) -> Result<bool> {
         if !watch.is_unchanged(&self.space.db)? {
             return Ok(false);
         }
         for (db, key) in watch.keys() {
-            let user_key = encode::user_key(db, &key);
+            let user_key = self.space.layout.user_key(db, &key);
             if self.has_written(&user_key) {
                 return Ok(false);
             }
@@ -47,4 +107,42 @@ impl CommandBatch {
             watch.renew(|keys| self.space.reads_of(keys));
         }
     }
+}
+
+/// Removes the keys of every slot that go on with `after_slot`.
+fn flush_slots(
+    batch: &mut WriteBatch,
+    family: &ColumnFamily,
+    layout: KeyLayout,
+    after_slot: &[u8],
+) -> Result<()> {
+    let bytes = layout.slot_bytes();
+    let options = ReadOptions {
+        upper_bound: Some(SLOT_COUNT.to_be_bytes().to_vec()),
+        keys_only: true,
+        ..ReadOptions::default()
+    };
+    let mut iter = family.iter_with(&options)?;
+    iter.seek_to_first()?;
+    while iter.valid()
+        && let Some((slot, rest)) = iter.key().split_at_checked(bytes)
+    {
+        let slot = slot.to_vec();
+        let start = [&slot[..], after_slot].concat();
+        if rest < after_slot {
+            iter.seek(&start)?;
+            continue;
+        }
+        if rest.starts_with(after_slot)
+            && let Some(end) = end_of(&start)
+        {
+            batch.delete_range_cf(family, start, end);
+        }
+        let next = u16::from_be_bytes([slot[0], slot[1]]) + 1;
+        match Slot::new(next) {
+            Some(_) => iter.seek(&next.to_be_bytes())?,
+            None => break,
+        }
+    }
+    Ok(())
 }

@@ -2,9 +2,9 @@
 //! long, or have equal hashes, scores of all kinds, attempts that fail, turns that are abandoned or
 //! have to wait, keys that expire and come again as something else.
 
-use crate::collections_commands::{Command, equal_hashes};
-use crate::collections_model::{Data, Model};
-use crate::harness::{below, one_in, small_options, stopped_clock, store};
+use super::collections_commands::{Command, equal_hashes};
+use super::collections_model::{Data, Model};
+use super::harness::{PLACEMENT, below, one_in, small_options, stopped_clock, store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
@@ -199,8 +199,12 @@ fn collections_answer_as_a_model_does() {
     let mut elsewhere = 0;
     for seed in seeds {
         let (vfs, clock) = (SimVfs::new(seed), stopped_clock());
-        let space =
-            Keyspace::open_without_active_expire("/db", small_options(&vfs, &clock)).unwrap();
+        let space = Keyspace::open_without_active_expire(
+            "/db",
+            small_options(&vfs, &clock),
+            Some(PLACEMENT),
+        )
+        .unwrap();
         let (rng, model) = (SplitMix64::new(seed), Model::default());
         let mut run = Run { rng, clock, space, model, executed: 0, elsewhere: 0 };
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -1,6 +1,6 @@
 //! Commands on collections, drawn at random, and what a keyspace answers to them.
 
-use crate::harness::{below, one_in};
+use super::harness::{below, one_in};
 use terrace_base::rng::SplitMix64;
 use terrace_keyspace::{
     AddRule, CommandBatch, End, ExpireIf, Inserted, LongDouble, MemberEnd, Order, Range, Result,

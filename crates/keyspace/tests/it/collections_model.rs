@@ -1,6 +1,6 @@
 //! What collections should hold and answer: maps and rows, changed in the plainest way.
 
-use crate::collections_commands::{Command, Span};
+use super::collections_commands::{Command, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use terrace_keyspace::{AddRule, End, Error, LongDouble, Order};
 

@@ -1,12 +1,13 @@
 //! Commands for random tests: drawn, executed in a turn, and executed on a model. Both executions
 //! give a text, the same one if the keyspace is right.
 
-use crate::harness::{below, one_in};
-use crate::model::{Data, Model};
+use super::harness::{PLACEMENT, below, one_in};
+use super::model::{Data, Model};
 use std::collections::BTreeMap;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_keyspace::{
-    CommandBatch, Error, ExpireIf, KeyRange, KeyScan, Lifetime, PutOptions, Result, Type, When,
+    CommandBatch, Error, ExpireIf, KeyLayout, KeyRange, KeyScan, Lifetime, PutOptions, Result,
+    SeenKey, Type, When,
 };
 
 const KEYS: u64 = 12;
@@ -57,7 +58,17 @@ fn key(rng: &mut SplitMix64) -> Bytes {
         0 => b"key:".to_vec(),
         1 => vec![b'k'; 300],
         2 => vec![0xFF, 0xFF],
+        // Of one slot.
+        number @ 3..=5 => format!("{{key:}}{number}").into_bytes(),
         number => format!("key:{number}").into_bytes(),
+    }
+}
+
+fn prefix(rng: &mut SplitMix64, of_keys: &[u8]) -> Bytes {
+    match below(rng, 4) {
+        0 => b"{key:}".to_vec(),
+        1 => of_keys.to_vec(),
+        _ => Vec::new(),
     }
 }
 
@@ -137,11 +148,11 @@ impl Command {
             28 => {
                 let end = one_in(rng, 2).then(|| key(rng));
                 let start = if one_in(rng, 2) { key(rng) } else { Vec::new() };
-                let prefix = if one_in(rng, 2) { b"key:1".to_vec() } else { Vec::new() };
+                let prefix = prefix(rng, b"key:1");
                 Self::Walk((start, end, prefix))
             }
             29 => {
-                let prefix = if one_in(rng, 2) { b"key:".to_vec() } else { Vec::new() };
+                let prefix = prefix(rng, b"key:");
                 Self::Scan { count: 1 + below(rng, 6), prefix }
             }
             30 => Self::Count,
@@ -244,25 +255,20 @@ impl Command {
             Self::Persist(key) => turn.persist(db, key)?.to_string(),
             Self::Expiry(key) => format!("{:?}", turn.expiry(db, key)?),
             Self::Walk((start, end, prefix)) => {
-                let range = KeyRange { start, end: end.as_deref(), prefix };
-                let mut keys = String::new();
-                turn.walk_keys(db, range, true, |seen| {
-                    let value = seen.value.map_or(seen.kind.name().into(), shown);
-                    keys += &format!("{}={value};", shown(seen.key));
-                    true
-                })?;
-                keys
+                walked(turn, db, KeyRange { start, end: end.as_deref(), prefix })?
             }
             Self::Scan { count, prefix } => {
-                let (mut keys, mut cursor) = (String::new(), 0);
+                let (mut keys, mut cursor) = (Vec::new(), 0);
                 loop {
                     let scan = KeyScan { cursor, prefix, kind: None, count: *count };
                     let page = turn.scan_keys(db, &scan, |_| true)?;
                     assert!(page.items.len() as u64 <= *count);
-                    page.items.iter().for_each(|key| keys += &format!("{};", shown(key)));
+                    keys.extend(page.items);
                     cursor = page.cursor;
                     if cursor == 0 {
-                        break keys;
+                        assert!(keys.iter().map(|key| stored(db, key)).is_sorted_by(|a, b| a < b));
+                        keys.sort();
+                        break keys.iter().map(|key| format!("{};", shown(key))).collect();
                     }
                 }
             }
@@ -279,11 +285,11 @@ impl Command {
                 None => "nothing".into(),
             },
             Self::Flush => {
-                turn.flush(db);
+                turn.flush(db).unwrap();
                 "done".into()
             }
             Self::FlushAll => {
-                turn.flush_all();
+                turn.flush_all().unwrap();
                 "done".into()
             }
             Self::Failing(commands) => {
@@ -541,12 +547,42 @@ impl On<'_> {
     fn keys(&self, wanted: impl Fn(&[u8]) -> bool) -> String {
         let all = self.model.live(self.now_ms);
         let here = all.filter(|((db, key), _)| *db == self.db && wanted(key));
-        let show = |((_, key), item): (&(u8, Bytes), &crate::model::Item)| match &item.data {
+        let show = |((_, key), item): (&(u8, Bytes), &super::model::Item)| match &item.data {
             Data::Text(text) => format!("{}={};", shown(key), shown(text)),
             other => format!("{}={};", shown(key), other.type_name()),
         };
         here.map(show).collect()
     }
+}
+
+/// The keys of a range, which are the same in the order of the store and in their own.
+fn walked(turn: &mut CommandBatch, db: u8, range: KeyRange<'_>) -> Result<String> {
+    let mut keys = Vec::new();
+    let show = |seen: SeenKey<'_>| {
+        let value = seen.value.map_or(seen.kind.name().into(), shown);
+        (seen.key.to_vec(), format!("{}={value};", shown(seen.key)))
+    };
+    turn.walk_keys(db, range, true, |seen| {
+        keys.push(show(seen));
+        true
+    })?;
+    assert!(keys.iter().map(|(key, _)| stored(db, key)).is_sorted_by(|a, b| a < b));
+    keys.sort();
+    for limit in [0, 1, 3, usize::MAX] {
+        let mut least = Vec::new();
+        let is_wanted = |key: &[u8]| key.len() % 4 != 1;
+        turn.walk_keys_in_order(db, range, true, limit, is_wanted, |seen| {
+            least.push(show(seen));
+        })?;
+        let wanted = keys.iter().filter(|(key, _)| is_wanted(key)).take(limit);
+        assert!(least.iter().eq(wanted), "{least:?}");
+    }
+    Ok(keys.into_iter().map(|(_, shown)| shown).collect())
+}
+
+/// Where a key is in the store: walks show keys in that order.
+fn stored(db: u8, key: &[u8]) -> Bytes {
+    KeyLayout::of(PLACEMENT).user_key(db, key)
 }
 
 /// Bytes in a reply.

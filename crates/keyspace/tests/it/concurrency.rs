@@ -1,6 +1,6 @@
 //! Several threads: locks, moments, sweeps beside writers.
 
-use crate::harness::{below, store};
+use super::harness::{below, store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::rng::SplitMix64;

@@ -1,14 +1,20 @@
 //! What the tests share: a clock to turn, small stores on a simulated file system, comparison of a
 //! store with a model.
 
-use crate::model::{Data, Model};
+use super::model::{Data, Model};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace::Options;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
-use terrace_keyspace::{KeyRange, Keyspace, Kind, Mode, Type};
+use terrace_keyspace::{KeyRange, Keyspace, Kind, Mode, Placement, Type};
+
+/// All tests of `all.rs` run under each.
+pub const PLACEMENT: Placement = match module_path!().as_bytes() {
+    [b'i', b't', b':', b':', b'r', b'a', b'n', b'g', b'e', ..] => Placement::Range,
+    _ => Placement::Slots,
+};
 
 /// When the tests happen.
 pub const START_MS: u64 = 1_000_000;
@@ -38,7 +44,9 @@ pub fn small_options(vfs: &SimVfs, clock: &ManualClock) -> Options {
 /// An empty store whose expired collections are swept when the test says so.
 pub fn store() -> (Arc<Keyspace>, SimVfs, ManualClock) {
     let (vfs, clock) = (SimVfs::new(1), stopped_clock());
-    let space = Keyspace::open_without_active_expire("/db", small_options(&vfs, &clock)).unwrap();
+    let space =
+        Keyspace::open_without_active_expire("/db", small_options(&vfs, &clock), Some(PLACEMENT))
+            .unwrap();
     (space, vfs, clock)
 }
 

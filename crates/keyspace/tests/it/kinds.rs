@@ -1,20 +1,23 @@
 //! What a store holds: told by the mark, by the families of stores before it, or by the one that wrote
 //! first.
 
-use crate::harness::{small_options, stopped_clock};
+use crate::range::harness::{small_options, stopped_clock};
 use terrace::vfs::SimVfs;
 use terrace::{CfOptions, Db, Options};
-use terrace_keyspace::{COLLECTIONS, ELEMENTS, Error, Keyspace, Mode, StoreKind};
+use terrace_keyspace::{
+    COLLECTIONS, ELEMENTS, Error, KeyLayout, Keyspace, Mode, Placement, StoreKind,
+};
 
 const MARK: &[u8] = b"\xFFkeyspace";
 
 struct Store {
     options: Options,
+    placement: Option<Placement>,
 }
 
 impl Store {
     fn new() -> Self {
-        Self { options: small_options(&SimVfs::new(1), &stopped_clock()) }
+        Self { options: small_options(&SimVfs::new(1), &stopped_clock()), placement: None }
     }
 
     fn engine(&self) -> Db {
@@ -30,7 +33,8 @@ impl Store {
         &self,
         write: impl FnOnce(&mut terrace_keyspace::CommandBatch),
     ) -> Result<(), Error> {
-        let space = Keyspace::open_without_active_expire("/db", self.options.clone())?;
+        let space =
+            Keyspace::open_without_active_expire("/db", self.options.clone(), self.placement)?;
         let mut turn = space.command_batch(Mode::Device);
         write(&mut turn);
         turn.commit()?;
@@ -77,7 +81,7 @@ fn a_keyspace_is_marked_when_it_is_made_and_stays_so() {
     store
         .keyspace(|turn| {
             turn.lock_everything();
-            turn.flush_all();
+            turn.flush_all().unwrap();
         })
         .unwrap();
     assert_eq!(store.kind(), StoreKind::Keyspace);
@@ -122,9 +126,41 @@ fn a_layout_of_a_later_build_is_refused() {
     let store = Store::new();
     store.keyspace(put_string).unwrap();
     let collections = || store.engine().column_family(COLLECTIONS).unwrap();
-    for (mark, want) in [(&2_u32.to_le_bytes()[..], "layout 2"), (b"x", "does not know")] {
+    for (mark, want) in [(&3_u32.to_le_bytes()[..], "layout 3"), (b"x", "does not know")] {
         collections().put(MARK, mark).unwrap();
         let refused = store.keyspace(|_| {}).unwrap_err().to_string();
         assert!(refused.contains(want), "{refused}");
+    }
+}
+
+#[test]
+fn a_store_keeps_the_placement_that_it_was_made_with() {
+    for (made, other) in
+        [(Placement::Range, Placement::Slots), (Placement::Slots, Placement::Range)]
+    {
+        for write in [put_string, put_set, |_: &mut terrace_keyspace::CommandBatch| {}] {
+            let mut store = Store::new();
+            store.placement = Some(made);
+            store.keyspace(write).unwrap();
+            store.placement = Some(other);
+            let refused = store.keyspace(|_| {}).unwrap_err().to_string();
+            let convert = format!("terrace convert DIR TARGET --placement {other}");
+            assert!(refused.contains(&convert), "{refused}");
+            // Who does not ask gets it as it is.
+            store.placement = None;
+            store.keyspace(put_set).unwrap();
+            assert_eq!(KeyLayout::of_store(&store.engine()).unwrap().placement(), made);
+        }
+    }
+}
+
+#[test]
+fn an_unmarked_store_becomes_one_with_slots_only_while_it_is_empty() {
+    for (write, is_taken) in [(put_string as fn(&mut _), false), (put_set, false), (|_| {}, true)] {
+        let mut store = Store::new();
+        store.keyspace(write).unwrap();
+        store.engine().column_family(COLLECTIONS).unwrap().delete(MARK).unwrap();
+        store.placement = Some(Placement::Slots);
+        assert_eq!(store.keyspace(|_| {}).is_ok(), is_taken);
     }
 }

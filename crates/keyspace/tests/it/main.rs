@@ -1,14 +1,11 @@
 //! Tests of the keyspace through its public interface.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::duplicate_mod, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod collections;
-mod collections_commands;
-mod collections_model;
-mod commands;
-mod concurrency;
-mod edges;
-mod harness;
 mod kinds;
-mod model;
-mod random;
+mod slot_ranges;
+// The same files twice: see `harness::PLACEMENT`.
+#[path = "all.rs"]
+mod range;
+#[path = "all.rs"]
+mod slots;

@@ -2,15 +2,15 @@
 //! memory and ended where they may wait; clocks that go on, sweeps, flushes of memtables, stores
 //! that are opened again and stores that lose power.
 
-use crate::commands::Command;
-use crate::harness::{below, compare, one_in, small_options, stopped_clock};
-use crate::model::Model;
+use super::commands::Command;
+use super::harness::{PLACEMENT, below, compare, one_in, small_options, stopped_clock};
+use super::model::Model;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
-use terrace::{SyncMode, WriteOptions};
+use terrace::{Db, SyncMode, WriteOptions};
 use terrace_base::ManualClock;
 use terrace_base::rng::SplitMix64;
-use terrace_keyspace::{CommandBatch, Error, Keyspace, Mode, Result};
+use terrace_keyspace::{CommandBatch, Error, Keyspace, Mode, Placement, Result, convert};
 
 const DURABLE: WriteOptions = WriteOptions { sync: Some(SyncMode::Batch) };
 
@@ -27,8 +27,12 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let (vfs, clock) = (SimVfs::new(seed), stopped_clock());
-        let space =
-            Keyspace::open_without_active_expire("/db", small_options(&vfs, &clock)).unwrap();
+        let space = Keyspace::open_without_active_expire(
+            "/db",
+            small_options(&vfs, &clock),
+            Some(PLACEMENT),
+        )
+        .unwrap();
         let (rng, model) = (SplitMix64::new(seed), Model::default());
         Self { rng, vfs, clock, space, model, executed: 0, elsewhere: 0 }
     }
@@ -137,10 +141,37 @@ impl Run {
 
     fn open(&mut self, vfs: SimVfs) {
         self.vfs = vfs;
-        self.space =
-            Keyspace::open_without_active_expire("/db", small_options(&self.vfs, &self.clock))
-                .unwrap();
+        self.space = Keyspace::open_without_active_expire(
+            "/db",
+            small_options(&self.vfs, &self.clock),
+            Some(PLACEMENT),
+        )
+        .unwrap();
         compare(&self.space, &self.model, self.clock.now_ms());
+    }
+
+    /// The store with the other placement has the same, also when everything that will expire has.
+    fn check_converted(&mut self) {
+        let other = match PLACEMENT {
+            Placement::Range => Placement::Slots,
+            Placement::Slots => Placement::Range,
+        };
+        let options = small_options(&SimVfs::new(1), &self.clock);
+        let to = Db::open("/to", options.clone()).unwrap();
+        let converted = convert(self.space.db(), &to, other).unwrap();
+        assert!(converted.keys >= self.model.live(self.clock.now_ms()).count() as u64);
+        to.close().unwrap();
+        let copy = Keyspace::open_without_active_expire("/to", options, Some(other)).unwrap();
+        compare(&copy, &self.model, self.clock.now_ms());
+        self.clock.advance(1 << 40);
+        while copy.expire_due().unwrap().notes > 0 {}
+        compare(&copy, &self.model, self.clock.now_ms());
+        let mut turn = copy.command_batch(Mode::Device);
+        turn.lock_everything();
+        turn.flush(0).unwrap();
+        turn.commit().unwrap();
+        self.model.flush(Some(0));
+        compare(&copy, &self.model, self.clock.now_ms());
     }
 }
 
@@ -159,6 +190,7 @@ fn random_commands_answer_as_a_model_does() {
                 run.between();
             }
             compare(&run.space, &run.model, run.clock.now_ms());
+            run.check_converted();
             run.elsewhere
         }));
         match caught {

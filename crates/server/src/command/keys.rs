@@ -431,11 +431,10 @@ fn tscan(call: &mut Call<'_>) -> Outcome {
     let user = call.session.user.clone().filter(|user| !user.may_do_everything());
     let deferred = call.reply.begin(Aggregate::Array, 10);
     let (mut shown, reply) = (0, &mut call.reply);
+    let may_see = |key: &[u8]| user.as_ref().is_none_or(|user| user.may_access(key, Access::READ));
     if limit > 0 {
-        call.batch.walk_keys(call.session.db, range, !keys_only, |seen| {
-            if user.as_ref().is_some_and(|user| !user.may_access(seen.key, Access::READ)) {
-                return true;
-            }
+        let (db, limit) = (call.session.db, usize::try_from(limit).unwrap_or(usize::MAX));
+        call.batch.walk_keys_in_order(db, range, !keys_only, limit, may_see, |seen| {
             if nested && !keys_only {
                 reply.array(2);
             }
@@ -446,7 +445,6 @@ fn tscan(call: &mut Call<'_>) -> Outcome {
                 None => reply.null(),
             }
             shown += 1;
-            shown < limit
         })?;
     }
     let elements = if nested || keys_only { shown } else { shown * 2 };
@@ -474,8 +472,8 @@ fn flush(call: &mut Call<'_>, all: bool) -> Outcome {
         return Err(Failure::SYNTAX);
     }
     match all {
-        true => call.batch.flush_all(),
-        false => call.batch.flush(call.session.db),
+        true => call.batch.flush_all()?,
+        false => call.batch.flush(call.session.db)?,
     }
     call.reply.ok();
     Ok(())

@@ -172,7 +172,8 @@ fn histogram(call: &mut Call<'_>) {
 
 fn explain(call: &mut Call<'_>) -> Outcome {
     let (db, key) = (call.session.db, call.arg(1));
-    let told = crate::http::explain(call.server.space.db(), db, key)?;
+    let space = &call.server.space;
+    let told = crate::http::explain(space.db(), space.layout(), db, key)?;
     let lines: Vec<String> = told
         .steps
         .iter()

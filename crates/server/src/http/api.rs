@@ -251,10 +251,14 @@ async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanatio
     if usize::from(number) >= MAX_DATABASES {
         return Err(ApiError::bad("there is no such database"));
     }
-    if key.len() >= MAX_KEY_BYTES {
+    if key.len() >= MAX_KEY_BYTES - 2 {
         return Err(ApiError::bad("no key is so long"));
     }
-    Ok(Json(shared.expensive(move |status| explain(status.engine(), number, &key)).await?))
+    Ok(Json(
+        shared
+            .expensive(move |status| explain(status.engine(), status.layout(), number, &key))
+            .await?,
+    ))
 }
 
 async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {

@@ -3,15 +3,15 @@
 
 use super::json::{Explanation, ExplanationStep, Found, Key, Outcome};
 use terrace::{Db, ExplainOutcome, ExplainStep};
-use terrace_keyspace::{COLLECTIONS, Kind, Meta};
+use terrace_keyspace::{COLLECTIONS, KeyLayout, Kind, Meta};
 
 /// Looks `key` of database `number` up as commands do: among strings, then among collections. A real
 /// lookup, which may wait for the device.
 ///
 /// # Errors
 /// Those of the engine's reads.
-pub fn explain(db: &Db, number: u8, key: &[u8]) -> terrace::Result<Explanation> {
-    let user_key = [&[number], key].concat();
+pub fn explain(db: &Db, layout: KeyLayout, number: u8, key: &[u8]) -> terrace::Result<Explanation> {
+    let user_key = layout.user_key(number, key);
     let mut told = Explanation {
         db: number,
         key: Key::of(key),

@@ -30,6 +30,10 @@ fn histogram(count: u64) -> Histogram<u64> {
 }
 
 impl ServerStatus for Made {
+    fn layout(&self) -> terrace_keyspace::KeyLayout {
+        terrace_keyspace::KeyLayout::of(terrace_keyspace::Placement::Range)
+    }
+
     fn engine(&self) -> &Db {
         self.asked.fetch_add(1, Ordering::Relaxed);
         &self.db

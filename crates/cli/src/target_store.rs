@@ -1,0 +1,101 @@
+//! The directory of a store that is made whole or not at all.
+//!
+//! The store is made in `DIR.partial`, which becomes `DIR` by a rename when everything is in it and
+//! durable. So `DIR` is never a part of a store: an error removes `DIR.partial`, a killed process
+//! leaves it. Called by `restore` and `convert`.
+
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where a store is made before it has its name. Dropped before [`Self::finish`], it leaves nothing.
+pub struct Target {
+    dir: PathBuf,
+    /// Where it is made.
+    pub partial: PathBuf,
+    finished: bool,
+}
+
+impl Target {
+    /// Makes an empty `DIR.partial` beside `dir`.
+    pub fn prepare(dir: &Path) -> Result<Self> {
+        let shown = dir.display();
+        let old = match fs::symlink_metadata(dir) {
+            Ok(_) => Some(fs::metadata(dir).with_context(|| format!("cannot look at {shown}"))?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(|| format!("cannot look at {shown}")),
+        };
+        if let Some(old) = &old {
+            if !old.is_dir() {
+                bail!("{shown} is no directory; name a new or an empty one");
+            }
+            let mut entries = fs::read_dir(dir).with_context(|| format!("cannot read {shown}"))?;
+            if entries.next().is_some() {
+                bail!("{shown} is not empty; a store is made in a new or an empty directory");
+            }
+        }
+        let dir = absolute(dir, old.is_some())?;
+        let mut name = dir.file_name().unwrap_or_default().to_os_string();
+        name.push(".partial");
+        let partial = dir.with_file_name(name);
+        if fs::symlink_metadata(&partial).is_ok() {
+            bail!(
+                "{} is there: a restore that has not ended, or a conversion; if none is running, \
+                 remove it and try again",
+                partial.display()
+            );
+        }
+        let cannot = || format!("cannot make {}", partial.display());
+        fs::create_dir(&partial).with_context(cannot)?;
+        let target = Self { dir, partial: partial.clone(), finished: false };
+        if let Some(old) = old {
+            fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
+            // Whether a directory can take its place is better known before than after hours.
+            fs::rename(&partial, &target.dir).with_context(|| target.cannot_replace())?;
+            fs::create_dir(&partial).with_context(cannot)?;
+            fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
+        }
+        Ok(target)
+    }
+
+    fn cannot_replace(&self) -> String {
+        format!("{} cannot be replaced by the new store; name a new directory", self.dir.display())
+    }
+
+    /// Gives the store its name, durably.
+    pub fn finish(mut self) -> Result<()> {
+        fs::rename(&self.partial, &self.dir).with_context(|| self.cannot_replace())?;
+        self.finished = true;
+        let folder = self.dir.parent().unwrap_or(Path::new("/"));
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.with_context(|| format!("cannot sync {}", folder.display()))
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if !self.finished {
+            // The error that brought us here is the one to tell.
+            drop(fs::remove_dir_all(&self.partial));
+        }
+    }
+}
+
+/// The path with its last component, which can be replaced, and the directories above made.
+fn absolute(dir: &Path, exists: bool) -> Result<PathBuf> {
+    let shown = dir.display();
+    if exists {
+        let dir = dir.canonicalize().with_context(|| format!("cannot look at {shown}"))?;
+        let here = std::env::current_dir().and_then(|here| here.canonicalize()).ok();
+        if dir.parent().is_none() || here.is_some_and(|here| here.starts_with(&dir)) {
+            bail!("{shown} is in use as the current directory; name another one");
+        }
+        return Ok(dir);
+    }
+    let Some(name) = dir.file_name() else { bail!("{shown} names no directory") };
+    let folder = dir.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let made = fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
+    Ok(made.with_context(|| format!("cannot make {}", folder.display()))?.join(name))
+}

@@ -1,0 +1,141 @@
+//! Which of the engine's keys a walk over a database sees.
+//!
+//! With placement `range`, or within one slot, that is one range. Over all slots it is a part of each,
+//! with other databases between: the walk skips what is outside. Called by `key_scan`.
+
+use crate::encode;
+use crate::key_layout::{KeyLayout, SLOT_BYTES};
+use std::cell::RefCell;
+use std::iter::Peekable;
+use terrace_cluster::{SLOT_COUNT, Slot, hash_tag, slot_of};
+
+/// Which keys [`CommandBatch::walk_keys`](crate::CommandBatch::walk_keys) shows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KeyRange<'a> {
+    /// Not below this one.
+    pub start: &'a [u8],
+    /// Only below this one.
+    pub end: Option<&'a [u8]>,
+    /// Only those that begin with this.
+    pub prefix: &'a [u8],
+}
+
+/// What to do with a key of the engine.
+pub(crate) enum Step {
+    /// It is within the bounds.
+    Show,
+    /// It is not, nor is any before this one.
+    Seek(Vec<u8>),
+}
+
+/// The part of each slot that is seen.
+struct PartOfSlots {
+    /// The first key of the user.
+    start: Vec<u8>,
+    /// The first behind.
+    end: RefCell<Option<Vec<u8>>>,
+}
+
+/// See the module.
+pub(crate) struct WalkBounds {
+    pub db: u8,
+    /// The first of the engine's keys.
+    pub lower: Vec<u8>,
+    /// The first behind the last.
+    pub upper: Vec<u8>,
+    part: Option<PartOfSlots>,
+}
+
+impl WalkBounds {
+    /// Over a whole database.
+    pub fn new(layout: KeyLayout, db: u8, range: &KeyRange<'_>) -> Self {
+        // A prefix with a whole hash tag says in which slot all its keys are.
+        let slot = hash_tag(range.prefix).len() < range.prefix.len();
+        if !layout.has_slots() || slot {
+            return Self::of_slot(layout, slot_of(range.prefix), db, range);
+        }
+        let start = range.start.max(range.prefix).to_vec();
+        let end = RefCell::new(end_of(range));
+        let first = 0_u16.to_be_bytes();
+        let lower = [&first[..], &[db], &start].concat();
+        let upper = SLOT_COUNT.to_be_bytes().to_vec();
+        Self { db, lower, upper, part: Some(PartOfSlots { start, end }) }
+    }
+
+    /// Over a slot of a database; with placement `range` over a whole database.
+    pub fn of_slot(layout: KeyLayout, slot: Slot, db: u8, range: &KeyRange<'_>) -> Self {
+        let stem = layout.stem(slot, db);
+        let lower = [&stem[..], range.start.max(range.prefix)].concat();
+        let upper = match end_of(range) {
+            Some(end) => [&stem[..], &end].concat(),
+            // Databases end before FF: there always is a key behind.
+            None => encode::end_of(&stem).unwrap_or_default(),
+        };
+        Self { db, lower, upper, part: None }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lower >= self.upper
+    }
+
+    /// Leaves out what is not behind this key of the engine.
+    pub fn go_on_after(&mut self, engine_key: &[u8]) {
+        self.go_on_at(&[engine_key, &[0]].concat());
+    }
+
+    /// Leaves out what is before this key of the engine.
+    pub fn go_on_at(&mut self, engine_key: &[u8]) {
+        if engine_key > &self.lower[..] {
+            self.lower = engine_key.to_vec();
+        }
+    }
+
+    /// From now on leaves out, of every slot, this key of the user and what is behind it.
+    pub fn end_at(&self, key: &[u8]) {
+        if let Some(part) = &self.part {
+            *part.end.borrow_mut() = Some(key.to_vec());
+        }
+    }
+
+    /// Whether a key between `lower` and `upper` is seen.
+    pub fn look_at(&self, engine_key: &[u8]) -> Step {
+        let Some(part) = &self.part else { return Step::Show };
+        let Some((slot, rest)) = engine_key.split_first_chunk::<SLOT_BYTES>() else {
+            return Step::Show;
+        };
+        let Some((&db, key)) = rest.split_first() else { return Step::Show };
+        let from = |slot: [u8; SLOT_BYTES]| [&slot[..], &[self.db], &part.start].concat();
+        if (db, key) < (self.db, &part.start[..]) {
+            return Step::Seek(from(*slot));
+        }
+        let is_before_end = part.end.borrow().as_deref().is_none_or(|end| key < end);
+        if db == self.db && is_before_end {
+            return Step::Show;
+        }
+        Step::Seek(from((u16::from_be_bytes(*slot) + 1).to_be_bytes()))
+    }
+
+    /// The part of a row in order that is seen.
+    pub fn cut<'t, T: Copy>(
+        &self,
+        row: Vec<(&'t [u8], T)>,
+    ) -> Peekable<impl Iterator<Item = (&'t [u8], T)>> {
+        let is_seen = |key: &[u8]| {
+            key >= &self.lower[..]
+                && key < &self.upper[..]
+                && matches!(self.look_at(key), Step::Show)
+        };
+        let seen: Vec<_> = row.into_iter().filter(|(key, _)| is_seen(key)).collect();
+        seen.into_iter().peekable()
+    }
+}
+
+/// The first key behind a range, if there is one.
+fn end_of(range: &KeyRange<'_>) -> Option<Vec<u8>> {
+    let behind_prefix = encode::end_of(range.prefix);
+    match (range.end, behind_prefix) {
+        (Some(end), Some(behind)) => Some(behind.min(end.to_vec())),
+        (Some(end), None) => Some(end.to_vec()),
+        (None, behind) => behind,
+    }
+}
