@@ -13,6 +13,7 @@ mod collections;
 mod elements;
 mod flush;
 mod held_locks;
+mod records;
 
 pub(crate) use elements::Direction;
 
@@ -20,6 +21,7 @@ use crate::encode::{self, Meta};
 use crate::error::{Error, Result, Wait};
 use crate::keyspace::Keyspace;
 use crate::locks::{Locks, STRIPES};
+use crate::move_records::RecordChange;
 use crate::pending_writes::PendingWrites;
 use held_locks::HeldLocks;
 use std::cell::Cell;
@@ -111,6 +113,8 @@ pub struct CommandBatch {
     flushed: u128,
     /// With slots: where and when collections will expire, as their notes in the batch say.
     expiries: Vec<(Slot, u64)>,
+    /// Records of key moves as they are from the commit on.
+    record_changes: Vec<RecordChange>,
     /// With slots: databases, as bits, that the batch marks as written to.
     marked: u128,
     held: HeldLocks,
@@ -146,6 +150,7 @@ impl CommandBatch {
             text_bytes: 0,
             flushed: 0,
             expiries: Vec::new(),
+            record_changes: Vec::new(),
             marked: 0,
             space,
             held: HeldLocks::default(),
@@ -273,6 +278,7 @@ impl CommandBatch {
         let save_point = self.batch.save_point();
         let mark = self.undo.len();
         let (texts, metas, flushed) = (self.texts.len(), self.metas.len(), self.flushed);
+        let records = self.record_changes.len();
         self.attempts += 1;
         let outcome = run(self);
         self.attempts -= 1;
@@ -281,6 +287,7 @@ impl CommandBatch {
             self.texts.cut(texts);
             self.metas.cut(metas);
             self.flushed = flushed;
+            self.record_changes.truncate(records);
             for Undo(key, before) in self.undo.drain(mark..).rev() {
                 match before {
                     Some(before) => self.elements.insert(key, before),
@@ -363,6 +370,7 @@ impl CommandBatch {
         self.elements.clear();
         self.flushed = 0;
         self.expiries.clear();
+        self.record_changes.clear();
         self.marked = 0;
         self.took_part.set(false);
         for stripe in self.held.list.drain(..) {

@@ -3,12 +3,13 @@
 use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, Meta, WRITTEN};
 use crate::error::{Error, Result};
 use crate::key_layout::KeyLayout;
+use crate::move_records::CLUSTER;
 use crate::store_kind::{self, StoreKind};
 use std::collections::BTreeSet;
 use terrace::{ColumnFamily, Db, ReadOptions, WriteBatch};
 use terrace_cluster::{Placement, slot_of};
 
-/// A batch is written when it has so many bytes.
+/// A batch is written when it has this many bytes.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// What was written.
@@ -32,6 +33,10 @@ pub fn convert(from: &Db, to: &Db, placement: Placement) -> Result<Converted> {
     }
     if StoreKind::of(to)? != StoreKind::Empty {
         return Err(Error::OtherStore("the store to convert into is not empty".into()));
+    }
+    if from.column_family(CLUSTER).is_some_and(|family| has_keys(&family).unwrap_or(true)) {
+        let what = "keys of it are at other instances of a cluster, or theirs are here";
+        return Err(Error::OtherStore(what.into()));
     }
     let (Some(collections), Some(elements)) =
         (from.column_family(COLLECTIONS), from.column_family(ELEMENTS))
@@ -61,6 +66,13 @@ pub fn convert(from: &Db, to: &Db, placement: Placement) -> Result<Converted> {
     conversion.strings(&from.default_family())?;
     conversion.collections(&collections, &elements)?;
     conversion.finish()
+}
+
+/// Whether there are records of keys, and not only of shards.
+fn has_keys(family: &ColumnFamily) -> Result<bool> {
+    let mut iter = family.iter()?;
+    iter.seek_to_first()?;
+    Ok(iter.valid() && iter.key()[0] != 0xFF)
 }
 
 struct Conversion<'d> {

@@ -25,6 +25,8 @@
 //! With placement `range` the keys of a database are in order; with `slots` everything of a slot is one range of every
 //! family ([decision 0017](../../../docs/decisions/0017-slot-first-keys.md)). Which a store has is said by its mark.
 //!
+//! A fourth family, `cluster`, has records of keys that are moved between instances (`move_records.rs`).
+//!
 //! A key is in one of `default` and `collections`, never in both.
 
 use crate::error::{Error, Result};

@@ -180,6 +180,7 @@ impl CommandBatch {
                 (None, meta) => meta.map(|meta| Type::Collection(meta.kind)),
             };
             if let Some(kind) = kind
+                && !self.space.moves.hides(bounds.db, &key[prefix_bytes..])
                 && !seen(key, SeenKey { key: &key[prefix_bytes..], kind, value })
             {
                 return Ok(());
@@ -269,17 +270,17 @@ impl CommandBatch {
         if count <= COUNTED {
             return Ok(count);
         }
-        let layout = self.space.layout;
+        let (layout, hidden) = (self.space.layout, self.space.moves.hidden() as u64);
         if !layout.has_slots() || self.space.written.has_none_but(db) {
             let all = WalkBounds::new(layout, db, &KeyRange::default());
-            return Ok(count.max(self.estimate(&all)?));
+            return Ok(count.max(self.estimate(&all)?.saturating_sub(hidden)));
         }
         let mut estimate = 0;
         for slot in (0..SLOT_COUNT).filter_map(Slot::new) {
             let of_slot = WalkBounds::of_slot(layout, slot, db, &KeyRange::default());
             estimate += self.estimate(&of_slot)?;
         }
-        Ok(count.max(estimate))
+        Ok(count.max(estimate.saturating_sub(hidden)))
     }
 
     fn estimate(&self, bounds: &WalkBounds) -> Result<u64> {

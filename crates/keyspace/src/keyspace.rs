@@ -7,6 +7,7 @@ use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, WRITTEN};
 use crate::error::{Error, Result};
 use crate::key_layout::{KeyLayout, MAX_DATABASES};
 use crate::locks::Locks;
+use crate::move_records::{CLUSTER, MoveRecords};
 use crate::slot_expiries::SlotExpiries;
 use crate::store_kind::{self, StoreKind};
 use crate::watch::{Keys, Watch, Watches};
@@ -44,6 +45,7 @@ pub struct Keyspace {
     pub(crate) seed: u64,
     pub(crate) cursors: Cursors,
     pub(crate) watches: Watches,
+    pub(crate) moves: MoveRecords,
     pub(crate) active_expire: Mutex<Option<BackgroundThread>>,
     next_id: AtomicU64,
     /// Ids from this one on are not reserved.
@@ -68,6 +70,10 @@ impl Keyspace {
         placement: Option<Placement>,
     ) -> Result<Arc<Self>> {
         let clock = options.advanced.clock.clone();
+        let mut options = options;
+        // Every write of an element comes with one of its collection's record.
+        let except = &mut options.advanced.write_tracking.except_families;
+        except.extend([ELEMENTS.to_string(), CLUSTER.to_string()]);
         let db = Db::open(path, options)?;
         if StoreKind::of(&db)? == StoreKind::Plain {
             return Err(Error::OtherStore(PLAIN.into()));
@@ -134,6 +140,7 @@ impl Keyspace {
             seed: RandomState::new().hash_one(0),
             cursors: Cursors::new(),
             watches: Watches::default(),
+            moves: MoveRecords::load(&db, layout)?,
             active_expire: Mutex::new(None),
             next_id: AtomicU64::new(first),
             // The first collection reserves: a store of strings has no such note.

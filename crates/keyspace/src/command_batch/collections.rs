@@ -46,6 +46,9 @@ impl CommandBatch {
         if let Some(times) = &self.space.slot_expiries {
             self.expiries.iter().for_each(|(slot, time)| times.lower(*slot, *time));
         }
+        if !self.record_changes.is_empty() {
+            self.space.moves.apply(self.record_changes.drain(..));
+        }
     }
 
     /// What is stored of the collection under `key`, also of one that has expired.

@@ -8,4 +8,5 @@ mod concurrency;
 mod edges;
 pub mod harness;
 mod model;
+mod moves;
 mod random;

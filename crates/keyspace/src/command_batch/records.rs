@@ -1,0 +1,81 @@
+//! Records of key moves, changed together with the keys.
+
+use super::CommandBatch;
+use crate::error::Result;
+use crate::move_records::RecordChange;
+use terrace_cluster::{DbKey, HomeKey, IntentState, Refusal};
+
+impl CommandBatch {
+    /// Changes a record in this batch. The lock of its key is held.
+    pub(crate) fn change_record(&mut self, change: RecordChange) -> Result<()> {
+        let family = self.space.moves.family(&self.space.db)?;
+        for (key, value) in self.space.moves.encode(&change) {
+            match value {
+                Some(value) => self.batch.put_cf(family, key, value),
+                None => self.batch.delete_cf(family, key),
+            }
+        }
+        self.record_changes.push(change);
+        Ok(())
+    }
+
+    /// Keeps writes of a key away, or no longer, from the commit on: in memory only.
+    pub(crate) fn hold(&mut self, key: &DbKey, home: HomeKey) {
+        self.record_changes.push(RecordChange::Home(key.clone(), home));
+    }
+
+    /// Whether a command, in the name of the key's shard, may read or write a key of this instance.
+    /// Before a write, under the lock of the key.
+    ///
+    /// # Errors
+    /// It is elsewhere, or being moved.
+    pub fn check_home(
+        &self,
+        db: u8,
+        key: &[u8],
+        is_write: bool,
+    ) -> std::result::Result<(), Refusal> {
+        if !self.space.moves.has_keys() {
+            return Ok(());
+        }
+        let home = self.space.moves.home(&DbKey::new(db, key));
+        if is_write { home.may_write() } else { home.may_read() }
+    }
+
+    /// As [`Self::check_home`], for a key that is here although its shard is not.
+    /// [`Keyspace::call_copy`](crate::Keyspace::call_copy) goes before.
+    ///
+    /// # Errors
+    /// It is not here, or it leaves.
+    pub fn check_copy(
+        &self,
+        db: u8,
+        key: &[u8],
+        is_write: bool,
+    ) -> std::result::Result<(), Refusal> {
+        let copy = self.space.moves.copy(&DbKey::new(db, key));
+        terrace_cluster::KeyCopy::call(copy, is_write).map(drop)
+    }
+
+    /// The records of what a flush of databases removes: keys that are away are gone, and moves of
+    /// keys that were here do not go on.
+    pub(super) fn flush_records(&mut self, first: u8, last: u8) -> Result<()> {
+        for (key, mut home) in self.space.moves.homes() {
+            if !(first..=last).contains(&key.db) {
+                continue;
+            }
+            let before = home;
+            home.exception = None;
+            if let Some(intent) = &mut home.intent
+                && intent.state == IntentState::Open
+            {
+                intent.state = IntentState::Undone;
+                home.is_held = false;
+            }
+            if home != before {
+                self.change_record(RecordChange::Home(key, home))?;
+            }
+        }
+        Ok(())
+    }
+}

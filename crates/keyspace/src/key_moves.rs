@@ -1,0 +1,329 @@
+//! Moves of keys between instances: what an instance does for each message of `terrace-cluster`'s
+//! `KeyMove`.
+//!
+//! Which records change, and whether a message comes late, is said by `HomeKey` and `KeyCopy`. Here it happens: under the
+//! locks of the keys, in one batch with the keys themselves, durable before it returns, for all keys or none.
+//! What has been imported and is not finished is in the store under its key, and scans, counts and random keys pass
+//! it by.
+
+use crate::command_batch::{CommandBatch, Mode};
+use crate::error::Result;
+use crate::exported_key::ExportedKey;
+use crate::keyspace::Keyspace;
+use crate::move_records::RecordChange;
+use std::sync::Arc;
+use terrace::{SyncMode, WriteOptions};
+use terrace_cluster::{
+    CopyChange, CopyState, DbKey, Direction, Epoch, HomeKey, KeyCopy, MoveId, Refusal, ShardId,
+};
+
+/// What an instance answers: `Err` of the inner one if nothing was done.
+pub type Answer<T> = Result<std::result::Result<T, Refusal>>;
+
+const DURABLE: WriteOptions = WriteOptions { sync: Some(SyncMode::Batch) };
+
+/// What a store knows of moves of keys.
+#[derive(Debug, Clone, Default)]
+pub struct MoveState {
+    /// Keys of this instance's shards that are away, or being moved.
+    pub homes: Vec<(DbKey, HomeKey)>,
+    /// Keys of other shards that are here.
+    pub copies: Vec<(DbKey, KeyCopy)>,
+}
+
+impl Keyspace {
+    /// All records, from memory; open moves that were found when the store was opened are held.
+    pub fn move_state(&self) -> MoveState {
+        MoveState { homes: self.moves.homes(), copies: self.moves.copies() }
+    }
+
+    /// The latest move of a shard's keys that began here.
+    pub fn last_move(&self, shard: ShardId) -> MoveId {
+        self.moves.last(shard)
+    }
+
+    /// The highest epoch that was seen of a shard.
+    pub fn fence(&self, shard: ShardId) -> Epoch {
+        self.moves.fence(shard)
+    }
+
+    /// A message with this epoch has come. Durable, if it is a later one. Gives whether it is none of an
+    /// earlier owner.
+    ///
+    /// # Errors
+    /// The engine's: the epoch may be forgotten by a crash.
+    pub fn admit_epoch(self: &Arc<Self>, shard: ShardId, epoch: Epoch) -> Result<bool> {
+        if self.moves.fence(shard) >= epoch {
+            return Ok(self.moves.fence(shard) == epoch);
+        }
+        let _turn = self.moves.turn.lock();
+        let known = self.moves.fence(shard);
+        if known < epoch {
+            let mut batch = self.command_batch(Mode::Device);
+            batch.change_record(RecordChange::Fence(shard, epoch))?;
+            batch.commit_with(&DURABLE)?;
+        }
+        Ok(known <= epoch)
+    }
+
+    /// Step 1, at home, which `shard` is: for each key whether the move has begun.
+    ///
+    /// # Errors
+    /// The engine's, and nothing has begun as far as is known.
+    pub fn begin_move(
+        self: &Arc<Self>,
+        shard: ShardId,
+        id: MoveId,
+        direction: Direction,
+        other: ShardId,
+        keys: &[DbKey],
+    ) -> Result<Vec<std::result::Result<(), Refusal>>> {
+        let _turn = self.moves.turn.lock();
+        let mut batch = self.batch_of(keys)?;
+        let last = self.moves.last(shard);
+        let mut begun = Vec::with_capacity(keys.len());
+        for key in keys {
+            let now = self.moves.home(key);
+            let next = now.begin(last, id, direction, other);
+            if let Ok(next) = next
+                && next != now
+            {
+                batch.change_record(RecordChange::Home(key.clone(), next))?;
+            }
+            begun.push(next.map(drop));
+        }
+        if id > last {
+            batch.change_record(RecordChange::Last(shard, id))?;
+        }
+        batch.commit_with(&DURABLE)?;
+        Ok(begun)
+    }
+
+    /// Step 3 of a move out, at home: the values, of at most `max_bytes` each. Writes of the keys are refused
+    /// from now on ([`CommandBatch::check_home`]).
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn export_home(
+        self: &Arc<Self>,
+        id: MoveId,
+        keys: &[DbKey],
+        max_bytes: usize,
+    ) -> Answer<Vec<ExportedKey>> {
+        let mut batch = self.batch_of(keys)?;
+        let mut exported = Vec::with_capacity(keys.len());
+        for key in keys {
+            let next = match self.moves.home(key).export(id) {
+                Ok(next) => next,
+                Err(why) => return Ok(Err(why)),
+            };
+            match batch.export_key(key.db, &key.key, max_bytes)? {
+                Ok(value) => exported.push(value),
+                Err(why) => return Ok(Err(why)),
+            }
+            batch.hold(key, next);
+        }
+        batch.commit_with(&DURABLE)?;
+        Ok(Ok(exported))
+    }
+
+    /// Step 5, at home: the commit point. Keys that go out are deleted, those that come home are put; `values`
+    /// are those that were exported at the other instance.
+    ///
+    /// # Errors
+    /// The engine's, and values that are not of these keys: nothing was done.
+    pub fn commit_move(
+        self: &Arc<Self>,
+        id: MoveId,
+        keys: &[DbKey],
+        values: &[ExportedKey],
+    ) -> Answer<()> {
+        let mut batch = self.batch_of(keys)?;
+        for (number, key) in keys.iter().enumerate() {
+            let next = match self.moves.home(key).commit(id) {
+                Ok(Some(next)) => next,
+                Ok(None) => continue,
+                Err(why) => return Ok(Err(why)),
+            };
+            match next.exception {
+                Some(_) => batch.clear_key(key.db, &key.key)?,
+                None => batch.put_exported(value_of(key, values.get(number))?)?,
+            }
+            batch.change_record(RecordChange::Home(key.clone(), next))?;
+        }
+        batch.commit_with(&DURABLE)?;
+        Ok(Ok(()))
+    }
+
+    /// The way out before step 5, at home, which `shard` is.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn undo_move(self: &Arc<Self>, shard: ShardId, id: MoveId, keys: &[DbKey]) -> Answer<()> {
+        let _turn = self.moves.turn.lock();
+        let mut batch = self.batch_of(keys)?;
+        for key in keys {
+            let now = self.moves.home(key);
+            match now.undo(id) {
+                Ok(next) if next == now => {}
+                Ok(next) => batch.change_record(RecordChange::Home(key.clone(), next))?,
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        if id > self.moves.last(shard) {
+            batch.change_record(RecordChange::Last(shard, id))?;
+        }
+        batch.commit_with(&DURABLE)?;
+        Ok(Ok(()))
+    }
+
+    /// Step 8, at home: the other instance has done its part.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn forget_move(self: &Arc<Self>, id: MoveId, keys: &[DbKey]) -> Result<()> {
+        let mut batch = self.batch_of(keys)?;
+        for key in keys {
+            let now = self.moves.home(key);
+            let next = now.forget(id);
+            if next != now {
+                batch.change_record(RecordChange::Home(key.clone(), next))?;
+            }
+        }
+        batch.commit_with(&DURABLE)
+    }
+
+    /// Step 4 of a move out, at the other instance: the keys are here, and scans do not see them.
+    ///
+    /// # Errors
+    /// The engine's, and values that are not of these keys: nothing was done.
+    pub fn import_keys(
+        self: &Arc<Self>,
+        id: MoveId,
+        keys: &[DbKey],
+        values: &[ExportedKey],
+    ) -> Answer<()> {
+        let mut batch = self.batch_of(keys)?;
+        for (number, key) in keys.iter().enumerate() {
+            match KeyCopy::import(self.moves.copy(key), id) {
+                Ok(CopyChange::Put(copy)) => {
+                    batch.put_exported(value_of(key, values.get(number))?)?;
+                    batch.change_record(RecordChange::Copy(key.clone(), Some(copy)))?;
+                }
+                Ok(CopyChange::Keep | CopyChange::Remove) => {}
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        batch.commit_with(&DURABLE)?;
+        Ok(Ok(()))
+    }
+
+    /// Step 7 of a move out, at the other instance: scans see the keys.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn finish_import(self: &Arc<Self>, id: MoveId, keys: &[DbKey]) -> Result<()> {
+        self.change_copies(keys, |copy| KeyCopy::finish(copy, id))
+    }
+
+    /// Step 7 of a move home, or the end of a move out that was undone, at the other instance: the keys
+    /// are deleted, unless a later move brought them.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn drop_copies(self: &Arc<Self>, id: MoveId, keys: &[DbKey]) -> Result<()> {
+        self.change_copies(keys, |copy| KeyCopy::drop(copy, id))
+    }
+
+    /// The end of a move home that was undone, at the other instance: the keys stay.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn release_copies(self: &Arc<Self>, id: MoveId, keys: &[DbKey]) -> Result<()> {
+        self.change_copies(keys, |copy| KeyCopy::release(copy, id))
+    }
+
+    /// Step 3 of a move home, at the other instance: as [`Self::export_home`].
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn export_copies(
+        self: &Arc<Self>,
+        id: MoveId,
+        keys: &[DbKey],
+        max_bytes: usize,
+    ) -> Answer<Vec<ExportedKey>> {
+        let mut batch = self.batch_of(keys)?;
+        let mut exported = Vec::with_capacity(keys.len());
+        for key in keys {
+            match KeyCopy::export(self.moves.copy(key), id) {
+                Ok(change) => batch.change_copy(key, change)?,
+                Err(why) => return Ok(Err(why)),
+            }
+            match batch.export_key(key.db, &key.key, max_bytes)? {
+                Ok(value) => exported.push(value),
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        batch.commit_with(&DURABLE)?;
+        Ok(Ok(exported))
+    }
+
+    /// A command in the name of the key's shard comes to a key that was brought here: the first one finishes
+    /// the move, durably. Others cost a look into memory. Afterwards, [`CommandBatch::check_copy`].
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn call_copy(self: &Arc<Self>, key: &DbKey) -> Answer<()> {
+        match self.moves.copy(key) {
+            None => Ok(Err(Refusal::NotHere)),
+            Some(copy) if copy.state == CopyState::Hidden => {
+                let change = |copy| KeyCopy::call(copy, false).unwrap_or(CopyChange::Keep);
+                self.change_copies(std::slice::from_ref(key), change)?;
+                Ok(Ok(()))
+            }
+            Some(_) => Ok(Ok(())),
+        }
+    }
+
+    fn change_copies(
+        self: &Arc<Self>,
+        keys: &[DbKey],
+        change: impl Fn(Option<KeyCopy>) -> CopyChange,
+    ) -> Result<()> {
+        let mut batch = self.batch_of(keys)?;
+        for key in keys {
+            batch.change_copy(key, change(self.moves.copy(key)))?;
+        }
+        batch.commit_with(&DURABLE)
+    }
+
+    fn batch_of(self: &Arc<Self>, keys: &[DbKey]) -> Result<CommandBatch> {
+        let mut batch = self.command_batch(Mode::Device);
+        batch.lock_in(keys.iter().map(|key| (key.db, &key.key[..])))?;
+        Ok(batch)
+    }
+}
+
+impl CommandBatch {
+    fn change_copy(&mut self, key: &DbKey, change: CopyChange) -> Result<()> {
+        match change {
+            CopyChange::Keep => Ok(()),
+            CopyChange::Put(copy) => {
+                self.change_record(RecordChange::Copy(key.clone(), Some(copy)))
+            }
+            CopyChange::Remove => {
+                self.clear_key(key.db, &key.key)?;
+                self.change_record(RecordChange::Copy(key.clone(), None))
+            }
+        }
+    }
+}
+
+fn value_of<'v>(key: &DbKey, value: Option<&'v ExportedKey>) -> Result<&'v ExportedKey> {
+    let of_key = value.filter(|value| value.name() == (key.db, &key.key[..]));
+    of_key.ok_or_else(|| {
+        let what = format!("the value that was sent for {key} is of another key");
+        crate::error::Error::Engine(terrace::Error::InvalidArgument(what))
+    })
+}
