@@ -1,0 +1,68 @@
+//! What a node is started with.
+
+use crate::clock::{BootClock, SystemBootClock};
+use crate::rpc::{LinkOptions, Secret};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use terrace_cluster::{MoveLimits, PlanSpec};
+
+/// The shortest time of a lease: shorter ones end where a machine is busy.
+pub const MIN_LEASE: Duration = Duration::from_secs(1);
+
+/// What a node is started with.
+#[derive(Clone)]
+pub struct NodeConfig {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Where other nodes connect to.
+    pub rpc_listen: SocketAddr,
+    /// `host:port` that other nodes use; the listening address if there is none.
+    pub rpc_address: Option<String>,
+    /// `host:port` of the Redis protocol, for clients.
+    pub redis_address: String,
+    /// Shared by the nodes. Needed unless the node listens on the loopback interface only.
+    pub secret: Secret,
+    /// The time of the node's lease: how long its shards are unserved when it dies, at most.
+    pub lease: Duration,
+    /// Whether it owns shards.
+    pub is_coordinator: bool,
+    /// Whether it may lead the partitioner, and how often that plans by itself.
+    pub partitioner: Option<PartitionerConfig>,
+    /// How fast keys are moved.
+    pub moves: MoveLimits,
+    /// Of connections to other nodes.
+    pub links: LinkOptions,
+    /// What leases are measured with.
+    pub clock: Arc<dyn BootClock>,
+}
+
+/// What the partitioner does by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionerConfig {
+    /// How often.
+    pub interval: Duration,
+    /// By which plan.
+    pub plan: PlanSpec,
+    /// How many keys each instance is asked for.
+    pub keys: usize,
+}
+
+impl NodeConfig {
+    /// For a node on the loopback interface, with the defaults.
+    pub fn local(cluster: &str, redis_address: &str) -> Self {
+        Self {
+            cluster: cluster.to_string(),
+            rpc_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            rpc_address: None,
+            redis_address: redis_address.to_string(),
+            secret: Secret::none(),
+            lease: Duration::from_secs(3),
+            is_coordinator: true,
+            partitioner: None,
+            moves: MoveLimits::default(),
+            links: LinkOptions::default(),
+            clock: Arc::new(SystemBootClock),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The cluster as the server in front of clients sees it. Nothing here waits, but for an admission that
+//! makes a later epoch durable.
+
+use crate::follower;
+use crate::gate::Token;
+use crate::shared::{Admission, Shared};
+use crate::view::{Callback, Order, OwnedShard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use terrace_cluster::{
+    CallMode, CallTarget, Coordinator, DbKey, IncomingCall, NodeId, OutgoingCall, Reply, Revision,
+    Route, ServeGuard, ShardCall, ShardId, Topology, Unserved,
+};
+
+/// A call that was refused is not routed again at once: what refused it has to become known here.
+const ROUTE_AGAIN: Duration = Duration::from_millis(2);
+
+/// See the module.
+pub(crate) struct NodeCoordinator {
+    pub shared: Arc<Shared>,
+}
+
+/// Of a batch of this node's own commands.
+struct BatchGuard {
+    shared: Arc<Shared>,
+    generation: u64,
+    _token: Token,
+}
+
+impl ServeGuard for BatchGuard {
+    fn may_reply(&self) -> bool {
+        self.shared.stamp.covers(self.generation)
+    }
+}
+
+/// Of a call from an owner elsewhere, who looks at its own lease before the reply is shown.
+struct AdmittedGuard {
+    _token: Token,
+}
+
+impl ServeGuard for AdmittedGuard {
+    fn may_reply(&self) -> bool {
+        true
+    }
+}
+
+impl NodeCoordinator {
+    /// The shard, if this node owns it and its lease is sure.
+    fn with_owned<T>(
+        &self,
+        shard_of: impl Fn(&Topology) -> ShardId,
+        then: impl FnOnce(&Topology, &OwnedShard) -> T,
+        otherwise: impl FnOnce(Route) -> T,
+    ) -> T {
+        let view = self.shared.view.load();
+        let Some(topology) = &view.topology else {
+            return otherwise(Route::Unserved(Unserved::NoTopology));
+        };
+        let shard = shard_of(topology);
+        match view.owned.get(&shard) {
+            Some(owned) if self.shared.stamp.covers(owned.generation) => then(topology, owned),
+            Some(_) => otherwise(Route::Unserved(Unserved::NoOwner(shard))),
+            None => otherwise(view.route_to_owner(topology, self.shared.me, shard)),
+        }
+    }
+
+    fn owner_of(&self, key: &[u8]) -> Option<Arc<OwnedShard>> {
+        let view = self.shared.view.load();
+        let shard = view.topology.as_ref()?.shard_of(key);
+        view.owned.get(&shard).cloned()
+    }
+
+    /// Calls an instance in the name of an owned shard. What it replies counts only while the lease is
+    /// sure: later another owner may have changed it.
+    fn call_instance(
+        &self,
+        shard: ShardCall,
+        call: OutgoingCall,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        let (shared, generation) = (self.shared.clone(), self.shared.stamp.generation());
+        let checked: Box<dyn FnOnce(Reply) + Send> = Box::new(move |reply| {
+            let is_sure = shared.stamp.covers(generation);
+            done(if is_sure { reply } else { Err(Unserved::NoOwner(shard.shard)) });
+        });
+        if shard.instance == self.shared.me {
+            return self.execute(CallMode::Instance(shard), call, checked);
+        }
+        match self.shared.peer(shard.instance) {
+            Some(peer) => peer.call_instance(call, shard, checked),
+            None => checked(Err(Unserved::Unreachable(shard.instance))),
+        }
+    }
+
+    fn execute(&self, mode: CallMode, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>) {
+        let (db, protocol) = (call.db, call.protocol);
+        let requests = Arc::unwrap_or_clone(call.requests);
+        self.shared.executor.execute(IncomingCall { mode, db, protocol, requests }, done);
+    }
+}
+
+impl Coordinator for NodeCoordinator {
+    fn me(&self) -> NodeId {
+        self.shared.me
+    }
+
+    fn topology(&self) -> Option<Arc<Topology>> {
+        self.shared.topology()
+    }
+
+    fn revision(&self) -> Revision {
+        Revision(self.shared.revision.load(Ordering::SeqCst))
+    }
+
+    fn route(&self, db: u8, key: &[u8]) -> Route {
+        let me = self.shared.me;
+        let shard_of = |topology: &Topology| topology.shard_of(key);
+        self.with_owned(shard_of, |topology, owned| owned.route(me, topology, db, key), |it| it)
+    }
+
+    fn route_shard(&self, shard: ShardId) -> Route {
+        let me = self.shared.me;
+        self.with_owned(|_| shard, |_, owned| owned.route_home(me), |it| it)
+    }
+
+    fn guard(&self) -> Box<dyn ServeGuard> {
+        let _token = self.shared.gate.enter();
+        let generation = self.shared.stamp.generation();
+        Box::new(BatchGuard { shared: self.shared.clone(), generation, _token })
+    }
+
+    fn admit(&self, call: ShardCall) -> Result<Box<dyn ServeGuard>, Unserved> {
+        match self.shared.admit(call.shard, call.epoch) {
+            Ok(Admission::Entered(_token)) => Ok(Box::new(AdmittedGuard { _token })),
+            Ok(Admission::Deposed) => Err(Unserved::Moved(self.revision())),
+            Ok(Admission::RaiseFirst) => {
+                // The first call of an owner to an instance that is not its shard's. It comes again.
+                let (shared, shard, epoch) = (self.shared.clone(), call.shard, call.epoch);
+                self.shared.runtime.spawn(async move { shared.fence(shard, epoch).await });
+                Err(Unserved::Moved(self.revision()))
+            }
+            Err(error) => {
+                tracing::warn!("a call is not admitted: {error}");
+                Err(Unserved::Unreachable(self.shared.me))
+            }
+        }
+    }
+
+    fn call(&self, target: CallTarget, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>) {
+        match target {
+            CallTarget::Instance(shard) => self.call_instance(shard, call, done),
+            CallTarget::Owner(node) if node == self.shared.me => {
+                self.execute(CallMode::Owner, call, done);
+            }
+            CallTarget::Owner(node) => match self.shared.peer(node) {
+                Some(peer) => peer.call_owner(call, self.revision(), done),
+                None => done(Err(Unserved::Unreachable(node))),
+            },
+        }
+    }
+
+    fn when_released(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>) {
+        if let Some(owned) = self.owner_of(key) {
+            let mut keys = owned.keys.write();
+            if let Some(waiting) = keys.held.get_mut(&DbKey::new(db, key)) {
+                return waiting.push(Callback::new(done));
+            }
+        }
+        done();
+    }
+
+    fn when_at(&self, revision: Revision, done: Box<dyn FnOnce() + Send>) {
+        let shared = self.shared.clone();
+        self.shared.runtime.spawn(async move {
+            tokio::time::sleep(ROUTE_AGAIN).await;
+            follower::wait_for(&shared, revision).await;
+            done();
+        });
+    }
+
+    fn recall(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>) {
+        match self.owner_of(key) {
+            Some(owned) => {
+                let order = Order::Recall(DbKey::new(db, key), Callback::new(done));
+                if let Err(unsent) = owned.orders.send(order)
+                    && let Order::Recall(_, done) = unsent.0
+                {
+                    done.call();
+                }
+            }
+            None => done(),
+        }
+    }
+}

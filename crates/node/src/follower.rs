@@ -1,0 +1,79 @@
+//! Follows the metadata: a snapshot, then its changes; again from a snapshot whenever the watch ends, for
+//! whatever reason, or somebody knows of a later revision. One task, for ever.
+
+use crate::directory::Directory;
+use crate::shared::Shared;
+use crate::view::View;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use terrace_cluster::Revision;
+
+/// How long after a failure it is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+
+pub(crate) async fn follow(shared: Arc<Shared>) {
+    loop {
+        if let Err(error) = follow_once(&shared).await {
+            tracing::debug!("node {} reads the metadata again: {error}", shared.me);
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}
+
+/// Until the watch ends, or a fresh snapshot is wanted.
+async fn follow_once(shared: &Shared) -> Result<(), terrace_metadata::Error> {
+    let prefix = shared.layout.prefix();
+    let snapshot = shared.metadata.snapshot(prefix).await?;
+    let mut directory = Directory::new(shared.layout.clone(), snapshot);
+    publish(shared, &directory);
+    let mut watch = shared.metadata.watch(prefix, directory.revision + 1).await?;
+    loop {
+        tokio::select! {
+            changes = watch.next() => {
+                directory.apply(changes?);
+                publish(shared, &directory);
+            }
+            () = shared.refresh.notified() => return Ok(()),
+        }
+    }
+}
+
+fn publish(shared: &Shared, directory: &Directory) {
+    match directory.topology() {
+        Ok(topology) => {
+            let (revision, topology) = (topology.revision, Arc::new(topology));
+            // First the revision, then the routes that follow it, then those who wait for them.
+            shared.revision.fetch_max(revision.0, Ordering::SeqCst);
+            shared.view.rcu(|view| {
+                let known = view.topology.as_ref().map_or(Revision(0), |known| known.revision);
+                let topology = (known <= revision).then(|| topology.clone());
+                View { topology: topology.or_else(|| view.topology.clone()), ..View::clone(view) }
+            });
+            shared.published.send_if_modified(|known| {
+                let is_later = revision > *known;
+                *known = revision.max(*known);
+                is_later
+            });
+        }
+        Err(why) => tracing::debug!("no topology yet: {why}"),
+    }
+    shared.directory.send_replace(Some(Arc::new(directory.clone())));
+}
+
+/// Waits until the topology has a revision, for at most as long as a lease lives.
+pub(crate) async fn wait_for(shared: &Shared, revision: Revision) {
+    if *shared.published.borrow() >= revision {
+        return;
+    }
+    let mut seen = shared.published.subscribe();
+    let mut waited = Duration::ZERO;
+    while *seen.borrow_and_update() < revision && waited < shared.config.lease {
+        let step = Duration::from_millis(50);
+        if tokio::time::timeout(step, seen.changed()).await.is_err() {
+            // The revision may be of a change that this prefix does not show.
+            waited += step;
+            shared.refresh.notify_one();
+        }
+    }
+}

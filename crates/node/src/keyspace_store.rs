@@ -1,0 +1,179 @@
+//! The keyspace of a server as the store of a node.
+//!
+//! ```text
+//! family "node":  "identity"   version 1 (1), node (20), the cluster's name
+//! ```
+//! Records of moves and epochs are kept by the keyspace itself.
+
+use crate::rpc::{MoveMessage, ShardRecords, TopCounts};
+use crate::store::{Identity, InstanceStore, StoreError};
+use std::fmt::Display;
+use std::sync::Arc;
+use terrace::{CfOptions, ColumnFamily, HotTableMode, SyncMode, WriteBatch, WriteOptions};
+use terrace_cluster::{Direction, Epoch, MoveAnswer, MoveCall, NodeId, Refusal, ShardId, TopKey};
+use terrace_keyspace::{ExportedKey, Keyspace, MAX_EXPORT_BYTES};
+
+const FAMILY: &str = "node";
+const IDENTITY: &[u8] = b"identity";
+const VERSION: u8 = 1;
+
+/// How much of a memtable the hot table may take, as the engine does.
+const HOT_PARTS: u64 = 2;
+
+type Answer = MoveAnswer<Vec<u8>>;
+
+/// See the module.
+pub struct KeyspaceStore {
+    keyspace: Arc<Keyspace>,
+}
+
+fn failed(error: impl Display) -> StoreError {
+    StoreError(error.to_string())
+}
+
+impl KeyspaceStore {
+    /// The store behind this keyspace.
+    pub fn new(keyspace: Arc<Keyspace>) -> Self {
+        Self { keyspace }
+    }
+
+    fn family(&self) -> Option<ColumnFamily> {
+        self.keyspace.db().column_family(FAMILY)
+    }
+
+    fn move_keys(&self, message: &MoveMessage) -> Result<Answer, StoreError> {
+        let MoveMessage { shard, id, direction, other, keys, call } = message;
+        let space = &self.keyspace;
+        Ok(match call {
+            MoveCall::Begin => {
+                let begun = space.begin_move(*shard, *id, *direction, *other, keys);
+                MoveAnswer::Begun(begun.map_err(failed)?)
+            }
+            MoveCall::Export => {
+                let exported = match direction {
+                    Direction::Out => space.export_home(*id, keys, MAX_EXPORT_BYTES),
+                    Direction::Home => space.export_copies(*id, keys, MAX_EXPORT_BYTES),
+                };
+                let bytes = |key: ExportedKey| key.as_bytes().to_vec();
+                answer(exported.map_err(failed)?, |all| {
+                    MoveAnswer::Exported(all.into_iter().map(bytes).collect())
+                })
+            }
+            MoveCall::Import(values) => {
+                done(space.import_keys(*id, keys, &exported(values)?).map_err(failed)?)
+            }
+            MoveCall::Commit(values) => {
+                done(space.commit_move(*id, keys, &exported(values)?).map_err(failed)?)
+            }
+            MoveCall::Undo => done(space.undo_move(*shard, *id, keys).map_err(failed)?),
+            MoveCall::Finish => {
+                space.finish_import(*id, keys).map_err(failed)?;
+                MoveAnswer::Done
+            }
+            MoveCall::Drop => {
+                space.drop_copies(*id, keys).map_err(failed)?;
+                MoveAnswer::Done
+            }
+            MoveCall::Release => {
+                space.release_copies(*id, keys).map_err(failed)?;
+                MoveAnswer::Done
+            }
+            MoveCall::Forget => {
+                space.forget_move(*id, keys).map_err(failed)?;
+                MoveAnswer::Done
+            }
+        })
+    }
+}
+
+fn answer<T>(result: Result<T, Refusal>, then: impl FnOnce(T) -> Answer) -> Answer {
+    match result {
+        Ok(value) => then(value),
+        Err(refusal) => MoveAnswer::Refused(refusal),
+    }
+}
+
+fn done(result: Result<(), Refusal>) -> Answer {
+    answer(result, |()| MoveAnswer::Done)
+}
+
+/// What another node exported: refused as a whole if a byte of it is damaged.
+fn exported(values: &[Vec<u8>]) -> Result<Vec<ExportedKey>, StoreError> {
+    let exported = values.iter().map(|value| ExportedKey::from_bytes(value.as_slice()));
+    exported.collect::<Result<_, _>>().map_err(failed)
+}
+
+impl InstanceStore for KeyspaceStore {
+    fn identity(&self) -> Result<Option<Identity>, StoreError> {
+        let Some(family) = self.family() else { return Ok(None) };
+        let Some(bytes) = family.get(IDENTITY).map_err(failed)? else { return Ok(None) };
+        let damaged = || StoreError("the node's identity in the store is damaged".into());
+        let (version, rest) = bytes.split_first().ok_or_else(damaged)?;
+        let (node, cluster) = rest.split_first_chunk::<20>().ok_or_else(damaged)?;
+        let cluster = std::str::from_utf8(cluster).map_err(|_| damaged())?.to_string();
+        if *version != VERSION {
+            return Err(damaged());
+        }
+        Ok(Some(Identity { cluster, node: NodeId(*node) }))
+    }
+
+    fn set_identity(&self, identity: &Identity) -> Result<(), StoreError> {
+        let db = self.keyspace.db();
+        let family = match self.family() {
+            Some(family) => family,
+            None => db.create_column_family(FAMILY, CfOptions::default()).map_err(failed)?,
+        };
+        let value = [&[VERSION], &identity.node.0[..], identity.cluster.as_bytes()].concat();
+        let mut batch = WriteBatch::new();
+        batch.put_cf(&family, IDENTITY, value);
+        let durable = WriteOptions { sync: Some(SyncMode::Batch) };
+        db.write_with(batch, &durable).map_err(failed)
+    }
+
+    fn epoch(&self, shard: ShardId) -> Result<Epoch, StoreError> {
+        Ok(self.keyspace.fence(shard))
+    }
+
+    fn set_epoch(&self, shard: ShardId, epoch: Epoch) -> Result<(), StoreError> {
+        match self.keyspace.admit_epoch(shard, epoch).map_err(failed)? {
+            true => Ok(()),
+            false => Err(StoreError("a later epoch is known".into())),
+        }
+    }
+
+    fn records(&self) -> Result<ShardRecords, StoreError> {
+        let mut records = ShardRecords::default();
+        for (key, home) in self.keyspace.move_state().homes {
+            records.exceptions.extend(home.exception.map(|exception| (key.clone(), exception)));
+            records.intents.extend(home.intent.map(|intent| (key, intent)));
+        }
+        Ok(records)
+    }
+
+    fn apply_move(&self, message: &MoveMessage) -> Result<Answer, StoreError> {
+        self.move_keys(message)
+    }
+
+    fn top_counts(&self, keys: usize) -> Result<TopCounts, StoreError> {
+        let top = self.keyspace.top_written(keys);
+        let options = self.keyspace.db().options();
+        let memtable_bytes = options.advanced.memtable_bytes as u64;
+        let hot_bytes = match options.advanced.hot_table {
+            HotTableMode::Off => 0,
+            HotTableMode::Auto => memtable_bytes / HOT_PARTS,
+        };
+        let keys = top.keys.into_iter().map(|it| TopKey {
+            key: terrace_cluster::DbKey::new(it.db, it.key),
+            count: it.count,
+            error: it.error,
+            entry_bytes: it.entry_bytes,
+        });
+        Ok(TopCounts {
+            writes: top.writes,
+            write_bytes: top.write_bytes,
+            memtable_bytes,
+            hot_bytes,
+            keys: keys.collect(),
+        })
+    }
+}

@@ -1,0 +1,400 @@
+//! A shard that this node owns: taking it over, and the task that moves its keys.
+//!
+//! Taking over is: load exceptions and intents of the instance, which is fenced already, go on with the
+//! moves that the intents are of, and serve once none of them holds a key.
+
+use crate::rpc::{MoveMessage, ShardRecords};
+use crate::shared::Shared;
+use crate::view::{AwayKeys, Callback, Order, OwnedShard, View};
+use parking_lot::RwLock;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use terrace_cluster::{
+    Assignment, DbKey, Direction, Effect, Epoch, Exception, MoveAnswer, MoveCall, MoveEvent,
+    MoveId, Mover, NodeId, Outcome, ShardId, Site,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// How long after the first failed attempt a message is sent again; doubles up to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// A shard's task; ends when this is dropped.
+pub(crate) struct TakenOver {
+    orders: mpsc::UnboundedSender<Order>,
+    task: JoinHandle<()>,
+}
+
+impl TakenOver {
+    pub fn orders(&self) -> &mpsc::UnboundedSender<Order> {
+        &self.orders
+    }
+}
+
+/// Ends the task where it stands: the next owner goes on.
+impl Drop for TakenOver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Loads the records, and starts the task that serves when it is allowed to.
+pub(crate) async fn take_over(
+    shared: Arc<Shared>,
+    shard: ShardId,
+    instance: NodeId,
+    epoch: Epoch,
+    generation: u64,
+) -> Result<TakenOver, String> {
+    let records = shared.records_at(instance, shard, epoch).await.map_err(|e| e.to_string())?;
+    let (orders, received) = mpsc::unbounded_channel();
+    let ShardRecords { exceptions, intents } = records;
+    introduce(&shared, shard, epoch, exceptions.iter().map(|(_, exception)| exception.at));
+    let mut keys = AwayKeys::default();
+    exceptions.iter().for_each(|(key, exception)| keys.exceptions.insert(key, *exception));
+    let keys = RwLock::new(keys);
+    let owned = OwnedShard { shard, epoch, instance, generation, keys, orders: orders.clone() };
+    let start = Instant::now();
+    let size_of = |value: &Vec<u8>| value.len() as u64;
+    let mut owner = Owner {
+        mover: Mover::new(epoch, shared.config.moves, Duration::ZERO, size_of),
+        plan: exceptions.into_iter().map(|(key, exception)| (key, exception.at)).collect(),
+        shared,
+        owned: Arc::new(owned),
+        start,
+        parts: HashMap::new(),
+        waiting: HashMap::new(),
+        stopped: Vec::new(),
+        may_serve: false,
+        is_serving: false,
+        is_stopping: false,
+    };
+    for (id, effects) in owner.mover.resume(intents) {
+        owner.note(id);
+        owner.run(id, effects);
+    }
+    let task = tokio::spawn(owner.serve(received));
+    Ok(TakenOver { orders, task })
+}
+
+/// Makes the epoch known where exceptions are, before the first call comes. One that is away learns it
+/// later.
+fn introduce(
+    shared: &Arc<Shared>,
+    shard: ShardId,
+    epoch: Epoch,
+    at: impl Iterator<Item = ShardId>,
+) {
+    let Some(topology) = shared.topology() else { return };
+    let instances = at.filter_map(|at| topology.shards.get(&at).map(|shard| shard.instance));
+    for instance in instances.collect::<BTreeSet<_>>() {
+        let shared = shared.clone();
+        tokio::spawn(async move { shared.fence_at(instance, shard, epoch).await });
+    }
+}
+
+/// What a move is of, kept until it is over.
+#[derive(Clone)]
+struct MoveParts {
+    direction: Direction,
+    other: ShardId,
+    keys: Vec<DbKey>,
+}
+
+struct Owner {
+    shared: Arc<Shared>,
+    owned: Arc<OwnedShard>,
+    mover: Mover<Vec<u8>>,
+    start: Instant,
+    /// Where keys shall be that are not to be at home.
+    plan: BTreeMap<DbKey, ShardId>,
+    parts: HashMap<MoveId, MoveParts>,
+    /// Who is called when a key is in no move any more, with where it shall be then.
+    waiting: HashMap<DbKey, Vec<Settled>>,
+    stopped: Vec<oneshot::Sender<()>>,
+    may_serve: bool,
+    is_serving: bool,
+    is_stopping: bool,
+}
+
+enum Settled {
+    Recalled(Callback),
+    Moved(Option<ShardId>, oneshot::Sender<Result<(), String>>),
+}
+
+impl Owner {
+    async fn serve(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        loop {
+            self.publish();
+            while let Some((id, effects)) = self.mover.poll(self.start.elapsed()) {
+                self.note(id);
+                self.run(id, effects);
+            }
+            self.settle();
+            if self.is_stopping && self.mover.is_idle() {
+                self.stopped.drain(..).for_each(|stopped| _ = stopped.send(()));
+            }
+            let wait = self.mover.wait(self.start.elapsed());
+            let until = async {
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait.max(Duration::from_millis(1))).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(order) => self.take(order),
+                    None => return,
+                },
+                () = until => {}
+            }
+        }
+    }
+
+    /// Serves the shard once no key of it is held by a move of an earlier owner.
+    fn publish(&mut self) {
+        let is_held = !self.owned.keys.read().held.is_empty();
+        if !self.may_serve || self.is_serving || is_held {
+            return;
+        }
+        self.is_serving = true;
+        let owned = &self.owned;
+        self.shared.view.rcu(|view| {
+            let mut view = View::clone(view);
+            let known = view.owned.get(&owned.shard).map_or(Epoch(0), |known| known.epoch);
+            if owned.epoch > known {
+                view.owned.insert(owned.shard, owned.clone());
+            }
+            view
+        });
+        tracing::info!("node {} serves shard {}", self.shared.me, self.owned.shard);
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Serve => self.may_serve = true,
+            Order::Repartition(part, done) => _ = done.send(self.repartition(part)),
+            Order::MoveKey(key, to, done) => self.move_key(key, to, done),
+            Order::Recall(key, done) => self.recall(key, done),
+            Order::Stop(stopped) => {
+                self.is_stopping = true;
+                self.mover.cancel();
+                self.stopped.push(stopped);
+            }
+            Order::Event(id, event) => {
+                self.note(id);
+                let effects = self.mover.on(id, event);
+                self.note(id);
+                self.run(id, effects);
+            }
+            Order::Status(done) => {
+                let moves = self.mover.moves();
+                let moves = moves.map(|it| format!("{} {}", it.id(), it.step_name())).collect();
+                let _ = done.send((self.mover.waiting_count() as u64, moves));
+            }
+        }
+    }
+
+    fn may_move(&self) -> Result<(), String> {
+        match (self.is_stopping, self.owned.instance == self.shared.me) {
+            (true, _) => Err("the shard is being given up".into()),
+            (_, false) => Err("the shard is served in place of its instance's node".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn repartition(&mut self, part: Vec<Assignment>) -> Result<u64, String> {
+        self.may_move()?;
+        self.plan = part.into_iter().map(|it| (it.key, it.at)).collect();
+        Ok(self.want())
+    }
+
+    /// Lets the mover do what is missing of the plan: how many keys.
+    fn want(&mut self) -> u64 {
+        let part = self.plan.iter();
+        let part = part.map(|(key, at)| Assignment { key: key.clone(), at: *at });
+        let part: Vec<Assignment> = part.collect();
+        let misplaced = self.owned.keys.read().exceptions.misplaced(&part);
+        let count = misplaced.len() as u64;
+        self.mover.want(misplaced);
+        count
+    }
+
+    fn move_key(
+        &mut self,
+        key: DbKey,
+        to: Option<ShardId>,
+        done: oneshot::Sender<Result<(), String>>,
+    ) {
+        if let Err(why) = self.may_move() {
+            return drop(done.send(Err(why)));
+        }
+        let to = to.filter(|to| *to != self.owned.shard);
+        match to {
+            Some(to) => _ = self.plan.insert(key.clone(), to),
+            None => _ = self.plan.remove(&key),
+        }
+        self.waiting.entry(key).or_default().push(Settled::Moved(to, done));
+        self.want();
+    }
+
+    fn recall(&mut self, key: DbKey, done: Callback) {
+        let away = self.owned.keys.read().exceptions.get(key.db, &key.key);
+        match away {
+            Some(exception) if !self.is_stopping => {
+                self.plan.remove(&key);
+                self.mover.recall(key.clone(), exception.at);
+                self.waiting.entry(key).or_default().push(Settled::Recalled(done));
+            }
+            // Home, or not to be brought there now: the command that needs it sees which.
+            _ => done.call(),
+        }
+    }
+
+    /// Answers those whose key is in no move and where it shall be, or whose move did not succeed.
+    fn settle(&mut self) {
+        for finished in self.mover.take_finished() {
+            if finished.outcome == Outcome::Moved {
+                let count = finished.keys.len() as u64;
+                self.shared.moved_keys.fetch_add(count, Ordering::Relaxed);
+            }
+            let refused = finished.refused.iter().map(|(key, why)| (key, why.to_string()));
+            let undone = match finished.outcome {
+                Outcome::Moved => None,
+                Outcome::Undone(Some(why)) => Some(why.to_string()),
+                Outcome::Undone(None) => Some("the move was undone".into()),
+                Outcome::Deposed => Some("the shard has a later owner".into()),
+            };
+            let rest = finished.keys.iter().map(|key| (key, undone.clone().unwrap_or_default()));
+            for (key, why) in refused.chain(rest).collect::<Vec<_>>() {
+                if !why.is_empty() {
+                    // Not tried again before the next plan.
+                    self.plan.remove(key);
+                }
+                self.settle_key(key, why);
+            }
+        }
+        let at_rest = |key: &DbKey| !self.mover.is_busy(key);
+        let keys: Vec<DbKey> = self.waiting.keys().filter(|key| at_rest(key)).cloned().collect();
+        keys.iter().for_each(|key| self.settle_key(key, String::new()));
+    }
+
+    /// `why` is empty unless the key's move failed.
+    fn settle_key(&mut self, key: &DbKey, why: String) {
+        let Some(waiting) = self.waiting.remove(key) else { return };
+        let at = self.owned.keys.read().exceptions.get(key.db, &key.key).map(|it| it.at);
+        let mut left = Vec::new();
+        for one in waiting {
+            match one {
+                Settled::Recalled(done) if at.is_none() || !why.is_empty() => done.call(),
+                Settled::Moved(to, done) if at == to => _ = done.send(Ok(())),
+                Settled::Moved(_, done) if !why.is_empty() => _ = done.send(Err(why.clone())),
+                other => left.push(other),
+            }
+        }
+        if !left.is_empty() {
+            self.waiting.insert(key.clone(), left);
+        }
+    }
+
+    /// Remembers what a move is of: at its end it is asked for once more.
+    fn note(&mut self, id: MoveId) {
+        if let Some(it) = self.mover.get(id) {
+            let (direction, other) = (it.direction(), it.other());
+            self.parts.insert(id, MoveParts { direction, other, keys: it.keys().to_vec() });
+        }
+    }
+
+    fn run(&mut self, id: MoveId, effects: Vec<Effect<Vec<u8>>>) {
+        let Some(parts) = self.parts.get(&id).cloned() else { return };
+        for effect in effects {
+            match effect {
+                Effect::Hold => self.hold(id, &parts, true),
+                Effect::HoldDrained => self.hold(id, &parts, false),
+                Effect::Send { to, call, ticket, attempt } => {
+                    self.send(id, &parts, (to, call), (ticket, attempt));
+                }
+                Effect::SetExceptions => {
+                    let mut keys = self.owned.keys.write();
+                    let exception = Exception { at: parts.other, move_id: id };
+                    parts.keys.iter().for_each(|key| keys.exceptions.insert(key, exception));
+                }
+                Effect::ClearExceptions => {
+                    let mut keys = self.owned.keys.write();
+                    parts.keys.iter().for_each(|key| keys.exceptions.remove(key.db, &key.key));
+                }
+                Effect::ReleaseHold => self.release(&parts),
+                Effect::Over(outcome) => {
+                    self.parts.remove(&id);
+                    if outcome == Outcome::Deposed {
+                        let (shard, epoch) = (self.owned.shard, self.owned.epoch);
+                        self.shared.forget_shard(shard, |owned| owned == epoch);
+                        let _ = self.shared.deposed.send((shard, epoch));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A key that comes home is held by the instance that has it, from the export on: its calls go there.
+    fn hold(&mut self, id: MoveId, parts: &MoveParts, drains: bool) {
+        if parts.direction == Direction::Out {
+            let mut keys = self.owned.keys.write();
+            parts.keys.iter().for_each(|key| _ = keys.held.entry(key.clone()).or_default());
+        }
+        if drains {
+            // Begun after the hold can be seen: routes from before are behind the gate.
+            let drained = self.shared.gate.drain();
+            let orders = self.owned.orders.clone();
+            tokio::spawn(async move {
+                drained.await;
+                let _ = orders.send(Order::Event(id, MoveEvent::Drained));
+            });
+        }
+    }
+
+    fn release(&mut self, parts: &MoveParts) {
+        let mut released = Vec::new();
+        {
+            let mut keys = self.owned.keys.write();
+            for key in &parts.keys {
+                released.extend(keys.held.remove(key).unwrap_or_default());
+            }
+        }
+        released.into_iter().for_each(Callback::call);
+    }
+
+    /// Sends a message, later if it is not the first attempt, and reports its answer.
+    fn send(
+        &self,
+        id: MoveId,
+        parts: &MoveParts,
+        (to, call): (Site, MoveCall<Vec<u8>>),
+        (ticket, attempt): (u32, u32),
+    ) {
+        let (shared, owned) = (self.shared.clone(), self.owned.clone());
+        let (shard, keys) = (owned.shard, parts.keys.clone());
+        let (direction, other) = (parts.direction, parts.other);
+        let message = MoveMessage { shard, id, direction, other, keys, call };
+        tokio::spawn(async move {
+            if attempt > 0 {
+                let delay = RETRY.0 * 2_u32.saturating_pow((attempt - 1).min(10));
+                tokio::time::sleep(delay.min(RETRY.1)).await;
+            }
+            let site = match to {
+                Site::Home => Some(owned.instance),
+                Site::Other => shared
+                    .topology()
+                    .and_then(|topology| topology.shards.get(&other).map(|it| it.instance)),
+            };
+            let answer = match site {
+                Some(instance) => shared.apply_move_at(instance, message, owned.epoch).await,
+                None => MoveAnswer::Unknown,
+            };
+            let event = MoveEvent::Answered(ticket, answer);
+            let _ = owned.orders.send(Order::Event(id, event));
+        });
+    }
+}

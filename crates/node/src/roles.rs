@@ -1,0 +1,149 @@
+//! What this node does for others.
+
+use crate::follower;
+use crate::rpc::{CallSink, MoveMessage, Roles, ShardRecords, TopCounts, api};
+use crate::shared::Shared;
+use crate::view::{Order, OwnedShard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use terrace_cluster::{
+    DbKey, Epoch, IncomingCall, MoveAnswer, NodeId, Plan, Reply, Revision, ShardId,
+};
+use tokio::sync::oneshot;
+use tonic::Status;
+
+/// How long a shard's task may take to answer.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub(crate) struct NodeRoles {
+    pub shared: Arc<Shared>,
+}
+
+fn internal(error: impl std::fmt::Display) -> Status {
+    Status::internal(error.to_string())
+}
+
+impl NodeRoles {
+    fn owned(&self, shard: ShardId) -> Result<Arc<OwnedShard>, Status> {
+        let view = self.shared.view.load();
+        let owned = view.owned.get(&shard);
+        let owned = owned.filter(|owned| self.shared.stamp.covers(owned.generation));
+        owned.cloned().ok_or_else(|| {
+            Status::failed_precondition(format!("shard {shard} is not served by this node"))
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl CallSink for NodeRoles {
+    fn me(&self) -> NodeId {
+        self.shared.me
+    }
+
+    async fn wait_for_revision(&self, revision: Revision) {
+        follower::wait_for(&self.shared, revision).await;
+    }
+
+    fn execute(&self, call: IncomingCall, done: Box<dyn FnOnce(Reply) + Send>) {
+        self.shared.executor.execute(call, done);
+    }
+}
+
+#[tonic::async_trait]
+impl Roles for NodeRoles {
+    async fn top_counts(&self, keys: usize) -> Result<TopCounts, Status> {
+        self.shared.top_counts(keys).await.map_err(internal)
+    }
+
+    async fn fence(&self, shard: ShardId, epoch: Epoch) -> Result<Epoch, Status> {
+        self.shared.fence(shard, epoch).await.map_err(internal)
+    }
+
+    async fn records(&self, shard: ShardId, epoch: Epoch) -> Result<ShardRecords, Status> {
+        self.shared.records(shard, epoch).await
+    }
+
+    async fn apply_move(&self, message: MoveMessage, epoch: Epoch) -> MoveAnswer<Vec<u8>> {
+        self.shared.apply_move(message, epoch).await
+    }
+
+    async fn repartition(&self, plan: Plan) -> Result<u64, Status> {
+        let topology = self.shared.topology();
+        let topology = topology.ok_or_else(|| Status::unavailable("no topology yet"))?;
+        plan.check(&topology).map_err(|why| Status::invalid_argument(why.to_string()))?;
+        // All of it or nothing, as far as that can be said now.
+        let owned = plan.parts.into_iter().map(|(shard, part)| Ok((self.owned(shard)?, part)));
+        let mut moves = 0;
+        for (owned, part) in owned.collect::<Result<Vec<_>, Status>>()? {
+            moves += ask(&owned, |done| Order::Repartition(part, done)).await?;
+        }
+        Ok(moves)
+    }
+
+    async fn move_key(&self, key: DbKey, to: Option<ShardId>) -> Result<(), Status> {
+        let topology = self.shared.topology();
+        let topology = topology.ok_or_else(|| Status::unavailable("no topology yet"))?;
+        if let Some(unknown) = to.filter(|to| !topology.shards.contains_key(to)) {
+            return Err(Status::invalid_argument(format!("the cluster has no shard {unknown}")));
+        }
+        let owned = self.owned(topology.shard_of(&key.key))?;
+        let (done, moved) = oneshot::channel();
+        let ended = || Status::unavailable("the shard is not served any more");
+        owned.orders.send(Order::MoveKey(key, to, done)).map_err(|_| ended())?;
+        moved.await.map_err(|_| ended())?.map_err(Status::failed_precondition)
+    }
+
+    async fn status(&self) -> api::StatusReply {
+        let shared = &self.shared;
+        let view = shared.view.load_full();
+        let mut shards = Vec::new();
+        for owned in view.owned.values() {
+            let (done, status) = oneshot::channel();
+            let _ = owned.orders.send(Order::Status(done));
+            let status = tokio::time::timeout(ORDER_TIMEOUT, status).await;
+            let (waiting_moves, moves) = status.ok().and_then(Result::ok).unwrap_or_default();
+            let is_sure = shared.stamp.covers(owned.generation);
+            shards.push(api::ShardStatus {
+                shard: owned.shard.0,
+                epoch: owned.epoch.0,
+                state: if is_sure { "serving" } else { "lease not sure" }.into(),
+                exceptions: owned.keys.read().exceptions.len() as u64,
+                waiting_moves,
+                moves,
+            });
+        }
+        shards.sort_by_key(|shard| shard.shard);
+        api::StatusReply {
+            node: shared.me.0.to_vec(),
+            revision: shared.revision.load(Ordering::SeqCst),
+            lease_age_ms: shared.stamp.age_ms(),
+            lease_ttl_ms: shared.config.lease.as_millis() as u64,
+            leads_partitioner: shared.leads(),
+            shards,
+            is_draining: *shared.is_draining.borrow(),
+            moved_keys: shared.moved_keys.load(Ordering::Relaxed),
+        }
+    }
+
+    async fn drain(&self, is_over: bool) -> Result<(), Status> {
+        self.shared.is_draining.send_replace(!is_over);
+        while !is_over && !self.shared.view.load().owned.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+}
+
+/// Asks the task of a shard.
+async fn ask<T>(
+    owned: &OwnedShard,
+    order: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Order,
+) -> Result<T, Status> {
+    let (done, answer) = oneshot::channel();
+    let ended = || Status::unavailable("the shard is not served any more");
+    owned.orders.send(order(done)).map_err(|_| ended())?;
+    let answer = tokio::time::timeout(ORDER_TIMEOUT, answer).await.map_err(|_| ended())?;
+    answer.map_err(|_| ended())?.map_err(Status::failed_precondition)
+}

@@ -1,0 +1,151 @@
+//! The other end of a link: calls that come in are executed in their order, their replies go back as
+//! they come, those that are ready in one message.
+//!
+//! What is under way for one stream is bounded: beyond that its messages are not read, until replies
+//! have been handed to the connection.
+
+use super::api;
+use super::convert::{api_reply, db, shard_of};
+use super::limits::{BATCH_BYTES, BATCH_CALLS, MAX_QUEUED_BYTES, STREAM_QUEUE};
+use super::link::Service;
+use std::sync::Arc;
+use terrace_cluster::{
+    CallMode, IncomingCall, NodeId, Reply, ReplyProtocol, Revision, ShardCall, Unserved,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+/// The unit in which bytes under way are counted.
+const BYTES_PER_PERMIT: usize = 1024;
+
+/// What a call counts for beside its requests: its reply may be larger than they are.
+const CALL_BYTES: usize = 16 << 10;
+
+/// Who executes calls.
+#[tonic::async_trait]
+pub trait CallSink: Send + Sync + 'static {
+    /// The node that this is.
+    fn me(&self) -> NodeId;
+
+    /// Waits until the topology has this revision, for a bounded time.
+    async fn wait_for_revision(&self, revision: Revision);
+
+    /// As [`CommandExecutor::execute`](terrace_cluster::CommandExecutor::execute).
+    fn execute(&self, call: IncomingCall, done: Box<dyn FnOnce(Reply) + Send>);
+}
+
+type Replied = (api::Reply, OwnedSemaphorePermit);
+
+/// Sends a reply, an unknown outcome if it is dropped before.
+struct Answer {
+    id: u64,
+    me: NodeId,
+    permit: Option<OwnedSemaphorePermit>,
+    replies: mpsc::UnboundedSender<Replied>,
+}
+
+impl Answer {
+    fn send(&mut self, reply: Reply) {
+        if let Some(permit) = self.permit.take() {
+            // Without a receiver the stream has ended, and with it the sender's interest.
+            let _ = self.replies.send((api_reply(self.id, reply), permit));
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.send(Err(Unserved::Unreachable(self.me)));
+    }
+}
+
+/// Executes the calls of a stream; gives the stream of replies.
+pub(super) fn serve(
+    sink: Arc<dyn CallSink>,
+    mut calls: Streaming<api::Calls>,
+    service: Service,
+) -> ReceiverStream<Result<api::Replies, Status>> {
+    // Bounded by the permits.
+    let (replies, ready) = mpsc::unbounded_channel();
+    let (out, stream) = mpsc::channel(STREAM_QUEUE);
+    let fail = out.clone();
+    tokio::spawn(send_replies(ready, out));
+    tokio::spawn(async move {
+        let permits = Arc::new(Semaphore::new(MAX_QUEUED_BYTES / BYTES_PER_PERMIT));
+        loop {
+            let message = tokio::select! {
+                message = calls.message() => message,
+                () = fail.closed() => return,
+            };
+            let Ok(Some(message)) = message else { return };
+            for call in message.calls {
+                if let Err(status) = execute(&*sink, call, service, &permits, &replies).await {
+                    let _ = fail.send(Err(status)).await;
+                    return;
+                }
+            }
+        }
+    });
+    ReceiverStream::new(stream)
+}
+
+async fn execute(
+    sink: &dyn CallSink,
+    call: api::Call,
+    service: Service,
+    permits: &Arc<Semaphore>,
+    replies: &mpsc::UnboundedSender<Replied>,
+) -> Result<(), Status> {
+    let mode = match (service, call.shard) {
+        (Service::Coordinator, None) => CallMode::Owner,
+        (Service::Instance, shard) => {
+            let (shard, epoch) = shard_of(shard)?;
+            CallMode::Instance(ShardCall { instance: sink.me(), shard, epoch })
+        }
+        (Service::Coordinator, Some(_)) => {
+            return Err(Status::invalid_argument("a call to a coordinator names a shard"));
+        }
+    };
+    let db = db(call.db)?;
+    let size = (call.requests.len() + CALL_BYTES).min(MAX_QUEUED_BYTES) / BYTES_PER_PERMIT;
+    let permit = permits.clone().acquire_many_owned(size as u32).await;
+    let permit = Some(permit.map_err(|_| Status::unavailable("the node is ending"))?);
+    let mut answer = Answer { id: call.id, me: sink.me(), permit, replies: replies.clone() };
+    if mode == CallMode::Owner {
+        sink.wait_for_revision(Revision(call.revision)).await;
+    }
+    let protocol = match call.is_resp3 {
+        true => ReplyProtocol::Resp3,
+        false => ReplyProtocol::Resp2,
+    };
+    let call = IncomingCall { mode, db, protocol, requests: call.requests };
+    sink.execute(call, Box::new(move |reply| answer.send(reply)));
+    Ok(())
+}
+
+/// Sends replies that are ready, together, until all senders are gone.
+async fn send_replies(
+    mut ready: mpsc::UnboundedReceiver<Replied>,
+    out: mpsc::Sender<Result<api::Replies, Status>>,
+) {
+    let size = |reply: &api::Reply| match &reply.outcome {
+        Some(api::reply::Outcome::Replies(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    while let Some((first, permit)) = ready.recv().await {
+        let mut bytes = size(&first);
+        let (mut replies, mut permits) = (vec![first], vec![permit]);
+        while replies.len() < BATCH_CALLS
+            && bytes < BATCH_BYTES
+            && let Ok((reply, permit)) = ready.try_recv()
+        {
+            bytes += size(&reply);
+            replies.push(reply);
+            permits.push(permit);
+        }
+        if out.send(Ok(api::Replies { replies })).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The calls of this node to one other node: a bounded queue, and a task that sends what has gathered in
+//! it as one message, over a stream that is opened when there is something to send.
+//!
+//! ```text
+//! push -> queue -> message of up to 1 MiB -> stream -> replies, in any order -> done
+//! ```
+//! Every `done` is called exactly once. If the stream ends, the calls that were sent have an unknown
+//! outcome and are not sent again; those that still wait go over the next stream, or fail if there is
+//! none. A node that is stopped is noticed by pings of HTTP/2, since a call may take long.
+
+use super::api;
+use super::convert::{api_shard, reply_of};
+use super::limits::{BATCH_BYTES, BATCH_CALLS, MAX_MESSAGE_BYTES, MAX_QUEUED_BYTES, STREAM_QUEUE};
+use super::secret::Secret;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use terrace_cluster::{NodeId, OutgoingCall, Reply, ReplyProtocol, Revision, ShardCall, Unserved};
+use tokio::sync::{Notify, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Status, Streaming};
+
+/// Bounds of waiting for a node.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkOptions {
+    /// For a connection, and for the answer to a call that has nothing to wait for.
+    pub timeout: Duration,
+    /// How often an open connection is asked for a sign of life, and how long that is waited for.
+    pub ping: Duration,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(1), ping: Duration::from_secs(1) }
+    }
+}
+
+impl LinkOptions {
+    /// A connection to `address` that is made when it is used.
+    pub(super) fn channel(&self, address: &str) -> Option<Channel> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
+        let endpoint = endpoint
+            .connect_timeout(self.timeout)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(self.ping)
+            .keep_alive_timeout(self.ping)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(4 << 20)
+            .initial_connection_window_size(16 << 20);
+        Some(endpoint.connect_lazy())
+    }
+}
+
+/// Which of a node's services executes calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Service {
+    Coordinator,
+    Instance,
+}
+
+/// Called with the reply; with `Unreachable` if it is dropped.
+struct Done {
+    node: NodeId,
+    call: Option<Box<dyn FnOnce(Reply) + Send>>,
+}
+
+impl Done {
+    fn reply(mut self, reply: Reply) {
+        if let Some(call) = self.call.take() {
+            call(reply);
+        }
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            call(Err(Unserved::Unreachable(self.node)));
+        }
+    }
+}
+
+struct Waiting {
+    call: OutgoingCall,
+    shard: Option<ShardCall>,
+    revision: Revision,
+    done: Done,
+}
+
+#[derive(Default)]
+struct Queue {
+    calls: VecDeque<Waiting>,
+    bytes: usize,
+    is_closed: bool,
+}
+
+struct Shared {
+    node: NodeId,
+    queue: Mutex<Queue>,
+    /// Something is in the queue, or it is closed.
+    wake: Notify,
+}
+
+/// See the module. Dropping it fails what waits.
+pub struct Link {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.shared.queue.lock().is_closed = true;
+        self.shared.wake.notify_one();
+    }
+}
+
+impl Link {
+    /// To the service of a node. Within a tokio runtime.
+    pub(super) fn open(node: NodeId, channel: Channel, secret: Secret, service: Service) -> Self {
+        let queue = Mutex::new(Queue::default());
+        let shared = Arc::new(Shared { node, queue, wake: Notify::new() });
+        let stream = OpenStream { channel, secret, service };
+        tokio::spawn(run(shared.clone(), stream));
+        Self { shared }
+    }
+
+    /// Sends a call. If too much waits already, it fails at once.
+    pub fn push(
+        &self,
+        call: OutgoingCall,
+        shard: Option<ShardCall>,
+        revision: Revision,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        let done = Done { node: self.shared.node, call: Some(done) };
+        let bytes = call.requests.len();
+        let waiting = Waiting { call, shard, revision, done };
+        {
+            let mut queue = self.shared.queue.lock();
+            let is_full = !queue.calls.is_empty() && queue.bytes + bytes > MAX_QUEUED_BYTES;
+            if queue.is_closed || is_full {
+                drop(queue);
+                // Fails `waiting` without the lock.
+                return drop(waiting);
+            }
+            queue.bytes += bytes;
+            queue.calls.push_back(waiting);
+        }
+        self.shared.wake.notify_one();
+    }
+
+    /// Bytes of requests that wait.
+    pub fn queued_bytes(&self) -> usize {
+        self.shared.queue.lock().bytes
+    }
+}
+
+struct OpenStream {
+    channel: Channel,
+    secret: Secret,
+    service: Service,
+}
+
+impl OpenStream {
+    async fn open(
+        &self,
+        receiver: mpsc::Receiver<api::Calls>,
+    ) -> Result<Streaming<api::Replies>, Status> {
+        let request = self.secret.sign(ReceiverStream::new(receiver));
+        let channel = self.channel.clone();
+        let answer = match self.service {
+            Service::Coordinator => {
+                let client = api::coordinator_client::CoordinatorClient::new(channel);
+                client.max_decoding_message_size(MAX_MESSAGE_BYTES).call(request).await
+            }
+            Service::Instance => {
+                let client = api::instance_client::InstanceClient::new(channel);
+                client.max_decoding_message_size(MAX_MESSAGE_BYTES).call(request).await
+            }
+        };
+        answer.map(tonic::Response::into_inner)
+    }
+}
+
+/// Opens streams while there is something to send, until the queue is closed.
+async fn run(shared: Arc<Shared>, stream: OpenStream) {
+    loop {
+        loop {
+            let (is_empty, is_closed) = {
+                let queue = shared.queue.lock();
+                (queue.calls.is_empty(), queue.is_closed)
+            };
+            if is_closed {
+                return fail_waiting(&shared);
+            }
+            if !is_empty {
+                break;
+            }
+            shared.wake.notified().await;
+        }
+        let (sender, receiver) = mpsc::channel(STREAM_QUEUE);
+        match stream.open(receiver).await {
+            Ok(replies) => serve(&shared, &sender, replies).await,
+            Err(status) => {
+                tracing::debug!("no link to node {}: {status}", shared.node);
+                fail_waiting(&shared);
+            }
+        }
+    }
+}
+
+fn fail_waiting(shared: &Shared) {
+    let calls = {
+        let mut queue = shared.queue.lock();
+        queue.bytes = 0;
+        std::mem::take(&mut queue.calls)
+    };
+    // Their callbacks are called without the lock.
+    drop(calls);
+}
+
+/// Sends and receives until the stream ends. Dropping `sent` fails what has no reply.
+async fn serve(
+    shared: &Shared,
+    sender: &mpsc::Sender<api::Calls>,
+    mut replies: Streaming<api::Replies>,
+) {
+    let mut sent: HashMap<u64, Done> = HashMap::new();
+    let mut next_id = 0;
+    loop {
+        let (is_empty, is_closed) = {
+            let queue = shared.queue.lock();
+            (queue.calls.is_empty(), queue.is_closed)
+        };
+        if is_closed {
+            return;
+        }
+        tokio::select! {
+            place = sender.reserve(), if !is_empty => match place {
+                Ok(place) => place.send(take_batch(shared, &mut sent, &mut next_id)),
+                Err(_) => return,
+            },
+            () = shared.wake.notified(), if is_empty => {}
+            message = replies.message() => match message {
+                Ok(Some(message)) => {
+                    for reply in message.replies {
+                        if let Some(done) = sent.remove(&reply.id) {
+                            done.reply(reply_of(reply.outcome, shared.node));
+                        }
+                    }
+                }
+                Ok(None) => return,
+                Err(status) => {
+                    return tracing::debug!("link to node {} ended: {status}", shared.node);
+                }
+            },
+        }
+    }
+}
+
+/// What has gathered, as one message.
+fn take_batch(shared: &Shared, sent: &mut HashMap<u64, Done>, next_id: &mut u64) -> api::Calls {
+    let mut calls = Vec::new();
+    let mut bytes = 0;
+    let mut queue = shared.queue.lock();
+    while calls.len() < BATCH_CALLS
+        && (calls.is_empty() || bytes < BATCH_BYTES)
+        && let Some(waiting) = queue.calls.pop_front()
+    {
+        let Waiting { call, shard, revision, done } = waiting;
+        bytes += call.requests.len();
+        queue.bytes -= call.requests.len();
+        *next_id += 1;
+        sent.insert(*next_id, done);
+        calls.push(api::Call {
+            id: *next_id,
+            db: call.db.into(),
+            is_resp3: call.protocol == ReplyProtocol::Resp3,
+            requests: Arc::unwrap_or_clone(call.requests),
+            shard: shard.and_then(|call| api_shard(call.shard, call.epoch)),
+            revision: revision.0,
+        });
+    }
+    api::Calls { calls }
+}

@@ -1,0 +1,334 @@
+//! The two services of a node, and another node's as this one calls them.
+
+use super::api::{
+    self,
+    coordinator_client::CoordinatorClient,
+    coordinator_server::{Coordinator, CoordinatorServer},
+    instance_client::InstanceClient,
+    instance_server::{Instance, InstanceServer},
+};
+use super::call_stream::{self, CallSink};
+use super::convert::{
+    MoveMessage, ShardRecords, TopCounts, add_records, answer_of, api_answer, api_exception,
+    api_intent, api_move, api_plan, api_shard, key_of, move_of, plan_of, shard_of, top_counts_of,
+};
+use super::limits::{MAX_MESSAGE_BYTES, STREAM_QUEUE};
+use super::link::{Link, LinkOptions, Service};
+use super::secret::Secret;
+use std::sync::Arc;
+use std::time::Duration;
+use terrace_cluster::{
+    DbKey, Epoch, MoveAnswer, NodeId, OutgoingCall, Plan, Reply, Revision, ShardCall, ShardId,
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::Routes;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status, Streaming};
+
+/// How many records go into one message.
+const RECORDS_PER_MESSAGE: usize = 256;
+
+/// Keys that can be asked for at a time.
+const MAX_TOP_KEYS: u32 = 100_000;
+
+/// What a node does for others.
+#[tonic::async_trait]
+pub trait Roles: CallSink {
+    /// What the instance counted since the last question; at most `keys` keys.
+    async fn top_counts(&self, keys: usize) -> Result<TopCounts, Status>;
+
+    /// Lets the instance refuse epochs below `epoch`: the latest epoch that it knows. When it returns,
+    /// no call of an earlier one is under way.
+    async fn fence(&self, shard: ShardId, epoch: Epoch) -> Result<Epoch, Status>;
+
+    /// What the instance keeps of a shard.
+    async fn records(&self, shard: ShardId, epoch: Epoch) -> Result<ShardRecords, Status>;
+
+    /// A step of a move at the instance.
+    async fn apply_move(&self, message: MoveMessage, epoch: Epoch) -> MoveAnswer<Vec<u8>>;
+
+    /// Takes the parts of a plan that are of this owner's shards: how many keys will be moved.
+    async fn repartition(&self, plan: Plan) -> Result<u64, Status>;
+
+    /// Moves a key to a shard's instance, or home.
+    async fn move_key(&self, key: DbKey, to: Option<ShardId>) -> Result<(), Status>;
+
+    /// What the node does at the moment.
+    async fn status(&self) -> api::StatusReply;
+
+    /// Gives up all shards and takes none, or takes them again.
+    async fn drain(&self, is_over: bool) -> Result<(), Status>;
+}
+
+/// Both services of a node, for the server. Calls without the secret are refused.
+pub fn routes(roles: Arc<dyn Roles>, secret: &Secret) -> Routes {
+    let instance = InstanceServer::new(Served { roles: roles.clone() })
+        .max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let coordinator =
+        CoordinatorServer::new(Served { roles }).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    Routes::new(InterceptedService::new(instance, secret.clone()))
+        .add_service(InterceptedService::new(coordinator, secret.clone()))
+}
+
+struct Served {
+    roles: Arc<dyn Roles>,
+}
+
+type ReplyStream = ReceiverStream<Result<api::Replies, Status>>;
+
+#[tonic::async_trait]
+impl Instance for Served {
+    type CallStream = ReplyStream;
+    type LoadRecordsStream = ReceiverStream<Result<api::Records, Status>>;
+
+    async fn call(
+        &self,
+        request: Request<Streaming<api::Calls>>,
+    ) -> Result<Response<ReplyStream>, Status> {
+        let sink: Arc<dyn CallSink> = self.roles.clone();
+        Ok(Response::new(call_stream::serve(sink, request.into_inner(), Service::Instance)))
+    }
+
+    async fn get_top_k(
+        &self,
+        request: Request<api::TopKRequest>,
+    ) -> Result<Response<api::TopKReply>, Status> {
+        let keys = request.into_inner().keys.min(MAX_TOP_KEYS) as usize;
+        Ok(Response::new(self.roles.top_counts(keys).await?.into()))
+    }
+
+    async fn fence(
+        &self,
+        request: Request<api::FenceRequest>,
+    ) -> Result<Response<api::FenceReply>, Status> {
+        let (shard, epoch) = shard_of(request.into_inner().shard)?;
+        let epoch = self.roles.fence(shard, epoch).await?.0;
+        Ok(Response::new(api::FenceReply { epoch }))
+    }
+
+    async fn load_records(
+        &self,
+        request: Request<api::LoadRequest>,
+    ) -> Result<Response<Self::LoadRecordsStream>, Status> {
+        let (shard, epoch) = shard_of(request.into_inner().shard)?;
+        let ShardRecords { exceptions, intents } = self.roles.records(shard, epoch).await?;
+        let (out, stream) = mpsc::channel(STREAM_QUEUE);
+        tokio::spawn(async move {
+            let intents = intents.into_iter().map(api_intent).collect();
+            let mut records = api::Records { exceptions: Vec::new(), intents };
+            for exception in exceptions {
+                records.exceptions.push(api_exception(exception));
+                if records.exceptions.len() >= RECORDS_PER_MESSAGE
+                    && out.send(Ok(std::mem::take(&mut records))).await.is_err()
+                {
+                    return;
+                }
+            }
+            let _ = out.send(Ok(records)).await;
+        });
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn r#move(
+        &self,
+        request: Request<api::MoveRequest>,
+    ) -> Result<Response<api::MoveReply>, Status> {
+        let (message, epoch) = move_of(request.into_inner())?;
+        Ok(Response::new(api_answer(self.roles.apply_move(message, epoch).await)))
+    }
+}
+
+#[tonic::async_trait]
+impl Coordinator for Served {
+    type CallStream = ReplyStream;
+
+    async fn call(
+        &self,
+        request: Request<Streaming<api::Calls>>,
+    ) -> Result<Response<ReplyStream>, Status> {
+        let sink: Arc<dyn CallSink> = self.roles.clone();
+        Ok(Response::new(call_stream::serve(sink, request.into_inner(), Service::Coordinator)))
+    }
+
+    async fn repartition(
+        &self,
+        request: Request<api::RepartitionRequest>,
+    ) -> Result<Response<api::RepartitionReply>, Status> {
+        let moves = self.roles.repartition(plan_of(request.into_inner())?).await?;
+        Ok(Response::new(api::RepartitionReply { moves }))
+    }
+
+    async fn move_key(
+        &self,
+        request: Request<api::MoveKeyRequest>,
+    ) -> Result<Response<api::MoveKeyReply>, Status> {
+        let request = request.into_inner();
+        let (key, to) = (key_of(request.key)?, request.to.map(ShardId));
+        self.roles.move_key(key, to).await?;
+        Ok(Response::new(api::MoveKeyReply {}))
+    }
+
+    async fn status(
+        &self,
+        _: Request<api::StatusRequest>,
+    ) -> Result<Response<api::StatusReply>, Status> {
+        Ok(Response::new(self.roles.status().await))
+    }
+
+    async fn drain(
+        &self,
+        request: Request<api::DrainRequest>,
+    ) -> Result<Response<api::DrainReply>, Status> {
+        self.roles.drain(request.into_inner().is_over).await?;
+        Ok(Response::new(api::DrainReply {}))
+    }
+}
+
+/// Another node. Its connections are made when they are used.
+pub struct Peer {
+    channel: Channel,
+    secret: Secret,
+    timeout: Duration,
+    to_coordinator: Link,
+    to_instance: Link,
+}
+
+impl Peer {
+    /// The node `id` at `host:port`; `None` if that is no address. Within a tokio runtime.
+    pub fn new(id: NodeId, address: &str, secret: &Secret, options: &LinkOptions) -> Option<Self> {
+        // Calls have a connection of their own: fences and moves do not wait behind them.
+        let (channel, for_calls) = (options.channel(address)?, options.channel(address)?);
+        let link = |service| Link::open(id, for_calls.clone(), secret.clone(), service);
+        Some(Self {
+            channel,
+            secret: secret.clone(),
+            timeout: options.timeout,
+            to_coordinator: link(Service::Coordinator),
+            to_instance: link(Service::Instance),
+        })
+    }
+
+    /// Sends a call to the node as coordinator.
+    pub fn call_owner(
+        &self,
+        call: OutgoingCall,
+        revision: Revision,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        self.to_coordinator.push(call, None, revision, done);
+    }
+
+    /// Sends a call to the node's instance.
+    pub fn call_instance(
+        &self,
+        call: OutgoingCall,
+        shard: ShardCall,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        self.to_instance.push(call, Some(shard), Revision(0), done);
+    }
+
+    fn instance(&self) -> InstanceClient<Channel> {
+        InstanceClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    fn coordinator(&self) -> CoordinatorClient<Channel> {
+        CoordinatorClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    async fn bounded<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Status> {
+        let answer = tokio::time::timeout(self.timeout, answer).await;
+        answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("the node does not answer")))
+    }
+
+    /// See [`Roles::top_counts`].
+    ///
+    /// # Errors
+    /// There was no answer in time, or a bad one. So for all methods here.
+    pub async fn top_counts(&self, keys: usize) -> Result<TopCounts, Status> {
+        let keys = u32::try_from(keys).unwrap_or(u32::MAX);
+        let request = self.secret.sign(api::TopKRequest { keys });
+        let mut client = self.instance();
+        top_counts_of(self.bounded(client.get_top_k(request)).await?.into_inner())
+    }
+
+    /// See [`Roles::fence`]. May wait for calls that are under way.
+    ///
+    /// # Errors
+    /// As [`Self::top_counts`].
+    pub async fn fence(&self, shard: ShardId, epoch: Epoch) -> Result<Epoch, Status> {
+        let shard = api_shard(shard, epoch);
+        let request = self.secret.sign(api::FenceRequest { shard });
+        let mut client = self.instance();
+        Ok(Epoch(self.bounded(client.fence(request)).await?.into_inner().epoch))
+    }
+
+    /// See [`Roles::records`].
+    ///
+    /// # Errors
+    /// As [`Self::top_counts`].
+    pub async fn records(&self, shard: ShardId, epoch: Epoch) -> Result<ShardRecords, Status> {
+        let shard = api_shard(shard, epoch);
+        let request = self.secret.sign(api::LoadRequest { shard });
+        let mut client = self.instance();
+        let mut stream = self.bounded(client.load_records(request)).await?.into_inner();
+        let mut all = ShardRecords::default();
+        while let Some(records) = self.bounded(stream.message()).await? {
+            add_records(&mut all, records)?;
+        }
+        Ok(all)
+    }
+
+    /// See [`Roles::apply_move`]. No answer is `Unknown`.
+    pub async fn apply_move(&self, message: MoveMessage, epoch: Epoch) -> MoveAnswer<Vec<u8>> {
+        let request = self.secret.sign(api_move(message, epoch));
+        let mut client = self.instance();
+        let answer = self.bounded(client.r#move(request)).await;
+        let answer = answer.and_then(|answer| answer_of(answer.into_inner()));
+        answer.unwrap_or(MoveAnswer::Unknown)
+    }
+
+    /// See [`Roles::repartition`].
+    ///
+    /// # Errors
+    /// As [`Self::top_counts`].
+    pub async fn repartition(&self, plan: Plan) -> Result<u64, Status> {
+        let request = self.secret.sign(api_plan(plan));
+        let mut client = self.coordinator();
+        Ok(self.bounded(client.repartition(request)).await?.into_inner().moves)
+    }
+
+    /// See [`Roles::move_key`]. Waits for the end of the move.
+    ///
+    /// # Errors
+    /// As [`Self::top_counts`].
+    pub async fn move_key(&self, key: DbKey, to: Option<ShardId>) -> Result<(), Status> {
+        let (key, to) = (Some(key.into()), to.map(|shard| shard.0));
+        let request = self.secret.sign(api::MoveKeyRequest { key, to });
+        self.coordinator().move_key(request).await.map(|_| ())
+    }
+
+    /// See [`Roles::status`].
+    ///
+    /// # Errors
+    /// As [`Self::top_counts`].
+    pub async fn status(&self) -> Result<api::StatusReply, Status> {
+        let request = self.secret.sign(api::StatusRequest {});
+        let mut client = self.coordinator();
+        Ok(self.bounded(client.status(request)).await?.into_inner())
+    }
+
+    /// See [`Roles::drain`]. Waits until the shards are given up.
+    ///
+    /// # Errors
+    /// As [`Self::top_counts`].
+    pub async fn drain(&self, is_over: bool) -> Result<(), Status> {
+        let request = self.secret.sign(api::DrainRequest { is_over });
+        self.coordinator().drain(request).await.map(|_| ())
+    }
+}

@@ -1,0 +1,301 @@
+//! What the parts of a node share.
+
+use crate::config::NodeConfig;
+use crate::directory::{Directory, Layout};
+use crate::gate::{Gate, Token};
+use crate::rpc::{MoveMessage, Peer, ShardRecords, TopCounts};
+use crate::stamp::LeaseStamp;
+use crate::store::{InstanceStore, StoreError};
+use crate::view::View;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use terrace_cluster::{
+    CommandExecutor, DbKey, Epoch, MoveAnswer, NodeId, Revision, ShardId, Topology,
+};
+use terrace_metadata::{LeaseId, Metadata};
+use tokio::sync::{Notify, mpsc, watch};
+use tonic::Status;
+
+/// By shard, what this node's instance knows of its owners.
+pub(crate) type Epochs = HashMap<ShardId, Known>;
+
+/// See [`Epochs`].
+#[derive(Default)]
+pub(crate) struct Known {
+    epoch: Epoch,
+    /// Fences that wait for the calls of earlier owners.
+    drains: usize,
+}
+
+/// Whether a call may use the store in the name of a shard.
+pub(crate) enum Admission {
+    /// While the token lives.
+    Entered(Token),
+    /// Not before a fence has made its epoch known and has drained the calls of earlier owners.
+    RaiseFirst,
+    /// Never: a later epoch is known.
+    Deposed,
+}
+
+pub(crate) struct Shared {
+    pub me: NodeId,
+    pub config: NodeConfig,
+    pub rpc_address: String,
+    pub layout: Layout,
+    pub metadata: Arc<dyn Metadata>,
+    pub store: Arc<dyn InstanceStore>,
+    pub executor: Arc<dyn CommandExecutor>,
+    pub stamp: LeaseStamp,
+    /// The lease, once there is one; changes when it is lost.
+    pub lease: watch::Sender<Option<LeaseId>>,
+    pub gate: Gate,
+    pub view: ArcSwap<View>,
+    /// Of the latest topology: grows before the view follows it.
+    pub revision: AtomicU64,
+    /// The same, after the view has followed.
+    pub published: watch::Sender<Revision>,
+    pub directory: watch::Sender<Option<Arc<Directory>>>,
+    /// Asks for a fresh snapshot of the metadata.
+    pub refresh: Notify,
+    /// Terms of this node in which an instance refused a call.
+    pub deposed: mpsc::UnboundedSender<(ShardId, Epoch)>,
+    pub is_draining: watch::Sender<bool>,
+    pub leads_partitioner: AtomicBool,
+    pub moved_keys: AtomicU64,
+    /// Where calls are run that come from threads of others.
+    pub runtime: tokio::runtime::Handle,
+    pub epochs: Mutex<Epochs>,
+    pub peers: Mutex<HashMap<NodeId, (String, Arc<Peer>)>>,
+}
+
+/// Does work that waits for the device on a thread for that.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(StoreError("the node is ending".into())))
+}
+
+impl Shared {
+    /// The latest topology.
+    pub fn topology(&self) -> Option<Arc<Topology>> {
+        self.view.load().topology.clone()
+    }
+
+    /// Another node; `None` if it is not known.
+    pub fn peer(&self, node: NodeId) -> Option<Arc<Peer>> {
+        let topology = self.topology()?;
+        let address = &topology.nodes.get(&node)?.rpc_address;
+        let mut peers = self.peers.lock();
+        match peers.get(&node) {
+            Some((known, peer)) if known == address => Some(peer.clone()),
+            _ => {
+                // Opened within the runtime: its links are tasks.
+                let _in_runtime = self.runtime.enter();
+                let (secret, links) = (&self.config.secret, &self.config.links);
+                let peer = Arc::new(Peer::new(node, address, secret, links)?);
+                peers.insert(node, (address.clone(), peer.clone()));
+                Some(peer)
+            }
+        }
+    }
+
+    /// The latest epoch of a shard that this node's instance knows.
+    fn known_epoch(&self, epochs: &mut Epochs, shard: ShardId) -> Result<Epoch, StoreError> {
+        if let Some(known) = epochs.get(&shard) {
+            return Ok(known.epoch);
+        }
+        let epoch = self.store.epoch(shard)?;
+        epochs.insert(shard, Known { epoch, drains: 0 });
+        Ok(epoch)
+    }
+
+    /// Enters the store in the name of a shard.
+    pub fn admit(&self, shard: ShardId, epoch: Epoch) -> Result<Admission, StoreError> {
+        // The token is taken before the look: a fence that is not seen by the look waits for it.
+        let token = self.gate.enter();
+        let mut epochs = self.epochs.lock();
+        let known = self.known_epoch(&mut epochs, shard)?;
+        let is_draining = epochs.get(&shard).is_some_and(|known| known.drains > 0);
+        Ok(match epoch.cmp(&known) {
+            Ordering::Less => Admission::Deposed,
+            Ordering::Equal if !is_draining => Admission::Entered(token),
+            Ordering::Equal | Ordering::Greater => Admission::RaiseFirst,
+        })
+    }
+
+    /// As [`Self::admit`], but lets the epoch become known first, if it is not: `None` if a later one is.
+    async fn enter(
+        self: &Arc<Self>,
+        shard: ShardId,
+        epoch: Epoch,
+    ) -> Result<Option<Token>, StoreError> {
+        loop {
+            match self.admit(shard, epoch)? {
+                Admission::Entered(token) => return Ok(Some(token)),
+                Admission::Deposed => return Ok(None),
+                Admission::RaiseFirst => _ = self.fence(shard, epoch).await?,
+            }
+        }
+    }
+
+    /// See [`Roles::fence`](crate::rpc::Roles::fence). Goes on if the caller gives it up.
+    pub async fn fence(
+        self: &Arc<Self>,
+        shard: ShardId,
+        epoch: Epoch,
+    ) -> Result<Epoch, StoreError> {
+        let this = self.clone();
+        let fenced = self.runtime.spawn(async move { this.raise(shard, epoch).await });
+        fenced.await.unwrap_or_else(|_| Err(StoreError("the node is ending".into())))
+    }
+
+    async fn raise(self: &Arc<Self>, shard: ShardId, epoch: Epoch) -> Result<Epoch, StoreError> {
+        let this = self.clone();
+        let known = blocking(move || {
+            let mut epochs = this.epochs.lock();
+            let known = this.known_epoch(&mut epochs, shard)?;
+            if epoch < known {
+                return Ok(known);
+            }
+            if epoch > known {
+                this.store.set_epoch(shard, epoch)?;
+            }
+            let entry = epochs.entry(shard).or_default();
+            (entry.epoch, entry.drains) = (epoch, entry.drains + 1);
+            Ok(epoch)
+        });
+        let known = known.await?;
+        if known == epoch {
+            // If this node served the shard in an earlier term, it does not any more.
+            self.forget_shard(shard, |owned| owned < epoch);
+            self.gate.drain().await;
+            if let Some(entry) = self.epochs.lock().get_mut(&shard) {
+                entry.drains -= 1;
+            }
+        }
+        Ok(known)
+    }
+
+    /// Serves a shard no more, if its epoch is meant.
+    pub fn forget_shard(&self, shard: ShardId, is_meant: impl Fn(Epoch) -> bool) {
+        self.view.rcu(|view| {
+            let mut view = View::clone(view);
+            if view.owned.get(&shard).is_some_and(|owned| is_meant(owned.epoch)) {
+                view.owned.remove(&shard);
+            }
+            view
+        });
+    }
+
+    /// The shard's records, for its owner.
+    pub async fn records(
+        self: &Arc<Self>,
+        shard: ShardId,
+        epoch: Epoch,
+    ) -> Result<ShardRecords, Status> {
+        let internal = |error: StoreError| Status::internal(error.to_string());
+        let token = self.enter(shard, epoch).await.map_err(internal)?;
+        let deposed = || Status::failed_precondition("a later epoch is known");
+        let (token, store) = (token.ok_or_else(deposed)?, self.store.clone());
+        let topology = self.topology();
+        let topology = topology.ok_or_else(|| Status::unavailable("there is no topology yet"))?;
+        let records = blocking(move || {
+            let records = store.records();
+            drop(token);
+            records
+        });
+        let mut records = records.await.map_err(internal)?;
+        let is_of_shard = |key: &DbKey| topology.shard_of(&key.key) == shard;
+        records.exceptions.retain(|(key, _)| is_of_shard(key));
+        records.intents.retain(|(key, _)| is_of_shard(key));
+        Ok(records)
+    }
+
+    /// A step of a move at this node's instance. A failure of the store is no answer.
+    pub async fn apply_move(
+        self: &Arc<Self>,
+        message: MoveMessage,
+        epoch: Epoch,
+    ) -> MoveAnswer<Vec<u8>> {
+        let answer = async {
+            let Some(token) = self.enter(message.shard, epoch).await? else {
+                return Ok(MoveAnswer::Deposed);
+            };
+            let store = self.store.clone();
+            let applied = move || {
+                let answer = store.apply_move(&message);
+                drop(token);
+                answer
+            };
+            blocking(applied).await
+        };
+        answer.await.unwrap_or_else(|error: StoreError| {
+            tracing::warn!("a step of a move failed: {error}");
+            MoveAnswer::Unknown
+        })
+    }
+
+    /// What this node's instance counted.
+    pub async fn top_counts(self: &Arc<Self>, keys: usize) -> Result<TopCounts, StoreError> {
+        let store = self.store.clone();
+        blocking(move || store.top_counts(keys)).await
+    }
+
+    /// A fence at a shard's instance, this node's or another's.
+    pub async fn fence_at(
+        self: &Arc<Self>,
+        instance: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+    ) -> Result<Epoch, Status> {
+        if instance == self.me {
+            return self.fence(shard, epoch).await.map_err(|e| Status::internal(e.to_string()));
+        }
+        self.known_peer(instance)?.fence(shard, epoch).await
+    }
+
+    /// The records of a shard at its instance.
+    pub async fn records_at(
+        self: &Arc<Self>,
+        instance: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+    ) -> Result<ShardRecords, Status> {
+        match instance == self.me {
+            true => self.records(shard, epoch).await,
+            false => self.known_peer(instance)?.records(shard, epoch).await,
+        }
+    }
+
+    /// A step of a move at an instance.
+    pub async fn apply_move_at(
+        self: &Arc<Self>,
+        instance: NodeId,
+        message: MoveMessage,
+        epoch: Epoch,
+    ) -> MoveAnswer<Vec<u8>> {
+        if instance == self.me {
+            return self.apply_move(message, epoch).await;
+        }
+        match self.known_peer(instance) {
+            Ok(peer) => peer.apply_move(message, epoch).await,
+            Err(_) => MoveAnswer::Unknown,
+        }
+    }
+
+    /// Another node, or an error that names it.
+    pub fn known_peer(&self, node: NodeId) -> Result<Arc<Peer>, Status> {
+        self.peer(node).ok_or_else(|| Status::unavailable(format!("node {node} is not known")))
+    }
+
+    /// Whether the partitioner is led by this node.
+    pub fn leads(&self) -> bool {
+        self.leads_partitioner.load(atomic::Ordering::Relaxed)
+    }
+}

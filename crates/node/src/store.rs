@@ -1,0 +1,68 @@
+//! What a node needs of its store. The server's keyspace has it; tests have one in memory.
+
+use crate::rpc::{MoveMessage, ShardRecords, TopCounts};
+use terrace_cluster::{Epoch, MoveAnswer, NodeId, ShardId};
+
+/// What a store knows of the node that it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// The node.
+    pub node: NodeId,
+}
+
+/// The store failed; what was asked for may have happened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the store failed: {0}")]
+pub struct StoreError(pub String);
+
+/// The store of a node, as instance of a shard. Methods may wait for the device and are called where
+/// that is allowed; what they write is durable when they return.
+///
+/// Commands check the records of their keys under the keys' locks: at home `HomeKey::may_read` and
+/// `may_write`, in another shard's name `KeyCopy::call`. A move commits in the store a moment before the
+/// owner's routes follow, and only the record says so meanwhile.
+pub trait InstanceStore: Send + Sync + 'static {
+    /// Whose store it is; `None` for one that was never in a cluster.
+    ///
+    /// # Errors
+    /// The store fails. So for all methods.
+    fn identity(&self) -> Result<Option<Identity>, StoreError>;
+
+    /// From now on it is this node's.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn set_identity(&self, identity: &Identity) -> Result<(), StoreError>;
+
+    /// The latest epoch of a shard that was made known; 0 before the first.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn epoch(&self, shard: ShardId) -> Result<Epoch, StoreError>;
+
+    /// Makes a later epoch known.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn set_epoch(&self, shard: ShardId, epoch: Epoch) -> Result<(), StoreError>;
+
+    /// What it keeps of the shards whose instance it is, of all of them.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn records(&self) -> Result<ShardRecords, StoreError>;
+
+    /// A step of a move, for all its keys in one batch. The epoch was checked.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn apply_move(&self, message: &MoveMessage) -> Result<MoveAnswer<Vec<u8>>, StoreError>;
+
+    /// What was written since the last question; at most `keys` keys.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn top_counts(&self, keys: usize) -> Result<TopCounts, StoreError>;
+}

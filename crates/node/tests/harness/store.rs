@@ -1,0 +1,261 @@
+//! A store in memory that keeps the records of moves as the rules say. It outlives its node, as a
+//! directory does.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use terrace_cluster::{
+    CopyChange, CopyState, DbKey, Direction, Epoch, HomeKey, KeyCopy, MoveAnswer, MoveCall, MoveId,
+    NodeId, Refusal, ShardId, TopKey,
+};
+use terrace_node::rpc::{MoveMessage, ShardRecords, TopCounts};
+use terrace_node::{Identity, InstanceStore, StoreError};
+
+#[derive(Default)]
+struct State {
+    identity: Option<Identity>,
+    epochs: HashMap<ShardId, Epoch>,
+    values: BTreeMap<DbKey, Vec<u8>>,
+    home: HashMap<DbKey, HomeKey>,
+    copies: HashMap<(ShardId, DbKey), KeyCopy>,
+    last: MoveId,
+    writes: HashMap<DbKey, u64>,
+    steps: HashMap<&'static str, usize>,
+}
+
+pub struct MemoryStore {
+    /// Whose instance it is.
+    shard: ShardId,
+    state: Mutex<State>,
+}
+
+type Answer = MoveAnswer<Vec<u8>>;
+
+impl MemoryStore {
+    pub fn new(shard: ShardId) -> Self {
+        Self { shard, state: Mutex::default() }
+    }
+
+    pub fn id(&self) -> NodeId {
+        self.state.lock().identity.as_ref().unwrap().node
+    }
+
+    /// Whether it has a key that is not hidden.
+    pub fn has(&self, key: &str) -> bool {
+        let (key, state) = (DbKey::new(0, key), self.state.lock());
+        let is_hidden = |(at, copy): (&(ShardId, DbKey), &KeyCopy)| {
+            at.1 == key && copy.state == CopyState::Hidden
+        };
+        state.values.contains_key(&key) && !state.copies.iter().any(is_hidden)
+    }
+
+    /// How often a step of a move was done here.
+    pub fn steps(&self, name: &str) -> usize {
+        self.state.lock().steps.get(name).copied().unwrap_or(0)
+    }
+
+    /// Executes a command in the name of a shard.
+    pub fn execute(&self, shard: ShardId, words: &[&str]) -> Result<Vec<u8>, Refusal> {
+        let mut state = self.state.lock();
+        let key = DbKey::new(0, words[1]);
+        let is_write = words[0] != "GET";
+        if shard == self.shard {
+            let home = state.home.get(&key).copied().unwrap_or_default();
+            if is_write { home.may_write()? } else { home.may_read()? }
+        } else {
+            let at = (shard, key.clone());
+            let change = KeyCopy::call(state.copies.get(&at).copied(), is_write)?;
+            state.change(at, change);
+        }
+        let before = state.values.get(&key).cloned();
+        let value = match words[0] {
+            "GET" => return Ok(before.unwrap_or_else(|| b"nil".to_vec())),
+            "SET" => words[2].as_bytes().to_vec(),
+            "INCR" => {
+                let number = before.map_or(0, |it| String::from_utf8(it).unwrap().parse().unwrap());
+                let number: u64 = number;
+                (number + 1).to_string().into_bytes()
+            }
+            other => panic!("{other}"),
+        };
+        *state.writes.entry(key.clone()).or_default() += 1;
+        state.values.insert(key, value.clone());
+        Ok(value)
+    }
+}
+
+impl State {
+    /// Applies what the rules of a copy say.
+    fn change(&mut self, at: (ShardId, DbKey), change: CopyChange) {
+        match change {
+            CopyChange::Keep => {}
+            CopyChange::Put(copy) => _ = self.copies.insert(at, copy),
+            CopyChange::Remove => {
+                self.values.remove(&at.1);
+                self.copies.remove(&at);
+            }
+        }
+    }
+
+    fn put(&mut self, key: &DbKey, exported: &[u8]) {
+        match exported.split_first() {
+            Some((1, value)) => _ = self.values.insert(key.clone(), value.to_vec()),
+            _ => _ = self.values.remove(key),
+        }
+    }
+
+    fn exported(&self, key: &DbKey) -> Vec<u8> {
+        match self.values.get(key) {
+            Some(value) => [&[1], &value[..]].concat(),
+            None => vec![0],
+        }
+    }
+
+    fn home_of(&self, key: &DbKey) -> HomeKey {
+        self.home.get(key).copied().unwrap_or_default()
+    }
+
+    fn apply(&mut self, message: &MoveMessage) -> Result<Answer, Refusal> {
+        let MoveMessage { shard, id, direction, other, keys, call } = message;
+        let copy = |state: &Self, key: &DbKey| state.copies.get(&(*shard, key.clone())).copied();
+        match call {
+            MoveCall::Begin => {
+                let last = self.last;
+                let mut begun = Vec::new();
+                for key in keys {
+                    let result = self.home_of(key).begin(last, *id, *direction, *other);
+                    if let Ok(home) = result {
+                        self.home.insert(key.clone(), home);
+                    }
+                    begun.push(result.map(|_| ()));
+                }
+                self.last = last.max(*id);
+                return Ok(MoveAnswer::Begun(begun));
+            }
+            MoveCall::Export if *direction == Direction::Out => {
+                let homes = keys.iter().map(|key| self.home_of(key).export(*id));
+                let homes = homes.collect::<Result<Vec<_>, _>>()?;
+                self.home.extend(keys.iter().cloned().zip(homes));
+                return Ok(MoveAnswer::Exported(keys.iter().map(|k| self.exported(k)).collect()));
+            }
+            MoveCall::Export => {
+                let changes = keys.iter().map(|key| KeyCopy::export(copy(self, key), *id));
+                let changes = changes.collect::<Result<Vec<_>, _>>()?;
+                for (key, change) in keys.iter().zip(changes) {
+                    self.change((*shard, key.clone()), change);
+                }
+                return Ok(MoveAnswer::Exported(keys.iter().map(|k| self.exported(k)).collect()));
+            }
+            MoveCall::Import(values) => {
+                let changes = keys.iter().map(|key| KeyCopy::import(copy(self, key), *id));
+                let changes = changes.collect::<Result<Vec<_>, _>>()?;
+                for ((key, change), value) in keys.iter().zip(changes).zip(values) {
+                    if change != CopyChange::Keep {
+                        self.put(key, value);
+                    }
+                    self.change((*shard, key.clone()), change);
+                }
+            }
+            MoveCall::Commit(values) => {
+                let homes = keys.iter().map(|key| self.home_of(key).commit(*id));
+                let homes = homes.collect::<Result<Vec<_>, _>>()?;
+                for (number, (key, home)) in keys.iter().zip(homes).enumerate() {
+                    let Some(home) = home else { continue };
+                    match direction {
+                        Direction::Out => _ = self.values.remove(key),
+                        Direction::Home => self.put(key, &values[number]),
+                    }
+                    self.home.insert(key.clone(), home);
+                }
+            }
+            MoveCall::Undo => {
+                let homes = keys.iter().map(|key| self.home_of(key).undo(*id));
+                let homes = homes.collect::<Result<Vec<_>, _>>()?;
+                self.home.extend(keys.iter().cloned().zip(homes));
+                self.last = self.last.max(*id);
+            }
+            MoveCall::Forget => {
+                for key in keys {
+                    let home = self.home_of(key).forget(*id);
+                    self.home.insert(key.clone(), home);
+                }
+            }
+            MoveCall::Finish | MoveCall::Drop | MoveCall::Release => {
+                for key in keys {
+                    let current = copy(self, key);
+                    let change = match call {
+                        MoveCall::Finish => KeyCopy::finish(current, *id),
+                        MoveCall::Drop => KeyCopy::drop(current, *id),
+                        _ => KeyCopy::release(current, *id),
+                    };
+                    self.change((*shard, key.clone()), change);
+                }
+            }
+        }
+        Ok(MoveAnswer::Done)
+    }
+}
+
+fn name_of(call: &MoveCall<Vec<u8>>) -> &'static str {
+    match call {
+        MoveCall::Begin => "begin",
+        MoveCall::Export => "export",
+        MoveCall::Import(_) => "import",
+        MoveCall::Commit(_) => "commit",
+        MoveCall::Finish => "finish",
+        MoveCall::Drop => "drop",
+        MoveCall::Release => "release",
+        MoveCall::Undo => "undo",
+        MoveCall::Forget => "forget",
+    }
+}
+
+impl InstanceStore for MemoryStore {
+    fn identity(&self) -> Result<Option<Identity>, StoreError> {
+        Ok(self.state.lock().identity.clone())
+    }
+
+    fn set_identity(&self, identity: &Identity) -> Result<(), StoreError> {
+        self.state.lock().identity = Some(identity.clone());
+        Ok(())
+    }
+
+    fn epoch(&self, shard: ShardId) -> Result<Epoch, StoreError> {
+        Ok(self.state.lock().epochs.get(&shard).copied().unwrap_or_default())
+    }
+
+    fn set_epoch(&self, shard: ShardId, epoch: Epoch) -> Result<(), StoreError> {
+        let before = self.state.lock().epochs.insert(shard, epoch);
+        assert!(before.is_none_or(|before| before < epoch), "an epoch never goes back");
+        Ok(())
+    }
+
+    fn records(&self) -> Result<ShardRecords, StoreError> {
+        let mut state = self.state.lock();
+        let mut records = ShardRecords::default();
+        for (key, home) in &mut state.home {
+            // As after a restart.
+            *home = HomeKey::recovered(home.exception, home.intent);
+            records.exceptions.extend(home.exception.map(|it| (key.clone(), it)));
+            records.intents.extend(home.intent.map(|it| (key.clone(), it)));
+        }
+        Ok(records)
+    }
+
+    fn apply_move(&self, message: &MoveMessage) -> Result<Answer, StoreError> {
+        let mut state = self.state.lock();
+        *state.steps.entry(name_of(&message.call)).or_default() += 1;
+        Ok(state.apply(message).unwrap_or_else(MoveAnswer::Refused))
+    }
+
+    fn top_counts(&self, keys: usize) -> Result<TopCounts, StoreError> {
+        let mut state = self.state.lock();
+        let writes = std::mem::take(&mut state.writes);
+        let all = writes.values().sum();
+        let top = |(key, count)| TopKey { key, count, error: 0, entry_bytes: 100 };
+        let mut top: Vec<TopKey> = writes.into_iter().map(top).collect();
+        top.sort_by_key(|top| std::cmp::Reverse(top.count));
+        top.truncate(keys);
+        let (write_bytes, memtable_bytes) = (100 * all, 1 << 20);
+        Ok(TopCounts { writes: all, write_bytes, memtable_bytes, hot_bytes: 0, keys: top })
+    }
+}

@@ -1,0 +1,315 @@
+//! Links between two nodes, one of which is a stub that shows what it was sent.
+
+use parking_lot::Mutex;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use terrace_cluster::{
+    CallMode, DbKey, Epoch, IncomingCall, MoveAnswer, NodeId, OutgoingCall, Plan, Reply,
+    ReplyProtocol, Revision, ShardCall, ShardId, Unserved,
+};
+use terrace_node::rpc::{
+    CallSink, LinkOptions, MAX_QUEUED_BYTES, MoveMessage, Peer, Roles, Secret, ShardRecords,
+    TopCounts, api, incoming, routes,
+};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tonic::Status;
+
+/// Waiting for longer than this is a hang.
+const HANG: Duration = Duration::from_secs(600);
+
+const THERE: NodeId = NodeId([7; 20]);
+
+type Done = Box<dyn FnOnce(Reply) + Send>;
+
+/// Echoes requests, or keeps them.
+#[derive(Default)]
+struct Stub {
+    keeps: AtomicBool,
+    kept: Mutex<Vec<(IncomingCall, Done)>>,
+    executed: AtomicUsize,
+    bytes: AtomicUsize,
+    waited_for: Mutex<Vec<Revision>>,
+}
+
+#[tonic::async_trait]
+impl CallSink for Stub {
+    fn me(&self) -> NodeId {
+        THERE
+    }
+
+    async fn wait_for_revision(&self, revision: Revision) {
+        self.waited_for.lock().push(revision);
+    }
+
+    fn execute(&self, call: IncomingCall, done: Done) {
+        self.executed.fetch_add(1, Ordering::SeqCst);
+        self.bytes.fetch_add(call.requests.len(), Ordering::SeqCst);
+        match self.keeps.load(Ordering::SeqCst) {
+            true => self.kept.lock().push((call, done)),
+            false => done(Ok(call.requests)),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Roles for Stub {
+    async fn top_counts(&self, keys: usize) -> Result<TopCounts, Status> {
+        Ok(TopCounts { writes: keys as u64, ..TopCounts::default() })
+    }
+
+    async fn fence(&self, _: ShardId, epoch: Epoch) -> Result<Epoch, Status> {
+        Ok(epoch.max(Epoch(100)))
+    }
+
+    async fn records(&self, shard: ShardId, _: Epoch) -> Result<ShardRecords, Status> {
+        let exception = |number: u32| {
+            let move_id = terrace_cluster::MoveId { epoch: Epoch(1), number: number.into() };
+            let key = DbKey::new(0, number.to_string());
+            (key, terrace_cluster::Exception { at: shard, move_id })
+        };
+        let exceptions = (0..1000).map(exception).collect();
+        Ok(ShardRecords { exceptions, intents: Vec::new() })
+    }
+
+    async fn apply_move(&self, _: MoveMessage, _: Epoch) -> MoveAnswer<Vec<u8>> {
+        MoveAnswer::Deposed
+    }
+
+    async fn repartition(&self, plan: Plan) -> Result<u64, Status> {
+        Ok(plan.key_count() as u64)
+    }
+
+    async fn move_key(&self, _: DbKey, _: Option<ShardId>) -> Result<(), Status> {
+        Ok(())
+    }
+
+    async fn status(&self) -> api::StatusReply {
+        api::StatusReply::default()
+    }
+
+    async fn drain(&self, _: bool) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+/// A server for `stub` on `address`; ends, with all its connections, when the sender is dropped.
+async fn serve(
+    stub: Arc<Stub>,
+    secret: &Secret,
+    address: SocketAddr,
+) -> (SocketAddr, watch::Sender<()>, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = tonic::transport::Server::builder().add_routes(routes(stub, secret));
+    let (stop, mut stopped) = watch::channel(());
+    let connections = incoming(listener, stopped.clone());
+    let serving = tokio::spawn(async move {
+        tokio::select! {
+            served = router.serve_with_incoming(connections) => served.unwrap(),
+            _ = stopped.changed() => {}
+        }
+    });
+    (address, stop, serving)
+}
+
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+fn peer(address: SocketAddr, secret: &Secret) -> Peer {
+    Peer::new(THERE, &address.to_string(), secret, &LinkOptions::default()).unwrap()
+}
+
+fn call(requests: impl Into<Vec<u8>>) -> OutgoingCall {
+    let (db, protocol) = (3, ReplyProtocol::Resp3);
+    OutgoingCall { db, protocol, requests: Arc::new(requests.into()) }
+}
+
+/// Sends calls with these requests; gives their replies in the order in which they come.
+struct Replies {
+    sender: mpsc::UnboundedSender<(usize, Reply)>,
+    receiver: mpsc::UnboundedReceiver<(usize, Reply)>,
+}
+
+impl Replies {
+    fn new() -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Self { sender, receiver }
+    }
+
+    fn done(&self, number: usize) -> Done {
+        let sender = self.sender.clone();
+        Box::new(move |reply| sender.send((number, reply)).unwrap())
+    }
+
+    async fn next(&mut self) -> (usize, Reply) {
+        tokio::time::timeout(HANG, self.receiver.recv()).await.expect("a reply hangs").unwrap()
+    }
+}
+
+async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waited = tokio::time::timeout(HANG, async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("waited until {what}"));
+}
+
+#[tokio::test]
+async fn calls_come_in_order_and_many_in_a_message() {
+    let stub = Arc::new(Stub::default());
+    stub.keeps.store(true, Ordering::SeqCst);
+    let (address, _stop, _) = serve(stub.clone(), &Secret::none(), any()).await;
+    let peer = peer(address, &Secret::none());
+    let mut replies = Replies::new();
+    for number in 0..4_000 {
+        peer.call_owner(call(number.to_string()), Revision(5), replies.done(number));
+    }
+    wait_until("all have come", || stub.executed.load(Ordering::SeqCst) == 4_000).await;
+    let kept = std::mem::take(&mut *stub.kept.lock());
+    for (number, (call, _)) in kept.iter().enumerate() {
+        assert_eq!((call.mode, call.db), (CallMode::Owner, 3));
+        assert_eq!(call.protocol, ReplyProtocol::Resp3);
+        assert_eq!(call.requests, number.to_string().into_bytes());
+    }
+    assert!(stub.waited_for.lock().iter().all(|revision| *revision == Revision(5)));
+    // In any order.
+    for (call, done) in kept.into_iter().rev() {
+        done(if call.requests == b"77" { Err(Unserved::NoTopology) } else { Ok(call.requests) });
+    }
+    let mut seen = vec![false; 4_000];
+    for _ in 0..4_000 {
+        let (number, reply) = replies.next().await;
+        let want = match number {
+            77 => Err(Unserved::NoTopology),
+            _ => Ok(number.to_string().into_bytes()),
+        };
+        assert_eq!(reply, want);
+        assert!(!std::mem::replace(&mut seen[number], true), "each is answered once");
+    }
+}
+
+#[tokio::test]
+async fn a_call_to_an_instance_names_its_shard() {
+    let stub = Arc::new(Stub::default());
+    stub.keeps.store(true, Ordering::SeqCst);
+    let (address, _stop, _) = serve(stub.clone(), &Secret::none(), any()).await;
+    let peer = peer(address, &Secret::none());
+    let mut replies = Replies::new();
+    let shard = ShardCall { instance: THERE, shard: ShardId(4), epoch: Epoch(9) };
+    peer.call_instance(call("x"), shard, replies.done(0));
+    wait_until("it has come", || stub.executed.load(Ordering::SeqCst) == 1).await;
+    let (call, done) = stub.kept.lock().pop().unwrap();
+    assert_eq!(call.mode, CallMode::Instance(shard));
+    // Dropped without a reply: the outcome is unknown.
+    drop(done);
+    assert_eq!(replies.next().await, (0, Err(Unserved::Unreachable(THERE))));
+}
+
+#[tokio::test]
+async fn without_the_secret_nothing_is_done() {
+    let stub = Arc::new(Stub::default());
+    let secret = Secret::new("right").unwrap();
+    let (address, _stop, _) = serve(stub.clone(), &secret, any()).await;
+    for wrong in [Secret::none(), Secret::new("wrong").unwrap()] {
+        let peer = peer(address, &wrong);
+        let mut replies = Replies::new();
+        peer.call_owner(call("x"), Revision(0), replies.done(0));
+        assert_eq!(replies.next().await, (0, Err(Unserved::Unreachable(THERE))));
+        let code = peer.top_counts(1).await.unwrap_err().code();
+        assert_eq!(code, tonic::Code::Unauthenticated);
+        assert!(peer.status().await.is_err());
+    }
+    assert_eq!(stub.executed.load(Ordering::SeqCst), 0);
+    let peer = peer(address, &secret);
+    let mut replies = Replies::new();
+    peer.call_owner(call("x"), Revision(0), replies.done(0));
+    assert_eq!(replies.next().await, (0, Ok(b"x".to_vec())));
+    assert_eq!(peer.top_counts(12).await.unwrap().writes, 12);
+    assert_eq!(peer.fence(ShardId(1), Epoch(5)).await.unwrap(), Epoch(100));
+    assert_eq!(peer.records(ShardId(1), Epoch(5)).await.unwrap().exceptions.len(), 1000);
+    peer.move_key(DbKey::new(0, "k"), None).await.unwrap();
+    peer.drain(false).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_ends_leaves_no_call_without_an_answer_and_is_found_again() {
+    let stub = Arc::new(Stub::default());
+    stub.keeps.store(true, Ordering::SeqCst);
+    let (address, stop, serving) = serve(stub.clone(), &Secret::none(), any()).await;
+    let peer = peer(address, &Secret::none());
+    let mut replies = Replies::new();
+    for number in 0..100 {
+        peer.call_owner(call("x"), Revision(0), replies.done(number));
+    }
+    wait_until("all have come", || stub.executed.load(Ordering::SeqCst) == 100).await;
+    drop(stop);
+    serving.await.unwrap();
+    stub.kept.lock().clear();
+    for _ in 0..100 {
+        assert_eq!(replies.next().await.1, Err(Unserved::Unreachable(THERE)));
+    }
+    // Nobody there.
+    peer.call_owner(call("y"), Revision(0), replies.done(0));
+    assert_eq!(replies.next().await.1, Err(Unserved::Unreachable(THERE)));
+    stub.keeps.store(false, Ordering::SeqCst);
+    let (_, _stop, _) = serve(stub.clone(), &Secret::none(), address).await;
+    let again = async {
+        loop {
+            peer.call_owner(call("z"), Revision(0), replies.done(0));
+            if let (_, Ok(reply)) = replies.next().await {
+                return reply;
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(HANG, again).await.unwrap(), b"z");
+}
+
+#[tokio::test]
+async fn a_node_that_is_silent_is_given_up() {
+    // Takes connections, and says nothing.
+    let listener = TcpListener::bind(any()).await.unwrap();
+    let peer = peer(listener.local_addr().unwrap(), &Secret::none());
+    let mut replies = Replies::new();
+    peer.call_owner(call("x"), Revision(0), replies.done(0));
+    assert_eq!(replies.next().await, (0, Err(Unserved::Unreachable(THERE))));
+    assert!(peer.status().await.is_err());
+}
+
+#[tokio::test]
+async fn a_slow_node_does_not_fill_the_memory() {
+    let stub = Arc::new(Stub::default());
+    stub.keeps.store(true, Ordering::SeqCst);
+    let (address, _stop, _) = serve(stub.clone(), &Secret::none(), any()).await;
+    let peer = peer(address, &Secret::none());
+    let mut replies = Replies::new();
+    let requests = Arc::new(vec![b'x'; 1 << 20]);
+    let (db, protocol) = (0, ReplyProtocol::Resp2);
+    let count = 4 * MAX_QUEUED_BYTES / requests.len();
+    for number in 0..count {
+        let call = OutgoingCall { db, protocol, requests: requests.clone() };
+        peer.call_owner(call, Revision(0), replies.done(number));
+    }
+    // What is too much fails at once; what was taken is executed bit by bit.
+    let (_, first) = replies.next().await;
+    assert_eq!(first, Err(Unserved::Unreachable(THERE)));
+    wait_until("the node has all it takes", || {
+        stub.bytes.load(Ordering::SeqCst) + (3 << 20) >= MAX_QUEUED_BYTES
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(stub.bytes.load(Ordering::SeqCst) <= MAX_QUEUED_BYTES);
+    // Nothing is lost: each call has one reply.
+    stub.keeps.store(false, Ordering::SeqCst);
+    let kept = std::mem::take(&mut *stub.kept.lock());
+    kept.into_iter().for_each(|(_, done)| done(Ok(Vec::new())));
+    let mut served = 0;
+    for _ in 1..count {
+        served += usize::from(replies.next().await.1.is_ok());
+    }
+    assert!(served >= MAX_QUEUED_BYTES >> 20, "{served}");
+}

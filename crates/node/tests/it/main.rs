@@ -1,0 +1,11 @@
+//! Nodes on the loopback interface.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod embedded;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod joining;
+mod links;
+#[path = "../scenarios/mod.rs"]
+mod scenarios;
