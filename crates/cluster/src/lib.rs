@@ -5,6 +5,11 @@
 //!                                 -> its instance, the engine that has the shard's keys,
 //!                                    but for those in the shard's exception list
 //! ```
+//! - Owning a shard: [`LeaseClock`], [`Ownership`] in every coordinator, [`Fence`] at every instance.
+//! - Moving keys: [`Mover`] and [`KeyMove`] at the owner, [`HomeKey`] and [`KeyCopy`] at the instances,
+//!   [`ExceptionList`] for where keys are.
+//! - What to move: [`make_plan`], of what the instances counted.
+//!
 //! Floor 1: uses no other crate of the workspace. The crates that need the network, a store or a clock
 //! (`terrace-node`) stand above it and pass events in.
 

@@ -8,14 +8,18 @@
 //! 3      Export at home                     Export at the other
 //! 4      Import at the other                -
 //! 5      Commit at home = commit point      Commit at home, with the values = commit point
-//! 6      Release: writes go on, there       Release: writes go on, here
+//! 6      Release: writes go on, there       Release: writes go on, here; drain calls there
 //! 7      Finish at the other                Drop at the other
 //! 8      Forget at home                     Forget at home
 //! ```
-//! Before step 5 a move can be undone: Undo at home, Release, then Drop (out) or Release (home) at the
-//! other, Forget at home. From step 5 on it only goes forward: a message without an answer is sent again
+//! Before step 5 a move can be undone: Undo at home, then Drop (out) or Release (home) at the other, Forget
+//! at home; writes go on after the Undo (out) or the Release (home). From step 5 on it only goes forward: a message without an answer is sent again
 //! until there is one. Every message may be sent twice; the rules in `intent.rs` and `copy.rs` make that
 //! harmless.
+//!
+//! Why calls are drained before the Drop of step 7: an Import that comes twice, the second time after the
+//! Drop, brings back a copy of old. No call that anybody waits for may be under way to it; the next
+//! Import replaces it, or the owner's sweep removes it ([`Mover::stale_copies`](crate::Mover)).
 //!
 //! The caller sends one message at a time for each move ([`Effect::Send`]), each with the shard's epoch,
 //! and reports its answer with the ticket of the message. A new owner of the shard goes on with what intents say ([`KeyMove::resume`]).
@@ -81,7 +85,7 @@ pub enum MoveAnswer<V> {
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum MoveEvent<V> {
-    /// The writes that were under way when the keys were held are answered, or given up: whatever
+    /// After [`Effect::Hold`] or [`Effect::DrainCalls`]: the calls are answered, or given up. Whatever
     /// comes of one that was given up is ignored.
     Drained,
     /// The answer to the message with this ticket. Only that to the last one matters.
@@ -95,6 +99,9 @@ pub enum MoveEvent<V> {
 pub enum Effect<V> {
     /// Let new writes of these keys wait, and report when those under way are drained.
     Hold,
+    /// Report when the calls of these keys that are under way to the other instance, reads too, are
+    /// drained. No new ones go there.
+    DrainCalls,
     /// As `Hold`, and there are none under way.
     HoldDrained,
     /// Send this to an instance and report the answer. From the second attempt on with a growing delay.
@@ -136,6 +143,8 @@ enum Step {
     Export,
     Import,
     Commit,
+    /// Of a move home.
+    DrainCalls,
     /// Finish or Drop at the other.
     Settle,
     Undo,
@@ -209,7 +218,12 @@ impl<V: Clone> KeyMove<V> {
             };
             let mut this = Self::at(step, intent.id, intent.direction, intent.other, keys);
             this.outcome = outcome;
-            let hold = (intent.state == IntentState::Open).then_some(Effect::HoldDrained);
+            let is_held = match intent.state {
+                IntentState::Open => true,
+                IntentState::Undone => intent.direction == Direction::Home,
+                IntentState::Committed => false,
+            };
+            let hold = is_held.then_some(Effect::HoldDrained);
             let effects = hold.into_iter().chain([this.send()]).collect();
             (this, effects)
         });
@@ -260,6 +274,7 @@ impl<V: Clone> KeyMove<V> {
             Step::Export => "export",
             Step::Import => "import",
             Step::Commit => "commit",
+            Step::DrainCalls => "drain calls",
             Step::Settle => "settle",
             Step::Undo => "undo",
             Step::SettleUndone => "settle undone",
@@ -273,17 +288,23 @@ impl<V: Clone> KeyMove<V> {
         match event {
             MoveEvent::Drained if self.step == Step::Drain && self.is_cancelled => self.undo(None),
             MoveEvent::Drained if self.step == Step::Drain => self.go(Step::Export),
+            MoveEvent::Drained if self.step == Step::DrainCalls => self.go(Step::Settle),
             MoveEvent::Drained => Vec::new(),
             MoveEvent::Cancel => {
                 self.is_cancelled = true;
                 Vec::new()
             }
             MoveEvent::Answered(ticket, _) if ticket != self.ticket => Vec::new(),
-            MoveEvent::Answered(..) if matches!(self.step, Step::Drain | Step::Over) => Vec::new(),
+            MoveEvent::Answered(..) if !self.is_sent() => Vec::new(),
             MoveEvent::Answered(_, MoveAnswer::Deposed) => self.over(Outcome::Deposed),
             MoveEvent::Answered(_, MoveAnswer::Unknown) => self.repeat(),
             MoveEvent::Answered(_, answer) => self.answered(answer),
         }
+    }
+
+    /// Whether an answer is awaited.
+    fn is_sent(&self) -> bool {
+        !matches!(self.step, Step::Drain | Step::DrainCalls | Step::Over)
     }
 
     fn answered(&mut self, answer: MoveAnswer<V>) -> Vec<Effect<V>> {
@@ -307,17 +328,25 @@ impl<V: Clone> KeyMove<V> {
             (Step::Commit, MoveAnswer::Done) => {
                 self.values = Vec::new();
                 self.outcome = Outcome::Moved;
-                let list = match self.direction {
-                    Direction::Out => Effect::SetExceptions,
-                    Direction::Home => Effect::ClearExceptions,
-                };
-                [vec![list, Effect::ReleaseHold], self.go(Step::Settle)].concat()
+                if self.direction == Direction::Home {
+                    self.step = Step::DrainCalls;
+                    return vec![Effect::ClearExceptions, Effect::ReleaseHold, Effect::DrainCalls];
+                }
+                let known = vec![Effect::SetExceptions, Effect::ReleaseHold];
+                [known, self.go(Step::Settle)].concat()
             }
-            (Step::Settle | Step::SettleUndone, MoveAnswer::Done | MoveAnswer::Refused(_)) => {
-                self.go(Step::Forget)
+            (Step::Settle, MoveAnswer::Done | MoveAnswer::Refused(_)) => self.go(Step::Forget),
+            // A key that stays at the other instance is not written there before the release.
+            (Step::Undo, MoveAnswer::Done) if self.direction == Direction::Home => {
+                self.go(Step::SettleUndone)
             }
             (Step::Undo, MoveAnswer::Done) => {
                 [vec![Effect::ReleaseHold], self.go(Step::SettleUndone)].concat()
+            }
+            (Step::SettleUndone, MoveAnswer::Done | MoveAnswer::Refused(_)) => {
+                let is_held = self.direction == Direction::Home;
+                let release = is_held.then_some(Effect::ReleaseHold);
+                release.into_iter().chain(self.go(Step::Forget)).collect()
             }
             // It was committed by another hand. What intents say is left to the next owner.
             (Step::Undo, MoveAnswer::Refused(_)) => self.over(self.outcome),
@@ -367,7 +396,7 @@ impl<V: Clone> KeyMove<V> {
     }
 
     fn over(&mut self, outcome: Outcome) -> Vec<Effect<V>> {
-        let is_held = !matches!(self.step, Step::Settle | Step::SettleUndone | Step::Forget);
+        let is_held = !matches!(self.step, Step::DrainCalls | Step::Settle | Step::Forget);
         self.step = Step::Over;
         self.values = Vec::new();
         let release = is_held.then_some(Effect::ReleaseHold);
@@ -393,7 +422,9 @@ impl<V: Clone> KeyMove<V> {
             (Step::Undo, _) => (Site::Home, MoveCall::Undo),
             (Step::SettleUndone, Direction::Out) => (Site::Other, MoveCall::Drop),
             (Step::SettleUndone, Direction::Home) => (Site::Other, MoveCall::Release),
-            (Step::Forget | Step::Drain | Step::Over, _) => (Site::Home, MoveCall::Forget),
+            (Step::Forget, _) => (Site::Home, MoveCall::Forget),
+            // Nothing is sent at these steps.
+            (Step::Drain | Step::DrainCalls | Step::Over, _) => (Site::Home, MoveCall::Forget),
         };
         self.ticket += 1;
         Effect::Send { to, call, ticket: self.ticket, attempt: self.attempt }
