@@ -201,6 +201,9 @@ impl Server {
         if changed("gc-garbage-ratio") {
             engine(db.set_gc_garbage_ratio(after.gc_garbage_ratio))?;
         }
+        if changed("hot-table") {
+            db.set_hot_table(after.hot_table);
+        }
         if changed("rate-limit-bytes") {
             db.set_rate_limit_bytes_per_s(after.rate_limit_bytes);
         }

@@ -27,6 +27,7 @@ impl Settings {
             advanced: AdvancedOptions {
                 rate_limit_bytes_per_s: self.rate_limit_bytes,
                 gc_garbage_ratio: self.gc_garbage_ratio,
+                hot_table: self.hot_table,
                 ..AdvancedOptions::default()
             },
             ..Options::default()

@@ -8,7 +8,7 @@ use super::value::{
     Value,
 };
 use std::path::PathBuf;
-use terrace::{CompactionStyle, Compression, FilterPolicy, Learning};
+use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning};
 
 /// When an option can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,6 +185,8 @@ options! {
         "rate-limit-bytes" => rate_limit_bytes: u64 = "0",
             Kind::Bytes { min: 0, max: u64::MAX }, Live,
             "Bytes that flush and compaction may write a second; 0 is no limit.";
+        "hot-table" => hot_table: HotTableMode = "off", Kind::Choice(HotTableMode::NAMES), Live,
+            "Whether keys that are written again and again stay in memory instead of being flushed.";
         "background-jobs" => background_jobs: usize = "2", Kind::Whole { min: 1, max: 64 }, Start,
             "Threads for flush and compaction.";
         "compression" => compression: Vec<Compression> = "none,none,lz4", Kind::Compressions, Start,

@@ -3,7 +3,7 @@
 use super::output_limits::OutputLimits;
 use super::units::bytes;
 use std::fmt;
-use terrace::{CompactionStyle, Compression, FilterPolicy, Learning};
+use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning};
 
 /// What text an option takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -364,6 +364,7 @@ choices! {
 }
 
 named!(Learning { Build "build", Analyze "analyze", Off "off" });
+named!(HotTableMode { Off "off", Auto "auto" });
 named!(CompactionStyle { Leveled "leveled", Tiered "tiered" });
 
 impl Value for Vec<Compression> {

@@ -18,6 +18,7 @@ const LIVE: &[(&str, &str)] = &[
     ("value-separation-threshold", "2kb"),
     ("gc-garbage-ratio", "0.5"),
     ("rate-limit-bytes", "100mb"),
+    ("hot-table", "auto"),
     ("http-host-names", "store.example other.example"),
     ("protected-mode", "no"),
     ("maxclients", "77"),

@@ -19,6 +19,7 @@ use crate::metrics::add;
 use crate::metrics::training::TrainingTally;
 use crate::options::HotTableMode;
 use crate::version::family::Family;
+use crate::version::hot_keys::HotKeys;
 use crate::version::install::{self, Change};
 use crate::version::unpublished::remove_unpublished;
 use crate::write::log_segments;
@@ -64,8 +65,11 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     let flushed_seqno = hot.map_or(upto, |hot| upto.min(hot.log.since().seqno));
     let stated = hot.map_or(0, |_| flushed_seqno);
     let files = write_l0(&parts, family, &state.immutables, &snapshots, stated);
-    if family.options.hot_table == HotTableMode::Auto {
-        family.hot_keys.lock().note_life(&state, env.base.dynamic.memtable_bytes());
+    match env.base.dynamic.hot_table() {
+        HotTableMode::Auto => {
+            family.hot_keys.lock().note_life(&state, env.base.dynamic.memtable_bytes());
+        }
+        HotTableMode::Off => *family.hot_keys.lock() = HotKeys::default(),
     }
     let files = files.map_err(|error| env.base.health.fail("flush", error))?;
     kill_point("flush:written");

@@ -7,17 +7,18 @@
 use super::Db;
 use crate::error::{Error, Result};
 use crate::options::dynamic_options::{SyncText, parse_sync};
-use crate::options::{Options, SyncMode};
+use crate::options::{HotTableMode, Options, SyncMode};
 use std::fmt::Display;
 use std::str::FromStr;
 
 /// The names that [`Db::set_option`] takes.
-pub const LIVE_OPTIONS: [&str; 5] = [
+pub const LIVE_OPTIONS: [&str; 6] = [
     "sync",
     "memory_budget",
     "rate_limit_bytes_per_s",
     "gc_garbage_ratio",
     "value_separation_threshold",
+    "hot_table",
 ];
 
 impl Db {
@@ -61,9 +62,15 @@ impl Db {
         Ok(())
     }
 
+    /// Changes whether keys that are written again and again stay in memory. Off: with the next write
+    /// what is hot goes into memtables that are flushed.
+    pub fn set_hot_table(&self, mode: HotTableMode) {
+        self.inner().base.dynamic.set_hot_table(mode);
+    }
+
     /// Changes one of [`LIVE_OPTIONS`] by its name. `sync` is `none`, `batch`, `buffered` or
-    /// `interval:` with milliseconds, all others are numbers; `value_separation_threshold` holds for
-    /// all column families.
+    /// `interval:` with milliseconds, `hot_table` is `off` or `auto`, all others are numbers;
+    /// `value_separation_threshold` holds for all column families.
     ///
     /// ```
     /// # fn main() -> terrace::Result<()> {
@@ -99,6 +106,10 @@ impl Db {
                 }
                 Ok(())
             }
+            "hot_table" => {
+                self.set_hot_table(value.parse()?);
+                Ok(())
+            }
             _ => Err(Error::InvalidArgument(format!(
                 "`{name}` cannot be changed while the store is open; these can: {}",
                 LIVE_OPTIONS.join(", ")
@@ -119,6 +130,7 @@ impl Db {
             "value_separation_threshold" => {
                 inner.read.family(0)?.separation().threshold.to_string()
             }
+            "hot_table" => inner.base.dynamic.hot_table().to_string(),
             _ => return None,
         })
     }

@@ -450,6 +450,8 @@ impl Metrics {
             ("level_models", "Levels that have one model", self.level_models),
             ("model_error_max_blocks", "The most that a model was off", self.model_error_max),
             ("memtable_bytes", "Bytes of memtables", self.memtable_bytes),
+            ("hot_keys", "Keys in hot tables", self.hot_keys),
+            ("hot_bytes", "Bytes of hot tables and what decides on them", self.hot_bytes),
             ("pinned_bytes", "Bytes open SST readers pin", self.pinned_bytes),
             ("open_files", "Open SST readers", self.open_files),
             ("reader_pinned_files", "Files kept for readers", self.reader_pinned_files),

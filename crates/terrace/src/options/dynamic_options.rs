@@ -4,9 +4,9 @@
 //! options asks here, each time; so a change holds from the next commit, look or request on.
 
 use crate::error::{Error, Result};
-use crate::options::{MIN_MEMTABLE_BYTES, Options, SyncMode};
+use crate::options::{HotTableMode, MIN_MEMTABLE_BYTES, Options, SyncMode};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How [`SyncMode`] lies in a word: those without an interval, then intervals in microseconds.
@@ -24,6 +24,7 @@ pub(crate) struct DynamicOptions {
     /// Bytes of it for all memtables together, and bytes at which one is full.
     memtables_bytes: AtomicUsize,
     memtable_bytes: AtomicUsize,
+    has_hot_table: AtomicBool,
     /// Whether the log is written through a buffer, which is decided at open.
     buffered: bool,
 }
@@ -37,6 +38,7 @@ impl DynamicOptions {
             memory_budget: AtomicUsize::new(options.memory_budget),
             memtables_bytes: AtomicUsize::new(options.memtables_bytes()),
             memtable_bytes: AtomicUsize::new(options.memtable_bytes()),
+            has_hot_table: AtomicBool::new(options.advanced.hot_table == HotTableMode::Auto),
             buffered: options.sync == SyncMode::Buffered,
         }
     }
@@ -72,6 +74,20 @@ impl DynamicOptions {
     /// Changes it; to be checked before.
     pub fn set_gc_garbage_ratio(&self, ratio: f64) {
         self.gc_garbage_ratio.store(ratio.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Whether keys that are written again and again stay in memory.
+    #[inline]
+    pub fn hot_table(&self) -> HotTableMode {
+        match self.has_hot_table.load(Ordering::Relaxed) {
+            true => HotTableMode::Auto,
+            false => HotTableMode::Off,
+        }
+    }
+
+    /// Changes it.
+    pub fn set_hot_table(&self, mode: HotTableMode) {
+        self.has_hot_table.store(mode == HotTableMode::Auto, Ordering::Relaxed);
     }
 
     /// The cap on what the store holds in memory.

@@ -1,6 +1,6 @@
 //! What the verbs know of one column family's options: everything resolved and checked, at open.
 
-use super::{CompactionStyle, HotTableMode, Learning, ModelCosts};
+use super::{CompactionStyle, Learning, ModelCosts};
 use terrace_manifest::LEVEL_COUNT;
 use terrace_sst::{Compression, FilterPolicy, SstOptions};
 
@@ -17,7 +17,6 @@ pub(crate) struct FamilyOptions {
     pub partitioned_metadata: bool,
     pub direct_write: bool,
     pub memtable_bytes: usize,
-    pub hot_table: HotTableMode,
     pub l0_compaction_trigger: usize,
     pub l0_slowdown: usize,
     pub l0_stop: usize,

@@ -543,7 +543,6 @@ impl Options {
             partitioned_metadata: a.partitioned_metadata,
             direct_write: self.direct_io.writes,
             memtable_bytes: self.memtable_bytes(),
-            hot_table: a.hot_table,
             l0_compaction_trigger: a.l0_compaction_trigger,
             l0_slowdown: a.l0_slowdown,
             l0_stop: a.l0_stop,

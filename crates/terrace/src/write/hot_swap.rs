@@ -6,7 +6,6 @@
 
 use crate::error::Result;
 use crate::memtable::MemTable;
-use crate::options::HotTableMode;
 use crate::version::family::Family;
 use crate::version::hot_keys::{HotPlan, entry_bytes};
 use crate::version::hot_table::{HotTable, LogPlace, live_limit_bytes};
@@ -86,9 +85,6 @@ pub(crate) fn prepare(
     family: &Family,
     swap: Swap,
 ) -> Result<Option<HotChange>> {
-    if family.options.hot_table == HotTableMode::Off {
-        return Ok(None);
-    }
     let state = family.hold_state();
     let memtable_bytes = env.base.dynamic.memtable_bytes();
     let log_bytes = env.base.counters.log_bytes.load(Ordering::Relaxed);

@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::kill_point::kill_point;
 use crate::metrics::add;
+use crate::options::HotTableMode;
 use crate::version::family::Family;
 use crate::write::env::CommitEnv;
 use crate::write::hot_swap::{self, Swap};
@@ -81,7 +82,8 @@ fn make_hot_room(
     group: &[Pending],
 ) -> Result<bool> {
     let Some(hot) = family.state().hot.clone() else { return Ok(false) };
-    if hot_swap::is_separated(family, group) {
+    let is_off = env.base.dynamic.hot_table() == HotTableMode::Off;
+    if is_off || hot_swap::is_separated(family, group) {
         lead.drain();
         rotate_with(env, log, family, needed_bytes(family, group), Swap::Dissolve)?;
         return Ok(true);
@@ -162,6 +164,10 @@ fn rotate_with(
     capacity_bytes: usize,
     swap: Swap,
 ) -> Result<u64> {
+    let swap = match env.base.dynamic.hot_table() {
+        HotTableMode::Off => Swap::Dissolve,
+        HotTableMode::Auto => swap,
+    };
     let dissolves = swap == Swap::Dissolve && family.state().hot.is_some();
     if dissolves || !family.state().memtable.is_empty() {
         stall::wait_for_memtable(env, family)?;

@@ -43,7 +43,6 @@ pub(in super::super) fn options(memtable_bytes: u64) -> FamilyOptions {
         value_separation_threshold: usize::MAX,
         value_compression: Compression::None,
         learning: crate::options::Learning::Off,
-        hot_table: crate::options::HotTableMode::Off,
         model_costs: None,
         family: None,
     }
