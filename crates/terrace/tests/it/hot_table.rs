@@ -1,6 +1,8 @@
 //! The hot table: what it keeps from being flushed, and that reads, crashes, snapshots, range deletes
 //! and readers beside the writer never notice it.
 
+mod recovery;
+
 use crate::harness::{DIR, HANG_GUARD, SeedNote, effort, eventually, small_options, stopped_clock};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +51,10 @@ struct Store {
 
 impl Store {
     fn open(sim: &SimVfs, mode: HotTableMode) -> Self {
-        let db = Db::open(DIR, options(sim, mode)).unwrap();
+        Self::of(Db::open(DIR, options(sim, mode)).unwrap())
+    }
+
+    fn of(db: Db) -> Self {
         Self { db, contents: Contents::new(), history: Vec::new(), written: 0 }
     }
 
@@ -151,6 +156,35 @@ fn without_the_option_nothing_is_hot() {
     }
     let m = store.db.metrics();
     assert_eq!((m.hot_keys, m.hot_swaps, m.hot_bytes), (0, 0, 0));
+}
+
+#[test]
+fn the_option_can_change_while_the_store_is_open() {
+    let sim = SimVfs::new(21);
+    let mut store = Store::open(&sim, HotTableMode::Off);
+    let mut rng = SplitMix64::new(21);
+    for _ in 0..3 {
+        store.db.set_hot_table(HotTableMode::Auto);
+        store.heat(&mut rng);
+        store.db.set_hot_table(HotTableMode::Off);
+        assert!(store.db.metrics().hot_keys > 0, "it is the next write that ends it");
+        store.put(0, 100);
+        let m = store.db.metrics();
+        assert_eq!(m.hot_keys, 0, "{m}");
+        check(&store.db, &store.contents, None);
+        let swaps = m.hot_swaps;
+        for _ in 0..5_000 {
+            store.put(draw(&mut rng), 100);
+        }
+        assert_eq!(store.db.metrics().hot_swaps, swaps);
+        store.db.wait_idle().unwrap();
+        eventually("what was known of keys is forgotten", || store.db.metrics().hot_bytes == 0);
+        let image = sim.kill_image();
+        let names = image.files();
+        assert!(names.iter().any(|(path, _)| path.extension().is_some_and(|e| e == "sst")));
+        check(&Db::open(DIR, options(&image, HotTableMode::Off)).unwrap(), &store.contents, None);
+        check(&store.db, &store.contents, None);
+    }
 }
 
 #[test]

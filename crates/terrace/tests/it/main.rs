@@ -21,6 +21,7 @@ mod handles;
 mod harness;
 mod held;
 mod hot_table;
+mod hot_table_twin;
 mod in_memory;
 mod introspection;
 mod large_values;

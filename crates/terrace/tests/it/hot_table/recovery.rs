@@ -1,0 +1,58 @@
+//! The order in which recovery puts what it replays.
+
+use super::*;
+
+/// Recovery may write more than one file of L0. The first has what was hot, which is older by its sequence
+/// numbers than a file that was merged in L0 and that has a yet older version of the key.
+#[test]
+fn what_recovery_writes_first_is_newer_than_merged_files_of_l0() {
+    let sim = SimVfs::new(31);
+    let tiered = |sim: &SimVfs| {
+        let mut options = options(sim, HotTableMode::Auto);
+        options.default_family.compaction = CompactionStyle::Tiered;
+        options.advanced.l0_compaction_trigger = 2;
+        options.advanced.compact_when_idle = false;
+        options
+    };
+    // One large file, below which nothing lies: what is merged above it stays in L0.
+    let mut large = tiered(&sim);
+    large.advanced.memtable_bytes = 512 << 10;
+    let mut store = Store::of(Db::open(DIR, large).unwrap());
+    (0..KEYS).for_each(|n| store.put(n, 80));
+    store.db.close().unwrap();
+    store.db = Db::open(DIR, tiered(&sim)).unwrap();
+    let mut cold = HOT;
+    let mut put_cold = |store: &mut Store, count: u64| {
+        for _ in 0..count {
+            cold = HOT + (cold + 1 - HOT) % (KEYS - HOT);
+            store.put(cold, 100);
+        }
+    };
+    // Until the keys are hot; the first memtables had them, and were flushed.
+    let start = Instant::now();
+    while store.db.metrics().hot_keys < HOT {
+        (0..HOT).for_each(|n| store.put(n, 100));
+        put_cold(&mut store, 6);
+        assert!(start.elapsed() < HANG_GUARD, "nothing becomes hot: {}", store.db.metrics());
+    }
+    (0..HOT).for_each(|n| store.put(n, 100));
+    let (mut images, mut merged) = (0, 0);
+    for _ in 0..60 {
+        put_cold(&mut store, 20);
+        store.db.wait_idle().unwrap();
+        let m = store.db.metrics();
+        if m.hot_keys < HOT {
+            break;
+        }
+        merged += u64::from(m.compactions > 0 && m.levels[0].file_count > 0);
+        let image = sim.kill_image();
+        let mut tiny = tiered(&image);
+        tiny.advanced.l0_compaction_trigger = 20;
+        tiny.advanced.memtable_bytes = 16 << 10;
+        tiny.advanced.memory_shares.cache += tiny.advanced.memory_shares.memtables - 0.008;
+        tiny.advanced.memory_shares.memtables = 0.008;
+        check(&Db::open(DIR, tiny).unwrap(), &store.contents, None);
+        images += 1;
+    }
+    assert!(images > 10 && merged > 10, "{images} images, {merged} with merged files");
+}
