@@ -141,9 +141,10 @@ pub(crate) fn live_limit_bytes(memtable_bytes: usize) -> usize {
     memtable_bytes / LIVE_SHARE
 }
 
-/// What is overwritten may take as much as what lives, and a little more so that swaps are rare.
+/// What is overwritten may take half as much as what lives, and a little more so that swaps are rare. What
+/// it takes the mutable memtable must do without, and then L0 is merged in smaller batches.
 fn full_bytes(live: usize, memtable_bytes: usize) -> usize {
-    (2 * live + memtable_bytes / 16).min(memtable_bytes * 5 / 8).max(live + live / 4)
+    (live + live / 2 + memtable_bytes / 16).min(memtable_bytes * 5 / 8).max(live + live / 4)
 }
 
 fn is_due(written: u64, live: usize, memtable_bytes: usize) -> bool {

@@ -100,7 +100,7 @@ fn a_damaged_l0_file_stops_neither_writers_nor_the_compaction_of_others() {
     assert!(matches!(error, Error::Corruption(_)) && names(&error, &damaged), "{error}");
     let m = db.metrics();
     assert_eq!((m.quarantined_files, m.poisoned), (1, false), "{m}");
-    assert!(m.compactions > 5, "{m}");
+    assert!(m.compactions > 3, "{m}");
     assert!(l0_files(&db) < 20, "{m}");
     for number in (0..40).chain(1000..1040) {
         let round = if number < 40 { 79 } else { 9 };
@@ -140,8 +140,8 @@ fn a_damaged_file_of_the_last_level_does_not_keep_l0_from_being_merged() {
     let waiter = db.clone();
     let error = returns("wait_idle", move || waiter.wait_idle()).unwrap_err();
     assert!(names(&error, &damaged), "{error}");
-    // While writes come fast L0 waits for eleven files.
-    assert!(l0_files(&db) < 12 && db.metrics().levels[5].file_count > 0, "{}", db.metrics());
+    // While writes come fast L0 waits for fifteen files that are as small as these.
+    assert!(l0_files(&db) < 16 && db.metrics().levels[5].file_count > 0, "{}", db.metrics());
     let left: Vec<_> = ssts(&sim).intersection(&deep).cloned().collect();
     assert!(left.len() < deep.len(), "files beside the damaged one are merged: {left:?}");
     for number in 0..400 {
@@ -207,7 +207,7 @@ fn a_file_that_cannot_be_read_for_a_while_is_merged_when_it_can() {
     sim.set_fault(Some(fault));
     let writer = db.clone();
     returns("writing", move || {
-        (2..14).for_each(|round| write_file(&writer, 0, 40, round).unwrap())
+        (2..18).for_each(|round| write_file(&writer, 0, 40, round).unwrap())
     });
     let waiter = db.clone();
     let error = returns("wait_idle", move || waiter.wait_idle()).unwrap_err();
@@ -219,7 +219,7 @@ fn a_file_that_cannot_be_read_for_a_while_is_merged_when_it_can() {
         assert!(start.elapsed() < HANGS_AFTER, "it is never tried again");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(db.metrics().compactions > 0 && l0_files(&db) < 11, "{}", db.metrics());
+    assert!(db.metrics().compactions > 0 && l0_files(&db) < 15, "{}", db.metrics());
     db.compact_range::<&[u8]>(..).unwrap();
     assert_eq!(db.metrics().quarantined_files, 0);
     db.verify().unwrap();

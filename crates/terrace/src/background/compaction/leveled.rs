@@ -9,8 +9,10 @@
 //!
 //! **L0** is merged as a whole. Its merge rewrites what it meets in the base level, so the more L0
 //! files at once the fewer bytes are written; while files come fast, L0 therefore waits until
-//! half-way between trigger and slowdown, when they come slowly only for the trigger. L0 files
-//! that overlap nothing move down as they are.
+//! half-way between trigger and slowdown, when they come slowly only for the trigger. Files that are
+//! much smaller than a memtable, since much was overwritten in it or it had to share its memory with a hot
+//! table, are waited for a little longer: a batch is bytes ([`heavy_score`]). L0 files that overlap
+//! nothing move down as they are.
 //!
 //! **Levels over their target** give the window of adjacent files that meets the fewest bytes
 //! below per byte of its own.
@@ -40,6 +42,9 @@ const DIRECT_RATIO: f64 = 4.0;
 const MIN_RATIO: f64 = 2.0;
 /// Writes are heavy if the newest `l0_compaction_trigger` L0 files are at most this old.
 const HEAVY_WINDOW_MS: u64 = 15_000;
+/// Bytes of a file of L0 per byte of the memtable that it is made of, if nothing was overwritten there: the
+/// smaller the entries, the less. A little below that of entries of 100 bytes.
+const FULL_SHARE: f64 = 0.75;
 /// Bytes of the level below that an idle merge may rewrite per byte it moves.
 const IDLE_RATIO: f64 = 3.0;
 /// Most input bytes of one merge of a level over its target, in target files.
@@ -153,8 +158,10 @@ fn score(input: &PickInput<'_>, targets: &Targets, level: usize) -> f64 {
         let trigger = input.options.l0_compaction_trigger;
         let young = |f: &File| input.now_ms.saturating_sub(f.created_ms) < HEAVY_WINDOW_MS;
         let heavy = files.get(trigger - 1).is_some_and(young);
-        let wait_for = if heavy { patience(input.options) } else { trigger };
-        let score = files.len() as f64 / wait_for as f64;
+        let score = match heavy {
+            true => heavy_score(input.options, files),
+            false => files.len() as f64 / trigger as f64,
+        };
         let reveals = || {
             let met = Span::of(files).map(|span| input.overlapping(targets.base, &span));
             let bytes = total_bytes(files) + met.map_or(0, total_bytes);
@@ -168,6 +175,16 @@ fn score(input: &PickInput<'_>, targets: &Targets, level: usize) -> f64 {
         true => bytes as f64 / targets.bytes[level].max(1) as f64,
         false => 0.0,
     }
+}
+
+/// How urgent L0 is while writes are heavy: it is merged when it has the bytes of as many full memtables as
+/// it waits for, at the latest half-way between that number of files and the slowdown.
+fn heavy_score(options: &FamilyOptions, files: &[File]) -> f64 {
+    let (count, enough) = (files.len() as f64, patience(options));
+    let batch = (enough * options.memtable_bytes) as f64 * FULL_SHARE;
+    let most = enough.midpoint(options.l0_slowdown).max(enough);
+    let by_bytes = total_bytes(files) as f64 / batch.max(1.0);
+    by_bytes.max(count / most as f64).min(count / enough as f64)
 }
 
 /// Moves an L0 file that overlaps no other L0 file (idle: no older one) and nothing down to the
