@@ -19,16 +19,17 @@ pub struct BenchArgs {
     pub engine: Vec<String>,
 
     /// Keys in the store [default: 10 million; ycsb 2 million; tiny-cache 13 million; elastic 8
-    /// million; packages all; large-values 524,288; learned 5 million]
+    /// million; packages all; large-values 524,288; learned 5 million;
+    /// skew 4 million]
     #[arg(long, value_name = "N")]
     pub keys: Option<u64>,
 
-    /// Bytes of a key
-    #[arg(long, value_name = "BYTES", default_value_t = 16)]
-    pub key_size: usize,
+    /// Bytes of a key [default: 16; skew 8]
+    #[arg(long, value_name = "BYTES")]
+    pub key_size: Option<usize>,
 
     /// Bytes of a value [default: 100; ycsb 1000; tiny-cache 400; elastic 1024; large-values 4096;
-    /// learned 64]
+    /// learned 64; skew 4096]
     #[arg(long, value_name = "BYTES")]
     pub value_size: Option<usize>,
 
@@ -126,12 +127,20 @@ fn after_help() -> String {
          --rocksdb-lib) and the like take turns on one store. In a few minutes:\n  \
          terrace-bench learned --keys 300000 --repeat 1 --duration 1 --engine terrace,rocksdb \
          --json FILE --plot FILE\n\n\
+         skew: as many puts as keys under Zipf's law of exponents 0.5 to 1.8 into empty stores, bytes written with and \
+         without the log; variants terrace, terrace-hot, terrace-tiered, terrace-tiered-hot, terrace-separated, \
+         terrace-separated-hot, rocksdb. In a few minutes:\n  \
+         terrace-bench skew --keys 250000 --value-size 1024 --repeat 1 --engine terrace,rocksdb \
+         --set variants=terrace,terrace-hot --json FILE --plot FILE\n\
+         cluster-skew: the same of exponent 0.9 into three stores with a router before them, by hash, by range, and \
+         with the most written keys moved; the same variants\n\n\
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\
          Settings of workloads: seed=1, seek_nexts=10, multi_get=1, write_rate=BYTES, \
          tiny_load=seq|random, average_bits=4 (of elastic), value_bytes=4096, passes=3, scan_length=100, \
          sample_ms=1000 (of large-values), keysets=NAME,NAME, rounds=3, level_wait=20 (of learned), \
-         variants=NAME,NAME (of these three)\n\
+         zipf=0.9,1.2, rate=BYTES (of skew), layouts=NAME,NAME, plan_after=0.25, \
+         top=sketch|exact, rate=BYTES (of cluster-skew), variants=NAME,NAME (of these and elastic)\n\
          Settings of one engine: rocksdb.NAME=VALUE, rocksdb.table.NAME=VALUE (its option string), \
          rocksdb.cache=lru|hyperclock, leveldb.max_file_size=, \
          fjall.separation_threshold=BYTES, terrace.NAME=VALUE (such as learning=build|analyze|off, \

@@ -229,6 +229,15 @@ fn learned_text(row: &Row) -> String {
     speedup.map_or(String::new(), |times| format!(", {times:.3}x of without"))
 }
 
+/// What a row of `skew` has to say of its own.
+fn skew_text(row: &Row) -> String {
+    let Some(f) = &row.skew else { return String::new() };
+    let part =
+        |name, value: Option<f64>| value.map_or(String::new(), |v| format!(", {name} {v:.3}"));
+    let tables = part("write amplification without log", f.table_write_amp);
+    format!("{tables}{}", part("with log", f.total_write_amp))
+}
+
 /// What the user sees meanwhile: bars on a terminal, else a line per result.
 struct Screen {
     bar: ProgressBar,
@@ -294,6 +303,7 @@ impl Screen {
         let wasted = row.wasted_reads_per_op.filter(|_| row.elastic.is_some());
         let wasted = wasted.map_or(String::new(), |reads| format!(", {reads:.4} reads wasted"));
         let more = format!("{wasted}{}{}", values_text(row), learned_text(row));
+        let more = format!("{more}{}", skew_text(row));
         self.say(&format!(
             "{} #{} {}: {} op/s, p50 {:.2} us, p99 {:.2} us, {} written, RSS {}{more}",
             row.engine,

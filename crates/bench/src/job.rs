@@ -2,8 +2,10 @@
 //! makes jobs; a process of its own carries each out and tells what happened in [`Event`]s.
 
 use crate::catalog::elastic::AVERAGE_BITS;
+use crate::catalog::skew::exponents::Exponents;
+use crate::catalog::skew::layout::Layouts;
 use crate::catalog::{StoreKind, Workload};
-use crate::catalog::{large_values, learned};
+use crate::catalog::{large_values, learned, skew};
 use crate::engine::Engine;
 use crate::report::Row;
 use crate::store::EngineConfig;
@@ -86,6 +88,16 @@ pub struct Settings {
     pub rounds: u64,
     /// Seconds of lookups after which `learned` no longer waits for models of whole levels.
     pub level_wait_s: f64,
+    /// The exponents that `skew` goes through.
+    pub zipf: Exponents,
+    /// Where `cluster-skew` has keys.
+    pub layouts: Layouts,
+    /// The share of the writes after which its plans are carried out.
+    pub plan_after: f64,
+    /// Its plans are made of exact counts.
+    pub exact_top: bool,
+    /// Bytes per second that clients write in `skew` and `cluster-skew`; 0 is unbounded.
+    pub rate: u64,
 }
 
 impl Default for Settings {
@@ -102,6 +114,11 @@ impl Default for Settings {
             sample_ms: large_values::SAMPLE_MS,
             rounds: learned::ROUNDS,
             level_wait_s: learned::LEVEL_WAIT_S,
+            zipf: Exponents::default(),
+            layouts: Layouts::default(),
+            plan_after: skew::PLAN_AFTER,
+            exact_top: false,
+            rate: 0,
         }
     }
 }

@@ -217,7 +217,7 @@ impl Request {
         }
         let shape = StoreSize {
             keys: args.keys.unwrap_or(keys),
-            key_size: args.key_size,
+            key_size: args.key_size.unwrap_or(store.default_key_size()),
             value_size: args.value_size.unwrap_or(value_size),
         };
         KeySpace::new(shape.key_size, shape.keys)?;

@@ -44,6 +44,11 @@ pub trait Store: Send + Sync {
         Ok(ValueCounts::default())
     }
 
+    /// What the engine itself counts about bytes written, since it was opened.
+    fn write_counts(&self) -> Result<WriteCounts> {
+        Ok(WriteCounts::default())
+    }
+
     /// What the engine itself counts about models in place of indexes, since it was opened.
     fn model_counts(&self) -> Result<ModelCounts> {
         Ok(ModelCounts::default())
@@ -116,6 +121,17 @@ pub struct ValueCounts {
     pub value_live_bytes: Option<u64>,
     /// Bytes of values that garbage collection moved.
     pub moved_bytes: Option<u64>,
+}
+
+/// An engine's own counts of what it wrote, `None` where it does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteCounts {
+    /// Bytes of the log.
+    pub log_bytes: Option<u64>,
+    /// Bytes of everything else: flushes, merges, checkpoints, values that were moved.
+    pub table_bytes: Option<u64>,
+    /// Keys that stay in memory because they are written often, now.
+    pub hot_keys: Option<u64>,
 }
 
 /// An engine's own counts about models that say where in a file a key is, `None` where it does not

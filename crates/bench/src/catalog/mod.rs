@@ -6,6 +6,7 @@ pub mod key_set;
 pub mod large_values;
 pub mod learned;
 pub mod mix;
+pub mod skew;
 pub mod tiny_cache;
 
 use crate::engine::Engine;
@@ -16,6 +17,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use tiny_cache::TinyCache;
+
+/// Bytes of a key.
+const DEFAULT_KEY_BYTES: usize = 16;
 
 /// A workload that can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +45,8 @@ pub enum Workload {
     ElasticShift,
     LargeValues,
     Learned,
+    Skew,
+    ClusterSkew,
 }
 
 /// The stores workloads run on.
@@ -62,11 +68,13 @@ pub enum StoreKind {
     LargeValues(large_values::Variant),
     /// Small values in memory under keys of this kind.
     Learned(KeySet),
+    /// Writes under Zipf's law into empty stores.
+    Skew(skew::Variant),
 }
 
 impl Workload {
     /// All, in the order in which they run on a store.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Fillseq,
         Self::Fillrandom,
         Self::Readrandom,
@@ -89,6 +97,8 @@ impl Workload {
         Self::ElasticShift,
         Self::LargeValues,
         Self::Learned,
+        Self::Skew,
+        Self::ClusterSkew,
     ];
 
     /// The name used on the command line and in reports.
@@ -111,6 +121,8 @@ impl Workload {
             Self::ElasticShift => "elastic-shift",
             Self::LargeValues => "large-values",
             Self::Learned => "learned",
+            Self::Skew => "skew",
+            Self::ClusterSkew => "cluster-skew",
         }
     }
 
@@ -145,6 +157,14 @@ impl Workload {
                 StoreKind::Learned(KeySet::Packages),
                 StoreKind::Learned(KeySet::Ycsb),
             ],
+            Self::Skew | Self::ClusterSkew => &[
+                StoreKind::Skew(skew::Variant::Default),
+                StoreKind::Skew(skew::Variant::Hot),
+                StoreKind::Skew(skew::Variant::Tiered),
+                StoreKind::Skew(skew::Variant::TieredHot),
+                StoreKind::Skew(skew::Variant::Separated),
+                StoreKind::Skew(skew::Variant::SeparatedHot),
+            ],
             _ => &[StoreKind::Basic],
         }
     }
@@ -169,6 +189,15 @@ impl StoreKind {
             Self::LargeValues(_) => large_values::DEFAULT_SIZE,
             // Those of package names are bounded by the lines of their file.
             Self::Learned(_) => learned::DEFAULT_SIZE,
+            Self::Skew(_) => skew::DEFAULT_SIZE,
+        }
+    }
+
+    /// Bytes of a key unless the user says otherwise.
+    pub fn default_key_size(self) -> usize {
+        match self {
+            Self::Skew(_) => skew::KEY_BYTES,
+            _ => DEFAULT_KEY_BYTES,
         }
     }
 
@@ -185,6 +214,15 @@ impl StoreKind {
                 return Err(String::new());
             }
             Self::LargeValues(variant) if !variant.suits(engine) => return Err(String::new()),
+            Self::Skew(variant) if !variant.suits(engine) => {
+                let is_first = variant == skew::Variant::Default;
+                return Err(match is_first {
+                    true => {
+                        format!("{engine} is left out of skew: it does not count what it writes")
+                    }
+                    false => String::new(),
+                });
+            }
             Self::TinyCache(_) => "tiny-cache",
             Self::Elastic(_) => "elastic",
             Self::Filters if !engine.tells_of_filters() => {
@@ -217,6 +255,7 @@ impl StoreKind {
             Self::TinyCache(TinyCache::ElasticFilters) => "elastic-filters",
             Self::Elastic(variant) => variant.name(),
             Self::LargeValues(variant) => variant.name(),
+            Self::Skew(variant) => variant.name(),
             _ => "",
         }
     }

@@ -13,7 +13,7 @@ mod options;
 
 use crate::engine::c_library::{self, Lookup, c_api};
 use crate::engine::wait_until_idle;
-use crate::store::{Cursor, FilterCounts, MetadataBytes, Store, ValueCounts};
+use crate::store::{Cursor, FilterCounts, MetadataBytes, Store, ValueCounts, WriteCounts};
 use anyhow::{Result, ensure};
 use cursor::RocksdbCursor;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
@@ -301,6 +301,10 @@ impl Store for RocksdbStore {
 
     fn filter_counts(&self) -> Result<FilterCounts> {
         counts::filter_counts(self)
+    }
+
+    fn write_counts(&self) -> Result<WriteCounts> {
+        Ok(counts::write_counts(self))
     }
 
     fn value_counts(&self) -> Result<ValueCounts> {

@@ -7,15 +7,15 @@
 
 use crate::store::{
     Compression, Cursor, Durability, EngineConfig, FilterCounts, FilterMemory, MetadataBytes,
-    MetadataPlace, ModelCounts, Store, ValueCounts,
+    MetadataPlace, ModelCounts, Store, ValueCounts, WriteCounts,
 };
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace::{
-    AdvancedOptions, CfOptions, DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, Db, DirectIo,
-    FilterAllocator, Iter, Learning, MemoryShares, Options, ReadOptions, SyncMode,
+    AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, Db,
+    DirectIo, FilterAllocator, Iter, Learning, MemoryShares, Options, ReadOptions, SyncMode,
 };
 use terrace_manifest::names::{self, FileName};
 use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
@@ -134,10 +134,18 @@ fn set(
         "compact_when_idle" => advanced.compact_when_idle = value.parse()?,
         "level_model_files" => advanced.level_model_files = value.parse()?,
         "segment_bytes" => advanced.segment_bytes = value.parse()?,
+        "hot_table" => advanced.hot_table = value.parse()?,
         "gc_garbage_ratio" => advanced.gc_garbage_ratio = value.parse()?,
         "value_separation_threshold" => {
             family.value_separation_threshold =
                 if value == "off" { usize::MAX } else { value.parse()? };
+        }
+        "compaction" => {
+            family.compaction = match value {
+                "leveled" => CompactionStyle::Leveled,
+                "tiered" => CompactionStyle::Tiered,
+                _ => bail!("known are leveled, tiered"),
+            }
         }
         "learning" => {
             family.learning = match value {
@@ -230,13 +238,23 @@ impl Store for TerraceStore {
 
     fn value_counts(&self) -> Result<ValueCounts> {
         let m = self.db.metrics();
-        let tables = m.flush_bytes + m.compaction_written_bytes;
+        let tables = m.flush_bytes + m.hot_checkpoint_bytes + m.compaction_written_bytes;
         Ok(ValueCounts {
             written_bytes: Some(m.log_bytes + tables + m.gc_moved_bytes),
             value_reads: Some(m.value_reads),
             value_file_bytes: Some(m.value_segment_bytes),
             value_live_bytes: Some(m.value_live_bytes),
             moved_bytes: Some(m.gc_moved_bytes),
+        })
+    }
+
+    fn write_counts(&self) -> Result<WriteCounts> {
+        let m = self.db.metrics();
+        let tables = m.flush_bytes + m.hot_checkpoint_bytes + m.compaction_written_bytes;
+        Ok(WriteCounts {
+            log_bytes: Some(m.log_bytes),
+            table_bytes: Some(tables + m.gc_moved_bytes),
+            hot_keys: Some(m.hot_keys),
         })
     }
 

@@ -1,6 +1,6 @@
 //! `--set variants=` and `--set keysets=`: which stores, and which of their variants, are measured.
 //!
-//! Variants of `elastic` have names of their own, which are Terrace's. Those of `large-values` and
+//! Variants of `elastic` have names of their own, which are Terrace's. Those of `large-values`, `skew` and
 //! `learned` are named by engine and variant: `terrace`, `terrace-off`, `rocksdb-blob`; the ones of an
 //! engine of which none is named are all measured.
 
@@ -57,6 +57,7 @@ impl Choice {
                 self.elastic.is_empty() || self.elastic.contains(&variant)
             }
             StoreKind::LargeValues(variant) => self.allows(engine, variant.name()),
+            StoreKind::Skew(variant) => self.allows(engine, variant.name()),
             StoreKind::Learned(set) => self.key_sets.is_empty() || self.key_sets.contains(&set),
             _ => true,
         }
@@ -77,7 +78,7 @@ impl Choice {
     }
 }
 
-/// Every engine's variants of `large-values` and `learned`, as far as they are among `workloads`.
+/// Every engine's variants of `large-values`, `skew` and `learned`, as far as they are among `workloads`.
 fn named_variants(workloads: &[Workload]) -> Vec<(Engine, &'static str)> {
     let mut known = Vec::new();
     let mut add = |variant| {
@@ -89,6 +90,9 @@ fn named_variants(workloads: &[Workload]) -> Vec<(Engine, &'static str)> {
         for store in workloads.iter().flat_map(|workload| workload.stores()) {
             match store {
                 StoreKind::LargeValues(variant) if variant.suits(engine) => {
+                    add((engine, variant.name()));
+                }
+                StoreKind::Skew(variant) if variant.suits(engine) => {
                     add((engine, variant.name()));
                 }
                 StoreKind::Learned(_) => {

@@ -4,7 +4,7 @@ use super::Request;
 use super::settings::set_engine;
 use crate::args::BenchArgs;
 use crate::catalog::tiny_cache::{self, TinyCache};
-use crate::catalog::{StoreKind, elastic, large_values, learned};
+use crate::catalog::{StoreKind, elastic, large_values, learned, skew};
 use crate::engine::Engine;
 use crate::store::{Compression, Durability, EngineConfig, FilterMemory, MetadataPlace};
 use crate::store_size::StoreSize;
@@ -61,6 +61,10 @@ impl Request {
             }
             // Its variants open one store with more settings.
             StoreKind::Learned(set) => learned::configure(&mut config, engine, set, shape),
+            StoreKind::Skew(variant) => {
+                skew::configure(&mut config, engine, variant, shape);
+                config.cache_bytes = self.memory_bytes.unwrap_or(config.cache_bytes);
+            }
             StoreKind::Basic | StoreKind::Ycsb | StoreKind::Packages => {}
         }
         for (name, value) in &self.sets {

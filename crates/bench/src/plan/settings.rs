@@ -1,5 +1,7 @@
 //! `--set NAME=VALUE`, and numbers of bytes.
 
+use crate::catalog::skew::exponents::Exponents;
+use crate::catalog::skew::layout::Layouts;
 use crate::engine::Engine;
 use crate::job::Settings;
 use crate::store::EngineConfig;
@@ -41,6 +43,20 @@ pub(super) fn set_workload(settings: &mut Settings, name: &str, value: &str) -> 
             settings.level_wait_s = number(name, value)?;
             let sane = (0.0..=3600.0).contains(&settings.level_wait_s);
             ensure!(sane, "--set level_wait must be 0 to 3600 seconds");
+        }
+        "zipf" => settings.zipf = Exponents::parse(value)?,
+        "layouts" => settings.layouts = Layouts::parse(value)?,
+        "rate" => settings.rate = parse_bytes(value)? as u64,
+        "plan_after" => {
+            settings.plan_after = number(name, value)?;
+            ensure!((0.0..=1.0).contains(&settings.plan_after), "--set plan_after must be 0 to 1");
+        }
+        "top" => {
+            settings.exact_top = match value {
+                "sketch" => false,
+                "exact" => true,
+                _ => bail!("--set top={value}: known are sketch, exact"),
+            }
         }
         "tiny_load" => {
             settings.tiny_cache_random_load = match value {

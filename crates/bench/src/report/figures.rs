@@ -2,11 +2,13 @@
 //! left out where a workload has none of them.
 
 mod learned;
+mod skew;
 mod values;
 
 use crate::report::Row;
 pub use learned::LearnedFigures;
 use serde::{Deserialize, Serialize};
+pub use skew::SkewFigures;
 pub use values::LargeValueFigures;
 
 /// What `filters` measures.

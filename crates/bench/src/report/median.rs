@@ -3,7 +3,8 @@
 use crate::engine::Engine;
 use crate::report::Row;
 use crate::report::figures::{
-    ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures, middle,
+    ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures, SkewFigures,
+    middle,
 };
 
 /// The medians of one workload and variant for one engine.
@@ -107,6 +108,7 @@ fn medians(rows: &[&Row]) -> Option<Summary> {
         shift: ShiftFigures::median(rows),
         large_values: LargeValueFigures::median(rows),
         learned: LearnedFigures::median(rows),
+        skew: SkewFigures::median(rows),
         ..(*first).clone()
     };
     Some(Summary {

@@ -9,12 +9,15 @@ mod plot_series;
 pub mod table;
 mod table_filters;
 mod table_learned;
+mod table_skew;
 mod table_values;
 
 use crate::engine::Engine;
 use crate::store::MetadataBytes;
 use anyhow::{Context, Result};
-use figures::{ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures};
+use figures::{
+    ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures, SkewFigures,
+};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
@@ -95,6 +98,9 @@ pub struct Row {
     /// What only `learned` measures.
     #[serde(flatten)]
     pub learned: Option<LearnedFigures>,
+    /// What only `skew` and `cluster-skew` measure.
+    #[serde(flatten)]
+    pub skew: Option<SkewFigures>,
 }
 
 /// What is the same for all rows of one store.
@@ -178,6 +184,7 @@ impl Row {
             shift: None,
             large_values: None,
             learned: None,
+            skew: None,
         }
     }
 }

@@ -173,7 +173,10 @@ fn fastest(groups: &[Vec<&Summary>], group: &[&Summary]) -> f64 {
 
 /// Whether the variants of its workload are what is compared.
 fn compares_variants(row: &Row) -> bool {
-    row.elastic.is_some() || row.large_values.is_some() || row.learned.is_some()
+    row.elastic.is_some()
+        || row.large_values.is_some()
+        || row.learned.is_some()
+        || row.skew.is_some()
 }
 
 fn paint_legend<B: DrawingBackend>(

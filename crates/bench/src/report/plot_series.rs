@@ -82,7 +82,33 @@ pub fn charts(summaries: &[Summary]) -> Vec<Chart> {
             lines: lines(&values(|figures| &figures.rate_series)),
         },
     ];
-    all.into_iter().filter(|chart| !chart.lines.is_empty()).collect()
+    let skew = Chart {
+        caption: "Bytes written without the log, per byte from clients (lower is better)",
+        x_title: "exponent of Zipf's law",
+        y_decimals: 1,
+        mark: None,
+        lines: over_exponents(summaries),
+    };
+    all.into_iter().chain([skew]).filter(|chart| !chart.lines.is_empty()).collect()
+}
+
+/// Write amplification of `skew` over the exponents, of each engine and variant that has several.
+fn over_exponents(summaries: &[Summary]) -> Vec<(String, Points)> {
+    let mut lines: Vec<(String, Points)> = Vec::new();
+    for summary in summaries.iter().filter(|s| !s.workload.ends_with("-unsettled")) {
+        let Some(figures) = &summary.median.skew else { continue };
+        let Some(amplification) = figures.table_write_amp else { continue };
+        if !summary.workload.starts_with("skew-") {
+            continue;
+        }
+        let (name, point) = (name(summary), (figures.zipf, amplification));
+        match lines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push(point),
+            None => lines.push((name, vec![point])),
+        }
+    }
+    lines.retain(|(_, points)| points.len() > 1);
+    lines
 }
 
 fn name(summary: &Summary) -> String {

@@ -307,3 +307,41 @@ fn plots_are_drawn_in_both_formats() {
     assert!(plot::draw(&dir.path().join("a.gif"), &rows).is_err());
     assert!(plot::draw(&dir.path().join("b.svg"), &[]).is_err());
 }
+
+fn skew_row(engine: Engine, variant: &str, zipf: f64, tables: u64) -> Row {
+    let figures = SkewFigures {
+        zipf,
+        table_bytes: Some(tables),
+        log_bytes: Some(1000),
+        table_write_amp: Some(tables as f64 / 1000.0),
+        total_write_amp: Some(tables as f64 / 1000.0 + 1.0),
+        hot_keys: Some(3),
+        run_count: Some(5),
+        moved_keys: Some(7),
+        mean_instance_write_amp: Some(2.5),
+        instance_write_amps: vec![2.0, 3.0],
+        instance_shares: vec![0.25, 0.75],
+    };
+    let row = row(&format!("skew-{zipf}"), variant, engine, 1, 500.0);
+    Row { skew: Some(figures), ..row }
+}
+
+#[test]
+fn skew_has_a_table_with_the_gain_of_the_hot_table_and_a_curve() {
+    let rows = vec![
+        skew_row(Engine::Terrace, "", 0.9, 4000),
+        skew_row(Engine::Terrace, "hot", 0.9, 3000),
+        skew_row(Engine::Rocksdb, "", 0.9, 9000),
+        skew_row(Engine::Terrace, "hot", 1.2, 1500),
+    ];
+    let text = table::render(&rows);
+    assert!(text.contains("skewed writes") && text.contains("0.750x"), "{text}");
+    let json = serde_json::to_string(&rows).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Row>>(&json).unwrap(), rows);
+    let dir = tempfile::tempdir().unwrap();
+    let svg = dir.path().join("a.svg");
+    plot::draw(&svg, &rows).unwrap();
+    let drawn = std::fs::read_to_string(svg).unwrap();
+    assert!(drawn.contains("exponent of Zipf") && drawn.contains("terrace hot"), "{drawn}");
+    assert!(!drawn.contains("terrace default"), "a line of one point");
+}

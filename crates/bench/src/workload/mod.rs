@@ -24,6 +24,7 @@ mod overwrite;
 mod packages;
 mod point_read;
 mod range;
+mod skew;
 mod tiny_cache;
 mod watch;
 mod ycsb;
@@ -60,6 +61,7 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         StoreKind::Elastic(variant) => elastic::run(job, observer, variant),
         StoreKind::LargeValues(_) => large_values::run(job, observer),
         StoreKind::Learned(set) => learned::run(job, observer, set),
+        StoreKind::Skew(_) => skew::run(job, observer),
     }
 }
 

@@ -385,3 +385,68 @@ fn a_job_survives_its_trip_to_another_process() {
     let text = serde_json::to_string(&job).unwrap();
     assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
 }
+
+fn skew_job(workload: Workload, hot: bool, dir: &Path) -> Job {
+    let variant = if hot { catalog::skew::Variant::Hot } else { catalog::skew::Variant::Default };
+    let mut job = job(Engine::Terrace, StoreKind::Skew(variant), &[workload], dir);
+    job.shape = StoreSize { keys: 20_000, key_size: 8, value_size: 200 };
+    job.limit.ops = None;
+    catalog::skew::configure(&mut job.config, Engine::Terrace, variant, job.shape);
+    job
+}
+
+#[test]
+fn skew_counts_what_writes_cost_for_every_exponent() {
+    let mut amps = Vec::new();
+    for hot in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut job = skew_job(Workload::Skew, hot, dir.path());
+        job.settings.zipf = catalog::skew::exponents::Exponents::parse("0.5,1.4").unwrap();
+        let rows = rows_of(&job);
+        check(&rows);
+        let expected = ["skew-0.5", "skew-0.5-unsettled", "skew-1.4", "skew-1.4-unsettled"];
+        assert_eq!(names(&rows), expected);
+        for row in &rows {
+            let figures = row.skew.as_ref().unwrap();
+            assert_eq!((row.ops, row.user_bytes), (20_000, 20_000 * 208));
+            assert!(row.keys < 20_000, "keys are drawn with repeats: {}", row.keys);
+            let log = figures.log_bytes.unwrap();
+            assert!(log > row.user_bytes && log < row.user_bytes * 6 / 5, "{figures:?}");
+            assert_eq!(figures.hot_keys.unwrap() > 0, hot && figures.zipf > 1.0, "{figures:?}");
+        }
+        amps.push(rows[2].skew.as_ref().unwrap().table_write_amp.unwrap());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "stores are removed");
+    }
+    assert!(amps[1] < amps[0], "without and with a hot table: {amps:?}");
+}
+
+#[test]
+fn cluster_skew_moves_the_most_written_keys_and_finds_every_key_where_it_is() {
+    for exact in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut job = skew_job(Workload::ClusterSkew, false, dir.path());
+        job.settings.exact_top = exact;
+        let rows = rows_of(&job);
+        check(&rows);
+        let settled: Vec<&Row> =
+            rows.iter().filter(|row| !row.workload.ends_with("-unsettled")).collect();
+        let layouts: Vec<String> = catalog::skew::layout::Layout::ALL
+            .iter()
+            .map(|layout| format!("cluster-skew-{}", layout.name()))
+            .collect();
+        assert!(settled.iter().map(|row| &row.workload).eq(&layouts));
+        for row in &settled {
+            let figures = row.skew.as_ref().unwrap();
+            assert_eq!(figures.instance_write_amps.len(), 3);
+            assert!((figures.instance_shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+            assert_eq!(row.ops, 20_000);
+        }
+        // A two-hundredth of the 1,000 and 5,000 keys; a third of them is there already. Without a hot
+        // table nothing is to be absorbed.
+        let moved = |at: usize| settled[at].skew.as_ref().unwrap().moved_keys;
+        assert_eq!((moved(0), moved(1), moved(5)), (None, None, Some(0)));
+        assert!((1..=5).contains(&moved(2).unwrap()) && (8..=25).contains(&moved(3).unwrap()));
+        let share = |at: usize| settled[at].skew.as_ref().unwrap().instance_shares[0];
+        assert!(share(3) > share(0) + 0.05, "{} {}", share(3), share(0));
+    }
+}

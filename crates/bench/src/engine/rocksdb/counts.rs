@@ -1,7 +1,7 @@
 //! What RocksDB and Speedb tell about themselves: properties, table properties, tickers.
 
 use super::RocksdbStore;
-use crate::store::{FilterCounts, MetadataBytes, ValueCounts};
+use crate::store::{FilterCounts, MetadataBytes, ValueCounts, WriteCounts};
 use anyhow::{Context, Result};
 
 /// Levels there can be.
@@ -52,6 +52,18 @@ pub fn value_counts(store: &RocksdbStore) -> ValueCounts {
         value_file_bytes: file_bytes,
         value_live_bytes: file_bytes.zip(garbage).map(|(all, dead)| all.saturating_sub(dead)),
         moved_bytes: ticker("rocksdb.blobdb.gc.bytes.relocated"),
+    }
+}
+
+/// What flushes and compactions write includes their blob files.
+pub fn write_counts(store: &RocksdbStore) -> WriteCounts {
+    let text = statistics(store);
+    let ticker = |name| ticker(text.as_deref()?, name);
+    let tables = ["rocksdb.flush.write.bytes", "rocksdb.compact.write.bytes"];
+    WriteCounts {
+        log_bytes: ticker("rocksdb.wal.bytes"),
+        table_bytes: tables.into_iter().map(ticker).sum(),
+        hot_keys: None,
     }
 }
 
