@@ -368,6 +368,7 @@ fn a_hot_set_that_moves_is_never_behind_merged_files() {
         let mut options = options(&sim, HotTableMode::Auto);
         options.default_family.compaction = CompactionStyle::Tiered;
         options.advanced.l0_compaction_trigger = 2;
+        options.advanced.l0_slowdown = 3;
         let db = Db::open(DIR, options).unwrap();
         let mut store = Store { db, contents: Contents::new(), history: Vec::new(), written: 0 };
         let mut rng = SplitMix64::new(62 + seed);

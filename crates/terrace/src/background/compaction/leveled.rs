@@ -29,7 +29,7 @@
 //! `compaction/simulation` prints what this writes.
 
 use super::pick::{
-    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, total_bytes,
+    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, patience, total_bytes,
 };
 use crate::options::FamilyOptions;
 use std::ops::Range;
@@ -40,8 +40,6 @@ use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
 const DIRECT_RATIO: f64 = 4.0;
 /// Neighbouring levels differ by at least this factor.
 const MIN_RATIO: f64 = 2.0;
-/// Writes are heavy if the newest `l0_compaction_trigger` L0 files are at most this old.
-const HEAVY_WINDOW_MS: u64 = 15_000;
 /// Bytes of a file of L0 per byte of the memtable that it is made of, if nothing was overwritten there: the
 /// smaller the entries, the less. A little below that of entries of 100 bytes.
 const FULL_SHARE: f64 = 0.75;
@@ -57,11 +55,6 @@ const MAX_IDLE_FILES: u64 = 64;
 pub(crate) struct Targets {
     pub base: usize,
     pub bytes: [u64; LEVEL_COUNT],
-}
-
-/// L0 files that start a merge while writes are heavy.
-fn patience(options: &FamilyOptions) -> usize {
-    options.l0_compaction_trigger.midpoint(options.l0_slowdown).max(options.l0_compaction_trigger)
 }
 
 /// Targets for the data as it is.
@@ -156,8 +149,7 @@ fn score(input: &PickInput<'_>, targets: &Targets, level: usize) -> f64 {
     if level == 0 {
         let files = input.files(0);
         let trigger = input.options.l0_compaction_trigger;
-        let young = |f: &File| input.now_ms.saturating_sub(f.created_ms) < HEAVY_WINDOW_MS;
-        let heavy = files.get(trigger - 1).is_some_and(young);
+        let heavy = files.get(trigger - 1).is_some_and(|file| input.is_young(file));
         let score = match heavy {
             true => heavy_score(input.options, files),
             false => files.len() as f64 / trigger as f64,

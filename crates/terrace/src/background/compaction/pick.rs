@@ -37,6 +37,14 @@ use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
 /// The deepest level.
 pub(crate) const LAST_LEVEL: usize = LEVEL_COUNT - 1;
 
+/// A file is young for so long: writes are heavy if several new ones are.
+const YOUNG_MS: u64 = 15_000;
+
+/// L0 files, or sorted runs of a tiered family, that start a merge while writes are heavy.
+pub(crate) fn patience(options: &FamilyOptions) -> usize {
+    options.l0_compaction_trigger.midpoint(options.l0_slowdown).max(options.l0_compaction_trigger)
+}
+
 /// A file as versions share it.
 pub(crate) type File = Arc<FileMeta>;
 
@@ -352,6 +360,11 @@ impl<'a> PickInput<'a> {
     /// Files of `level`, in its order.
     pub fn files(&self, level: usize) -> &'a [File] {
         self.version.level(level).files()
+    }
+
+    /// Whether `file` was written a short time ago.
+    pub fn is_young(&self, file: &FileMeta) -> bool {
+        self.now_ms.saturating_sub(file.created_ms) < YOUNG_MS
     }
 
     /// Whether `file` may not be an input: a running compaction reads it, or it cannot be read.

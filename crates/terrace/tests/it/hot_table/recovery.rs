@@ -11,6 +11,7 @@ fn what_recovery_writes_first_is_newer_than_merged_files_of_l0() {
         let mut options = options(sim, HotTableMode::Auto);
         options.default_family.compaction = CompactionStyle::Tiered;
         options.advanced.l0_compaction_trigger = 2;
+        options.advanced.l0_slowdown = 3;
         options.advanced.compact_when_idle = false;
         options
     };
@@ -47,7 +48,7 @@ fn what_recovery_writes_first_is_newer_than_merged_files_of_l0() {
         merged += u64::from(m.compactions > 0 && m.levels[0].file_count > 0);
         let image = sim.kill_image();
         let mut tiny = tiered(&image);
-        tiny.advanced.l0_compaction_trigger = 20;
+        (tiny.advanced.l0_compaction_trigger, tiny.advanced.l0_slowdown) = (20, 20);
         tiny.advanced.memtable_bytes = 16 << 10;
         tiny.advanced.memory_shares.cache += tiny.advanced.memory_shares.memtables - 0.008;
         tiny.advanced.memory_shares.memtables = 0.008;
