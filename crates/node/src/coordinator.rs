@@ -80,7 +80,9 @@ impl NodeCoordinator {
         done: Box<dyn FnOnce(Reply) + Send>,
     ) {
         let (shared, generation) = (self.shared.clone(), self.shared.stamp.generation());
+        let under_way = self.shared.calls.enter();
         let checked: Box<dyn FnOnce(Reply) + Send> = Box::new(move |reply| {
+            drop(under_way);
             let is_sure = shared.stamp.covers(generation);
             done(if is_sure { reply } else { Err(Unserved::NoOwner(shard.shard)) });
         });

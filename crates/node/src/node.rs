@@ -152,6 +152,7 @@ impl Node {
             stamp: LeaseStamp::new(config.clock.clone(), config.lease),
             lease: watch::Sender::new(None),
             gate: Gate::new(),
+            calls: Gate::new(),
             view: ArcSwap::from_pointee(View::default()),
             revision: AtomicU64::new(0),
             published: watch::Sender::new(Revision(0)),

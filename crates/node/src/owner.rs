@@ -313,6 +313,7 @@ impl Owner {
             match effect {
                 Effect::Hold => self.hold(id, &parts, true),
                 Effect::HoldDrained => self.hold(id, &parts, false),
+                Effect::DrainCalls => self.drain_calls(id),
                 Effect::Send { to, call, ticket, attempt } => {
                     self.send(id, &parts, (to, call), (ticket, attempt));
                 }
@@ -353,6 +354,17 @@ impl Owner {
                 let _ = orders.send(Order::Event(id, MoveEvent::Drained));
             });
         }
+    }
+
+    /// First those who may have routed a call by the list of before, then the calls that they made.
+    fn drain_calls(&self, id: MoveId) {
+        let (shared, orders) = (self.shared.clone(), self.owned.orders.clone());
+        let routed = shared.gate.drain();
+        tokio::spawn(async move {
+            routed.await;
+            shared.calls.drain().await;
+            let _ = orders.send(Order::Event(id, MoveEvent::Drained));
+        });
     }
 
     fn release(&mut self, parts: &MoveParts) {

@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     /// The lease, once there is one; changes when it is lost.
     pub lease: watch::Sender<Option<LeaseId>>,
     pub gate: Gate,
+    /// Calls to instances in the name of shards that this node owns, until they are answered.
+    pub calls: Gate,
     pub view: ArcSwap<View>,
     /// Of the latest topology: grows before the view follows it.
     pub revision: AtomicU64,
