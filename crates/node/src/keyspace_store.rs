@@ -17,6 +17,9 @@ const FAMILY: &str = "node";
 const IDENTITY: &[u8] = b"identity";
 const VERSION: u8 = 1;
 
+/// Most bytes of all keys of one move: they are in one message. A move with more is undone.
+const MAX_MOVE_BYTES: usize = 128 << 20;
+
 /// How much of a memtable the hot table may take, as the engine does.
 const HOT_PARTS: u64 = 2;
 
@@ -54,10 +57,12 @@ impl KeyspaceStore {
                     Direction::Out => space.export_home(*id, keys, MAX_EXPORT_BYTES),
                     Direction::Home => space.export_copies(*id, keys, MAX_EXPORT_BYTES),
                 };
+                let exported = exported.map_err(failed)?.and_then(|all| {
+                    let total: usize = all.iter().map(|key| key.as_bytes().len()).sum();
+                    if total > MAX_MOVE_BYTES { Err(Refusal::TooLarge) } else { Ok(all) }
+                });
                 let bytes = |key: ExportedKey| key.as_bytes().to_vec();
-                answer(exported.map_err(failed)?, |all| {
-                    MoveAnswer::Exported(all.into_iter().map(bytes).collect())
-                })
+                answer(exported, |all| MoveAnswer::Exported(all.into_iter().map(bytes).collect()))
             }
             MoveCall::Import(values) => {
                 done(space.import_keys(*id, keys, &exported(values)?).map_err(failed)?)

@@ -33,6 +33,9 @@ const RECORDS_PER_MESSAGE: usize = 256;
 /// Keys that can be asked for at a time.
 const MAX_TOP_KEYS: u32 = 100_000;
 
+/// How long a step of a move may take: it may carry many bytes. A node that is gone is noticed earlier.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What a node does for others.
 #[tonic::async_trait]
 pub trait Roles: CallSink {
@@ -288,9 +291,10 @@ impl Peer {
     pub async fn apply_move(&self, message: MoveMessage, epoch: Epoch) -> MoveAnswer<Vec<u8>> {
         let request = self.secret.sign(api_move(message, epoch));
         let mut client = self.instance();
-        let answer = self.bounded(client.r#move(request)).await;
-        let answer = answer.and_then(|answer| answer_of(answer.into_inner()));
-        answer.unwrap_or(MoveAnswer::Unknown)
+        match tokio::time::timeout(MOVE_TIMEOUT, client.r#move(request)).await {
+            Ok(Ok(answer)) => answer_of(answer.into_inner()).unwrap_or(MoveAnswer::Unknown),
+            Ok(Err(_)) | Err(_) => MoveAnswer::Unknown,
+        }
     }
 
     /// See [`Roles::repartition`].

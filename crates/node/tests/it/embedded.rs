@@ -29,7 +29,6 @@ async fn a_killed_node_takes_its_shard_over_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "its harness was mended and has not run since"]
 async fn a_node_without_metadata_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     scenarios::a_node_without_metadata_is_replaced(metadata(&dir)).await;

@@ -6,6 +6,7 @@ mod embedded;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod joining;
+mod keyspace;
 mod links;
 #[path = "../scenarios/mod.rs"]
 mod scenarios;

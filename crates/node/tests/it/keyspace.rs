@@ -1,0 +1,103 @@
+//! The keyspace of a server as the store of a node: who it belongs to, and whole moves between two.
+
+use std::path::Path;
+use std::sync::Arc;
+use terrace::Options;
+use terrace_cluster::{
+    DbKey, Direction, Epoch, Intent, IntentState, MoveAnswer, MoveCall, MoveId, NodeId, Placement,
+    Refusal, ShardId,
+};
+use terrace_keyspace::{Keyspace, Mode, PutOptions};
+use terrace_node::rpc::MoveMessage;
+use terrace_node::{Identity, InstanceStore, KeyspaceStore, join_store};
+
+fn open(path: &Path) -> (Arc<Keyspace>, KeyspaceStore) {
+    let options = Options::default();
+    let placement = Some(Placement::Slots);
+    let space = Keyspace::open_without_active_expire(path, options, placement).unwrap();
+    (space.clone(), KeyspaceStore::new(space))
+}
+
+fn key() -> DbKey {
+    DbKey::new(0, "key")
+}
+
+fn value(space: &Arc<Keyspace>) -> Option<Vec<u8>> {
+    let mut batch = space.command_batch(Mode::Device);
+    batch.get(0, b"key").unwrap().map(|value| value.to_vec())
+}
+
+fn step(
+    store: &KeyspaceStore,
+    direction: Direction,
+    call: MoveCall<Vec<u8>>,
+) -> MoveAnswer<Vec<u8>> {
+    let number = if direction == Direction::Out { 1 } else { 2 };
+    let id = MoveId { epoch: Epoch(7), number };
+    let (shard, other, keys) = (ShardId(1), ShardId(2), vec![key()]);
+    store.apply_move(&MoveMessage { shard, id, direction, other, keys, call }).unwrap()
+}
+
+#[test]
+fn a_store_remembers_its_node_and_its_epochs() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = {
+        let (space, store) = open(dir.path());
+        assert_eq!(store.identity().unwrap(), None);
+        let id = join_store(&store, "one").unwrap();
+        assert_eq!(store.epoch(ShardId(1)).unwrap(), Epoch(0));
+        store.set_epoch(ShardId(1), Epoch(9)).unwrap();
+        assert!(store.set_epoch(ShardId(1), Epoch(8)).is_err());
+        space.close().unwrap();
+        id
+    };
+    let (_, store) = open(dir.path());
+    let identity = Identity { cluster: "one".into(), node: id };
+    assert_eq!(store.identity().unwrap(), Some(identity));
+    assert_eq!(store.epoch(ShardId(1)).unwrap(), Epoch(9));
+    assert!(join_store(&store, "two").is_err());
+    assert_ne!(id, NodeId([0; 20]));
+}
+
+#[test]
+fn a_key_goes_out_and_comes_home() {
+    let (here_dir, there_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ((home, here), (away, there)) = (open(here_dir.path()), open(there_dir.path()));
+    let mut batch = home.command_batch(Mode::Device);
+    batch.lock_everything();
+    batch.put(0, b"key", b"value", &PutOptions::default()).unwrap();
+    batch.commit().unwrap();
+
+    let out = |store, call| step(store, Direction::Out, call);
+    assert_eq!(out(&here, MoveCall::Begin), MoveAnswer::Begun(vec![Ok(())]));
+    let MoveAnswer::Exported(values) = out(&here, MoveCall::Export) else { panic!() };
+    let mut damaged = values.clone();
+    damaged[0][3] ^= 1;
+    let (shard, other, keys) = (ShardId(1), ShardId(2), vec![key()]);
+    let (id, direction) = (MoveId { epoch: Epoch(7), number: 1 }, Direction::Out);
+    let call = MoveCall::Import(damaged);
+    let refused = there.apply_move(&MoveMessage { shard, id, direction, other, keys, call });
+    assert!(refused.unwrap_err().to_string().contains("damaged"));
+    assert_eq!(out(&there, MoveCall::Import(values)), MoveAnswer::Done);
+    let records = here.records().unwrap();
+    let intent = Intent { id, direction, other, state: IntentState::Open };
+    assert_eq!((records.exceptions.len(), &records.intents[..]), (0, &[(key(), intent)][..]));
+    assert_eq!(out(&here, MoveCall::Commit(Vec::new())), MoveAnswer::Done);
+    assert_eq!(out(&there, MoveCall::Finish), MoveAnswer::Done);
+    assert_eq!(out(&here, MoveCall::Forget), MoveAnswer::Done);
+    assert_eq!((value(&home), value(&away)), (None, Some(b"value".to_vec())));
+    let records = here.records().unwrap();
+    assert_eq!((records.exceptions.len(), records.intents.len()), (1, 0));
+    assert_eq!(records.exceptions[0].1.at, ShardId(2));
+
+    let back = |store, call| step(store, Direction::Home, call);
+    assert_eq!(back(&here, MoveCall::Begin), MoveAnswer::Begun(vec![Ok(())]));
+    let MoveAnswer::Exported(values) = back(&there, MoveCall::Export) else { panic!() };
+    assert_eq!(back(&here, MoveCall::Commit(values)), MoveAnswer::Done);
+    assert_eq!(back(&there, MoveCall::Drop), MoveAnswer::Done);
+    assert_eq!(back(&here, MoveCall::Forget), MoveAnswer::Done);
+    assert_eq!((value(&home), value(&away)), (Some(b"value".to_vec()), None));
+    assert_eq!(here.records().unwrap(), Default::default());
+    // A late message of a move that is over.
+    assert_eq!(out(&here, MoveCall::Export), MoveAnswer::Refused(Refusal::Late));
+}
