@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod backup;
 mod checkpoint;
 mod compact;
 mod convert;
@@ -41,6 +42,8 @@ pub enum Command {
     Compact(compact::CompactArgs),
     /// Make a second store with the present contents, of hard links where possible
     Checkpoint(checkpoint::CheckpointArgs),
+    /// Back a store up into a directory of many backups that share their files
+    Backup(backup::BackupArgs),
     /// Write the whole store into one compressed file, also beside a process that writes it
     Dump(dump::DumpArgs),
     /// Make a store of a dump
@@ -70,6 +73,7 @@ impl Command {
             Self::Stats(args) => stats::run(&args),
             Self::Compact(args) => compact::run(&args),
             Self::Checkpoint(args) => checkpoint::run(&args),
+            Self::Backup(args) => backup::run(&args),
             Self::Dump(args) => dump::run(&args),
             Self::Restore(args) => restore::run(&args),
             Self::Convert(args) => convert::run(&args),

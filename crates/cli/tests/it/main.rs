@@ -7,6 +7,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod backup;
 mod basics;
 mod beside;
 mod convert;

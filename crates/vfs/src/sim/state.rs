@@ -334,8 +334,15 @@ impl State {
         if replaced == Some(node) {
             return Ok(());
         }
-        if replaced.is_some_and(|id| self.dir(id).is_ok() || self.dir(node).is_ok()) {
-            return Err(error(io::ErrorKind::AlreadyExists));
+        if let Some(id) = replaced {
+            // A directory may take the place of an empty one, and of nothing else.
+            let fits = match (self.dir(node), self.dir(id)) {
+                (Ok(_), Ok(other)) => other.live.is_empty(),
+                (from, to) => from.is_err() && to.is_err(),
+            };
+            if !fits {
+                return Err(error(io::ErrorKind::AlreadyExists));
+            }
         }
         if from_dir == to_dir {
             let op = DirOp::Rename { from: from_name, to: to_name, node };

@@ -295,6 +295,13 @@ fn links_renames_and_directories_behave_like_a_file_system() {
     sim.create_dir_all(Path::new("/a/b/c")).unwrap();
     sim.create_dir_all(Path::new("/a/b/c")).unwrap();
     assert!(sim.crash_image(1).exists(Path::new("/a/b/c")).unwrap());
+    sim.create_dir_all(Path::new("/a/d/e")).unwrap();
+    sim.rename(Path::new("/a/d"), Path::new("/a/b/c")).unwrap();
+    assert!(sim.exists(Path::new("/a/b/c/e")).unwrap() && !sim.exists(Path::new("/a/d")).unwrap());
+    sim.create_dir_all(Path::new("/a/d")).unwrap();
+    let onto_a_full_one = sim.rename(Path::new("/a/d"), Path::new("/a/b/c"));
+    assert_eq!(kind(onto_a_full_one), ErrorKind::AlreadyExists);
+    sim.remove(Path::new("/a/d")).unwrap();
     sim.write_file("/a/f", b"1");
     let again = sim.create(Path::new("/a/f"), &CreateOptions::default());
     assert_eq!(kind(again), ErrorKind::AlreadyExists);

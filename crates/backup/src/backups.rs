@@ -1,0 +1,168 @@
+//! The directory of backups: opening it, and what is in it.
+
+use crate::copy::{Content, check, content_of};
+use crate::error::{Error, Result};
+use crate::record::{Backup, BackupFile};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace::vfs::PosixVfs;
+use terrace_vfs::{OpenMode, Vfs};
+
+/// A record is a line per file; more bytes than this are no record.
+const MAX_RECORD_BYTES: u64 = 1 << 30;
+
+/// Suffix of what is being written.
+const PARTIAL: &str = ".partial";
+
+/// A directory of backups, locked against other processes while this lives.
+pub struct Backups {
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) dir: PathBuf,
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// One entry of [`Backups::list`].
+#[derive(Debug)]
+pub struct Listed {
+    /// The number of the backup.
+    pub id: u64,
+    /// What its record says, or what is wrong with that.
+    pub backup: Result<Backup>,
+}
+
+impl Backups {
+    /// Opens the backups in `dir`, which is made if it is missing.
+    ///
+    /// # Errors
+    /// `dir` is not empty and holds no backups, or another process has them open.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(Arc::new(PosixVfs::new()), dir)
+    }
+
+    /// As [`Self::open`], on another file system.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref().to_path_buf();
+        if !vfs.exists(&dir.join("backups"))? && vfs.exists(&dir)? {
+            let names = vfs.list(&dir)?;
+            if names.iter().any(|name| name != "LOCK") {
+                return Err(Error::NotBackups(dir));
+            }
+        }
+        for part in ["files", "backups"] {
+            vfs.create_dir_all(&dir.join(part))?;
+        }
+        let lock = vfs.lock(&dir.join("LOCK")).map_err(|error| match &error {
+            terrace_vfs::Error::Io { source, .. }
+                if source.kind() == std::io::ErrorKind::WouldBlock =>
+            {
+                Error::Busy(dir.clone())
+            }
+            _ => error.into(),
+        })?;
+        Ok(Self { vfs, dir, _lock: lock })
+    }
+
+    /// All backups, the oldest first. One whose record is damaged is in the list with its error.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn list(&self) -> Result<Vec<Listed>> {
+        let names = self.vfs.list(&self.dir.join("backups"))?;
+        let mut ids: Vec<u64> = names.iter().filter_map(|name| parse_id(name)).collect();
+        ids.sort_unstable();
+        Ok(ids.into_iter().map(|id| Listed { id, backup: self.get(id) }).collect())
+    }
+
+    /// The record of one backup.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub fn get(&self, id: u64) -> Result<Backup> {
+        let path = self.record_path(id);
+        if !self.vfs.exists(&path)? {
+            return Err(Error::NoSuchBackup(id));
+        }
+        let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
+        let file = self.vfs.open(&path, OpenMode::default())?;
+        if file.len() > MAX_RECORD_BYTES {
+            return Err(damaged("it is too long"));
+        }
+        let mut bytes = vec![0; usize::try_from(file.len()).unwrap_or(0)];
+        file.read_at(0, &mut bytes)?;
+        let backup = Backup::decode(&bytes).map_err(damaged)?;
+        if backup.id != id {
+            return Err(damaged("it is the record of another backup"));
+        }
+        Ok(backup)
+    }
+
+    /// Reads every byte of a backup and compares it with what was written. `progress` gets the bytes
+    /// read so far.
+    ///
+    /// # Errors
+    /// The first file that is missing or damaged.
+    pub fn verify(&self, id: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut done = 0;
+        for file in &self.get(id)?.files {
+            let path = self.content_path(file);
+            if !self.vfs.exists(&path)? {
+                return Err(Error::Damaged { path, what: "it is missing".into() });
+            }
+            check(&path, content_of(&*self.vfs, &path)?, content(file))?;
+            done += file.size_bytes;
+            progress(done);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn record_path(&self, id: u64) -> PathBuf {
+        self.dir.join("backups").join(id.to_string())
+    }
+
+    pub(crate) fn content_path(&self, file: &BackupFile) -> PathBuf {
+        self.dir.join("files").join(file.content_name())
+    }
+}
+
+/// The name of a file or directory while it is being written.
+pub(crate) fn partial_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(PARTIAL);
+    path.with_file_name(name)
+}
+
+/// Removes the files of a directory, if there is one.
+pub(crate) fn empty(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    if vfs.exists(dir)? {
+        for name in vfs.list(dir)? {
+            vfs.remove(&dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a record says of a file's content.
+pub(crate) fn content(file: &BackupFile) -> Content {
+    Content { size_bytes: file.size_bytes, hash: file.hash }
+}
+
+/// The number that a record's name means: written one way only.
+fn parse_id(name: &str) -> Option<u64> {
+    name.parse().ok().filter(|id: &u64| id.to_string() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_numbers_are_records() {
+        assert_eq!(parse_id("12"), Some(12));
+        for name in ["012", "+1", "1.partial", "", "-1", "x"] {
+            assert_eq!(parse_id(name), None, "{name}");
+        }
+    }
+}

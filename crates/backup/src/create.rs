@@ -1,0 +1,96 @@
+//! Making a backup: a checkpoint inside the store, then a copy of each file of it whose content is not
+//! there yet, then the record.
+
+use crate::backups::{Backups, content, empty, partial_of};
+use crate::copy::{check, content_of, copy, write};
+use crate::error::Result;
+use crate::record::{Backup, BackupFile};
+use std::path::{Path, PathBuf};
+use terrace::Db;
+use terrace_vfs::Vfs;
+
+/// The folder of the store in which the checkpoint is made: on the same file system, so that its
+/// files are hard links. It stays, empty.
+const CHECKPOINT: &str = "backup-work";
+
+/// What a backup was and cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Created {
+    /// Its record.
+    pub backup: Backup,
+    /// Files that were not in the directory yet.
+    pub new_files: usize,
+    /// Bytes of them.
+    pub new_bytes: u64,
+}
+
+/// Removes the files of a checkpoint when dropped.
+struct Checkpoint<'a> {
+    vfs: &'a dyn Vfs,
+    dir: PathBuf,
+}
+
+impl Drop for Checkpoint<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed before the next checkpoint.
+        let _ = empty(self.vfs, &self.dir);
+    }
+}
+
+impl Backups {
+    /// Backs an open store up: what was written and acknowledged before the call is in it. Writes go on
+    /// meanwhile. Every file of the store is read; written is what no backup here has yet. `progress`
+    /// gets the bytes read so far.
+    ///
+    /// # Errors
+    /// The store is read-only or poisoned, or a file cannot be read or written, or a file of the same
+    /// content is damaged here. The backups that were there stay; nothing of this one does.
+    pub fn create(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
+        self.remove_unnamed_files()?;
+        let store_vfs = &*db.options().advanced.vfs;
+        let checkpoint = Checkpoint { vfs: store_vfs, dir: db.path().join(CHECKPOINT) };
+        empty(store_vfs, &checkpoint.dir)?;
+        db.checkpoint(&checkpoint.dir)?;
+        let mut names = store_vfs.list(&checkpoint.dir)?;
+        names.sort_unstable();
+        let created_ms = db.options().advanced.clock.wall_ms();
+        let id = self.list()?.last().map_or(1, |last| last.id + 1);
+        let mut backup = Backup { id, created_ms, files: Vec::with_capacity(names.len()) };
+        let (mut new_files, mut new_bytes, mut done) = (0, 0, 0);
+        for name in names {
+            let (file, is_new) = self.add_file(store_vfs, &checkpoint.dir, name)?;
+            done += file.size_bytes;
+            if is_new {
+                new_files += 1;
+                new_bytes += file.size_bytes;
+            }
+            backup.files.push(file);
+            progress(done);
+        }
+        let vfs = &*self.vfs;
+        vfs.sync_dir(&self.dir.join("files"))?;
+        let path = self.record_path(id);
+        let partial = partial_of(&path);
+        write(vfs, &partial, backup.encode().as_bytes())?;
+        vfs.rename(&partial, &path)?;
+        vfs.sync_dir(&self.dir.join("backups"))?;
+        Ok(Created { backup, new_files, new_bytes })
+    }
+
+    /// Copies a file of the checkpoint unless its content is there. Gives whether it was not.
+    fn add_file(&self, from: &dyn Vfs, dir: &Path, name: String) -> Result<(BackupFile, bool)> {
+        let source = dir.join(&name);
+        let found = content_of(from, &source)?;
+        let file = BackupFile { name, size_bytes: found.size_bytes, hash: found.hash };
+        let path = self.content_path(&file);
+        let vfs = &*self.vfs;
+        if vfs.exists(&path)? && vfs.len(&path)? == file.size_bytes {
+            return Ok((file, false));
+        }
+        let partial = partial_of(&path);
+        let copied = copy((from, &source), (vfs, &partial))?;
+        check(&source, copied, content(&file))?;
+        vfs.rename(&partial, &path)?;
+        Ok((file, true))
+    }
+}

@@ -1,0 +1,46 @@
+//! Making a store of a backup.
+
+use crate::backups::{Backups, content, empty, partial_of};
+use crate::copy::{check, copy};
+use crate::error::{Error, Result};
+use std::path::Path;
+
+impl Backups {
+    /// Makes `target`, which must not exist or be empty, the store that was backed up. It is filled
+    /// under another name beside it (`.partial`), every byte compared with what was written, and gets its
+    /// name when it is whole and durable. `progress` gets the bytes written so far.
+    ///
+    /// # Errors
+    /// There is no such backup, it is damaged, or a file cannot be written. Nothing is left at `target`.
+    pub fn restore(
+        &self,
+        id: u64,
+        target: impl AsRef<Path>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let (target, vfs) = (target.as_ref(), &*self.vfs);
+        if vfs.exists(target)? && !vfs.list(target)?.is_empty() {
+            return Err(Error::TargetNotEmpty(target.into()));
+        }
+        let backup = self.get(id)?;
+        let partial = partial_of(target);
+        empty(vfs, &partial)?;
+        vfs.create_dir_all(&partial)?;
+        let mut done = 0;
+        for file in &backup.files {
+            let source = self.content_path(file);
+            let copied = copy((vfs, &source), (vfs, &partial.join(&file.name)));
+            let checked = copied.and_then(|copied| check(&source, copied, content(file)));
+            if let Err(error) = checked {
+                // The error above is the one to report.
+                let _ = empty(vfs, &partial);
+                return Err(error);
+            }
+            done += file.size_bytes;
+            progress(done);
+        }
+        vfs.sync_dir(&partial)?;
+        vfs.rename(&partial, target)?;
+        Ok(vfs.sync_dir(target.parent().unwrap_or(Path::new("/")))?)
+    }
+}

@@ -1,0 +1,120 @@
+//! Backups restored: each gives what the store held, and new ones copy little.
+
+use super::*;
+use terrace_backup::Error;
+
+#[test]
+fn each_backup_gives_what_the_store_held_at_its_time() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim);
+    let backups = backups(&sim);
+    let mut held = Vec::new();
+    for round in 0..4 {
+        write(&db, round, round * 100..round * 100 + 250);
+        db.delete(format!("{:06}", round * 100 + 7)).unwrap();
+        if round % 2 == 0 {
+            db.flush().unwrap();
+        }
+        let created = backups.create(&db, &mut quiet()).unwrap();
+        assert_eq!(created.backup.id, round as u64 + 1);
+        held.push(contents(&db));
+    }
+    write(&db, 9, 0..500);
+    db.compact_range::<&[u8]>(..).unwrap();
+    for (number, held) in held.iter().enumerate() {
+        backups.verify(number as u64 + 1, &mut quiet()).unwrap();
+        assert_eq!(&restored(&sim, &backups, number as u64 + 1), held, "backup {}", number + 1);
+    }
+    assert_eq!(
+        sim.files().iter().filter(|(path, _)| path.starts_with("/store/backup-work")).count(),
+        0
+    );
+    db.close().unwrap();
+}
+
+#[test]
+fn a_backup_copies_what_no_earlier_one_has() {
+    let sim = SimVfs::new(2);
+    let db = open(&sim);
+    let backups = backups(&sim);
+    write(&db, 0, 0..2000);
+    db.flush().unwrap();
+    let first = backups.create(&db, &mut quiet()).unwrap();
+    assert_eq!(first.new_files, first.backup.files.len());
+    assert_eq!(first.new_bytes, first.backup.size_bytes());
+    write(&db, 1, 5000..5010);
+    let second = backups.create(&db, &mut quiet()).unwrap();
+    assert!(second.new_bytes * 10 < first.new_bytes, "{second:?} after {first:?}");
+    let shared = second.backup.files.iter().filter(|file| first.backup.files.contains(file));
+    assert!(shared.count() > 0, "nothing is shared");
+    db.close().unwrap();
+}
+
+#[test]
+fn removed_backups_leave_the_files_that_others_need_and_no_other() {
+    let sim = SimVfs::new(3);
+    let db = open(&sim);
+    let backups = backups(&sim);
+    let mut held = Vec::new();
+    for round in 0..5 {
+        write(&db, round, 0..300);
+        db.flush().unwrap();
+        db.compact_range::<&[u8]>(..).unwrap();
+        backups.create(&db, &mut quiet()).unwrap();
+        held.push(contents(&db));
+    }
+    assert!(backups.remove(2).unwrap() > 0);
+    assert!(matches!(backups.remove(2), Err(Error::NoSuchBackup(2))));
+    assert_eq!(restored(&sim, &backups, 3), held[2]);
+    backups.keep_latest(1).unwrap();
+    let ids: Vec<_> = backups.list().unwrap().iter().map(|listed| listed.id).collect();
+    assert_eq!(ids, [5]);
+    assert_eq!(restored(&sim, &backups, 5), held[4]);
+    let needed = backups.get(5).unwrap();
+    let stored = sim.files().iter().filter(|(path, _)| path.starts_with("/backups/files")).count();
+    assert!(stored <= needed.files.len(), "{stored} files for {}", needed.files.len());
+    // Numbers are not used again while a later one is there.
+    assert_eq!(backups.create(&db, &mut quiet()).unwrap().backup.id, 6);
+    db.close().unwrap();
+}
+
+#[test]
+fn two_processes_do_not_work_at_once_and_other_directories_are_refused() {
+    let sim = SimVfs::new(4);
+    let first = backups(&sim);
+    let second = Backups::open_with(Arc::new(sim.clone()), BACKUPS);
+    assert!(matches!(second, Err(Error::Busy(_))));
+    drop(first);
+    drop(backups(&sim));
+    let db = open(&sim);
+    assert!(matches!(Backups::open_with(Arc::new(sim.clone()), STORE), Err(Error::NotBackups(_))));
+    let backups = backups(&sim);
+    backups.create(&db, &mut quiet()).unwrap();
+    db.close().unwrap();
+    let onto_a_store = backups.restore(1, STORE, &mut quiet());
+    assert!(matches!(onto_a_store, Err(Error::TargetNotEmpty(_))));
+    assert!(matches!(backups.restore(9, "/new", &mut quiet()), Err(Error::NoSuchBackup(9))));
+}
+
+#[test]
+fn a_store_that_was_restored_is_backed_up_beside_the_one_it_came_from() {
+    let sim = SimVfs::new(5);
+    let db = open(&sim);
+    let backups = backups(&sim);
+    write(&db, 0, 0..300);
+    db.flush().unwrap();
+    backups.create(&db, &mut quiet()).unwrap();
+    backups.restore(1, "/twin", &mut quiet()).unwrap();
+    let twin = Db::open("/twin", options(&sim)).unwrap();
+    // The same file numbers and sizes, other contents.
+    write(&db, 1, 0..300);
+    write(&twin, 2, 0..300);
+    for store in [&db, &twin] {
+        store.flush().unwrap();
+        backups.create(store, &mut quiet()).unwrap();
+    }
+    assert_eq!(restored(&sim, &backups, 2), contents(&db));
+    assert_eq!(restored(&sim, &backups, 3), contents(&twin));
+    twin.close().unwrap();
+    db.close().unwrap();
+}

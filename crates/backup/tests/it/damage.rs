@@ -1,0 +1,83 @@
+//! Damage in the directory of backups is noticed before anything is restored from it.
+
+use super::*;
+use std::path::PathBuf;
+use terrace_backup::Error;
+
+fn two_backups(seed: u64) -> SimVfs {
+    let sim = SimVfs::new(seed);
+    let db = open(&sim);
+    let backups = backups(&sim);
+    for round in 0..2 {
+        write(&db, round, round * 50..round * 50 + 100);
+        db.flush().unwrap();
+        backups.create(&db, &mut quiet()).unwrap();
+    }
+    db.close().unwrap();
+    sim
+}
+
+fn files(sim: &SimVfs, below: &str) -> Vec<(PathBuf, u64)> {
+    sim.files().into_iter().filter(|(path, _)| path.starts_with(below)).collect()
+}
+
+/// Whether the backup is refused, by `verify` and `restore` alike, with nothing left at the target.
+fn is_refused(sim: &SimVfs, id: u64) -> bool {
+    let backups = backups(sim);
+    let verified = backups.verify(id, &mut quiet());
+    let restored = backups.restore(id, "/target", &mut quiet());
+    assert_eq!(verified.is_err(), restored.is_err(), "{verified:?} {restored:?}");
+    if restored.is_err() {
+        assert!(files(sim, "/target").is_empty() && files(sim, "/target.partial").is_empty());
+    }
+    restored.is_err()
+}
+
+#[test]
+fn every_changed_cut_or_lost_file_is_refused_by_the_backups_that_need_it() {
+    let sim = two_backups(1);
+    let needed = |id| backups(&sim).get(id).unwrap();
+    let (first, second) = (needed(1), needed(2));
+    let names = |backup: &terrace_backup::Backup| -> Vec<String> {
+        backup.files.iter().map(|file| format!("{:032x}-{}", file.hash, file.size_bytes)).collect()
+    };
+    let (first, second) = (names(&first), names(&second));
+    let all = files(&sim, "/backups/files");
+    assert!(all.len() > 5);
+    for (path, len) in all {
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        for damage in 0..3 {
+            let image = sim.kill_image();
+            let harmed = match damage {
+                0 => image.corrupt(&path, len / 2, 0x10),
+                1 => len > 0 && image.truncate(&path, len - 1),
+                _ => image.remove(&path).is_ok(),
+            };
+            if !harmed {
+                continue;
+            }
+            assert_eq!(is_refused(&image, 1), first.contains(&name), "{name} in 1, {damage}");
+            assert_eq!(is_refused(&image, 2), second.contains(&name), "{name} in 2, {damage}");
+        }
+    }
+}
+
+#[test]
+fn with_a_damaged_record_no_content_is_removed() {
+    let sim = two_backups(2);
+    let before = files(&sim, "/backups/files");
+    assert!(sim.corrupt("/backups/backups/1", 40, 1));
+    let backups = backups(&sim);
+    let listed = backups.list().unwrap();
+    assert!(matches!(listed[0].backup, Err(Error::Damaged { .. })) && listed[1].backup.is_ok());
+    assert!(matches!(backups.remove(2), Err(Error::Damaged { .. })));
+    assert_eq!(files(&sim, "/backups/files"), before);
+    let db = open(&sim);
+    let refused = backups.create(&db, &mut quiet());
+    assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    assert_eq!(files(&sim, "/backups/files"), before);
+    // Who removes the damaged one can go on.
+    backups.remove(1).unwrap();
+    backups.create(&db, &mut quiet()).unwrap();
+    db.close().unwrap();
+}

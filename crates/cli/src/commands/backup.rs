@@ -1,0 +1,180 @@
+//! `terrace backup`: incremental backups, and stores made of them.
+
+use crate::arguments;
+use crate::outcome::Outcome;
+use crate::print::{self, Grouped};
+use crate::store::{IfMissing, StoreArgs};
+use anyhow::{Context, Result, bail};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+use terrace_backup::{Backup, Backups};
+use terrace_inspect::SizeBytes;
+
+/// Arguments of `backup`.
+#[derive(Debug, clap::Args)]
+pub struct BackupArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Back a store up; no other process may have it open
+    Create {
+        /// Directory of the store
+        dir: PathBuf,
+        /// Directory of the backups: of earlier ones, or new
+        backups: PathBuf,
+        /// Remove all but this many of the latest backups afterwards
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        keep: Option<u32>,
+        /// Memory that the store may take, such as 64M or 2G
+        #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = arguments::size)]
+        memory: usize,
+    },
+    /// List the backups
+    List {
+        /// Directory of the backups
+        backups: PathBuf,
+    },
+    /// Read every byte of a backup, or of all, and compare it with what was written
+    Verify {
+        /// Directory of the backups
+        backups: PathBuf,
+        /// Which one
+        id: Option<u64>,
+    },
+    /// Make a store of a backup
+    Restore {
+        /// Directory of the backups
+        backups: PathBuf,
+        /// Which one; `latest` is the one with the largest number
+        id: String,
+        /// Directory of the store: new or empty
+        dir: PathBuf,
+    },
+    /// Remove a backup, and the files that no other one has
+    Remove {
+        /// Directory of the backups
+        backups: PathBuf,
+        /// Which one
+        id: u64,
+    },
+}
+
+/// Does what was asked for, and tells what it was.
+pub fn run(args: &BackupArgs) -> Result<Outcome> {
+    match &args.action {
+        Action::Create { dir, backups, keep, memory } => create(dir, backups, *keep, *memory),
+        Action::List { backups } => list(&open(backups)?),
+        Action::Verify { backups, id } => verify(&open(backups)?, *id),
+        Action::Restore { backups, id, dir } => restore(&open(backups)?, id, dir),
+        Action::Remove { backups, id } => {
+            let freed = open(backups)?.remove(*id)?;
+            writeln!(std::io::stdout(), "removed backup {id} ({} freed)", SizeBytes(freed))?;
+            Ok(Outcome::Done)
+        }
+    }
+}
+
+/// Opens backups that are there: only `create` makes the directory.
+fn open(dir: &Path) -> Result<Backups> {
+    if !dir.join("backups").is_dir() {
+        bail!("{} holds no backups", dir.display());
+    }
+    Ok(Backups::open(dir)?)
+}
+
+fn create(dir: &Path, backups: &Path, keep: Option<u32>, memory: usize) -> Result<Outcome> {
+    let store = StoreArgs { dir: dir.into(), memory };
+    let db = store.open(store.options(), IfMissing::Fail)?;
+    let backups = Backups::open(backups)?;
+    let bar = print::bytes_bar(0, "backing up");
+    let created = backups.create(&db, &mut |bytes| bar.set_position(bytes));
+    bar.finish_and_clear();
+    let created = created.with_context(|| format!("{} was not backed up", dir.display()))?;
+    db.close()?;
+    writeln!(
+        std::io::stdout(),
+        "backup {} of {}: {} files ({}), {} of them new ({})",
+        created.backup.id,
+        dir.display(),
+        Grouped(created.backup.files.len() as u64),
+        SizeBytes(created.backup.size_bytes()),
+        Grouped(created.new_files as u64),
+        SizeBytes(created.new_bytes),
+    )?;
+    if let Some(keep) = keep {
+        let freed = backups.keep_latest(keep as usize)?;
+        writeln!(std::io::stdout(), "kept the latest {keep} ({} freed)", SizeBytes(freed))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn list(backups: &Backups) -> Result<Outcome> {
+    let mut out = std::io::stdout().lock();
+    let mut outcome = Outcome::Done;
+    for listed in backups.list()? {
+        match listed.backup {
+            Ok(Backup { id, created_ms, ref files }) => writeln!(
+                out,
+                "{id}\t{}\t{} files\t{}",
+                time_of(created_ms),
+                files.len(),
+                SizeBytes(files.iter().map(|file| file.size_bytes).sum()),
+            )?,
+            Err(error) => {
+                writeln!(out, "{}\t{error}", listed.id)?;
+                outcome = Outcome::Negative;
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+fn time_of(unix_ms: u64) -> humantime::Rfc3339Timestamp {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(unix_ms))
+}
+
+fn verify(backups: &Backups, id: Option<u64>) -> Result<Outcome> {
+    let all = backups.list()?;
+    let ids: Vec<u64> = match id {
+        Some(id) => vec![id],
+        None => all.iter().map(|listed| listed.id).collect(),
+    };
+    let mut outcome = Outcome::Done;
+    for id in ids {
+        let bar = print::bytes_bar(0, "verifying");
+        let verified = backups.verify(id, &mut |bytes| bar.set_position(bytes));
+        bar.finish_and_clear();
+        match verified {
+            Ok(()) => writeln!(std::io::stdout(), "backup {id} is sound")?,
+            Err(error @ terrace_backup::Error::Damaged { .. }) => {
+                writeln!(std::io::stdout(), "backup {id}: {error}")?;
+                outcome = Outcome::Negative;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(outcome)
+}
+
+fn restore(backups: &Backups, id: &str, dir: &Path) -> Result<Outcome> {
+    let id = match id {
+        "latest" => match backups.list()?.last() {
+            Some(latest) => latest.id,
+            None => bail!("there is no backup yet"),
+        },
+        number => match number.parse() {
+            Ok(id) => id,
+            Err(_) => bail!("`{number}` is no number of a backup; give one, or `latest`"),
+        },
+    };
+    let bar = print::bytes_bar(backups.get(id)?.size_bytes(), "restoring");
+    let restored = backups.restore(id, dir, &mut |bytes| bar.set_position(bytes));
+    bar.finish_and_clear();
+    restored.with_context(|| format!("backup {id} was not restored"))?;
+    writeln!(std::io::stdout(), "backup {id} is the store {}", dir.display())?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,77 @@
+//! `terrace backup`: a full circle, damage, and what is refused.
+
+use crate::program::Program;
+use std::fs;
+
+/// A store with keys of two rounds, a backup after each.
+fn two_backups(program: &Program) {
+    for round in ["1", "2"] {
+        program.ok(&["put", "key", round]);
+        program.ok(&["put", &format!("only-{round}"), "v"]);
+        let told = program.ok(&["backup", "create", "terrace-data", "backups"]);
+        assert!(told.starts_with(&format!("backup {round} of terrace-data: ")), "{told}");
+    }
+}
+
+#[test]
+fn a_store_is_backed_up_twice_and_restored_as_it_was() {
+    let program = Program::new();
+    two_backups(&program);
+    let listed = program.ok(&["backup", "list", "backups"]);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(listed.starts_with("1\t20"), "{listed}");
+    let verified = program.ok(&["backup", "verify", "backups"]);
+    assert_eq!(verified, "backup 1 is sound\nbackup 2 is sound\n");
+    for (id, dir, value) in [("1", "one", "1"), ("2", "two", "2"), ("latest", "last", "2")] {
+        program.ok(&["backup", "restore", "backups", id, dir]);
+        assert_eq!(program.ok(&["get", "key", "--dir", dir]).trim_end(), value);
+        program.ok(&["verify", "--dir", dir]);
+    }
+    assert_eq!(program.run(&["get", "only-2", "--dir", "one"]).code, 1);
+    program.ok(&["backup", "remove", "backups", "1"]);
+    assert_eq!(program.ok(&["backup", "list", "backups"]).lines().count(), 1);
+    program.ok(&["put", "key", "3"]);
+    program.ok(&["backup", "create", "terrace-data", "backups", "--keep", "1"]);
+    let listed = program.ok(&["backup", "list", "backups"]);
+    assert!(listed.starts_with("3\t") && listed.lines().count() == 1, "{listed}");
+}
+
+#[test]
+fn damage_is_told_and_nothing_is_restored() {
+    let program = Program::new();
+    two_backups(&program);
+    for entry in fs::read_dir(program.path("backups/files")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    }
+    let verified = program.run(&["backup", "verify", "backups"]);
+    assert_eq!(verified.code, 1);
+    assert_eq!(verified.out.matches("is damaged").count(), 2, "{}", verified.out);
+    let restored = program.run(&["backup", "restore", "backups", "1", "new"]);
+    assert_eq!(restored.code, 1);
+    assert!(restored.err.contains("is damaged"), "{}", restored.err);
+    assert!(!program.path("new").exists());
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_a_reason() {
+    let program = Program::new();
+    two_backups(&program);
+    for (arguments, why) in [
+        (&["backup", "restore", "backups", "7", "new"][..], "there is no backup 7"),
+        (&["backup", "restore", "backups", "x", "new"], "is no number of a backup"),
+        (&["backup", "restore", "backups", "1", "terrace-data"], "is not empty"),
+        (&["backup", "create", "nowhere", "backups"], "nowhere"),
+        (&["backup", "create", "terrace-data", "terrace-data"], "holds no backups"),
+        (&["backup", "list", "nowhere"], "holds no backups"),
+        (&["backup", "remove", "backups", "7"], "there is no backup 7"),
+    ] {
+        let ran = program.run(arguments);
+        assert_eq!(ran.code, 1, "{arguments:?}");
+        assert!(ran.err.contains(why), "{arguments:?}: {}", ran.err);
+    }
+    assert!(!program.path("nowhere").exists());
+}
