@@ -130,6 +130,18 @@ impl<'a> Command<'a> {
 }
 
 impl Command<'_> {
+    /// Appends the command as a request: its bytes as they came, unless it was a line of words.
+    pub fn append_request(&self, out: &mut Vec<u8>) {
+        match (self.buf.first(), self.buf.get(..self.bytes)) {
+            (Some(b'*'), Some(bytes))
+                if self.spans.first().is_some_and(|name| name.range().start > 0) =>
+            {
+                out.extend_from_slice(bytes);
+            }
+            _ => write_request(out, &self.iter().collect::<Vec<_>>()),
+        }
+    }
+
     /// A copy that outlives the buffer.
     pub fn to_owned(&self) -> OwnedCommand {
         let spans: Vec<Span> = self.spans.to_vec();

@@ -14,6 +14,7 @@ mod bit_offset;
 mod bitfield;
 mod bits;
 mod client;
+mod cluster;
 mod command_docs;
 mod command_table;
 mod connection;
@@ -43,6 +44,7 @@ pub(crate) use admin::debug_refusal;
 pub use command_docs::documentation;
 pub use command_table::{Table, table};
 pub use failure::{Failure, Outcome};
+pub(crate) use keys::TSCAN_LIMIT;
 pub use redis_names::REDIS_NAMES;
 pub(crate) use run::permit;
 pub use run::run;
@@ -71,6 +73,7 @@ const GROUPS: &[&[CommandSpec]] = &[
     observe::COMMANDS,
     admin::COMMANDS,
     replication::COMMANDS,
+    cluster::COMMANDS,
     access::COMMANDS,
 ];
 

@@ -1,30 +1,35 @@
 //! From a request to its reply: who may, what it needs, and what it cost.
 
 use crate::command::{self, Call, CommandSpec, Failure, Flags, table};
+use crate::place::{self, Away, Place};
 use crate::server::Server;
-use crate::session::{Queued, Replies, Session};
+use crate::session::{Caller, Queued, Replies, Session};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use terrace_keyspace::{CommandBatch, Wait};
+use terrace_cluster::CallTarget;
+use terrace_keyspace::{CommandBatch, Mode, Wait};
 use terrace_resp::{Command, ReplyWriter};
 
 /// Most that one client may queue in `MULTI`, in bytes.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 /// What became of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Executed {
+pub(crate) enum Executed {
     /// Its reply stands in the output.
     Replied,
     /// It has to wait, or to be executed by a thread that may. Nothing has happened yet.
     Elsewhere(Wait),
+    /// It is executed elsewhere in the cluster, or later. Nothing has happened yet.
+    Away(Away),
+    /// As that, but it can be sent only from the loop: nothing has happened yet.
+    Back,
     /// Its reply stands in the output, and the connection ends.
     Close,
 }
 
 /// Executes one command. Its reply may be sent once `batch` is committed. `clock` is when the
 /// command before it ended, and then when this one did.
-pub fn execute(
+pub(crate) fn execute(
     args: Command<'_>,
     batch: &mut CommandBatch,
     session: &mut Session,
@@ -49,7 +54,8 @@ pub fn execute(
         server.stats.unknown_commands.add(1);
         return Executed::Replied;
     };
-    if let Some(user) = &mut session.user
+    if session.caller == Caller::Client
+        && let Some(user) = &mut session.user
         && !server.acl.refresh(user, &mut session.generation)
     {
         // The user is gone, or off.
@@ -79,6 +85,11 @@ pub fn execute(
         }
         return Executed::Replied;
     }
+    if server.cluster.is_some()
+        && let Some(done) = elsewhere(&args, spec, batch.mode(), session, server, output)
+    {
+        return done;
+    }
     let reply = ReplyWriter::new(output, session.protocol);
     let mut call = Call { args, batch, session, server, reply };
     let outcome = command::run(&mut call, spec);
@@ -105,15 +116,67 @@ pub fn execute(
     if session.closes { Executed::Close } else { Executed::Replied }
 }
 
+/// In a cluster: what becomes of a command that is not simply executed here.
+fn elsewhere(
+    args: &Command<'_>,
+    spec: &CommandSpec,
+    mode: Mode,
+    session: &mut Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+) -> Option<Executed> {
+    let cluster = server.cluster.as_ref()?;
+    if session.is_in_flight && session.shard.is_none() && needs_order(spec, session) {
+        return Some(Executed::Back);
+    }
+    match place::place(cluster, spec, args, session) {
+        Place::Here(true) if session.goes_by_call => {
+            let own = CallTarget::Owner(cluster.coordinator()?.me());
+            let is_exec = spec.name == "exec";
+            return Some(Executed::Away(if is_exec { Away::Exec(own) } else { Away::Send(own) }));
+        }
+        Place::Here(is_guarded) => {
+            session.is_guarded |= is_guarded;
+            return None;
+        }
+        // A thread that may wait holds no guard until what it sends is on its way.
+        Place::Away(_) if mode == Mode::Device => return Some(Executed::Back),
+        Place::Away(away) => return Some(Executed::Away(away)),
+        Place::Refused(text) => {
+            if spec.name == "exec" {
+                session.end_transaction();
+            }
+            session.has_moved |= text.starts_with(place::MOVED);
+            server.errors.note(&text);
+            refuse(session, output, &text);
+        }
+        Place::Aborted => {
+            session.end_transaction();
+            let mark = output.len();
+            ReplyWriter::new(output, session.protocol).null_array();
+            hush(session, output, mark);
+        }
+    }
+    Some(Executed::Replied)
+}
+
+/// Whether a command is executed only when nothing of its client is on its way: it sees all keys, or needs the
+/// store of this node itself.
+fn needs_order(spec: &CommandSpec, session: &Session) -> bool {
+    place::is_for_all(spec.name)
+        || spec.name == "watch"
+        || spec.name == "exec" && session.watched.is_some()
+}
+
 /// Whether the client may send this now; else the error.
 fn check(
     spec: &CommandSpec,
     number: u16,
     args: &Command<'_>,
-    session: &Session,
+    session: &mut Session,
     server: &Server,
 ) -> Result<(), String> {
-    if session.user.is_none() {
+    if session.user.is_none() && session.caller == Caller::Client {
         return match spec.flags.has(Flags::NO_AUTH) && spec.takes(args.count()) {
             true => Ok(()),
             false => Err("NOAUTH Authentication required.".into()),
@@ -126,9 +189,17 @@ fn check(
     {
         return Err(refusal.into());
     }
-    match session.queued.is_some() && spec.flags.has(Flags::NO_MULTI) {
-        true => Err("ERR Command not allowed inside a transaction".into()),
-        false => Ok(()),
+    if session.queued.is_none() {
+        return Ok(());
+    }
+    if spec.flags.has(Flags::NO_MULTI) {
+        return Err("ERR Command not allowed inside a transaction".into());
+    }
+    match &server.cluster {
+        Some(cluster) if !spec.flags.has(Flags::NOT_QUEUED) => {
+            place::check_queued(cluster, spec, args, session)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -144,7 +215,7 @@ fn queue(queued: &mut Queued, args: &Command<'_>, spec: &CommandSpec) -> Result<
 }
 
 /// Answers a command that is not executed.
-fn refuse(session: &mut Session, output: &mut Vec<u8>, error: &str) {
+pub(crate) fn refuse(session: &mut Session, output: &mut Vec<u8>, error: &str) {
     if let Some(queued) = &mut session.queued {
         queued.is_spoilt = true;
     }
@@ -155,14 +226,24 @@ fn refuse(session: &mut Session, output: &mut Vec<u8>, error: &str) {
 
 /// Takes a reply away that the client does not want.
 fn hush(session: &mut Session, output: &mut Vec<u8>, mark: usize) {
+    if !wants_reply(session) {
+        output.truncate(mark);
+    }
+}
+
+/// Whether the client wants the reply to the command that it sent last.
+pub(crate) fn wants_reply(session: &mut Session) -> bool {
     match session.replies {
-        Replies::On => {}
-        Replies::SkipNext => session.replies = Replies::Skip,
-        Replies::Skip => {
-            output.truncate(mark);
-            session.replies = Replies::On;
+        Replies::On => true,
+        Replies::SkipNext => {
+            session.replies = Replies::Skip;
+            true
         }
-        Replies::Off => output.truncate(mark),
+        Replies::Skip => {
+            session.replies = Replies::On;
+            false
+        }
+        Replies::Off => false,
     }
 }
 

@@ -20,11 +20,13 @@ mod memory_advice;
 pub mod slowlog;
 // What is known of a client, and of all.
 pub mod checkpoints;
+pub mod cluster;
 pub mod session;
 // The state that everything shares, and what is done with it.
 pub mod command;
 pub mod dispatch;
 pub mod hot_keys;
+mod place;
 pub mod server;
 // The outside.
 pub mod http;

@@ -11,6 +11,7 @@
 //! A loop never waits for the device, nor for another loop: one slow read stalls only its own client. Where a
 //! client stands is said by its phase (module `phase`).
 
+mod call_executor;
 mod client_state;
 mod connection;
 mod conversation;
@@ -19,11 +20,14 @@ mod executor;
 mod listen;
 mod loop_handle;
 mod offload;
+mod open_call;
 mod phase;
+mod remote;
 mod thread;
 mod tls;
 mod transport;
 
+pub use call_executor::CallExecutor;
 pub use conversation::Conversation;
 pub use event_loop::Loops;
 pub use executor::Executor;

@@ -2,11 +2,12 @@
 
 use crate::config::{Config, Settings, Source};
 use crate::http::{self, HttpOptions};
-use crate::net::{self, Bound, Endpoint, Executor, Loops};
+use crate::net::{self, Bound, CallExecutor, Endpoint, Executor, Loops};
 use crate::server::{Server, ServerError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use terrace_cluster::{CommandExecutor, Coordinator};
 use terrace_keyspace::Keyspace;
 
 /// Ports after the default one that are tried if it is taken.
@@ -37,6 +38,7 @@ pub struct Running {
     server: Arc<Server>,
     loops: Loops,
     executor: Arc<Executor>,
+    calls: Arc<CallExecutor>,
     http: Option<http::Handle>,
     addresses: Vec<SocketAddr>,
     tls_addresses: Vec<SocketAddr>,
@@ -80,6 +82,7 @@ impl Running {
             Executor::start(&server, settings.reader_threads, settings.server_threads.max(1))?;
         let listeners = plain.into_iter().chain(encrypted).collect();
         let loops = Loops::start(&server, &executor, listeners, tls, settings.server_threads)?;
+        let calls = CallExecutor::new(server.clone(), loops.handles().to_vec());
         let http = match for_http.is_empty() {
             true => None,
             false => {
@@ -87,12 +90,25 @@ impl Running {
                 Some(http::start(for_http, server.clone(), options)?)
             }
         };
-        Ok(Self { server, loops, executor, http, addresses, tls_addresses })
+        Ok(Self { server, loops, executor, calls, http, addresses, tls_addresses })
     }
 
     /// The server.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
+    }
+
+    /// What executes calls of other nodes, in a cluster.
+    pub fn call_executor(&self) -> Arc<dyn CommandExecutor> {
+        self.calls.clone()
+    }
+
+    /// The server is a node of a cluster, by this coordinator: from now on it serves keys. It was
+    /// started with `cluster-enabled`.
+    pub fn join_cluster(&self, coordinator: Arc<dyn Coordinator>) {
+        if let Some(cluster) = &self.server.cluster {
+            cluster.join(coordinator);
+        }
     }
 
     /// Where the Redis protocol is spoken.
@@ -126,6 +142,7 @@ impl Running {
     /// As [`Self::wait`].
     pub fn end(self) -> Result<(), ServeError> {
         self.server.stop.request();
+        self.calls.close();
         self.loops.stop();
         self.executor.close();
         if let Some(http) = self.http {

@@ -4,7 +4,8 @@ mod permissions;
 
 use crate::acl::{Acl, AclError, Catalog};
 use crate::checkpoints::Checkpoints;
-use crate::config::{Config, LogLevel, OutputLimit, Settings};
+use crate::cluster::Cluster;
+use crate::config::{ClusterRedirect, Config, LogLevel, OutputLimit, Settings};
 use crate::error_stats::ErrorStats;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
@@ -58,6 +59,8 @@ pub struct Server {
     pub hot_keys: HotKeys,
     /// `BGSAVE`.
     pub checkpoints: Checkpoints,
+    /// The cluster that this is a node of; `None` without one.
+    pub cluster: Option<Cluster>,
     /// When it started, by the wall clock, in ms since 1970.
     pub started_ms: u64,
     /// When it started.
@@ -99,6 +102,9 @@ impl Server {
             latency,
             hot_keys: HotKeys::default(),
             checkpoints: Checkpoints::default(),
+            cluster: settings
+                .cluster_enabled
+                .then(|| Cluster::new(settings.cluster_redirect == ClusterRedirect::Moved)),
             started_ms,
             started: Instant::now(),
             rate: Rate::default(),

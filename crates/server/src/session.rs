@@ -1,13 +1,29 @@
 //! What a server knows of one client, and of all of them.
 
 use crate::acl::User;
+use crate::cluster::Unit;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use terrace_cluster::ShardId;
 use terrace_keyspace::Watch;
 use terrace_resp::{OwnedCommand, Protocol};
+
+/// Who a session is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Caller {
+    /// A client.
+    #[default]
+    Client,
+    /// This node, in the name of one of its clients: a command that had to be routed again.
+    Again,
+    /// Another node, to whose mind this one owns the shards of the keys.
+    Owner,
+    /// An owner, to whose mind the keys are in this node's store: nothing is routed.
+    Instance,
+}
 
 /// One client's state. It goes with a command that is executed on another thread, and comes back
 /// with the reply.
@@ -35,6 +51,23 @@ pub struct Session {
     pub replies: Replies,
     /// Whether the connection ends after this reply.
     pub closes: bool,
+    /// Who it is for, in a cluster.
+    pub caller: Caller,
+    /// Of a call: the shard that the current command is for as a whole.
+    pub shard: Option<ShardId>,
+    /// Of a call: something was not executed, since it belongs to another owner. Then nothing is that comes after it.
+    pub has_moved: bool,
+    /// Of a call: it may wait. Else what would have to is not executed.
+    pub is_patient: bool,
+    /// Of a call: the keys for which something would have had to wait. Nothing on them is executed behind it.
+    pub held_keys: Vec<Vec<u8>>,
+    /// In a cluster: replies of other nodes have yet to come.
+    pub is_in_flight: bool,
+    /// In a cluster: some of what is on its way comes back to this node as a call. What else is for this node's
+    /// store goes the same way, so as not to overtake it.
+    pub goes_by_call: bool,
+    /// In the current batch it read or wrote keys that only the owner of their shard may.
+    pub is_guarded: bool,
 }
 
 /// Commands between `MULTI` and `EXEC`.
@@ -46,6 +79,8 @@ pub struct Queued {
     pub bytes: usize,
     /// Whether one of them could not be queued, so that none is to be executed.
     pub is_spoilt: bool,
+    /// In a cluster: where the keys of all of them are.
+    pub unit: Option<Unit>,
 }
 
 /// Whether a client wants replies.
@@ -82,6 +117,14 @@ impl Session {
             watched: None,
             replies: Replies::On,
             closes: false,
+            caller: Caller::Client,
+            shard: None,
+            has_moved: false,
+            is_patient: false,
+            is_in_flight: false,
+            goes_by_call: false,
+            held_keys: Vec::new(),
+            is_guarded: false,
         }
     }
 
@@ -108,6 +151,16 @@ impl Session {
         self.info.db.store(before.db, Ordering::Relaxed);
         *self.info.user.lock() = before.user.as_ref().map_or("", |user| user.name()).into();
         *self = before;
+    }
+
+    /// Whether a command on this key would overtake one that was not executed.
+    pub fn is_behind(&self, key: &[u8]) -> bool {
+        self.held_keys.iter().any(|held| held == key)
+    }
+
+    /// Whether a command may wait for the cluster, and with it everything behind it.
+    pub fn may_wait(&self) -> bool {
+        self.caller == Caller::Client || self.is_patient
     }
 
     /// Selects a database.
@@ -198,8 +251,17 @@ pub struct Clients {
 impl Clients {
     /// A client connects.
     pub fn join(&self, origin: Origin, now_ms: u64) -> Arc<ClientInfo> {
+        let info = self.describe(origin, now_ms);
+        let mut connected = self.connected.lock();
+        connected.insert(info.id, info.clone());
+        self.total.fetch_add(1, Ordering::Relaxed);
+        info
+    }
+
+    /// What is known of somebody who is no client, but has an id as if.
+    pub fn describe(&self, origin: Origin, now_ms: u64) -> Arc<ClientInfo> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let info = Arc::new(ClientInfo {
+        Arc::new(ClientInfo {
             id,
             origin,
             connected_ms: now_ms,
@@ -211,11 +273,7 @@ impl Clients {
             last_command: AtomicU16::new(u16::MAX),
             last_used_ms: AtomicU64::new(now_ms),
             queued: AtomicU32::new(NOT_IN_MULTI),
-        });
-        let mut connected = self.connected.lock();
-        connected.insert(id, info.clone());
-        self.total.fetch_add(1, Ordering::Relaxed);
-        info
+        })
     }
 
     /// A client has gone.

@@ -47,6 +47,14 @@ pub struct Stats {
     pub offloads: Counter,
     /// Turns whose commit might have had to wait, and was left to a committer.
     pub waited_batches: Counter,
+    /// In a cluster: commands, or parts of some, that were sent to other nodes.
+    pub forwarded: Counter,
+    /// In a cluster: calls of other nodes that were executed.
+    pub calls: Counter,
+    /// In a cluster: commands that were routed again, since they had come to the wrong node.
+    pub rerouted: Counter,
+    /// In a cluster: connections that ended since the node's lease did.
+    pub unsure_closed: Counter,
     /// Clients that wait for the device or a key now.
     pub waiting: AtomicU64,
 }
@@ -68,6 +76,10 @@ impl Stats {
             &self.keyspace_misses,
             &self.offloads,
             &self.waited_batches,
+            &self.forwarded,
+            &self.calls,
+            &self.rerouted,
+            &self.unsure_closed,
         ] {
             counter.0.store(0, Ordering::Relaxed);
         }

@@ -2,7 +2,7 @@
 
 use crate::allocator;
 use crate::outcome::Outcome;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -83,6 +83,10 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     let set_log_level = log(config.settings().loglevel);
     for warning in config.warnings() {
         tracing::warn!("{warning}");
+    }
+    if config.settings().cluster_enabled {
+        // A server without a coordinator would serve no key.
+        bail!("cluster-enabled: `terrace serve` has no coordinator that it could join");
     }
     let started = hear_signals()?;
     let running = Running::start(config)?;

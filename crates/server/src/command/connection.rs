@@ -112,6 +112,9 @@ fn echo(call: &mut Call<'_>) -> Outcome {
 
 fn select(call: &mut Call<'_>) -> Outcome {
     let index = call.integer(1)?;
+    if index != 0 && call.server.cluster.is_some() {
+        return Err(Failure::line("ERR SELECT is not allowed in cluster mode"));
+    }
     match u8::try_from(index) {
         Ok(db) if usize::from(db) < call.server.databases() => call.session.select(db),
         _ => return Err(Failure::line("ERR DB index is out of range")),
@@ -214,7 +217,7 @@ fn hello(call: &mut Call<'_>) -> Outcome {
     reply.bulk("id");
     reply.integer(call.session.id as i64);
     reply.bulk("mode");
-    reply.bulk("standalone");
+    reply.bulk(if call.server.cluster.is_some() { "cluster" } else { "standalone" });
     reply.bulk("role");
     reply.bulk("master");
     reply.bulk("modules");

@@ -60,7 +60,7 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("commandstats", false, command_stats),
     ("errorstats", true, error_stats),
     ("latencystats", false, latency_stats),
-    ("cluster", true, |page, _| page.line("cluster_enabled", 0)),
+    ("cluster", true, cluster),
     ("keyspace", true, keyspace),
     ("terrace", true, engine),
 ];
@@ -121,13 +121,24 @@ fn info(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+fn cluster(page: &mut Page, facts: &ServerStatus<'_>) {
+    let Some(cluster) = &facts.server.cluster else { return page.line("cluster_enabled", 0) };
+    let Some(coordinator) = cluster.coordinator() else { return page.line("cluster_enabled", 1) };
+    page.0.push_str(&super::cluster::info(coordinator.topology().as_deref(), coordinator.me()));
+    let stats = &facts.server.stats;
+    page.line("cluster_forwarded_commands", stats.forwarded.get());
+    page.line("cluster_rerouted_commands", stats.rerouted.get());
+    page.line("cluster_executed_calls", stats.calls.get());
+    page.line("cluster_unsure_closed_connections", stats.unsure_closed.get());
+}
+
 fn server(page: &mut Page, facts: &ServerStatus<'_>) {
     let server = facts.server;
     let settings = server.config.settings();
     let uptime = server.started.elapsed().as_secs();
     page.line("redis_version", crate::REDIS_VERSION);
     page.line("terrace_version", env!("CARGO_PKG_VERSION"));
-    page.line("redis_mode", "standalone");
+    page.line("redis_mode", if server.cluster.is_some() { "cluster" } else { "standalone" });
     page.line("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
     page.line("arch_bits", usize::BITS);
     page.line("multiplexing_api", "epoll");

@@ -9,7 +9,7 @@ use terrace_keyspace::{ExpireIf, KeyRange, KeyScan, Kind, Type};
 use terrace_resp::{Aggregate, Protocol};
 
 /// How many keys `TSCAN` shows if it is not told.
-const TSCAN_LIMIT: u64 = 1000;
+pub(crate) const TSCAN_LIMIT: u64 = 1000;
 
 const READ: Flags = Flags::READ.with(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.with(Flags::FAST);

@@ -1,5 +1,5 @@
-//! Replicas and clusters, of which there are none: what clients ask about them is answered as by a
-//! Redis that has none either.
+//! Replicas, of which there are none: what clients ask about them is answered as by a Redis that has
+//! none either.
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 
@@ -15,8 +15,6 @@ const fn row(
     let (keys, complexity) = (Keys::None, "O(1)");
     CommandSpec { name, arity, flags, keys, group, arguments, summary, complexity, since, run }
 }
-
-const REFUSED: (&str, &str) = ("", "Refused: there is no cluster.");
 
 /// The rows of this group.
 pub const COMMANDS: &[CommandSpec] = &[
@@ -38,18 +36,6 @@ pub const COMMANDS: &[CommandSpec] = &[
         "3.0.0",
         wait,
     ),
-    row("readonly", 1, Flags::FAST, Group::Connection, REFUSED, "3.0.0", no_cluster),
-    row("readwrite", 1, Flags::FAST, Group::Connection, REFUSED, "3.0.0", no_cluster),
-    row("asking", 1, Flags::FAST, Group::Connection, REFUSED, "3.0.0", no_cluster),
-    row(
-        "cluster",
-        -2,
-        Flags::SUBCOMMANDS,
-        Group::Server,
-        ("INFO | NODES | SLOTS | SHARDS | MYID | KEYSLOT key", "Refused: there is no cluster."),
-        "3.0.0",
-        no_cluster,
-    ),
 ];
 
 fn role(call: &mut Call<'_>) -> Outcome {
@@ -70,8 +56,4 @@ fn wait(call: &mut Call<'_>) -> Outcome {
     }
     call.reply.integer(0);
     Ok(())
-}
-
-fn no_cluster(_: &mut Call<'_>) -> Outcome {
-    Err(Failure::line("ERR This instance has cluster support disabled"))
 }

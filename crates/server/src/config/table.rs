@@ -4,8 +4,8 @@ use super::error::{ConfigError, nearest};
 use super::output_limits::OutputLimits;
 use super::user_rules::UserRules;
 use super::value::{
-    AppendFsync, ClientCertificates, DebugCommand, DirectIoUse, Kind, LogLevel, Named, Secret,
-    Value,
+    AppendFsync, ClientCertificates, ClusterRedirect, DebugCommand, DirectIoUse, Kind, LogLevel,
+    Named, Secret, Value,
 };
 use std::path::PathBuf;
 use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning};
@@ -262,6 +262,14 @@ options! {
         "tls-auth-clients" => tls_auth_clients: ClientCertificates = "no",
             Kind::Choice(ClientCertificates::NAMES), Start,
             "Whether clients must show a certificate.";
+    }
+    "Cluster" {
+        "cluster-enabled" => cluster_enabled: bool = "no", Kind::YesNo, Start,
+            "Be a node of a cluster: for programs that give the server a coordinator.";
+        "cluster-redirect" => cluster_redirect: ClusterRedirect = "proxy",
+            Kind::Choice(ClusterRedirect::NAMES), Start,
+            "What is answered for keys that another node owns: the reply, by way of that node, or \
+             MOVED.";
     }
     "Observation" {
         "loglevel" => loglevel: LogLevel = "notice", Kind::Choice(LogLevel::NAMES), Live,

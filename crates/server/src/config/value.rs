@@ -350,6 +350,13 @@ choices! {
         /// Any user may run it.
         Yes "yes"
     }
+    /// What a client is answered whose keys another node of the cluster owns.
+    ClusterRedirect = Proxy {
+        /// The reply: this node asks the other one.
+        Proxy "proxy",
+        /// Where to ask.
+        Moved "moved"
+    }
     /// What bypasses the page cache.
     DirectIoUse = No {
         /// Nothing.

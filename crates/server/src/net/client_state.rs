@@ -1,18 +1,26 @@
 //! The part of a client that executes commands: its session, what it has sent, and its replies. It goes as a
 //! whole to a thread that may wait.
 
+use super::remote::RemoteReplies;
 use crate::dispatch::{self, Executed};
+use crate::place::{Await, HELD, ON_SHARD, PATIENT, TRY_AGAIN};
 use crate::server::Server;
-use crate::session::{Origin, Session};
+use crate::session::{Caller, Origin, Session};
 use std::time::Instant;
+use terrace_cluster::ShardId;
 use terrace_keyspace::{CommandBatch, Wait};
-use terrace_resp::{Command, OwnedCommand, ReplyWriter, RequestParser, Step};
+use terrace_resp::{
+    Command, Limits, OwnedCommand, ReplyWriter, RequestParser, Step, parse_integer,
+};
 
 /// A client with more unsent reply bytes than this is not served until it reads (back-pressure).
 pub(super) const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// Commands of one client that are executed at a time; then the other clients are served.
 const MAX_COMMANDS: usize = 512;
+
+/// How often a command waits for the cluster, until it is refused.
+const MAX_AWAITS: u32 = 256;
 
 /// Buffers of more bytes than this are given back when they are empty.
 pub(super) const KEPT_BYTES: usize = 16 << 10;
@@ -30,12 +38,14 @@ pub(crate) struct ClientState {
     /// Replies that were not given to the connection.
     pub output: Vec<u8>,
     /// Where in `output` the replies of the current batch begin, and how many there are.
-    batch_mark: usize,
+    pub(super) batch_mark: usize,
     pub(super) batch_replies: usize,
+    /// Replies of other nodes, which have their places in `output`.
+    pub(super) remote: RemoteReplies,
 }
 
 /// How far a client was served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// All its complete commands were executed.
     Idle,
@@ -43,6 +53,8 @@ pub(crate) enum Progress {
     More,
     /// The next command may block; the number of tries so far.
     Elsewhere(Wait, u32),
+    /// The next command waits for the cluster.
+    Await(Await),
     /// Nothing more is to be executed: the connection ends when its replies are sent.
     Close,
 }
@@ -51,7 +63,18 @@ impl ClientState {
     /// A client connects; until it has logged in, if it has to, its requests are small.
     pub fn begin(server: &Server, origin: Origin) -> Self {
         let info = server.clients.join(origin, server.space.now_ms());
-        let session = Session::of(info, server.acl.default_login());
+        Self::of(server, Session::of(info, server.acl.default_login()))
+    }
+
+    /// Who executes calls: no client, and asked for no password.
+    pub fn begin_call(server: &Server, origin: Origin) -> Self {
+        let info = server.clients.describe(origin, server.space.now_ms());
+        let mut state = Self::of(server, Session::of(info, None));
+        state.end_input();
+        state
+    }
+
+    fn of(server: &Server, session: Session) -> Self {
         let limits = server.limits();
         let parser = match session.user.is_some() {
             true => RequestParser::new(limits),
@@ -66,7 +89,20 @@ impl ClientState {
             output: Vec::new(),
             batch_mark: 0,
             batch_replies: 0,
+            remote: RemoteReplies::default(),
         }
+    }
+
+    /// The requests of a call, to be executed by [`Self::go_on`].
+    pub fn take_requests(&mut self, requests: Vec<u8>) {
+        self.input = requests;
+    }
+
+    /// Forgets what was not executed of a call.
+    pub fn end_input(&mut self) {
+        self.input = Vec::new();
+        self.pending = None;
+        self.parser = RequestParser::new(merge_limits());
     }
 
     /// Whether something that was read waits to be executed.
@@ -94,17 +130,35 @@ impl ClientState {
     pub fn go_on(&mut self, batch: &mut CommandBatch, server: &Server, most: usize) -> Progress {
         let mut most = most;
         if let Some(pending) = self.pending.take() {
-            let Self { session, output, batch_replies, .. } = self;
-            let call = (session, output, batch_replies);
-            match run(pending.as_command(), batch, server, call, &mut Instant::now()) {
+            let Self { session, output, batch_replies, remote, .. } = self;
+            let call = (&mut *session, &mut *output, &mut *batch_replies);
+            let command = pending.as_command();
+            match run(command, batch, server, call, &mut Instant::now()) {
                 Executed::Replied => {}
                 Executed::Elsewhere(wait) => {
                     self.pending = Some(pending);
                     self.tries += 1;
                     return Progress::Elsewhere(wait, self.tries);
                 }
+                Executed::Away(away) => {
+                    let place = (&output[..], *batch_replies);
+                    let cluster = server.cluster.as_ref();
+                    if let Some(until) = remote.take(away, &command, place, session, cluster) {
+                        self.tries += 1;
+                        if self.tries <= MAX_AWAITS && session.may_wait() {
+                            self.pending = Some(pending);
+                            return Progress::Await(until);
+                        }
+                        give_up(until, (session, output, batch_replies));
+                    }
+                }
+                Executed::Back => {
+                    self.pending = Some(pending);
+                    return Progress::More;
+                }
                 Executed::Close => return Progress::Close,
             }
+            self.session.shard = None;
             most -= 1;
         }
         if self.input.is_empty() {
@@ -128,17 +182,29 @@ impl ClientState {
         server: &Server,
         most: usize,
     ) -> (usize, Progress) {
-        let Self { session, parser, pending, tries, output, batch_replies, .. } = self;
+        let Self { session, parser, pending, tries, output, batch_replies, remote, .. } = self;
+        let cluster = server.cluster.as_ref();
         batch.look_at_the_clock();
         let mut clock = Instant::now();
         let mut at = 0;
         for _ in 0..most {
-            if output.len() > MAX_UNSENT_BYTES {
+            if output.len() > MAX_UNSENT_BYTES || remote.is_full(cluster) {
                 return (at, Progress::More);
             }
             match parser.next(&mut buf[at..]) {
                 Ok(Step::Command(command)) => {
                     at += command.bytes();
+                    if session.caller != Caller::Client && command.name() == PATIENT {
+                        session.is_patient = true;
+                        continue;
+                    }
+                    if session.caller != Caller::Client
+                        && let Some((shard, inner)) = for_shard(&command)
+                    {
+                        session.shard = Some(shard);
+                        (*pending, *tries) = (Some(inner), 0);
+                        return (at, Progress::More);
+                    }
                     let call = (&mut *session, &mut *output, &mut *batch_replies);
                     match run(command, batch, server, call, &mut clock) {
                         Executed::Replied => {}
@@ -146,6 +212,23 @@ impl ClientState {
                             *pending = Some(command.to_owned());
                             *tries = 1;
                             return (at, Progress::Elsewhere(wait, 1));
+                        }
+                        Executed::Away(away) => {
+                            let place = (&output[..], *batch_replies);
+                            if let Some(until) =
+                                remote.take(away, &command, place, session, cluster)
+                            {
+                                if session.may_wait() {
+                                    *pending = Some(command.to_owned());
+                                    *tries = 1;
+                                    return (at, Progress::Await(until));
+                                }
+                                give_up(until, (session, output, batch_replies));
+                            }
+                        }
+                        Executed::Back => {
+                            (*pending, *tries) = (Some(command.to_owned()), 0);
+                            return (at, Progress::More);
                         }
                         Executed::Close => return (at, Progress::Close),
                     }
@@ -171,15 +254,21 @@ impl ClientState {
     pub fn begin_batch(&mut self) {
         self.batch_mark = self.output.len();
         self.batch_replies = 0;
+        self.session.is_guarded = false;
     }
 
-    /// The batch was not committed: every reply of it becomes this error.
+    /// The batch was not committed: every reply of it that is of this node becomes this error.
     pub fn fail_batch(&mut self, error: &str) {
-        self.output.truncate(self.batch_mark);
-        let mut reply = ReplyWriter::new(&mut self.output, self.session.protocol);
-        for _ in 0..self.batch_replies {
-            reply.error(error);
-        }
+        let Self { remote, output, batch_mark, batch_replies, session, .. } = self;
+        remote.fail_batch(output, (*batch_mark, *batch_replies), |output| {
+            ReplyWriter::new(output, session.protocol).error(error);
+        });
+    }
+
+    /// Puts the replies of other nodes, which have all come, into the output.
+    pub fn weave(&mut self) {
+        self.remote.weave(&mut self.output);
+        (self.session.is_in_flight, self.session.goes_by_call) = (false, false);
     }
 
     /// This many bytes of the output have left.
@@ -196,6 +285,32 @@ impl ClientState {
         self.input.shrink_to_fit();
         self.output.shrink_to_fit();
     }
+}
+
+/// A command that would have to wait is not executed: a client is refused, and another node sends it again.
+fn give_up(until: Await, (session, output, replies): (&mut Session, &mut Vec<u8>, &mut usize)) {
+    let is_client = session.may_wait();
+    if !is_client {
+        session.held_keys.push(until.into_key());
+    }
+    session.end_transaction();
+    dispatch::refuse(session, output, if is_client { TRY_AGAIN } else { HELD });
+    *replies += 1;
+}
+
+/// The limits of what nodes send each other: those of any client.
+fn merge_limits() -> Limits {
+    Limits { elements: u32::MAX as usize, bulk_bytes: u32::MAX as usize, ..Limits::default() }
+}
+
+/// The shard that a command is for as a whole, and the command.
+fn for_shard(command: &Command<'_>) -> Option<(ShardId, OwnedCommand)> {
+    if command.name() != ON_SHARD || command.count() < 3 {
+        return None;
+    }
+    let shard = command.get(1).and_then(parse_integer).and_then(|id| u32::try_from(id).ok())?;
+    let words: Vec<&[u8]> = command.iter().skip(2).collect();
+    Some((ShardId(shard), OwnedCommand::of(&words)))
 }
 
 /// Executes one command and counts its reply.

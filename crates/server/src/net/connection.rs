@@ -4,6 +4,7 @@
 use super::client_state::{ClientState, KEPT_BYTES, MAX_UNSENT_BYTES};
 use super::loop_handle::LoopHandle;
 use super::offload::{Offload, ReturnSlot};
+use super::open_call::OpenCall;
 use super::phase::{Blocked, Phase};
 use super::transport::{Received, Transport};
 use crate::session::ClientInfo;
@@ -35,6 +36,12 @@ pub(crate) struct Connection {
     pub is_queued: bool,
     /// It ends when everything is sent.
     pub closes: bool,
+    /// What it executes, if it is no client but executes calls.
+    pub call: Option<Box<OpenCall>>,
+    /// Whether it is such a one.
+    pub is_for_calls: bool,
+    /// The cluster will call back before its next command is tried again.
+    pub awaits: bool,
 }
 
 impl Connection {
@@ -53,6 +60,9 @@ impl Connection {
             phase: Phase::Ready,
             is_queued: false,
             closes: false,
+            call: None,
+            is_for_calls: false,
+            awaits: false,
         }
     }
 
@@ -90,7 +100,10 @@ impl Connection {
 
     /// Bytes of replies that have not left.
     pub fn held_output(&self) -> u64 {
-        let output = self.state.as_ref().map_or(0, |state| state.output.len());
+        let output = self
+            .state
+            .as_ref()
+            .map_or(0, |state| state.output.len() + state.remote.arrived_bytes());
         (self.unsent_bytes() + output) as u64
     }
 
@@ -127,11 +140,32 @@ impl Connection {
         self.phase.unblock();
     }
 
+    /// Whether other nodes have commands of it, or the cluster lets its next command wait.
+    pub fn waits_for_cluster(&self) -> bool {
+        self.awaits || self.state.as_ref().is_some_and(|state| state.remote.is_open())
+    }
+
+    /// Takes the replies of other nodes over, if all have come and its batch is over: whether it can
+    /// be served again.
+    pub fn leave_cluster(&mut self) -> bool {
+        let is_blocked = self.phase == Phase::Blocked(Blocked::Cluster);
+        let Some(state) = self.state.as_mut().filter(|_| is_blocked && !self.awaits) else {
+            return false;
+        };
+        if !state.remote.is_complete() {
+            return false;
+        }
+        state.weave();
+        self.phase.unblock();
+        true
+    }
+
     /// Whether all replies have left.
     pub fn is_flushed(&self) -> bool {
+        let is_sent = |state: &ClientState| state.output.is_empty() && !state.remote.is_open();
         self.unsent_bytes() == 0
             && self.transport.is_flushed()
-            && self.state.as_ref().is_some_and(|state| state.output.is_empty())
+            && self.state.as_deref().is_some_and(is_sent)
     }
 
     pub fn receive(&mut self, buf: &mut [u8]) -> io::Result<Received> {
@@ -167,8 +201,9 @@ impl Connection {
                 self.sent = 0;
             }
         }
-        let may_leave =
-            |state: &&mut Box<ClientState>| !self.phase.is_in_batch() && !state.output.is_empty();
+        let may_leave = |state: &&mut Box<ClientState>| {
+            !self.phase.is_in_batch() && !state.output.is_empty() && !state.remote.is_open()
+        };
         let Some(state) = self.state.as_mut().filter(may_leave) else { return Ok(out) };
         let sent = match self.unsent.is_empty() {
             true => self.transport.send(&state.output)?,

@@ -66,7 +66,8 @@ impl Conversation {
             }
             said.append(&mut self.state.output);
             match progress {
-                Progress::Idle => return said,
+                // Nobody gives it a cluster.
+                Progress::Idle | Progress::Await(_) => return said,
                 Progress::Close => {
                     self.home.end(0, self.state.session.id);
                     return said;

@@ -3,7 +3,9 @@
 
 mod arrivals;
 mod batches;
+mod calls;
 mod leader_follower;
+mod outbox;
 
 use super::client_state::Progress;
 use super::connection::Connection;
@@ -19,6 +21,7 @@ use leader_follower::{LeadOutcome, LeaderFollower};
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Poll, Token, Waker};
+use outbox::Outbox;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -26,6 +29,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use terrace_cluster::ServeGuard;
 use terrace_keyspace::{CommandBatch, Mode, Wait};
 
 /// What one read takes at most. Also how much of one client is read before others have their turn.
@@ -106,6 +110,9 @@ impl Loops {
                 spare: None,
                 held_up: Vec::new(),
                 ready: VecDeque::new(),
+                guard: None,
+                outbox: Outbox::default(),
+                idle_for_calls: Vec::new(),
                 scratch: vec![0; READ_BYTES],
                 last_tick: Instant::now(),
                 accepts_again: None,
@@ -122,6 +129,11 @@ impl Loops {
             }
         }
         Ok(Self { handles, threads })
+    }
+
+    /// The ways to tell them something.
+    pub(crate) fn handles(&self) -> &[Arc<LoopHandle>] {
+        &self.handles
     }
 
     /// Accepts nobody any more, sends what was answered, and ends.
@@ -163,6 +175,12 @@ struct EventLoop {
     held_up: Vec<usize>,
     /// Clients with more to do.
     ready: VecDeque<usize>,
+    /// In a cluster: of the open batch.
+    guard: Option<Box<dyn ServeGuard>>,
+    /// In a cluster: what is to be sent to other nodes.
+    outbox: Outbox,
+    /// Connections that execute calls and have none.
+    idle_for_calls: Vec<usize>,
     scratch: Vec<u8>,
     last_tick: Instant,
     accepts_again: Option<Instant>,
@@ -202,6 +220,7 @@ impl EventLoop {
                     self.serve(token);
                 }
             }
+            self.send_outbox();
             self.end_batch();
             self.tick();
             if self.has_ended() {
@@ -250,11 +269,17 @@ impl EventLoop {
                     };
                     client.give_back(state);
                     client.closes |= progress == Progress::Close;
+                    if let Progress::Await(until) = progress {
+                        self.await_cluster(token, &until);
+                    }
                     self.flush(token);
                     if !self.ends_over_limit(token) {
                         self.serve(token);
                     }
                 }
+                Message::Call(call) => self.take_call(*call),
+                Message::Replied(replied) => self.take_replies(replied),
+                Message::Resume { token, id } => self.resume(token, id),
                 Message::Committed(committed) => self.batch_is_back(committed),
                 Message::Kill { token, id } => {
                     if self.clients.get(token).is_some_and(|client| client.id == id) {
@@ -277,6 +302,11 @@ impl EventLoop {
         if client.phase.enter_batch() {
             state.begin_batch();
             self.served.push(token);
+            if self.guard.is_none()
+                && let Some(cluster) = &self.server.cluster
+            {
+                self.guard = cluster.guard();
+            }
         }
         let mut progress = match state.has_input() {
             true => state.go_on(&mut self.batch, &self.server, usize::MAX),
@@ -300,6 +330,9 @@ impl EventLoop {
         if self.batch.took_part() {
             client.phase.bind();
         }
+        if self.server.cluster.is_some() {
+            progress = self.after_commands(token, progress);
+        }
         if self.ends_over_limit(token) {
             return;
         }
@@ -314,6 +347,10 @@ impl EventLoop {
             Progress::More => self.queue(token),
             Progress::Idle if client.is_readable => self.queue(token),
             Progress::Idle => {}
+            Progress::Await(until) => self.await_cluster(token, &until),
+        }
+        if self.outbox.is_large() {
+            self.send_outbox();
         }
         let is_shared = self.all.len() > 1 && self.handed_over == 0;
         let holds_many = is_shared && self.batch.lock_count() > MAX_SHARED_LOCKS;
@@ -327,6 +364,9 @@ impl EventLoop {
         /// Nobody sets a limit below this.
         const HARMLESS: u64 = 64 << 10;
         let Some(client) = self.clients.get_mut(token) else { return true };
+        if client.is_for_calls {
+            return false;
+        }
         let held = client.held_output();
         let now_us = self.server.space.monotonic_us();
         if held <= HARMLESS {
@@ -355,6 +395,9 @@ impl EventLoop {
     /// Sends what there is to send; ends the connection if that was all it waited for.
     fn flush(&mut self, token: usize) {
         let Some(client) = self.clients.get_mut(token) else { return };
+        if client.is_for_calls {
+            return self.end_call(token);
+        }
         let was_full = !client.can_be_served();
         match client.flush() {
             Ok(sent) => self.server.stats.sent_bytes.add(sent as u64),
@@ -377,8 +420,9 @@ impl EventLoop {
 
     fn remove(&mut self, token: usize) {
         let Some(mut client) = self.clients.try_remove(token) else { return };
-        let socket = client.transport.socket().as_raw_fd();
-        let _gone = self.poll.registry().deregister(&mut SourceFd(&socket));
+        if let Some(socket) = client.transport.socket() {
+            let _gone = self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()));
+        }
         client.transport.close();
         self.blocked.retain(|blocked| *blocked != token);
         self.server.clients.leave(client.id);
@@ -404,6 +448,9 @@ impl EventLoop {
         for (token, client) in &mut self.clients {
             client.look();
             let idle_ms = now_ms.saturating_sub(client.info.last_used_ms());
+            if client.is_for_calls {
+                continue;
+            }
             if client.state.is_some() && timeout_ms.is_some_and(|most| idle_ms >= most) {
                 overdue.push(token);
             } else if idle_ms >= 1000 {

@@ -1,18 +1,22 @@
 //! The way to tell an event loop something, from any thread.
 
 use super::client_state::{ClientState, Progress};
+use super::open_call::{OpenCall, Replied};
 use crate::session::ConnectionCloser;
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_cluster::ServeGuard;
 use terrace_keyspace::CommandBatch;
 
 /// A batch, and who waits for it: tokens and ids.
 pub(crate) struct BatchCommit {
     pub batch: Box<CommandBatch>,
     pub clients: Vec<(usize, u64)>,
+    /// In a cluster: until it is committed.
+    pub guard: Option<Box<dyn ServeGuard>>,
 }
 
 /// A batch that was committed, or not: then with the error that its clients get.
@@ -23,10 +27,31 @@ pub(crate) struct Committed {
 
 /// A message to a loop from another thread.
 pub(super) enum Message {
-    Client { socket: TcpStream, peer: SocketAddr, local: SocketAddr, is_tls: bool },
-    Back { token: usize, state: Box<ClientState>, progress: Progress },
+    Client {
+        socket: TcpStream,
+        peer: SocketAddr,
+        local: SocketAddr,
+        is_tls: bool,
+    },
+    Back {
+        token: usize,
+        state: Box<ClientState>,
+        progress: Progress,
+    },
     Committed(Committed),
-    Kill { token: usize, id: u64 },
+    Kill {
+        token: usize,
+        id: u64,
+    },
+    /// Requests to be executed that did not come from a client.
+    Call(Box<OpenCall>),
+    /// What another node answered.
+    Replied(Replied),
+    /// The cluster lets a client go on.
+    Resume {
+        token: usize,
+        id: u64,
+    },
     Stop,
 }
 

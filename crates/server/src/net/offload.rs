@@ -5,6 +5,7 @@
 use super::client_state::{ClientState, Progress};
 use super::loop_handle::LoopHandle;
 use super::transport;
+use crate::cluster::Cluster;
 use crate::dispatch;
 use crate::server::Server;
 use mio::net::TcpStream;
@@ -45,6 +46,7 @@ impl Offload {
             state.has_sent(sent);
         }
         let is_done = progress == Progress::Idle && state.output.is_empty();
+        debug_assert!(!state.remote.is_open(), "only a loop sends");
         if let Some(state) = return_slot.lay(state, is_done) {
             home.come_back(token, state, progress);
         }
@@ -94,15 +96,24 @@ pub(super) fn serve(
     most: usize,
 ) -> Progress {
     for _ in 0..most {
+        let guard = server.cluster.as_ref().and_then(Cluster::guard);
         state.begin_batch();
         let progress = state.go_on(batch, server, 1);
         if let Err(error) = dispatch::commit(batch, server) {
             state.fail_batch(&error);
         }
+        if state.session.is_guarded && guard.is_some_and(|guard| !guard.may_reply()) {
+            // Another owner may have answered meanwhile: what happened is not known.
+            state.output.truncate(state.batch_mark);
+            return Progress::Close;
+        }
         match progress {
             // The batch that was just committed may have held the locks.
-            Progress::More | Progress::Elsewhere(..) => {}
-            Progress::Idle | Progress::Close => return progress,
+            Progress::Elsewhere(..) => {}
+            // Perhaps it is to be sent, which only the loop does.
+            Progress::More if server.cluster.is_some() => return progress,
+            Progress::More => {}
+            Progress::Idle | Progress::Close | Progress::Await(_) => return progress,
         }
     }
     Progress::More

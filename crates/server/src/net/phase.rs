@@ -10,8 +10,10 @@
 //!     │   executed, the state is given back                         ▼ command may block
 //!     └─────────────────────────────────────────────────── Blocked(reason)
 //! ```
+//! Reasons are `Command` (for the device or a key) and, in a cluster, `Cluster`: replies of other nodes have yet to come.
+//!
 //! A client in a batch whose next command may block is not served further (`then`); it becomes blocked when the batch
-//! is committed, since what it wrote must be visible to that command. While it is blocked its `ClientState` is
+//! is committed, since what it wrote must be visible to that command. While it is blocked by a command its `ClientState` is
 //! with the executor, and replies are sent by the thread there or by the loop when the state is back.
 //! That a connection ends, and that replies wait for the socket, is beside this: both can be in every phase.
 
@@ -23,6 +25,9 @@ use terrace_keyspace::Wait;
 pub(crate) enum Blocked {
     /// Its next command may wait for the device, or for the lock of a key: it is offloaded.
     Command(Wait),
+    /// Commands of it are executed by other nodes of the cluster, or its next command waits until the
+    /// cluster lets it go on. Its state stays with the loop.
+    Cluster,
 }
 
 /// See the module.
@@ -79,10 +84,12 @@ impl Phase {
         }
     }
 
-    /// Its next command may block.
+    /// Its next command may block; or it is to be served no further, in no batch either.
     pub fn block(&mut self, why: Blocked) {
-        if let Self::InBatch { then, .. } = self {
-            *then = Some(why);
+        match self {
+            Self::InBatch { then, .. } => *then = Some(why),
+            Self::Ready if why == Blocked::Cluster => *self = Self::Blocked(why),
+            _ => {}
         }
     }
 
@@ -139,6 +146,21 @@ mod tests {
             phase.unblock();
             assert_eq!(phase, Phase::Ready);
         }
+    }
+
+    #[test]
+    fn the_cluster_blocks_a_client_in_a_batch_or_out_of_it() {
+        let mut phase = Phase::Ready;
+        phase.block(Blocked::Cluster);
+        assert!(!phase.can_serve() && !phase.is_in_batch());
+        phase.unblock();
+        assert!(phase.enter_batch());
+        phase.block(Blocked::Cluster);
+        assert!(!phase.can_serve() && phase.is_in_batch());
+        phase.unblock();
+        assert!(!phase.can_serve(), "its batch is not committed");
+        phase.leave_batch();
+        assert_eq!(phase, Phase::Blocked(Blocked::Cluster));
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) enum Transport {
     /// Shared with a thread that sends to this client while its loop does not.
     Plain(Arc<TcpStream>),
     Tls(Box<Encrypted>),
+    /// None: calls of other nodes come and go by messages to the loop.
+    Calls,
 }
 
 /// A socket with TLS on it.
@@ -43,10 +45,11 @@ impl Transport {
         Ok(Self::Tls(Box::new(Encrypted { socket, session })))
     }
 
-    pub fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> Option<&TcpStream> {
         match self {
-            Self::Plain(socket) => socket,
-            Self::Tls(encrypted) => &encrypted.socket,
+            Self::Plain(socket) => Some(socket),
+            Self::Tls(encrypted) => Some(&encrypted.socket),
+            Self::Calls => None,
         }
     }
 
@@ -54,7 +57,7 @@ impl Transport {
     pub fn shared_socket(&self) -> Option<Arc<TcpStream>> {
         match self {
             Self::Plain(socket) => Some(socket.clone()),
-            Self::Tls(_) => None,
+            Self::Tls(_) | Self::Calls => None,
         }
     }
 
@@ -70,6 +73,7 @@ impl Transport {
                 Err(error) => Err(error),
             },
             Self::Tls(encrypted) => encrypted.receive(buf),
+            Self::Calls => Ok(Received::All(0)),
         }
     }
 
@@ -78,13 +82,14 @@ impl Transport {
         match self {
             Self::Plain(socket) => send(socket, bytes),
             Self::Tls(encrypted) => encrypted.send(bytes),
+            Self::Calls => Ok(0),
         }
     }
 
     /// Whether encrypted bytes wait for the socket.
     pub fn is_flushed(&self) -> bool {
         match self {
-            Self::Plain(_) => true,
+            Self::Plain(_) | Self::Calls => true,
             Self::Tls(encrypted) => !encrypted.session.wants_write(),
         }
     }
@@ -95,7 +100,9 @@ impl Transport {
             encrypted.session.send_close_notify();
             let _gone = encrypted.push();
         }
-        let _gone = self.socket().shutdown(std::net::Shutdown::Both);
+        if let Some(socket) = self.socket() {
+            let _gone = socket.shutdown(std::net::Shutdown::Both);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod client;
+mod cluster;
 mod command_options;
 mod commits;
 mod compatibility;

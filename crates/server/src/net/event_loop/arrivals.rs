@@ -90,7 +90,7 @@ impl EventLoop {
         let state = Box::new(ClientState::begin(&self.server, origin));
         let client = entry.insert(Connection::new(transport, state));
         let both = Interest::READABLE | Interest::WRITABLE;
-        let socket = client.transport.socket().as_raw_fd();
+        let Some(socket) = client.transport.socket().map(AsRawFd::as_raw_fd) else { return };
         let registry = self.poll.registry();
         if let Err(error) = registry.register(&mut SourceFd(&socket), Token(token), both) {
             tracing::warn!(%error, "cannot watch a connection");

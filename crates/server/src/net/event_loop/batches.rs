@@ -21,14 +21,17 @@ impl EventLoop {
         if self.served.is_empty() {
             return;
         }
+        // What was routed under the guard is on its way before that is given back.
+        self.send_outbox();
         let may_wait = || self.handed_over > 0 || self.server.space.db().write_may_wait();
         if !self.batch.is_clean() && may_wait() {
             return self.send_to_executor();
         }
         let error = dispatch::commit(&mut self.batch, &self.server).err();
+        let may_reply = self.guard.take().is_none_or(|guard| guard.may_reply());
         let mut served = std::mem::take(&mut self.served);
         for token in served.drain(..) {
-            self.leave_batch(token, error.as_deref());
+            self.leave_batch(token, error.as_deref(), may_reply);
         }
         self.served = served;
         self.let_go();
@@ -40,8 +43,9 @@ impl EventLoop {
         let clients = &self.clients;
         let is_bound = |token: &mut usize| clients.get(*token).is_some_and(|c| c.phase.is_bound());
         let free: Vec<usize> = self.served.extract_if(.., |token| !is_bound(token)).collect();
+        let may_reply = self.guard.as_ref().is_none_or(|guard| guard.may_reply());
         for token in free {
-            self.leave_batch(token, None);
+            self.leave_batch(token, None, may_reply);
         }
         self.let_go();
         if self.handed_over > 0 && self.batch.size_bytes() <= MAX_BATCH_BYTES {
@@ -61,15 +65,18 @@ impl EventLoop {
         }
         self.handed_over += 1;
         self.server.stats.waited_batches.add(1);
-        self.executor.commit(BatchCommit { batch, clients }, self.handle.clone());
+        let guard = self.guard.take();
+        self.executor.commit(BatchCommit { batch, clients, guard }, self.handle.clone());
     }
 
     /// The executor has done with a batch.
     pub(super) fn batch_is_back(&mut self, Committed { commit, error }: Committed) {
         self.handed_over -= 1;
+        let may_reply = commit.guard.as_ref().is_none_or(|guard| guard.may_reply());
+        drop(commit.guard);
         for (token, id) in commit.clients {
             if self.clients.get(token).is_some_and(|client| client.id == id) {
-                self.leave_batch(token, error.as_deref());
+                self.leave_batch(token, error.as_deref(), may_reply);
                 self.queue_if_more(token);
             }
         }
@@ -77,14 +84,22 @@ impl EventLoop {
         self.let_go();
     }
 
-    /// A client's batch is over: its replies leave, or are all `error`.
-    fn leave_batch(&mut self, token: usize, error: Option<&str>) {
-        if let Some(client) =
-            self.clients.get_mut(token).filter(|client| client.phase.is_in_batch())
-        {
-            client.leave_batch(error);
-            self.flush(token);
+    /// A client's batch is over: its replies leave, or are all `error`. Unless `may_reply`, nothing may be shown
+    /// that was read, and what was written may have been too late: the connection ends.
+    fn leave_batch(&mut self, token: usize, error: Option<&str>, may_reply: bool) {
+        let Some(client) = self.clients.get_mut(token).filter(|client| client.phase.is_in_batch())
+        else {
+            return;
+        };
+        if !may_reply && client.state.as_ref().is_some_and(|state| state.session.is_guarded) {
+            self.server.stats.unsure_closed.add(1);
+            return self.remove(token);
         }
+        client.leave_batch(error);
+        if client.leave_cluster() {
+            self.queue_if_more(token);
+        }
+        self.flush(token);
     }
 
     /// Offloads clients whose batch is committed.

@@ -1,0 +1,266 @@
+//! What a loop sends to other nodes: the requests of all its clients for one target in one call, and the
+//! replies to them back to the clients.
+//!
+//! A request that had come to the wrong node is executed again by this loop, as a call of its own,
+//! when the topology has the revision by which the other node judged.
+
+use super::EventLoop;
+use crate::net::loop_handle::Message;
+use crate::net::open_call::{Done, OpenCall, Replied, Waiter};
+use crate::place::{HELD, LIMITS, MOVED, PATIENT};
+use crate::session::Caller;
+use std::ops::Range;
+use std::sync::Arc;
+use terrace_cluster::{CallTarget, OutgoingCall, ReplyProtocol, Revision, Unserved};
+use terrace_resp::{Protocol, ReplyParser, ReplyStep, parse_integer, write_request};
+
+/// A call of this many bytes is sent before more is executed.
+const MAX_CALL_BYTES: usize = 1 << 20;
+
+/// How often a command is routed again.
+const MAX_TRIES: u32 = 16;
+
+/// Requests that were not sent yet.
+#[derive(Default)]
+pub(super) struct Outbox(Vec<Parcel>);
+
+/// Requests for one target.
+struct Parcel {
+    target: CallTarget,
+    protocol: Protocol,
+    /// The id of the client whose requests may wait.
+    patient: Option<u64>,
+    requests: Vec<u8>,
+    waiters: Vec<Waiter>,
+}
+
+impl Outbox {
+    /// Whether it should be sent before more is executed.
+    pub fn is_large(&self) -> bool {
+        self.0.iter().any(|parcel| parcel.requests.len() > MAX_CALL_BYTES)
+    }
+
+    /// The parcel for a target; a client whose requests may wait has one of its own.
+    fn parcel(
+        &mut self,
+        target: CallTarget,
+        protocol: Protocol,
+        patient: Option<u64>,
+    ) -> &mut Parcel {
+        let is_it = |known: &Parcel| {
+            known.target == target && known.protocol == protocol && known.patient == patient
+        };
+        let at = self.0.iter().position(is_it).unwrap_or_else(|| {
+            let (mut requests, waiters) = (Vec::new(), Vec::new());
+            if patient.is_some() && matches!(target, CallTarget::Owner(_)) {
+                write_request(&mut requests, &[PATIENT]);
+            }
+            self.0.push(Parcel { target, protocol, patient, requests, waiters });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+}
+
+pub(super) fn reply_protocol(protocol: Protocol) -> ReplyProtocol {
+    match protocol {
+        Protocol::Resp2 => ReplyProtocol::Resp2,
+        Protocol::Resp3 => ReplyProtocol::Resp3,
+    }
+}
+
+impl EventLoop {
+    /// Takes over what a client has for other nodes.
+    pub(super) fn post(&mut self, token: usize) {
+        let Some(client) = self.clients.get_mut(token) else { return };
+        let tries = client.call.as_ref().map_or(0, |call| call.tries);
+        let (id, Some(state)) = (client.id, &mut client.state) else { return };
+        let patient = state.session.is_patient.then_some(id);
+        let (outgoing, requests) = state.remote.take_outgoing();
+        self.server.stats.forwarded.add(outgoing.len() as u64);
+        let mut start = 0;
+        for one in outgoing {
+            let parcel = self.outbox.parcel(one.target, one.protocol, patient);
+            parcel.requests.extend_from_slice(&requests[start..one.end]);
+            start = one.end;
+            let (hole, part, replies, end) =
+                (one.hole, one.part, one.replies, parcel.requests.len());
+            parcel.waiters.push(Waiter { token, id, hole, part, replies, end, tries });
+        }
+    }
+
+    /// Sends what is to be sent.
+    pub(super) fn send_outbox(&mut self) {
+        if self.outbox.0.is_empty() {
+            return;
+        }
+        let server = self.server.clone();
+        let Some(coordinator) = server.cluster.as_ref().and_then(|one| one.coordinator()) else {
+            return;
+        };
+        let me = coordinator.me();
+        for Parcel { target, protocol, requests, waiters, .. } in std::mem::take(&mut self.outbox.0)
+        {
+            let requests = Arc::new(requests);
+            let (home, sent) = (self.handle.clone(), requests.clone());
+            let done: Done = Box::new(move |reply| {
+                home.send(Message::Replied(Replied { waiters, protocol, requests: sent, reply }));
+            });
+            if target == CallTarget::Owner(me) {
+                let mut call = OpenCall::new(me, Caller::Owner, done);
+                (call.protocol, call.requests) = (protocol, Arc::unwrap_or_clone(requests));
+                self.handle.send(Message::Call(Box::new(call)));
+                continue;
+            }
+            let call = OutgoingCall { db: 0, protocol: reply_protocol(protocol), requests };
+            coordinator.call(target, call, done);
+        }
+    }
+
+    /// Another node has answered.
+    pub(super) fn take_replies(&mut self, replied: Replied) {
+        let Replied { waiters, protocol, requests, reply } = replied;
+        let (replies, error) = match reply {
+            Ok(replies) => (replies, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        let mut parser = ReplyParser::new(LIMITS);
+        let (mut at, mut start) = (0, 0);
+        let (mut again, mut held): (Vec<(Waiter, Range<usize>)>, Vec<_>) = Default::default();
+        let mut revision = Revision::default();
+        let mut filled = Vec::with_capacity(waiters.len());
+        for mut waiter in waiters {
+            let own = start..waiter.end;
+            start = waiter.end;
+            let mut found: Option<&[u8]> = None;
+            for _ in 0..waiter.replies {
+                found = match parser.next(&replies[at..]) {
+                    Ok(ReplyStep::Frame(frame)) => Some(frame.bytes()),
+                    _ => None,
+                };
+                at += found.map_or(0, <[u8]>::len);
+            }
+            match (found, &error) {
+                (Some(bytes), _) if is_held(bytes) => held.push((waiter, own)),
+                (Some(bytes), _) => match moved(bytes) {
+                    Some(by) => {
+                        revision = revision.max(by);
+                        again.push((waiter, own));
+                    }
+                    None => {
+                        filled.push((waiter.token, waiter.id));
+                        self.fill(&waiter, bytes);
+                    }
+                },
+                // Nothing of it was executed.
+                (None, Some(Unserved::Moved(by))) => {
+                    revision = revision.max(*by);
+                    again.push((waiter, own));
+                }
+                (None, Some(why)) => {
+                    filled.push((waiter.token, waiter.id));
+                    self.fill(&waiter, format!("-CLUSTERDOWN {why}\r\n").as_bytes());
+                }
+                // What did not fit into the reply was not executed. It is no try if others did.
+                (None, None) => {
+                    waiter.tries = waiter.tries.saturating_sub(u32::from(at > 0));
+                    again.push((waiter, own));
+                }
+            }
+        }
+        // What comes behind a request that waits stays behind it.
+        let waits = |id| held.iter().any(|(waiter, _): &(Waiter, _)| waiter.id == id);
+        let behind: Vec<_> = again.extract_if(.., |(waiter, _)| waits(waiter.id)).collect();
+        held.extend(behind);
+        self.route_again(again, &requests, (protocol, false), revision);
+        // Clients wait without each other.
+        held.sort_by_key(|(waiter, range)| (waiter.id, range.start));
+        while let Some(id) = held.first().map(|(waiter, _)| waiter.id) {
+            let rest = held.partition_point(|(waiter, _)| waiter.id == id);
+            let later = held.split_off(rest);
+            self.route_again(held, &requests, (protocol, true), revision);
+            held = later;
+        }
+        filled.dedup();
+        for (token, id) in filled {
+            if self.clients.get(token).is_some_and(|client| client.id == id)
+                && !self.ends_over_limit(token)
+            {
+                self.go_on(token, id);
+            }
+        }
+    }
+
+    fn fill(&mut self, waiter: &Waiter, reply: &[u8]) {
+        if let Some(client) = self.clients.get_mut(waiter.token)
+            && client.id == waiter.id
+            && let Some(state) = &mut client.state
+        {
+            state.remote.fill(waiter.hole, waiter.part, reply);
+        }
+    }
+
+    /// Serves a client further if nothing keeps it any more.
+    pub(super) fn go_on(&mut self, token: usize, id: u64) {
+        if let Some(client) = self.clients.get_mut(token)
+            && client.id == id
+            && client.leave_cluster()
+        {
+            self.queue_if_more(token);
+            self.flush(token);
+        }
+    }
+
+    /// Executes requests again, in their order, as soon as the topology is that of `revision`.
+    fn route_again(
+        &mut self,
+        again: Vec<(Waiter, Range<usize>)>,
+        requests: &[u8],
+        (protocol, is_patient): (Protocol, bool),
+        revision: Revision,
+    ) {
+        let server = self.server.clone();
+        let Some(coordinator) = server.cluster.as_ref().and_then(|one| one.coordinator()) else {
+            return;
+        };
+        self.server.stats.rerouted.add(again.len() as u64);
+        let (mut bytes, mut waiters) = (Vec::new(), Vec::new());
+        let mut tries = 0;
+        for (mut waiter, range) in again {
+            if waiter.tries >= MAX_TRIES {
+                self.fill(&waiter, b"-CLUSTERDOWN the owner of the shard was not found\r\n");
+                self.go_on(waiter.token, waiter.id);
+                continue;
+            }
+            bytes.extend_from_slice(&requests[range]);
+            waiter.tries += u32::from(!is_patient);
+            waiter.end = bytes.len();
+            tries = tries.max(waiter.tries);
+            waiters.push(waiter);
+        }
+        if waiters.is_empty() {
+            return;
+        }
+        let (home, sent) = (self.handle.clone(), Arc::new(bytes.clone()));
+        let done: Done = Box::new(move |reply| {
+            home.send(Message::Replied(Replied { waiters, protocol, requests: sent, reply }));
+        });
+        let mut call = Box::new(OpenCall::new(coordinator.me(), Caller::Again, done));
+        (call.protocol, call.requests, call.tries) = (protocol, bytes, tries);
+        call.is_patient = is_patient;
+        let home = self.handle.clone();
+        coordinator.when_at(revision, Box::new(move || home.send(Message::Call(call))));
+    }
+}
+
+/// Whether a node would have had to let a request wait.
+fn is_held(reply: &[u8]) -> bool {
+    reply.strip_prefix(b"-").is_some_and(|text| text.starts_with(HELD.as_bytes()))
+}
+
+/// The revision by which a node says that it does not own a shard.
+fn moved(reply: &[u8]) -> Option<Revision> {
+    let rest = reply.strip_prefix(b"-")?.strip_prefix(MOVED.as_bytes())?.strip_prefix(b" ")?;
+    let revision = parse_integer(rest.strip_suffix(b"\r\n")?)?;
+    Some(Revision(u64::try_from(revision).ok()?))
+}

@@ -1,0 +1,301 @@
+//! Replies of other nodes in the output of a client.
+//!
+//! A command that another node executes leaves a *hole* in the output, and the commands behind it are
+//! executed meanwhile. When all replies are there, they are put into their holes; nothing from
+//! the first hole on is sent before that, and the client is served no further, so that there is one
+//! round of requests of a client on its way at a time.
+
+use crate::cluster::Cluster;
+use crate::place::{self, Await, Away, Merge, Part};
+use crate::session::Session;
+use terrace_cluster::{CallTarget, Revision};
+use terrace_resp::{Command, Protocol};
+
+/// Commands of one client that are on their way at a time: at first, and at most.
+const FIRST_WINDOW: usize = 64;
+const MAX_WINDOW: usize = 1024;
+
+/// If the replies of a round have more bytes, the next round has fewer commands.
+const MANY_BYTES: usize = 1 << 20;
+
+/// Bytes of requests of one client that are on their way at a time, but for one command of any size.
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+
+/// A buffer of more bytes is given back when it is empty.
+const KEPT_BYTES: usize = 16 << 10;
+
+/// A request that is to be sent.
+pub(super) struct Outgoing {
+    pub target: CallTarget,
+    pub protocol: Protocol,
+    pub hole: u32,
+    pub part: u32,
+    /// How many requests it is; the last one's reply counts.
+    pub replies: u32,
+    /// Where its bytes end in the client's requests.
+    pub end: usize,
+}
+
+/// See the module.
+pub(crate) struct RemoteReplies {
+    /// Commands of the current round, at most.
+    window: usize,
+    holes: Vec<Hole>,
+    /// Replies that have come, one behind the other.
+    arrived: Vec<u8>,
+    /// Parts of replies that have not.
+    outstanding: usize,
+    /// To be sent, with their bytes.
+    outgoing: Vec<Outgoing>,
+    requests: Vec<u8>,
+    /// What the routes of this round follow.
+    revision: Revision,
+    /// The last command was on all keys: nothing is executed beside it.
+    is_for_all: bool,
+}
+
+struct Hole {
+    /// Where in the output.
+    at: usize,
+    /// Replies of the current batch before it.
+    replies_before: usize,
+    /// The client wants to hear it.
+    is_wanted: bool,
+    merge: Merge,
+    protocol: Protocol,
+    /// Where in `arrived` the replies of the parts are.
+    parts: Parts,
+}
+
+enum Parts {
+    One((usize, usize)),
+    Several(Vec<(usize, usize)>),
+}
+
+impl Default for RemoteReplies {
+    fn default() -> Self {
+        Self {
+            window: FIRST_WINDOW,
+            holes: Vec::new(),
+            arrived: Vec::new(),
+            outstanding: 0,
+            outgoing: Vec::new(),
+            requests: Vec::new(),
+            revision: Revision::default(),
+            is_for_all: false,
+        }
+    }
+}
+
+impl RemoteReplies {
+    /// Bytes of replies that are not in the output yet.
+    pub fn arrived_bytes(&self) -> usize {
+        self.arrived.len()
+    }
+
+    /// Whether there are holes.
+    pub fn is_open(&self) -> bool {
+        !self.holes.is_empty()
+    }
+
+    /// Whether all replies have come.
+    pub fn is_complete(&self) -> bool {
+        self.outstanding == 0
+    }
+
+    /// Whether no further command may be executed before the replies are there. The routes of commands
+    /// behind the first may have changed with the topology: they are not sent past it.
+    pub fn is_full(&self, cluster: Option<&Cluster>) -> bool {
+        let revision = || cluster.and_then(Cluster::coordinator).map(|one| one.revision());
+        self.is_open()
+            && (self.is_for_all
+                || self.holes.len() >= self.window
+                || self.requests.len() > MAX_REQUEST_BYTES
+                || revision() != Some(self.revision))
+    }
+
+    /// A command is executed elsewhere: makes its hole, and what is to be sent. Or gives what it has to
+    /// wait for.
+    pub fn take(
+        &mut self,
+        away: Away,
+        args: &Command<'_>,
+        (output, batch_replies): (&[u8], usize),
+        session: &mut Session,
+        cluster: Option<&Cluster>,
+    ) -> Option<Await> {
+        let (merge, parts) = match away {
+            Away::Wait(until) => return Some(until),
+            Away::Send(target) => {
+                args.append_request(&mut self.requests);
+                (Merge::Only, Ok((target, 1)))
+            }
+            Away::Exec(target) => {
+                let queued = session.end_transaction().unwrap_or_default();
+                let (requests, count) = place::requests_of(&queued);
+                self.requests.extend_from_slice(&requests);
+                (Merge::Only, Ok((target, count)))
+            }
+            Away::Split(split) => (split.merge, Err(split.parts)),
+        };
+        let coordinator = cluster.and_then(Cluster::coordinator);
+        let own = coordinator.map(|one| CallTarget::Owner(one.me()));
+        session.is_in_flight = true;
+        session.goes_by_call |= match &parts {
+            Ok((target, _)) => Some(*target) == own,
+            Err(parts) => parts.iter().any(|part| Some(part.target) == own),
+        };
+        self.is_for_all = merge.is_for_all();
+        if self.holes.is_empty() {
+            self.revision = coordinator.map(|one| one.revision()).unwrap_or_default();
+        }
+        let hole = self.holes.len() as u32;
+        let protocol = session.protocol;
+        let parts = match parts {
+            Ok((target, replies)) => {
+                let end = self.requests.len();
+                self.outgoing.push(Outgoing { target, protocol, hole, part: 0, replies, end });
+                self.outstanding += 1;
+                Parts::One((0, 0))
+            }
+            Err(parts) => self.take_parts(parts, hole, protocol),
+        };
+        let (at, replies_before) = (output.len(), batch_replies);
+        let is_wanted = crate::dispatch::wants_reply(session);
+        self.holes.push(Hole { at, replies_before, is_wanted, merge, protocol, parts });
+        None
+    }
+
+    fn take_parts(&mut self, parts: Vec<Part>, hole: u32, protocol: Protocol) -> Parts {
+        for (number, part) in parts.iter().enumerate() {
+            self.requests.extend_from_slice(&part.requests);
+            let (end, replies) = (self.requests.len(), part.replies);
+            let (target, number) = (part.target, number as u32);
+            self.outgoing.push(Outgoing { target, protocol, hole, part: number, replies, end });
+        }
+        self.outstanding += parts.len();
+        Parts::Several(vec![(0, 0); parts.len()])
+    }
+
+    /// What is to be sent, with its bytes; once.
+    pub fn take_outgoing(&mut self) -> (Vec<Outgoing>, Vec<u8>) {
+        (std::mem::take(&mut self.outgoing), std::mem::take(&mut self.requests))
+    }
+
+    /// The reply of a part has come.
+    pub fn fill(&mut self, hole: u32, part: u32, reply: &[u8]) {
+        let place = (self.arrived.len(), self.arrived.len() + reply.len());
+        let slot = match self.holes.get_mut(hole as usize).map(|hole| &mut hole.parts) {
+            Some(Parts::One(slot)) => Some(slot),
+            Some(Parts::Several(slots)) => slots.get_mut(part as usize),
+            None => None,
+        };
+        if let Some(slot) = slot {
+            *slot = place;
+            self.arrived.extend_from_slice(reply);
+            self.outstanding = self.outstanding.saturating_sub(1);
+        }
+    }
+
+    /// Puts the replies, which have all come, into the holes of the output.
+    pub fn weave(&mut self, output: &mut Vec<u8>) {
+        let Self { holes, arrived, .. } = self;
+        if holes.is_empty() {
+            return;
+        }
+        let mut woven = Vec::with_capacity(output.len() + arrived.len());
+        let mut from = 0;
+        for hole in holes.drain(..) {
+            woven.extend_from_slice(&output[from..hole.at]);
+            from = hole.at;
+            if !hole.is_wanted {
+                continue;
+            }
+            match &hole.parts {
+                Parts::One((start, end)) => woven.extend_from_slice(&arrived[*start..*end]),
+                Parts::Several(places) => {
+                    let parts: Vec<&[u8]> =
+                        places.iter().map(|(start, end)| &arrived[*start..*end]).collect();
+                    hole.merge.write(&parts, hole.protocol, &mut woven);
+                }
+            }
+        }
+        woven.extend_from_slice(&output[from..]);
+        *output = woven;
+        self.window = match arrived.len() > MANY_BYTES {
+            true => (self.window / (arrived.len() / MANY_BYTES + 1)).max(1),
+            false => (self.window * 2).min(MAX_WINDOW),
+        };
+        arrived.clear();
+        arrived.shrink_to(KEPT_BYTES);
+    }
+
+    /// The `count` replies of this node behind `mark` become errors; holes stay between them.
+    pub fn fail_batch(
+        &mut self,
+        output: &mut Vec<u8>,
+        (mark, count): (usize, usize),
+        mut error: impl FnMut(&mut Vec<u8>),
+    ) {
+        output.truncate(mark);
+        let mut written = 0;
+        for hole in self.holes.iter_mut().filter(|hole| hole.at >= mark) {
+            (written..hole.replies_before).for_each(|_| error(output));
+            written = written.max(hole.replies_before);
+            hole.at = output.len();
+        }
+        (written..count).for_each(|_| error(output));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Replies of this node with holes behind the first and the third of them.
+    fn holes(is_wanted: bool) -> (RemoteReplies, Vec<u8>) {
+        let output = b"+1\r\n+2\r\n+3\r\n+4\r\n".to_vec();
+        let hole = |at, replies_before, merge, parts| {
+            let protocol = Protocol::Resp2;
+            Hole { at, replies_before, is_wanted, merge, protocol, parts }
+        };
+        let several = Parts::Several(vec![(0, 0); 2]);
+        let mut remote = RemoteReplies::default();
+        remote.holes.push(hole(4, 1, Merge::Only, Parts::One((0, 0))));
+        remote.holes.push(hole(12, 3, Merge::Sum { all: false }, several));
+        remote.outstanding = 3;
+        (remote, output)
+    }
+
+    #[test]
+    fn replies_come_into_their_holes_in_any_order() {
+        for is_wanted in [true, false] {
+            let (mut remote, mut output) = holes(is_wanted);
+            remote.fill(1, 1, b":2\r\n");
+            remote.fill(0, 0, b"$1\r\nx\r\n");
+            assert!(!remote.is_complete());
+            remote.fill(1, 0, b":40\r\n");
+            assert!(remote.is_complete() && remote.is_open());
+            remote.weave(&mut output);
+            assert!(!remote.is_open());
+            let woven = match is_wanted {
+                true => &b"+1\r\n$1\r\nx\r\n+2\r\n+3\r\n:42\r\n+4\r\n"[..],
+                false => b"+1\r\n+2\r\n+3\r\n+4\r\n",
+            };
+            assert_eq!(output, woven, "{}", output.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_batch_that_fails_leaves_the_replies_of_others() {
+        let (mut remote, mut output) = holes(true);
+        // The first reply and its hole are of an earlier batch.
+        remote.holes[0].at = 0;
+        remote.fail_batch(&mut output, (4, 3), |output| output.extend_from_slice(b"-e\r\n"));
+        remote.fill(0, 0, b"+a\r\n");
+        remote.fill(1, 0, b":1\r\n");
+        remote.fill(1, 1, b":1\r\n");
+        remote.weave(&mut output);
+        assert_eq!(output.escape_ascii().to_string(), r"+a\r\n+1\r\n-e\r\n-e\r\n-e\r\n:2\r\n");
+    }
+}

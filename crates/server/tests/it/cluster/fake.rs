@@ -1,0 +1,389 @@
+//! Several servers in this process that are one cluster: coordinators that share their state, and whose
+//! calls are calls of functions.
+
+use crate::client::{Client, until};
+use crate::served::Served;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use terrace_cluster::{
+    CallMode, CallTarget, CommandExecutor, Coordinator, Epoch, IncomingCall, KeyRange, Node,
+    NodeId, OutgoingCall, Owner, Placement, Reply, ReplyProtocol, Revision, Route, ServeGuard,
+    Shard, ShardCall, ShardId, Topology, Unserved,
+};
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+/// What all coordinators know.
+pub struct State {
+    pub topology: Arc<Topology>,
+    /// Keys that are not where their shard is.
+    pub exceptions: BTreeMap<Vec<u8>, NodeId>,
+    /// Keys that are being moved.
+    held: BTreeSet<Vec<u8>>,
+    waiting: Vec<(Vec<u8>, Callback)>,
+    /// Calls to these nodes get no answer.
+    pub cut_off: BTreeSet<NodeId>,
+    /// How many of the next calls to an owner are answered that it is not the owner.
+    pub misrouted: u32,
+    at_revision: Vec<(Revision, Callback)>,
+    executors: BTreeMap<NodeId, Arc<dyn CommandExecutor>>,
+    pub calls: u64,
+}
+
+/// The shared part.
+pub struct Shared {
+    state: Mutex<State>,
+    revision: AtomicU64,
+}
+
+impl Shared {
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Gives a shard to another owner.
+    pub fn hand_over(&self, shard: ShardId, to: NodeId) {
+        let mut state = self.state();
+        let old = state.topology.clone();
+        let revision = Revision(old.revision.0 + 1);
+        let shards = old.shards.values().cloned().map(|mut one| {
+            if one.id == shard {
+                one.owner = Some(Owner { node: to, epoch: Epoch(revision.0), is_claimed: true });
+            }
+            one
+        });
+        let nodes = old.nodes.values().cloned();
+        self.revision.store(revision.0, Ordering::SeqCst);
+        state.topology = Arc::new(Topology::new(revision, old.placement, nodes, shards).unwrap());
+        let due = state.at_revision.extract_if(.., |(at, _)| *at <= revision);
+        let due: Vec<Callback> = due.map(|(_, done)| done).collect();
+        drop(state);
+        due.into_iter().for_each(|done| done());
+    }
+
+    /// Holds the writes of a key.
+    pub fn hold(&self, key: &str) {
+        self.state().held.insert(key.into());
+    }
+
+    /// Lets the writes of a key go on.
+    pub fn release(&self, key: &str) {
+        let mut state = self.state();
+        state.held.remove(key.as_bytes());
+        let due = state.waiting.extract_if(.., |(held, _)| held == key.as_bytes());
+        let due: Vec<Callback> = due.map(|(_, done)| done).collect();
+        drop(state);
+        due.into_iter().for_each(|done| done());
+    }
+
+    /// How many commands wait for a key.
+    pub fn waiting(&self) -> usize {
+        self.state().waiting.len()
+    }
+}
+
+/// The cluster as one node sees it.
+pub struct FakeCoordinator {
+    me: NodeId,
+    shared: Arc<Shared>,
+    guards: Arc<AtomicU64>,
+    /// Its lease has not ended.
+    pub is_sure: Arc<AtomicBool>,
+}
+
+struct Guard(Arc<AtomicU64>, Arc<AtomicBool>);
+
+impl ServeGuard for Guard {
+    fn may_reply(&self) -> bool {
+        self.1.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl FakeCoordinator {
+    fn of_shard(&self, state: &State, shard: &Shard) -> Route {
+        let Some(owner) = shard.owner else { return Route::Unserved(Unserved::NoOwner(shard.id)) };
+        if owner.node != self.me {
+            return Route::Owner(owner.node);
+        }
+        let _ = state;
+        match shard.instance == self.me {
+            true => Route::Local,
+            false => Route::Instance(call(shard, shard.instance)),
+        }
+    }
+}
+
+fn call(shard: &Shard, instance: NodeId) -> ShardCall {
+    let epoch = shard.owner.map_or(Epoch(0), |owner| owner.epoch);
+    ShardCall { instance, shard: shard.id, epoch }
+}
+
+impl Coordinator for FakeCoordinator {
+    fn me(&self) -> NodeId {
+        self.me
+    }
+
+    fn topology(&self) -> Option<Arc<Topology>> {
+        Some(self.shared.state().topology.clone())
+    }
+
+    fn revision(&self) -> Revision {
+        Revision(self.shared.revision.load(Ordering::SeqCst))
+    }
+
+    fn route(&self, _db: u8, key: &[u8]) -> Route {
+        assert!(self.guards.load(Ordering::SeqCst) > 0, "a route without a guard");
+        let state = self.shared.state();
+        let shard = &state.topology.shards[&state.topology.shard_of(key)];
+        let route = self.of_shard(&state, shard);
+        if matches!(route, Route::Owner(_) | Route::Unserved(_)) {
+            return route;
+        }
+        match state.exceptions.get(key) {
+            Some(node) if *node != self.me => Route::Instance(call(shard, *node)),
+            Some(_) => Route::Local,
+            None if state.held.contains(key) => Route::Held,
+            None => route,
+        }
+    }
+
+    fn route_shard(&self, shard: ShardId) -> Route {
+        let state = self.shared.state();
+        self.of_shard(&state, &state.topology.shards[&shard])
+    }
+
+    fn guard(&self) -> Box<dyn ServeGuard> {
+        self.guards.fetch_add(1, Ordering::SeqCst);
+        Box::new(Guard(self.guards.clone(), self.is_sure.clone()))
+    }
+
+    fn admit(&self, call: ShardCall) -> Result<Box<dyn ServeGuard>, Unserved> {
+        let state = self.shared.state();
+        let owner = state.topology.shards[&call.shard].owner;
+        match owner.is_some_and(|owner| owner.epoch > call.epoch) {
+            true => Err(Unserved::Moved(state.topology.revision)),
+            false => {
+                self.guards.fetch_add(1, Ordering::SeqCst);
+                // A store answers every owner, also when its own node has no lease.
+                Ok(Box::new(Guard(self.guards.clone(), Arc::new(AtomicBool::new(true)))))
+            }
+        }
+    }
+
+    fn call(&self, target: CallTarget, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>) {
+        assert!(self.guards.load(Ordering::SeqCst) > 0, "a call without a guard");
+        let (node, mode) = match target {
+            CallTarget::Owner(node) => (node, CallMode::Owner),
+            CallTarget::Instance(call) => (call.instance, CallMode::Instance(call)),
+        };
+        assert_ne!(node, self.me);
+        let mut state = self.shared.state();
+        state.calls += 1;
+        if state.cut_off.contains(&node) {
+            drop(state);
+            return done(Err(Unserved::Unreachable(node)));
+        }
+        if mode == CallMode::Owner && state.misrouted > 0 {
+            state.misrouted -= 1;
+            let revision = state.topology.revision;
+            drop(state);
+            return done(Err(Unserved::Moved(revision)));
+        }
+        let executor = state.executors[&node].clone();
+        drop(state);
+        let OutgoingCall { db, protocol, requests } = call;
+        let requests = requests.to_vec();
+        executor.execute(IncomingCall { mode, db, protocol, requests }, done);
+    }
+
+    fn when_released(&self, _db: u8, key: &[u8], done: Callback) {
+        let mut state = self.shared.state();
+        match state.held.contains(key) {
+            true => state.waiting.push((key.into(), done)),
+            false => {
+                drop(state);
+                done();
+            }
+        }
+    }
+
+    fn when_at(&self, revision: Revision, done: Callback) {
+        let mut state = self.shared.state();
+        match state.topology.revision < revision {
+            true => state.at_revision.push((revision, done)),
+            false => {
+                drop(state);
+                done();
+            }
+        }
+    }
+
+    fn recall(&self, _db: u8, key: &[u8], done: Callback) {
+        let (shared, key) = (self.shared.clone(), key.to_vec());
+        std::thread::spawn(move || {
+            move_home(&shared, &key);
+            done();
+        });
+    }
+}
+
+/// Executes requests in the store of a node.
+fn in_store(shared: &Shared, node: NodeId, shard: ShardId, requests: Vec<u8>) -> Vec<u8> {
+    let (executor, epoch) = {
+        let state = shared.state();
+        let epoch = state.topology.shards[&shard].owner.unwrap().epoch;
+        (state.executors[&node].clone(), epoch)
+    };
+    let mode = CallMode::Instance(ShardCall { instance: node, shard, epoch });
+    let (answer, answered) = std::sync::mpsc::channel();
+    let call = IncomingCall { mode, db: 0, protocol: ReplyProtocol::Resp2, requests };
+    executor.execute(call, Box::new(move |reply| answer.send(reply).unwrap()));
+    answered.recv().unwrap().unwrap()
+}
+
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    terrace_resp::write_request(&mut bytes, words);
+    bytes
+}
+
+/// Copies a string from one store to another and removes it there.
+fn carry(shared: &Shared, key: &[u8], from: NodeId, to: NodeId) {
+    let shard = shared.state().topology.shard_of(key);
+    let value = in_store(shared, from, shard, request(&[b"GET", key]));
+    if let Some(line) = value.windows(2).position(|two| two == b"\r\n")
+        && value != b"$-1\r\n"
+    {
+        let text = &value[line + 2..value.len() - 2];
+        assert_eq!(in_store(shared, to, shard, request(&[b"SET", key, text])), b"+OK\r\n");
+        in_store(shared, from, shard, request(&[b"DEL", key]));
+    }
+}
+
+/// Brings a string home.
+fn move_home(shared: &Shared, key: &[u8]) {
+    let (from, to) = {
+        let state = shared.state();
+        let home = state.topology.shards[&state.topology.shard_of(key)].instance;
+        (state.exceptions.get(key).copied(), home)
+    };
+    if let Some(from) = from {
+        carry(shared, key, from, to);
+        shared.state().exceptions.remove(key);
+    }
+}
+
+/// Servers that are one cluster.
+pub struct FakeCluster {
+    pub served: Vec<Served>,
+    pub coordinators: Vec<Arc<FakeCoordinator>>,
+    pub shared: Arc<Shared>,
+}
+
+impl FakeCluster {
+    /// Of this many nodes, each with a shard.
+    pub fn new(placement: Placement, count: usize, flags: &[(&str, &str)]) -> Self {
+        let flags = [flags, &[("cluster-enabled", "yes")]].concat();
+        let served: Vec<Served> = (0..count).map(|_| Served::with(&flags)).collect();
+        let ids: Vec<NodeId> = (0..count).map(|at| NodeId([at as u8 + 1; 20])).collect();
+        let node = |(at, one): (usize, &Served)| Node {
+            id: ids[at],
+            redis_address: one.address().to_string(),
+            rpc_address: format!("127.0.0.1:{}", 1 + at),
+            is_alive: true,
+        };
+        let nodes: Vec<Node> = served.iter().enumerate().map(node).collect();
+        let shards = (0..count).map(|at| Shard {
+            id: ShardId(at as u32),
+            instance: ids[at],
+            owner: Some(Owner { node: ids[at], epoch: Epoch(1), is_claimed: true }),
+            ranges: vec![range(placement, at, count)],
+        });
+        let topology = Topology::new(Revision(1), placement, nodes, shards).unwrap();
+        let both = ids.iter().zip(&served);
+        let state = State {
+            topology: Arc::new(topology),
+            exceptions: BTreeMap::new(),
+            held: BTreeSet::new(),
+            waiting: Vec::new(),
+            cut_off: BTreeSet::new(),
+            misrouted: 0,
+            at_revision: Vec::new(),
+            executors: both.map(|(id, one)| (*id, one.running().call_executor())).collect(),
+            calls: 0,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), revision: AtomicU64::new(1) });
+        let coordinator = |id: &NodeId| {
+            Arc::new(FakeCoordinator {
+                me: *id,
+                shared: shared.clone(),
+                guards: Arc::default(),
+                is_sure: Arc::new(AtomicBool::new(true)),
+            })
+        };
+        let coordinators: Vec<_> = ids.iter().map(coordinator).collect();
+        for (one, coordinator) in served.iter().zip(&coordinators) {
+            one.running().join_cluster(coordinator.clone());
+        }
+        Self { served, coordinators, shared }
+    }
+
+    pub fn node(&self, at: usize) -> NodeId {
+        self.coordinators[at].me
+    }
+
+    pub fn client(&self, at: usize) -> Client {
+        self.served[at].client()
+    }
+
+    /// Moves a string to a node's store, as the partitioner would.
+    pub fn move_key(&self, key: &str, to: usize) {
+        let bytes = key.as_bytes();
+        let home = {
+            let state = self.shared.state();
+            state.topology.shards[&state.topology.shard_of(bytes)].instance
+        };
+        move_home(&self.shared, bytes);
+        if home != self.node(to) {
+            carry(&self.shared, bytes, home, self.node(to));
+            self.shared.state().exceptions.insert(bytes.into(), self.node(to));
+        }
+    }
+
+    /// A key whose shard is that of a node, beginning with `name`.
+    pub fn key_of(&self, at: usize, name: &str) -> String {
+        let topology = self.shared.state().topology.clone();
+        (0..)
+            .map(|number| format!("{name}{number}"))
+            .find(|key| topology.shard_of(key.as_bytes()) == ShardId(at as u32))
+            .unwrap()
+    }
+
+    /// Waits until nothing is guarded any more.
+    pub fn settle(&self) {
+        until("a guard was not given back", || {
+            self.coordinators.iter().all(|one| one.guards.load(Ordering::SeqCst) == 0)
+        });
+    }
+}
+
+fn range(placement: Placement, at: usize, count: usize) -> KeyRange {
+    match placement {
+        Placement::Slots => {
+            let bound = |at: usize| (16_384 * at / count) as u16;
+            KeyRange::Slots(bound(at), bound(at + 1) - 1)
+        }
+        Placement::Range => {
+            let bound = |at: usize| vec![b'a' + (26 * at / count) as u8];
+            let start = if at == 0 { Vec::new() } else { bound(at) };
+            KeyRange::Keys { start, end: (at + 1 < count).then(|| bound(at + 1)) }
+        }
+    }
+}
