@@ -6,6 +6,7 @@
 
 mod buf;
 mod counters;
+mod interposed;
 mod posix;
 mod sim;
 mod slice;
@@ -14,6 +15,7 @@ pub use buf::region::Region;
 pub use buf::slab::{SlabStats, slab_stats};
 pub use buf::{Buf, BufMut};
 pub use counters::{IoCounters, io_counters};
+pub use interposed::{Call, Interposed};
 pub use posix::{PosixVfs, open_file_limit};
 pub use sim::{Fault, FaultKind, OpClass, SimVfs};
 pub use slice::Slice;
@@ -68,9 +70,13 @@ pub trait Vfs: Send + Sync + 'static {
     fn free_space_bytes(&self, dir: &Path) -> Result<u64>;
     /// Executes many reads, together where the system can; fills the `result` of each.
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
-        for request in requests {
-            request.result = Some(request.file.read_at(request.offset, request.buf));
-        }
+        read_one_by_one(requests);
+    }
+}
+
+fn read_one_by_one(requests: &mut [ReadRequest<'_>]) {
+    for request in requests {
+        request.result = Some(request.file.read_at(request.offset, request.buf));
     }
 }
 
