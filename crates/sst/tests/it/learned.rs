@@ -5,7 +5,7 @@ use crate::files::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer};
-use terrace_base::{MAX_SEQNO, RangeTombstones, Rng, SplitMix64, ValueKind};
+use terrace_base::{MAX_SEQNO, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind};
 use terrace_sst::{
     BlockAnswer, Compression, DumpDetail, Lookup, NoModel, ReaderOptions, SstOptions, SstReader,
     SstSummary, dump,
@@ -14,7 +14,7 @@ use terrace_vfs::{OpenMode, SimVfs, Vfs};
 
 /// One version of each key.
 fn single(keys: impl IntoIterator<Item = Vec<u8>>) -> Model {
-    let put = !pack_trailer(5, ValueKind::Put);
+    let put = !pack_trailer(SeqNo::new(5), ValueKind::Put);
     keys.into_iter().map(|key| ((key.clone(), put), key[key.len() / 2..].to_vec())).collect()
 }
 
@@ -81,9 +81,9 @@ fn check_keys(rng: &mut SplitMix64, reader: &Arc<SstReader>, model: &Model) {
     let keys = near(rng, model);
     let mut lookups = Vec::new();
     for key in &keys {
-        let seqno = [rng.below(220), 5, MAX_SEQNO][rng.below(3) as usize];
+        let seqno = [rng.below(220), 5, MAX_SEQNO.get()][rng.below(3) as usize];
         assert_eq!(got(reader, key, seqno).unwrap(), expected(model, key, seqno), "{key:?}");
-        lookups.push(Lookup::new(key, seqno));
+        lookups.push(Lookup::new(key, SeqNo::new(seqno)));
     }
     for batch in lookups.chunks(64) {
         for (lookup, entry) in batch.iter().zip(reader.multi_get(batch).unwrap()) {
@@ -167,7 +167,8 @@ fn versions_that_span_blocks_are_seen_from_every_snapshot() {
         for at in 0..900u64 {
             let many = at % 97 == 0;
             for seqno in 0..if many { versions } else { 1 } {
-                let trailer = pack_trailer(1 + seqno + rng.below(2) * 200, ValueKind::Put);
+                let trailer =
+                    pack_trailer(SeqNo::new(1 + seqno + rng.below(2) * 200), ValueKind::Put);
                 model.insert((format!("key{at:09}").into_bytes(), !trailer), vec![seqno as u8; 9]);
             }
         }
@@ -284,8 +285,8 @@ fn every_block_answers_for_its_own_keys() {
             .unwrap();
         assert_eq!(firsts.len() as u64, reader.block_count());
         for key in near(&mut rng, &model) {
-            let seqno = [rng.below(220), MAX_SEQNO][rng.below(2) as usize];
-            let lookup = Lookup::new(&key, seqno);
+            let seqno = [rng.below(220), MAX_SEQNO.get()][rng.below(2) as usize];
+            let lookup = Lookup::new(&key, SeqNo::new(seqno));
             let want = expected(&model, &key, seqno);
             let after = firsts.partition_point(|first| *first <= key);
             let right = after.saturating_sub(1);

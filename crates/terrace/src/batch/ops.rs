@@ -125,7 +125,7 @@ impl<'a> Ops<'a> {
 /// A log payload taken apart: its first sequence number, its count, its operations.
 pub(crate) fn decode(payload: &[u8]) -> Option<(SeqNo, u32, Ops<'_>)> {
     let mut decoder = Decoder::new(payload);
-    let first_seqno = decoder.u64()?;
+    let first_seqno = SeqNo::new(decoder.u64()?);
     let count = decoder.u32()?;
     let last = first_seqno.checked_add(u64::from(count))?;
     let ops = Ops::new(payload, decoder.position(), count);

@@ -284,7 +284,7 @@ impl RangeSet {
     /// The keys around `key` for which a read at `read_seqno` meets the same tombstone.
     pub fn span_at(&self, key: &[u8], read_seqno: SeqNo) -> CoverSpan<'_> {
         let mut span = CoverSpan::default();
-        span.seqno = self.find(key, read_seqno, &mut span).unwrap_or(0);
+        span.seqno = self.find(key, read_seqno, &mut span).unwrap_or_default();
         span
     }
 

@@ -1,6 +1,7 @@
 //! What the verbs know of one column family's options: everything resolved and checked, at open.
 
 use super::{CompactionStyle, HotTableMode, Learning, ModelCosts};
+use terrace_base::SeqNo;
 use terrace_manifest::LEVEL_COUNT;
 use terrace_sst::{Compression, FilterPolicy, SstOptions};
 
@@ -52,7 +53,7 @@ impl FamilyOptions {
             direct_write: self.direct_write,
             created_ms,
             family: self.family.clone(),
-            flushed_seqno: 0,
+            flushed_seqno: SeqNo::ZERO,
         }
     }
 }

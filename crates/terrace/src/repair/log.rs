@@ -8,6 +8,7 @@ use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use terrace_base::SeqNo;
 use terrace_log::format::{HEADER_BYTES, Header, encode_header};
 use terrace_log::{Gap, LogEnd};
 use terrace_manifest::ManifestState;
@@ -144,7 +145,7 @@ impl Repair<'_> {
 /// Reads what a replay would, and checks what it would check.
 fn read(log: &recover::Log<'_>) -> terrace_base::Result<LogSurvey> {
     let mut survey = LogSurvey::default();
-    let mut next_seqno = 0;
+    let mut next_seqno = SeqNo::ZERO;
     let mut apply = |segment: u64, offset: u64, payload: &[u8]| {
         let path = names::log_path(log.dir, segment);
         let wrong = |why: String| terrace_base::Error::corruption(&path, offset, why);

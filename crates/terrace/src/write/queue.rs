@@ -388,7 +388,7 @@ mod tests {
             writer: current,
             has_values: false,
             segments: VecDeque::new(),
-            last_seqno: 0,
+            last_seqno: SeqNo::ZERO,
             dirty: false,
             broken: false,
         });

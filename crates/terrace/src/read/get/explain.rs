@@ -135,7 +135,7 @@ impl<'a> Explainer<'a> {
             at: Instant::now(),
             file: None,
             filter_units: Vec::new(),
-            covered: 0,
+            covered: SeqNo::ZERO,
             found: None,
             cached: false,
         }

@@ -4,7 +4,7 @@ use crate::memtable::NO_MEMORY;
 use crate::{CfOptions, Db, Error, Options};
 use std::sync::Arc;
 use std::thread;
-use terrace_base::ValueKind;
+use terrace_base::{SeqNo, ValueKind};
 use terrace_skiplist::Hint;
 use terrace_vfs::SimVfs;
 
@@ -113,10 +113,13 @@ fn room_that_a_group_on_its_way_may_need_is_not_given_away() {
     thread::scope(|scope| {
         let writer = scope.spawn(|| db.put(b"k", [1; 1000]));
         let_others_run();
-        memtable.note_commit(segment, 1);
+        memtable.note_commit(segment, SeqNo::new(1));
         let mut hint = Hint::default();
         for n in 0..u32::MAX {
-            if memtable.insert(&key(n), 1, ValueKind::Put, &[2; 100], &mut hint).is_err() {
+            if memtable
+                .insert(&key(n), SeqNo::new(1), ValueKind::Put, &[2; 100], &mut hint)
+                .is_err()
+            {
                 break;
             }
         }
