@@ -80,6 +80,25 @@ fn read_one_by_one(requests: &mut [ReadRequest<'_>]) {
     }
 }
 
+/// Appends what `source` has from `offset` on to `copy`, piece by piece, and makes `copy` durable.
+pub fn copy_rest(
+    source: &dyn RandomFile,
+    mut offset: u64,
+    copy: &mut dyn AppendFile,
+) -> Result<()> {
+    /// Read at once.
+    const PIECE_BYTES: u64 = 1 << 20;
+    let mut buffer = vec![0; PIECE_BYTES.min(source.len().saturating_sub(offset)) as usize];
+    while offset < source.len() {
+        let len = (buffer.len() as u64).min(source.len() - offset) as usize;
+        source.read_at(offset, &mut buffer[..len])?;
+        copy.append(&buffer[..len])?;
+        offset += len as u64;
+    }
+    copy.finish()?;
+    copy.sync()
+}
+
 /// How a file is opened for reading.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenMode {

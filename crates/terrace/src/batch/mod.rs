@@ -20,7 +20,7 @@ mod save_point;
 
 pub use save_point::SavePoint;
 
-pub(crate) use ops::{Op, Ops, StoredHandle, decode};
+pub(crate) use ops::{Op, Ops, StoredHandle, decode, decode_next, not_a_batch};
 pub(crate) use room::entry_room_bytes;
 
 use crate::error::{Error, Result};

@@ -338,16 +338,9 @@ pub(crate) fn replay(
     let mut failure = None;
     let path_of = |segment| names::log_path(dir, segment);
     let apply = &mut |segment, offset, payload: &[u8]| {
-        let malformed = |at: usize| {
-            let detail = format!("a record passes its checksum but is no batch (at byte {at})");
-            terrace_base::Error::corruption(&path_of(segment), offset, detail)
-        };
-        let (first, count, ops) = batch::decode(payload).ok_or_else(|| malformed(0))?;
-        // The commits of a log number their operations in its order, and memtables rely on it.
-        if first < next_seqno {
-            let detail = format!("a batch starts at seqno {first}, {next_seqno} should be next");
-            return Err(terrace_base::Error::corruption(&path_of(segment), offset, detail));
-        }
+        let wrong = |why| terrace_base::Error::corruption(&path_of(segment), offset, why);
+        let malformed = |at| wrong(batch::not_a_batch(at));
+        let (first, count, ops) = batch::decode_next(payload, next_seqno).map_err(wrong)?;
         // What is salvaged is whole batches.
         if log.salvages
             && let Some(Err(at)) = ops.clone().find(|op| op.is_err())

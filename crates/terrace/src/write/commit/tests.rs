@@ -2,6 +2,7 @@
 
 use crate::memtable::NO_MEMORY;
 use crate::{CfOptions, Db, Error, Options};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use terrace_base::{SeqNo, ValueKind};
@@ -39,14 +40,20 @@ fn without_memory_for_a_memtable_calls_fail_and_nothing_is_lost() {
     let sim = SimVfs::new(1);
     let db = Db::open("/db", options(&sim)).unwrap();
     let mut refused = Vec::new();
+    let is_segment = |path: &Path| path.extension().is_some_and(|ending| ending == "log");
+    let segments = || sim.files().iter().filter(|(path, _)| is_segment(path)).count();
     for n in 0..2000 {
+        let before = segments();
         let result = match n % 3 {
             0 => without_memory(|| db.put(key(n), [1; 100])),
             _ => db.put(key(n), [1; 100]),
         };
         match result {
             Ok(()) => {}
-            Err(Error::Io(_)) if n % 3 == 0 => refused.push(n),
+            Err(Error::Io(_)) if n % 3 == 0 => {
+                assert!(segments() <= before, "write {n} was refused and left a log segment");
+                refused.push(n);
+            }
             Err(error) => panic!("write {n}: {error}"),
         }
     }
