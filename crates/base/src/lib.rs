@@ -7,6 +7,7 @@ pub mod checksum;
 pub mod clock;
 pub mod codec;
 pub mod error;
+pub mod hex;
 pub mod iter;
 pub mod key;
 pub mod number;

@@ -10,6 +10,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use terrace::{Db, Options};
+use terrace_base::hex::Hex;
 use terrace_resp::test_client::HANG_GUARD;
 
 /// Keys that one round of the client writes, in their order.
@@ -24,7 +25,7 @@ fn link(n: u64) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Hex(bytes).to_string()
 }
 
 /// Sets the keys of the chain in their order, and writes so much besides that the store flushes and
