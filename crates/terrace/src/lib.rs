@@ -78,7 +78,7 @@ pub use read::scan::{Iter, ReadOptions};
 pub use repair::{RepairOptions, RepairReport, repair};
 pub use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use terrace_base::{Clock, SystemClock};
-pub use terrace_sst::{Compression, FilterPolicy, PolicyError};
+pub use terrace_sst::{Compression, FilterPolicy, PolicyError, ReadCounts};
 pub use terrace_vfs::Slice;
 pub use transaction::Transaction;
 pub use version::snapshots::Snapshot;
