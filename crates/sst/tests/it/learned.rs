@@ -314,11 +314,14 @@ fn a_model_can_be_looked_at() {
     let without = SstOptions { learning: false, ..options(200) };
     write(&vfs, 2, without, &decimals(700), none).unwrap();
     let reader = open(&vfs, 1, &reader_options(1 << 20)).unwrap();
-    let svg = reader.plot_model().unwrap().unwrap();
-    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
-    assert_eq!(svg.matches("<circle").count() as u64, 2 * reader.block_count());
+    let (view, points) = reader.model_points().unwrap().unwrap();
+    assert_eq!(points.len() as u64, reader.block_count());
+    for (point, at) in points.iter().zip(0..) {
+        let off = f64::from(point.block) - point.predicted.unwrap();
+        assert!(point.block == at && off.abs() <= f64::from(view.error_bound) + 1.0, "{point:?}");
+    }
     let other = open(&vfs, 2, &reader_options(1 << 20)).unwrap();
-    assert_eq!(other.plot_model().unwrap(), None);
+    assert!(other.model_points().unwrap().is_none());
     let file = vfs.open(&path(1), OpenMode::default()).unwrap();
     let mut text = String::new();
     dump(&*file, Some(1), DumpDetail::Blocks, &mut text).unwrap();
