@@ -12,7 +12,7 @@ use crate::lookup_trace::{BlockSaid, FilterSaid, LookupTrace};
 use crate::reader::{FilterMemory, SstReader};
 use crate::residency::{FilterSlot, ResidentIndex, SlotEntry};
 use terrace_base::Result;
-use terrace_vfs::Buf;
+use terrace_buf::Buf;
 
 /// What a lookup found out from one index partition.
 pub(crate) enum Step {

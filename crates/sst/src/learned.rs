@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::Result;
 use terrace_base::sync::Instant;
+use terrace_buf::Buf;
 use terrace_cache::CacheKey;
-use terrace_vfs::Buf;
 
 /// Where the cache keeps a model that was trained in memory: no block lies there.
 const TRAINED_OFFSET: u64 = u64::MAX;

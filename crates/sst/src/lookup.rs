@@ -3,7 +3,7 @@
 use terrace_base::SeqNo;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::seek_trailer;
-use terrace_vfs::Slice;
+use terrace_buf::Slice;
 
 /// A point lookup: the key, its hash, and the newest version it may see.
 #[derive(Debug, Clone, Copy)]

@@ -1,24 +1,18 @@
-//! The file system as a trait, page memory, and the two file systems there are: the machine's
+//! The file system as a trait, and the two file systems there are: the machine's
 //! (`PosixVfs`) and a simulated one that loses, tears and fails on demand (`SimVfs`).
 //!
-//! Floor 1: uses `terrace-base` only. Every file the engine touches goes through [`Vfs`], and
-//! every block it reads lives in a [`Buf`]; nothing here knows a format.
+//! Floor 1: uses `terrace-base` and `terrace-buf`. Every file the engine touches goes through [`Vfs`];
+//! nothing here knows a format.
 
-mod buf;
 mod counters;
 mod interposed;
 mod posix;
 mod sim;
-mod slice;
 
-pub use buf::region::Region;
-pub use buf::slab::{SlabStats, slab_stats};
-pub use buf::{Buf, BufMut};
 pub use counters::{IoCounters, io_counters};
 pub use interposed::{Call, Interposed};
 pub use posix::{PosixVfs, open_file_limit};
 pub use sim::{Fault, FaultKind, OpClass, SimVfs};
-pub use slice::Slice;
 pub use terrace_base::{Error, Result};
 
 use std::path::Path;

@@ -36,7 +36,7 @@ impl Eq for PasswordHash {}
 
 impl fmt::Display for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Hex(&self.0).fmt(f)
+        write!(f, "{}", Hex(&self.0))
     }
 }
 

@@ -22,9 +22,9 @@ use std::num::NonZeroU64;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::sync::Instant;
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
+use terrace_buf::Slice;
 use terrace_manifest::FileMeta;
 use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, LookupTrace, SstReader};
-use terrace_vfs::Slice;
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
 /// the read state holds one of them.

@@ -14,7 +14,7 @@ use terrace_base::sync::Mutex;
 use terrace_base::{
     Error, InternalIter, RangeTombstone, Result, Rng, SeqNo, SplitMix64, ValueHandle, ValueKind,
 };
-use terrace_vfs::Slice;
+use terrace_buf::Slice;
 
 /// An entry: user key, trailer, stored value.
 pub(crate) type Entry = (Vec<u8>, u64, Vec<u8>);

@@ -11,8 +11,8 @@ use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
 use std::sync::Arc;
 use terrace_base::{SeqNo, ValueHandle};
+use terrace_buf::Slice;
 use terrace_sst::{BatchLookup, Lookup, LookupTrace, SstReader};
-use terrace_vfs::Slice;
 
 struct Open<'a> {
     at: usize,

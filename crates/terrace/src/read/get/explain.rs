@@ -13,8 +13,8 @@ use std::num::NonZeroU64;
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::sync::Instant;
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
+use terrace_buf::Slice;
 use terrace_sst::{BlockPlace, BlockSaid, FilterSaid, InLevel, LookupTrace, RunPlace, SstReader};
-use terrace_vfs::Slice;
 
 /// What a step of a lookup asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
