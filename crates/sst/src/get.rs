@@ -207,11 +207,6 @@ impl SstReader {
 
     /// The newest visible version of the key in index partition `at` or a later one.
     #[inline]
-    pub(crate) fn find(&self, at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        self.find_data(at, lookup, &mut ())
-    }
-
-    #[inline]
     fn find_data(
         &self,
         mut at: usize,

@@ -48,7 +48,6 @@ pub use filter_units::{
 pub use footer::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
 pub use index::learned::Training;
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
-pub use learned::BlockAnswer;
 pub use lookup::{BlockPlace, Entry, FilterAt, InLevel, Lookup};
 pub use lookup_trace::{BlockSaid, FilterSaid, LookupTrace, RunPlace};
 pub use model_view::{ModelPoint, ModelView};
