@@ -65,7 +65,7 @@ pub trait Interposed: Clone + Send + Sync + 'static {
         self.around(Call::Append(data), &path, || file.append(data))
     }
 
-    /// Whether [`Self::around`] is told of the reads of the file at `path`.
+    /// Whether [`Self::around`] is called for reads of the file at `path`, too.
     fn sees_reads(&self, path: &Path) -> bool {
         let _ = path;
         false

@@ -2,7 +2,7 @@
 //! covers a key, without a lock and without work left over from the write.
 //!
 //! A memtable gets its tombstones in the order of their sequence numbers, so what a read may see is
-//! a prefix of them, and what it wants is the last one of the prefix that covers its key. Over the
+//! a prefix of them; the last one of the prefix that covers its key decides. Over the
 //! tombstones, cut into chunks of [`CHUNK`], stands a binary tree: a node of level `l` covers `2^l`
 //! chunks and holds the union of their ranges as intervals that do not touch.
 //!

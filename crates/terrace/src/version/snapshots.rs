@@ -1,4 +1,4 @@
-//! Live snapshots: which sequence numbers somebody may still read at. A snapshot of a read-only
+//! Live snapshots: the sequence numbers at which reads may still come. A snapshot of a read-only
 //! store also holds what it reads, since the writer knows nothing of it.
 
 use crate::error::{Error, Result};
