@@ -2,7 +2,7 @@
 
 use crate::log::resealed;
 use std::path::Path;
-use terrace_base::SplitMix64;
+use terrace_base::{SeqNo, SplitMix64};
 use terrace_log::{LogOptions, LogWriter};
 use terrace_manifest::codec::{ManifestRecord, SnapshotHead, decode_record, encode_record};
 use terrace_manifest::{FamilyEdit, Manifest, VersionEdit, current, dump, names};
@@ -90,13 +90,13 @@ pub fn first_record() -> Vec<u8> {
         id,
         create: Some(name.to_string()),
         min_log_segment: Some(3),
-        flushed_seqno: Some(100),
+        flushed_seqno: Some(SeqNo::new(100)),
         added,
         ..FamilyEdit::default()
     };
     let edit = VersionEdit {
         next_file_number: Some(20),
-        last_seqno: Some(1000),
+        last_seqno: Some(SeqNo::new(1000)),
         families: vec![family(0, "default", added), family(1, "other", Vec::new())],
         ..VersionEdit::default()
     };

@@ -3,7 +3,7 @@
 use crate::sst_parts::FILE_NUMBER;
 use std::path::Path;
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, RangeTombstones, Rng, ValueHandle, ValueKind, ValueRef};
+use terrace_base::{RangeTombstone, RangeTombstones, Rng, SeqNo, ValueHandle, ValueKind, ValueRef};
 use terrace_manifest::FileMeta;
 use terrace_sst::{Compression, FilterPolicy, SstOptions, SstWriter};
 use terrace_vfs::SimVfs;
@@ -17,8 +17,8 @@ pub fn file_meta(rng: &mut impl Rng, number: u64, smallest: &[u8], largest: &[u8
         smallest: smallest.to_vec(),
         largest: largest.to_vec(),
         largest_exclusive: false,
-        smallest_seqno,
-        largest_seqno: smallest_seqno + rng.below(100),
+        smallest_seqno: SeqNo::new(smallest_seqno),
+        largest_seqno: SeqNo::new(smallest_seqno + rng.below(100)),
         entry_count: 1000,
         tombstone_count: rng.below(10),
         range_tombstone_count: 0,
@@ -79,22 +79,38 @@ fn sst(options: &SstOptions, keys: usize, value_bytes: usize, tombstones: bool) 
             let key = format!("key{at:05}{}", if at % 5 == 0 { "-long" } else { "" });
             let value = vec![at as u8; value_bytes];
             if at % 4 == 1 {
-                writer.add(key.as_bytes(), pack_trailer(900, ValueKind::Delete), b"")?;
+                writer.add(
+                    key.as_bytes(),
+                    pack_trailer(SeqNo::new(900), ValueKind::Delete),
+                    b"",
+                )?;
             }
             if at % 4 == 2 {
                 let expiring = [&1_900_000_000_000u64.to_le_bytes()[..], &value].concat();
-                writer.add(key.as_bytes(), pack_trailer(800, ValueKind::PutTtl), &expiring)?;
+                writer.add(
+                    key.as_bytes(),
+                    pack_trailer(SeqNo::new(800), ValueKind::PutTtl),
+                    &expiring,
+                )?;
             }
             let handle =
                 ValueHandle { segment: at as u32 / 7, offset: 44, len: 99, compression: 1 };
             let handle = handle.encode();
             if at % 4 == 3 {
                 let expiring = [&1_900_000_000_000u64.to_le_bytes()[..], &handle].concat();
-                let trailer = pack_trailer(850, ValueKind::PutTtlHandle);
+                let trailer = pack_trailer(SeqNo::new(850), ValueKind::PutTtlHandle);
                 writer.add(key.as_bytes(), trailer, &expiring)?;
-                writer.add(key.as_bytes(), pack_trailer(840, ValueKind::PutHandle), &handle)?;
+                writer.add(
+                    key.as_bytes(),
+                    pack_trailer(SeqNo::new(840), ValueKind::PutHandle),
+                    &handle,
+                )?;
             }
-            writer.add(key.as_bytes(), pack_trailer(at as u64, ValueKind::Put), &value)?;
+            writer.add(
+                key.as_bytes(),
+                pack_trailer(SeqNo::new(at as u64), ValueKind::Put),
+                &value,
+            )?;
         }
         if tombstones {
             let tombstone = |start: &str, end: &str, seqno| RangeTombstone {
@@ -103,9 +119,9 @@ fn sst(options: &SstOptions, keys: usize, value_bytes: usize, tombstones: bool) 
                 seqno,
             };
             let list = [
-                tombstone("key00003", "key00009", 700),
-                tombstone("key00005", "key00007", 750),
-                tombstone("zebra", "zoo", 3),
+                tombstone("key00003", "key00009", SeqNo::new(700)),
+                tombstone("key00005", "key00007", SeqNo::new(750)),
+                tombstone("zebra", "zoo", SeqNo::new(3)),
             ];
             writer.set_range_tombstones(RangeTombstones::new(list));
         }
@@ -134,7 +150,7 @@ fn bare_sst() -> Vec<u8> {
         for key in
             [&b""[..], b"a", b"aa", b"aaaa", b"aaaab", b"b", b"\xff", b"\xff\xff\xff\xff\xff"]
         {
-            writer.add(key, pack_trailer(0, ValueKind::Put), key)?;
+            writer.add(key, pack_trailer(SeqNo::ZERO, ValueKind::Put), key)?;
         }
         Ok(())
     })

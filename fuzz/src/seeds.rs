@@ -10,7 +10,7 @@ use crate::sst_parts::{Parts, learned_index, one_block_model};
 use crate::value::{VALUE_SEGMENT, with_right_batch};
 use crate::{dump, inspect, resp, server, store};
 use std::path::Path;
-use terrace_base::{SplitMix64, ValueHandle};
+use terrace_base::{SeqNo, SplitMix64, ValueHandle};
 use terrace_inspect::batch::PayloadPlace;
 use terrace_log::value::ValueWriter;
 use terrace_log::{LogOptions, LogWriter, SyncedThrough};
@@ -145,7 +145,7 @@ fn edits() -> Vec<Vec<u8>> {
     let default = FamilyEdit {
         id: 0,
         min_log_segment: Some(6),
-        flushed_seqno: Some(200),
+        flushed_seqno: Some(SeqNo::new(200)),
         added: vec![
             (6, file_meta(&mut rng, 8, b"a", b"f")),
             (6, file_meta(&mut rng, 9, b"g", b"z")),
@@ -159,7 +159,7 @@ fn edits() -> Vec<Vec<u8>> {
         VersionEdit::default(),
         VersionEdit {
             next_file_number: Some(30),
-            last_seqno: Some(2000),
+            last_seqno: Some(SeqNo::new(2000)),
             families: vec![default],
             filter_heat: Some(vec![1, 0, 1, 9, 2, 200, 100].into()),
             segments_added: vec![segment_meta(2, SegmentKind::CommitLog)],

@@ -4,13 +4,8 @@
 //! and the kind in the lower 8. Internal order is user key ascending (plain byte order), then
 //! trailer *descending*, so that the newest version of a key comes first.
 
+use crate::number::{MAX_SEQNO, SeqNo};
 use std::cmp::Ordering;
-
-/// A 56-bit counter; every write gets one, a snapshot is one.
-pub type SeqNo = u64;
-
-/// The largest sequence number (2^56 - 1). A read at this number sees everything.
-pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 
 /// The longest user key, in bytes (64 KiB).
 pub const MAX_KEY_BYTES: usize = 64 << 10;
@@ -74,19 +69,19 @@ impl ValueKind {
 #[inline]
 pub fn pack_trailer(seqno: SeqNo, kind: ValueKind) -> u64 {
     debug_assert!(seqno <= MAX_SEQNO);
-    (seqno << 8) | kind as u64
+    (seqno.get() << 8) | kind as u64
 }
 
 /// The trailer at which a read at `seqno` starts: at or before every entry it may see.
 #[inline]
 pub fn seek_trailer(seqno: SeqNo) -> u64 {
-    (seqno << 8) | 0xff
+    (seqno.get() << 8) | 0xff
 }
 
 /// The sequence number in a trailer.
 #[inline]
 pub fn trailer_seqno(trailer: u64) -> SeqNo {
-    trailer >> 8
+    SeqNo::new(trailer >> 8)
 }
 
 /// The kind in a trailer, or `None` if the byte names no known kind.
@@ -161,11 +156,11 @@ mod tests {
 
     #[test]
     fn newest_version_sorts_first() {
-        let newer = pack_trailer(7, ValueKind::Delete);
-        let older = pack_trailer(6, ValueKind::PutTtl);
+        let newer = pack_trailer(SeqNo::new(7), ValueKind::Delete);
+        let older = pack_trailer(SeqNo::new(6), ValueKind::PutTtl);
         assert_eq!(compare_internal(b"a", newer, b"a", older), Ordering::Less);
         assert_eq!(compare_internal(b"a", older, b"b", newer), Ordering::Less);
-        assert!(seek_trailer(7) > newer && seek_trailer(6) < newer);
+        assert!(seek_trailer(SeqNo::new(7)) > newer && seek_trailer(SeqNo::new(6)) < newer);
     }
 
     #[test]
@@ -195,7 +190,8 @@ mod tests {
         }
 
         #[test]
-        fn trailer_round_trips(seqno in 0..=MAX_SEQNO) {
+        fn trailer_round_trips(seqno in 0..=MAX_SEQNO.get()) {
+            let seqno = SeqNo::new(seqno);
             let trailer = pack_trailer(seqno, ValueKind::Put);
             prop_assert_eq!(trailer_seqno(trailer), seqno);
             prop_assert_eq!(trailer_kind(trailer), Some(ValueKind::Put));

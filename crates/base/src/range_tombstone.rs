@@ -19,7 +19,7 @@
 
 mod fragmenter;
 
-use crate::key::SeqNo;
+use crate::number::SeqNo;
 use std::ops::Range;
 
 /// Every version older than `seqno` of every key in `[start, end)` is deleted.
@@ -109,7 +109,7 @@ impl RangeTombstones {
     /// their overlap: for few. Empty ranges are ignored.
     pub fn new(tombstones: impl IntoIterator<Item = RangeTombstone>) -> Self {
         let all: Vec<RangeTombstone> = tombstones.into_iter().collect();
-        Self::collapse(all.iter().map(RangeTombstone::as_ref), |seqno| seqno)
+        Self::collapse(all.iter().map(RangeTombstone::as_ref), |seqno| seqno.get())
     }
 
     /// Cuts `tombstones` at all their bounds; of those that cover a fragment, only the newest of
@@ -277,7 +277,7 @@ impl RangeTombstones {
         CoverSpan {
             start: before.map(|bound| self.key_of(bound)),
             end: self.bounds.get(after).map(|bound| self.key_of(bound)),
-            seqno: newest_visible(seqnos, read_seqno).unwrap_or(0),
+            seqno: newest_visible(seqnos, read_seqno).unwrap_or_default(),
         }
     }
 

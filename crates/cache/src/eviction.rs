@@ -1,4 +1,4 @@
-//! Who is evicted: what `quick_cache` asks while it holds the write lock of a shard.
+//! Which entries are evicted: what `quick_cache` asks while it holds the write lock of a shard.
 //!
 //! Its clock hand passes over entries that are *pinned*. An entry is pinned for this visit if it
 //! was touched through a direct slot since the last visit, or has chances left (only
@@ -124,7 +124,7 @@ impl<V> Weighter<Stored, V> for Weigh {
     }
 }
 
-/// Says who is spared, and collects who left.
+/// Says which entries are spared, and collects those that were evicted.
 pub(crate) struct Sweep<V> {
     state: Arc<[EvictionState]>,
     ghosts: Arc<Ghosts>,

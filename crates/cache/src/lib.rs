@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `ghost` | what left lately: what a larger cache would have kept |
 //! | `key` | what a value is found by, and its hash |
-//! | `sweep` | who is evicted: charges, second chances, the hand-over of those that left |
+//! | `sweep` | which entries are evicted: charges, second chances, the hand-over of those that left |
 //! | `tally` | hits and misses, counted per thread |
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,7 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::{self, Display};
 use std::time::Duration;
+use terrace_base::hex;
 
 /// A count with its digits in groups of three; honours width and alignment.
 pub struct Grouped(pub u64);
@@ -26,8 +27,7 @@ pub struct Hex<'a>(pub &'a [u8]);
 
 impl Display for Hex<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("0x")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "0x{}", hex::Hex(self.0))
     }
 }
 

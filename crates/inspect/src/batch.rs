@@ -76,13 +76,13 @@ impl Batch<'_> {
 /// Decodes `payload`, which stands at `place`; `None` if even the header is cut off.
 pub fn decode(payload: &[u8], place: PayloadPlace) -> Option<Batch<'_>> {
     let mut decoder = Decoder::new(payload);
-    let (first_seqno, op_count) = (decoder.u64()?, decoder.u32()?);
+    let (first_seqno, op_count) = (SeqNo::new(decoder.u64()?), decoder.u32()?);
     let mut batch = Batch { first_seqno, op_count, ops: Vec::new(), fault: None };
     if first_seqno.checked_add(u64::from(op_count)).is_none_or(|last| last > MAX_SEQNO) {
         batch.fault = Some((0, "the sequence numbers are out of range"));
         return Some(batch);
     }
-    for seqno in (first_seqno..).take(op_count as usize) {
+    for seqno in first_seqno.onward().take(op_count as usize) {
         let at = decoder.position();
         match op(&mut decoder, seqno, place) {
             Ok(op) => batch.ops.push(op),

@@ -19,6 +19,7 @@ mod directory;
 mod log;
 mod lsm;
 mod manifest;
+mod model_drawing;
 mod problem;
 mod salvage;
 mod segments;

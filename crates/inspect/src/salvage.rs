@@ -152,6 +152,6 @@ impl Salvaged {
     }
 }
 
-fn raise(value: &mut u64, to: Option<u64>) {
-    *value = (*value).max(to.unwrap_or(0));
+fn raise<N: Copy + Ord + Default>(value: &mut N, to: Option<N>) {
+    *value = (*value).max(to.unwrap_or_default());
 }

@@ -1,6 +1,7 @@
 //! `terrace inspect sst`: every structure of an SST with its place in the file.
 
 use crate::directory::number_of;
+use crate::model_drawing;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -47,7 +48,9 @@ pub fn plot_sst(vfs: &Arc<dyn Vfs>, path: &Path) -> Result<Option<String>> {
         counters: Arc::new(ReadCounters::new()),
     };
     let size_bytes = vfs.len(path)?;
-    SstReader::open(vfs, path, number_of(path), size_bytes, &options)?.plot_model()
+    let number = number_of(path);
+    let points = SstReader::open(vfs, path, number, size_bytes, &options)?.model_points()?;
+    Ok(points.map(|(model, points)| model_drawing::draw(&model, &points, number)))
 }
 
 /// Problems that a dump of the SST at `path` finds.

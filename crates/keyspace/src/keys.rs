@@ -1,8 +1,8 @@
 //! Commands on keys of any type.
 //!
-//! Under a key is a string or a collection, never both. Who has not the lock of the key, and finds
-//! no string, pins the moment and looks again before it asks for a collection: the key might become
-//! a string between two looks.
+//! Under a key is a string or a collection, never both. A command without the lock of the key that finds
+//! no string takes a snapshot and repeats the read before it looks for a collection: the key might become
+//! a string between the two reads.
 
 use crate::command_batch::{CommandBatch, Text, Value};
 use crate::encode::{Kind, Meta};

@@ -1,7 +1,7 @@
 //! The commit log: segment files of checksummed records, their writer, reader and recovery; and
 //! the separated values in them.
 //!
-//! Floor 2: uses `terrace-base`, `terrace-vfs` and `terrace-compression`. The engine writes its
+//! Floor 2: uses `terrace-base`, `terrace-buf`, `terrace-vfs` and `terrace-compression`. The engine writes its
 //! batches here before they reach a memtable; `terrace-manifest` writes its edits in the same
 //! framing. A payload is opaque: this crate knows no keys, except those of separated values
 //! ([`value`]), which are part of their checksums.

@@ -42,10 +42,10 @@
 
 use crate::edit::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit};
 use crate::file_meta::FileMeta;
-use terrace_base::Decoder;
 use terrace_base::ValueRef;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::common_prefix;
+use terrace_base::{Decoder, SeqNo};
 
 const SNAPSHOT: u8 = 1;
 const EDIT: u8 = 2;
@@ -164,7 +164,7 @@ fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
 /// What stands before the families.
 pub(crate) struct Head<'a> {
     pub next_file_number: Option<u64>,
-    pub last_seqno: Option<u64>,
+    pub last_seqno: Option<SeqNo>,
     pub filter_heat: Option<&'a [u8]>,
     pub segments_added: &'a [SegmentMeta],
     pub segments_removed: &'a [u32],
@@ -182,7 +182,7 @@ pub(crate) fn put_head(head: &Head<'_>, out: &mut Vec<u8>) {
         | bit(head.keeps_evidence, EVIDENCE)
         | bit(!head.retired.is_empty(), RETIRED);
     put_varint(out, present);
-    for value in [head.next_file_number, head.last_seqno].into_iter().flatten() {
+    for value in [head.next_file_number, head.last_seqno.map(SeqNo::get)].into_iter().flatten() {
         put_varint(out, value);
     }
     if let Some(heat) = head.filter_heat {
@@ -215,7 +215,7 @@ pub(crate) fn put_family(
     create: Option<&str>,
     drop: bool,
     min_log_segment: Option<u64>,
-    flushed_seqno: Option<u64>,
+    flushed_seqno: Option<SeqNo>,
     out: &mut Vec<u8>,
 ) {
     put_varint(out, u64::from(id));
@@ -227,7 +227,7 @@ pub(crate) fn put_family(
     if let Some(name) = create {
         put_bytes(out, name.as_bytes());
     }
-    for value in [min_log_segment, flushed_seqno].into_iter().flatten() {
+    for value in [min_log_segment, flushed_seqno.map(SeqNo::get)].into_iter().flatten() {
         put_varint(out, value);
     }
 }
@@ -263,8 +263,8 @@ fn put_file(file: &FileMeta, before: &[u8], out: &mut Vec<u8>) {
     put_varint(out, file.size_bytes);
     put_after(before, &file.smallest, out);
     put_after(&file.smallest, &file.largest, out);
-    put_varint(out, file.smallest_seqno);
-    put_varint(out, file.largest_seqno.saturating_sub(file.smallest_seqno));
+    put_varint(out, file.smallest_seqno.get());
+    put_varint(out, file.largest_seqno.get().saturating_sub(file.smallest_seqno.get()));
     for value in [
         file.entry_count,
         file.tombstone_count,
@@ -313,7 +313,7 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
     let known = NEXT_FILE_NUMBER | LAST_SEQNO | FILTER_HEAT | SEGMENTS | EVIDENCE | RETIRED;
     let present = input.bits("edit field", known)?;
     let next_file_number = input.optional(present & NEXT_FILE_NUMBER, "next file number")?;
-    let last_seqno = input.optional(present & LAST_SEQNO, "last seqno")?;
+    let last_seqno = input.optional(present & LAST_SEQNO, "last seqno")?.map(SeqNo::new);
     let mut filter_heat = None;
     if present & FILTER_HEAT != 0 {
         let bytes = input.decoder.bytes();
@@ -439,7 +439,8 @@ impl Input<'_> {
             create = Some(self.field(name, "family name")?.to_owned());
         }
         let min_log_segment = self.optional(present & MIN_LOG_SEGMENT, "min log segment")?;
-        let flushed_seqno = self.optional(present & FLUSHED_SEQNO, "flushed seqno")?;
+        let flushed_seqno =
+            self.optional(present & FLUSHED_SEQNO, "flushed seqno")?.map(SeqNo::new);
         let removed_count = self.count("removed count", 2)?;
         let mut removed = Vec::with_capacity(removed_count);
         for _ in 0..removed_count {
@@ -472,8 +473,8 @@ impl Input<'_> {
             smallest,
             largest,
             largest_exclusive: present & LARGEST_EXCLUSIVE != 0,
-            smallest_seqno,
-            largest_seqno,
+            smallest_seqno: SeqNo::new(smallest_seqno),
+            largest_seqno: SeqNo::new(largest_seqno),
             entry_count: self.varint("entry count")?,
             tombstone_count: self.varint("tombstone count")?,
             range_tombstone_count: self.varint("range tombstone count")?,

@@ -51,7 +51,7 @@ pub struct Claims {
 impl Default for Claims {
     fn default() -> Self {
         let log = SyncedThrough { segment: 0, offset: 0 };
-        Self { store_id: 0, manifest: (0, 0), log, last_seqno: 0, next_file_number: 0 }
+        Self { store_id: 0, manifest: (0, 0), log, last_seqno: SeqNo::ZERO, next_file_number: 0 }
     }
 }
 
@@ -68,7 +68,7 @@ impl Claims {
     fn numbers(&self) -> [u64; 7] {
         let (log, manifest) = (self.log, self.manifest);
         let (seqno, file) = (self.last_seqno, self.next_file_number);
-        [self.store_id, manifest.0, manifest.1, log.segment, log.offset, seqno, file]
+        [self.store_id, manifest.0, manifest.1, log.segment, log.offset, seqno.get(), file]
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -88,7 +88,7 @@ impl Claims {
             store_id: next()?,
             manifest: (next()?, next()?),
             log: SyncedThrough { segment: next()?, offset: next()? },
-            last_seqno: next()?,
+            last_seqno: SeqNo::new(next()?),
             next_file_number: next()?,
         };
         decoder.is_empty().then_some(claims)

@@ -16,6 +16,7 @@ use crate::edit::FamilyEdit;
 use crate::file_meta::FileMeta;
 use crate::version::{LEVEL_COUNT, Version};
 use std::fmt::{self, Display, Write as _};
+use terrace_base::SeqNo;
 
 /// A key as the shapes print it.
 pub struct ShapeKey<'a>(pub &'a [u8]);
@@ -116,8 +117,8 @@ fn parse_file(number: &str, bounds: &str) -> Option<FileMeta> {
         smallest: parse_key(smallest)?,
         largest: parse_key(largest)?,
         largest_exclusive,
-        smallest_seqno: number,
-        largest_seqno: number,
+        smallest_seqno: SeqNo::new(number),
+        largest_seqno: SeqNo::new(number),
         entry_count: 1,
         ..FileMeta::default()
     })
@@ -210,8 +211,8 @@ L6:  4:[a-c) 64.0MB  5:[c-c] 1.5KB
             smallest: b"a".into(),
             largest: b"f".into(),
             largest_exclusive: false,
-            smallest_seqno: 3,
-            largest_seqno: 9,
+            smallest_seqno: SeqNo::new(3),
+            largest_seqno: SeqNo::new(9),
             entry_count: 10,
             tombstone_count: (10 << 20) / 200,
             range_tombstone_count: 2,

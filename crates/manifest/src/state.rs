@@ -119,13 +119,13 @@ impl Counters {
     /// Raised to what `edit` says and past every number it uses.
     fn raised(mut self, edit: &VersionEdit) -> Result<Self, String> {
         self.use_file_numbers_below(edit.next_file_number.unwrap_or(0))?;
-        self.use_seqno(edit.last_seqno.unwrap_or(0))?;
+        self.use_seqno(edit.last_seqno.unwrap_or_default())?;
         for segment in &edit.segments_added {
             self.use_file_numbers_below(u64::from(segment.number) + 1)?;
         }
         for family in &edit.families {
             self.use_file_numbers_below(family.min_log_segment.unwrap_or(0))?;
-            self.use_seqno(family.flushed_seqno.unwrap_or(0))?;
+            self.use_seqno(family.flushed_seqno.unwrap_or_default())?;
             for (_, file) in &family.added {
                 self.use_file_numbers_below(file.number.saturating_add(1))?;
                 self.use_seqno(file.largest_seqno)?;
@@ -193,12 +193,12 @@ impl ManifestState {
             name: DEFAULT_FAMILY.into(),
             version: Arc::default(),
             min_log_segment: 0,
-            flushed_seqno: 0,
+            flushed_seqno: SeqNo::ZERO,
         };
         Self {
             families: BTreeMap::from([(0, default)]),
             next_file_number: 1,
-            last_seqno: 0,
+            last_seqno: SeqNo::ZERO,
             next_family_id: 1,
             store_id,
             filter_heat: Arc::default(),
@@ -249,7 +249,13 @@ impl ManifestState {
                 let name = name.clone().unwrap_or_default();
                 self.check_name(&name, change.id, edit)?;
                 let version = Arc::default();
-                FamilyState { id: change.id, name, version, min_log_segment: 0, flushed_seqno: 0 }
+                FamilyState {
+                    id: change.id,
+                    name,
+                    version,
+                    min_log_segment: 0,
+                    flushed_seqno: SeqNo::ZERO,
+                }
             }
         };
         if !change.added.is_empty() || !change.removed.is_empty() {
@@ -327,8 +333,8 @@ impl ManifestState {
     }
 }
 
-fn raise(value: &mut u64, to: Option<u64>) {
-    *value = (*value).max(to.unwrap_or(0));
+fn raise<N: Copy + Ord + Default>(value: &mut N, to: Option<N>) {
+    *value = (*value).max(to.unwrap_or_default());
 }
 
 /// Adds up the records of a manifest file. Costs a hash lookup per file added or removed,
@@ -382,7 +388,8 @@ impl Replay {
         let before = match (record.snapshot, self.started) {
             (Some(head), None) => {
                 // The families of a snapshot are all created by it, below its own next id.
-                let counters = Counters { next_file_number: 1, last_seqno: 0, next_family_id: 0 };
+                let counters =
+                    Counters { next_file_number: 1, last_seqno: SeqNo::ZERO, next_family_id: 0 };
                 (head, counters)
             }
             (None, Some(started)) => started,
@@ -424,7 +431,7 @@ impl Replay {
         let family = self.families.entry(id).or_insert_with(|| FamilyReplay {
             name: change.create.unwrap_or_default(),
             min_log_segment: 0,
-            flushed_seqno: 0,
+            flushed_seqno: SeqNo::ZERO,
             files: Vec::new(),
             places: HashMap::new(),
             indexed: 0,

@@ -186,6 +186,7 @@ fn check_file(file: &FileMeta) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_base::SeqNo;
 
     #[test]
     fn a_file_that_moves_stays_the_same() {
@@ -195,8 +196,8 @@ mod tests {
             smallest: b"a".to_vec(),
             largest: b"b".to_vec(),
             largest_exclusive: false,
-            smallest_seqno: 1,
-            largest_seqno: 2,
+            smallest_seqno: SeqNo::new(1),
+            largest_seqno: SeqNo::new(2),
             entry_count: 2,
             tombstone_count: 0,
             range_tombstone_count: 0,

@@ -92,14 +92,14 @@ fn round(times: &mut Times, key_of: KeyOf, threads: usize) -> usize {
     times.time("get", entries, || {
         in_parts(&lookups, threads, |keys, _| {
             for key in keys {
-                black_box(list.get(key, MAX_SEQNO)).expect("present");
+                black_box(list.get(key, MAX_SEQNO.get())).expect("present");
             }
         });
     });
     times.time("get absent", entries, || {
         in_parts(&absent, threads, |keys, _| {
             for key in keys {
-                black_box(list.get(key, MAX_SEQNO));
+                black_box(list.get(key, MAX_SEQNO.get()));
             }
         });
     });
@@ -137,7 +137,7 @@ fn round(times: &mut Times, key_of: KeyOf, threads: usize) -> usize {
     times.time("crossbeam get", entries, || {
         in_parts(&lookups, threads, |keys, _| {
             for key in keys {
-                let from = (key.as_slice().into(), Reverse(MAX_SEQNO));
+                let from = (key.as_slice().into(), Reverse(MAX_SEQNO.get()));
                 let found = peer.lower_bound(std::ops::Bound::Included(&from));
                 black_box(found).expect("present");
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use terrace_base::key::pack_trailer;
-use terrace_base::{InternalIter, MAX_SEQNO, Result, Rng, SplitMix64, ValueKind};
+use terrace_base::{InternalIter, MAX_SEQNO, Result, Rng, SeqNo, SplitMix64, ValueKind};
 use terrace_sst::{
     BlockCache, Compression, FilterMemory, Lookup, ReadCounters, ReaderOptions, ScanOptions,
     SstOptions, SstReader, SstWriter,
@@ -49,7 +49,7 @@ fn build(vfs: &dyn Vfs, path: &Path, keys: u64, value_bytes: usize) -> Result<u6
     let mut writer = SstWriter::create(vfs, path, FILE_NUMBER, options)?;
     for number in 0..keys {
         value.iter_mut().for_each(|byte| *byte = rng.next_u64() as u8);
-        writer.add(&key(number * 7), pack_trailer(number, ValueKind::Put), &value)?;
+        writer.add(&key(number * 7), pack_trailer(SeqNo::new(number), ValueKind::Put), &value)?;
     }
     Ok(writer.finish()?.size_bytes)
 }

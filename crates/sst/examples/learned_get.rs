@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use terrace_base::key::pack_trailer;
-use terrace_base::{MAX_SEQNO, Result, Rng, SplitMix64, ValueKind};
+use terrace_base::{MAX_SEQNO, Result, Rng, SeqNo, SplitMix64, ValueKind};
 use terrace_sst::{
     BlockCache, Compression, FilterMemory, Lookup, ReadCounters, ReaderOptions, SstOptions,
     SstReader, SstWriter,
@@ -175,7 +175,11 @@ fn write(vfs: &dyn Vfs, path: &Path, set: &str, keys: &Keys, learning: bool) -> 
     let options = SstOptions { compression: Compression::None, learning, ..SstOptions::default() };
     let mut writer = SstWriter::create(vfs, path, 1, options)?;
     for (number, key) in (0..).zip(keys) {
-        writer.add(key, pack_trailer(number, ValueKind::Put), &[number as u8; VALUE_BYTES])?;
+        writer.add(
+            key,
+            pack_trailer(SeqNo::new(number), ValueKind::Put),
+            &[number as u8; VALUE_BYTES],
+        )?;
     }
     let summary = writer.finish()?;
     if let Some(Err(why)) = summary.training.map(|training| training.model) {

@@ -17,8 +17,8 @@ use crate::options::MAX_BLOCK_BYTES;
 use std::path::Path;
 use terrace_base::checksum::block_checksum;
 use terrace_base::{Error, Result};
+use terrace_buf::{Buf, BufMut};
 use terrace_compression::{self as codec, Compression, Compressor};
-use terrace_vfs::{Buf, BufMut};
 
 /// Bytes after the content of a stored block: type and checksum.
 pub(crate) const TRAILER_BYTES: usize = 5;

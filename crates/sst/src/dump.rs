@@ -17,8 +17,9 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::{Decoder, HANDLE_BYTES, ValueHandle, ValueRef};
+use terrace_buf::Buf;
 use terrace_compression::Compression;
-use terrace_vfs::{Buf, RandomFile};
+use terrace_vfs::RandomFile;
 
 /// How much a dump shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

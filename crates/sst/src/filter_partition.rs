@@ -13,8 +13,8 @@ use crate::block_handle::Checked;
 use std::ops::Range;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::shortest_separator;
+use terrace_buf::Buf;
 use terrace_filter::{FilterBuilder, FilterPolicy, FilterShape};
-use terrace_vfs::Buf;
 
 /// Partitions have at most this many keys whatever their units: what a builder holds in memory
 /// stays bounded, and so does the share of keys that one hotness speaks for.

@@ -14,8 +14,9 @@ use crate::residency::{FilterSlot, SlotEntry};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_base::{Error, Result};
+use terrace_buf::BufMut;
 use terrace_filter::FilterShape;
-use terrace_vfs::{BufMut, ReadRequest};
+use terrace_vfs::ReadRequest;
 
 /// Filter partitions that a prefix scan asks before it gives up and searches the file.
 const MAX_PREFIX_PARTITIONS: usize = 4;

@@ -12,7 +12,7 @@ use crate::lookup_trace::{BlockSaid, FilterSaid, LookupTrace};
 use crate::reader::{FilterMemory, SstReader};
 use crate::residency::{FilterSlot, ResidentIndex, SlotEntry};
 use terrace_base::Result;
-use terrace_vfs::Buf;
+use terrace_buf::Buf;
 
 /// What a lookup found out from one index partition.
 pub(crate) enum Step {
@@ -206,11 +206,6 @@ impl SstReader {
     }
 
     /// The newest visible version of the key in index partition `at` or a later one.
-    #[inline]
-    pub(crate) fn find(&self, at: usize, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        self.find_data(at, lookup, &mut ())
-    }
-
     #[inline]
     fn find_data(
         &self,

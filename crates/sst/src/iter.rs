@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use terrace_base::{InternalIter, Result};
+use terrace_buf::Slice;
 use terrace_compression::Compression;
-use terrace_vfs::Slice;
 
 /// Default of [`ScanOptions::prefetch_blocks`].
 pub const DEFAULT_PREFETCH_BLOCKS: usize = 16;

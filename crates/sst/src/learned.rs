@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::Result;
 use terrace_base::sync::Instant;
+use terrace_buf::Buf;
 use terrace_cache::CacheKey;
-use terrace_vfs::Buf;
 
 /// Where the cache keeps a model that was trained in memory: no block lies there.
 const TRAINED_OFFSET: u64 = u64::MAX;
@@ -78,19 +78,6 @@ fn block_said(found: &InBlock) -> BlockSaid {
         InBlock::Absent => BlockSaid::Absent,
         InBlock::PastEnd => BlockSaid::After,
     }
-}
-
-/// The answer of [`SstReader::get_in_block`].
-#[derive(Debug, Clone)]
-pub enum BlockAnswer {
-    /// The newest visible version in the file.
-    Found(Entry),
-    /// The file has no visible version.
-    Absent,
-    /// The key sorts before the block's first: a block before may have it.
-    Before,
-    /// The key sorts after the block's last: if it is in the file, then in a later block.
-    After,
 }
 
 impl SstReader {
@@ -318,55 +305,5 @@ impl SstReader {
     /// Data blocks of the file.
     pub fn block_count(&self) -> u64 {
         self.properties().data_block_count
-    }
-
-    /// Looks into data block `ordinal` alone, for a caller that knows by a model of its own that
-    /// the key is there if anywhere; through the learned index if it is in memory, else through an
-    /// index partition. [`BlockAnswer::Before`] if there is no such block.
-    pub fn get_in_block(&self, ordinal: u32, lookup: &Lookup<'_>) -> Result<BlockAnswer> {
-        let block = ordinal as usize;
-        if let Some(model) = &*self.slots.model.load()
-            && self.model.is_active()
-            && block < model.block_count()
-        {
-            let find = |buf: &Buf| find_in_block(buf, lookup);
-            let found = self.with_model_block(model, block, 0, lookup, find)?;
-            return self.block_answer(found, lookup, || Ok(model.is_continued(block)));
-        }
-        let Some((index_at, block_at)) = self.top.partition_of_block(u64::from(ordinal)) else {
-            return Ok(BlockAnswer::Before);
-        };
-        let index = self.index_partition(index_at, OnMiss::of(true, lookup.in_memory))?;
-        if block_at >= index.count() {
-            return Ok(BlockAnswer::Before);
-        }
-        let find = |buf: &Buf| find_in_block(buf, lookup);
-        let found = self.with_block(&index, block_at, lookup, find)?;
-        self.block_answer(found, lookup, || match block_at.checked_sub(1) {
-            Some(before) => Ok(index.separator_is(before, lookup.user_key)),
-            None => Ok(index_at > 0 && self.top.index_separator(index_at - 1) == lookup.user_key),
-        })
-    }
-
-    fn block_answer(
-        &self,
-        found: InBlock,
-        lookup: &Lookup<'_>,
-        continued: impl FnOnce() -> Result<bool>,
-    ) -> Result<BlockAnswer> {
-        Ok(match found {
-            InBlock::FoundFirst(entry) => match continued()? {
-                false => BlockAnswer::Found(entry),
-                // A newer version may stand at the end of the block before.
-                true => match self.find(self.top.index_at(lookup.user_key), lookup)? {
-                    Some(entry) => BlockAnswer::Found(entry),
-                    None => BlockAnswer::Absent,
-                },
-            },
-            InBlock::Found(entry) => BlockAnswer::Found(entry),
-            InBlock::Before => BlockAnswer::Before,
-            InBlock::Absent => BlockAnswer::Absent,
-            InBlock::PastEnd => BlockAnswer::After,
-        })
     }
 }

@@ -8,7 +8,7 @@ use crate::lookup::{BlockPlace, FilterAt, InLevel, Lookup};
 use crate::reader::{FilterMemory, SstReader};
 use crate::residency::FilterSlot;
 use terrace_base::Result;
-use terrace_vfs::Buf;
+use terrace_buf::Buf;
 
 /// Whether a lookup passes a filter.
 enum Passage<'a> {

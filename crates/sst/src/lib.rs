@@ -1,7 +1,7 @@
 //! SSTs: immutable sorted files of entries with a partitioned index and partitioned filters.
 //!
 //! [`SstWriter`] makes one, [`SstReader`] answers lookups and hands out [`SstIter`]s. The format
-//! is drawn in `docs/format/sst.md`. Floor 2: uses base, vfs, compression, filter and cache; knows nothing of
+//! is drawn in `docs/format/sst.md`. Floor 2: uses base, buf, vfs, compression, filter and cache; knows nothing of
 //! levels, snapshots' visibility rules or other files.
 
 // Only `block::search` allows unsafe code (SIMD loads), on its own module.
@@ -28,7 +28,6 @@ mod model_use;
 mod model_view;
 mod multi_get;
 mod options;
-mod plot;
 mod properties;
 mod reader;
 mod residency;
@@ -49,10 +48,9 @@ pub use filter_units::{
 pub use footer::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
 pub use index::learned::Training;
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
-pub use learned::BlockAnswer;
 pub use lookup::{BlockPlace, Entry, FilterAt, InLevel, Lookup};
 pub use lookup_trace::{BlockSaid, FilterSaid, LookupTrace, RunPlace};
-pub use model_view::ModelView;
+pub use model_view::{ModelPoint, ModelView};
 pub use multi_get::{BatchLookup, multi_get};
 pub use options::{DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, SstOptions};
 pub use properties::{COMPARATOR, Properties};

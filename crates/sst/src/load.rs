@@ -19,9 +19,10 @@ use crate::residency::{
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use terrace_base::{Error, Result};
+use terrace_buf::{Buf, BufMut};
 use terrace_cache::CacheKey;
 use terrace_compression::Compression;
-use terrace_vfs::{Buf, BufMut, ReadRequest};
+use terrace_vfs::ReadRequest;
 
 /// What is done about a block or partition that is not in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

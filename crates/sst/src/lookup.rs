@@ -1,8 +1,9 @@
 //! What a point lookup asks of a file, and what it is given.
 
+use terrace_base::SeqNo;
 use terrace_base::checksum::hash_key;
-use terrace_base::key::{SeqNo, seek_trailer};
-use terrace_vfs::Slice;
+use terrace_base::key::seek_trailer;
+use terrace_buf::Slice;
 
 /// A point lookup: the key, its hash, and the newest version it may see.
 #[derive(Debug, Clone, Copy)]

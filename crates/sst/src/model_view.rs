@@ -1,10 +1,12 @@
-//! Files looked at by people and estimators: the learned index laid out (like [`crate::plot`], but
-//! the one that lookups use now, and without reading the data), and where in the data a key lies.
+//! Files looked at by people and estimators: the learned index laid out, with the keys that it was
+//! trained on or without, and where in the data a key lies.
 
-use crate::block_handle;
+use crate::block_handle::{self, BlockHandle};
 use crate::index::learned::LearnedIndex;
+use crate::index::top_level::TAG_LEARNED;
 use crate::load::OnMiss;
 use crate::reader::SstReader;
+use std::sync::Arc;
 use terrace_base::Result;
 use terrace_learned::{DrawnSegment, ModelStats};
 
@@ -21,7 +23,41 @@ pub struct ModelView {
     pub memory_bytes: usize,
 }
 
+/// The first key of a data block beside what a learned index says of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ModelPoint {
+    /// The key as the model sees it.
+    pub key: u64,
+    /// The number of its block.
+    pub block: u32,
+    /// That which the model predicts.
+    pub predicted: Option<f64>,
+}
+
 impl SstReader {
+    /// The learned index in the file and the first keys of all data blocks; `None` if it has none.
+    /// Reads the whole file.
+    ///
+    /// # Errors
+    /// I/O, and corruption of the learned index or a data block.
+    pub fn model_points(self: &Arc<Self>) -> Result<Option<(ModelView, Vec<ModelPoint>)>> {
+        let Some(handle) = self.top.other(TAG_LEARNED) else { return Ok(None) };
+        let index = self.read_model(handle)?;
+        let model = index.blocks().model();
+        let mut points = Vec::new();
+        self.for_each_first_key(|block, _, first| {
+            let key = model.project(first);
+            points.push(ModelPoint { key, block, predicted: model.predict(key) });
+        })?;
+        Ok(Some((view(&index), points)))
+    }
+
+    fn read_model(&self, handle: BlockHandle) -> Result<LearnedIndex> {
+        let place = self.place(handle);
+        let payload = block_handle::unpack(self.read(handle)?, &place)?;
+        self.decode_model(&payload).map_err(|detail| place.corrupt(detail))
+    }
+
     /// The learned index that lookups go through, or would if it were in memory; `None` if there is
     /// none. One that is not in memory is read past the cache, and nothing else is.
     ///
@@ -34,10 +70,7 @@ impl SstReader {
         let Some(handle) = self.stored_model().filter(|_| self.has_model()) else {
             return Ok(None);
         };
-        let place = self.place(handle);
-        let payload = block_handle::unpack(self.read(handle)?, &place)?;
-        let index = self.decode_model(&payload).map_err(|detail| place.corrupt(detail))?;
-        Ok(Some(view(&index)))
+        Ok(Some(view(&self.read_model(handle)?)))
     }
 }
 

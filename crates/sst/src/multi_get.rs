@@ -12,7 +12,8 @@ use crate::residency::{ResidentIndex, ResidentModel, SlotEntry};
 use std::collections::HashMap;
 use std::sync::Arc;
 use terrace_base::{Error, Result};
-use terrace_vfs::{BufMut, ReadRequest};
+use terrace_buf::BufMut;
+use terrace_vfs::ReadRequest;
 
 /// One lookup of a batch, in one file.
 pub struct BatchLookup<'a> {

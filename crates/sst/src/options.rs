@@ -59,7 +59,7 @@ impl Default for SstOptions {
             direct_write: false,
             created_ms: 0,
             family: None,
-            flushed_seqno: 0,
+            flushed_seqno: SeqNo::ZERO,
         }
     }
 }

@@ -79,8 +79,8 @@ impl Default for Properties {
             model_bytes: 0,
             compression: Compression::None,
             filter: "none".to_string(),
-            smallest_seqno: 0,
-            largest_seqno: 0,
+            smallest_seqno: SeqNo::ZERO,
+            largest_seqno: SeqNo::ZERO,
             smallest: Vec::new(),
             largest: Vec::new(),
             largest_exclusive: false,
@@ -88,7 +88,7 @@ impl Default for Properties {
             ttl_due_ms: None,
             value_refs: Vec::new(),
             family: None,
-            flushed_seqno: 0,
+            flushed_seqno: SeqNo::ZERO,
             comparator: COMPARATOR.to_string(),
         }
     }
@@ -120,8 +120,8 @@ impl Properties {
             &mut self.filter_bytes,
             &mut self.index_bytes,
             &mut self.model_bytes,
-            &mut self.smallest_seqno,
-            &mut self.largest_seqno,
+            self.smallest_seqno.raw_mut(),
+            self.largest_seqno.raw_mut(),
             &mut self.created_ms,
         ]
     }
@@ -150,8 +150,8 @@ impl Properties {
         if let Some((id, name)) = &self.family {
             fields.push((TAG_FAMILY, [number(u64::from(*id)), name.clone().into_bytes()].concat()));
         }
-        if self.flushed_seqno > 0 {
-            fields.push((TAG_FLUSHED_SEQNO, number(self.flushed_seqno)));
+        if self.flushed_seqno > SeqNo::ZERO {
+            fields.push((TAG_FLUSHED_SEQNO, number(self.flushed_seqno.get())));
         }
         fields.push((TAG_COMPARATOR, self.comparator.clone().into_bytes()));
         fields.sort_unstable_by_key(|(tag, _)| *tag);
@@ -196,7 +196,7 @@ impl Properties {
                 let name = String::from_utf8(bytes.get(len..)?.to_vec()).ok()?;
                 self.family = Some((u32::try_from(id).ok()?, name));
             }
-            TAG_FLUSHED_SEQNO => self.flushed_seqno = number()?,
+            TAG_FLUSHED_SEQNO => self.flushed_seqno = SeqNo::new(number()?),
             TAG_COMPARATOR => self.comparator = String::from_utf8(bytes.to_vec()).ok()?,
             _ => {}
         }
@@ -236,7 +236,7 @@ mod tests {
                 largest_exclusive: exclusive,
                 ttl_due_ms,
                 family,
-                flushed_seqno,
+                flushed_seqno: SeqNo::new(flushed_seqno),
                 value_refs: segments
                     .into_iter()
                     .map(|(segment, bytes)| ValueRef { segment, bytes })

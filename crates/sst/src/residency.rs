@@ -25,8 +25,8 @@ use arc_swap::{ArcSwapAny, ArcSwapOption};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use terrace_buf::{Buf, Slice};
 use terrace_cache::{Cache, CacheKey, Cached, Priority};
-use terrace_vfs::{Buf, Slice};
 
 /// The cache of all blocks and metadata partitions of a store.
 pub type BlockCache = Cache<CachedBlock>;

@@ -6,7 +6,7 @@
 use crate::block_handle::Checked;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::range_tombstone::Fragment;
-use terrace_base::{Decoder, MAX_SEQNO, RangeTombstones};
+use terrace_base::{Decoder, MAX_SEQNO, RangeTombstones, SeqNo};
 
 pub(crate) fn encode(tombstones: &RangeTombstones, out: &mut Vec<u8>) {
     put_varint(out, tombstones.fragment_count() as u64);
@@ -14,7 +14,7 @@ pub(crate) fn encode(tombstones: &RangeTombstones, out: &mut Vec<u8>) {
         put_bytes(out, start);
         put_bytes(out, end);
         put_varint(out, seqnos.len() as u64);
-        seqnos.iter().for_each(|seqno| put_varint(out, *seqno));
+        seqnos.iter().for_each(|seqno| put_varint(out, seqno.get()));
     }
 }
 
@@ -42,7 +42,7 @@ fn decode_set(decoder: &mut Decoder<'_>) -> Option<RangeTombstones> {
         seqnos.clear();
         let mut below = MAX_SEQNO + 1;
         for _ in 0..decoder.varint().filter(|count| *count > 0)? {
-            below = decoder.varint().filter(|seqno| *seqno < below)?;
+            below = decoder.varint().map(SeqNo::new).filter(|seqno| *seqno < below)?;
             seqnos.push(below);
         }
         set.push(Fragment { start, end, seqnos: &seqnos });
@@ -61,10 +61,11 @@ mod tests {
     proptest! {
         #[test]
         fn round_trip(
-            list in vec((vec(any::<u8>(), 0..3), vec(any::<u8>(), 0..3), 0..=MAX_SEQNO), 0..12),
+            list in vec((vec(any::<u8>(), 0..3), vec(any::<u8>(), 0..3), 0..=MAX_SEQNO.get()), 0..12),
             damage: Vec<(usize, u8)>,
         ) {
-            let tombstone = |(start, end, seqno)| RangeTombstone { start, end, seqno };
+            let tombstone =
+                |(start, end, seqno)| RangeTombstone { start, end, seqno: SeqNo::new(seqno) };
             let set = RangeTombstones::new(list.into_iter().map(tombstone));
             let mut bytes = Vec::new();
             encode(&set, &mut bytes);

@@ -12,7 +12,8 @@ use crate::value_refs::ValueTally;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
-use terrace_base::key::{MAX_SEQNO, compare_internal, trailer_kind, trailer_seqno};
+use terrace_base::key::{compare_internal, trailer_kind, trailer_seqno};
+use terrace_base::{MAX_SEQNO, SeqNo};
 use terrace_base::{Result, ValueHandle, ValueKind};
 
 /// What a verification went through.
@@ -46,7 +47,7 @@ struct Walk<'a> {
     key_bytes: u64,
     value_bytes: u64,
     values: ValueTally,
-    seqnos: (u64, u64),
+    seqnos: (SeqNo, SeqNo),
     last: Option<(Vec<u8>, u64)>,
     last_separator: Option<Vec<u8>>,
     filter: FilterCheck,
@@ -71,7 +72,7 @@ pub(crate) fn verify(reader: &Arc<SstReader>) -> Result<VerifyReport> {
         key_bytes: 0,
         value_bytes: 0,
         values: ValueTally::default(),
-        seqnos: (u64::MAX, 0),
+        seqnos: (MAX_SEQNO, SeqNo::ZERO),
         last: None,
         last_separator: None,
         filter: FilterCheck::default(),

@@ -61,7 +61,7 @@ fn main() -> Outcome<()> {
             round(&db, &drawn, &plain, is_there)?;
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
-        let reads = db.metrics().device_reads;
+        let reads = db.metrics().reads.device_reads;
         let (mut one, mut other, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for turn in 0..rounds {
             let (mut a, mut b) = (0.0, 0.0);
@@ -82,7 +82,7 @@ fn main() -> Outcome<()> {
              ratios {:.4}, {rounds} rounds of {lookups}, {} device reads",
             other / one,
             median(ratios),
-            db.metrics().device_reads - reads,
+            db.metrics().reads.device_reads - reads,
         );
     }
     Ok(db.close()?)

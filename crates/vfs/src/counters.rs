@@ -1,7 +1,8 @@
 //! Counts of what this process asked of its file systems. Relaxed and sharded by thread, so that
 //! counting costs no shared cache line.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use terrace_buf::thread_number;
 
 const SHARDS: usize = 16;
 
@@ -38,18 +39,6 @@ static TOTALS: [Shard; SHARDS] = [const {
         syncs: AtomicU64::new(0),
     }
 }; SHARDS];
-
-static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static THREAD: usize = NEXT_THREAD.fetch_add(1, Relaxed);
-}
-
-/// A small number of the calling thread, dense from 0; for choosing a shard. Threads in their
-/// last moments all answer 0.
-pub(crate) fn thread_number() -> usize {
-    THREAD.try_with(|number| *number).unwrap_or(0)
-}
 
 fn shard() -> &'static Shard {
     &TOTALS[thread_number() % SHARDS]

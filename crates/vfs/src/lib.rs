@@ -1,22 +1,18 @@
-//! The file system as a trait, page memory, and the two file systems there are: the machine's
+//! The file system as a trait, and the two file systems there are: the machine's
 //! (`PosixVfs`) and a simulated one that loses, tears and fails on demand (`SimVfs`).
 //!
-//! Floor 1: uses `terrace-base` only. Every file the engine touches goes through [`Vfs`], and
-//! every block it reads lives in a [`Buf`]; nothing here knows a format.
+//! Floor 1: uses `terrace-base` and `terrace-buf`. Every file the engine touches goes through [`Vfs`];
+//! nothing here knows a format.
 
-mod buf;
 mod counters;
+mod interposed;
 mod posix;
 mod sim;
-mod slice;
 
-pub use buf::region::Region;
-pub use buf::slab::{SlabStats, slab_stats};
-pub use buf::{Buf, BufMut};
 pub use counters::{IoCounters, io_counters};
+pub use interposed::{Call, Interposed};
 pub use posix::{PosixVfs, open_file_limit};
 pub use sim::{Fault, FaultKind, OpClass, SimVfs};
-pub use slice::Slice;
 pub use terrace_base::{Error, Result};
 
 use std::path::Path;
@@ -68,10 +64,33 @@ pub trait Vfs: Send + Sync + 'static {
     fn free_space_bytes(&self, dir: &Path) -> Result<u64>;
     /// Executes many reads, together where the system can; fills the `result` of each.
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
-        for request in requests {
-            request.result = Some(request.file.read_at(request.offset, request.buf));
-        }
+        read_one_by_one(requests);
     }
+}
+
+fn read_one_by_one(requests: &mut [ReadRequest<'_>]) {
+    for request in requests {
+        request.result = Some(request.file.read_at(request.offset, request.buf));
+    }
+}
+
+/// Appends what `source` has from `offset` on to `copy`, piece by piece, and makes `copy` durable.
+pub fn copy_rest(
+    source: &dyn RandomFile,
+    mut offset: u64,
+    copy: &mut dyn AppendFile,
+) -> Result<()> {
+    /// Read at once.
+    const PIECE_BYTES: u64 = 1 << 20;
+    let mut buffer = vec![0; PIECE_BYTES.min(source.len().saturating_sub(offset)) as usize];
+    while offset < source.len() {
+        let len = (buffer.len() as u64).min(source.len() - offset) as usize;
+        source.read_at(offset, &mut buffer[..len])?;
+        copy.append(&buffer[..len])?;
+        offset += len as u64;
+    }
+    copy.finish()?;
+    copy.sync()
 }
 
 /// How a file is opened for reading.

@@ -4,9 +4,10 @@ use super::lex::{Kind, Token, tokens};
 use super::{Finding, Tree};
 
 /// Where unsafe code may stand. The peers are C libraries, which cannot be loaded or called without.
-const PLACES: [&str; 7] = [
+const PLACES: [&str; 8] = [
     "crates/skiplist/",
     "crates/filter/",
+    "crates/buf/",
     "crates/vfs/",
     "crates/sst/src/block/",
     "crates/bench/src/engine/",

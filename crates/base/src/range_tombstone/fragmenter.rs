@@ -5,7 +5,7 @@
 //! O(log n) and the sweep never holds more than the input and one list of open stripes.
 
 use super::{Fragment, RangeTombstoneRef, RangeTombstones};
-use crate::key::SeqNo;
+use crate::number::SeqNo;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 

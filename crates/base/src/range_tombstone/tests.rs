@@ -1,7 +1,7 @@
 //! Fragmented sets against a walk over all tombstones, and what many overlapping ones take.
 
 use super::*;
-use crate::{Rng, SplitMix64};
+use crate::{MAX_SEQNO, Rng, SplitMix64};
 use proptest::prelude::*;
 
 fn covering(tombstones: &[RangeTombstone], key: &[u8], read_seqno: SeqNo) -> Option<SeqNo> {
@@ -12,8 +12,11 @@ fn covering(tombstones: &[RangeTombstone], key: &[u8], read_seqno: SeqNo) -> Opt
 }
 
 fn tombstones(list: &[(u8, u8, u64)]) -> Vec<RangeTombstone> {
-    let one =
-        |(a, b, s): &(u8, u8, u64)| RangeTombstone { start: vec![*a], end: vec![*b], seqno: *s };
+    let one = |(a, b, s): &(u8, u8, u64)| RangeTombstone {
+        start: vec![*a],
+        end: vec![*b],
+        seqno: SeqNo::new(*s),
+    };
     list.iter().map(one).collect()
 }
 
@@ -22,7 +25,7 @@ proptest! {
     fn covering_agrees_with_a_walk_over_all(
         list in proptest::collection::vec((0u8..20, 0u8..20, 1u64..30), 0..12),
         key in 0u8..20,
-        read_seqno in 0u64..32,
+        read_seqno in (0u64..32).prop_map(SeqNo::new),
         clip in (0u8..20, 0u8..20),
     ) {
         let tombstones = tombstones(&list);
@@ -54,7 +57,7 @@ proptest! {
     fn a_span_is_what_its_read_meets_and_nothing_else(
         list in proptest::collection::vec((0u8..20, 0u8..20, 1u64..30), 0..12),
         key in 0u8..20,
-        read_seqno in 0u64..32,
+        read_seqno in (0u64..32).prop_map(SeqNo::new),
     ) {
         let tombstones = tombstones(&list);
         let set = RangeTombstones::new(tombstones.clone());
@@ -64,7 +67,7 @@ proptest! {
                 && span.end.is_none_or(|end| [other].as_slice() < end);
             prop_assert!(inside || other != key);
             if inside {
-                let want = covering(&tombstones, &[other], read_seqno).unwrap_or(0);
+                let want = covering(&tombstones, &[other], read_seqno).unwrap_or_default();
                 prop_assert_eq!(span.seqno, want);
             }
         }
@@ -76,11 +79,11 @@ proptest! {
         ends in proptest::collection::btree_set(1u64..30, 0..4),
     ) {
         let tombstones = tombstones(&list);
-        let ends: Vec<SeqNo> = ends.into_iter().collect();
+        let ends: Vec<SeqNo> = ends.into_iter().map(SeqNo::new).collect();
         let stripe_of = |seqno| ends.partition_point(|end| *end < seqno) as u64;
         let set = RangeTombstones::collapse(tombstones.iter().map(|t| t.as_ref()), stripe_of);
         for key in 0u8..20 {
-            for read_seqno in ends.iter().copied().chain([SeqNo::MAX]) {
+            for read_seqno in ends.iter().copied().chain([MAX_SEQNO]) {
                 prop_assert_eq!(
                     set.covering_seqno(&[key], read_seqno),
                     covering(&tombstones, &[key], read_seqno)
@@ -99,7 +102,7 @@ proptest! {
 /// What is made of `list` in two stripes holds at most two fragments and four sequence numbers for
 /// every tombstone, whatever their overlap.
 fn assert_linear(list: &[RangeTombstone]) {
-    let middle = list.len() as u64 / 2;
+    let middle = SeqNo::new(list.len() as u64 / 2);
     let stripe_of = |seqno| u64::from(seqno > middle);
     let set = RangeTombstones::collapse(list.iter().map(|t| t.as_ref()), stripe_of);
     assert!(set.fragment_count() < 2 * list.len());
@@ -111,7 +114,11 @@ fn assert_linear(list: &[RangeTombstone]) {
 fn overlapping_tombstones_take_memory_in_proportion_to_their_number() {
     const COUNT: u64 = 20_000;
     let key = |n: u64| format!("key{n:08}").into_bytes();
-    let one = |start, end, seqno| RangeTombstone { start: key(start), end: key(end), seqno };
+    let one = |start, end, seqno| RangeTombstone {
+        start: key(start),
+        end: key(end),
+        seqno: SeqNo::new(seqno),
+    };
     let nested_inward: Vec<_> = (1..=COUNT).map(|n| one(n, 3 * COUNT - n, n)).collect();
     let nested_outward: Vec<_> = (1..=COUNT).map(|n| one(COUNT - n, COUNT + n, n)).collect();
     let trimming: Vec<_> = (1..=COUNT).map(|n| one(0, n, n)).collect();
@@ -132,6 +139,6 @@ fn overlapping_tombstones_take_memory_in_proportion_to_their_number() {
         let mut joined = RangeTombstones::default();
         set.fragments().for_each(|fragment| joined.push_joined(fragment));
         assert_eq!(joined.fragment_count() as u64, left);
-        assert_eq!(joined.seqnos().iter().max(), Some(&COUNT));
+        assert_eq!(joined.seqnos().iter().max(), Some(&SeqNo::new(COUNT)));
     }
 }

@@ -1,7 +1,8 @@
 //! Shared libraries with a C API: finding them, loading their functions, and the two
 //! conventions LevelDB's and RocksDB's C APIs share (error strings, returned buffers).
 //!
-//! Unsafe code is confined to this module and the two adapters that call foreign functions.
+//! Unsafe code is confined to this module, `c_database` and the two adapters, which call foreign
+//! functions.
 #![allow(unsafe_code, reason = "calls into C libraries")]
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -98,18 +99,19 @@ pub fn load(path: &Path, probe: &str) -> Result<&'static Library> {
     Ok(Box::leak(Box::new(library)))
 }
 
-/// Declares a struct of C functions and its loader. A field `x` is the function `PREFIX_x`.
+/// Declares a struct of C functions and its loader. A field `x` is the function `x` after the prefix
+/// that the loader gets.
 macro_rules! c_api {
-    ($(#[$meta:meta])* $name:ident, $prefix:literal { $($field:ident($($arg:ty),* $(,)?) $(-> $ret:ty)?;)* }) => {
+    ($(#[$meta:meta])* $name:ident { $($field:ident($($arg:ty),* $(,)?) $(-> $ret:ty)?;)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy)]
-        struct $name { $($field: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)* }
+        pub struct $name { $(pub $field: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)* }
 
         impl $name {
-            fn load(library: &'static libloading::Library) -> anyhow::Result<Self> {
+            pub fn load(library: &'static libloading::Library, prefix: &str) -> anyhow::Result<Self> {
                 Ok(Self {
                     $($field: {
-                        let name = concat!($prefix, stringify!($field));
+                        let name = format!("{prefix}{}", stringify!($field));
                         // SAFETY: the signatures are those of the library's public C header.
                         *unsafe { library.get(name.as_bytes()) }
                             .map_err(|_| anyhow::anyhow!("the library does not export {name}"))?

@@ -1,5 +1,6 @@
 //! The engines by name: what each can do, where its library is found, how it is opened.
 
+mod c_database;
 mod c_library;
 mod fjall;
 mod leveldb;

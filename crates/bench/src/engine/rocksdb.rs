@@ -7,16 +7,15 @@
 #![allow(unsafe_code, reason = "calls into a C library")]
 
 mod counts;
-mod cursor;
 mod opening;
 mod options;
 
-use crate::engine::c_library::{self, Lookup, c_api};
+use crate::engine::c_database::{CDatabase, ErrorOut, Handle};
+use crate::engine::c_library::{Lookup, c_api};
 use crate::engine::wait_until_idle;
 use crate::store::{Cursor, FilterCounts, MetadataBytes, Store, ValueCounts, WriteCounts};
 use anyhow::{Result, ensure};
-use cursor::RocksdbCursor;
-use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
 use std::ptr;
 
 pub use opening::open;
@@ -54,39 +53,21 @@ const BLOB_COLLECTION: [&CStr; 2] =
 /// Their values while all blobs are rewritten in key order: all files, whatever is in them.
 const REWRITE_ALL: [&CStr; 2] = [c"1.0", c"0.0"];
 
-type Handle = *mut c_void;
-type ErrorOut = *mut *mut c_char;
-
 c_api! {
-    /// The functions of `rocksdb/c.h` in use.
-    Api, "rocksdb_" {
+    /// The functions of `rocksdb/c.h` in use that LevelDB does not have, or not alike.
+    Api {
         open_column_families(Handle, *const c_char, c_int, *const *const c_char, *const Handle, *mut Handle, ErrorOut) -> Handle;
         column_family_handle_destroy(Handle);
-        close(Handle);
         cancel_all_background_work(Handle, c_uchar);
-        put(Handle, Handle, *const u8, usize, *const u8, usize, ErrorOut);
-        delete(Handle, Handle, *const u8, usize, ErrorOut);
         get_pinned(Handle, Handle, *const u8, usize, ErrorOut) -> Handle;
         pinnableslice_value(Handle, *mut usize) -> *const u8;
         pinnableslice_destroy(Handle);
         batched_multi_get_cf(Handle, Handle, Handle, usize, *const *const u8, *const usize, *mut Handle, *mut *mut c_char, c_uchar);
-        free(*mut c_void);
         flush(Handle, Handle, ErrorOut);
         flushoptions_create() -> Handle;
         flushoptions_destroy(Handle);
         flushoptions_set_wait(Handle, c_uchar);
         property_int(Handle, *const c_char, *mut u64) -> c_int;
-        property_value(Handle, *const c_char) -> *mut c_char;
-        create_iterator(Handle, Handle) -> Handle;
-        iter_destroy(Handle);
-        iter_valid(Handle) -> c_uchar;
-        iter_seek(Handle, *const u8, usize);
-        iter_next(Handle);
-        iter_key(Handle, *mut usize) -> *const u8;
-        iter_value(Handle, *mut usize) -> *const u8;
-        iter_get_error(Handle, ErrorOut);
-        options_create() -> Handle;
-        options_destroy(Handle);
         options_enable_statistics(Handle);
         get_options_from_string(Handle, *const c_char, Handle, ErrorOut);
         options_set_block_based_table_factory(Handle, Handle);
@@ -99,13 +80,7 @@ c_api! {
         lru_cache_options_set_num_shard_bits(Handle, c_int);
         cache_create_lru_opts(Handle) -> Handle;
         cache_create_hyper_clock(usize, usize) -> Handle;
-        cache_destroy(Handle);
-        readoptions_create() -> Handle;
-        readoptions_destroy(Handle);
         readoptions_set_fill_cache(Handle, c_uchar);
-        writeoptions_create() -> Handle;
-        writeoptions_destroy(Handle);
-        writeoptions_set_sync(Handle, c_uchar);
         set_options(Handle, c_int, *const *const c_char, *const *const c_char, ErrorOut);
         compactoptions_create() -> Handle;
         compactoptions_destroy(Handle);
@@ -116,11 +91,9 @@ c_api! {
 
 struct RocksdbStore {
     api: Api,
-    db: Handle,
+    base: CDatabase,
     /// The default column family, for calls that have no form without one.
     family: Handle,
-    read_options: Handle,
-    write_options: Handle,
     statistics: bool,
     /// If large values are kept in blob files, the values of [`BLOB_COLLECTION`].
     blob_collection: Option<[CString; 2]>,
@@ -128,8 +101,7 @@ struct RocksdbStore {
     version: String,
 }
 
-// SAFETY: a RocksDB database and its option objects may be used from any thread without external
-// synchronisation (rocksdb/db.h).
+// SAFETY: as the database, whose family may be used from any thread.
 unsafe impl Send for RocksdbStore {}
 // SAFETY: as above.
 unsafe impl Sync for RocksdbStore {}
@@ -140,7 +112,7 @@ impl RocksdbStore {
         let mut value = 0;
         // SAFETY: the handle is live, the name NUL-terminated.
         let failed =
-            unsafe { (self.api.property_int)(self.db, c_name.as_ptr(), &raw mut value) } != 0;
+            unsafe { (self.api.property_int)(self.base.db, c_name.as_ptr(), &raw mut value) } != 0;
         ensure!(!failed, "the engine does not know the property {name}");
         Ok(value)
     }
@@ -152,9 +124,15 @@ impl RocksdbStore {
         // SAFETY: the handle is live; both arrays have as many NUL-terminated strings as is said.
         unsafe {
             let count = names.len() as c_int;
-            (self.api.set_options)(self.db, count, names.as_ptr(), values.as_ptr(), &raw mut error);
+            (self.api.set_options)(
+                self.base.db,
+                count,
+                names.as_ptr(),
+                values.as_ptr(),
+                &raw mut error,
+            );
         }
-        c_library::check(error, self.api.free)
+        self.base.check(error)
     }
 
     /// Merges everything into the last level, which is rewritten even if it is all there is.
@@ -163,37 +141,15 @@ impl RocksdbStore {
         unsafe {
             let options = (self.api.compactoptions_create)();
             (self.api.compactoptions_set_bottommost_level_compaction)(options, FORCE_BOTTOMMOST);
-            (self.api.compact_range_opt)(self.db, options, ptr::null(), 0, ptr::null(), 0);
+            (self.api.compact_range_opt)(self.base.db, options, ptr::null(), 0, ptr::null(), 0);
             (self.api.compactoptions_destroy)(options);
         }
-    }
-
-    fn property(&self, name: &str) -> Option<String> {
-        let name = CString::new(name).ok()?;
-        // SAFETY: the name is NUL-terminated; the result is null or a string for the caller to free.
-        c_library::take_text(
-            unsafe { (self.api.property_value)(self.db, name.as_ptr()) },
-            self.api.free,
-        )
     }
 }
 
 impl Store for RocksdbStore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut error = ptr::null_mut();
-        // SAFETY: the handles are live and the slices are read only during the call.
-        unsafe {
-            (self.api.put)(
-                self.db,
-                self.write_options,
-                key.as_ptr(),
-                key.len(),
-                value.as_ptr(),
-                value.len(),
-                &raw mut error,
-            );
-        }
-        c_library::check(error, self.api.free)
+        self.base.put(key, value)
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -202,14 +158,14 @@ impl Store for RocksdbStore {
         // destroyed here.
         unsafe {
             let pinned = (self.api.get_pinned)(
-                self.db,
-                self.read_options,
+                self.base.db,
+                self.base.read_options,
                 key.as_ptr(),
                 key.len(),
                 &raw mut error,
             );
             if pinned.is_null() {
-                c_library::check(error, self.api.free)?;
+                self.base.check(error)?;
                 return Ok(false);
             }
             let value = (self.api.pinnableslice_value)(pinned, &raw mut len);
@@ -220,12 +176,7 @@ impl Store for RocksdbStore {
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        let mut error = ptr::null_mut();
-        // SAFETY: the handles are live and the key is read only during the call.
-        unsafe {
-            (self.api.delete)(self.db, self.write_options, key.as_ptr(), key.len(), &raw mut error);
-        }
-        c_library::check(error, self.api.free)
+        self.base.delete(key)
     }
 
     fn multi_get(&self, keys: &[Vec<u8>], see: &mut dyn FnMut(&[u8])) -> Result<usize> {
@@ -238,8 +189,8 @@ impl Store for RocksdbStore {
         // valid until it is destroyed here.
         unsafe {
             (self.api.batched_multi_get_cf)(
-                self.db,
-                self.read_options,
+                self.base.db,
+                self.base.read_options,
                 self.family,
                 keys.len(),
                 pointers.as_ptr(),
@@ -256,16 +207,14 @@ impl Store for RocksdbStore {
                 found += 1;
             }
         }
-        let results = errors.into_iter().map(|error| c_library::check(error, self.api.free));
+        let results = errors.into_iter().map(|error| self.base.check(error));
         // Every error string is freed before the first error is reported.
         results.collect::<Vec<_>>().into_iter().collect::<Result<()>>()?;
         Ok(found)
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor + '_>> {
-        // SAFETY: the handles are live, and the cursor's lifetime keeps the store open.
-        let iter = unsafe { (self.api.create_iterator)(self.db, self.read_options) };
-        Ok(Box::new(RocksdbCursor { api: &self.api, iter }))
+        Ok(self.base.cursor())
     }
 
     fn flush(&self) -> Result<()> {
@@ -274,10 +223,10 @@ impl Store for RocksdbStore {
         unsafe {
             let options = (self.api.flushoptions_create)();
             (self.api.flushoptions_set_wait)(options, 1);
-            (self.api.flush)(self.db, options, &raw mut error);
+            (self.api.flush)(self.base.db, options, &raw mut error);
             (self.api.flushoptions_destroy)(options);
         }
-        c_library::check(error, self.api.free)
+        self.base.check(error)
     }
 
     fn settle(&self) -> Result<()> {
@@ -325,7 +274,7 @@ impl Store for RocksdbStore {
     }
 
     fn stats_text(&self) -> String {
-        self.property("rocksdb.stats").unwrap_or_default()
+        self.base.property("rocksdb.stats").unwrap_or_default()
     }
 
     fn options_text(&self) -> String {
@@ -338,20 +287,14 @@ impl Store for RocksdbStore {
 
     fn close(self: Box<Self>) -> Result<()> {
         // SAFETY: the handle is live; closing proper happens in `drop`.
-        unsafe { (self.api.cancel_all_background_work)(self.db, 1) };
+        unsafe { (self.api.cancel_all_background_work)(self.base.db, 1) };
         Ok(())
     }
 }
 
 impl Drop for RocksdbStore {
     fn drop(&mut self) {
-        // SAFETY: each handle was made by the matching create function and is destroyed once;
-        // cursors borrow the store, so none is left.
-        unsafe {
-            (self.api.column_family_handle_destroy)(self.family);
-            (self.api.close)(self.db);
-            (self.api.readoptions_destroy)(self.read_options);
-            (self.api.writeoptions_destroy)(self.write_options);
-        }
+        // SAFETY: made when the database was opened, which is closed after this; destroyed once.
+        unsafe { (self.api.column_family_handle_destroy)(self.family) };
     }
 }

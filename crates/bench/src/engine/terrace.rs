@@ -228,8 +228,8 @@ impl Store for TerraceStore {
         let (first, deeper) = metrics.levels.split_first().context("a store has levels")?;
         let deeper = deeper.iter().filter(|level| level.file_count > 0).count() as u64;
         Ok(FilterCounts {
-            wasted_reads: Some(metrics.wasted_lookups),
-            index_reads: Some(metrics.index_misses),
+            wasted_reads: Some(metrics.reads.wasted_lookups),
+            index_reads: Some(metrics.reads.index_misses),
             unit_loads: Some(metrics.levels.iter().map(|level| level.filter_units_loaded).sum()),
             resident_bytes: Some(metrics.filter_memory_bytes),
             sorted_runs: Some(first.file_count + deeper),
@@ -261,9 +261,9 @@ impl Store for TerraceStore {
     fn model_counts(&self) -> Result<ModelCounts> {
         let m = self.db.metrics();
         Ok(ModelCounts {
-            by_model: Some(m.lookups_by_model),
-            by_index: Some(m.lookups_by_index),
-            by_level: Some(m.lookups_by_level_model),
+            by_model: Some(m.reads.lookups_by_model),
+            by_index: Some(m.reads.lookups_by_index),
+            by_level: Some(m.reads.lookups_by_level_model),
             model_bytes: Some(m.model_bytes),
             training_ns: Some(m.model_training_ns),
             trained_keys: Some(m.model_errors.iter().sum()),

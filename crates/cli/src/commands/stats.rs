@@ -131,12 +131,12 @@ fn stalls(m: &Metrics) -> Value {
 
 fn reads(m: &Metrics) -> Value {
     json!({
-        "filter_checks": m.filter_checks, "filter_negatives": m.filter_negatives,
-        "filter_false_positives": m.filter_false_positives,
-        "data_block_hits": m.data_block_hits, "data_block_misses": m.data_block_misses,
-        "index_hits": m.index_hits, "index_misses": m.index_misses,
-        "filter_hits": m.filter_hits, "filter_misses": m.filter_misses,
-        "device_reads": m.device_reads, "device_read_bytes": m.device_read_bytes,
+        "filter_checks": m.reads.filter_checks, "filter_negatives": m.reads.filter_negatives,
+        "filter_false_positives": m.reads.filter_false_positives,
+        "data_block_hits": m.reads.data_block_hits, "data_block_misses": m.reads.data_block_misses,
+        "index_hits": m.reads.index_hits, "index_misses": m.reads.index_misses,
+        "filter_hits": m.reads.filter_hits, "filter_misses": m.reads.filter_misses,
+        "device_reads": m.reads.device_reads, "device_read_bytes": m.reads.device_read_bytes,
     })
 }
 

@@ -97,14 +97,14 @@ impl Reads {
     fn between(before: &Metrics, after: &Metrics) -> Self {
         let diff = |field: fn(&Metrics) -> u64| field(after) - field(before);
         Self {
-            device_reads: diff(|m| m.device_reads),
-            filter_checks: diff(|m| m.filter_checks),
-            filter_negatives: diff(|m| m.filter_negatives),
-            filter_false_positives: diff(|m| m.filter_false_positives),
-            data_block_hits: diff(|m| m.data_block_hits),
-            data_block_misses: diff(|m| m.data_block_misses),
-            metadata_hits: diff(|m| m.index_hits + m.filter_hits),
-            metadata_misses: diff(|m| m.index_misses + m.filter_misses),
+            device_reads: diff(|m| m.reads.device_reads),
+            filter_checks: diff(|m| m.reads.filter_checks),
+            filter_negatives: diff(|m| m.reads.filter_negatives),
+            filter_false_positives: diff(|m| m.reads.filter_false_positives),
+            data_block_hits: diff(|m| m.reads.data_block_hits),
+            data_block_misses: diff(|m| m.reads.data_block_misses),
+            metadata_hits: diff(|m| m.reads.index_hits + m.reads.filter_hits),
+            metadata_misses: diff(|m| m.reads.index_misses + m.reads.filter_misses),
         }
     }
 

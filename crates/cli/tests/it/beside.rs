@@ -2,7 +2,7 @@
 //! prefix of what was acknowledged, at least what was before it began, and none fails. A reader that
 //! is killed leaves nothing that keeps the writer from removing its files.
 
-use crate::process::{PATIENCE, Server};
+use crate::process::Server;
 use crate::program::Program;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,6 +10,8 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use terrace::{Db, Options};
+use terrace_base::hex::Hex;
+use terrace_resp::test_client::HANG_GUARD;
 
 /// Keys that one round of the client writes, in their order.
 const ROUND: u64 = 400;
@@ -23,14 +25,14 @@ fn link(n: u64) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Hex(bytes).to_string()
 }
 
 /// Sets the keys of the chain in their order, and writes so much besides that the store flushes and
 /// compacts all the time; `acknowledged` is the newest key that the server has answered for.
 fn write_chain(port: u16, acknowledged: &AtomicU64, done: &AtomicBool) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
     while !done.load(Ordering::SeqCst) {
@@ -81,7 +83,7 @@ fn commands_that_read_beside_a_server_under_load_see_a_prefix() {
         }
         let _ends = Ends(&done);
         // A server that has answered a write has a store.
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + HANG_GUARD;
         while acknowledged.load(Ordering::SeqCst) == 0 {
             assert!(Instant::now() < end, "the server acknowledges nothing");
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -128,7 +130,7 @@ fn a_killed_reader_keeps_nothing() {
     scan.kill().unwrap();
     scan.wait().unwrap();
     // The next look of the writer, which comes by itself, finds that the lock is free.
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + HANG_GUARD;
     while db.metrics().reader_pinned_files > 0 {
         assert!(Instant::now() < end, "the files of a killed reader stay");
         std::thread::sleep(std::time::Duration::from_millis(10));

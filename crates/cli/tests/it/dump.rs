@@ -1,6 +1,6 @@
 //! `terrace dump` and `terrace restore`: full circles, damage, kills, a full disk, a running server.
 
-use crate::process::{PATIENCE, Server};
+use crate::process::Server;
 use crate::program::Program;
 use redis::{Connection, cmd};
 use std::fs;
@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use terrace::{CfOptions, Db, Options, WriteBatch};
+use terrace_resp::test_client::HANG_GUARD;
 
 /// Unix milliseconds that no test lives to see.
 const NEXT_CENTURY: u64 = 4_102_444_800_000;
@@ -167,7 +168,7 @@ fn a_dump_beside_a_server_under_writes_shows_one_moment() {
                 }
             }
         });
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + HANG_GUARD;
         while acknowledged.load(order) == 0 {
             assert!(Instant::now() < end, "nothing is acknowledged");
             std::thread::sleep(Duration::from_millis(5));
@@ -259,7 +260,7 @@ fn a_directory_that_is_used_is_left_alone() {
 }
 
 fn wait_for(path: &Path) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + HANG_GUARD;
     while !path.exists() {
         assert!(Instant::now() < end, "{} does not come", path.display());
         std::thread::sleep(Duration::from_millis(5));

@@ -1,9 +1,10 @@
 //! Peak memory of a process under a small budget: at most the budget and 64 MiB, whatever is written.
 
-use crate::process::{PATIENCE, Server};
+use crate::process::Server;
 use crate::program::Program;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use terrace_resp::test_client::HANG_GUARD;
 
 /// What a process may have in memory besides the budget of its store.
 const PROCESS_BYTES: u64 = 64 << 20;
@@ -29,7 +30,7 @@ fn write(port: u16, count: u64, value_bytes: usize, words: &[&str], answer: &str
             let value = &value;
             scope.spawn(move || {
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
                 for batch in 0..count / CONNECTIONS / PIPELINE {
                     let mut requests = Vec::new();
                     for n in 0..PIPELINE {

@@ -1,11 +1,12 @@
 //! `terrace serve` as a process: its signals, its memory under those who mean no good.
 
-use crate::process::{PATIENCE, Server, free_port};
+use crate::process::{Server, free_port};
 use crate::program::Program;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Instant;
+use terrace_resp::test_client::HANG_GUARD;
 
 /// A server with a file of options.
 struct Serving {
@@ -23,13 +24,13 @@ impl Serving {
 
     fn try_connect(&self) -> std::io::Result<TcpStream> {
         let stream = TcpStream::connect(("127.0.0.1", self.server.port))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(HANG_GUARD))?;
         Ok(stream)
     }
 
     /// Waits until `what` holds; the server must not end meanwhile.
     fn until(&mut self, why: &str, what: impl Fn(&Self) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + HANG_GUARD;
         while !what(self) {
             self.server.wait_a_little(why, end);
         }

@@ -6,9 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// A busy machine may need this long for anything.
-pub const PATIENCE: Duration = Duration::from_secs(600);
+use terrace_resp::test_client::HANG_GUARD;
 
 /// A server, killed when it is dropped.
 pub struct Server {
@@ -45,7 +43,7 @@ impl Server {
             }
         });
         let mut server = Self { child, port, log };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + HANG_GUARD;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             server.wait_a_little("it does not listen", end);
         }
@@ -66,7 +64,7 @@ impl Server {
 
     /// Waits for the end, which must be a good one.
     pub fn end_well(&mut self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + HANG_GUARD;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 assert!(status.success(), "{status}: {}", self.log());

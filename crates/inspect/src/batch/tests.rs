@@ -93,7 +93,7 @@ fn what_can_be_decoded_of_a_broken_batch_is_told() {
     assert!(describe(&whole[..whole.len() - 1], PLACE).0[5].contains("put e = large"));
     let longer = [&whole[..], b"x"].concat();
     assert!(describe(&longer, PLACE).0.last().unwrap().contains("follow the last op"));
-    assert_eq!(describe(&encode(MAX_SEQNO, 2, &[]), PLACE).1, 1);
+    assert_eq!(describe(&encode(MAX_SEQNO.get(), 2, &[]), PLACE).1, 1);
     let full = [(ValueKind::Delete, 0, &b"a"[..], Given::Inline(b"1"))];
     assert_eq!(describe(&encode(1, 1, &full), PLACE).1, 1);
 }

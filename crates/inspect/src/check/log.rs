@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::text::Abridged;
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
+use terrace_base::SeqNo;
 use terrace_log::Setting;
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_manifest::evidence::Claims;
@@ -45,7 +46,7 @@ pub(super) fn check(
         found.problems.push(Problem::of(&names::log_path(dir, oldest), detail));
     }
     let proven = Some(claims.log).filter(|log| log.segment > 0 && log.segment >= oldest);
-    let mut next_seqno = 0;
+    let mut next_seqno = SeqNo::ZERO;
     let setting = Setting { proven, ..Setting::default() };
     let outcome =
         terrace_log::recover_with(vfs, &segments, setting, &mut |segment, offset, payload| {

@@ -2,7 +2,7 @@
 
 use crate::store::{DIR, Store, batch, sst};
 use std::path::Path;
-use terrace_base::ValueKind;
+use terrace_base::{SeqNo, ValueKind};
 use terrace_inspect::{Contents, Report, check_store, check_store_with, contents};
 use terrace_log::{LogOptions, LogWriter};
 use terrace_manifest::{FamilyEdit, Manifest, VersionEdit};
@@ -167,7 +167,7 @@ fn what_the_manifest_says_must_fit_the_file() {
     for (want, change) in wrong {
         let store = Store::new();
         let mut file = sst(&store.vfs, 9, 2000..2100, 18);
-        file.largest_seqno = 19;
+        file.largest_seqno = SeqNo::new(19);
         change(&mut file);
         let (mut manifest, mut state) = Manifest::recover(store.shared(), Path::new(DIR)).unwrap();
         let family = FamilyEdit { id: 1, added: vec![(0, file)], ..Default::default() };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, RangeTombstones, ValueKind};
+use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
 use terrace_log::{LogOptions, LogWriter};
 use terrace_manifest::{FamilyEdit, FileMeta, Manifest, VersionEdit, names};
 use terrace_sst::{Compression, SstOptions, SstSummary, SstWriter};
@@ -38,11 +38,16 @@ pub fn sst(vfs: &SimVfs, number: u64, keys: std::ops::Range<u32>, seqno: u64) ->
         let kind = if key % 10 == 3 { ValueKind::Delete } else { ValueKind::Put };
         let value = if kind == ValueKind::Put { format!("value of {key}") } else { String::new() };
         let name = format!("key{key:05}");
-        writer.add(name.as_bytes(), pack_trailer(seqno, kind), value.as_bytes()).unwrap();
+        writer
+            .add(name.as_bytes(), pack_trailer(SeqNo::new(seqno), kind), value.as_bytes())
+            .unwrap();
     }
     if number == 2 {
-        let tombstone =
-            RangeTombstone { start: b"key00950".to_vec(), end: b"key01100".to_vec(), seqno };
+        let tombstone = RangeTombstone {
+            start: b"key00950".to_vec(),
+            end: b"key01100".to_vec(),
+            seqno: SeqNo::new(seqno),
+        };
         writer.set_range_tombstones(RangeTombstones::new([tombstone]));
     }
     file_meta(number, writer.finish().unwrap())
@@ -87,7 +92,7 @@ impl Store {
         };
         let edit = VersionEdit {
             next_file_number: Some(6),
-            last_seqno: Some(20),
+            last_seqno: Some(SeqNo::new(20)),
             families: vec![default, other],
             ..VersionEdit::default()
         };

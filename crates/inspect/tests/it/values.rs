@@ -6,7 +6,7 @@ use crate::store::{DIR, Store, file_meta};
 use std::path::{Path, PathBuf};
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::pack_trailer;
-use terrace_base::{ValueHandle, ValueKind, ValueRef};
+use terrace_base::{SeqNo, ValueHandle, ValueKind, ValueRef};
 use terrace_inspect::{log, lsm, manifest};
 use terrace_log::value::{ValueWriter, checksum, pack_length, place_mask};
 use terrace_log::{LogOptions, LogWriter};
@@ -75,7 +75,7 @@ fn write_sst(vfs: &SimVfs, number: u64, handles: &Handles) -> FileMeta {
     let file = names::sst_path(Path::new(DIR), number);
     let mut writer = SstWriter::create(vfs, &file, number, options).unwrap();
     for (at, (key, handle)) in handles.iter().enumerate() {
-        let trailer = pack_trailer(at as u64 + 1, ValueKind::PutHandle);
+        let trailer = pack_trailer(SeqNo::new(at as u64 + 1), ValueKind::PutHandle);
         writer.add(key, trailer, &handle.encode()).unwrap();
     }
     file_meta(number, writer.finish().unwrap())
@@ -101,7 +101,7 @@ fn store_with(change: impl FnOnce(&mut VersionEdit)) -> (Store, Handles) {
         FamilyEdit { added: vec![(6, file)], min_log_segment: Some(5), ..Default::default() };
     let mut edit = VersionEdit {
         next_file_number: Some(8),
-        last_seqno: Some(20),
+        last_seqno: Some(SeqNo::new(20)),
         families: vec![family],
         segments_added: vec![
             meta(&store.vfs, 4, SegmentKind::CommitLog, SEALED),

@@ -501,7 +501,7 @@ const BESIDE_WRITER: Setting = Setting { proven: None, beside_writer: true };
 fn an_append_that_is_half_seen_is_neither_damage_nor_the_end() {
     let (recovered, seen) = replay_while_it_grows(BESIDE_WRITER).unwrap();
     assert_eq!((recovered.records, seen, recovered.torn), (11, 11, None));
-    // The same reads look like damage to one who is alone with the file.
+    // Without a writer beside it, the same reads are damage.
     assert!(replay_while_it_grows(Setting::default()).unwrap_err().is_corruption());
 }
 

@@ -6,8 +6,9 @@ use std::io;
 use terrace_base::key::MAX_VALUE_BYTES;
 use terrace_base::value_handle::VALUE_CHECKSUM_BYTES;
 use terrace_base::{Error, Result, ValueHandle};
+use terrace_buf::{Buf, BufMut, Slice};
 use terrace_compression::{self as codec, Compression};
-use terrace_vfs::{Buf, BufMut, RandomFile, ReadRequest, Slice, Vfs};
+use terrace_vfs::{RandomFile, ReadRequest, Vfs};
 
 /// Values at most this many bytes apart are read together.
 pub const JOINED_GAP_BYTES: u64 = 4 << 10;

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use terrace_base::key::MAX_KEY_BYTES;
 use terrace_base::{Error, Result};
-use terrace_vfs::{OpenMode, RandomFile, SimVfs, Slice, Vfs};
+use terrace_buf::Slice;
+use terrace_vfs::{OpenMode, RandomFile, SimVfs, Vfs};
 
 const SEGMENT: u32 = 9;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use terrace_base::SeqNo;
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop_oneof![Just(b'a'), any::<u8>()], 0..12)
@@ -33,7 +34,7 @@ prop_compose! {
     ) -> FileMeta {
         FileMeta {
             number, size_bytes, smallest, largest, largest_exclusive,
-            smallest_seqno: a.min(b), largest_seqno: a.max(b),
+            smallest_seqno: SeqNo::new(a.min(b)), largest_seqno: SeqNo::new(a.max(b)),
             entry_count: counts[0], tombstone_count: counts[1], range_tombstone_count: counts[2],
             raw_bytes: counts[3], created_ms: counts[4], ttl_due_ms, value_refs,
         }
@@ -48,7 +49,7 @@ prop_compose! {
         added in proptest::collection::vec((any::<u8>(), file()), 0..6),
         removed in proptest::collection::vec(any::<(u8, u64)>(), 0..6),
     ) -> FamilyEdit {
-        FamilyEdit { id, create, drop, min_log_segment, flushed_seqno, added, removed }
+        FamilyEdit { id, create, drop, min_log_segment, flushed_seqno: flushed_seqno.map(SeqNo::new), added, removed }
     }
 }
 
@@ -68,7 +69,7 @@ prop_compose! {
             snapshot: snapshot.map(|(store_id, next_family_id)| SnapshotHead { store_id, next_family_id }),
             edit: VersionEdit {
                 next_file_number,
-                last_seqno,
+                last_seqno: last_seqno.map(SeqNo::new),
                 families,
                 filter_heat: heat.map(Into::into),
                 segments_added,

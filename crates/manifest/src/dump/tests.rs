@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Manifest, Version, VersionEdit, names};
 use std::sync::Arc;
+use terrace_base::SeqNo;
 use terrace_vfs::SimVfs;
 
 const DIR: &str = "/store";
@@ -18,14 +19,14 @@ fn sample() -> SimVfs {
     let added = version.files().map(|(level, file)| (level, (**file).clone())).collect();
     let flush = FamilyEdit {
         min_log_segment: Some(5),
-        flushed_seqno: Some(20),
+        flushed_seqno: Some(SeqNo::new(20)),
         added,
         ..FamilyEdit::default()
     };
     let users = FamilyEdit { id: 1, create: Some("users".into()), ..FamilyEdit::default() };
     let edit = VersionEdit {
         next_file_number: Some(6),
-        last_seqno: Some(21),
+        last_seqno: Some(SeqNo::new(21)),
         families: vec![flush, users],
         ..VersionEdit::default()
     };

@@ -10,7 +10,7 @@ fn claims(n: u64) -> Claims {
         store_id: 7,
         manifest: (1 + n / 10, 100 + n),
         log: SyncedThrough { segment: 3 + n / 5, offset: 44 + n },
-        last_seqno: n,
+        last_seqno: SeqNo::new(n),
         next_file_number: n / 2,
     }
 }
@@ -51,7 +51,10 @@ fn one_lost_or_cut_file_leaves_what_the_other_says() {
             let image = vfs.kill_image();
             assert!(image.truncate(&path, cut));
             let found = read(&image, dir).unwrap();
-            assert!(found.claims.last_seqno >= left, "cut of {number} at {cut}: {found:?}");
+            assert!(
+                found.claims.last_seqno >= SeqNo::new(left),
+                "cut of {number} at {cut}: {found:?}"
+            );
         }
         let image = vfs.kill_image();
         image.remove(&path).unwrap();
@@ -68,7 +71,7 @@ fn a_damaged_byte_costs_one_record() {
     for at in 0..vfs.len(&path).unwrap() {
         assert!(vfs.corrupt(&path, at, 0x10));
         let found = read(&vfs, dir).unwrap();
-        assert!(found.claims.last_seqno >= 28, "byte {at}: {found:?}");
+        assert!(found.claims.last_seqno >= SeqNo::new(28), "byte {at}: {found:?}");
         assert!(vfs.corrupt(&path, at, 0x10));
     }
 }
@@ -77,7 +80,7 @@ fn a_damaged_byte_costs_one_record() {
 fn a_power_cut_leaves_only_true_claims() {
     for seed in 0..50 {
         let found = read(&written(30).crash_image(seed), Path::new(DIR)).unwrap();
-        assert!((28..30).contains(&found.claims.last_seqno), "{found:?}");
+        assert!((28..30).contains(&found.claims.last_seqno.get()), "{found:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{FamilyEdit, LEVEL_COUNT, Version};
 use proptest::prelude::*;
+use terrace_base::SeqNo;
 
 fn file(number: u64, smallest: &[u8], largest: &[u8], largest_exclusive: bool) -> FileMeta {
     FileMeta {
@@ -11,7 +12,7 @@ fn file(number: u64, smallest: &[u8], largest: &[u8], largest_exclusive: bool) -
         smallest: smallest.into(),
         largest: largest.into(),
         largest_exclusive,
-        largest_seqno: number,
+        largest_seqno: SeqNo::new(number),
         ..FileMeta::default()
     }
 }
@@ -149,8 +150,8 @@ fn two_files_may_share_a_bound_that_the_first_excludes() {
 fn l0_is_ordered_newest_first_and_searched_in_that_order() {
     let mut files =
         vec![file(1, b"a", b"z", false), file(2, b"c", b"d", false), file(3, b"c", b"m", false)];
-    files[0].largest_seqno = 50;
-    files[2].largest_seqno = 2;
+    files[0].largest_seqno = SeqNo::new(50);
+    files[2].largest_seqno = SeqNo::new(2);
     let version = Version::empty().apply(&added(0, files)).unwrap();
     let level = version.level(0);
     assert_eq!(level.numbers(), [1, 3, 2], "by sequence number, then by number");
@@ -168,7 +169,7 @@ fn edits_that_do_not_fit_are_refused_with_the_reason() {
     let removed =
         |level, number| FamilyEdit { removed: vec![(level, number)], ..FamilyEdit::default() };
     let twice = FamilyEdit { removed: vec![(2, 1), (2, 1)], ..FamilyEdit::default() };
-    let bad_seqnos = FileMeta { smallest_seqno: 9, ..file(3, b"x", b"y", false) };
+    let bad_seqnos = FileMeta { smallest_seqno: SeqNo::new(9), ..file(3, b"x", b"y", false) };
     for (edit, why) in [
         (added(2, vec![file(3, b"f", b"g", false)]), "overlap"),
         (added(2, vec![file(3, b"a", b"c", false)]), "overlap"),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{FamilyEdit, FileMeta};
-use terrace_base::{Rng, SplitMix64};
+use terrace_base::{Rng, SeqNo, SplitMix64};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
 
 fn dir() -> &'static Path {
@@ -27,8 +27,8 @@ fn file(number: u64, slot: u64, rng: &mut SplitMix64) -> FileMeta {
         smallest: format!("user{slot:04}").into_bytes(),
         largest: format!("user{slot:04}zz").into_bytes(),
         largest_exclusive: rng.one_in(4),
-        smallest_seqno,
-        largest_seqno: smallest_seqno + rng.below(1000),
+        smallest_seqno: SeqNo::new(smallest_seqno),
+        largest_seqno: SeqNo::new(smallest_seqno + rng.below(1000)),
         entry_count: rng.below(1 << 20),
         tombstone_count: rng.below(9),
         range_tombstone_count: rng.below(9),
@@ -367,13 +367,16 @@ fn an_edit_that_does_not_fit_changes_nothing_and_does_no_harm() {
         (family(FamilyEdit { create: Some("again".into()), ..base() }), "used before"),
         (family(FamilyEdit { id: next, create: Some("default".into()), ..base() }), "`default`"),
         (
-            family(FamilyEdit { drop: true, flushed_seqno: Some(1), ..base() }),
+            family(FamilyEdit { drop: true, flushed_seqno: Some(SeqNo::new(1)), ..base() }),
             "dropped and changed",
         ),
         (family(FamilyEdit { removed: vec![(0, 9999)], ..base() }), "9999"),
         (family(FamilyEdit { added: vec![(8, ghost)], ..base() }), "no level"),
         (VersionEdit { families: vec![base(), base()], ..Default::default() }, "twice"),
-        (VersionEdit { last_seqno: Some(u64::MAX), ..Default::default() }, "out of range"),
+        (
+            VersionEdit { last_seqno: Some(SeqNo::new(u64::MAX)), ..Default::default() },
+            "out of range",
+        ),
         (VersionEdit { next_file_number: Some(u64::MAX), ..Default::default() }, "out of range"),
     ] {
         let error = manifest.append(&mut state, &edit).unwrap_err();
@@ -390,28 +393,31 @@ fn counters_rise_past_every_number_in_use_and_never_fall() {
     let vfs = vfs();
     let (mut manifest, mut state) = Manifest::create(shared(&vfs), dir(), 1).unwrap();
     let mut rng = SplitMix64::new(9);
-    let added = FileMeta { largest_seqno: 5000, ..file(50, 1, &mut rng) };
+    let added = FileMeta { largest_seqno: SeqNo::new(5000), ..file(50, 1, &mut rng) };
     let family = FamilyEdit {
         added: vec![(0, added)],
         min_log_segment: Some(40),
-        flushed_seqno: Some(4000),
+        flushed_seqno: Some(SeqNo::new(4000)),
         ..FamilyEdit::default()
     };
     let edit = VersionEdit { families: vec![family], ..Default::default() };
     manifest.append(&mut state, &edit).unwrap();
-    assert_eq!((state.next_file_number, state.last_seqno), (51, 5000));
-    let family =
-        FamilyEdit { min_log_segment: Some(3), flushed_seqno: Some(3), ..FamilyEdit::default() };
+    assert_eq!((state.next_file_number, state.last_seqno), (51, SeqNo::new(5000)));
+    let family = FamilyEdit {
+        min_log_segment: Some(3),
+        flushed_seqno: Some(SeqNo::new(3)),
+        ..FamilyEdit::default()
+    };
     let lower = VersionEdit {
         next_file_number: Some(2),
-        last_seqno: Some(2),
+        last_seqno: Some(SeqNo::new(2)),
         families: vec![family],
         ..Default::default()
     };
     manifest.append(&mut state, &lower).unwrap();
-    assert_eq!((state.next_file_number, state.last_seqno), (51, 5000));
+    assert_eq!((state.next_file_number, state.last_seqno), (51, SeqNo::new(5000)));
     let family = &state.families[&0];
-    assert_eq!((family.min_log_segment, family.flushed_seqno), (40, 4000));
+    assert_eq!((family.min_log_segment, family.flushed_seqno), (40, SeqNo::new(4000)));
     assert_eq!(read(&vfs), Some(state));
 }
 

@@ -4,6 +4,7 @@
 use super::error::AclError;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
+use terrace_base::hex::{self, Hex};
 
 /// The SHA-256 of a password. Comparing takes the same time wherever the first difference is.
 #[derive(Clone, Copy)]
@@ -17,19 +18,10 @@ impl PasswordHash {
 
     /// Reads 64 hexadecimal digits in lower case, as `#` rules have them.
     pub fn from_hex(text: &[u8]) -> Option<Self> {
-        let digit = |byte: u8| match byte {
-            b'0'..=b'9' => Some(byte - b'0'),
-            b'a'..=b'f' => Some(byte - b'a' + 10),
-            _ => None,
-        };
-        if text.len() != 64 {
+        if text.iter().any(u8::is_ascii_uppercase) {
             return None;
         }
-        let mut hash = [0; 32];
-        for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
-            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-        }
-        Some(Self(hash))
+        hex::decode(text)?.try_into().ok().map(Self)
     }
 }
 
@@ -44,7 +36,7 @@ impl Eq for PasswordHash {}
 
 impl fmt::Display for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}", Hex(&self.0))
     }
 }
 
@@ -73,7 +65,7 @@ pub fn generate(bits: i64) -> Result<String, AclError> {
             Err(error) => return Err(AclError::System(error.to_string())),
         }
     }
-    let mut text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut text = Hex(&random).to_string();
     text.truncate(digits);
     Ok(text)
 }

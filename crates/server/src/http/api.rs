@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace::MAX_KEY_BYTES;
+use terrace_base::hex;
 use terrace_keyspace::MAX_DATABASES;
 
 /// Files whose filters are listed at once.
@@ -243,7 +244,7 @@ async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanatio
     let query: ExplainQuery = parameters(&uri)?;
     let key = match (query.key, query.hex) {
         (Some(key), None) => key.into_bytes(),
-        (None, Some(hex)) => escape::unhex(&hex)
+        (None, Some(digits)) => hex::decode(digits.as_bytes())
             .ok_or_else(|| ApiError::bad("hex has no two digits for every byte"))?,
         _ => return Err(ApiError::bad("either key or hex is needed")),
     };

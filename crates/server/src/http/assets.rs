@@ -29,7 +29,7 @@ static TAGS: LazyLock<[String; FILES.len()]> =
 
 fn tag(content: &[u8]) -> String {
     let hash = Sha256::digest(content);
-    format!("\"{}\"", super::escape::hex(&hash[..12]))
+    format!("\"{}\"", terrace_base::hex::Hex(&hash[..12]))
 }
 
 /// The file at `path`; `None` if there is none.

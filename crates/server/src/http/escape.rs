@@ -1,4 +1,4 @@
-//! Bytes that may be anything, as text that is for people and as hexadecimal digits that are exact.
+//! Bytes that may be anything, as text that is for people; and Base64.
 
 use std::fmt::Write as _;
 
@@ -30,25 +30,6 @@ fn is_printable(c: char) -> bool {
         '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
         | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}');
     !c.is_control() && !format
-}
-
-/// Two lower-case digits for every byte.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
-}
-
-/// The bytes of [`hex`], capitals allowed; `None` if that is none.
-pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: &u8| char::from(*c).to_digit(16).map(|digit| digit as u8);
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(high)? << 4 | digit(low)?),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(pair).collect()
 }
 
 /// The bytes of Base64 (RFC 4648, section 4) with its padding; `None` if that is none.
@@ -114,22 +95,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hexadecimal_digits_are_exact(bytes: Vec<u8>) {
-            prop_assert_eq!(unhex(&hex(&bytes)), Some(bytes));
-        }
-
-        #[test]
         fn no_text_panics(any in ".*") {
-            let _ = (unhex(&any), base64(&any));
+            let _ = base64(&any);
             prop_assert!(text(any.as_bytes()).chars().all(is_printable));
         }
-    }
-
-    #[test]
-    fn half_a_byte_is_none() {
-        assert_eq!(unhex("abc"), None);
-        assert_eq!(unhex("0g"), None);
-        assert_eq!(unhex("+f"), None);
-        assert_eq!(unhex("AbcD"), Some(vec![0xab, 0xcd]));
     }
 }

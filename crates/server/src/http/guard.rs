@@ -17,8 +17,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long somebody waits who has given a wrong password: with [`super::MAX_CONNECTIONS`], guesses
-/// are bounded.
+/// How long the answer to a wrong password is held back: with [`super::MAX_CONNECTIONS`], this bounds
+/// guesses.
 const WRONG_PASSWORD_PAUSE: Duration = Duration::from_millis(300);
 
 /// Answered without a login: they say nothing but yes or no.

@@ -61,7 +61,7 @@ impl Past {
         };
         let rate = |of| if seconds > 0.0 { growth(of) / seconds } else { 0.0 };
         let gets = growth(|r| r.engine.gets);
-        let device_reads = growth(|r| r.engine.device_reads);
+        let device_reads = growth(|r| r.engine.reads.device_reads);
         let stall = before.and_then(|before| stall(&before.engine, &now.engine));
         let summary = Summary {
             version: env!("CARGO_PKG_VERSION"),
@@ -75,8 +75,8 @@ impl Past {
             commands_total: now.figures.commands,
             hits: now.figures.hits,
             misses: now.figures.misses,
-            block_hits: now.engine.data_block_hits,
-            block_misses: now.engine.data_block_misses,
+            block_hits: now.engine.reads.data_block_hits,
+            block_misses: now.engine.reads.data_block_misses,
             latency_us,
             write_amplification: positive(now.engine.write_amplification()),
             space_amplification: positive(now.engine.space_amplification()),
@@ -214,7 +214,8 @@ mod tests {
         assert_eq!(past.summary().unwrap().ops_per_s, 0.0);
         let mut now = reading(3);
         (now.figures.commands, now.figures.reads, now.figures.writes) = (500, 300, 100);
-        (now.engine.gets, now.engine.device_reads, now.engine.stall_us) = (200, 50, 1_500_000);
+        (now.engine.gets, now.engine.reads.device_reads, now.engine.stall_us) =
+            (200, 50, 1_500_000);
         past.enter(now);
         let summary = past.summary().unwrap();
         let rates = (summary.ops_per_s, summary.reads_per_s, summary.writes_per_s);

@@ -3,6 +3,7 @@
 
 use super::escape;
 use serde::Serialize;
+use terrace_base::hex::Hex;
 
 /// Bytes of a key or a value that are shown.
 pub const SHOWN_BYTES: usize = 256;
@@ -24,7 +25,7 @@ impl Key {
     /// The first [`SHOWN_BYTES`] of `bytes`, and how many there are.
     pub fn of(bytes: &[u8]) -> Self {
         let shown = bytes.get(..SHOWN_BYTES).unwrap_or(bytes);
-        Self { text: escape::text(shown), hex: escape::hex(shown), len: bytes.len() as u64 }
+        Self { text: escape::text(shown), hex: Hex(shown).to_string(), len: bytes.len() as u64 }
     }
 }
 

@@ -100,7 +100,7 @@ impl Sampler {
         self.past.lock().history(seconds)
     }
 
-    /// The store as it was at most [`FRESH`] ago. Who asks meanwhile waits for the same look.
+    /// The store as it was at most [`FRESH`] ago. Requests that come meanwhile wait for the same one.
     pub async fn look(&self) -> Result<Arc<StoreView>, ApiError> {
         let mut held = self.look.lock().await;
         if let Some(look) = &*held

@@ -1,6 +1,6 @@
 //! Connections: how many, how long, and how large a request may be. `http.rs` calls this.
 //!
-//! Nobody who is slow holds a connection: a request must have come within the read timeout, which
+//! No slow client holds a connection: a request must have come within the read timeout, which
 //! also ends connections that stay idle, and a peer must take what is sent within the write timeout.
 
 use super::api;

@@ -4,9 +4,9 @@
 use parking_lot::{Condvar, Mutex};
 use std::path::Path;
 use std::sync::Arc;
-use terrace::vfs::{SimVfs, Vfs};
+use terrace::vfs::SimVfs;
 use terrace_base::Result;
-use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
+use terrace_vfs::{Call, Interposed};
 
 /// What waits before the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,116 +95,32 @@ impl Drop for Closed<'_> {
     }
 }
 
-struct GatedFile {
-    file: Box<dyn AppendFile>,
-    gate: Option<Arc<Gate>>,
-}
+impl Interposed for GatedVfs {
+    type Files = SimVfs;
 
-impl AppendFile for GatedFile {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        self.file.append(data)
+    fn files(&self) -> &SimVfs {
+        &self.sim
     }
 
-    fn sync(&mut self) -> Result<()> {
-        if let Some(gate) = &self.gate {
-            gate.pass();
-        }
-        self.file.sync()
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.file.finish()
-    }
-}
-
-struct GatedReads {
-    file: Arc<dyn RandomFile>,
-    gate: Arc<Gate>,
-}
-
-impl RandomFile for GatedReads {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.gate.pass();
-        self.file.read_at(offset, buf)
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-}
-
-impl Vfs for GatedVfs {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
-        let file = self.sim.open(path, mode)?;
-        let is_sst = path.extension().is_some_and(|extension| extension == "sst");
-        if is_sst && self.gate.what == Gated::SstRead {
-            return Ok(Arc::new(GatedReads { file, gate: self.gate.clone() }));
-        }
-        Ok(file)
-    }
-
-    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        path: &Path,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let is = |ending| path.extension().is_some_and(|extension| extension == ending);
-        if (is("sst") || is("tmp")) && self.gate.what == Gated::SstCreate {
+        let waits = match self.gate.what {
+            Gated::SstRead => matches!(call, Call::Read(..)),
+            Gated::SstCreate => matches!(call, Call::Create) && (is("sst") || is("tmp")),
+            Gated::LogSync => matches!(call, Call::Sync(_)) && is("log"),
+        };
+        if waits {
             self.gate.pass();
         }
-        let gate = (is("log") && self.gate.what == Gated::LogSync).then(|| self.gate.clone());
-        Ok(Box::new(GatedFile { file: self.sim.create(path, options)?, gate }))
+        work()
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.sim.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.sim.remove(path)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.sim.hard_link(from, to)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.sim.create_dir_all(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.sim.sync_dir(path)
-    }
-
-    fn sync_file(&self, path: &Path) -> Result<()> {
-        self.sim.sync_file(path)
-    }
-
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.sim.list(dir)
-    }
-
-    fn len(&self, path: &Path) -> Result<u64> {
-        self.sim.len(path)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.sim.exists(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.sim.lock(path)
-    }
-
-    fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
-        self.sim.free_space_bytes(dir)
+    fn sees_reads(&self, path: &Path) -> bool {
+        self.gate.what == Gated::SstRead && path.extension().is_some_and(|ending| ending == "sst")
     }
 }

@@ -20,9 +20,9 @@
 use super::search::{HEAD_BYTES, Head};
 use crate::block_handle::Checked;
 use crate::options::MAX_BLOCK_BYTES;
-use terrace_base::ValueKind;
 use terrace_base::codec::get_varint;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer, trailer_kind};
+use terrace_base::{SeqNo, ValueKind};
 
 /// Bytes of the fixed fields at the front.
 pub(crate) const HEADER_BYTES: usize = 8;
@@ -203,6 +203,6 @@ fn check_entry(entry: &[u8], head: u32, layout: Layout, most_rest: usize) -> Che
 
 /// The trailer with which an entry is stored without one.
 pub(crate) fn is_bare(trailer: u64) -> bool {
-    debug_assert_eq!(BARE_TRAILER, pack_trailer(0, ValueKind::Put));
+    debug_assert_eq!(BARE_TRAILER, pack_trailer(SeqNo::ZERO, ValueKind::Put));
     trailer == BARE_TRAILER
 }

@@ -14,7 +14,7 @@ use search::{HEAD_BYTES, Head, head_of};
 use std::cmp::Ordering;
 use std::ops::Range;
 use terrace_base::codec::get_varint;
-use terrace_vfs::{Buf, Slice};
+use terrace_buf::{Buf, Slice};
 
 /// Runs of equal heads up to this length are walked, longer ones halved.
 const WALK_MAX: usize = 4;

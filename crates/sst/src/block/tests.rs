@@ -4,8 +4,8 @@ use super::writer::BlockWriter;
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use terrace_base::ValueKind;
 use terrace_base::key::{compare_internal, pack_trailer, seek_trailer};
+use terrace_base::{SeqNo, ValueKind};
 
 type Model = Vec<(Vec<u8>, u64, Vec<u8>)>;
 
@@ -34,7 +34,10 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
 fn model(entries: Vec<(Vec<u8>, u64, Vec<u8>)>, bare: bool) -> Model {
     let kind =
         |seqno: u64| if seqno.is_multiple_of(5) { ValueKind::Delete } else { ValueKind::Put };
-    let trailer = |seqno| if bare { BARE_TRAILER } else { pack_trailer(seqno, kind(seqno)) };
+    let trailer = |seqno| match bare {
+        true => BARE_TRAILER,
+        false => pack_trailer(SeqNo::new(seqno), kind(seqno)),
+    };
     let mut model: Model = entries.into_iter().map(|(k, s, v)| (k, trailer(s), v)).collect();
     model.sort_by(|a, b| compare_internal(&a.0, a.1, &b.0, b.1));
     model.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
@@ -78,7 +81,10 @@ fn check(model: &Model, probes: &[(Vec<u8>, u64)]) {
 #[test]
 fn a_block_may_hold_one_huge_value_or_the_empty_key() {
     let huge = vec![7u8; 1 << 20];
-    check(&vec![(b"k".to_vec(), pack_trailer(9, ValueKind::Put), huge)], &[(b"".to_vec(), 0)]);
+    check(
+        &vec![(b"k".to_vec(), pack_trailer(SeqNo::new(9), ValueKind::Put), huge)],
+        &[(b"".to_vec(), 0)],
+    );
     check(&vec![(Vec::new(), BARE_TRAILER, Vec::new())], &[(b"\0".to_vec(), 0)]);
     let long = vec![1u8; terrace_base::key::MAX_KEY_BYTES];
     let mut longer = long.clone();
@@ -88,10 +94,12 @@ fn a_block_may_hold_one_huge_value_or_the_empty_key() {
 
 #[test]
 fn many_versions_of_one_key_are_found_by_halving() {
-    let versions =
-        (1..2000).rev().map(|s| (b"key".to_vec(), pack_trailer(s, ValueKind::Put), vec![]));
+    let versions = (1..2000)
+        .rev()
+        .map(|s| (b"key".to_vec(), pack_trailer(SeqNo::new(s), ValueKind::Put), vec![]));
     let model: Model = versions.collect();
-    let probes: Vec<_> = (0..2001).map(|s| (b"key".to_vec(), seek_trailer(s))).collect();
+    let probes: Vec<_> =
+        (0..2001).map(|s| (b"key".to_vec(), seek_trailer(SeqNo::new(s)))).collect();
     check(&model, &probes);
 }
 
@@ -101,7 +109,7 @@ proptest! {
     #[test]
     fn blocks_round_trip(
         entries in vec((key(), 0u64..40, vec(any::<u8>(), 0..20)), 1..80),
-        probes in vec((key(), (0u64..42).prop_map(seek_trailer)), 0..30),
+        probes in vec((key(), (0u64..42).prop_map(|s| seek_trailer(SeqNo::new(s)))), 0..30),
         bare: bool,
     ) {
         check(&model(entries, bare), &probes);
@@ -127,7 +135,7 @@ proptest! {
             for at in 0..block.block().count() {
                 block.block().read_key(at, &mut key);
             }
-            block.block().find(&probe, seek_trailer(20));
+            block.block().find(&probe, seek_trailer(SeqNo::new(20)));
         }
     }
 }

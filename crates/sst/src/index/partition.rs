@@ -23,7 +23,7 @@ use crate::block::search::{self, HEAD_BYTES, Head, head_of};
 use crate::block_handle::{BlockHandle, Checked, MAX_STORED_BYTES, TRAILER_BYTES};
 use std::cmp::Ordering;
 use terrace_base::key::common_prefix;
-use terrace_vfs::Buf;
+use terrace_buf::Buf;
 
 /// Bytes of the fixed fields at the front.
 const HEADER_BYTES: usize = 16;

@@ -20,7 +20,7 @@ fn read_at_random(files: &[(Arc<SstReader>, Model)], seed: u64) {
         let (reader, model) = &files[rng.below(files.len() as u64) as usize];
         let skip = rng.below(model.len() as u64) as usize;
         let (key, _) = model.keys().nth(skip).unwrap();
-        let want = expected(model, key, MAX_SEQNO);
+        let want = expected(model, key, MAX_SEQNO.get());
         let lookup = Lookup::new(key, MAX_SEQNO);
         let answer = match round % 3 {
             0 => reader.get_unfiltered(&lookup).unwrap(),
@@ -119,7 +119,7 @@ fn a_batch_spans_files_and_reads_each_block_once() {
     assert!(vfs.op_count() > before);
     for lookup in &batch {
         let model = &models[usize::from(std::ptr::eq(lookup.reader, &*readers[1]))];
-        let want = expected(model, lookup.lookup.user_key, MAX_SEQNO);
+        let want = expected(model, lookup.lookup.user_key, MAX_SEQNO.get());
         let found = lookup.found.as_ref().map(|e| (e.trailer, e.value.to_vec()));
         assert_eq!(found, want);
     }

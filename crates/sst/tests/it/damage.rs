@@ -4,7 +4,7 @@ use crate::files::*;
 use std::sync::Arc;
 use terrace_base::key::pack_trailer;
 use terrace_base::{
-    Error, InternalIter, RangeTombstone, RangeTombstones, Result, Rng, SplitMix64, ValueKind,
+    Error, InternalIter, RangeTombstone, RangeTombstones, Result, Rng, SeqNo, SplitMix64, ValueKind,
 };
 use terrace_sst::{DumpDetail, ScanOptions, SstOptions, SstReader, dump};
 use terrace_vfs::{Fault, FaultKind, OpClass, OpenMode, SimVfs, Vfs};
@@ -13,12 +13,12 @@ fn small_model() -> Model {
     let mut rng = SplitMix64::new(3);
     let put = |seqno| !pack_trailer(seqno, ValueKind::Put);
     let key = |at: u64| format!("user{:06}", at * 37).into_bytes();
-    (0..30).map(|at| ((key(at), put(rng.below(50))), vec![at as u8; 12])).collect()
+    (0..30).map(|at| ((key(at), put(SeqNo::new(rng.below(50)))), vec![at as u8; 12])).collect()
 }
 
 fn small_tombstones() -> RangeTombstones {
     let (start, end) = (b"user0001".to_vec(), b"user0002".to_vec());
-    RangeTombstones::new([RangeTombstone { start, end, seqno: 9 }])
+    RangeTombstones::new([RangeTombstone { start, end, seqno: SeqNo::new(9) }])
 }
 
 fn small_options() -> SstOptions {
@@ -30,7 +30,7 @@ fn read_all(reader: &Arc<SstReader>, model: &Model) -> Result<()> {
     assert_eq!(*reader.range_tombstones(), small_tombstones());
     for (key, _) in model.keys() {
         let want = expected(model, key, 60);
-        let lookup = terrace_sst::Lookup::new(key, 60);
+        let lookup = terrace_sst::Lookup::new(key, SeqNo::new(60));
         let found = reader.get(&lookup)?;
         assert_eq!(found.map(|e| (e.trailer, e.value.to_vec())), want);
         let mut absent = key.clone();
@@ -103,7 +103,7 @@ fn a_block_in_the_wrong_place_is_detected() {
     let vfs = SimVfs::new(1);
     let mut model = Model::new();
     for at in 0..200u32 {
-        let trailer = !pack_trailer(1, ValueKind::Put);
+        let trailer = !pack_trailer(SeqNo::new(1), ValueKind::Put);
         model.insert((format!("{at:04}").into_bytes(), trailer), vec![at as u8; 16]);
     }
     let options = SstOptions { compression: terrace_sst::Compression::None, ..small_options() };

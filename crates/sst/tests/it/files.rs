@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::key::{pack_trailer, seek_trailer};
-use terrace_base::{RangeTombstones, Result, Rng, SplitMix64, ValueKind};
+use terrace_base::{RangeTombstones, Result, Rng, SeqNo, SplitMix64, ValueKind};
 use terrace_sst::{
     BlockCache, Compression, FilterMemory, Lookup, ReadCounters, ReaderOptions, SstOptions,
     SstReader, SstSummary, SstWriter,
@@ -61,13 +61,13 @@ pub fn open_at(vfs: &SimVfs, path: &Path, number: u64, size_bytes: u64) -> Resul
 pub type Answer = Option<(u64, Vec<u8>)>;
 
 pub fn expected(model: &Model, key: &[u8], seqno: u64) -> Answer {
-    let from = (key.to_vec(), !seek_trailer(seqno));
+    let from = (key.to_vec(), !seek_trailer(SeqNo::new(seqno)));
     let ((found, inverted), value) = model.range(from..).next()?;
     (found == key).then(|| (!inverted, value.clone()))
 }
 
 pub fn got(reader: &SstReader, key: &[u8], seqno: u64) -> Result<Answer> {
-    let entry = reader.get_unfiltered(&Lookup::new(key, seqno))?;
+    let entry = reader.get_unfiltered(&Lookup::new(key, SeqNo::new(seqno)))?;
     Ok(entry.map(|entry| (entry.trailer, entry.value.to_vec())))
 }
 
@@ -95,7 +95,7 @@ pub fn random_model(rng: &mut SplitMix64, most_entries: u64) -> Model {
                 let byte = rng.next_u64() as u8;
                 value.resize(value.len() + rng.below(value_bytes + 1) as usize, byte);
             }
-            model.insert((key.clone(), !pack_trailer(seqno, kind)), value);
+            model.insert((key.clone(), !pack_trailer(SeqNo::new(seqno), kind)), value);
         }
     }
     model

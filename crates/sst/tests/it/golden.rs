@@ -4,7 +4,7 @@
 use crate::files::*;
 use std::path::PathBuf;
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, RangeTombstones, ValueKind};
+use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
 use terrace_sst::{Compression, DumpDetail, SstOptions, dump};
 use terrace_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -13,15 +13,20 @@ fn golden_model() -> Model {
     let mut add = |key: &str, seqno, kind, value: &[u8]| {
         model.insert((key.as_bytes().to_vec(), !pack_trailer(seqno, kind)), value.to_vec());
     };
-    add("", 3, ValueKind::Put, b"the empty key");
-    add("fig", 0, ValueKind::Put, b"no trailer differs");
+    add("", SeqNo::new(3), ValueKind::Put, b"the empty key");
+    add("fig", SeqNo::ZERO, ValueKind::Put, b"no trailer differs");
     for at in 0..12u64 {
-        add(&format!("terrace/{at:02}"), at + 10, ValueKind::Put, format!("field {at}").as_bytes());
+        add(
+            &format!("terrace/{at:02}"),
+            SeqNo::new(at + 10),
+            ValueKind::Put,
+            format!("field {at}").as_bytes(),
+        );
     }
-    add("terrace/05", 40, ValueKind::Delete, b"");
+    add("terrace/05", SeqNo::new(40), ValueKind::Delete, b"");
     let expiring = [&1_700_000_000_000u64.to_le_bytes()[..], b"water"].concat();
-    add("terrace/05", 30, ValueKind::PutTtl, &expiring);
-    add("terrace/valley", 50, ValueKind::Put, &[b'v'; 300]);
+    add("terrace/05", SeqNo::new(30), ValueKind::PutTtl, &expiring);
+    add("terrace/valley", SeqNo::new(50), ValueKind::Put, &[b'v'; 300]);
     model
 }
 
@@ -35,7 +40,7 @@ fn golden_dump(compression: Compression) -> String {
         ..SstOptions::default()
     };
     let (start, end) = (b"terrace/03".to_vec(), b"terrace/07".to_vec());
-    let tombstones = RangeTombstones::new([RangeTombstone { start, end, seqno: 25 }]);
+    let tombstones = RangeTombstones::new([RangeTombstone { start, end, seqno: SeqNo::new(25) }]);
     write(&vfs, 12, options, &golden_model(), tombstones).unwrap();
     let file = vfs.open(&path(12), OpenMode::default()).unwrap();
     let mut text = String::new();

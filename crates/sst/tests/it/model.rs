@@ -3,7 +3,7 @@
 use crate::files::*;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer, seek_trailer};
 use terrace_base::{
-    InternalIter, MAX_SEQNO, RangeTombstone, RangeTombstones, Rng, SplitMix64, ValueKind,
+    InternalIter, MAX_SEQNO, RangeTombstone, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind,
 };
 use terrace_sst::{Compression, Lookup, ScanOptions, SstIter, SstOptions, SstReader, SstWriter};
 use terrace_vfs::SimVfs;
@@ -24,7 +24,7 @@ fn random_options(rng: &mut SplitMix64) -> SstOptions {
         direct_write: rng.one_in(2),
         created_ms: 7,
         family: rng.one_in(2).then(|| (3, "three".into())),
-        flushed_seqno: rng.below(2),
+        flushed_seqno: SeqNo::new(rng.below(2)),
     }
 }
 
@@ -33,7 +33,7 @@ fn random_tombstones(rng: &mut SplitMix64) -> RangeTombstones {
     RangeTombstones::new((0..count).map(|_| RangeTombstone {
         start: random_key(rng, 0),
         end: random_key(rng, 0),
-        seqno: rng.below(300),
+        seqno: SeqNo::new(rng.below(300)),
     }))
 }
 
@@ -50,9 +50,9 @@ fn check_lookups(rng: &mut SplitMix64, reader: &SstReader, model: &Model) {
     let keys = probes(rng, model);
     let mut lookups = Vec::new();
     for key in &keys {
-        let seqno = [0, rng.below(220), MAX_SEQNO][rng.below(3) as usize];
+        let seqno = [0, rng.below(220), MAX_SEQNO.get()][rng.below(3) as usize];
         let want = expected(model, key, seqno);
-        let lookup = Lookup::new(key, seqno);
+        let lookup = Lookup::new(key, SeqNo::new(seqno));
         let at = reader.prefetch_filter(&lookup);
         let located = reader.get_at(at, &lookup, &mut ()).unwrap();
         assert_eq!(located.map(|e| (e.trailer, e.value.to_vec())), want);
@@ -98,7 +98,8 @@ fn check_iterator(rng: &mut SplitMix64, mut iter: SstIter, model: &Model) {
     }
     stands_on(&iter, None);
     for key in probes(rng, model).iter().take(60) {
-        let trailer = [seek_trailer(rng.below(220)), 0, u64::MAX][rng.below(3) as usize];
+        let trailer =
+            [seek_trailer(SeqNo::new(rng.below(220))), 0, u64::MAX][rng.below(3) as usize];
         let target = (key.clone(), !trailer);
         let mut at = entries.partition_point(|entry| *entry.0 < target);
         if rng.one_in(2) {
@@ -155,15 +156,15 @@ fn every_read_agrees_with_a_map() {
 fn huge_keys_and_values_come_back() {
     let mut model = Model::new();
     let put = |seqno| !pack_trailer(seqno, ValueKind::Put);
-    model.insert((vec![], put(1)), vec![1; 10]);
+    model.insert((vec![], put(SeqNo::new(1))), vec![1; 10]);
     for (at, len) in [1usize << 20, 65_535, 65_536, 4096, 100_000].into_iter().enumerate() {
         let mut key = vec![b'a'; MAX_KEY_BYTES - at];
         key.push(b'b');
         key.truncate(MAX_KEY_BYTES);
         let value = (0..len).map(|i| (i / 3) as u8).collect();
-        model.insert((key, put(at as u64)), value);
+        model.insert((key, put(SeqNo::new(at as u64))), value);
     }
-    model.insert((b"z".to_vec(), put(9)), vec![9; 3 << 20]);
+    model.insert((b"z".to_vec(), put(SeqNo::new(9))), vec![9; 3 << 20]);
     for compression in COMPRESSIONS {
         let vfs = SimVfs::new(1);
         let options = SstOptions { compression, ..SstOptions::default() };
@@ -182,7 +183,8 @@ fn huge_keys_and_values_come_back() {
 #[test]
 fn a_file_may_hold_range_tombstones_only_or_nothing() {
     let vfs = SimVfs::new(1);
-    let tombstone = RangeTombstone { start: b"b".to_vec(), end: b"d".to_vec(), seqno: 7 };
+    let tombstone =
+        RangeTombstone { start: b"b".to_vec(), end: b"d".to_vec(), seqno: SeqNo::new(7) };
     for (number, list) in [(1, vec![tombstone]), (2, vec![])] {
         let set = RangeTombstones::new(list);
         let summary =
@@ -190,7 +192,7 @@ fn a_file_may_hold_range_tombstones_only_or_nothing() {
         let reader = open(&vfs, number, &reader_options(1 << 20)).unwrap();
         assert_eq!(*reader.range_tombstones(), set);
         assert_eq!(reader.filter_partition_count(), 0);
-        assert!(reader.get(&Lookup::new(b"c", 9)).unwrap().is_none());
+        assert!(reader.get(&Lookup::new(b"c", SeqNo::new(9))).unwrap().is_none());
         assert_eq!(got(&reader, b"c", 9).unwrap(), None);
         check_iterator(&mut SplitMix64::new(1), reader.iter(ScanOptions::default()), &Model::new());
         assert_eq!(reader.index_separators(4).unwrap(), Vec::<Vec<u8>>::new());
@@ -198,7 +200,10 @@ fn a_file_may_hold_range_tombstones_only_or_nothing() {
         if number == 1 {
             assert_eq!((&summary.smallest[..], &summary.largest[..]), (&b"b"[..], &b"d"[..]));
             assert!(summary.largest_exclusive);
-            assert_eq!((summary.smallest_seqno, summary.largest_seqno), (7, 7));
+            assert_eq!(
+                (summary.smallest_seqno, summary.largest_seqno),
+                (SeqNo::new(7), SeqNo::new(7))
+            );
             assert_eq!(summary.range_tombstone_count, 1);
         }
     }
@@ -211,19 +216,22 @@ fn the_summary_tells_bounds_counts_and_expiry() {
     for at in 0..100u64 {
         let mut value = (1000 + at).to_le_bytes().to_vec();
         value.extend_from_slice(&[0; 92]);
-        model.insert((at.to_be_bytes().to_vec(), !pack_trailer(50, ValueKind::PutTtl)), value);
+        model.insert(
+            (at.to_be_bytes().to_vec(), !pack_trailer(SeqNo::new(50), ValueKind::PutTtl)),
+            value,
+        );
     }
-    model.insert((b"m".to_vec(), !pack_trailer(3, ValueKind::Delete)), vec![]);
+    model.insert((b"m".to_vec(), !pack_trailer(SeqNo::new(3), ValueKind::Delete)), vec![]);
     let tombstone = |start: &[u8], end: &[u8]| {
         let (start, end) = (start.to_vec(), end.to_vec());
-        RangeTombstones::new([RangeTombstone { start, end, seqno: 90 }])
+        RangeTombstones::new([RangeTombstone { start, end, seqno: SeqNo::new(90) }])
     };
     let options = SstOptions { created_ms: 42, ..SstOptions::default() };
     let summary = write(&vfs, 1, options.clone(), &model, tombstone(b"a", b"m")).unwrap();
     assert_eq!(summary.smallest, 0u64.to_be_bytes());
     // The end of the tombstone is a key of the file, so the bound is that key.
     assert_eq!((&summary.largest[..], summary.largest_exclusive), (&b"m"[..], false));
-    assert_eq!((summary.smallest_seqno, summary.largest_seqno), (3, 90));
+    assert_eq!((summary.smallest_seqno, summary.largest_seqno), (SeqNo::new(3), SeqNo::new(90)));
     assert_eq!((summary.entry_count, summary.tombstone_count), (101, 1));
     assert_eq!(summary.raw_bytes, 100 * 108 + 1);
     assert!((1029..=1031).contains(&summary.ttl_due_ms.unwrap()));
@@ -244,18 +252,18 @@ fn the_writer_refuses_what_readers_could_not_read() {
     let mut writer =
         terrace_sst::SstWriter::create(&vfs, &path(1), 1, SstOptions::default()).unwrap();
     let put = |seqno| pack_trailer(seqno, ValueKind::Put);
-    writer.add(b"b", put(5), b"1").unwrap();
-    assert!(writer.add(b"b", put(5), b"again").is_err());
-    assert!(writer.add(b"b", put(6), b"newer after older").is_err());
-    assert!(writer.add(b"a", put(9), b"backwards").is_err());
+    writer.add(b"b", put(SeqNo::new(5)), b"1").unwrap();
+    assert!(writer.add(b"b", put(SeqNo::new(5)), b"again").is_err());
+    assert!(writer.add(b"b", put(SeqNo::new(6)), b"newer after older").is_err());
+    assert!(writer.add(b"a", put(SeqNo::new(9)), b"backwards").is_err());
     assert!(writer.add(b"c", 77, b"unknown kind").is_err());
-    assert!(writer.add(b"c", pack_trailer(1, ValueKind::RangeDelete), b"").is_err());
-    assert!(writer.add(b"c", pack_trailer(1, ValueKind::PutTtl), b"short").is_err());
-    assert!(writer.add(&vec![b'c'; MAX_KEY_BYTES + 1], put(1), b"").is_err());
-    writer.add(b"b", put(4), b"2").unwrap();
+    assert!(writer.add(b"c", pack_trailer(SeqNo::new(1), ValueKind::RangeDelete), b"").is_err());
+    assert!(writer.add(b"c", pack_trailer(SeqNo::new(1), ValueKind::PutTtl), b"short").is_err());
+    assert!(writer.add(&vec![b'c'; MAX_KEY_BYTES + 1], put(SeqNo::new(1)), b"").is_err());
+    writer.add(b"b", put(SeqNo::new(4)), b"2").unwrap();
     assert_eq!(writer.finish().unwrap().entry_count, 2);
     let reader = open(&vfs, 1, &reader_options(0)).unwrap();
-    assert_eq!(got(&reader, b"b", 4).unwrap(), Some((put(4), b"2".to_vec())));
+    assert_eq!(got(&reader, b"b", 4).unwrap(), Some((put(SeqNo::new(4)), b"2".to_vec())));
     reader.verify().unwrap();
 }
 
@@ -269,7 +277,9 @@ fn the_estimate_is_near_the_size_all_along() {
         for at in 0..entries {
             let value = vec![7; rng.below(120) as usize];
             let key = format!("user{at:012}");
-            writer.add(key.as_bytes(), pack_trailer(at, ValueKind::Put), &value).unwrap();
+            writer
+                .add(key.as_bytes(), pack_trailer(SeqNo::new(at), ValueKind::Put), &value)
+                .unwrap();
         }
         let estimate = writer.estimated_bytes() as f64;
         let size = writer.finish().unwrap().size_bytes as f64;
@@ -282,7 +292,7 @@ fn separators_split_the_data_evenly_and_offsets_ascend() {
     let vfs = SimVfs::new(1);
     let mut model = Model::new();
     for at in 0..20_000u64 {
-        let trailer = !pack_trailer(at, ValueKind::Put);
+        let trailer = !pack_trailer(SeqNo::new(at), ValueKind::Put);
         model.insert((format!("key{at:08}").into_bytes(), trailer), vec![at as u8; 20]);
     }
     for metadata_block_size in [512, 1 << 20] {

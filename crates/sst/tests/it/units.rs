@@ -3,7 +3,7 @@
 use crate::files::*;
 use std::sync::Arc;
 use terrace_base::key::pack_trailer;
-use terrace_base::{MAX_SEQNO, RangeTombstones, Rng, SplitMix64, ValueKind};
+use terrace_base::{MAX_SEQNO, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind};
 use terrace_sst::{
     FilterMemory, Lookup, ReaderOptions, SstOptions, SstReader, UnitLoad, drop_filter_units,
     filter_charge_bytes, load_filter_units,
@@ -27,7 +27,7 @@ fn elastic() -> ReaderOptions {
 
 /// A file of [`KEYS`] keys in several filter partitions.
 fn sample(vfs: &SimVfs, policy: &str, prefix_len: usize) -> (Arc<SstReader>, ReaderOptions) {
-    let put = |at| (key(at), !pack_trailer(1, ValueKind::Put));
+    let put = |at| (key(at), !pack_trailer(SeqNo::new(1), ValueKind::Put));
     let model: Model = (0..KEYS).map(|at| (put(at), at.to_be_bytes().to_vec())).collect();
     let options = SstOptions {
         filter: policy.parse().unwrap(),

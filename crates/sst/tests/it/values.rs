@@ -2,8 +2,11 @@
 
 use crate::files::*;
 use std::collections::BTreeMap;
-use terrace_base::key::{MAX_SEQNO, pack_trailer};
-use terrace_base::{Error, RangeTombstones, Rng, SplitMix64, ValueHandle, ValueKind, ValueRef};
+use terrace_base::MAX_SEQNO;
+use terrace_base::key::pack_trailer;
+use terrace_base::{
+    Error, RangeTombstones, Rng, SeqNo, SplitMix64, ValueHandle, ValueKind, ValueRef,
+};
 use terrace_sst::{DumpDetail, SstOptions, SstWriter, dump};
 use terrace_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -34,7 +37,7 @@ fn entries(rng: &mut SplitMix64, count: u64) -> (Model, Vec<ValueRef>) {
             }
             false => b"inline".to_vec(),
         };
-        model.insert((key, !pack_trailer(at + 1, kind)), value);
+        model.insert((key, !pack_trailer(SeqNo::new(at + 1), kind)), value);
     }
     (model, refs.into_iter().map(|(segment, bytes)| ValueRef { segment, bytes }).collect())
 }
@@ -52,14 +55,20 @@ fn handles_are_kept_and_counted_by_segment() {
     assert_eq!(reader.properties().value_refs, refs);
     assert_eq!(reader.verify().unwrap().entries, 2000);
     for (key, _) in model.keys().step_by(97) {
-        assert_eq!(got(&reader, key, MAX_SEQNO).unwrap(), expected(&model, key, MAX_SEQNO));
+        assert_eq!(
+            got(&reader, key, MAX_SEQNO.get()).unwrap(),
+            expected(&model, key, MAX_SEQNO.get())
+        );
     }
 }
 
 #[test]
 fn a_file_without_handles_says_nothing_of_them() {
     let vfs = SimVfs::new(0);
-    let model = Model::from([((b"k".to_vec(), !pack_trailer(1, ValueKind::Put)), b"v".to_vec())]);
+    let model = Model::from([(
+        (b"k".to_vec(), !pack_trailer(SeqNo::new(1), ValueKind::Put)),
+        b"v".to_vec(),
+    )]);
     let summary = write(&vfs, 1, SstOptions::default(), &model, RangeTombstones::default());
     assert_eq!(summary.unwrap().value_refs, []);
     let reader = open(&vfs, 1, &reader_options(1 << 20)).unwrap();
@@ -74,11 +83,11 @@ fn handles_of_another_length_are_refused() {
     for kind in [ValueKind::PutHandle, ValueKind::PutTtlHandle] {
         let value = stored(kind, &handle);
         for wrong in [&value[1..], &[&value[..], b"x"].concat(), b""] {
-            let refused = writer.add(b"k", pack_trailer(1, kind), wrong);
+            let refused = writer.add(b"k", pack_trailer(SeqNo::new(1), kind), wrong);
             assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{kind:?} {wrong:?}");
         }
     }
-    writer.add(b"k", pack_trailer(1, ValueKind::PutHandle), &handle.encode()).unwrap();
+    writer.add(b"k", pack_trailer(SeqNo::new(1), ValueKind::PutHandle), &handle.encode()).unwrap();
     assert_eq!(writer.finish().unwrap().value_refs, [ValueRef { segment: 1, bytes: 14 }]);
 }
 
@@ -87,8 +96,9 @@ fn a_dump_shows_where_values_lie() {
     let vfs = SimVfs::new(0);
     let plain = ValueHandle { segment: 7, offset: 4711, len: 2048, compression: 0 };
     let packed = ValueHandle { segment: 8, offset: 44, len: 100, compression: 1 };
-    let entry =
-        |key: &[u8], kind, handle| ((key.to_vec(), !pack_trailer(1, kind)), stored(kind, handle));
+    let entry = |key: &[u8], kind, handle| {
+        ((key.to_vec(), !pack_trailer(SeqNo::new(1), kind)), stored(kind, handle))
+    };
     let model = Model::from([
         entry(b"a", ValueKind::PutHandle, &plain),
         entry(b"b", ValueKind::PutTtlHandle, &packed),

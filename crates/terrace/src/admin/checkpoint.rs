@@ -13,10 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
-use terrace_vfs::{CreateOptions, OpenMode, Vfs};
-
-/// Bytes copied at a time where a hard link is not possible.
-const COPY_BYTES: usize = 1 << 20;
+use terrace_vfs::{CreateOptions, OpenMode, Vfs, copy_rest};
 
 /// Holds file deletions back while it lives.
 struct HeldDeletions<'a>(&'a AtomicU64);
@@ -155,14 +152,5 @@ pub(crate) fn link(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     }
     let source = vfs.open(from, OpenMode::default())?;
     let mut copy = vfs.create(to, &CreateOptions::default())?;
-    let mut offset = 0;
-    let mut buffer = vec![0; COPY_BYTES.min(source.len() as usize)];
-    while offset < source.len() {
-        let len = buffer.len().min((source.len() - offset) as usize);
-        source.read_at(offset, &mut buffer[..len])?;
-        copy.append(&buffer[..len])?;
-        offset += len as u64;
-    }
-    copy.finish()?;
-    Ok(copy.sync()?)
+    Ok(copy_rest(&*source, 0, &mut *copy)?)
 }

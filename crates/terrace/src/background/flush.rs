@@ -59,11 +59,11 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     );
     let next_file_number = || env.versions.next_file_number();
     let parts = job_parts(env, &next_file_number, entered.progress());
-    let upto = state.immutables.iter().map(|m| m.max_seqno()).max().unwrap_or(0);
+    let upto = state.immutables.iter().map(|m| m.max_seqno()).max().unwrap_or_default();
     // What is hot is not in this file.
     let hot = state.hot.as_deref();
     let flushed_seqno = hot.map_or(upto, |hot| upto.min(hot.log.since().seqno));
-    let stated = hot.map_or(0, |_| flushed_seqno);
+    let stated = hot.map_or(SeqNo::ZERO, |_| flushed_seqno);
     let files = write_l0(&parts, family, &state.immutables, &snapshots, stated);
     match env.base.dynamic.hot_table() {
         HotTableMode::Auto => {
@@ -206,7 +206,7 @@ pub(crate) fn write_l0(
     let mut files = output.finish()?;
     // What has cooled is newer than what L0 has of the same keys in files of newer writes to others.
     let cooled = memtables.iter().filter(|m| m.is_cooled()).map(|m| m.max_seqno()).max();
-    let newest = cooled.unwrap_or(0);
+    let newest = cooled.unwrap_or_default();
     files.iter_mut().for_each(|file| file.largest_seqno = file.largest_seqno.max(newest));
     Ok(files)
 }

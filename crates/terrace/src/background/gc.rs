@@ -1,5 +1,5 @@
 //! Garbage collection of the value log: which segments are victims, and how much
-//! garbage nobody knows of yet. Compactions do the rest: `compaction/pick` chooses files that refer
+//! garbage the statistics do not show yet. Compactions do the rest: `compaction/pick` chooses files that refer
 //! to victim segments, `compaction/values` moves the values, and a segment that nothing refers to
 //! any more is deleted by `install`.
 //!

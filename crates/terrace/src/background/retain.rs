@@ -30,7 +30,7 @@
 use std::iter::Peekable;
 use terrace_base::key::{EXPIRY_BYTES, pack_trailer, trailer_kind, trailer_seqno};
 use terrace_base::range_tombstone::Fragments;
-use terrace_base::{RangeTombstoneRef, RangeTombstones, SeqNo, ValueKind};
+use terrace_base::{MAX_SEQNO, RangeTombstoneRef, RangeTombstones, SeqNo, ValueKind};
 use terrace_manifest::FileMeta;
 
 /// What becomes of an entry.
@@ -193,7 +193,7 @@ impl<'a> Retain<'a> {
                 Some(ValueKind::Delete) => Verdict::Drop,
                 Some(_) if expired => Verdict::Drop,
                 Some(kind) if self.zero_seqnos && !self.covered => {
-                    Verdict::Keep { trailer: pack_trailer(0, kind) }
+                    Verdict::Keep { trailer: pack_trailer(SeqNo::ZERO, kind) }
                 }
                 _ => Verdict::Keep { trailer },
             };
@@ -218,7 +218,7 @@ impl<'a> Retain<'a> {
     /// Whether a tombstone of `stripe` newer than `seqno` covers the current key. The newest one
     /// that the stripe's readers see decides: it is the largest of the stripe, or older than it.
     fn is_deleted_by_range(&mut self, seqno: SeqNo, stripe: usize) -> bool {
-        let newest_visible = self.snapshots.get(stripe).copied().unwrap_or(SeqNo::MAX);
+        let newest_visible = self.snapshots.get(stripe).copied().unwrap_or(MAX_SEQNO);
         self.tombstones.peek().is_some_and(|f| {
             f.seqnos.iter().find(|t| **t <= newest_visible).is_some_and(|t| *t > seqno)
         })

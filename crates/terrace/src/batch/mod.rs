@@ -20,7 +20,7 @@ mod save_point;
 
 pub use save_point::SavePoint;
 
-pub(crate) use ops::{Op, Ops, StoredHandle, decode};
+pub(crate) use ops::{Op, Ops, StoredHandle, decode, decode_next, not_a_batch};
 pub(crate) use room::entry_room_bytes;
 
 use crate::error::{Error, Result};
@@ -468,7 +468,7 @@ impl WriteBatch {
 
     /// Gives the first operation its sequence number; the others follow.
     pub(crate) fn number(&mut self, first_seqno: SeqNo) {
-        self.bytes[..8].copy_from_slice(&first_seqno.to_le_bytes());
+        self.bytes[..8].copy_from_slice(&first_seqno.get().to_le_bytes());
         self.bytes[8..HEADER_BYTES].copy_from_slice(&self.count.to_le_bytes());
     }
 

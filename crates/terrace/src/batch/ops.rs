@@ -125,11 +125,32 @@ impl<'a> Ops<'a> {
 /// A log payload taken apart: its first sequence number, its count, its operations.
 pub(crate) fn decode(payload: &[u8]) -> Option<(SeqNo, u32, Ops<'_>)> {
     let mut decoder = Decoder::new(payload);
-    let first_seqno = decoder.u64()?;
+    let first_seqno = SeqNo::new(decoder.u64()?);
     let count = decoder.u32()?;
     let last = first_seqno.checked_add(u64::from(count))?;
     let ops = Ops::new(payload, decoder.position(), count);
     (last <= terrace_base::MAX_SEQNO).then_some((first_seqno, count, ops))
+}
+
+/// As [`decode`], of a batch that follows others in a log, which end before `next`: the commits of a log
+/// number their operations in its order, and memtables rely on it.
+///
+/// # Errors
+/// What is wrong with the batch.
+pub(crate) fn decode_next(
+    payload: &[u8],
+    next: SeqNo,
+) -> std::result::Result<(SeqNo, u32, Ops<'_>), String> {
+    let (first, count, ops) = decode(payload).ok_or_else(|| not_a_batch(0))?;
+    if first < next {
+        return Err(format!("a batch starts at seqno {first}, {next} should be next"));
+    }
+    Ok((first, count, ops))
+}
+
+/// What is said of a payload that is malformed at byte `at`.
+pub(crate) fn not_a_batch(at: usize) -> String {
+    format!("a record passes its checksum but is no batch (at byte {at})")
 }
 
 impl<'a> Iterator for Ops<'a> {

@@ -92,7 +92,7 @@ mod tests {
     use crate::memtable::{Gathered, MemTable};
     use proptest::prelude::*;
     use std::time::Duration;
-    use terrace_base::ManualClock;
+    use terrace_base::{ManualClock, SeqNo};
     use terrace_skiplist::Hint;
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
                 let (mut hint, mut gathered) = (Hint::default(), Gathered::for_ops(batch.len()));
                 for (op, seqno) in batch.ops().flatten().zip(1..) {
                     if op.family == family {
-                        let taken = memtable.take(&op, seqno, (1, 0), &mut gathered, &mut hint);
+                        let taken = memtable.take(&op, SeqNo::new(seqno), (1, 0), &mut gathered, &mut hint);
                         prop_assert!(taken.is_ok());
                     }
                 }

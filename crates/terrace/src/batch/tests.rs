@@ -88,7 +88,7 @@ proptest! {
         let bytes = batch.user_bytes();
         batch.seal(&ManualClock::at(1000), &separation).unwrap();
         prop_assert_eq!(batch.user_bytes(), bytes);
-        batch.number(7);
+        batch.number(SeqNo::new(7));
         batch.place(3, at);
         let (_, _, decoded) = decode(batch.encoded()).unwrap();
         let decoded: Vec<_> = decoded.map(|op| op.unwrap()).collect();
@@ -133,9 +133,9 @@ proptest! {
                 want.push(Op { family: *family, kind, key, value, separated: None });
             }
         }
-        batch.number(first);
+        batch.number(SeqNo::new(first));
         let (seqno, count, decoded) = decode(batch.encoded()).unwrap();
-        prop_assert_eq!((seqno, count as usize), (first, want.len()));
+        prop_assert_eq!((seqno, count as usize), (SeqNo::new(first), want.len()));
         let got: Vec<_> = decoded.map(|op| op.unwrap()).collect();
         prop_assert_eq!(got, want);
     }

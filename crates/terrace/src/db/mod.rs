@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use terrace_base::ValueKind;
 use terrace_base::sync::Mutex;
-use terrace_vfs::Slice;
+use terrace_buf::Slice;
 
 /// An open store. Clones share it; the last one to go closes it.
 ///

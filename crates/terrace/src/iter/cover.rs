@@ -40,7 +40,7 @@ impl Cover {
     /// The tombstones of `sources` at or below `read_seqno`.
     pub fn new(sources: Vec<Box<dyn CoverSource>>, read_seqno: SeqNo) -> Self {
         let (start, end) = (Vec::new(), Vec::new());
-        Self { sources, read_seqno, seqno: 0, start, end, bounded: false, known: false }
+        Self { sources, read_seqno, seqno: SeqNo::ZERO, start, end, bounded: false, known: false }
     }
 
     /// The newest tombstone that covers `key`, 0 if none: versions of the key with a smaller
@@ -48,7 +48,7 @@ impl Cover {
     #[inline]
     pub fn seqno_at(&mut self, key: &[u8]) -> Result<SeqNo> {
         if self.sources.is_empty() {
-            return Ok(0);
+            return Ok(SeqNo::ZERO);
         }
         let inside = self.known
             && key >= self.start.as_slice()
@@ -72,7 +72,7 @@ impl Cover {
     /// The intersection of what every source says about `key`.
     #[cold]
     fn look_up(&mut self, key: &[u8]) -> Result<()> {
-        (self.seqno, self.known, self.bounded) = (0, false, false);
+        (self.seqno, self.known, self.bounded) = (SeqNo::ZERO, false, false);
         self.start.clear();
         for source in &mut self.sources {
             let span = source.span(key, self.read_seqno)?;

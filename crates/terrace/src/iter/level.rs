@@ -379,7 +379,7 @@ impl CoverSource for FileCover {
             // Nothing of a file covers its largest key or what lies past it.
             let start = index.checked_sub(1).map(|before| files[before].largest.as_slice());
             let end = files.get(index).map(|file| file.smallest.as_slice());
-            return Ok(CoverSpan { start, end, seqno: 0 });
+            return Ok(CoverSpan { start, end, seqno: SeqNo::ZERO });
         };
         let next = files.get(index + 1).map(|file| file.smallest.as_slice());
         let span = match &self.open {

@@ -17,7 +17,7 @@ use crate::iter::visible::Visible;
 use crate::values::value_source::ValueSource;
 use std::ops::Range;
 use terrace_base::{Result, ValueHandle};
-use terrace_vfs::Slice;
+use terrace_buf::Slice;
 
 /// Entries of the largest window.
 const MAX_WINDOW_ENTRIES: usize = 64;

@@ -2,7 +2,7 @@
 //!
 //! A job is entered when it starts ([`JobList::enter`]) and carries its own counts, which the
 //! threads that work on it raise as they go; dropping the entry ends it. Ended jobs stay listed for
-//! [`LISTED_FOR_MS`], so that somebody who looks once a second sees even short ones. The list is
+//! [`LISTED_FOR_MS`], so that a page that is refreshed once a second shows even short ones. The list is
 //! locked when a job starts, when it ends, and by readers of the list; never while a job works.
 //!
 //! `flush` and `compact` enter jobs, `shape` lists them.

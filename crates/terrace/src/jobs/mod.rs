@@ -1,4 +1,4 @@
-//! What background work there is: who runs and who waits ([`scheduler`]), what runs, for people
+//! What background work there is: which jobs run and which wait ([`scheduler`]), what runs, for people
 //! ([`job_list`]), and what failed and when it is tried again ([`background_errors`]). The work itself
 //! is in `background`.
 

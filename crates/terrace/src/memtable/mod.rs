@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::key::pack_trailer;
 use terrace_base::range_tombstone::CoverSpan;
-use terrace_base::{InternalIter, RangeTombstoneRef, SeqNo, ValueKind};
+use terrace_base::{AtomicSeqNo, InternalIter, RangeTombstoneRef, SeqNo, ValueKind};
 use terrace_log::LogEnd;
 use terrace_skiplist::{Entry, Full, GROUP, Hint, SMALL_GROUP, Skiplist};
 
@@ -67,12 +67,12 @@ pub(crate) struct MemTable {
     list: Arc<Skiplist>,
     /// The first log segment with entries of this memtable; `u64::MAX` while empty.
     first_segment: AtomicU64,
-    max_seqno: AtomicU64,
+    max_seqno: AtomicSeqNo,
     /// Stored bytes of the values that entries refer to.
     separated_bytes: AtomicU64,
     range: RangeSet,
     /// The last write that may be read with it; `u64::MAX` while it takes writes.
-    sealed_at: AtomicU64,
+    sealed_at: AtomicSeqNo,
     /// Whether it holds what was hot and is no longer, in place of writes of its time.
     is_cooled: bool,
 }
@@ -94,10 +94,10 @@ impl MemTable {
             id,
             list: Skiplist::with_capacity(capacity_bytes + LIST_BYTES)?,
             first_segment: AtomicU64::new(u64::MAX),
-            max_seqno: AtomicU64::new(0),
+            max_seqno: AtomicSeqNo::default(),
             separated_bytes: AtomicU64::new(0),
             range: RangeSet::default(),
-            sealed_at: AtomicU64::new(u64::MAX),
+            sealed_at: AtomicSeqNo::new(terrace_base::MAX_SEQNO),
             is_cooled: false,
         })
     }
@@ -336,17 +336,23 @@ mod tests {
     fn the_newest_visible_version_wins_and_range_tombstones_are_seen_at_once() {
         let table = MemTable::with_capacity(1, 1 << 20).unwrap();
         let mut hint = Hint::default();
-        table.insert(b"k", 3, ValueKind::Put, b"three", &mut hint).unwrap();
-        table.insert(b"k", 5, ValueKind::Put, b"five", &mut hint).unwrap();
-        assert_eq!(table.get(b"k", hash_key(b"k"), seek_trailer(4)).unwrap().1, b"three");
-        assert_eq!(table.get(b"k", hash_key(b"k"), seek_trailer(9)).unwrap().1, b"five");
-        assert!(table.get(b"k", hash_key(b"k"), seek_trailer(2)).is_none());
+        table.insert(b"k", SeqNo::new(3), ValueKind::Put, b"three", &mut hint).unwrap();
+        table.insert(b"k", SeqNo::new(5), ValueKind::Put, b"five", &mut hint).unwrap();
+        assert_eq!(
+            table.get(b"k", hash_key(b"k"), seek_trailer(SeqNo::new(4))).unwrap().1,
+            b"three"
+        );
+        assert_eq!(
+            table.get(b"k", hash_key(b"k"), seek_trailer(SeqNo::new(9))).unwrap().1,
+            b"five"
+        );
+        assert!(table.get(b"k", hash_key(b"k"), seek_trailer(SeqNo::new(2))).is_none());
         assert!(!table.has_range_tombstones());
-        table.insert(b"a", 6, ValueKind::RangeDelete, b"z", &mut hint).unwrap();
-        assert_eq!(table.covering_seqno(b"k", 9), Some(6));
-        table.insert(b"a", 8, ValueKind::RangeDelete, b"l", &mut hint).unwrap();
-        assert_eq!(table.covering_seqno(b"k", 9), Some(8));
-        assert_eq!(table.covering_seqno(b"k", 7), Some(6));
+        table.insert(b"a", SeqNo::new(6), ValueKind::RangeDelete, b"z", &mut hint).unwrap();
+        assert_eq!(table.covering_seqno(b"k", SeqNo::new(9)), Some(SeqNo::new(6)));
+        table.insert(b"a", SeqNo::new(8), ValueKind::RangeDelete, b"l", &mut hint).unwrap();
+        assert_eq!(table.covering_seqno(b"k", SeqNo::new(9)), Some(SeqNo::new(8)));
+        assert_eq!(table.covering_seqno(b"k", SeqNo::new(7)), Some(SeqNo::new(6)));
     }
 
     #[test]
@@ -360,7 +366,7 @@ mod tests {
         let mut full = false;
         for (key, seqno) in keys.iter().zip(1..) {
             let op = Op { family: 0, kind, key, value, separated: None };
-            if table.take(&op, seqno, (1, 0), &mut gathered, &mut hint).is_err() {
+            if table.take(&op, SeqNo::new(seqno), (1, 0), &mut gathered, &mut hint).is_err() {
                 full = true;
                 break;
             }
@@ -369,14 +375,14 @@ mod tests {
         let held = table.entry_count();
         assert!(held > MAX_GATHERED / 2);
         for (n, (key, seqno)) in keys.iter().zip(1..).enumerate() {
-            let expected = (n < held).then(|| (pack_trailer(seqno, kind), value));
-            assert_eq!(table.get(key, hash_key(key), seek_trailer(seqno)), expected);
+            let expected = (n < held).then(|| (pack_trailer(SeqNo::new(seqno), kind), value));
+            assert_eq!(table.get(key, hash_key(key), seek_trailer(SeqNo::new(seqno))), expected);
         }
         // What is too little for a group goes in at once.
         let table = MemTable::with_capacity(1, 2_000).unwrap();
         let mut gathered = Gathered::for_ops(SMALL_GROUP - 1);
         let op = Op { family: 0, kind, key: b"k", value, separated: None };
-        table.take(&op, 1, (1, 0), &mut gathered, &mut Hint::default()).unwrap();
+        table.take(&op, SeqNo::new(1), (1, 0), &mut gathered, &mut Hint::default()).unwrap();
         assert_eq!(table.entry_count(), 1);
     }
 }

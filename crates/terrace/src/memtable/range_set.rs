@@ -2,7 +2,7 @@
 //! covers a key, without a lock and without work left over from the write.
 //!
 //! A memtable gets its tombstones in the order of their sequence numbers, so what a read may see is
-//! a prefix of them, and what it wants is the last one of the prefix that covers its key. Over the
+//! a prefix of them; the last one of the prefix that covers its key decides. Over the
 //! tombstones, cut into chunks of [`CHUNK`], stands a binary tree: a node of level `l` covers `2^l`
 //! chunks and holds the union of their ranges as intervals that do not touch.
 //!
@@ -284,7 +284,7 @@ impl RangeSet {
     /// The keys around `key` for which a read at `read_seqno` meets the same tombstone.
     pub fn span_at(&self, key: &[u8], read_seqno: SeqNo) -> CoverSpan<'_> {
         let mut span = CoverSpan::default();
-        span.seqno = self.find(key, read_seqno, &mut span).unwrap_or(0);
+        span.seqno = self.find(key, read_seqno, &mut span).unwrap_or_default();
         span
     }
 

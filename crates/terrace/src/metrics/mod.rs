@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace_base::sync::Mutex;
 use terrace_manifest::LEVEL_COUNT;
+use terrace_sst::ReadCounts;
 
 /// Shards of a counter that every read bumps.
 const SHARDS: usize = 16;
@@ -134,42 +135,97 @@ fn next_gap() -> u32 {
     })
 }
 
-/// Everything the verbs count.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub gets: Sharded,
-    pub gets_found: Sharded,
-    pub gets_in_memtable: Sharded,
-    pub seeks: Sharded,
-    pub batches: AtomicU64,
-    pub ops_written: AtomicU64,
-    pub user_bytes: AtomicU64,
-    pub log_bytes: AtomicU64,
-    pub log_syncs: AtomicU64,
-    pub groups: AtomicU64,
-    pub conflicts: AtomicU64,
-    pub flushes: AtomicU64,
-    pub flush_bytes: AtomicU64,
-    pub hot_swaps: AtomicU64,
-    pub hot_checkpoints: AtomicU64,
-    pub hot_checkpoint_bytes: AtomicU64,
-    pub compactions: AtomicU64,
-    pub trivial_moves: AtomicU64,
-    pub compaction_read_bytes: AtomicU64,
-    pub compaction_written_bytes: AtomicU64,
-    pub level_written_bytes: [AtomicU64; LEVEL_COUNT],
-    pub entries_dropped: AtomicU64,
-    pub values_separated: AtomicU64,
-    pub separated_bytes: AtomicU64,
-    pub gc_moved_values: AtomicU64,
-    pub gc_moved_bytes: AtomicU64,
-    pub gc_freed_bytes: AtomicU64,
-    pub stalls: Stalls,
-    pub background_errors: AtomicU64,
-    pub get_latency: Latency,
-    pub commit_latency: Latency,
-    pub flush_latency: Latency,
-    pub compaction_latency: Latency,
+/// What a counter has counted, as [`Metrics`] show it.
+trait Counted {
+    type Shown;
+    fn shown(&self) -> Self::Shown;
+}
+
+impl Counted for AtomicU64 {
+    type Shown = u64;
+
+    fn shown(&self) -> u64 {
+        self.load(Ordering::Relaxed)
+    }
+}
+
+impl Counted for Sharded {
+    type Shown = u64;
+
+    fn shown(&self) -> u64 {
+        self.get()
+    }
+}
+
+impl Counted for Latency {
+    type Shown = LatencySummary;
+
+    fn shown(&self) -> LatencySummary {
+        self.summary()
+    }
+}
+
+/// Defines [`Counters`]: first what [`Metrics`] show under the same name.
+macro_rules! counters {
+    ($($name:ident: $counter:ty,)* ; $($other:ident: $other_counter:ty,)*) => {
+        /// Everything the verbs count.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub $name: $counter,)*
+            $(pub $other: $other_counter,)*
+        }
+
+        impl Metrics {
+            /// Takes over what the verbs counted.
+            pub(crate) fn fill(&mut self, counters: &Counters) {
+                $(self.$name = counters.$name.shown();)*
+                self.stalls = counters.stalls.table();
+                self.slowdowns = self.stalls.iter().map(|row| row.slowdowns).sum();
+                self.stops = self.stalls.iter().map(|row| row.stops).sum();
+                self.stall_us = self.stalls.iter().map(|row| row.stall_us).sum();
+                for (row, written) in self.levels.iter_mut().zip(&counters.level_written_bytes) {
+                    row.written_bytes = written.shown();
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    gets: Sharded,
+    gets_found: Sharded,
+    gets_in_memtable: Sharded,
+    seeks: Sharded,
+    batches: AtomicU64,
+    ops_written: AtomicU64,
+    user_bytes: AtomicU64,
+    log_bytes: AtomicU64,
+    log_syncs: AtomicU64,
+    groups: AtomicU64,
+    conflicts: AtomicU64,
+    flushes: AtomicU64,
+    flush_bytes: AtomicU64,
+    hot_swaps: AtomicU64,
+    hot_checkpoints: AtomicU64,
+    hot_checkpoint_bytes: AtomicU64,
+    compactions: AtomicU64,
+    trivial_moves: AtomicU64,
+    compaction_read_bytes: AtomicU64,
+    compaction_written_bytes: AtomicU64,
+    entries_dropped: AtomicU64,
+    values_separated: AtomicU64,
+    separated_bytes: AtomicU64,
+    gc_moved_values: AtomicU64,
+    gc_moved_bytes: AtomicU64,
+    gc_freed_bytes: AtomicU64,
+    background_errors: AtomicU64,
+    get_latency: Latency,
+    commit_latency: Latency,
+    flush_latency: Latency,
+    compaction_latency: Latency,
+    ;
+    level_written_bytes: [AtomicU64; LEVEL_COUNT],
+    stalls: Stalls,
 }
 
 /// Adds to a counter that only sums.
@@ -323,30 +379,8 @@ pub struct Metrics {
     pub stalls: [StallMetrics; StallCause::ALL.len()],
     /// Failed flushes, compactions and background syncs.
     pub background_errors: u64,
-    /// Filter partitions asked whether they may hold a key.
-    pub filter_checks: u64,
-    /// How often the answer was "absent".
-    pub filter_negatives: u64,
-    /// How often it was "maybe" and the key was not there.
-    pub filter_false_positives: u64,
-    /// Data blocks found in the cache.
-    pub data_block_hits: u64,
-    /// Data blocks read from the device.
-    pub data_block_misses: u64,
-    /// Index partitions found in memory.
-    pub index_hits: u64,
-    /// Index partitions read from the device.
-    pub index_misses: u64,
-    /// Filter partitions found in memory.
-    pub filter_hits: u64,
-    /// Filter partitions read from the device.
-    pub filter_misses: u64,
-    /// Lookups that met a filter partition of which nothing was in memory and went on without.
-    pub filters_absent: u64,
-    /// Filter units that turned out to be damaged; reads go on without them.
-    pub filter_unit_damages: u64,
-    /// Lookups in one SST that searched the data and found nothing.
-    pub wasted_lookups: u64,
+    /// What reads of SSTs found and did.
+    pub reads: ReadCounts,
     /// Bytes of filter units in memory or on the way there, outside the block cache.
     pub filter_memory_bytes: u64,
     /// Bytes that they may take now.
@@ -358,12 +392,6 @@ pub struct Metrics {
     /// Wasted lookups to be expected per lookup, from the heat of all filter partitions and the
     /// units that they have.
     pub filter_expected_waste: f64,
-    /// Lookups in the data of an SST that went through its learned index.
-    pub lookups_by_model: u64,
-    /// Those that went through index partitions.
-    pub lookups_by_index: u64,
-    /// Those that went through a model of a whole level.
-    pub lookups_by_level_model: u64,
     /// Bytes of learned indexes and level models in memory.
     pub model_bytes: u64,
     /// Time spent training, in nanoseconds.
@@ -378,8 +406,6 @@ pub struct Metrics {
     pub models_refused_segments: u64,
     /// Of these: the model would take too much memory beside the index.
     pub models_refused_bytes: u64,
-    /// Learned indexes that were found damaged; reads go on without them.
-    pub models_damaged: u64,
     /// Models of whole levels, of all column families, now.
     pub level_models: u64,
     /// Those made since the open.
@@ -390,10 +416,6 @@ pub struct Metrics {
     pub model_error_max: u64,
     /// Keys by how far off the model is: exact, then by eighths of the model's error bound.
     pub model_errors: [u64; MODEL_ERROR_SLOTS],
-    /// Reads of SSTs, whatever for.
-    pub device_reads: u64,
-    /// Bytes of these reads.
-    pub device_read_bytes: u64,
     /// Bytes the block cache holds.
     pub cache_used_bytes: u64,
     /// Bytes the block cache may hold.
@@ -450,55 +472,12 @@ impl Metrics {
 
     /// Reads of SSTs per point read.
     pub fn device_reads_per_get(&self) -> f64 {
-        ratio(self.device_reads, self.gets)
+        ratio(self.reads.device_reads, self.gets)
     }
 
     /// Every cause of stalls and what was counted under it.
     pub fn stalls_by_cause(&self) -> impl Iterator<Item = (StallCause, StallMetrics)> {
         StallCause::ALL.into_iter().zip(self.stalls)
-    }
-
-    /// Takes over what the verbs counted.
-    pub(crate) fn fill(&mut self, c: &Counters) {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        self.gets = c.gets.get();
-        self.gets_found = c.gets_found.get();
-        self.gets_in_memtable = c.gets_in_memtable.get();
-        self.seeks = c.seeks.get();
-        self.batches = get(&c.batches);
-        self.ops_written = get(&c.ops_written);
-        self.user_bytes = get(&c.user_bytes);
-        self.groups = get(&c.groups);
-        self.conflicts = get(&c.conflicts);
-        self.log_bytes = get(&c.log_bytes);
-        self.log_syncs = get(&c.log_syncs);
-        self.flushes = get(&c.flushes);
-        self.flush_bytes = get(&c.flush_bytes);
-        self.hot_swaps = get(&c.hot_swaps);
-        self.hot_checkpoints = get(&c.hot_checkpoints);
-        self.hot_checkpoint_bytes = get(&c.hot_checkpoint_bytes);
-        self.compactions = get(&c.compactions);
-        self.trivial_moves = get(&c.trivial_moves);
-        self.compaction_read_bytes = get(&c.compaction_read_bytes);
-        self.compaction_written_bytes = get(&c.compaction_written_bytes);
-        self.entries_dropped = get(&c.entries_dropped);
-        self.values_separated = get(&c.values_separated);
-        self.separated_bytes = get(&c.separated_bytes);
-        self.gc_moved_values = get(&c.gc_moved_values);
-        self.gc_moved_bytes = get(&c.gc_moved_bytes);
-        self.gc_freed_bytes = get(&c.gc_freed_bytes);
-        self.stalls = c.stalls.table();
-        self.slowdowns = self.stalls.iter().map(|row| row.slowdowns).sum();
-        self.stops = self.stalls.iter().map(|row| row.stops).sum();
-        self.stall_us = self.stalls.iter().map(|row| row.stall_us).sum();
-        self.background_errors = get(&c.background_errors);
-        self.get_latency = c.get_latency.summary();
-        self.commit_latency = c.commit_latency.summary();
-        self.flush_latency = c.flush_latency.summary();
-        self.compaction_latency = c.compaction_latency.summary();
-        for (row, written) in self.levels.iter_mut().zip(&c.level_written_bytes) {
-            row.written_bytes = get(written);
-        }
     }
 }
 

@@ -34,18 +34,18 @@ impl Display for Bytes {
 impl Metrics {
     /// What models do, if there are any.
     fn learning(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lookups = self.lookups_by_model + self.lookups_by_level_model;
+        let lookups = self.reads.lookups_by_model + self.reads.lookups_by_level_model;
         if lookups + self.models_built + self.models_refused + self.level_models == 0 {
             return Ok(());
         }
         writeln!(
             f,
             "models      {} lookups by model, {} by level model, {} by index; {} in memory, {} damaged",
-            self.lookups_by_model,
-            self.lookups_by_level_model,
-            self.lookups_by_index,
+            self.reads.lookups_by_model,
+            self.reads.lookups_by_level_model,
+            self.reads.lookups_by_index,
             Bytes(self.model_bytes),
-            self.models_damaged,
+            self.reads.model_damages,
         )?;
         writeln!(
             f,
@@ -143,7 +143,7 @@ impl Metrics {
             Bytes(self.filter_lent_bytes),
             self.filter_expected_waste,
             self.filter_lambda,
-            self.filter_unit_damages,
+            self.reads.filter_unit_damages,
         )?;
         writeln!(
             f,
@@ -237,10 +237,10 @@ impl Display for Metrics {
         writeln!(
             f,
             "filters     {} checks, {:.1} % answered absent, {} false positives, {} lookups without",
-            self.filter_checks,
-            percent(self.filter_negatives, self.filter_checks),
-            self.filter_false_positives,
-            self.filters_absent,
+            self.reads.filter_checks,
+            percent(self.reads.filter_negatives, self.reads.filter_checks),
+            self.reads.filter_false_positives,
+            self.reads.filters_absent,
         )?;
         self.filter_memory(f)?;
         self.learning(f)?;
@@ -250,9 +250,9 @@ impl Display for Metrics {
             "cache       {} of {}; hits: data {:.1} %, index {:.1} %, filters {:.1} %",
             Bytes(self.cache_used_bytes),
             Bytes(self.cache_capacity_bytes),
-            hit(self.data_block_hits, self.data_block_misses),
-            hit(self.index_hits, self.index_misses),
-            hit(self.filter_hits, self.filter_misses),
+            hit(self.reads.data_block_hits, self.reads.data_block_misses),
+            hit(self.reads.index_hits, self.reads.index_misses),
+            hit(self.reads.filter_hits, self.reads.filter_misses),
         )?;
         writeln!(
             f,
@@ -379,35 +379,35 @@ impl Metrics {
             ("gc_moved_bytes", "Bytes that garbage collection wrote", self.gc_moved_bytes),
             ("gc_freed_bytes", "Bytes of value segments given back", self.gc_freed_bytes),
             ("background_errors", "Failed flushes, compactions and syncs", self.background_errors),
-            ("filter_checks", "Filter partitions asked", self.filter_checks),
-            ("filter_negatives", "Filter answers: absent", self.filter_negatives),
+            ("filter_checks", "Filter partitions asked", self.reads.filter_checks),
+            ("filter_negatives", "Filter answers: absent", self.reads.filter_negatives),
             (
                 "filter_false_positives",
                 "Filter answers: maybe, wrongly",
-                self.filter_false_positives,
+                self.reads.filter_false_positives,
             ),
-            ("filters_absent", "Lookups that met no filter in memory", self.filters_absent),
-            ("filter_unit_damages", "Filter units found damaged", self.filter_unit_damages),
-            ("wasted_lookups", "Searches of an SST that found nothing", self.wasted_lookups),
-            ("data_block_hits", "Data blocks found in the cache", self.data_block_hits),
-            ("data_block_misses", "Data blocks read from the device", self.data_block_misses),
-            ("index_hits", "Index partitions found in memory", self.index_hits),
-            ("index_misses", "Index partitions read from the device", self.index_misses),
-            ("filter_hits", "Filter partitions found in memory", self.filter_hits),
-            ("filter_misses", "Filter partitions read from the device", self.filter_misses),
-            ("lookups_by_model", "Lookups through learned indexes", self.lookups_by_model),
-            ("lookups_by_index", "Lookups through index partitions", self.lookups_by_index),
+            ("filters_absent", "Lookups that met no filter in memory", self.reads.filters_absent),
+            ("filter_unit_damages", "Filter units found damaged", self.reads.filter_unit_damages),
+            ("wasted_lookups", "Searches of an SST that found nothing", self.reads.wasted_lookups),
+            ("data_block_hits", "Data blocks found in the cache", self.reads.data_block_hits),
+            ("data_block_misses", "Data blocks read from the device", self.reads.data_block_misses),
+            ("index_hits", "Index partitions found in memory", self.reads.index_hits),
+            ("index_misses", "Index partitions read from the device", self.reads.index_misses),
+            ("filter_hits", "Filter partitions found in memory", self.reads.filter_hits),
+            ("filter_misses", "Filter partitions read from the device", self.reads.filter_misses),
+            ("lookups_by_model", "Lookups through learned indexes", self.reads.lookups_by_model),
+            ("lookups_by_index", "Lookups through index partitions", self.reads.lookups_by_index),
             (
                 "lookups_by_level_model",
                 "Lookups through models of levels",
-                self.lookups_by_level_model,
+                self.reads.lookups_by_level_model,
             ),
             ("model_training_nanoseconds", "Time spent training", self.model_training_ns),
             ("models_built", "SSTs that got a learned index", self.models_built),
-            ("models_damaged", "Learned indexes found damaged", self.models_damaged),
+            ("models_damaged", "Learned indexes found damaged", self.reads.model_damages),
             ("level_models_built", "Models of levels made", self.level_models_built),
-            ("device_reads", "Reads of SSTs", self.device_reads),
-            ("device_read_bytes", "Bytes of SST reads", self.device_read_bytes),
+            ("device_reads", "Reads of SSTs", self.reads.device_reads),
+            ("device_read_bytes", "Bytes of SST reads", self.reads.device_read_bytes),
         ];
         for (name, help, value) in counters {
             let counter = Counter::<u64, AtomicU64>::default();

@@ -1,8 +1,8 @@
 //! Rates over the last seconds, from counters that only grow: the caller brings the counters, and
-//! finds how they grew since somebody looked [`WINDOW_US`] ago, or since the open.
+//! gets how they grew since a call [`WINDOW_US`] ago, or since the open.
 //!
-//! Nothing is counted here, and no thread keeps this up to date: a store that nobody looks at pays
-//! nothing. `shape` and `memory` look.
+//! Nothing is counted here, and no thread keeps this up to date: without calls it costs nothing.
+//! `store_shape` and `memory_pools` call it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,25 +8,9 @@ use crate::version::read_state::ReadState;
 pub(crate) fn of(inner: &Inner) -> Metrics {
     let mut m = Metrics::default();
     m.fill(&inner.base.counters);
-    let reads = inner.read.table_cache.counters().snapshot();
-    m.filter_checks = reads.filter_checks;
-    m.filter_negatives = reads.filter_negatives;
-    m.filter_false_positives = reads.filter_false_positives;
-    m.data_block_hits = reads.data_block_hits;
-    m.data_block_misses = reads.data_block_misses;
-    m.index_hits = reads.index_hits;
-    m.index_misses = reads.index_misses;
-    m.filter_hits = reads.filter_hits;
-    m.filter_misses = reads.filter_misses;
-    m.filters_absent = reads.filters_absent;
-    m.filter_unit_damages = reads.filter_unit_damages;
-    m.wasted_lookups = reads.wasted_lookups;
+    m.reads = inner.read.table_cache.counters().snapshot();
     inner.read.filters.fill(&mut m);
     inner.read.table_cache.trainings().fill(&mut m);
-    m.lookups_by_model = reads.lookups_by_model;
-    m.lookups_by_index = reads.lookups_by_index;
-    m.lookups_by_level_model = reads.lookups_by_level_model;
-    m.models_damaged = reads.model_damages;
     (m.value_reads, m.value_read_bytes, m.value_cache_hits) = inner.read.value_log.reads();
     for segment in inner.read.value_log.segment_stats() {
         m.value_segments += 1;
@@ -34,8 +18,6 @@ pub(crate) fn of(inner: &Inner) -> Metrics {
     }
     m.value_live_bytes = inner.read.value_log.live_bytes();
     m.gc_victim_segments = inner.read.value_log.victims().len() as u64;
-    m.device_reads = reads.device_reads;
-    m.device_read_bytes = reads.device_read_bytes;
     m.cache_used_bytes = inner.read.table_cache.cache().used_bytes() as u64;
     m.cache_capacity_bytes = inner.read.table_cache.cache().capacity_bytes() as u64;
     m.pinned_bytes = inner.read.table_cache.pinned_bytes() as u64;

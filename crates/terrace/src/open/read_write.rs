@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::sync::{self, Mutex};
+use terrace_base::{AtomicSeqNo, SeqNo};
 use terrace_log::Recovered;
 use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
@@ -377,7 +378,7 @@ fn recovered_edit<'a>(
     families: impl Iterator<Item = &'a Replayed>,
     segment: u64,
     next_file: u64,
-    last_seqno: u64,
+    last_seqno: SeqNo,
 ) -> VersionEdit {
     let families = families.map(|replayed| FamilyEdit {
         id: replayed.family.id,
@@ -435,7 +436,7 @@ pub(crate) struct Opened {
     pub families: Vec<Arc<Family>>,
     pub manifest: ManifestLog,
     pub file_numbers: FileNumbers,
-    pub last_seqno: u64,
+    pub last_seqno: SeqNo,
     pub evidence: Evidence,
     /// None: the store is read-only.
     pub log: Option<LogState>,
@@ -506,7 +507,7 @@ impl Nouns {
             filters: self.filters,
             value_log: Arc::new(self.value_log),
             snapshots: Arc::default(),
-            visible_seqno: AtomicU64::new(last_seqno),
+            visible_seqno: AtomicSeqNo::new(last_seqno),
         });
         let versions = Arc::new(VersionSet {
             base: base.clone(),

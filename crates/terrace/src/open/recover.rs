@@ -47,20 +47,20 @@ impl Replayed {
         let files = family.hold_state();
         let newest_before = files.version.files().map(|(_, file)| file.largest_seqno).max();
         Self {
-            newest_before: newest_before.unwrap_or(0),
+            newest_before: newest_before.unwrap_or_default(),
             family,
             memtables: Vec::new(),
             files: Vec::new(),
             hot: Vec::new(),
             flushed_seqno,
-            spilled_seqno: 0,
+            spilled_seqno: SeqNo::ZERO,
             hint: Hint::default(),
         }
     }
 
     /// The largest sequence number replayed, or what was flushed before.
     pub fn max_seqno(&self) -> SeqNo {
-        let replayed = self.memtables.iter().map(|m| m.max_seqno()).max().unwrap_or(0);
+        let replayed = self.memtables.iter().map(|m| m.max_seqno()).max().unwrap_or_default();
         self.flushed_seqno.max(replayed).max(self.spilled_seqno)
     }
 
@@ -152,8 +152,8 @@ impl Replayed {
         }
         let newest_first: Vec<_> = self.memtables.drain(..).rev().collect();
         self.spilled_seqno =
-            newest_first.iter().map(|m| m.max_seqno()).fold(self.spilled_seqno, u64::max);
-        let mut files = flush::write_l0(parts, &self.family, &newest_first, &[], 0)?;
+            newest_first.iter().map(|m| m.max_seqno()).fold(self.spilled_seqno, SeqNo::max);
+        let mut files = flush::write_l0(parts, &self.family, &newest_first, &[], SeqNo::ZERO)?;
         // With a hot table the log goes back further than some SSTs do, and its hot keys are in none of
         // them: what is replayed comes before all SSTs, in the order of L0.
         let newest = self.newest_before;
@@ -274,7 +274,7 @@ impl Outcome {
         let replayed = self.families.values().map(Replayed::max_seqno);
         // Of families with a hot table more is in SSTs than they count as flushed.
         let files = state.families.values().flat_map(|family| family.version.all_files());
-        replayed.chain(files.map(|(_, file)| file.largest_seqno)).max().unwrap_or(0)
+        replayed.chain(files.map(|(_, file)| file.largest_seqno)).max().unwrap_or_default()
     }
 }
 
@@ -313,7 +313,7 @@ impl OnDisk<'_> {
         let mut replayed = BTreeMap::new();
         for family in self.families {
             let known = self.state.families.get(&family.id);
-            let flushed = known.map_or(0, |family| family.flushed_seqno);
+            let flushed = known.map_or(SeqNo::ZERO, |family| family.flushed_seqno);
             let mut begun = Replayed::new(family.clone(), flushed);
             for file in known.iter().flat_map(|family| family.version.hot().files()) {
                 begun.take_hot(file, self.table_cache)?;
@@ -334,20 +334,13 @@ pub(crate) fn replay(
     let mut replayed = on_disk.begin()?;
     let state = on_disk.state;
     let mut last_seqno = state.last_seqno;
-    let mut next_seqno = 0;
+    let mut next_seqno = SeqNo::ZERO;
     let mut failure = None;
     let path_of = |segment| names::log_path(dir, segment);
     let apply = &mut |segment, offset, payload: &[u8]| {
-        let malformed = |at: usize| {
-            let detail = format!("a record passes its checksum but is no batch (at byte {at})");
-            terrace_base::Error::corruption(&path_of(segment), offset, detail)
-        };
-        let (first, count, ops) = batch::decode(payload).ok_or_else(|| malformed(0))?;
-        // The commits of a log number their operations in its order, and memtables rely on it.
-        if first < next_seqno {
-            let detail = format!("a batch starts at seqno {first}, {next_seqno} should be next");
-            return Err(terrace_base::Error::corruption(&path_of(segment), offset, detail));
-        }
+        let wrong = |why| terrace_base::Error::corruption(&path_of(segment), offset, why);
+        let malformed = |at| wrong(batch::not_a_batch(at));
+        let (first, count, ops) = batch::decode_next(payload, next_seqno).map_err(wrong)?;
         // What is salvaged is whole batches.
         if log.salvages
             && let Some(Err(at)) = ops.clone().find(|op| op.is_err())
@@ -358,7 +351,7 @@ pub(crate) fn replay(
         let no_memory = |e| terrace_base::Error::io("reserve memory for", dir, e);
         let mut gathered = Gathered::for_ops(count as usize);
         let mut run_of = None;
-        for (seqno, op) in (first..).zip(ops) {
+        for (seqno, op) in first.onward().zip(ops) {
             let op = op.map_err(malformed)?;
             if run_of != Some(op.family) {
                 settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
@@ -370,7 +363,7 @@ pub(crate) fn replay(
             }
         }
         settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
-        last_seqno = last_seqno.max((first + u64::from(count)).saturating_sub(1));
+        last_seqno = last_seqno.max(next_seqno.previous());
         if replayed.values().map(Replayed::bytes).sum::<usize>() > limit_bytes
             && let Some(largest) = replayed.values_mut().max_by_key(|family| family.bytes())
             && let Err(error) = spill(largest)

@@ -1,6 +1,6 @@
 //! What the verbs know of one column family's options: everything resolved and checked, at open.
 
-use super::{CompactionStyle, Learning, ModelCosts};
+use terrace_base::SeqNo;
 use terrace_manifest::LEVEL_COUNT;
 use terrace_sst::{Compression, FilterPolicy, SstOptions};
 
@@ -51,7 +51,7 @@ impl FamilyOptions {
             direct_write: self.direct_write,
             created_ms,
             family: self.family.clone(),
-            flushed_seqno: 0,
+            flushed_seqno: SeqNo::ZERO,
         }
     }
 }

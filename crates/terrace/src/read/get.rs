@@ -22,9 +22,9 @@ use std::num::NonZeroU64;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::sync::Instant;
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
+use terrace_buf::Slice;
 use terrace_manifest::FileMeta;
 use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, LookupTrace, SstReader};
-use terrace_vfs::Slice;
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
 /// the read state holds one of them.
@@ -311,7 +311,7 @@ impl<'a, T: LookupTrace> Search<'a, T> {
         seqno: SeqNo,
         trace: &'a mut T,
     ) -> Self {
-        Self { env, state, lookup, seqno, covered: 0, asked: AskedRuns::default(), trace }
+        Self { env, state, lookup, seqno, covered: SeqNo::ZERO, asked: AskedRuns::default(), trace }
     }
 
     /// The answer.
@@ -467,7 +467,7 @@ impl<'a, T: LookupTrace> Search<'a, T> {
         if file.range_tombstone_count > 0 {
             let tombstones = reader.range_tombstones();
             let newest = tombstones.covering_seqno(self.lookup.user_key, self.seqno);
-            self.covered = self.covered.max(newest.unwrap_or(0));
+            self.covered = self.covered.max(newest.unwrap_or_default());
             self.trace.range_tombstones(file.range_tombstone_count, self.covered);
         }
     }
@@ -483,7 +483,7 @@ fn in_memtable<'a>(
 ) -> Option<(u64, &'a [u8])> {
     if memtable.has_range_tombstones() {
         let newest = memtable.covering_seqno(lookup.user_key, seqno);
-        *covered = (*covered).max(newest.unwrap_or(0));
+        *covered = (*covered).max(newest.unwrap_or_default());
     }
     if memtable.has_no_entries() {
         return None;

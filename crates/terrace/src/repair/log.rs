@@ -8,15 +8,13 @@ use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use terrace_base::SeqNo;
 use terrace_log::format::{HEADER_BYTES, Header, encode_header};
 use terrace_log::{Gap, LogEnd};
 use terrace_manifest::ManifestState;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names;
-use terrace_vfs::{CreateOptions, OpenMode};
-
-/// Bytes copied at a time.
-const COPY_BYTES: usize = 1 << 20;
+use terrace_vfs::{CreateOptions, OpenMode, copy_rest};
 
 /// What is in the log.
 #[derive(Default)]
@@ -126,16 +124,7 @@ impl Repair<'_> {
         let source = self.vfs.open(path, OpenMode::default())?;
         let mut copy = self.vfs.create(&temp, &CreateOptions::default())?;
         copy.append(&encode_header(&Header { segment: number, previous: None }))?;
-        let mut offset = HEADER_BYTES;
-        let mut buffer = vec![0; COPY_BYTES];
-        while offset < source.len() {
-            let len = buffer.len().min((source.len() - offset) as usize);
-            source.read_at(offset, &mut buffer[..len])?;
-            copy.append(&buffer[..len])?;
-            offset += len as u64;
-        }
-        copy.finish()?;
-        copy.sync()?;
+        copy_rest(&*source, HEADER_BYTES, &mut *copy)?;
         self.vfs.rename(&temp, path)?;
         Ok(self.vfs.sync_dir(self.dir)?)
     }
@@ -144,21 +133,15 @@ impl Repair<'_> {
 /// Reads what a replay would, and checks what it would check.
 fn read(log: &recover::Log<'_>) -> terrace_base::Result<LogSurvey> {
     let mut survey = LogSurvey::default();
-    let mut next_seqno = 0;
+    let mut next_seqno = SeqNo::ZERO;
     let mut apply = |segment: u64, offset: u64, payload: &[u8]| {
         let path = names::log_path(log.dir, segment);
         let wrong = |why: String| terrace_base::Error::corruption(&path, offset, why);
-        let no_batch = || wrong("a record passes its checksum but is no batch".into());
-        let (first, count, ops) = batch::decode(payload).ok_or_else(no_batch)?;
+        let (first, count, ops) = batch::decode_next(payload, next_seqno).map_err(wrong)?;
         let ops: std::result::Result<Vec<_>, usize> =
             ops.map(|op| op.map(|op| op.family)).collect();
-        let ops = ops.map_err(|_| no_batch())?;
-        if first < next_seqno {
-            let why = format!("a batch starts at seqno {first}, {next_seqno} should be next");
-            return Err(wrong(why));
-        }
         next_seqno = first + u64::from(count);
-        survey.families.extend(ops);
+        survey.families.extend(ops.map_err(|at| wrong(batch::not_a_batch(at)))?);
         Ok(())
     };
     let (recovered, gaps) = log.read(&mut apply)?;

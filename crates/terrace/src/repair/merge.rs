@@ -1,4 +1,4 @@
-//! All files of a family merged into one sorted run, since nobody knows their levels.
+//! All files of a family merged into one sorted run, since their levels are unknown.
 
 use super::Repair;
 use crate::background::compaction::job::{self, JobContext};

@@ -11,6 +11,7 @@ use crate::version::file_numbers::FileNumbers;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use terrace_base::SeqNo;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyState, ManifestState, SegmentKind, SegmentMeta};
@@ -322,7 +323,13 @@ fn add_family(state: &mut ManifestState, id: u32, name: &str) -> String {
     }
     let min_log_segment = recover::oldest_needed(state);
     let version = Arc::default();
-    let family = FamilyState { id, name: name.clone(), version, min_log_segment, flushed_seqno: 0 };
+    let family = FamilyState {
+        id,
+        name: name.clone(),
+        version,
+        min_log_segment,
+        flushed_seqno: SeqNo::ZERO,
+    };
     state.families.insert(id, family);
     state.next_family_id = state.next_family_id.max(id.saturating_add(1));
     name
@@ -333,7 +340,7 @@ fn add_family(state: &mut ManifestState, id: u32, name: &str) -> String {
 fn flushed_seqnos(state: &mut ManifestState, families: &BTreeMap<u32, Files>) {
     for family in state.families.values_mut() {
         let files = families.get(&family.id).map(|files| &files.ssts[..]).unwrap_or_default();
-        let flushed = files.iter().map(|(_, sst)| sst.flushed_seqno).max().unwrap_or(0);
+        let flushed = files.iter().map(|(_, sst)| sst.flushed_seqno).max().unwrap_or_default();
         family.flushed_seqno = family.flushed_seqno.max(flushed);
         state.last_seqno = state.last_seqno.max(family.flushed_seqno);
     }

@@ -131,7 +131,7 @@ impl Repair<'_> {
             family: properties.family.clone(),
             // Where a hot table is, less is flushed than the entries say.
             flushed_seqno: match properties.flushed_seqno {
-                0 => properties.largest_seqno,
+                SeqNo::ZERO => properties.largest_seqno,
                 stated => stated,
             },
             damage: (!damage.is_none()).then_some(damage),

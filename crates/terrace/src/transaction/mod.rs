@@ -26,7 +26,7 @@ use crate::write::validate;
 use own_writes::{Own, OwnWrites};
 use std::fmt;
 use std::time::Duration;
-use terrace_vfs::Slice;
+use terrace_buf::Slice;
 
 impl Db {
     /// Begins a transaction that reads the store as of now. Costs a snapshot.

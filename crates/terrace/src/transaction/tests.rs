@@ -186,7 +186,10 @@ fn a_check_asks_no_sst_that_is_older_than_the_reads() {
     assert_eq!(reads.len(), 500);
     let looked = || {
         let m = db.metrics();
-        m.filter_checks + m.data_block_hits + m.data_block_misses + m.device_reads
+        m.reads.filter_checks
+            + m.reads.data_block_hits
+            + m.reads.data_block_misses
+            + m.reads.device_reads
     };
     let before = looked();
     let write = |key: &str| {

@@ -22,11 +22,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_base::sync::Mutex;
 use terrace_base::{Error, Result, ValueHandle};
+use terrace_buf::Slice;
 use terrace_cache::CacheKey;
 use terrace_log::value::{self, ValueRead};
 use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
 use terrace_sst::{BlockCache, CachedBlock};
-use terrace_vfs::{OpenMode, RandomFile, Slice, Vfs};
+use terrace_vfs::{OpenMode, RandomFile, Vfs};
 
 /// A file of the log that values lie in, opened when one is first read.
 pub(crate) struct Segment {

@@ -1,7 +1,7 @@
 //! Reading separated values by their handles, whatever they are read from.
 
 use terrace_base::{Result, ValueHandle};
-use terrace_vfs::Slice;
+use terrace_buf::Slice;
 
 /// Where separated values are read from.
 pub(crate) trait ValueSource {

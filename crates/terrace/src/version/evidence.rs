@@ -11,8 +11,8 @@ use crate::event;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_base::Result;
 use terrace_base::sync::{Mutex, MutexGuard};
+use terrace_base::{Result, SeqNo};
 use terrace_log::{LogEnd, SyncedThrough};
 use terrace_manifest::ManifestState;
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
@@ -72,7 +72,7 @@ impl Evidence {
     }
 
     /// The log has just been made durable up to `log`, writes up to `last_seqno` with it.
-    pub fn note_log(&self, log: SyncedThrough, last_seqno: u64) {
+    pub fn note_log(&self, log: SyncedThrough, last_seqno: SeqNo) {
         let begins_segment = {
             let mut claims = self.claims.lock();
             let begins_segment = claims.log.segment != log.segment || claims.log.offset == 0;
@@ -96,7 +96,7 @@ impl Evidence {
                 store_id: state.store_id,
                 manifest,
                 log: SyncedThrough { segment, offset: 0 },
-                last_seqno: 0,
+                last_seqno: SeqNo::ZERO,
                 next_file_number: state.next_file_number,
             });
         }

@@ -114,29 +114,23 @@ impl Family {
         }
     }
 
-    /// Puts an empty memtable with room for `capacity_bytes` in front; the old one, whose last write is
+    /// Puts `fresh`, which is empty and gets its id here, in front; the old memtable, whose last write is
     /// at or before `seqno`, becomes immutable, and the hot table changes with it. Gives the largest
     /// id of a memtable that waits for its flush now. Only the commit's leader calls this.
-    pub fn rotate(
-        &self,
-        capacity_bytes: usize,
-        seqno: SeqNo,
-        change: Option<HotChange>,
-    ) -> io::Result<u64> {
-        let id = self.take_memtable_id();
-        let fresh = Arc::new(MemTable::with_capacity(id, capacity_bytes)?);
+    pub fn rotate(&self, mut fresh: MemTable, seqno: SeqNo, change: Option<HotChange>) -> u64 {
+        fresh.id = self.take_memtable_id();
         let _change = self.change.lock();
         let old = self.state.load();
         old.memtable.seal(seqno);
         let mut upto = old.memtable.id;
-        let mut state = old.rotated(fresh);
+        let mut state = old.rotated(Arc::new(fresh));
         if let Some(change) = change {
             old.hot.iter().for_each(|hot| hot.table.seal(seqno));
             upto = change.cooled.as_ref().map_or(upto, |cooled| upto.max(cooled.id));
             state = state.with_hot_change(change);
         }
         self.state.store(Arc::new(state));
-        Ok(upto)
+        upto
     }
 
     /// Puts a fresh hot table in the place of the old one, whose last write is at or before `seqno`.

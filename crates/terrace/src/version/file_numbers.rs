@@ -1,15 +1,15 @@
 //! Numbers for new files. SSTs, log segments and value segments share one number space; the counter
 //! starts above every file of the store, named by the manifest or left behind by a crash.
 //!
-//! A file whose number lies far past all others is not the store's: somebody has put it there. It must
+//! A file whose number lies far past all others is not the store's but was copied there. It must
 //! not raise the counter, since segments with values have numbers of 32 bits and no number is used
 //! twice. It is never read, removed or written over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_manifest::names::{self, FileName};
 
-/// A number so far above the largest number of the store is foreign. The store itself leaves gaps of
-/// as many numbers as one job takes and a crash makes void: some thousands.
+/// A number this far above the largest number of the store is foreign. The gaps that the store leaves
+/// are the numbers that one job takes and a crash makes void: some thousands.
 const MIN_FOREIGN_GAP: u64 = 1 << 20;
 
 /// See the module.

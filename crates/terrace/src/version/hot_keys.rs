@@ -114,7 +114,7 @@ impl HotKeys {
             let mut newest = counted_to;
             hot.table.for_each_key(|key, trailers| {
                 let fresh = trailers.iter().filter(|t| trailer_seqno(**t) > counted_to).count();
-                newest = newest.max(trailers.first().map_or(0, |t| trailer_seqno(*t)));
+                newest = newest.max(trailers.first().map_or(SeqNo::ZERO, |t| trailer_seqno(*t)));
                 self.note(hash_key(key), key, fresh as u32, 0);
             });
             self.set_counted_to(newest);

@@ -1,5 +1,5 @@
 //! Installing a change of the file set: written to the manifest, then visible to reads, as one.
-//! The only place that writes the manifest; also where files that nobody reads any more go.
+//! The only place that writes the manifest; also removes files that no reader needs any more.
 
 use crate::env::reserve;
 use crate::error::{Error, Result};

@@ -8,9 +8,9 @@ use crate::version::family::Family;
 use crate::version::snapshots::Snapshots;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_base::SeqNo;
+use std::sync::atomic::Ordering;
 use terrace_base::sync;
+use terrace_base::{AtomicSeqNo, SeqNo};
 
 /// The open column families, by id.
 pub(crate) type Families = Vec<Arc<Family>>;
@@ -25,7 +25,7 @@ pub(crate) struct ReadEnv {
     pub value_log: Arc<ValueLog>,
     pub snapshots: Arc<Snapshots>,
     /// Writes up to here are readable.
-    pub visible_seqno: AtomicU64,
+    pub visible_seqno: AtomicSeqNo,
 }
 
 impl ReadEnv {

@@ -1,4 +1,4 @@
-//! Live snapshots: which sequence numbers somebody may still read at. A snapshot of a read-only
+//! Live snapshots: the sequence numbers at which reads may still come. A snapshot of a read-only
 //! store also holds what it reads, since the writer knows nothing of it.
 
 use crate::error::{Error, Result};
@@ -7,9 +7,9 @@ use crate::version::read_state::ReadState;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_base::SeqNo;
+use std::sync::atomic::Ordering;
 use terrace_base::sync::Mutex;
+use terrace_base::{AtomicSeqNo, SeqNo};
 
 /// The sequence numbers of live snapshots with their counts.
 #[derive(Debug, Default)]
@@ -35,12 +35,12 @@ impl Snapshots {
     /// Registers a snapshot of what is visible now. The number is read under the lock, so that a
     /// job that lists the snapshots either sees this one or started when everything it merges
     /// was already visible to it.
-    pub fn take(self: &Arc<Self>, visible_seqno: &AtomicU64) -> Snapshot {
+    pub fn take(self: &Arc<Self>, visible_seqno: &AtomicSeqNo) -> Snapshot {
         self.take_of(visible_seqno, None)
     }
 
     /// As [`Self::take`], of a read-only store that shows `view`.
-    pub fn take_of(self: &Arc<Self>, visible_seqno: &AtomicU64, view: Option<View>) -> Snapshot {
+    pub fn take_of(self: &Arc<Self>, visible_seqno: &AtomicSeqNo, view: Option<View>) -> Snapshot {
         let mut live = self.live.lock();
         // Acquire: pairs with the commit's Release, so that the writes up to it are readable.
         let seqno = visible_seqno.load(Ordering::Acquire);
@@ -142,17 +142,17 @@ mod tests {
     #[test]
     fn a_snapshot_lives_as_long_as_its_last_clone() {
         let snapshots = Arc::new(Snapshots::default());
-        let visible = AtomicU64::new(5);
+        let visible = AtomicSeqNo::new(SeqNo::new(5));
         let a = snapshots.take(&visible);
         let b = snapshots.take(&visible);
-        visible.store(9, Ordering::Release);
+        visible.store(SeqNo::new(9), Ordering::Release);
         let c = snapshots.take(&visible);
-        assert_eq!(snapshots.list(), [5, 9]);
+        assert_eq!(snapshots.list(), [5, 9].map(SeqNo::new));
         let d = a.clone();
         drop((a, b));
-        assert_eq!(snapshots.oldest(), Some(5));
+        assert_eq!(snapshots.oldest(), Some(SeqNo::new(5)));
         drop(d);
-        assert_eq!(snapshots.list(), [9]);
+        assert_eq!(snapshots.list(), [SeqNo::new(9)]);
         drop(c);
         assert_eq!(snapshots.oldest(), None);
     }

@@ -66,7 +66,12 @@ impl VersionSet {
 
     /// Every write of family `id` up to here is in its SSTs.
     pub fn flushed_seqno(&self, id: u32) -> SeqNo {
-        self.manifest.lock().state.families.get(&id).map_or(0, |family| family.flushed_seqno)
+        self.manifest
+            .lock()
+            .state
+            .families
+            .get(&id)
+            .map_or(SeqNo::ZERO, |family| family.flushed_seqno)
     }
 
     /// A number for a file that is about to be created.

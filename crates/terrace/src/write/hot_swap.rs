@@ -245,10 +245,10 @@ fn admit<'a>(state: &'a ReadState, plan: &'a HotPlan, stays: &mut Copies<'a>) {
 
 /// The newest version of `key`, if memtables have it, it is no handle, and no range tombstone covers it.
 fn newest_in_memory<'a>(state: &'a ReadState, key: &'a [u8]) -> Option<(&'a [u8], u64, &'a [u8])> {
-    let mut covered = 0;
+    let mut covered = SeqNo::ZERO;
     for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
         if memtable.has_range_tombstones() {
-            covered = covered.max(memtable.covering_seqno(key, MAX_SEQNO).unwrap_or(0));
+            covered = covered.max(memtable.covering_seqno(key, MAX_SEQNO).unwrap_or_default());
         }
         if let Some((trailer, value)) = memtable.get(key, hash_key(key), seek_trailer(MAX_SEQNO)) {
             let is_plain = trailer_kind(trailer).is_some_and(|kind| !kind.is_handle());
@@ -265,9 +265,11 @@ mod tests {
 
     #[test]
     fn the_newest_version_and_what_snapshots_see_stay() {
-        let versions = [9, 7, 5, 2].map(|seqno| pack_trailer(seqno, ValueKind::Put));
-        let seen = |snapshots: &[SeqNo]| -> Vec<SeqNo> {
-            visible_versions(&versions, snapshots).into_iter().map(trailer_seqno).collect()
+        let versions = [9, 7, 5, 2].map(|seqno| pack_trailer(SeqNo::new(seqno), ValueKind::Put));
+        let seen = |snapshots: &[u64]| -> Vec<u64> {
+            let snapshots: Vec<SeqNo> = snapshots.iter().copied().map(SeqNo::new).collect();
+            let seen = visible_versions(&versions, &snapshots).into_iter();
+            seen.map(|trailer| trailer_seqno(trailer).get()).collect()
         };
         assert_eq!(seen(&[]), [9]);
         assert_eq!(seen(&[9]), [9]);

@@ -236,7 +236,7 @@ impl Waiter {
     }
 
     /// Waits for the turn: `Some(result)` if the batch was done, `None` to lead. A group of small batches
-    /// takes less time than a sleep and the wake-up after it: if it may be as quick, this looks for a while
+    /// takes less time than a sleep and the wake-up after it: if `is_quick`, this spins for a bounded time
     /// before it sleeps.
     fn wait(&self, is_quick: bool) -> Option<Result<()>> {
         if is_quick {
@@ -388,7 +388,7 @@ mod tests {
             writer: current,
             has_values: false,
             segments: VecDeque::new(),
-            last_seqno: 0,
+            last_seqno: SeqNo::ZERO,
             dirty: false,
             broken: false,
         });

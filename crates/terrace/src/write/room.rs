@@ -1,8 +1,9 @@
 //! Room in memtables for what is about to be written (put): before a group goes into the log, the leader
 //! makes room for all of it, by rotations of memtables and fresh hot tables.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kill_point::kill_point;
+use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::options::HotTableMode;
 use crate::version::family::Family;
@@ -169,17 +170,20 @@ fn rotate_with(
         HotTableMode::Auto => swap,
     };
     let dissolves = swap == Swap::Dissolve && family.state().hot.is_some();
-    if dissolves || !family.state().memtable.is_empty() {
+    let ends_segment = dissolves || !family.state().memtable.is_empty();
+    if ends_segment {
         stall::wait_for_memtable(env, family)?;
+    }
+    // Before the segment: a write that is refused for want of memory leaves no empty one.
+    let capacity = capacity_bytes.max(env.base.dynamic.memtable_bytes());
+    let no_memory = |e| terrace_base::Error::io("reserve memory for", &env.base.dir, e);
+    let fresh = MemTable::with_capacity(0, capacity).map_err(no_memory)?;
+    if ends_segment {
         next_segment(env, log)?;
     }
     let change = hot_swap::prepare(env, log, family, swap)?;
     let changes_hot = change.is_some();
-    let capacity = capacity_bytes.max(env.base.dynamic.memtable_bytes());
-    let rotated = family.rotate(capacity, log.last_seqno, change);
-    let upto = rotated.map_err(|e| {
-        Error::from(terrace_base::Error::io("reserve memory for", &env.base.dir, e))
-    })?;
+    let upto = family.rotate(fresh, log.last_seqno, change);
     if changes_hot {
         add(&env.base.counters.hot_swaps, 1);
         kill_point("hot:swapped");

@@ -13,7 +13,7 @@ use terrace::KILL_POINTS;
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace_base::Result;
 use terrace_manifest::names::{self, FileName};
-use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest};
+use terrace_vfs::{AppendFile, Call, Interposed};
 
 /// The point at every operation of a script.
 pub const OPERATION: &str = "operation";
@@ -115,6 +115,7 @@ pub fn read_report(report: &Path) -> BTreeMap<String, u64> {
 }
 
 /// The file system of the machine, at whose operations the process may die.
+#[derive(Clone)]
 pub struct KillVfs(PosixVfs);
 
 impl KillVfs {
@@ -163,107 +164,43 @@ fn tear(file: &mut dyn AppendFile, path: &Path, data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-impl Vfs for KillVfs {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
-        self.0.open(path, mode)
+impl Interposed for KillVfs {
+    type Files = PosixVfs;
+
+    fn files(&self) -> &PosixVfs {
+        &self.0
     }
 
-    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        let file = self.0.create(path, options)?;
-        at("create", path, "after");
-        Ok(Box::new(KillFile(file)))
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        path: &Path,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match call {
+            Call::Rename(to) => at("rename", to, "before"),
+            Call::SyncDir => pass("sync_dir:directory:before"),
+            Call::SyncFile | Call::Sync(_) => at("sync", path, "before"),
+            _ => {}
+        }
+        let result = work()?;
+        match call {
+            Call::Create => at("create", path, "after"),
+            Call::Rename(to) => at("rename", to, "after"),
+            Call::Remove => at("remove", path, "after"),
+            Call::HardLink(to) => at("link", to, "after"),
+            Call::SyncFile | Call::Sync(_) => at("sync", path, "after"),
+            _ => {}
+        }
+        Ok(result)
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        at("rename", to, "before");
-        self.0.rename(from, to)?;
-        at("rename", to, "after");
-        Ok(())
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.0.remove(path)?;
-        at("remove", path, "after");
-        Ok(())
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.0.hard_link(from, to)?;
-        at("link", to, "after");
-        Ok(())
-    }
-
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.0.create_dir_all(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        pass("sync_dir:directory:before");
-        self.0.sync_dir(path)
-    }
-
-    fn sync_file(&self, path: &Path) -> Result<()> {
-        at("sync", path, "before");
-        self.0.sync_file(path)?;
-        at("sync", path, "after");
-        Ok(())
-    }
-
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.0.list(dir)
-    }
-
-    fn len(&self, path: &Path) -> Result<u64> {
-        self.0.len(path)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.0.exists(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.0.lock(path)
-    }
-
-    fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
-        self.0.free_space_bytes(dir)
-    }
-
-    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
-        self.0.read_batch(requests);
-    }
-}
-
-/// A file that is appended to, where the process may die.
-struct KillFile(Box<dyn AppendFile>);
-
-impl AppendFile for KillFile {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        let path = self.0.path().to_path_buf();
+    fn append(&self, file: &mut dyn AppendFile, data: &[u8]) -> Result<()> {
+        let path = file.path().to_path_buf();
         at("append", &path, "before");
-        tear(&mut *self.0, &path, data)?;
-        self.0.append(data)?;
+        tear(file, &path, data)?;
+        file.append(data)?;
         at("append", &path, "after");
         Ok(())
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        let path = self.0.path().to_path_buf();
-        at("sync", &path, "before");
-        self.0.sync()?;
-        at("sync", &path, "after");
-        Ok(())
-    }
-
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.0.finish()
     }
 }

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use terrace::vfs::{SimVfs, Vfs};
+use terrace::vfs::SimVfs;
 use terrace_base::rng::{Rng, SplitMix64};
-use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
+use terrace_vfs::{Call, Interposed};
 
 /// What the writer has been promised so far, in batches.
 #[derive(Debug, Default)]
@@ -88,104 +88,27 @@ impl Camera {
         let shot = Shot { image, killed, floor, ceiling, op, seed, checkpoints };
         self.film.lock().unwrap().shots.push(shot);
     }
+}
 
-    fn around<T>(&self, work: impl FnOnce() -> T) -> T {
+impl Interposed for Camera {
+    type Files = SimVfs;
+
+    fn files(&self) -> &SimVfs {
+        &self.sim
+    }
+
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        _: &Path,
+        work: impl FnOnce() -> terrace_base::Result<T>,
+    ) -> terrace_base::Result<T> {
+        if matches!(call, Call::Open | Call::List | Call::Len | Call::Exists | Call::LockShared) {
+            return work();
+        }
         self.moment();
         let result = work();
         self.moment();
         result
-    }
-}
-
-impl Vfs for Camera {
-    fn open(&self, path: &Path, mode: OpenMode) -> terrace_base::Result<Arc<dyn RandomFile>> {
-        self.sim.open(path, mode)
-    }
-
-    fn create(
-        &self,
-        path: &Path,
-        options: &CreateOptions,
-    ) -> terrace_base::Result<Box<dyn AppendFile>> {
-        let file = self.around(|| self.sim.create(path, options))?;
-        Ok(Box::new(CameraFile { file, camera: self.clone() }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> terrace_base::Result<()> {
-        self.around(|| self.sim.rename(from, to))
-    }
-
-    fn remove(&self, path: &Path) -> terrace_base::Result<()> {
-        self.around(|| self.sim.remove(path))
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> terrace_base::Result<()> {
-        self.around(|| self.sim.hard_link(from, to))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> terrace_base::Result<()> {
-        self.around(|| self.sim.create_dir_all(path))
-    }
-
-    fn sync_dir(&self, path: &Path) -> terrace_base::Result<()> {
-        self.around(|| self.sim.sync_dir(path))
-    }
-
-    fn sync_file(&self, path: &Path) -> terrace_base::Result<()> {
-        self.around(|| self.sim.sync_file(path))
-    }
-
-    fn list(&self, dir: &Path) -> terrace_base::Result<Vec<String>> {
-        self.sim.list(dir)
-    }
-
-    fn len(&self, path: &Path) -> terrace_base::Result<u64> {
-        self.sim.len(path)
-    }
-
-    fn exists(&self, path: &Path) -> terrace_base::Result<bool> {
-        self.sim.exists(path)
-    }
-
-    fn lock(&self, path: &Path) -> terrace_base::Result<Box<dyn Send + Sync>> {
-        self.around(|| self.sim.lock(path))
-    }
-
-    fn lock_shared(&self, path: &Path) -> terrace_base::Result<Box<dyn Send + Sync>> {
-        self.sim.lock_shared(path)
-    }
-
-    fn free_space_bytes(&self, dir: &Path) -> terrace_base::Result<u64> {
-        self.sim.free_space_bytes(dir)
-    }
-}
-
-struct CameraFile {
-    file: Box<dyn AppendFile>,
-    camera: Camera,
-}
-
-impl AppendFile for CameraFile {
-    fn append(&mut self, data: &[u8]) -> terrace_base::Result<()> {
-        let camera = self.camera.clone();
-        camera.around(|| self.file.append(data))
-    }
-
-    fn sync(&mut self) -> terrace_base::Result<()> {
-        let camera = self.camera.clone();
-        camera.around(|| self.file.sync())
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn finish(&mut self) -> terrace_base::Result<()> {
-        let camera = self.camera.clone();
-        camera.around(|| self.file.finish())
     }
 }

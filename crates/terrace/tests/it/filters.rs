@@ -124,12 +124,12 @@ fn filled(options: Options) -> Db {
 
 /// Wasted lookups per lookup of absent keys of a part of the key space.
 fn waste(db: &Db, rng: &mut SplitMix64, keys: Range<u64>, lookups: u64) -> f64 {
-    let before = db.metrics().wasted_lookups;
+    let before = db.metrics().reads.wasted_lookups;
     for _ in 0..lookups {
         let n = keys.start + rng.below(keys.end - keys.start);
         assert_eq!(db.get(absent(n)).unwrap(), None);
     }
-    (db.metrics().wasted_lookups - before) as f64 / lookups as f64
+    (db.metrics().reads.wasted_lookups - before) as f64 / lookups as f64
 }
 
 /// Looks for absent keys of `keys` until few lookups are wasted.
@@ -237,7 +237,7 @@ fn without_filter_memory_reads_go_on_without_filters() {
         let m = db.metrics();
         assert_eq!((m.filter_memory_bytes, m.filter_budget_bytes), (0, 0), "{m}");
         assert_eq!(waste(&db, &mut rng, BETWEEN, 100), 1.0);
-        assert!(db.metrics().filters_absent >= 3100);
+        assert!(db.metrics().reads.filters_absent >= 3100);
         db.close().unwrap();
     }
 }
@@ -292,7 +292,7 @@ fn a_damaged_unit_costs_time_only() {
         let mut rng = SplitMix64::new(6);
         eventually("damage is met and counted", || {
             assert_eq!(waste(&db, &mut rng, BETWEEN, 500), 1.0);
-            db.metrics().filter_unit_damages > 0
+            db.metrics().reads.filter_unit_damages > 0
         });
         for n in (0..KEYS).step_by(97) {
             assert_eq!(db.get(present(n)).unwrap().as_deref(), Some(&b"value"[..]));
@@ -303,7 +303,7 @@ fn a_damaged_unit_costs_time_only() {
         for _ in 0..20 {
             waste(&db, &mut rng, 0..KEYS, 500);
             std::thread::sleep(Duration::from_millis(30));
-            let damages = db.metrics().filter_unit_damages;
+            let damages = db.metrics().reads.filter_unit_damages;
             assert!(damages <= partitions as u64, "{damages} damages of {partitions} partitions");
         }
         check_budget(&db, &db.metrics());
@@ -362,7 +362,7 @@ fn zipf_lookups_waste_far_less_than_with_uniform_bloom_filters() {
         let all = *cumulative.last().unwrap();
         let mut rng = SplitMix64::new(7);
         let mut run = |lookups: u64, shift: u64| {
-            let before = db.metrics().wasted_lookups;
+            let before = db.metrics().reads.wasted_lookups;
             for _ in 0..lookups / 2 {
                 let place = rng.unit() * all;
                 let rank = cumulative.partition_point(|sum| *sum < place) as u64;
@@ -370,7 +370,7 @@ fn zipf_lookups_waste_far_less_than_with_uniform_bloom_filters() {
                 assert!(db.get(format!("{n:08}")).unwrap().is_some());
                 assert!(db.get(format!("{n:08}-")).unwrap().is_none());
             }
-            (db.metrics().wasted_lookups - before) as f64 / (lookups / 2) as f64
+            (db.metrics().reads.wasted_lookups - before) as f64 / (lookups / 2) as f64
         };
         let start = Instant::now();
         run(3_000_000, 0);

@@ -167,7 +167,7 @@ fn the_fixture_has_every_kind_of_file() {
     assert!(m.memtable_bytes > 0, "there are writes in the log: {m}");
     check(&db);
     let m = db.metrics();
-    assert!(m.lookups_by_model > 0, "there are models: {m}");
+    assert!(m.reads.lookups_by_model > 0, "there are models: {m}");
 }
 
 /// Makes the fixture anew: only together with a new format version.

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
-use terrace::vfs::{SimVfs, Vfs};
+use terrace::vfs::SimVfs;
 use terrace_base::Result;
-use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
+use terrace_vfs::{Call, Interposed};
 
 /// How the names of the threads begin that compact.
 pub const COMPACTION: &str = "terrace-compact";
@@ -13,90 +13,61 @@ pub const FLUSH: &str = "terrace-flush";
 
 /// A file system in which the threads of one kind wait before they create an SST, as long as it is
 /// held, or panic there.
+#[derive(Clone)]
 pub struct Held {
     pub sim: SimVfs,
     /// How the names of these threads begin.
     threads: &'static str,
     panics: bool,
-    is_held: Mutex<bool>,
-    changed: Condvar,
+    /// Whether it is held, and the signal that it no longer is.
+    hold: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Held {
     pub fn new(threads: &'static str) -> Arc<Self> {
-        Arc::new(Self {
-            sim: SimVfs::new(1),
-            threads,
-            panics: false,
-            is_held: Mutex::new(true),
-            changed: Condvar::new(),
-        })
+        Self::over(threads, &SimVfs::new(1), false)
     }
 
     /// As [`Self::new`], over the files of `sim`, but the threads panic.
     pub fn panicking(threads: &'static str, sim: &SimVfs) -> Arc<Self> {
-        let held = Self {
-            sim: sim.clone(),
-            threads,
-            panics: true,
-            is_held: Mutex::new(true),
-            changed: Condvar::new(),
-        };
-        Arc::new(held)
+        Self::over(threads, sim, true)
+    }
+
+    fn over(threads: &'static str, sim: &SimVfs, panics: bool) -> Arc<Self> {
+        let hold = Arc::new((Mutex::new(true), Condvar::new()));
+        Arc::new(Self { sim: sim.clone(), threads, panics, hold })
     }
 
     pub fn let_go(&self) {
-        *self.is_held.lock().unwrap() = false;
-        self.changed.notify_all();
+        *self.hold.0.lock().unwrap() = false;
+        self.hold.1.notify_all();
     }
 }
 
-impl Vfs for Held {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
-        self.sim.open(path, mode)
+impl Interposed for Held {
+    type Files = SimVfs;
+
+    fn files(&self) -> &SimVfs {
+        &self.sim
     }
-    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        // It bears a temporary name while it is written.
+
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        path: &Path,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        // An SST bears a temporary name while it is written.
         let is_sst = path.extension().is_some_and(|ending| ending == "sst" || ending == "tmp");
         let thread = std::thread::current();
-        if is_sst && thread.name().is_some_and(|name| name.starts_with(self.threads)) {
+        if matches!(call, Call::Create)
+            && is_sst
+            && thread.name().is_some_and(|name| name.starts_with(self.threads))
+        {
             assert!(!self.panics, "a planted panic");
-            let held = self.is_held.lock().unwrap();
-            drop(self.changed.wait_while(held, |is_held| *is_held).unwrap());
+            let (is_held, changed) = &*self.hold;
+            drop(changed.wait_while(is_held.lock().unwrap(), |is_held| *is_held).unwrap());
         }
-        self.sim.create(path, options)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.sim.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.sim.remove(path)
-    }
-    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.sim.hard_link(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.sim.create_dir_all(path)
-    }
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.sim.sync_dir(path)
-    }
-    fn sync_file(&self, path: &Path) -> Result<()> {
-        self.sim.sync_file(path)
-    }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.sim.list(dir)
-    }
-    fn len(&self, path: &Path) -> Result<u64> {
-        self.sim.len(path)
-    }
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.sim.exists(path)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.sim.lock(path)
-    }
-    fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
-        self.sim.free_space_bytes(dir)
+        work()
     }
 }

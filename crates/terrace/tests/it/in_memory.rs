@@ -45,7 +45,7 @@ impl Background {
         let sum = |of: fn(&LevelMetrics) -> u64| m.levels.iter().map(of).sum();
         Self {
             files: files(&m),
-            sst: [m.open_files, m.device_reads],
+            sst: [m.open_files, m.reads.device_reads],
             filter_units: [sum(|l| l.filter_units_loaded), sum(|l| l.filter_units_dropped)],
             models: [m.models_built, m.level_models_built, m.level_models, m.model_bytes],
         }

@@ -152,11 +152,14 @@ fn no_setting_changes_an_answer() {
             let m = db.metrics();
             if learning == Learning::Off {
                 assert_eq!((m.models_built, m.models_refused, m.level_models), (0, 0, 0), "{m}");
-                assert_eq!((m.lookups_by_model, m.model_bytes, m.model_training_ns), (0, 0, 0));
+                assert_eq!(
+                    (m.reads.lookups_by_model, m.model_bytes, m.model_training_ns),
+                    (0, 0, 0)
+                );
             } else if name == "counted" {
                 eventually("lookups go through models", || {
                     check(&db, &contents, &keys[..50]);
-                    db.metrics().lookups_by_model > 100
+                    db.metrics().reads.lookups_by_model > 100
                 });
                 assert!(db.metrics().models_built > 0);
             }
@@ -165,7 +168,7 @@ fn no_setting_changes_an_answer() {
             options.default_family.learning = Learning::Off;
             let db = Db::open(DIR, options).unwrap();
             check(&db, &contents, &keys);
-            assert_eq!(db.metrics().lookups_by_model, 0, "{name}");
+            assert_eq!(db.metrics().reads.lookups_by_model, 0, "{name}");
             db.close().unwrap();
         }
     }
@@ -232,7 +235,7 @@ fn a_quiet_level_gets_a_model_and_the_first_compaction_takes_it() {
         assert!(m.model_bytes > 500 && m.level_models_built == 1, "{m}");
         assert!(m.pinned_bytes > pinned, "it is charged: {m}");
         read(&db, &mut rng, 20_000);
-        let by_level = db.metrics().lookups_by_level_model - m.lookups_by_level_model;
+        let by_level = db.metrics().reads.lookups_by_level_model - m.reads.lookups_by_level_model;
         assert!(by_level > 15_000, "{by_level} of some 24,000 lookups: {}", db.metrics());
         // A flush is no concern of the level.
         db.put(key(KEYS + 100), b"later").unwrap();
@@ -266,7 +269,7 @@ fn analyze_trains_files_that_live_and_are_read() {
         let trained = |level: &terrace::LevelMetrics| {
             level.file_count > 5 && level.model_files == level.file_count
         };
-        m.levels.iter().any(trained) && m.lookups_by_model > 0
+        m.levels.iter().any(trained) && m.reads.lookups_by_model > 0
     });
     let m = db.metrics();
     assert!(m.models_built > 5 && m.model_training_ns > 0 && m.model_bytes > 0, "{m}");
@@ -305,8 +308,8 @@ fn readers_miss_nothing_while_models_come_and_go() {
         for round in 0..6 {
             eventually("the level gets a model", || db.metrics().level_models > 0);
             // It is used before it goes.
-            let used = db.metrics().lookups_by_level_model;
-            eventually("lookups go by it", || db.metrics().lookups_by_level_model > used);
+            let used = db.metrics().reads.lookups_by_level_model;
+            eventually("lookups go by it", || db.metrics().reads.lookups_by_level_model > used);
             let mut batch = WriteBatch::new();
             for _ in 0..200 {
                 let n = rng.below(KEYS);
@@ -373,9 +376,9 @@ fn a_damaged_model_costs_time_only() {
             assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(&value(n)[..]));
         }
         let m = db.metrics();
-        assert_eq!(m.lookups_by_model, 0, "{m}");
-        assert!(m.models_damaged <= damaged, "one is read again and again: {m}");
-        assert!(round < ROUNDS || m.models_damaged == damaged, "damage is not met: {m}");
+        assert_eq!(m.reads.lookups_by_model, 0, "{m}");
+        assert!(m.reads.model_damages <= damaged, "one is read again and again: {m}");
+        assert!(round < ROUNDS || m.reads.model_damages == damaged, "damage is not met: {m}");
     }
     db.close().unwrap();
     drop(db);
@@ -385,6 +388,6 @@ fn a_damaged_model_costs_time_only() {
     let mut rng = SplitMix64::new(6);
     read_until_level_model(&db, &mut rng);
     read(&db, &mut rng, 5000);
-    assert_eq!(db.metrics().lookups_by_model, 0);
+    assert_eq!(db.metrics().reads.lookups_by_model, 0);
     db.close().unwrap();
 }

@@ -12,7 +12,7 @@ mod interposed;
 use crate::harness::{DIR, eventually, small_options, stopped_clock};
 use crate::held::{COMPACTION, Held};
 use crate::left_over::left_over;
-use interposed::{Call, Interposed};
+use interposed::{ActBefore, Step};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -157,7 +157,7 @@ fn seen_unpinned(db: &Db) -> u64 {
 
 /// Opens read-only while the writer acts just before a call of the reader. What the writer does by
 /// itself afterwards is waited for: without locks it may remove what the reader shows.
-fn open_while(before: Call, locks: bool, times: u64, act: fn(&Writer)) {
+fn open_while(before: Step, locks: bool, times: u64, act: fn(&Writer)) {
     let sim = SimVfs::new(1);
     let writer = Arc::new(Writer::open(DIR.as_ref(), sim_options(&sim)));
     writer.write(30);
@@ -165,7 +165,7 @@ fn open_while(before: Call, locks: bool, times: u64, act: fn(&Writer)) {
     writer.write(20);
     let floor = writer.acknowledged();
     let (acting, disk) = (writer.clone(), sim.clone());
-    let vfs = Interposed::new(&sim, locks, before, times, move || {
+    let vfs = ActBefore::new(&sim, locks, before, times, move || {
         act(&acting);
         acting.db.wait_idle().unwrap();
         // A thread that has ended its job may still hold a file for a moment.
@@ -187,19 +187,19 @@ fn flush(writer: &Writer) {
 #[test]
 fn a_flush_between_the_manifest_and_the_listing_leaves_no_hole() {
     for locks in [false, true] {
-        open_while(Call::ListAfterManifest, locks, 1, flush);
-        open_while(Call::ListAfterManifest, locks, 1, Writer::replace_all_files);
+        open_while(Step::ListAfterManifest, locks, 1, flush);
+        open_while(Step::ListAfterManifest, locks, 1, Writer::replace_all_files);
     }
-    open_while(Call::ListAfterManifest, false, 3, Writer::replace_all_files);
+    open_while(Step::ListAfterManifest, false, 3, Writer::replace_all_files);
 }
 
 #[test]
 fn a_flush_between_the_listing_and_the_log_leaves_no_hole() {
     for locks in [false, true] {
-        open_while(Call::OpenLog, locks, 1, flush);
-        open_while(Call::OpenLog, locks, 1, Writer::replace_all_files);
+        open_while(Step::OpenLog, locks, 1, flush);
+        open_while(Step::OpenLog, locks, 1, Writer::replace_all_files);
     }
-    open_while(Call::OpenLog, false, 3, Writer::replace_all_files);
+    open_while(Step::OpenLog, false, 3, Writer::replace_all_files);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_manifest_that_is_replaced_while_it_is_opened_is_read_again() {
         let acting = sim.clone();
         // Every open of the store begins a new manifest.
         let act = move || Db::open(DIR, sim_options(&acting)).unwrap().close().unwrap();
-        let vfs = Interposed::new(&sim, locks, Call::OpenManifest, 3, act);
+        let vfs = ActBefore::new(&sim, locks, Step::OpenManifest, 3, act);
         let reader = Db::open_read_only(DIR, options(vfs.clone())).unwrap();
         assert_eq!(vfs.left(), 0, "the writer did not act");
         assert_eq!(seen(&reader).unwrap(), 30);
@@ -223,7 +223,7 @@ fn a_manifest_that_is_replaced_while_it_is_opened_is_read_again() {
 /// of its families is not yet known, and none without the drop of a family before it.
 #[test]
 fn a_family_that_comes_or_goes_during_an_open_does_so_before_the_writes_that_follow() {
-    for before in [Call::ListAfterManifest, Call::OpenLog] {
+    for before in [Step::ListAfterManifest, Step::OpenLog] {
         for drops in [false, true] {
             let sim = SimVfs::new(9);
             let writer = Arc::new(Writer::open(DIR.as_ref(), sim_options(&sim)));
@@ -240,7 +240,7 @@ fn a_family_that_comes_or_goes_during_an_open_does_so_before_the_writes_that_fol
                 }
                 acting.write(1);
             };
-            let vfs = Interposed::new(&sim, true, before, 1, act);
+            let vfs = ActBefore::new(&sim, true, before, 1, act);
             let reader = Db::open_read_only(DIR, options(vfs.clone())).unwrap();
             assert_eq!(vfs.left(), 0, "the writer did not act");
             let (newest, is_there) =
@@ -258,13 +258,13 @@ fn a_reader_that_loses_every_race_says_so() {
     writer.write(30);
     let acting = writer.clone();
     let act = move || acting.replace_all_files();
-    let vfs = Interposed::new(&sim, false, Call::ListAfterManifest, u64::MAX, act);
+    let vfs = ActBefore::new(&sim, false, Step::ListAfterManifest, u64::MAX, act);
     match Db::open_read_only(DIR, options(vfs)) {
         Err(Error::Outdated(_)) => {}
         other => panic!("{:?}", other.map(|db| seen(&db))),
     }
     // One that is open, and whose files go, says so too, and can be refreshed.
-    let vfs = Interposed::new(&sim, false, Call::OpenSst, 0, || {});
+    let vfs = ActBefore::new(&sim, false, Step::OpenSst, 0, || {});
     let reader = Db::open_read_only(DIR, options(vfs)).unwrap();
     writer.replace_all_files();
     assert!(matches!(seen(&reader), Err(Error::Outdated(_))), "{:?}", seen(&reader));

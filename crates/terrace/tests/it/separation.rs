@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs, Vfs};
+use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
 use terrace::{CfOptions, Compression, Db, Error, Options, ReadOptions, WriteBatch};
 use terrace_base::rng::{Rng, SplitMix64};
-use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
+use terrace_vfs::{Call, Interposed};
 
 /// Every value of 16 bytes and more is in the log, in segments of 4 KiB.
 fn options(sim: &SimVfs) -> Options {
@@ -78,71 +78,30 @@ fn a_dropped_family_frees_its_segments_but_not_under_an_iterator() {
 
 /// A file system on which a read of an SST takes a while, so that what it is for may be gone by the
 /// time it is over.
+#[derive(Clone)]
 struct SlowSsts(SimVfs);
 
-struct SlowFile(Arc<dyn RandomFile>);
+impl Interposed for SlowSsts {
+    type Files = SimVfs;
 
-impl RandomFile for SlowFile {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> terrace_base::Result<()> {
-        if self.0.path().extension().is_some_and(|e| e == "sst") {
+    fn files(&self) -> &SimVfs {
+        &self.0
+    }
+
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        _: &Path,
+        work: impl FnOnce() -> terrace_base::Result<T>,
+    ) -> terrace_base::Result<T> {
+        if matches!(call, Call::Read(..)) {
             std::thread::sleep(Duration::from_micros(500));
         }
-        self.0.read_at(offset, buf)
+        work()
     }
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
 
-impl Vfs for SlowSsts {
-    fn open(&self, path: &Path, mode: OpenMode) -> terrace_base::Result<Arc<dyn RandomFile>> {
-        Ok(Arc::new(SlowFile(self.0.open(path, mode)?)))
-    }
-    fn create(
-        &self,
-        path: &Path,
-        options: &CreateOptions,
-    ) -> terrace_base::Result<Box<dyn AppendFile>> {
-        self.0.create(path, options)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> terrace_base::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> terrace_base::Result<()> {
-        self.0.remove(path)
-    }
-    fn hard_link(&self, from: &Path, to: &Path) -> terrace_base::Result<()> {
-        self.0.hard_link(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> terrace_base::Result<()> {
-        self.0.create_dir_all(path)
-    }
-    fn sync_dir(&self, path: &Path) -> terrace_base::Result<()> {
-        self.0.sync_dir(path)
-    }
-    fn sync_file(&self, path: &Path) -> terrace_base::Result<()> {
-        self.0.sync_file(path)
-    }
-    fn list(&self, dir: &Path) -> terrace_base::Result<Vec<String>> {
-        self.0.list(dir)
-    }
-    fn len(&self, path: &Path) -> terrace_base::Result<u64> {
-        self.0.len(path)
-    }
-    fn exists(&self, path: &Path) -> terrace_base::Result<bool> {
-        self.0.exists(path)
-    }
-    fn lock(&self, path: &Path) -> terrace_base::Result<Box<dyn Send + Sync>> {
-        self.0.lock(path)
-    }
-    fn lock_shared(&self, path: &Path) -> terrace_base::Result<Box<dyn Send + Sync>> {
-        self.0.lock_shared(path)
-    }
-    fn free_space_bytes(&self, dir: &Path) -> terrace_base::Result<u64> {
-        self.0.free_space_bytes(dir)
+    fn sees_reads(&self, path: &Path) -> bool {
+        path.extension().is_some_and(|ending| ending == "sst")
     }
 }
 

@@ -6,11 +6,11 @@ use crate::plan::{Cut, Trouble};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use terrace::vfs::{Fault, SimVfs, Vfs};
+use terrace::vfs::{Fault, SimVfs};
 use terrace_base::checksum::hash_key;
 use terrace_base::sync::simulation;
 use terrace_base::{Error, Result};
-use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
+use terrace_vfs::{Call, Interposed};
 
 /// What an operation takes, in virtual time; syncs take twenty times as long.
 const OPERATION: Duration = Duration::from_micros(20);
@@ -138,108 +138,42 @@ impl Disk {
     }
 }
 
-impl Vfs for Disk {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
-        let file = self.run("open", path, 0, || self.sim.open(path, mode))?;
-        Ok(Arc::new(DiskRandomFile { file, disk: self.clone() }))
+impl Interposed for Disk {
+    type Files = SimVfs;
+
+    fn files(&self) -> &SimVfs {
+        &self.sim
     }
 
-    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        let file = self.run("create", path, 0, || self.sim.create(path, options))?;
-        Ok(Box::new(DiskAppendFile { file, disk: self.clone() }))
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        path: &Path,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let (kind, path, data) = match call {
+            Call::Open => ("open", path, 0),
+            Call::Create => ("create", path, 0),
+            Call::Rename(_) => ("rename", path, 0),
+            Call::Remove => ("remove", path, 0),
+            Call::HardLink(to) => ("link", to, 0),
+            Call::CreateDirAll => ("create directory", path, 0),
+            Call::SyncDir => ("sync directory", path, 0),
+            Call::SyncFile => ("sync file", path, 0),
+            Call::List => ("list", path, 0),
+            Call::Len => ("length", path, 0),
+            Call::Exists => ("exists", path, 0),
+            Call::Lock | Call::LockShared => ("lock file", path, 0),
+            Call::Read(offset, len) => ("read", path, offset.rotate_left(32) ^ len as u64),
+            Call::Append(data) => ("append", path, hash_key(data)),
+            Call::Sync(len) => ("sync", path, len),
+            Call::Finish(len) => ("finish", path, len),
+            Call::Advise => return work(),
+        };
+        self.run(kind, path, data, work)
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.run("rename", from, 0, || self.sim.rename(from, to))
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.run("remove", path, 0, || self.sim.remove(path))
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.run("link", to, 0, || self.sim.hard_link(from, to))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.run("create directory", path, 0, || self.sim.create_dir_all(path))
-    }
-
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.run("sync directory", path, 0, || self.sim.sync_dir(path))
-    }
-
-    fn sync_file(&self, path: &Path) -> Result<()> {
-        self.run("sync file", path, 0, || self.sim.sync_file(path))
-    }
-
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.run("list", dir, 0, || self.sim.list(dir))
-    }
-
-    fn len(&self, path: &Path) -> Result<u64> {
-        self.run("length", path, 0, || self.sim.len(path))
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.run("exists", path, 0, || self.sim.exists(path))
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.run("lock file", path, 0, || self.sim.lock(path))
-    }
-
-    fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
-        self.sim.free_space_bytes(dir)
-    }
-}
-
-struct DiskRandomFile {
-    file: Arc<dyn RandomFile>,
-    disk: Disk,
-}
-
-impl RandomFile for DiskRandomFile {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let place = offset.rotate_left(32) ^ buf.len() as u64;
-        self.disk.run("read", self.file.path(), place, || self.file.read_at(offset, buf))
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-}
-
-struct DiskAppendFile {
-    file: Box<dyn AppendFile>,
-    disk: Disk,
-}
-
-impl AppendFile for DiskAppendFile {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        let (disk, path) = (self.disk.clone(), self.file.path().to_path_buf());
-        disk.run("append", &path, hash_key(data), || self.file.append(data))
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        let (disk, path) = (self.disk.clone(), self.file.path().to_path_buf());
-        disk.run("sync", &path, self.file.len(), || self.file.sync())
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        let (disk, path) = (self.disk.clone(), self.file.path().to_path_buf());
-        disk.run("finish", &path, self.file.len(), || self.file.finish())
+    fn sees_reads(&self, _: &Path) -> bool {
+        true
     }
 }

@@ -3,7 +3,6 @@
 
 use super::output::{Output, set_direct, write_all_at};
 use crate::AppendFile;
-use crate::buf::region::Region;
 use crate::counters::count_write;
 use rustix::io::{Errno, pread, retry_on_intr};
 use std::cell::RefCell;
@@ -11,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use terrace_base::{Error, Result};
+use terrace_buf::Region;
 
 /// What offsets, lengths and addresses of direct I/O are multiples of: the largest logical block
 /// of devices in use, so that none has to be asked.

@@ -218,7 +218,7 @@ impl World {
         state.release(|cause| cause == Cause::Lock(lock));
     }
 
-    /// Wakes who waits for `signal`: all, or any one.
+    /// Wakes the threads that wait for `signal`: all, or any one.
     pub(super) fn signal(&self, signal: usize, all: bool) {
         let mut state = self.state.lock();
         let is_waiting = |task: &Task| matches!(task.status, Status::Waiting(w) if w.cause == Cause::Signal(signal));

@@ -10,6 +10,7 @@ const LEVELS: u32 = 7;
 /// Sizes of filters and indexes, from the properties of all tables.
 pub fn metadata_bytes(store: &RocksdbStore) -> Result<MetadataBytes> {
     let text = store
+        .base
         .property("rocksdb.aggregated-table-properties")
         .context("the engine does not know rocksdb.aggregated-table-properties")?;
     Ok(MetadataBytes {
@@ -20,7 +21,7 @@ pub fn metadata_bytes(store: &RocksdbStore) -> Result<MetadataBytes> {
 
 /// Filters are in memory as a whole unless the block cache holds them.
 pub fn filter_counts(store: &RocksdbStore) -> Result<FilterCounts> {
-    let files = |level| store.property(&format!("rocksdb.num-files-at-level{level}"));
+    let files = |level| store.base.property(&format!("rocksdb.num-files-at-level{level}"));
     let files: Vec<u64> =
         (0..LEVELS).map_while(|level| files(level)?.trim().parse().ok()).collect();
     let runs = |files: &[u64]| {
@@ -69,7 +70,7 @@ pub fn write_counts(store: &RocksdbStore) -> WriteCounts {
 
 /// All tickers as text, if they are counted.
 fn statistics(store: &RocksdbStore) -> Option<String> {
-    store.statistics.then(|| store.property("rocksdb.options-statistics")).flatten()
+    store.statistics.then(|| store.base.property("rocksdb.options-statistics")).flatten()
 }
 
 /// The count in a line `name COUNT : number` of the engine's statistics.

@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "calls into a C library")]
 
 use super::options::options_string;
-use super::{Api, Handle, ROCKSDB, RocksdbStore};
+use super::{Api, ROCKSDB, RocksdbStore};
+use crate::engine::c_database::{CDatabase, CommonApi, Handle};
 use crate::engine::{Engine, c_library};
 use crate::store::{Durability, EngineConfig, Store};
 use anyhow::{Result, anyhow, bail, ensure};
@@ -23,11 +24,13 @@ pub fn open(
     dir: &Path,
     config: &EngineConfig,
 ) -> Result<Box<dyn Store>> {
-    let api = Api::load(c_library::load(library, ROCKSDB.probe)?)?;
+    let library = c_library::load(library, ROCKSDB.probe)?;
+    let api = Api::load(library, "rocksdb_")?;
+    let shared = CommonApi::load(library, "rocksdb_")?;
     let mut last_error = anyhow!("no table format was tried");
     for format_version in FORMAT_VERSIONS {
         let options = options_string(config, format_version)?;
-        match open_with(api, dir, config, &options) {
+        match open_with(api, shared, dir, config, &options) {
             Err(error) if error.to_string().contains("format_version") => last_error = error,
             Err(error) => return Err(error.context(format!("opening {engine} with {options}"))),
             Ok(mut store) => {
@@ -67,7 +70,13 @@ fn make_cache(api: &Api, config: &EngineConfig) -> Result<(Handle, String)> {
     }
 }
 
-fn open_with(api: Api, dir: &Path, config: &EngineConfig, options: &str) -> Result<RocksdbStore> {
+fn open_with(
+    api: Api,
+    shared: CommonApi,
+    dir: &Path,
+    config: &EngineConfig,
+    options: &str,
+) -> Result<RocksdbStore> {
     let path = c_library::c_path(dir)?;
     let text = CString::new(options)?;
     let (cache, cache_text) = make_cache(&api, config)?;
@@ -76,14 +85,14 @@ fn open_with(api: Api, dir: &Path, config: &EngineConfig, options: &str) -> Resu
     // SAFETY: handles are used with functions of their type and destroyed once; the database
     // holds its own references to the cache and the table options.
     let db = unsafe {
-        let base = (api.options_create)();
+        let base = (shared.options_create)();
         if config.statistics {
             (api.options_enable_statistics)(base);
         }
         let tables = (api.block_based_options_create)();
         (api.block_based_options_set_block_cache)(tables, cache);
         (api.options_set_block_based_table_factory)(base, tables);
-        let merged = (api.options_create)();
+        let merged = (shared.options_create)();
         (api.get_options_from_string)(base, text.as_ptr(), merged, &raw mut parse_error);
         let db = match parse_error.is_null() {
             true => (api.open_column_families)(
@@ -97,36 +106,31 @@ fn open_with(api: Api, dir: &Path, config: &EngineConfig, options: &str) -> Resu
             ),
             false => ptr::null_mut(),
         };
-        (api.options_destroy)(merged);
-        (api.options_destroy)(base);
+        (shared.options_destroy)(merged);
+        (shared.options_destroy)(base);
         (api.block_based_options_destroy)(tables);
-        (api.cache_destroy)(cache);
+        (shared.cache_destroy)(cache);
         db
     };
-    c_library::check(parse_error, api.free)?;
-    c_library::check(open_error, api.free)?;
+    c_library::check(parse_error, shared.free)?;
+    c_library::check(open_error, shared.free)?;
     ensure!(!db.is_null(), "rocksdb_open returned neither a database nor an error");
-    // SAFETY: constructors and a setter on the object just made.
-    let (read_options, write_options) = unsafe {
-        let write_options = (api.writeoptions_create)();
-        (api.writeoptions_set_sync)(write_options, c_uchar::from(config.sync == Durability::Batch));
-        let read_options = (api.readoptions_create)();
-        (api.readoptions_set_fill_cache)(read_options, c_uchar::from(config.fill_cache));
-        (read_options, write_options)
-    };
+    let sync = config.sync == Durability::Batch;
+    // SAFETY: the database was just opened, and holds references to what it uses.
+    let base = unsafe { CDatabase::new(shared, db, sync) };
+    // SAFETY: a setter on the object just made.
+    unsafe {
+        (api.readoptions_set_fill_cache)(base.read_options, c_uchar::from(config.fill_cache));
+    }
     let store = RocksdbStore {
         api,
-        db,
+        base,
         family,
-        read_options,
-        write_options,
         statistics: config.statistics,
         blob_collection: blob_collection(config)?,
         options: format!(
-            "{options};{cache_text};sync={};fill_cache={};statistics={}",
-            config.sync == Durability::Batch,
-            config.fill_cache,
-            config.statistics
+            "{options};{cache_text};sync={sync};fill_cache={};statistics={}",
+            config.fill_cache, config.statistics
         ),
         version: String::new(),
     };

@@ -45,8 +45,8 @@ fn parse_file(words: &[&str]) -> FileMeta {
         smallest: start.into(),
         largest: end.into(),
         largest_exclusive: exclusive,
-        smallest_seqno: number * 10,
-        largest_seqno: number * 10 + 9,
+        smallest_seqno: SeqNo::new(number * 10),
+        largest_seqno: SeqNo::new(number * 10 + 9),
         entry_count: (size_bytes / 100).max(1),
         raw_bytes: size_bytes,
         ..FileMeta::default()
@@ -68,7 +68,10 @@ fn parse_file(words: &[&str]) -> FileMeta {
                     .map(|(n, size)| ValueRef { segment: n.parse().unwrap(), bytes: bytes(size) })
                     .collect();
             }
-            "seqno" => (file.smallest_seqno, file.largest_seqno) = (number(), number()),
+            "seqno" => {
+                (file.smallest_seqno, file.largest_seqno) =
+                    (SeqNo::new(number()), SeqNo::new(number()));
+            }
             other => panic!("unknown word {other}"),
         }
     }

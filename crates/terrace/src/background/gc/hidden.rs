@@ -8,7 +8,8 @@
 use crate::background::env::JobEnv;
 use crate::version::family::Family;
 use std::collections::HashMap;
-use terrace_base::key::{MAX_SEQNO, trailer_kind, trailer_seqno};
+use terrace_base::MAX_SEQNO;
+use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::{InternalIter, Result, ValueHandle};
 use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
 use terrace_sst::{Lookup, ScanOptions};
@@ -110,7 +111,7 @@ fn below(
     key: &[u8],
     trailer: u64,
 ) -> Result<u64> {
-    let older = MAX_SEQNO.min(trailer_seqno(trailer).saturating_sub(1));
+    let older = MAX_SEQNO.min(trailer_seqno(trailer).previous());
     let lookup = Lookup { fill_cache: false, ..Lookup::new(key, older) };
     for (n, files) in version.levels().iter().enumerate().skip(level) {
         let skip = match n == level {

@@ -4,7 +4,7 @@ use super::*;
 use crate::metrics::training::TrainingTally;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, ValueKind};
+use terrace_base::{RangeTombstone, SeqNo, ValueKind};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
 
 const DIR: &str = "/store";
@@ -57,11 +57,11 @@ impl Disk {
         let set = RangeTombstones::new(tombstones.iter().map(|(start, end)| RangeTombstone {
             start: start.as_bytes().to_vec(),
             end: end.as_bytes().to_vec(),
-            seqno: 9,
+            seqno: SeqNo::new(9),
         }));
         let mut output = Output::new(context, set).aligned_to(grandparents);
         for (key, seqno, len) in entries {
-            output.add(&key, pack_trailer(seqno, ValueKind::Put), &vec![7; len])?;
+            output.add(&key, pack_trailer(SeqNo::new(seqno), ValueKind::Put), &vec![7; len])?;
         }
         output.finish()
     }

@@ -7,8 +7,8 @@ use super::*;
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::path::Path;
+use terrace_base::MAX_SEQNO;
 use terrace_base::RangeTombstone;
-use terrace_base::key::MAX_SEQNO;
 
 /// One version: key, sequence number, kind, expiry for `PutTtl`, and a tag standing for the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +112,7 @@ fn raw_tombstones(most: usize) -> impl Strategy<Value = Vec<RawTombstone>> {
 fn band(raw: &[RawEntry], taken: &[RawTombstone], offset: u64) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for (key, seqno, what) in raw {
-        let seqno_here = seqno + offset;
+        let seqno_here = SeqNo::new(seqno + offset);
         if entries.iter().any(|e| e.seqno == seqno_here) || taken.iter().any(|t| t.2 == *seqno) {
             continue;
         }
@@ -133,7 +133,7 @@ fn range_tombstones(raw: &[RawTombstone], offset: u64) -> Vec<RangeTombstone> {
     let one = |(start, end, seqno): &RawTombstone| RangeTombstone {
         start: vec![*start],
         end: vec![*end],
-        seqno: seqno + offset,
+        seqno: SeqNo::new(seqno + offset),
     };
     raw.iter().map(one).filter(|t| t.start < t.end).collect()
 }
@@ -145,8 +145,8 @@ fn file(smallest: &[u8], largest: &[u8], largest_exclusive: bool) -> FileMeta {
         smallest: smallest.to_vec(),
         largest: largest.to_vec(),
         largest_exclusive,
-        smallest_seqno: 0,
-        largest_seqno: 0,
+        smallest_seqno: SeqNo::ZERO,
+        largest_seqno: SeqNo::ZERO,
         entry_count: 1,
         tombstone_count: 0,
         range_tombstone_count: 0,
@@ -171,7 +171,7 @@ proptest! {
         snapshots in proptest::collection::btree_set(0..=3 * BAND + 1, 0..4),
         zero_seqnos: bool,
     ) {
-        let snapshots: Vec<SeqNo> = snapshots.into_iter().collect();
+        let snapshots: Vec<SeqNo> = snapshots.into_iter().map(SeqNo::new).collect();
         let below_points = band(&raw_below, &raw_below_t, 0);
         let below_t = range_tombstones(&raw_below_t, 0);
         let inputs = band(&raw_inputs, &raw_inputs_t, BAND);
@@ -221,7 +221,7 @@ proptest! {
             let expired = e.kind == ValueKind::PutTtl && is_expired(&e.value, NOW_MS);
             prop_assert!(!expired, "{e:?}");
             let spanned = set.fragment_at(&e.key).is_some();
-            prop_assert_eq!(e.seqno == 0, bottom && zero_seqnos && !spanned, "{:?}", e);
+            prop_assert_eq!(e.seqno == SeqNo::ZERO, bottom && zero_seqnos && !spanned, "{:?}", e);
         }
         for fragment in survivors.fragments() {
             for pair in fragment.seqnos.windows(2) {
@@ -265,11 +265,16 @@ proptest! {
 
 #[test]
 fn a_flush_that_does_not_ask_keeps_every_tombstone() {
-    let inputs = [Entry { key: b"a".to_vec(), seqno: 5, kind: ValueKind::Delete, value: vec![] }];
+    let inputs = [Entry {
+        key: b"a".to_vec(),
+        seqno: SeqNo::new(5),
+        kind: ValueKind::Delete,
+        value: vec![],
+    }];
     let set = RangeTombstones::new([RangeTombstone {
         start: b"b".to_vec(),
         end: b"c".to_vec(),
-        seqno: 4,
+        seqno: SeqNo::new(4),
     }]);
     let (out, survivors) = retain_all(&inputs, &set, &[], 0, &mut Below::everywhere(), true);
     assert_eq!(out, inputs);
@@ -278,7 +283,12 @@ fn a_flush_that_does_not_ask_keeps_every_tombstone() {
 
 #[test]
 fn damaged_values_are_kept_for_a_reader_to_report() {
-    let short = Entry { key: b"a".to_vec(), seqno: 5, kind: ValueKind::PutTtl, value: vec![1, 2] };
+    let short = Entry {
+        key: b"a".to_vec(),
+        seqno: SeqNo::new(5),
+        kind: ValueKind::PutTtl,
+        value: vec![1, 2],
+    };
     let none = RangeTombstones::default();
     let (out, _) = retain_all(
         std::slice::from_ref(&short),
@@ -302,7 +312,7 @@ fn run_script(script: &str) -> String {
     for line in script.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[0] {
-            "snapshots" => snapshots.extend(words[1..].iter().map(|w| w.parse::<u64>().unwrap())),
+            "snapshots" => snapshots.extend(words[1..].iter().map(|w| w.parse::<SeqNo>().unwrap())),
             "now" => now_ms = words[1].parse().unwrap(),
             "keep-seqnos" => zero_seqnos = false,
             "below" => files.extend(words[1..].iter().map(|w| {

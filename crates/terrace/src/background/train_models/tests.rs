@@ -89,7 +89,7 @@ fn files_wait_before_they_are_trained_one_at_a_time_and_then_the_level() {
     assert!(!learner.step(&inner.background));
     read(&inner, &mut rng, KEYS, 1000);
     let m = current_metrics::of(&inner);
-    assert!(m.lookups_by_model > 900 && m.lookups_by_index < 50, "{m}");
+    assert!(m.reads.lookups_by_model > 900 && m.reads.lookups_by_index < 50, "{m}");
     // The level has been quiet, but was hardly read: training it takes 60 ns x 40,000 keys, so
     // 120,000 lookups that save 20 ns.
     clock.advance(10_000);
@@ -103,10 +103,10 @@ fn files_wait_before_they_are_trained_one_at_a_time_and_then_the_level() {
     assert!(learner.step(&inner.background));
     let m = current_metrics::of(&inner);
     assert_eq!((m.level_models, m.level_models_built), (1, 1), "{m}");
-    let before = m.lookups_by_level_model;
+    let before = m.reads.lookups_by_level_model;
     read(&inner, &mut rng, KEYS, 10_000);
     let m = current_metrics::of(&inner);
-    assert!(m.lookups_by_level_model - before > 9900, "{m}");
+    assert!(m.reads.lookups_by_level_model - before > 9900, "{m}");
 }
 
 #[test]

@@ -25,15 +25,15 @@ proptest! {
                 let one = |(a, b, seqno): &(u8, u8, u64)| RangeTombstone {
                     start: vec![*a],
                     end: vec![*b],
-                    seqno: *seqno,
+                    seqno: SeqNo::new(*seqno),
                 };
                 Arc::new(RangeTombstones::new(list.iter().map(one)))
             })
             .collect();
         let sources = sets.iter().map(|set| Box::new(set.clone()) as Box<dyn CoverSource>);
-        let mut cover = Cover::new(sources.collect(), read_seqno);
+        let mut cover = Cover::new(sources.collect(), SeqNo::new(read_seqno));
         let want = |key: u8| {
-            sets.iter().filter_map(|s| s.covering_seqno(&[key], read_seqno)).max().unwrap_or(0)
+            sets.iter().filter_map(|s| s.covering_seqno(&[key], SeqNo::new(read_seqno))).max().unwrap_or_default()
         };
         for key in keys {
             prop_assert_eq!(cover.seqno_at(&[key]).expect("memory"), want(key));
@@ -57,13 +57,14 @@ fn sources_are_asked_once_per_span() {
             Ok(self.0.span_at(key, read_seqno))
         }
     }
-    let tombstone = RangeTombstone { start: b"b".to_vec(), end: b"d".to_vec(), seqno: 5 };
+    let tombstone =
+        RangeTombstone { start: b"b".to_vec(), end: b"d".to_vec(), seqno: SeqNo::new(5) };
     let asked = Arc::default();
     let source = Counting(Arc::new(RangeTombstones::new([tombstone])), Arc::clone(&asked));
-    let mut cover = Cover::new(vec![Box::new(source)], 9);
-    let answers: Vec<SeqNo> = (b'a'..b'h')
+    let mut cover = Cover::new(vec![Box::new(source)], SeqNo::new(9));
+    let answers: Vec<u64> = (b'a'..b'h')
         .flat_map(|key| [vec![key], vec![key, 0], vec![key, 9]])
-        .map(|key| cover.seqno_at(&key).expect("memory"))
+        .map(|key| cover.seqno_at(&key).expect("memory").get())
         .collect();
     assert_eq!(answers, [[0; 3], [5; 3], [5; 3], [0; 3], [0; 3], [0; 3], [0; 3]].concat());
     assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 3);

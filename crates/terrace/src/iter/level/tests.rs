@@ -57,7 +57,7 @@ fn random_files(rng: &mut SplitMix64) -> (VecFiles, Vec<Entry>) {
         }
         sort(&mut list);
         list.dedup();
-        files.push(meta(from, to, exclusive, base + 10));
+        files.push(meta(from, to, exclusive, SeqNo::new(base + 10)));
         entries.push(list);
         from = to + u8::from(!exclusive) + rng.below(3) as u8;
     }
@@ -108,7 +108,7 @@ proptest! {
         prop_assume!(model[from].0 < end);
         let seqno = rng.below(50);
         iter.seek(&model[from].0, model[from].1).expect("no file fails");
-        iter.skip_covered(&end, seqno).expect("no file fails");
+        iter.skip_covered(&end, SeqNo::new(seqno)).expect("no file fails");
         let to = match current(&iter) {
             Some(entry) => model.iter().position(|e| *e == entry).expect("an entry of the model"),
             None => model.len(),
@@ -132,7 +132,7 @@ proptest! {
         prop_assume!(model[from].0 >= start);
         let seqno = rng.below(50);
         iter.seek(&model[from].0, model[from].1).expect("no file fails");
-        iter.skip_covered_back(&start, seqno).expect("no file fails");
+        iter.skip_covered_back(&start, SeqNo::new(seqno)).expect("no file fails");
         let rest = match current(&iter) {
             Some(entry) => 1 + model.iter().position(|e| *e == entry).expect("one of the model"),
             None => 0,
@@ -149,7 +149,7 @@ proptest! {
 fn a_seek_opens_one_file_and_seeks_again_for_free() {
     let entries: Vec<Vec<Entry>> =
         (0..10).map(|file| (0..5).map(|n| (vec![file * 10 + n], 256, vec![])).collect()).collect();
-    let files = (0..10).map(|file| meta(file * 10, file * 10 + 4, false, 1)).collect();
+    let files = (0..10).map(|file| meta(file * 10, file * 10 + 4, false, SeqNo::new(1))).collect();
     let mut iter = LevelIter::over(VecFiles { files, entries, opens: Cell::new(0) });
     iter.seek(&[52], u64::MAX).expect("no file fails");
     iter.seek(&[51], u64::MAX).expect("no file fails");
@@ -164,8 +164,8 @@ fn a_seek_opens_one_file_and_seeks_again_for_free() {
     assert_eq!((iter.valid(), iter.files.opens.get()), (false, 3));
     // Files 5 to 8 are older than the tombstone and end before it does: not opened.
     iter.seek(&[51], u64::MAX).expect("no file fails");
-    iter.skip_covered(&[92], 2).expect("no file fails");
+    iter.skip_covered(&[92], SeqNo::new(2)).expect("no file fails");
     assert_eq!((iter.user_key(), iter.files.opens.get()), ([92].as_slice(), 4));
-    iter.skip_covered_back(&[11], 2).expect("no file fails");
+    iter.skip_covered_back(&[11], SeqNo::new(2)).expect("no file fails");
     assert_eq!((iter.user_key(), iter.files.opens.get()), ([10].as_slice(), 5));
 }

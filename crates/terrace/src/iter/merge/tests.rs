@@ -142,7 +142,7 @@ proptest! {
         let (end, seqno) = (key(rng.below(66)), 8 + rng.below(16));
         let from = rng.below(model.len() as u64) as usize;
         iter.seek(&model[from].0, model[from].1).expect("no child fails");
-        iter.skip_covered(&end, seqno).expect("no child fails");
+        iter.skip_covered(&end, SeqNo::new(seqno)).expect("no child fails");
         let mut rest = Vec::new();
         while let Some(entry) = current(&iter) {
             rest.push(entry);
@@ -156,7 +156,7 @@ proptest! {
         iter.seek_before(&model[from].0, model[from].1).expect("no child fails");
         prop_assume!(iter.valid());
         let start = end;
-        iter.skip_covered_back(&start, seqno).expect("no child fails");
+        iter.skip_covered_back(&start, SeqNo::new(seqno)).expect("no child fails");
         let mut rest = Vec::new();
         while let Some(entry) = current(&iter) {
             rest.insert(0, entry);

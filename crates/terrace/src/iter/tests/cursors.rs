@@ -14,7 +14,7 @@ use terrace_base::sync::Mutex;
 use terrace_base::{
     Error, InternalIter, RangeTombstone, Result, Rng, SeqNo, SplitMix64, ValueHandle, ValueKind,
 };
-use terrace_vfs::Slice;
+use terrace_buf::Slice;
 
 /// An entry: user key, trailer, stored value.
 pub(crate) type Entry = (Vec<u8>, u64, Vec<u8>);
@@ -193,16 +193,17 @@ pub(crate) fn key(n: u64) -> Vec<u8> {
 impl History {
     /// `writes` random writes to `keys` keys, in `runs` runs.
     pub fn random(rng: &mut SplitMix64, keys: u64, writes: u64, runs: u64) -> Self {
-        let mut history = Self { last_seqno: writes, ..Self::default() };
+        let mut history = Self { last_seqno: SeqNo::new(writes), ..Self::default() };
         let mut bounds: Vec<u64> = (1..runs).map(|_| rng.below(writes + 1)).collect();
         bounds.sort_unstable();
         for (start, end) in
             [0].iter().chain(&bounds).zip(bounds.iter().chain(&[writes])).map(|(a, b)| (*a, *b))
         {
             let (mut run, mut tombstones) = (Vec::new(), Vec::new());
-            for seqno in start + 1..=end {
+            for number in start + 1..=end {
+                let seqno = SeqNo::new(number);
                 let key = key(rng.below(keys));
-                let value = seqno.to_le_bytes()[..(seqno % 9) as usize].to_vec();
+                let value = number.to_le_bytes()[..(number % 9) as usize].to_vec();
                 match rng.below(20) {
                     0..4 => run.push((key, pack_trailer(seqno, ValueKind::Delete), vec![])),
                     4..8 => {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::rc::Rc;
 use terrace_base::key::pack_trailer;
-use terrace_base::{MAX_SEQNO, Rng, SplitMix64, ValueKind};
+use terrace_base::{MAX_SEQNO, Rng, SeqNo, SplitMix64, ValueKind};
 
 type Scan = Values<MergingIter<VecIter>>;
 
@@ -30,7 +30,7 @@ impl Case {
             true => (ValueKind::PutHandle, self.values.add(key, value).encode().to_vec()),
             false => (ValueKind::Put, value.to_vec()),
         };
-        self.run.push((key.to_vec(), pack_trailer(5, kind), stored));
+        self.run.push((key.to_vec(), pack_trailer(SeqNo::new(5), kind), stored));
         self.model.push((key.to_vec(), value.to_vec(), false));
         self.stored_at.push(separated.then(|| self.values.values.lock().len() - 1));
     }
@@ -200,11 +200,11 @@ proptest! {
         let mut history = History::random(&mut rng, 30, 250, 3);
         history.tombstones.iter_mut().for_each(Vec::clear);
         let model: Vec<_> = history
-            .shown(seqno, None, None)
+            .shown(SeqNo::new(seqno), None, None)
             .into_iter()
             .map(|(key, value)| (key, value, false))
             .collect();
-        let view = View { seqno, ..Case::view(None, None) };
+        let view = View { seqno: SeqNo::new(seqno), ..Case::view(None, None) };
         let children = history.runs.iter().cloned().map(VecIter::new).collect();
         let reading = Reading::Values(Box::new(history.values.clone()), 100);
         let mut scan = Values::new(Visible::new(MergingIter::new(children), view), reading);

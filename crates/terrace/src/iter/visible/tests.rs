@@ -79,7 +79,7 @@ proptest! {
         let history = History::random(&mut rng, keys, writes, runs);
         let seqno = match rng.below(3) {
             0 => MAX_SEQNO,
-            _ => rng.below(history.last_seqno + 1),
+            _ => SeqNo::new(rng.below((history.last_seqno + 1).get())),
         };
         let lower = bounded.0.then(|| key(rng.below(keys)));
         let upper = bounded.1.then(|| key(rng.below(keys)));
@@ -132,10 +132,10 @@ fn plain_view(seqno: SeqNo, sources: Vec<Box<dyn CoverSource>>) -> View {
 
 #[test]
 fn many_versions_of_one_key_cost_few_moves() {
-    let mut run: Vec<Entry> = (1..=10_000).map(|seqno| put(b"hot", seqno)).collect();
-    run.extend([put(b"a", 5_000), put(b"z", 5_000)]);
-    for seqno in [MAX_SEQNO, 5_000] {
-        let newest = seqno.min(10_000).to_string();
+    let mut run: Vec<Entry> = (1..=10_000).map(|seqno| put(b"hot", SeqNo::new(seqno))).collect();
+    run.extend([put(b"a", SeqNo::new(5_000)), put(b"z", SeqNo::new(5_000))]);
+    for seqno in [MAX_SEQNO, SeqNo::new(5_000)] {
+        let newest = seqno.min(SeqNo::new(10_000)).to_string();
         let moves = Rc::new(Cell::new(0));
         let children = vec![VecIter::new(run.clone()).counted_by(&moves), VecIter::new(vec![])];
         let mut iter = Visible::new(MergingIter::new(children), plain_view(seqno, vec![]));
@@ -162,11 +162,15 @@ fn many_versions_of_one_key_cost_few_moves() {
 
 #[test]
 fn a_covered_run_is_left_by_a_seek() {
-    let old: Vec<Entry> = (0..10_000).map(|n| put(format!("k{n:05}").as_bytes(), 1 + n)).collect();
-    let tombstone =
-        RangeTombstone { start: b"k00010".to_vec(), end: b"k09990".to_vec(), seqno: 20_000 };
+    let old: Vec<Entry> =
+        (0..10_000).map(|n| put(format!("k{n:05}").as_bytes(), SeqNo::new(1 + n))).collect();
+    let tombstone = RangeTombstone {
+        start: b"k00010".to_vec(),
+        end: b"k09990".to_vec(),
+        seqno: SeqNo::new(20_000),
+    };
     let set = Arc::new(RangeTombstones::new([tombstone]));
-    let new = vec![put(b"k05000", 20_001)];
+    let new = vec![put(b"k05000", SeqNo::new(20_001))];
     let moves = Rc::new(Cell::new(0));
     let children = [new, old].into_iter().map(|run| VecIter::new(run).counted_by(&moves)).collect();
     let view = plain_view(MAX_SEQNO, vec![Box::new(set)]);
@@ -191,9 +195,11 @@ fn a_covered_run_is_left_by_a_seek() {
 #[test]
 fn damaged_entries_are_errors() {
     for (kind, value) in [(ValueKind::PutTtl as u64, &b"1234567"[..]), (9, b""), (15, b"")] {
-        let run = vec![put(b"a", 1), (b"b".to_vec(), (2 << 8) | kind, value.to_vec())];
-        let mut iter =
-            Visible::new(MergingIter::new(vec![VecIter::new(run)]), plain_view(9, vec![]));
+        let run = vec![put(b"a", SeqNo::new(1)), (b"b".to_vec(), (2 << 8) | kind, value.to_vec())];
+        let mut iter = Visible::new(
+            MergingIter::new(vec![VecIter::new(run)]),
+            plain_view(SeqNo::new(9), vec![]),
+        );
         iter.seek(b"a").expect("a sound entry");
         assert!(iter.next().is_err_and(|error| error.is_corruption()));
         assert!(!iter.valid() && iter.key().is_empty() && iter.value().is_empty());
@@ -205,10 +211,11 @@ fn damaged_entries_are_errors() {
 
 #[test]
 fn repeats_of_the_smallest_trailer_do_not_hold_a_scan() {
-    let mut run: Vec<Entry> = (1..30).map(|seqno| put(b"k", seqno)).collect();
+    let mut run: Vec<Entry> = (1..30).map(|seqno| put(b"k", SeqNo::new(seqno))).collect();
     run.extend((0..30).map(|_| (b"k".to_vec(), 0, vec![])));
-    run.push(put(b"l", 7));
-    let mut iter = Visible::new(MergingIter::new(vec![VecIter::new(run)]), plain_view(9, vec![]));
+    run.push(put(b"l", SeqNo::new(7)));
+    let mut iter =
+        Visible::new(MergingIter::new(vec![VecIter::new(run)]), plain_view(SeqNo::new(9), vec![]));
     iter.seek_to_first().expect("no child fails");
     assert_eq!(iter.key(), b"k");
     iter.next().expect("no child fails");

@@ -1,4 +1,4 @@
-//! Who deserves filter memory: the units of all filter partitions of a store compete for one
+//! Which filters are in memory: the units of all filter partitions of a store compete for one
 //! budget, by the lookups that they keep from reading in vain.
 //!
 //! [`FilterBudget`] keeps the registry (`registry`), told by the table cache which readers open and

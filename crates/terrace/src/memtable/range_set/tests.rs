@@ -24,7 +24,7 @@ fn tombstones(ranges: &[(u8, u8)]) -> Vec<RangeTombstone> {
         .map(|((a, b), n)| RangeTombstone {
             start: vec![*a.min(b)],
             end: vec![*a.max(b)],
-            seqno: 2 * n,
+            seqno: SeqNo::new(2 * n),
         })
         .collect()
 }
@@ -38,12 +38,12 @@ proptest! {
         let list = tombstones(&ranges);
         let set = set_of(&list);
         for (key, read_seqno) in reads {
-            let want = covering(&list, &[key], read_seqno);
-            prop_assert_eq!(set.covering_seqno(&[key], read_seqno), want);
-            let span = set.span_at(&[key], read_seqno);
-            prop_assert_eq!(span.seqno, want.unwrap_or(0));
+            let want = covering(&list, &[key], SeqNo::new(read_seqno));
+            prop_assert_eq!(set.covering_seqno(&[key], SeqNo::new(read_seqno)), want);
+            let span = set.span_at(&[key], SeqNo::new(read_seqno));
+            prop_assert_eq!(span.seqno, want.unwrap_or_default());
             // The span is all of what meets the same tombstone, and nothing else.
-            let same = |other: &u8| covering(&list, &[*other], read_seqno) == want;
+            let same = |other: &u8| covering(&list, &[*other], SeqNo::new(read_seqno)) == want;
             let start = (0..key).rev().take_while(same).last().unwrap_or(key);
             let end = (key..40).take_while(same).last().unwrap_or(key) + 1;
             let inside = |other: u8| {
@@ -73,7 +73,7 @@ fn memory_is_linear_if_ranges_overlap_and_n_log_n_at_worst() {
         let set = RangeSet::default();
         for n in 0..COUNT {
             let (start, end) = range(n);
-            set.add(&key(start), &key(end), n as u64 + 1);
+            set.add(&key(start), &key(end), SeqNo::new(n as u64 + 1));
         }
         set
     };
@@ -109,7 +109,11 @@ fn readers_beside_the_writer_see_every_tombstone_that_they_know_of() {
         .map(|seqno| {
             let start = rng.below(500);
             let end = start + 1 + rng.below(20);
-            RangeTombstone { start: key(start).to_vec(), end: key(end).to_vec(), seqno }
+            RangeTombstone {
+                start: key(start).to_vec(),
+                end: key(end).to_vec(),
+                seqno: SeqNo::new(seqno),
+            }
         })
         .collect();
     let set = RangeSet::default();
@@ -124,8 +128,8 @@ fn readers_beside_the_writer_see_every_tombstone_that_they_know_of() {
                     let snapshot = rng.below(seen as u64 + 1);
                     for read_seqno in [snapshot, seen as u64] {
                         let key = key(rng.below(520));
-                        let want = covering(&list[..seen], &key, read_seqno);
-                        assert_eq!(set.covering_seqno(&key, read_seqno), want);
+                        let want = covering(&list[..seen], &key, SeqNo::new(read_seqno));
+                        assert_eq!(set.covering_seqno(&key, SeqNo::new(read_seqno)), want);
                     }
                     if seen == list.len() {
                         break;

@@ -11,7 +11,7 @@ fn both_texts_carry_the_figures() {
     metrics.levels[6].filter_vain = 2;
     metrics.filter_lambda = 1.5e-9;
     (metrics.models_refused, metrics.models_refused_ties) = (3, 2);
-    (metrics.lookups_by_model, metrics.levels[6].model_files) = (11, 2);
+    (metrics.reads.lookups_by_model, metrics.levels[6].model_files) = (11, 2);
     metrics.model_errors[8] = 5;
     metrics.stalls[2] = StallMetrics { slowdowns: 0, stops: 4, stall_us: 2_500_000 };
     let text = metrics.to_string();

@@ -11,8 +11,8 @@ use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
 use std::sync::Arc;
 use terrace_base::{SeqNo, ValueHandle};
+use terrace_buf::Slice;
 use terrace_sst::{BatchLookup, Lookup, LookupTrace, SstReader};
-use terrace_vfs::Slice;
 
 struct Open<'a> {
     at: usize,
@@ -161,7 +161,7 @@ fn search(
     let mut open: Vec<Open<'_>> = Vec::with_capacity(keys.len());
     'keys: for (at, key) in keys.iter().enumerate() {
         let lookup = Lookup { fill_cache, ..Lookup::new(key, seqno) };
-        let mut covered = 0;
+        let mut covered = SeqNo::ZERO;
         for memtable in state.memtables() {
             if let Some((trailer, value)) = in_memtable(memtable, &lookup, seqno, &mut covered) {
                 env.base.counters.gets_in_memtable.add(1);
@@ -204,7 +204,7 @@ fn run<'v>(
         let reader = env.table_cache.reader(file)?;
         if file.range_tombstone_count > 0 {
             let newest = reader.range_tombstones().covering_seqno(entry.lookup.user_key, seqno);
-            entry.covered = entry.covered.max(newest.unwrap_or(0));
+            entry.covered = entry.covered.max(newest.unwrap_or_default());
         }
         readers.push((slot, reader));
     }

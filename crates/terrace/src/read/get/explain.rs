@@ -13,8 +13,8 @@ use std::num::NonZeroU64;
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::sync::Instant;
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
+use terrace_buf::Slice;
 use terrace_sst::{BlockPlace, BlockSaid, FilterSaid, InLevel, LookupTrace, RunPlace, SstReader};
-use terrace_vfs::Slice;
 
 /// What a step of a lookup asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -135,7 +135,7 @@ impl<'a> Explainer<'a> {
             at: Instant::now(),
             file: None,
             filter_units: Vec::new(),
-            covered: 0,
+            covered: SeqNo::ZERO,
             found: None,
             cached: false,
         }

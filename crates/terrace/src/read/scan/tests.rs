@@ -136,7 +136,7 @@ proptest! {
             readahead_bytes: if rng.one_in(2) { 0 } else { 1024 },
             ..ReadOptions::default()
         };
-        let seqno = if rng.one_in(2) { MAX_SEQNO } else { rng.below(writes + 1) };
+        let seqno = if rng.one_in(2) { MAX_SEQNO } else { SeqNo::new(rng.below(writes + 1)) };
         let (lower, upper) = options.bounds();
         let model = history.shown(seqno, lower, upper.as_deref());
         for (key, _) in &model {
@@ -193,15 +193,22 @@ fn entries_start_where_the_iterator_stands() {
     let history = History {
         runs: vec![vec![put(b"a"), put(b"b"), put(b"c")]],
         tombstones: vec![vec![]],
-        last_seqno: 1,
+        last_seqno: SeqNo::new(1),
         ..History::default()
     };
     let (state, table_cache) = store(&history, 1, 0, &mut SplitMix64::new(0));
     let open = || {
         let options = ReadOptions::default();
         let reading = Reading::Values(Box::new(history.values.clone()), 100);
-        open(state.clone(), table_cache.clone(), 1, &ManualClock::at(NOW_MS), &options, reading)
-            .expect("a scan")
+        open(
+            state.clone(),
+            table_cache.clone(),
+            SeqNo::new(1),
+            &ManualClock::at(NOW_MS),
+            &options,
+            reading,
+        )
+        .expect("a scan")
     };
     let keys =
         |iter: Iter| -> Vec<u8> { iter.entries().map(|e| e.expect("memory").0[0]).collect() };

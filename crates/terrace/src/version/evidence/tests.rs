@@ -29,8 +29,8 @@ fn fail(sim: &SimVfs, kind: FaultKind, filter: OpClass) {
 #[test]
 fn every_claim_is_in_the_first_file_and_what_begins_something_in_both() {
     let (sim, evidence, _) = started();
-    evidence.note_log(log(50), 1);
-    evidence.note_log(log(60), 2);
+    evidence.note_log(log(50), SeqNo::new(1));
+    evidence.note_log(log(60), SeqNo::new(2));
     let found = read(&sim, Path::new(DIR)).unwrap();
     assert_eq!((found.claims, found.problems.len()), (evidence.claims(), 0));
     sim.remove(&terrace_manifest::names::evidence_path(Path::new(DIR), 1)).unwrap();
@@ -46,9 +46,9 @@ fn evidence_that_cannot_be_written_stays_true_and_is_written_anew() {
         (FaultKind::SyncFails, OpClass::Sync),
     ] {
         let (sim, evidence, state) = started();
-        evidence.note_log(log(50), 1);
+        evidence.note_log(log(50), SeqNo::new(1));
         fail(&sim, kind, filter);
-        evidence.note_log(log(60), 2);
+        evidence.note_log(log(60), SeqNo::new(2));
         evidence.note_manifest((1, 200), &state, None);
         evidence.settle();
         assert!(evidence.is_stale(), "{kind:?}");
@@ -66,7 +66,7 @@ fn evidence_that_cannot_be_written_stays_true_and_is_written_anew() {
 fn a_long_file_is_replaced() {
     let (sim, evidence, _) = started();
     let rounds = MAX_BYTES / 60;
-    (1..rounds).for_each(|n| evidence.note_log(log(50 + n), n));
+    (1..rounds).for_each(|n| evidence.note_log(log(50 + n), SeqNo::new(n)));
     let path = terrace_manifest::names::evidence_path(Path::new(DIR), 1);
     assert!(sim.len(&path).unwrap() < MAX_BYTES / 2);
     assert_eq!(read(&sim, Path::new(DIR)).unwrap().claims, evidence.claims());

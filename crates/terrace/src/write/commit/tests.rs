@@ -2,9 +2,10 @@
 
 use crate::memtable::NO_MEMORY;
 use crate::{CfOptions, Db, Error, Options};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use terrace_base::ValueKind;
+use terrace_base::{SeqNo, ValueKind};
 use terrace_skiplist::Hint;
 use terrace_vfs::SimVfs;
 
@@ -39,14 +40,20 @@ fn without_memory_for_a_memtable_calls_fail_and_nothing_is_lost() {
     let sim = SimVfs::new(1);
     let db = Db::open("/db", options(&sim)).unwrap();
     let mut refused = Vec::new();
+    let is_segment = |path: &Path| path.extension().is_some_and(|ending| ending == "log");
+    let segments = || sim.files().iter().filter(|(path, _)| is_segment(path)).count();
     for n in 0..2000 {
+        let before = segments();
         let result = match n % 3 {
             0 => without_memory(|| db.put(key(n), [1; 100])),
             _ => db.put(key(n), [1; 100]),
         };
         match result {
             Ok(()) => {}
-            Err(Error::Io(_)) if n % 3 == 0 => refused.push(n),
+            Err(Error::Io(_)) if n % 3 == 0 => {
+                assert!(segments() <= before, "write {n} was refused and left a log segment");
+                refused.push(n);
+            }
             Err(error) => panic!("write {n}: {error}"),
         }
     }
@@ -113,10 +120,13 @@ fn room_that_a_group_on_its_way_may_need_is_not_given_away() {
     thread::scope(|scope| {
         let writer = scope.spawn(|| db.put(b"k", [1; 1000]));
         let_others_run();
-        memtable.note_commit(segment, 1);
+        memtable.note_commit(segment, SeqNo::new(1));
         let mut hint = Hint::default();
         for n in 0..u32::MAX {
-            if memtable.insert(&key(n), 1, ValueKind::Put, &[2; 100], &mut hint).is_err() {
+            if memtable
+                .insert(&key(n), SeqNo::new(1), ValueKind::Put, &[2; 100], &mut hint)
+                .is_err()
+            {
                 break;
             }
         }

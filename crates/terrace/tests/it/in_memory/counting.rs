@@ -2,9 +2,8 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::Arc;
-use terrace::vfs::{SimVfs, Vfs};
-use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile};
+use terrace::vfs::SimVfs;
+use terrace_vfs::{Call, Interposed};
 
 thread_local! {
     /// Calls of this thread to any file system.
@@ -37,85 +36,32 @@ pub fn reads<R>(call: impl FnOnce() -> R) -> (R, bool) {
 }
 
 /// A file system that counts the calls of each thread.
+#[derive(Clone)]
 pub struct Counting(pub SimVfs);
 
-struct CountingFile(Arc<dyn RandomFile>);
+impl Interposed for Counting {
+    type Files = SimVfs;
 
-impl RandomFile for CountingFile {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> terrace_base::Result<()> {
-        touch_to_read();
-        self.0.read_at(offset, buf)
+    fn files(&self) -> &SimVfs {
+        &self.0
     }
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-    fn advise_willneed(&self, offset: u64, len: u64) {
-        touch();
-        self.0.advise_willneed(offset, len);
-    }
-}
 
-impl Vfs for Counting {
-    fn open(&self, path: &Path, mode: OpenMode) -> terrace_base::Result<Arc<dyn RandomFile>> {
-        touch_to_read();
-        Ok(Arc::new(CountingFile(self.0.open(path, mode)?)))
-    }
-    fn create(
+    fn around<T>(
         &self,
-        path: &Path,
-        options: &CreateOptions,
-    ) -> terrace_base::Result<Box<dyn AppendFile>> {
-        touch();
-        self.0.create(path, options)
+        call: Call<'_>,
+        _: &Path,
+        work: impl FnOnce() -> terrace_base::Result<T>,
+    ) -> terrace_base::Result<T> {
+        match call {
+            Call::Open | Call::Read(..) => touch_to_read(),
+            // What is written is not counted, only the call that makes its file.
+            Call::Append(_) | Call::Sync(_) | Call::Finish(_) => {}
+            _ => touch(),
+        }
+        work()
     }
-    fn rename(&self, from: &Path, to: &Path) -> terrace_base::Result<()> {
-        touch();
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> terrace_base::Result<()> {
-        touch();
-        self.0.remove(path)
-    }
-    fn hard_link(&self, from: &Path, to: &Path) -> terrace_base::Result<()> {
-        touch();
-        self.0.hard_link(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> terrace_base::Result<()> {
-        touch();
-        self.0.create_dir_all(path)
-    }
-    fn sync_dir(&self, path: &Path) -> terrace_base::Result<()> {
-        touch();
-        self.0.sync_dir(path)
-    }
-    fn sync_file(&self, path: &Path) -> terrace_base::Result<()> {
-        touch();
-        self.0.sync_file(path)
-    }
-    fn list(&self, dir: &Path) -> terrace_base::Result<Vec<String>> {
-        touch();
-        self.0.list(dir)
-    }
-    fn len(&self, path: &Path) -> terrace_base::Result<u64> {
-        touch();
-        self.0.len(path)
-    }
-    fn exists(&self, path: &Path) -> terrace_base::Result<bool> {
-        touch();
-        self.0.exists(path)
-    }
-    fn lock(&self, path: &Path) -> terrace_base::Result<Box<dyn Send + Sync>> {
-        touch();
-        self.0.lock(path)
-    }
-    fn lock_shared(&self, path: &Path) -> terrace_base::Result<Box<dyn Send + Sync>> {
-        touch();
-        self.0.lock_shared(path)
-    }
-    fn free_space_bytes(&self, dir: &Path) -> terrace_base::Result<u64> {
-        self.0.free_space_bytes(dir)
+
+    fn sees_reads(&self, _: &Path) -> bool {
+        true
     }
 }

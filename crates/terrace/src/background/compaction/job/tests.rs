@@ -133,18 +133,22 @@ impl Store {
                         2 => (ValueKind::PutTtl, (NOW_MS - 1 + rng.below(3)).to_le_bytes().into()),
                         3 if rng.one_in(8) => {
                             let end = format!("key{:05}", rng.below(keys)).into_bytes();
-                            ranges.push(RangeTombstone { start: key, end, seqno });
+                            ranges.push(RangeTombstone {
+                                start: key,
+                                end,
+                                seqno: SeqNo::new(seqno),
+                            });
                             continue;
                         }
                         _ => (ValueKind::Put, vec![seqno as u8; rng.below(60) as usize]),
                     };
-                    entries.push((key, pack_trailer(seqno, kind), value));
+                    entries.push((key, pack_trailer(SeqNo::new(seqno), kind), value));
                 }
                 store.add_run(level, entries, ranges, input);
             }
         }
         let mut snapshots: BTreeSet<SeqNo> =
-            (0..rng.below(3)).map(|_| rng.below(seqno + 1)).collect();
+            (0..rng.below(3)).map(|_| SeqNo::new(rng.below(seqno + 1))).collect();
         store.snapshots.extend(std::mem::take(&mut snapshots));
         store.inputs.sort_by_key(|(level, _)| *level);
         store.inputs.retain(|(_, files)| !files.is_empty());
@@ -171,7 +175,7 @@ impl Store {
                 table_cache: &self.table_cache,
                 next_file_number: &|| self.next.fetch_add(1, Ordering::Relaxed),
                 options: &self.options,
-                flushed_seqno: 0,
+                flushed_seqno: SeqNo::ZERO,
                 snapshots: self.snapshots.clone(),
                 clock: &ManualClock::at(NOW_MS),
                 limiter: &self.limiter,
@@ -352,20 +356,21 @@ fn an_output_in_l0_is_one_file() {
     compaction.grandparents.clear();
     let output = store.run(&compaction, &AtomicBool::new(false)).unwrap().unwrap();
     assert_eq!((output.edit.added.len(), output.stats.pieces), (1, 1));
-    assert!(output.edit.added[0].1.smallest_seqno > 0);
+    assert!(output.edit.added[0].1.smallest_seqno > SeqNo::ZERO);
 }
 
 #[test]
 fn what_is_below_is_everything_older_that_is_no_input() {
     let mut store = Store::new();
     let put = |n: u64, seqno: u64| -> Entry {
-        (format!("k{n}").into_bytes(), pack_trailer(seqno, ValueKind::Put), vec![1])
+        (format!("k{n}").into_bytes(), pack_trailer(SeqNo::new(seqno), ValueKind::Put), vec![1])
     };
     store.add_run(6, vec![put(1, 1)], vec![], false);
     store.add_run(0, vec![put(2, 2)], vec![], false);
     store.add_run(0, vec![put(0, 3), put(9, 4)], vec![], true);
     store.add_run(0, vec![put(3, 5)], vec![], false);
-    let delete = |n: u64| (format!("k{n}").into_bytes(), pack_trailer(6, ValueKind::Delete));
+    let delete =
+        |n: u64| (format!("k{n}").into_bytes(), pack_trailer(SeqNo::new(6), ValueKind::Delete));
     let compaction = store.compaction(0);
     let mut below = below(&store.version, &compaction);
     let none = RangeTombstones::default();
@@ -423,7 +428,7 @@ fn speed() {
         };
         let mut output = Output::new(context, RangeTombstones::default());
         for (n, key) in keys.iter().enumerate() {
-            let trailer = pack_trailer(run * 300_000 + n as u64 + 1, ValueKind::Put);
+            let trailer = pack_trailer(SeqNo::new(run * 300_000 + n as u64 + 1), ValueKind::Put);
             output.add(format!("{key:016x}").as_bytes(), trailer, &[run as u8; 100]).unwrap();
         }
         let files = output.finish().unwrap();
@@ -447,7 +452,7 @@ fn speed() {
             table_cache: &table_cache,
             next_file_number: &|| next.fetch_add(1, Ordering::Relaxed),
             options: &options,
-            flushed_seqno: 0,
+            flushed_seqno: SeqNo::ZERO,
             snapshots: Vec::new(),
             clock: &ManualClock::at(NOW_MS),
             limiter: &limiter,

@@ -12,7 +12,8 @@ use crate::jobs::scheduler::RunningCompaction;
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
-use terrace_base::key::{EXPIRY_BYTES, MAX_SEQNO, pack_trailer, trailer_kind, trailer_seqno};
+use terrace_base::MAX_SEQNO;
+use terrace_base::key::{EXPIRY_BYTES, pack_trailer, trailer_kind, trailer_seqno};
 use terrace_base::range_tombstone::Fragment;
 use terrace_base::{RangeTombstone, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind, ValueRef};
 use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
@@ -100,7 +101,7 @@ impl Store {
             version: Version::empty(),
             contents: HashMap::new(),
             next_file: 1,
-            seqno: 0,
+            seqno: SeqNo::ZERO,
             now_ms: 1000,
             snapshots: BTreeSet::new(),
             written: Vec::new(),
@@ -150,8 +151,8 @@ impl Store {
                 }
                 _ => ValueKind::Put,
             };
-            value.extend_from_slice(&self.seqno.to_le_bytes());
-            value.extend_from_slice(&((self.seqno / 40) as u32).to_le_bytes());
+            value.extend_from_slice(&self.seqno.get().to_le_bytes());
+            value.extend_from_slice(&((self.seqno.get() / 40) as u32).to_le_bytes());
             if kind == ValueKind::Delete {
                 value.clear();
             }
@@ -364,13 +365,13 @@ impl Store {
 
     /// What a get finds: the first version met from the newest run down.
     fn get(&self, key: &[u8], at: SeqNo) -> Option<Vec<u8>> {
-        let mut cover = 0;
+        let mut cover = SeqNo::ZERO;
         for file in self.version.levels().iter().flat_map(|level| level.files()) {
             if !file.contains(key) {
                 continue;
             }
             let content = &self.contents[&file.number];
-            cover = cover.max(content.tombstones.covering_seqno(key, at).unwrap_or(0));
+            cover = cover.max(content.tombstones.covering_seqno(key, at).unwrap_or_default());
             let visible = |e: &&Entry| e.0 == key && trailer_seqno(e.1) <= at;
             if let Some((_, trailer, value)) = content.entries.iter().find(visible) {
                 let alive = trailer_seqno(*trailer) >= cover;

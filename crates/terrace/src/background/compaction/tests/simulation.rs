@@ -7,6 +7,7 @@ use super::super::pick::{Choice, Compaction, File, PickInput, Values};
 use crate::jobs::scheduler::RunningCompaction;
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::HashSet;
+use terrace_base::SeqNo;
 use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
 use terrace_sst::Compression;
 
@@ -63,7 +64,7 @@ struct Simulation {
     version: Version,
     now_s: f64,
     next_file: u64,
-    seqno: u64,
+    seqno: SeqNo,
     keys: Keys,
     put_entries: f64,
     flushed_bytes: f64,
@@ -92,7 +93,7 @@ impl Simulation {
             version: Version::empty(),
             now_s: 1e6,
             next_file: 1,
-            seqno: 1,
+            seqno: SeqNo::new(1),
             keys,
             put_entries: 0.0,
             flushed_bytes: 0.0,
@@ -105,7 +106,7 @@ impl Simulation {
         }
     }
 
-    fn file(&mut self, start: f64, end: f64, entries: f64, seqnos: (u64, u64)) -> FileMeta {
+    fn file(&mut self, start: f64, end: f64, entries: f64, seqnos: (SeqNo, SeqNo)) -> FileMeta {
         self.next_file += 1;
         FileMeta {
             number: self.next_file,
@@ -151,7 +152,7 @@ impl Simulation {
         };
         self.put_entries += puts;
         let seqnos = (self.seqno, self.seqno + puts as u64);
-        self.seqno = seqnos.1 + 1;
+        self.seqno = seqnos.1.next();
         let file = self.file(from, to, entries, seqnos);
         self.flushed_bytes += file.size_bytes as f64;
         self.apply(&FamilyEdit { added: vec![(0, file)], ..FamilyEdit::default() });

@@ -66,12 +66,12 @@ impl Store {
                     1 => (ValueKind::PutTtl, (NOW_MS - 1 + rng.below(3)).to_le_bytes().into()),
                     _ => (ValueKind::Put, vec![seqno as u8; 9]),
                 };
-                entries.push((key, pack_trailer(seqno, kind), value));
+                entries.push((key, pack_trailer(SeqNo::new(seqno), kind), value));
             }
             let entries = store.separate(entries);
             store.add_run(level, entries, Vec::new(), input);
         }
-        store.snapshots.extend((0..rng.below(3)).map(|_| rng.below(seqno + 1)));
+        store.snapshots.extend((0..rng.below(3)).map(|_| SeqNo::new(rng.below(seqno + 1))));
         store.snapshots.sort_unstable();
         store.snapshots.dedup();
         store.inputs.sort_by_key(|(level, _)| *level);
@@ -99,8 +99,8 @@ impl Store {
 
 /// A value that tells whose it is.
 fn long_value(key: &[u8], seqno: SeqNo) -> Vec<u8> {
-    let mut value = key.repeat(3 + seqno as usize % 40);
-    value.extend_from_slice(&seqno.to_le_bytes());
+    let mut value = key.repeat(3 + seqno.get() as usize % 40);
+    value.extend_from_slice(&seqno.get().to_le_bytes());
     value
 }
 

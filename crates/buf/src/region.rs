@@ -1,7 +1,7 @@
 //! A region of bytes of fixed size, in huge pages where the kernel grants them: fences, tables
 //! and other long-lived arrays that are read at random live here.
 
-use super::map::{HUGE_PAGE_BYTES, PAGE_BYTES, release, reserve};
+use crate::map::{HUGE_PAGE_BYTES, PAGE_BYTES, release, reserve};
 use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};

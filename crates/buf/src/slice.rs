@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "the range is checked once, when the slice is made")]
 
-use crate::buf::Buf;
+use crate::Buf;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,5 +1,8 @@
 //! Page memory: blocks of bytes with a reference count, from the slab.
 //!
+//! Floor 0: uses no other crate of the workspace. What is read from a file lives in a [`Buf`]; values leave
+//! the engine as a [`Slice`] of one.
+//!
 //! ```text
 //!            slot (64-byte aligned)
 //! ┌──────────────────────────┬───────────────────────────────┬─────────┐
@@ -17,11 +20,18 @@
 
 mod class;
 mod map;
-pub(crate) mod region;
-pub(crate) mod slab;
+mod region;
+mod slab;
+mod slice;
+mod thread_number;
 
 #[cfg(test)]
 mod tests;
+
+pub use region::Region;
+pub use slab::{SlabStats, slab_stats};
+pub use slice::Slice;
+pub use thread_number::thread_number;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

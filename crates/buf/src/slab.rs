@@ -12,10 +12,10 @@
 //! - A chunk is committed as its slots are touched for the first time. Free slots keep their
 //!   bytes; nothing in them is read before it is written, or else the slot is zeroed.
 
-use super::HEADER_BYTES;
-use super::class::{CLASS_COUNT, class_of, slot_bytes};
-use super::map::{HUGE_PAGE_BYTES, PAGE_BYTES, release, reserve};
-use crate::counters::thread_number;
+use crate::HEADER_BYTES;
+use crate::class::{CLASS_COUNT, class_of, slot_bytes};
+use crate::map::{HUGE_PAGE_BYTES, PAGE_BYTES, release, reserve};
+use crate::thread_number::thread_number;
 use parking_lot::Mutex;
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::BTreeSet;

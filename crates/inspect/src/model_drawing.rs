@@ -1,13 +1,8 @@
 //! A picture of a learned index: first keys of blocks against their positions, with the segments
 //! over them and, below, how far each key is from its line. SVG, written by hand.
 
-use crate::block_handle;
-use crate::index::learned::LearnedIndex;
-use crate::index::top_level::TAG_LEARNED;
-use crate::reader::SstReader;
 use std::fmt::Write;
-use std::sync::Arc;
-use terrace_base::Result;
+use terrace_sst::{ModelPoint, ModelView};
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 640.0;
@@ -38,46 +33,26 @@ impl Scale {
     }
 }
 
-impl SstReader {
-    /// An SVG of the file's learned index; `None` if it has none. Reads the whole file.
-    ///
-    /// # Errors
-    /// I/O, and corruption of the learned index or a data block.
-    pub fn plot_model(self: &Arc<Self>) -> Result<Option<String>> {
-        let Some(handle) = self.top.other(TAG_LEARNED) else { return Ok(None) };
-        let place = self.place(handle);
-        let payload = block_handle::unpack(self.read(handle)?, &place)?;
-        let index = self.decode_model(&payload).map_err(|detail| place.corrupt(detail))?;
-        let mut points = Vec::new();
-        let model = index.blocks().model();
-        self.for_each_first_key(|ordinal, _, first| {
-            points.push((model.project(first), f64::from(ordinal)));
-        })?;
-        Ok(Some(draw(&index, &points, self.file_number())))
-    }
-}
-
-fn draw(index: &LearnedIndex, points: &[(u64, f64)], file_number: u64) -> String {
-    let model = index.blocks().model();
+/// An SVG of the learned index of SST `file_number`.
+pub(crate) fn draw(model: &ModelView, points: &[ModelPoint], file_number: u64) -> String {
     let (low, high) = match (points.first(), points.last()) {
-        (Some(first), Some(last)) => (first.0 as f64, last.0 as f64),
+        (Some(first), Some(last)) => (first.key as f64, last.key as f64),
         _ => (0.0, 1.0),
     };
     let keys = Scale { from: LEFT, to: WIDTH - RIGHT, low, high };
     let positions = Scale { from: SPLIT - 20.0, to: TOP, low: 0.0, high: points.len() as f64 };
-    let delta = f64::from(model.delta());
+    let delta = f64::from(model.error_bound);
     let errors = Scale { from: HEIGHT - BOTTOM, to: SPLIT + 20.0, low: -delta, high: delta };
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
     );
-    let stats = model.stats();
     let title = format!(
         "SST {file_number}: {} data blocks, {} segments, error bound {} blocks, {} bytes in memory",
         points.len(),
-        stats.segment_count,
-        model.delta(),
-        index.memory_bytes(),
+        model.stats.segment_count,
+        model.error_bound,
+        model.memory_bytes,
     );
     text(&mut svg, LEFT, 28.0, &title);
     text(&mut svg, LEFT, SPLIT + 14.0, "blocks between a first key and its line");
@@ -100,15 +75,15 @@ fn draw(index: &LearnedIndex, points: &[(u64, f64)], file_number: u64) -> String
         text(&mut svg, 8.0, positions.at(block) + 4.0, &format!("{block:.0}"));
     }
     let step = points.len().div_ceil(MAX_POINTS).max(1);
-    for (x, position) in points.iter().step_by(step) {
-        let place = (keys.at(*x as f64), positions.at(*position));
-        dot(&mut svg, place, "#9bb");
-        if let Some(predicted) = model.predict(*x) {
-            dot(&mut svg, (keys.at(*x as f64), errors.at(position - predicted)), "#37a");
+    for point in points.iter().step_by(step) {
+        let (x, block) = (keys.at(point.key as f64), f64::from(point.block));
+        dot(&mut svg, (x, positions.at(block)), "#9bb");
+        if let Some(predicted) = point.predicted {
+            dot(&mut svg, (x, errors.at(block - predicted)), "#37a");
         }
     }
-    let step = (stats.segment_count as usize).div_ceil(MAX_SEGMENTS).max(1);
-    for segment in model.segments().step_by(step) {
+    let step = model.segments.len().div_ceil(MAX_SEGMENTS).max(1);
+    for segment in model.segments.iter().step_by(step) {
         let end = |(x, position): (u64, f64)| (keys.at(x as f64), positions.at(position));
         line(&mut svg, end(segment.from), end(segment.to), "#c30", 1.2);
     }
@@ -132,4 +107,27 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), colour: &str, width:
 
 fn dot(svg: &mut String, (x, y): (f64, f64), colour: &str) {
     let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.5\" fill=\"{colour}\"/>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_learned::{DrawnSegment, ModelStats};
+
+    #[test]
+    fn every_block_and_segment_is_drawn() {
+        let point = |block: u32| ModelPoint {
+            key: u64::from(block) * 10,
+            block,
+            predicted: Some(f64::from(block) + 0.5),
+        };
+        let points: Vec<_> = (0..20).map(point).collect();
+        let segments = vec![DrawnSegment { from: (0, 0.5), to: (190, 19.5) }];
+        let stats = ModelStats::default();
+        let model = ModelView { stats, error_bound: 2, segments, memory_bytes: 100 };
+        let svg = draw(&model, &points, 7);
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+        assert_eq!(svg.matches("<circle").count(), 2 * points.len());
+        assert!(svg.contains("SST 7: 20 data blocks") && svg.contains("stroke=\"#c30\""));
+    }
 }

@@ -1,0 +1,201 @@
+//! A file system over another that does something at its calls: counts them, holds them, lets them
+//! fail, takes images between them. For tests and simulations: implement [`Interposed`], and the rest
+//! of a [`Vfs`] passes through.
+
+use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Result, Vfs};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A call of a file system or of a file, without its path.
+#[derive(Debug, Clone, Copy)]
+pub enum Call<'a> {
+    /// [`Vfs::open`].
+    Open,
+    /// [`Vfs::create`].
+    Create,
+    /// [`Vfs::rename`] to this name.
+    Rename(&'a Path),
+    /// [`Vfs::remove`].
+    Remove,
+    /// [`Vfs::hard_link`] to this name.
+    HardLink(&'a Path),
+    /// [`Vfs::create_dir_all`].
+    CreateDirAll,
+    /// [`Vfs::sync_dir`].
+    SyncDir,
+    /// [`Vfs::sync_file`].
+    SyncFile,
+    /// [`Vfs::list`].
+    List,
+    /// [`Vfs::len`].
+    Len,
+    /// [`Vfs::exists`].
+    Exists,
+    /// [`Vfs::lock`].
+    Lock,
+    /// [`Vfs::lock_shared`].
+    LockShared,
+    /// [`RandomFile::read_at`]: offset and length.
+    Read(u64, usize),
+    /// [`RandomFile::advise_willneed`], which cannot fail.
+    Advise,
+    /// [`AppendFile::append`] of these bytes.
+    Append(&'a [u8]),
+    /// [`AppendFile::sync`] of a file of this length.
+    Sync(u64),
+    /// [`AppendFile::finish`] of a file of this length.
+    Finish(u64),
+}
+
+/// What stands between an engine and its file system. A clone shares the state.
+pub trait Interposed: Clone + Send + Sync + 'static {
+    /// The file system below.
+    type Files: Vfs;
+
+    /// The file system below.
+    fn files(&self) -> &Self::Files;
+
+    /// Carries out `call`, which concerns the file at `path`, by `work`; or does not.
+    fn around<T>(&self, call: Call<'_>, path: &Path, work: impl FnOnce() -> Result<T>)
+    -> Result<T>;
+
+    /// Appends `data` to `file`.
+    fn append(&self, file: &mut dyn AppendFile, data: &[u8]) -> Result<()> {
+        let path = file.path().to_path_buf();
+        self.around(Call::Append(data), &path, || file.append(data))
+    }
+
+    /// Whether [`Self::around`] is called for reads of the file at `path`, too.
+    fn sees_reads(&self, path: &Path) -> bool {
+        let _ = path;
+        false
+    }
+}
+
+impl<I: Interposed> Vfs for I {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
+        let file = self.around(Call::Open, path, || self.files().open(path, mode))?;
+        match self.sees_reads(path) {
+            true => Ok(Arc::new(InterposedReads { file, between: self.clone() })),
+            false => Ok(file),
+        }
+    }
+
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        let file = self.around(Call::Create, path, || self.files().create(path, options))?;
+        Ok(Box::new(InterposedAppends { file, between: self.clone() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.around(Call::Rename(to), from, || self.files().rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.around(Call::Remove, path, || self.files().remove(path))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.around(Call::HardLink(to), from, || self.files().hard_link(from, to))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.around(Call::CreateDirAll, path, || self.files().create_dir_all(path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.around(Call::SyncDir, path, || self.files().sync_dir(path))
+    }
+
+    fn sync_file(&self, path: &Path) -> Result<()> {
+        self.around(Call::SyncFile, path, || self.files().sync_file(path))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.around(Call::List, dir, || self.files().list(dir))
+    }
+
+    fn len(&self, path: &Path) -> Result<u64> {
+        self.around(Call::Len, path, || self.files().len(path))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.around(Call::Exists, path, || self.files().exists(path))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.around(Call::Lock, path, || self.files().lock(path))
+    }
+
+    fn lock_shared(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.around(Call::LockShared, path, || self.files().lock_shared(path))
+    }
+
+    fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
+        self.files().free_space_bytes(dir)
+    }
+
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
+        // One by one where a file is ours: its reads are seen.
+        match requests.iter().any(|request| self.sees_reads(request.file.path())) {
+            true => crate::read_one_by_one(requests),
+            false => self.files().read_batch(requests),
+        }
+    }
+}
+
+struct InterposedReads<I> {
+    file: Arc<dyn RandomFile>,
+    between: I,
+}
+
+impl<I: Interposed> RandomFile for InterposedReads<I> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let call = Call::Read(offset, buf.len());
+        self.between.around(call, self.file.path(), || self.file.read_at(offset, buf))
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn advise_willneed(&self, offset: u64, len: u64) {
+        let advise = || {
+            self.file.advise_willneed(offset, len);
+            Ok(())
+        };
+        let _ = self.between.around(Call::Advise, self.file.path(), advise);
+    }
+}
+
+struct InterposedAppends<I> {
+    file: Box<dyn AppendFile>,
+    between: I,
+}
+
+impl<I: Interposed> AppendFile for InterposedAppends<I> {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.between.append(&mut *self.file, data)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let (call, path) = (Call::Sync(self.file.len()), self.file.path().to_path_buf());
+        self.between.around(call, &path, || self.file.sync())
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let (call, path) = (Call::Finish(self.file.len()), self.file.path().to_path_buf());
+        self.between.around(call, &path, || self.file.finish())
+    }
+}
