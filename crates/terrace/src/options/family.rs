@@ -1,5 +1,6 @@
 //! What the verbs know of one column family's options: everything resolved and checked, at open.
 
+use super::{CompactionStyle, Learning, ModelCosts};
 use terrace_base::SeqNo;
 use terrace_manifest::LEVEL_COUNT;
 use terrace_sst::{Compression, FilterPolicy, SstOptions};
