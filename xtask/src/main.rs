@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's own commands. What CI runs is what a laptop runs.
 
+mod c_library;
 mod ci;
 mod clients;
 mod dashboard;
@@ -25,6 +26,8 @@ cargo xtask COMMAND
                   fuzzers, real clients, the dashboard in Chromium; installs what that needs
   clients         only the last two: real clients, and the dashboard in Chromium
   ci [STEP...]    all of CI: fmt, tidy, clippy, docs, then test
+  c-library [DIR] build the library for C and put it, its header and its pkg-config file into DIR
+                  (target/c), to be compiled against or copied to /usr/local
   release         build the program for others: stripped, its debug information in a file beside it
   peers           fetch the engines that `terrace-bench` measures beside Terrace
 
@@ -54,6 +57,7 @@ fn run(arguments: &[String]) -> Result<()> {
         Some("ci") => ci::steps(&root)?.run(rest),
         Some("peers") => peers::run(&root),
         Some("release") => release::run(&root),
+        Some("c-library") => c_library::run(&root, rest),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
             Ok(())

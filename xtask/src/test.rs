@@ -47,6 +47,8 @@ fn outside(steps: &mut Steps) {
     let select = ["--workspace", "--test", "clients"];
     let needs = [BUILD, clients::TOOLS_STEP];
     cargo_test(steps, "clients", &select, &["--include-ignored"], &needs);
+    let programs = ["--workspace", "--test", "c_programs"];
+    cargo_test(steps, "c-programs", &programs, &["--include-ignored"], &needs);
     dashboard::add(steps);
 }
 

@@ -4,13 +4,15 @@ use super::lex::{Kind, Token, tokens};
 use super::{Finding, Tree};
 
 /// Where unsafe code may stand. The peers are C libraries, which cannot be loaded or called without.
-const PLACES: [&str; 8] = [
+const PLACES: [&str; 10] = [
     "crates/skiplist/",
     "crates/filter/",
     "crates/buf/",
     "crates/vfs/",
     "crates/sst/src/block/",
     "crates/bench/src/engine/",
+    "crates/binding/src/fork.rs",
+    "crates/c/src/",
     "crates/cli/src/allocator.rs",
     "xtask/src/peers.rs",
 ];

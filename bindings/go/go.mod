@@ -1,0 +1,3 @@
+module terrace.example
+
+go 1.19

@@ -1,0 +1,109 @@
+// A queue of jobs over libterrace: jobs lie in the order of their numbers, and workers take them, each once.
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log"
+	"os"
+	"sync"
+
+	"terrace.example/terrace"
+)
+
+const jobs, workers = 200, 8
+
+func key(number uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte("job/"), number)
+}
+
+// push puts a job behind the others.
+func push(db *terrace.DB, job []byte) error {
+	return db.Transact(func(t *terrace.Transaction) error {
+		last, err := t.Get([]byte("last"))
+		if err != nil {
+			return err
+		}
+		number := uint64(0)
+		if len(last) == 8 {
+			number = binary.BigEndian.Uint64(last) + 1
+		}
+		if err := t.Put([]byte("last"), binary.BigEndian.AppendUint64(nil, number)); err != nil {
+			return err
+		}
+		return t.Put(key(number), job)
+	})
+}
+
+// take takes the first job that nobody has; nil if there is none.
+func take(db *terrace.DB) (job []byte, err error) {
+	err = db.Transact(func(t *terrace.Transaction) error {
+		var first []byte
+		job = nil
+		scan := func(k, _ []byte) bool {
+			value, _ := t.Get(k)
+			if len(value) == 0 {
+				return true
+			}
+			first, job = append([]byte{}, k...), value
+			return false
+		}
+		if err := db.Scan([]byte("job/"), scan); err != nil || first == nil {
+			return err
+		}
+		return t.Put(first, nil)
+	})
+	return job, err
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatalf("usage: %s DIRECTORY", os.Args[0])
+	}
+	db, err := terrace.Open(os.Args[1], map[string]string{"memory_budget": "64MiB"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := terrace.Open(os.Args[1]+"x", map[string]string{"colour": "blue"}); err == nil {
+		log.Fatal("an option that there is not was taken")
+	}
+	for number := 0; number < jobs; number++ {
+		if err := push(db, []byte(fmt.Sprintf("job %d", number))); err != nil {
+			log.Fatal(err)
+		}
+	}
+	var wait sync.WaitGroup
+	var lock sync.Mutex
+	done := map[string]int{}
+	for worker := 0; worker < workers; worker++ {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for {
+				job, err := take(db)
+				if err != nil {
+					log.Fatal(err)
+				}
+				if job == nil {
+					return
+				}
+				lock.Lock()
+				done[string(job)]++
+				lock.Unlock()
+			}
+		}()
+	}
+	wait.Wait()
+	for job, times := range done {
+		if times != 1 {
+			log.Fatalf("%s was done %d times", job, times)
+		}
+	}
+	if len(done) != jobs {
+		log.Fatalf("%d jobs of %d were done", len(done), jobs)
+	}
+	fmt.Printf("libterrace %s: %d jobs, each done once by %d workers\n", terrace.Version(), jobs, workers)
+	if err := db.Close(); err != nil {
+		log.Fatal(err)
+	}
+}

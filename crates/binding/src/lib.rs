@@ -1,0 +1,16 @@
+//! What the bindings to other languages share: options by name and text, error codes with messages, and
+//! handles that a forked process cannot use.
+//!
+//! Floor 5: uses the engine's public interface. The C library, the Python package and the LevelDB
+//! interface stand on it.
+
+mod failure;
+mod fork;
+mod option_text;
+
+pub use failure::{Code, Failure, Outcome, guard};
+pub use fork::{Kept, generation};
+pub use option_text::{
+    FAMILY_OPTIONS, STORE_OPTIONS, parse_size, parse_sync, set_family_option, set_read_option,
+    set_store_option,
+};

@@ -1,0 +1,596 @@
+// Terrace, an embeddable key-value store: the interface for C.
+//
+// Errors. A function that can fail returns a terrace_error: NULL is success. Its code says what kind of
+// error it is, its message what to do about it. Free it with terrace_error_free. Absence of a key is no
+// error.
+//
+// Handles. Every handle is made by one function and freed by the one that its comment names, once. Handles
+// count on each other, so the order in which they are freed does not matter: an iterator, a snapshot, a value
+// or a transaction may outlive the handle of its store. NULL where a handle is needed is
+// TERRACE_INVALID_ARGUMENT; a handle that was freed must not be passed. After terrace_close calls fail with
+// TERRACE_CLOSED until the handle is freed; an iterator that was there before shows what it has in memory or
+// fails.
+//
+// Bytes. Keys and values are any bytes, with a length; the library copies what it keeps before it returns. A
+// NULL pointer with length 0 is no bytes. Names, option texts and messages are UTF-8 and end with a zero
+// byte; paths end with a zero byte and are otherwise any bytes.
+//
+// Threads. terrace_db, terrace_family and terrace_snapshot may be used by any number of threads at the same
+// time, terrace_options and terrace_read_options while nobody changes them. terrace_iter, terrace_batch,
+// terrace_transaction and terrace_value are for one thread at a time, any thread. Nothing is tied to the
+// thread that made it. A free must be the last use by any thread.
+//
+// Forks. A store has threads, which a fork does not copy. In the child every call with a handle of before
+// fails with TERRACE_FORKED, and freeing one does nothing; the parent goes on. A child that calls exec is
+// not concerned.
+//
+// Signals and longjmp. Call nothing here in a signal handler, and do not leave a function of the library by
+// longjmp.
+//
+// Made by cbindgen from crates/c/src; do not edit.
+
+
+#ifndef TERRACE_H
+#define TERRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Bytes on disk are not what was written. Restore from a checkpoint, or repair.
+#define TERRACE_CORRUPTION 1
+
+// The operating system refused an operation on a file.
+#define TERRACE_IO 2
+
+// The file system is full. Reads go on; writes resume by themselves when there is room.
+#define TERRACE_DISK_FULL 3
+
+// An earlier failure made it unsafe to write on. Open the store again.
+#define TERRACE_POISONED 4
+
+// Writes wait for background work that fails again and again.
+#define TERRACE_WRITE_STOPPED 5
+
+// The store was opened read-only.
+#define TERRACE_READ_ONLY 6
+
+// A key that the transaction read has been written since. Run it again.
+#define TERRACE_CONFLICT 7
+
+// A key, value, batch, option or argument is outside the limits, or NULL where it must not be.
+#define TERRACE_INVALID_ARGUMENT 8
+
+// The store is open elsewhere.
+#define TERRACE_LOCKED 9
+
+// The directory holds no store.
+#define TERRACE_NOT_A_STORE 10
+
+// There is no column family of this name, or it was dropped.
+#define TERRACE_NO_SUCH_FAMILY 11
+
+// A file of a format version that this build does not read.
+#define TERRACE_UNSUPPORTED 12
+
+// The read needs the device, and its options forbid that.
+#define TERRACE_NOT_IN_MEMORY 13
+
+// A read-only store lacks a file that its writer has removed. Refresh it.
+#define TERRACE_OUTDATED 14
+
+// The store was closed.
+#define TERRACE_CLOSED 15
+
+// A defect of the library; the message says what panicked.
+#define TERRACE_PANIC 16
+
+// The handle was made before a fork, by the other process.
+#define TERRACE_FORKED 17
+
+// An error of another kind.
+#define TERRACE_OTHER 18
+
+// A write is durable as the store's option "sync" says.
+#define TERRACE_SYNC_DEFAULT 0
+
+// The write survives a killed process, not a power cut.
+#define TERRACE_SYNC_NONE 1
+
+// The write may stay in the process for a while. Only in a store that was opened with "buffered".
+#define TERRACE_SYNC_BUFFERED 2
+
+// The write is on the device when the function returns.
+#define TERRACE_SYNC_BATCH 3
+
+// Writes that become visible together or not at all. One thread at a time may use it. A batch that names a
+// family belongs to the open store of that family.
+typedef struct terrace_batch terrace_batch;
+
+// An open store. Any number of threads may use it at the same time.
+typedef struct terrace_db terrace_db;
+
+// Why a function failed: a code and a message. The caller frees it.
+typedef struct terrace_error terrace_error;
+
+// A column family: a key space of its own within a store. NULL stands for the default one wherever a
+// function takes a family. Any number of threads may use a handle at the same time.
+typedef struct terrace_family terrace_family;
+
+// A cursor over the keys and values of a column family at one moment, in both directions. One thread at a
+// time may use it. It may outlive the handle of its store.
+typedef struct terrace_iter terrace_iter;
+
+// How a store is opened, or a column family created. One thread at a time may change it; any number may
+// open stores with it.
+typedef struct terrace_options terrace_options;
+
+// What a read sees and how it reads. One thread at a time may change it; any number may read with it.
+typedef struct terrace_read_options terrace_read_options;
+
+// A consistent view of the whole store at one moment. Any number of threads may read at it.
+typedef struct terrace_snapshot terrace_snapshot;
+
+// A transaction: reads the store as of its begin, sees its own writes, and commits whole or not at all.
+// Nothing is locked: if a key that it read has been written since, terrace_transaction_commit fails with
+// TERRACE_CONFLICT, and the caller runs it again. One thread at a time may use it. While it lives, what is
+// overwritten meanwhile keeps its disk space.
+typedef struct terrace_transaction terrace_transaction;
+
+// A value that was read: `len` bytes at `data`, which is NULL if the key is absent (and is not for a value
+// of no bytes). The bytes stay as they are until terrace_value_free. Not to be copied; a copy must not be
+// freed or used after the first was.
+typedef struct terrace_value {
+  // The bytes, or NULL.
+  const uint8_t *data;
+  // How many.
+  size_t len;
+  // What keeps the bytes alive. Only for the library.
+  size_t private_[4];
+} terrace_value;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// What kind of error it is, one of the TERRACE_ codes above; 0 for NULL, which is success.
+int32_t terrace_error_code(const struct terrace_error *error);
+
+// What went wrong and what to do about it, in English. It lives as long as the error.
+const char *terrace_error_message(const struct terrace_error *error);
+
+// Frees an error. NULL is allowed.
+void terrace_error_free(struct terrace_error *error);
+
+// Options with their defaults. Free them with terrace_options_free.
+struct terrace_options *terrace_options_new(void);
+
+// Sets an option of the store, or of its default column family, by its name: "memory_budget" to "64MiB",
+// "sync" to "none", "buffered", "batch" or "interval:100", "compression" to "none,none,lz4". docs/c.md
+// lists all. An unknown name and text that an option cannot be are TERRACE_INVALID_ARGUMENT; numbers out
+// of range are refused by terrace_open.
+struct terrace_error *terrace_options_set(struct terrace_options *options,
+                                          const char *name,
+                                          const char *value);
+
+// Sets an option of the column family `family`, which the open creates if it does not exist. A family
+// that is not named here has the options of the default column family.
+struct terrace_error *terrace_options_set_family(struct terrace_options *options,
+                                                 const char *family,
+                                                 const char *name,
+                                                 const char *value);
+
+// Names a column family for the open to create if it does not exist, with the options of the default one.
+struct terrace_error *terrace_options_add_family(struct terrace_options *options,
+                                                 const char *family);
+
+// Frees options. NULL is allowed.
+void terrace_options_free(struct terrace_options *options);
+
+// Opens the store in directory `path`, which is created unless the option create_if_missing is "false".
+// NULL options are the defaults. On success *db is a handle: close it with terrace_close, then free it with
+// terrace_db_free. On failure *db is NULL.
+struct terrace_error *terrace_open(const char *path,
+                                   const struct terrace_options *options,
+                                   struct terrace_db **db);
+
+// Opens a store as it is now without writing anything; another process may have it open for writing. See
+// terrace_refresh.
+struct terrace_error *terrace_open_read_only(const char *path,
+                                             const struct terrace_options *options,
+                                             struct terrace_db **db);
+
+// Shows, in a store that is open read-only, what was written since it was opened or refreshed. *is_changed
+// is whether there is anything new; NULL if that is of no interest.
+struct terrace_error *terrace_refresh(const struct terrace_db *db,
+                                      bool *is_changed);
+
+// Flushes, stops the threads and releases the directory. Every later call with this handle, or with one
+// made from it, fails with TERRACE_CLOSED; calling it again is success. The handle is still to be freed.
+struct terrace_error *terrace_close(const struct terrace_db *db);
+
+// Frees the handle; no thread may use it any more. A store that was not closed is closed when the last
+// of its families and transactions is freed too, and an error of that is lost: call terrace_close first.
+// NULL is allowed.
+void terrace_db_free(struct terrace_db *db);
+
+// Changes an option of the open store: "sync", "memory_budget", "rate_limit_bytes_per_s",
+// "gc_garbage_ratio", "value_separation_threshold". Numbers are plain. It is not stored.
+struct terrace_error *terrace_set_option(const struct terrace_db *db,
+                                         const char *name,
+                                         const char *value);
+
+// What an option that terrace_set_option takes is now. Free *value with terrace_string_free.
+struct terrace_error *terrace_get_option(const struct terrace_db *db,
+                                         const char *name,
+                                         char **value);
+
+// The column family called `name`; TERRACE_NO_SUCH_FAMILY if there is none. Free it with
+// terrace_family_free.
+struct terrace_error *terrace_family_get(const struct terrace_db *db,
+                                         const char *name,
+                                         struct terrace_family **family);
+
+// Creates a column family with the options that `options` has for the default family; NULL are the
+// defaults. They are not stored: name them again at the next open. Free it with terrace_family_free.
+struct terrace_error *terrace_family_create(const struct terrace_db *db,
+                                            const char *name,
+                                            const struct terrace_options *options,
+                                            struct terrace_family **family);
+
+// Drops a column family with all its keys; calls with its handles fail from then on. The handles are
+// still to be freed.
+struct terrace_error *terrace_family_drop(const struct terrace_db *db,
+                                          const char *name);
+
+// The name of a family, which lives as long as its handle. NULL for NULL, and after a fork.
+const char *terrace_family_name(const struct terrace_family *family);
+
+// The names of all column families, "default" among them, one a line. Free *names with
+// terrace_string_free.
+struct terrace_error *terrace_family_names(const struct terrace_db *db, char **names);
+
+// Frees a family's handle; the family stays. NULL is allowed.
+void terrace_family_free(struct terrace_family *family);
+
+// Sets a key (at most 64 KiB) to a value (at most 1 GiB). It is durable as the store's option "sync" says.
+struct terrace_error *terrace_put(const struct terrace_db *db,
+                                  const struct terrace_family *family,
+                                  const uint8_t *key,
+                                  size_t key_len,
+                                  const uint8_t *value,
+                                  size_t value_len);
+
+// Sets a key to a value until `ttl_ms` milliseconds from now; then it is absent, and its disk space is
+// freed by itself.
+struct terrace_error *terrace_put_with_ttl(const struct terrace_db *db,
+                                           const struct terrace_family *family,
+                                           const uint8_t *key,
+                                           size_t key_len,
+                                           const uint8_t *value,
+                                           size_t value_len,
+                                           uint64_t ttl_ms);
+
+// Removes a key. One that is absent is success.
+struct terrace_error *terrace_delete(const struct terrace_db *db,
+                                     const struct terrace_family *family,
+                                     const uint8_t *key,
+                                     size_t key_len);
+
+// Removes every key from `start` on and below `end`, at the cost of one write; none if start >= end.
+struct terrace_error *terrace_delete_range(const struct terrace_db *db,
+                                           const struct terrace_family *family,
+                                           const uint8_t *start,
+                                           size_t start_len,
+                                           const uint8_t *end,
+                                           size_t end_len);
+
+// Takes a snapshot of the store as of now, all column families. Read at it by
+// terrace_read_options_set_snapshot. While it lives, what it sees keeps its disk space: free it with
+// terrace_snapshot_free.
+struct terrace_error *terrace_snapshot_new(const struct terrace_db *db,
+                                           struct terrace_snapshot **snapshot);
+
+// Frees a snapshot. NULL is allowed.
+void terrace_snapshot_free(struct terrace_snapshot *snapshot);
+
+// Read options with their defaults: the present, no bounds. Free them with terrace_read_options_free.
+struct terrace_read_options *terrace_read_options_new(void);
+
+// Sets an option of reads by its name: "fill_cache" (true), "in_memory" (false: true makes a read that
+// needs the device fail with TERRACE_NOT_IN_MEMORY), "keys_only" (false), "readahead_bytes" (0).
+struct terrace_error *terrace_read_options_set(struct terrace_read_options *options,
+                                               const char *name,
+                                               const char *value);
+
+// An iterator shows only keys from `start` on and below `end`. A NULL bound with length 0 is none.
+struct terrace_error *terrace_read_options_set_bounds(struct terrace_read_options *options,
+                                                      const uint8_t *start,
+                                                      size_t start_len,
+                                                      const uint8_t *end,
+                                                      size_t end_len);
+
+// An iterator shows only keys that start with `prefix`; any key for NULL with length 0.
+struct terrace_error *terrace_read_options_set_prefix(struct terrace_read_options *options,
+                                                      const uint8_t *prefix,
+                                                      size_t prefix_len);
+
+// Reads at `snapshot`, the present for NULL. The options keep the snapshot: it may be freed.
+struct terrace_error *terrace_read_options_set_snapshot(struct terrace_read_options *options,
+                                                        const struct terrace_snapshot *snapshot);
+
+// Frees read options. NULL is allowed.
+void terrace_read_options_free(struct terrace_read_options *options);
+
+// Reads the value of a key. *value is always set: data is NULL if the key is absent, or on failure. Free it
+// with terrace_value_free in any case, or at least if data is not NULL. A read from memory copies nothing.
+// NULL options are the defaults; bounds and prefix mean nothing here.
+struct terrace_error *terrace_get(const struct terrace_db *db,
+                                  const struct terrace_family *family,
+                                  const struct terrace_read_options *options,
+                                  const uint8_t *key,
+                                  size_t key_len,
+                                  struct terrace_value *value);
+
+// As terrace_get; *expires_at_ms is when the value expires, in milliseconds since 1970, 0 if it does not.
+struct terrace_error *terrace_get_with_expiry(const struct terrace_db *db,
+                                              const struct terrace_family *family,
+                                              const struct terrace_read_options *options,
+                                              const uint8_t *key,
+                                              size_t key_len,
+                                              struct terrace_value *value,
+                                              uint64_t *expires_at_ms);
+
+// Reads `count` keys as of one moment; device reads are batched. The value of each key goes to the same place
+// in `values`, and is to be freed; on failure all are absent.
+struct terrace_error *terrace_multi_get(const struct terrace_db *db,
+                                        const struct terrace_family *family,
+                                        const struct terrace_read_options *options,
+                                        size_t count,
+                                        const uint8_t *const *keys,
+                                        const size_t *key_lens,
+                                        struct terrace_value *values);
+
+// Lets go of a value and makes it absent, so that a second call does nothing. NULL is allowed.
+void terrace_value_free(struct terrace_value *value);
+
+// An iterator that stands nowhere: seek first. It sees what was there when it was made, or the snapshot of
+// `options`, of which NULL are the defaults. Free it with terrace_iter_free.
+struct terrace_error *terrace_iter_new(const struct terrace_db *db,
+                                       const struct terrace_family *family,
+                                       const struct terrace_read_options *options,
+                                       struct terrace_iter **iter);
+
+// Moves to the first entry.
+struct terrace_error *terrace_iter_seek_to_first(struct terrace_iter *iter);
+
+// Moves to the last entry.
+struct terrace_error *terrace_iter_seek_to_last(struct terrace_iter *iter);
+
+// Moves to the first entry whose key is at or after `key`.
+struct terrace_error *terrace_iter_seek(struct terrace_iter *iter,
+                                        const uint8_t *key,
+                                        size_t key_len);
+
+// Moves to the last entry whose key is at or before `key`.
+struct terrace_error *terrace_iter_seek_for_prev(struct terrace_iter *iter,
+                                                 const uint8_t *key,
+                                                 size_t key_len);
+
+// Moves to the next entry; nothing if the iterator is not valid.
+struct terrace_error *terrace_iter_next(struct terrace_iter *iter);
+
+// Moves to the previous entry; nothing if the iterator is not valid.
+struct terrace_error *terrace_iter_prev(struct terrace_iter *iter);
+
+// Whether the iterator stands on an entry. It does not past either end, and after an error.
+bool terrace_iter_valid(const struct terrace_iter *iter);
+
+// The key of the entry, of *len bytes, which stays until the iterator moves or is freed. NULL with length 0
+// if it is not valid.
+const uint8_t *terrace_iter_key(const struct terrace_iter *iter,
+                                size_t *len);
+
+// The value of the entry, as terrace_iter_key.
+const uint8_t *terrace_iter_value(const struct terrace_iter *iter, size_t *len);
+
+// When the entry expires, in milliseconds since 1970; 0 if it does not, or if the iterator is not valid.
+uint64_t terrace_iter_expires_at_ms(const struct terrace_iter *iter);
+
+// Frees an iterator. NULL is allowed.
+void terrace_iter_free(struct terrace_iter *iter);
+
+// An empty batch. Free it with terrace_batch_free.
+struct terrace_batch *terrace_batch_new(void);
+
+// Sets a key to a value. What is over a limit is refused by terrace_write.
+struct terrace_error *terrace_batch_put(struct terrace_batch *batch,
+                                        const struct terrace_family *family,
+                                        const uint8_t *key,
+                                        size_t key_len,
+                                        const uint8_t *value,
+                                        size_t value_len);
+
+// Sets a key to a value until `ttl_ms` milliseconds from the write on.
+struct terrace_error *terrace_batch_put_with_ttl(struct terrace_batch *batch,
+                                                 const struct terrace_family *family,
+                                                 const uint8_t *key,
+                                                 size_t key_len,
+                                                 const uint8_t *value,
+                                                 size_t value_len,
+                                                 uint64_t ttl_ms);
+
+// Sets a key to a value until the clock shows `expires_at_ms`, in milliseconds since 1970.
+struct terrace_error *terrace_batch_put_until(struct terrace_batch *batch,
+                                              const struct terrace_family *family,
+                                              const uint8_t *key,
+                                              size_t key_len,
+                                              const uint8_t *value,
+                                              size_t value_len,
+                                              uint64_t expires_at_ms);
+
+// Removes a key.
+struct terrace_error *terrace_batch_delete(struct terrace_batch *batch,
+                                           const struct terrace_family *family,
+                                           const uint8_t *key,
+                                           size_t key_len);
+
+// Removes every key from `start` on and below `end`.
+struct terrace_error *terrace_batch_delete_range(struct terrace_batch *batch,
+                                                 const struct terrace_family *family,
+                                                 const uint8_t *start,
+                                                 size_t start_len,
+                                                 const uint8_t *end,
+                                                 size_t end_len);
+
+// The number of operations; 0 for NULL.
+size_t terrace_batch_len(const struct terrace_batch *batch);
+
+// The encoded size in bytes; 0 for NULL.
+size_t terrace_batch_size_bytes(const struct terrace_batch *batch);
+
+// Removes all operations and save points and keeps the memory.
+struct terrace_error *terrace_batch_clear(struct terrace_batch *batch);
+
+// Notes what the batch is now, on top of earlier save points.
+struct terrace_error *terrace_batch_set_save_point(struct terrace_batch *batch);
+
+// Takes back every operation since the newest save point, and that save point.
+struct terrace_error *terrace_batch_roll_back(struct terrace_batch *batch);
+
+// Writes a batch: all of it becomes visible together, or nothing. The batch is empty afterwards, whatever
+// the outcome. `sync` is one of TERRACE_SYNC_.
+struct terrace_error *terrace_write(const struct terrace_db *db,
+                                    struct terrace_batch *batch,
+                                    int32_t sync);
+
+// Frees a batch. NULL is allowed.
+void terrace_batch_free(struct terrace_batch *batch);
+
+// Begins a transaction that reads the store as of now. Free it with terrace_transaction_free.
+struct terrace_error *terrace_transaction_begin(const struct terrace_db *db,
+                                                struct terrace_transaction **transaction);
+
+// The value of a key as the transaction sees it; see terrace_get for *value. Unless the transaction has
+// written the key itself, it must not change until the commit.
+struct terrace_error *terrace_transaction_get(struct terrace_transaction *transaction,
+                                              const struct terrace_family *family,
+                                              const uint8_t *key,
+                                              size_t key_len,
+                                              struct terrace_value *value);
+
+// As terrace_transaction_get, but the key may change: for values that the outcome does not depend on.
+struct terrace_error *terrace_transaction_get_untracked(struct terrace_transaction *transaction,
+                                                        const struct terrace_family *family,
+                                                        const uint8_t *key,
+                                                        size_t key_len,
+                                                        struct terrace_value *value);
+
+// Sets a key to a value. What is over a limit is refused by the commit.
+struct terrace_error *terrace_transaction_put(struct terrace_transaction *transaction,
+                                              const struct terrace_family *family,
+                                              const uint8_t *key,
+                                              size_t key_len,
+                                              const uint8_t *value,
+                                              size_t value_len);
+
+// Sets a key to a value until `ttl_ms` milliseconds from the commit on; the transaction itself sees it
+// without an end.
+struct terrace_error *terrace_transaction_put_with_ttl(struct terrace_transaction *transaction,
+                                                       const struct terrace_family *family,
+                                                       const uint8_t *key,
+                                                       size_t key_len,
+                                                       const uint8_t *value,
+                                                       size_t value_len,
+                                                       uint64_t ttl_ms);
+
+// Removes a key.
+struct terrace_error *terrace_transaction_delete(struct terrace_transaction *transaction,
+                                                 const struct terrace_family *family,
+                                                 const uint8_t *key,
+                                                 size_t key_len);
+
+// Notes what was written so far, on top of earlier save points.
+struct terrace_error *terrace_transaction_set_save_point(struct terrace_transaction *transaction);
+
+// Takes back what was written since the newest save point, and that save point. What was read since must
+// still not change.
+struct terrace_error *terrace_transaction_roll_back(struct terrace_transaction *transaction);
+
+// Commits: all writes become visible together, if no key that was read has changed; TERRACE_CONFLICT if one
+// has. Whatever the outcome, the transaction has ended and is to be freed. `sync` is one of TERRACE_SYNC_.
+struct terrace_error *terrace_transaction_commit(struct terrace_transaction *transaction,
+                                                 int32_t sync);
+
+// Frees a transaction; one that was not committed is as if it had never been. NULL is allowed.
+void terrace_transaction_free(struct terrace_transaction *transaction);
+
+// Makes everything written so far durable, whatever the option "sync" says.
+struct terrace_error *terrace_sync(const struct terrace_db *db);
+
+// Writes all memtables to sorted files and returns when they are durable.
+struct terrace_error *terrace_flush(const struct terrace_db *db);
+
+// Merges everything from `start` on and below `end` down to the last level, dropping what nobody can see any
+// more. A NULL bound with length 0 is none.
+struct terrace_error *terrace_compact_range(const struct terrace_db *db,
+                                            const struct terrace_family *family,
+                                            const uint8_t *start,
+                                            size_t start_len,
+                                            const uint8_t *end,
+                                            size_t end_len);
+
+// About how many keys there are from `start` on and below `end`, and bytes on the device and in memory. A
+// NULL bound with length 0 is none.
+struct terrace_error *terrace_estimate(const struct terrace_db *db,
+                                       const struct terrace_family *family,
+                                       const uint8_t *start,
+                                       size_t start_len,
+                                       const uint8_t *end,
+                                       size_t end_len,
+                                       uint64_t *keys,
+                                       uint64_t *bytes);
+
+// Collects every segment of the value log of which at least the part `min_share`, 0 to 1, is garbage, and
+// waits until they are gone.
+struct terrace_error *terrace_collect_garbage(const struct terrace_db *db,
+                                              double min_share);
+
+// Waits until no flush or compaction is running or wanted.
+struct terrace_error *terrace_wait_idle(const struct terrace_db *db);
+
+// Makes directory `path` (new or empty) a store with the present contents of this one, of hard links where
+// the file system allows.
+struct terrace_error *terrace_checkpoint(const struct terrace_db *db,
+                                         const char *path);
+
+// Reads every sorted file and checks every checksum and the order of all entries. *files is how many there
+// are; NULL if that is of no interest. The first damage is the error.
+struct terrace_error *terrace_verify(const struct terrace_db *db,
+                                     uint64_t *files);
+
+// The state of the store and what it did since the open, for people. Free *text with terrace_string_free.
+struct terrace_error *terrace_metrics_text(const struct terrace_db *db,
+                                           char **text);
+
+// As terrace_metrics_text, in the format of Prometheus.
+struct terrace_error *terrace_metrics_prometheus(const struct terrace_db *db, char **text);
+
+// Makes the store in `path` one that opens, out of what is sound of it. *report says what was saved and
+// lost, one sentence a line; free it with terrace_string_free. With `dry_run` nothing is written.
+struct terrace_error *terrace_repair(const char *path,
+                                     const struct terrace_options *options,
+                                     bool dry_run,
+                                     char **report);
+
+// The version of the library, such as "0.1.0". It is never freed.
+const char *terrace_version(void);
+
+// Frees a string that a function of this library handed out by a `char **`. NULL is allowed.
+void terrace_string_free(char *string);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* TERRACE_H */

@@ -1,0 +1,249 @@
+//! Optimistic transactions.
+
+use crate::arguments::{bytes, exclusive, place};
+use crate::batch::write_options;
+use crate::error::{Error, call, free};
+use crate::family::Family;
+use crate::read::Value;
+use crate::store::Db;
+use std::time::Duration;
+use terrace::{ColumnFamily, SavePoint, Slice};
+use terrace_binding::{Failure, Kept, Outcome};
+
+/// A transaction: reads the store as of its begin, sees its own writes, and commits whole or not at all.
+/// Nothing is locked: if a key that it read has been written since, terrace_transaction_commit fails with
+/// TERRACE_CONFLICT, and the caller runs it again. One thread at a time may use it. While it lives, what is
+/// overwritten meanwhile keeps its disk space.
+pub struct Transaction {
+    kept: Kept<Open>,
+}
+
+struct Open {
+    /// Nothing after the commit.
+    transaction: Option<terrace::Transaction>,
+    save_points: Vec<SavePoint>,
+}
+
+impl Transaction {
+    /// # Safety
+    /// NULL, or a handle that lives and that no other thread uses.
+    unsafe fn of<'a>(pointer: *mut Self) -> Outcome<&'a mut Open> {
+        // SAFETY: said above.
+        unsafe { exclusive(pointer, "transaction") }?.kept.get_mut()
+    }
+}
+
+impl Open {
+    fn running(&mut self) -> Outcome<&mut terrace::Transaction> {
+        self.transaction.as_mut().ok_or_else(ended)
+    }
+}
+
+fn ended() -> Failure {
+    Failure::argument("the transaction has ended; begin another")
+}
+
+/// Begins a transaction that reads the store as of now. Free it with terrace_transaction_free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_begin(
+    db: *const Db,
+    transaction: *mut *mut Transaction,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let out = unsafe { place(transaction, "transaction") }?;
+        out.set(std::ptr::null_mut());
+        // SAFETY: the rules of terrace.h.
+        let opened = unsafe { Db::of(db) }?;
+        let transaction = Some(opened.db.transaction());
+        out.give(Transaction { kept: Kept::new(Open { transaction, save_points: Vec::new() }) });
+        Ok(())
+    })
+}
+
+/// The value of a key as the transaction sees it; see terrace_get for *value. Unless the transaction has
+/// written the key itself, it must not change until the commit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_get(
+    transaction: *mut Transaction,
+    family: *const Family,
+    key: *const u8,
+    key_len: usize,
+    value: *mut Value,
+) -> *mut Error {
+    let read = |transaction: &mut terrace::Transaction, family: Option<&_>, key: &[u8]| match family
+    {
+        None => transaction.get(key),
+        Some(family) => transaction.get_cf(family, key),
+    };
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { get(transaction, family, (key, key_len), value, read) })
+}
+
+/// As terrace_transaction_get, but the key may change: for values that the outcome does not depend on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_get_untracked(
+    transaction: *mut Transaction,
+    family: *const Family,
+    key: *const u8,
+    key_len: usize,
+    value: *mut Value,
+) -> *mut Error {
+    let read = |transaction: &mut terrace::Transaction, family: Option<&_>, key: &[u8]| match family
+    {
+        None => transaction.get_untracked(key),
+        Some(family) => transaction.get_untracked_cf(family, key),
+    };
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { get(transaction, family, (key, key_len), value, read) })
+}
+
+/// # Safety
+/// As the functions of the interface.
+unsafe fn get(
+    transaction: *mut Transaction,
+    family: *const Family,
+    (key, key_len): (*const u8, usize),
+    value: *mut Value,
+    read: impl FnOnce(
+        &mut terrace::Transaction,
+        Option<&ColumnFamily>,
+        &[u8],
+    ) -> terrace::Result<Option<Slice>>,
+) -> Outcome<()> {
+    // SAFETY: said above.
+    let out = unsafe { place(value, "value") }?;
+    out.set(Value::ABSENT);
+    // SAFETY: said above.
+    let (open, family, key) = unsafe {
+        (Transaction::of(transaction)?, Family::of_any(family)?, bytes(key, key_len, "key")?)
+    };
+    out.set(Value::of(read(open.running()?, family, key)?));
+    Ok(())
+}
+
+/// Sets a key to a value. What is over a limit is refused by the commit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_put(
+    transaction: *mut Transaction,
+    family: *const Family,
+    key: *const u8,
+    key_len: usize,
+    value: *const u8,
+    value_len: usize,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let (open, family, key, value) = unsafe {
+            let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
+            (Transaction::of(transaction)?, Family::of_any(family)?, key, value)
+        };
+        match family {
+            None => open.running()?.put(key, value),
+            Some(family) => open.running()?.put_cf(family, key, value),
+        }
+        Ok(())
+    })
+}
+
+/// Sets a key to a value until `ttl_ms` milliseconds from the commit on; the transaction itself sees it
+/// without an end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_put_with_ttl(
+    transaction: *mut Transaction,
+    family: *const Family,
+    key: *const u8,
+    key_len: usize,
+    value: *const u8,
+    value_len: usize,
+    ttl_ms: u64,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let (open, family, key, value) = unsafe {
+            let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
+            (Transaction::of(transaction)?, Family::of_any(family)?, key, value)
+        };
+        let ttl = Duration::from_millis(ttl_ms);
+        match family {
+            None => open.running()?.put_with_ttl(key, value, ttl),
+            Some(family) => open.running()?.put_with_ttl_cf(family, key, value, ttl),
+        }
+        Ok(())
+    })
+}
+
+/// Removes a key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_delete(
+    transaction: *mut Transaction,
+    family: *const Family,
+    key: *const u8,
+    key_len: usize,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let (open, family, key) = unsafe {
+            (Transaction::of(transaction)?, Family::of_any(family)?, bytes(key, key_len, "key")?)
+        };
+        match family {
+            None => open.running()?.delete(key),
+            Some(family) => open.running()?.delete_cf(family, key),
+        }
+        Ok(())
+    })
+}
+
+/// Notes what was written so far, on top of earlier save points.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_set_save_point(
+    transaction: *mut Transaction,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let open = unsafe { Transaction::of(transaction) }?;
+        let point = open.running()?.save_point();
+        open.save_points.push(point);
+        Ok(())
+    })
+}
+
+/// Takes back what was written since the newest save point, and that save point. What was read since must
+/// still not change.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_roll_back(
+    transaction: *mut Transaction,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let open = unsafe { Transaction::of(transaction) }?;
+        open.running()?;
+        let point = open.save_points.pop();
+        let point = point.ok_or_else(|| Failure::argument("the transaction has no save point"))?;
+        open.running()?.roll_back_to(point);
+        Ok(())
+    })
+}
+
+/// Commits: all writes become visible together, if no key that was read has changed; TERRACE_CONFLICT if one
+/// has. Whatever the outcome, the transaction has ended and is to be freed. `sync` is one of TERRACE_SYNC_.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_commit(
+    transaction: *mut Transaction,
+    sync: i32,
+) -> *mut Error {
+    call(|| {
+        let options = write_options(sync)?;
+        // SAFETY: the rules of terrace.h.
+        let open = unsafe { Transaction::of(transaction) }?;
+        let transaction = open.transaction.take().ok_or_else(ended)?;
+        Ok(transaction.commit_with(&options)?)
+    })
+}
+
+/// Frees a transaction; one that was not committed is as if it had never been. NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_free(transaction: *mut Transaction) {
+    // SAFETY: NULL, or a handle that is given back.
+    unsafe { free(transaction) };
+}

@@ -1,0 +1,256 @@
+/* Calls every function of terrace.h and looks at what it does. Run under valgrind. */
+#include "check.h"
+
+static char path[4096];
+
+static const char *below(const char *name, const char *root) {
+    snprintf(path, sizeof path, "%s-%s", root, name);
+    return path;
+}
+
+static int key_is(terrace_iter *iter, const char *key, const char *value) {
+    size_t key_len, value_len;
+    const uint8_t *k = terrace_iter_key(iter, &key_len), *v = terrace_iter_value(iter, &value_len);
+    return terrace_iter_valid(iter) && key_len == strlen(key) && memcmp(k, key, key_len) == 0 &&
+           value_len == strlen(value) && memcmp(v, value, value_len) == 0;
+}
+
+static terrace_db *open_store(const char *dir) {
+    terrace_options *options = terrace_options_new();
+    OK(terrace_options_set(options, "memory_budget", "16MiB"));
+    OK(terrace_options_set(options, "sync", "none"));
+    OK(terrace_options_set_family(options, "colours", "compression", "none, zstd"));
+    OK(terrace_options_add_family(options, "shapes"));
+    terrace_db *db = NULL;
+    OK(terrace_open(dir, options, &db));
+    CHECK(db != NULL);
+    terrace_options_free(options);
+    return db;
+}
+
+static void points(terrace_db *db) {
+    terrace_value value;
+    OK(terrace_put(db, NULL, B("a"), B("1")));
+    OK(terrace_put(db, NULL, B("empty"), NULL, 0));
+    OK(terrace_get(db, NULL, NULL, B("a"), &value));
+    CHECK(is(&value, "1"));
+    OK(terrace_get(db, NULL, NULL, B("empty"), &value));
+    CHECK(is(&value, ""));
+    OK(terrace_get(db, NULL, NULL, B("absent"), &value));
+    CHECK(is(&value, NULL));
+
+    OK(terrace_put_with_ttl(db, NULL, B("soon"), B("gone"), 3600 * 1000));
+    uint64_t expires_at_ms = 0;
+    OK(terrace_get_with_expiry(db, NULL, NULL, B("soon"), &value, &expires_at_ms));
+    CHECK(is(&value, "gone") && expires_at_ms > 0);
+    OK(terrace_get_with_expiry(db, NULL, NULL, B("a"), &value, &expires_at_ms));
+    CHECK(is(&value, "1") && expires_at_ms == 0);
+
+    OK(terrace_delete(db, NULL, B("a")));
+    OK(terrace_get(db, NULL, NULL, B("a"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_put(db, NULL, B("r1"), B("x")));
+    OK(terrace_put(db, NULL, B("r2"), B("y")));
+    OK(terrace_delete_range(db, NULL, B("r1"), B("r2")));
+
+    const uint8_t *keys[] = {(const uint8_t *)"r1", (const uint8_t *)"r2", (const uint8_t *)"soon"};
+    size_t lens[] = {2, 2, 4};
+    terrace_value values[3];
+    OK(terrace_multi_get(db, NULL, NULL, 3, keys, lens, values));
+    CHECK(is(&values[0], NULL) && is(&values[1], "y") && is(&values[2], "gone"));
+    OK(terrace_delete_range(db, NULL, B("a"), B("z")));
+
+    /* A value keeps its bytes, whatever is written meanwhile. */
+    OK(terrace_put(db, NULL, B("k"), B("first")));
+    OK(terrace_get(db, NULL, NULL, B("k"), &value));
+    OK(terrace_put(db, NULL, B("k"), B("second")));
+    CHECK(is(&value, "first"));
+    OK(terrace_delete(db, NULL, B("k")));
+}
+
+static void families(terrace_db *db) {
+    terrace_family *colours = NULL, *made = NULL;
+    terrace_value value;
+    char *names = NULL;
+    OK(terrace_family_get(db, "colours", &colours));
+    CHECK(strcmp(terrace_family_name(colours), "colours") == 0);
+    OK(terrace_put(db, colours, B("sky"), B("blue")));
+    OK(terrace_get(db, colours, NULL, B("sky"), &value));
+    CHECK(is(&value, "blue"));
+    OK(terrace_get(db, NULL, NULL, B("sky"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_family_create(db, "made", NULL, &made));
+    OK(terrace_family_names(db, &names));
+    CHECK(strcmp(names, "default\ncolours\nshapes\nmade") == 0);
+    terrace_string_free(names);
+    OK(terrace_family_drop(db, "made"));
+    FAILS(TERRACE_NO_SUCH_FAMILY, terrace_put(db, made, B("a"), B("b")));
+    terrace_family_free(made);
+    FAILS(TERRACE_NO_SUCH_FAMILY, terrace_family_get(db, "made", &made));
+    CHECK(made == NULL);
+
+    terrace_batch *batch = terrace_batch_new();
+    OK(terrace_batch_put(batch, colours, B("grass"), B("green")));
+    OK(terrace_batch_put(batch, NULL, B("one"), B("1")));
+    OK(terrace_batch_put_with_ttl(batch, NULL, B("two"), B("2"), 1000000));
+    OK(terrace_batch_put_until(batch, NULL, B("three"), B("3"), 4102444800000ull));
+    OK(terrace_batch_delete(batch, NULL, B("one")));
+    OK(terrace_batch_delete_range(batch, NULL, B("x"), B("y")));
+    OK(terrace_batch_set_save_point(batch));
+    OK(terrace_batch_put(batch, NULL, B("four"), B("4")));
+    CHECK(terrace_batch_len(batch) == 7 && terrace_batch_size_bytes(batch) > 20);
+    OK(terrace_batch_roll_back(batch));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_batch_roll_back(batch));
+    OK(terrace_write(db, batch, TERRACE_SYNC_BATCH));
+    CHECK(terrace_batch_len(batch) == 0);
+    OK(terrace_batch_put(batch, NULL, B("four"), B("4")));
+    OK(terrace_batch_clear(batch));
+    OK(terrace_write(db, batch, TERRACE_SYNC_DEFAULT));
+    terrace_batch_free(batch);
+    OK(terrace_get(db, colours, NULL, B("grass"), &value));
+    CHECK(is(&value, "green"));
+    OK(terrace_get(db, NULL, NULL, B("one"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_get(db, NULL, NULL, B("four"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_get(db, NULL, NULL, B("two"), &value));
+    CHECK(is(&value, "2"));
+    terrace_family_free(colours);
+}
+
+static void iterators(terrace_db *db) {
+    OK(terrace_delete_range(db, NULL, NULL, 0, B("z")));
+    for (char c = 'a'; c <= 'e'; c++) {
+        OK(terrace_put(db, NULL, (uint8_t *)&c, 1, (uint8_t *)&c, 1));
+    }
+    terrace_snapshot *snapshot = NULL;
+    OK(terrace_snapshot_new(db, &snapshot));
+    OK(terrace_put(db, NULL, B("c"), B("new")));
+
+    terrace_read_options *reading = terrace_read_options_new();
+    OK(terrace_read_options_set_snapshot(reading, snapshot));
+    terrace_snapshot_free(snapshot);
+    OK(terrace_read_options_set(reading, "fill_cache", "false"));
+    OK(terrace_read_options_set_bounds(reading, B("b"), B("e")));
+    terrace_iter *iter = NULL;
+    OK(terrace_iter_new(db, NULL, reading, &iter));
+    CHECK(!terrace_iter_valid(iter));
+    OK(terrace_iter_seek_to_first(iter));
+    CHECK(key_is(iter, "b", "b"));
+    OK(terrace_iter_next(iter));
+    CHECK(key_is(iter, "c", "c"));
+    CHECK(terrace_iter_expires_at_ms(iter) == 0);
+    OK(terrace_iter_seek_to_last(iter));
+    CHECK(key_is(iter, "d", "d"));
+    OK(terrace_iter_prev(iter));
+    CHECK(key_is(iter, "c", "c"));
+    OK(terrace_iter_seek(iter, B("bb")));
+    CHECK(key_is(iter, "c", "c"));
+    OK(terrace_iter_seek_for_prev(iter, B("bb")));
+    CHECK(key_is(iter, "b", "b"));
+    OK(terrace_iter_prev(iter));
+    CHECK(!terrace_iter_valid(iter));
+    terrace_iter_free(iter);
+
+    terrace_value value;
+    OK(terrace_get(db, NULL, reading, B("c"), &value));
+    CHECK(is(&value, "c"));
+    OK(terrace_read_options_set_snapshot(reading, NULL));
+    OK(terrace_read_options_set_bounds(reading, NULL, 0, NULL, 0));
+    OK(terrace_read_options_set_prefix(reading, B("c")));
+    OK(terrace_iter_new(db, NULL, reading, &iter));
+    OK(terrace_iter_seek_to_first(iter));
+    CHECK(key_is(iter, "c", "new"));
+    OK(terrace_iter_next(iter));
+    CHECK(!terrace_iter_valid(iter));
+    terrace_iter_free(iter);
+    terrace_read_options_free(reading);
+}
+
+static void transactions(terrace_db *db) {
+    terrace_transaction *one = NULL, *two = NULL;
+    terrace_value value;
+    OK(terrace_transaction_begin(db, &one));
+    OK(terrace_transaction_begin(db, &two));
+    OK(terrace_transaction_get(one, NULL, B("a"), &value));
+    CHECK(is(&value, "a"));
+    OK(terrace_transaction_put(one, NULL, B("b"), B("of one")));
+    OK(terrace_transaction_get(one, NULL, B("b"), &value));
+    CHECK(is(&value, "of one"));
+    OK(terrace_transaction_set_save_point(one));
+    OK(terrace_transaction_delete(one, NULL, B("b")));
+    OK(terrace_transaction_roll_back(one));
+    OK(terrace_transaction_get_untracked(two, NULL, B("b"), &value));
+    CHECK(is(&value, "b"));
+    OK(terrace_transaction_put_with_ttl(two, NULL, B("a"), B("of two"), 1000000));
+    OK(terrace_transaction_commit(two, TERRACE_SYNC_DEFAULT));
+    FAILS(TERRACE_CONFLICT, terrace_transaction_commit(one, TERRACE_SYNC_NONE));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_transaction_commit(one, TERRACE_SYNC_NONE));
+    terrace_transaction_free(one);
+    terrace_transaction_free(two);
+    OK(terrace_get(db, NULL, NULL, B("b"), &value));
+    CHECK(is(&value, "b"));
+}
+
+static void administration(terrace_db *db, const char *dir) {
+    char *text = NULL;
+    uint64_t keys = 0, bytes = 0, files = 0;
+    bool is_changed = true;
+    OK(terrace_sync(db));
+    OK(terrace_flush(db));
+    OK(terrace_compact_range(db, NULL, NULL, 0, NULL, 0));
+    OK(terrace_estimate(db, NULL, B("a"), B("z"), &keys, &bytes));
+    CHECK(keys >= 5 && bytes > 0);
+    OK(terrace_collect_garbage(db, 1.0));
+    OK(terrace_wait_idle(db));
+    OK(terrace_verify(db, &files));
+    CHECK(files > 0);
+    OK(terrace_set_option(db, "gc_garbage_ratio", "0.5"));
+    OK(terrace_get_option(db, "gc_garbage_ratio", &text));
+    CHECK(strcmp(text, "0.5") == 0);
+    terrace_string_free(text);
+    OK(terrace_metrics_text(db, &text));
+    CHECK(strlen(text) > 100);
+    terrace_string_free(text);
+    OK(terrace_metrics_prometheus(db, &text));
+    CHECK(strstr(text, "terrace_gets_total") != NULL);
+    terrace_string_free(text);
+    OK(terrace_checkpoint(db, below("checkpoint", dir)));
+
+    terrace_db *reader = NULL;
+    OK(terrace_open_read_only(dir, NULL, &reader));
+    OK(terrace_put(db, NULL, B("news"), B("today")));
+    OK(terrace_refresh(reader, &is_changed));
+    CHECK(is_changed);
+    FAILS(TERRACE_READ_ONLY, terrace_put(reader, NULL, B("a"), B("b")));
+    OK(terrace_close(reader));
+    terrace_db_free(reader);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    CHECK(terrace_version()[0] != '\0');
+    terrace_db *db = open_store(argv[1]);
+    points(db);
+    families(db);
+    iterators(db);
+    transactions(db);
+    administration(db, argv[1]);
+    OK(terrace_close(db));
+    OK(terrace_close(db));
+    terrace_db_free(db);
+
+    char *report = NULL;
+    OK(terrace_repair(argv[1], NULL, true, &report));
+    CHECK(strncmp(report, "sound", 5) == 0);
+    terrace_string_free(report);
+    OK(terrace_open(below("checkpoint", argv[1]), NULL, &db));
+    terrace_value value;
+    OK(terrace_get(db, NULL, NULL, B("c"), &value));
+    CHECK(is(&value, "new"));
+    OK(terrace_get(db, NULL, NULL, B("news"), &value));
+    CHECK(is(&value, NULL));
+    terrace_db_free(db);
+    puts("every function was called");
+    return 0;
+}

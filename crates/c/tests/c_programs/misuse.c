@@ -1,0 +1,353 @@
+/* What callers do wrong: NULL, use after close, handles that outlive their store, families of other stores,
+ * too much of everything, many threads, a fork. All of it is an error, and nothing crashes or hangs. */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BAD(call) FAILS(TERRACE_INVALID_ARGUMENT, call)
+
+static void nulls(terrace_db *db) {
+    terrace_value value;
+    terrace_iter *iter = NULL;
+    terrace_batch *batch = terrace_batch_new();
+    terrace_options *options = terrace_options_new();
+    terrace_read_options *reading = terrace_read_options_new();
+    terrace_transaction *txn = NULL;
+    size_t len = 7;
+    char *text = NULL;
+    terrace_db *other = (terrace_db *)&len;
+
+    BAD(terrace_open(NULL, NULL, &other));
+    CHECK(other == NULL);
+    BAD(terrace_open("x", NULL, NULL));
+    BAD(terrace_put(NULL, NULL, B("a"), B("b")));
+    BAD(terrace_put(db, NULL, NULL, 1, B("b")));
+    BAD(terrace_put(db, NULL, B("a"), NULL, 1));
+    BAD(terrace_get(NULL, NULL, NULL, B("a"), &value));
+    CHECK(is(&value, NULL));
+    BAD(terrace_get(db, NULL, NULL, B("a"), NULL));
+    BAD(terrace_get(db, NULL, NULL, NULL, SIZE_MAX, &value));
+    BAD(terrace_get(db, NULL, NULL, (const uint8_t *)"a", SIZE_MAX, &value));
+    BAD(terrace_multi_get(db, NULL, NULL, 1, NULL, NULL, &value));
+    BAD(terrace_multi_get(db, NULL, NULL, 1, NULL, NULL, NULL));
+    BAD(terrace_multi_get(db, NULL, NULL, SIZE_MAX / 2, NULL, NULL, &value));
+    OK(terrace_multi_get(db, NULL, NULL, 0, NULL, NULL, NULL));
+    BAD(terrace_iter_new(db, NULL, NULL, NULL));
+    BAD(terrace_iter_new(NULL, NULL, NULL, &iter));
+    BAD(terrace_iter_seek_to_first(NULL));
+    BAD(terrace_iter_next(NULL));
+    CHECK(!terrace_iter_valid(NULL) && terrace_iter_key(NULL, &len) == NULL && len == 0);
+    CHECK(terrace_iter_value(NULL, NULL) == NULL && terrace_iter_expires_at_ms(NULL) == 0);
+    BAD(terrace_batch_put(NULL, NULL, B("a"), B("b")));
+    BAD(terrace_write(db, NULL, 0));
+    BAD(terrace_write(NULL, batch, 0));
+    BAD(terrace_write(db, batch, 17));
+    CHECK(terrace_batch_len(NULL) == 0 && terrace_batch_size_bytes(NULL) == 0);
+    BAD(terrace_transaction_begin(db, NULL));
+    BAD(terrace_transaction_begin(NULL, &txn));
+    BAD(terrace_transaction_commit(NULL, 0));
+    BAD(terrace_snapshot_new(db, NULL));
+    BAD(terrace_family_get(db, NULL, NULL));
+    CHECK(terrace_family_name(NULL) == NULL);
+    BAD(terrace_options_set(NULL, "sync", "none"));
+    BAD(terrace_options_set(options, NULL, "none"));
+    BAD(terrace_options_set(options, "sync", NULL));
+    BAD(terrace_options_set(options, "sync", "always"));
+    BAD(terrace_options_set(options, "colour", "blue"));
+    BAD(terrace_options_set(options, "memory_budget", "-1"));
+    BAD(terrace_options_set(options, "\xff\xfe", "1"));
+    BAD(terrace_options_set_family(options, "f", "sync", "none"));
+    BAD(terrace_read_options_set(reading, "x", "y"));
+    BAD(terrace_read_options_set_prefix(reading, NULL, 3));
+    BAD(terrace_set_option(db, "block_size", "1"));
+    BAD(terrace_get_option(db, "colour", &text));
+    CHECK(text == NULL);
+    BAD(terrace_metrics_text(db, NULL));
+    BAD(terrace_checkpoint(db, NULL));
+    BAD(terrace_collect_garbage(db, 7.0));
+    BAD(terrace_close(NULL));
+    BAD(terrace_repair(NULL, NULL, true, &text));
+
+    /* Out of range is known at the open. */
+    OK(terrace_options_set(options, "memory_budget", "1"));
+    BAD(terrace_open("x", options, &other));
+    CHECK(other == NULL && access("x", F_OK) != 0);
+
+    terrace_db_free(NULL);
+    terrace_iter_free(NULL);
+    terrace_batch_free(NULL);
+    terrace_value_free(NULL);
+    terrace_error_free(NULL);
+    terrace_string_free(NULL);
+    terrace_family_free(NULL);
+    terrace_snapshot_free(NULL);
+    terrace_options_free(NULL);
+    terrace_read_options_free(NULL);
+    terrace_transaction_free(NULL);
+    terrace_batch_free(batch);
+    terrace_options_free(options);
+    terrace_read_options_free(reading);
+}
+
+static void too_much(terrace_db *db) {
+    size_t len = 64 * 1024 + 1;
+    uint8_t *key = calloc(1, len);
+    terrace_value value;
+    CHECK(key);
+    BAD(terrace_put(db, NULL, key, len, B("v")));
+    OK(terrace_put(db, NULL, key, len - 1, B("v")));
+    OK(terrace_get(db, NULL, NULL, key, len - 1, &value));
+    CHECK(is(&value, "v"));
+    OK(terrace_get(db, NULL, NULL, key, len, &value));
+    CHECK(is(&value, NULL));
+    terrace_batch *batch = terrace_batch_new();
+    OK(terrace_batch_put(batch, NULL, B("a"), B("b")));
+    OK(terrace_batch_put(batch, NULL, key, len, B("v")));
+    BAD(terrace_write(db, batch, 0));
+    OK(terrace_get(db, NULL, NULL, B("a"), &value));
+    CHECK(is(&value, NULL));
+    terrace_batch_free(batch);
+
+    size_t large = 40u << 20;
+    uint8_t *bytes = malloc(large);
+    CHECK(bytes);
+    memset(bytes, 'x', large);
+    OK(terrace_put(db, NULL, B("large"), bytes, large));
+    OK(terrace_get(db, NULL, NULL, B("large"), &value));
+    CHECK(value.len == large && memcmp(value.data, bytes, large) == 0);
+    terrace_value_free(&value);
+    terrace_value_free(&value);
+    free(bytes);
+    free(key);
+}
+
+static void of_another_store(terrace_db *db, const char *dir) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s-other", dir);
+    terrace_db *other = NULL;
+    OK(terrace_open(path, NULL, &other));
+    terrace_family *family = NULL;
+    terrace_snapshot *snapshot = NULL;
+    terrace_value value;
+    OK(terrace_family_get(other, "default", &family));
+    BAD(terrace_put(db, family, B("a"), B("b")));
+    terrace_batch *batch = terrace_batch_new();
+    OK(terrace_batch_put(batch, family, B("a"), B("b")));
+    BAD(terrace_write(db, batch, 0));
+    OK(terrace_snapshot_new(other, &snapshot));
+    terrace_read_options *reading = terrace_read_options_new();
+    OK(terrace_read_options_set_snapshot(reading, snapshot));
+    BAD(terrace_get(db, NULL, reading, B("a"), &value));
+    FAILS(TERRACE_LOCKED, terrace_open(path, NULL, &db));
+    CHECK(db == NULL);
+    terrace_read_options_free(reading);
+    terrace_snapshot_free(snapshot);
+    terrace_batch_free(batch);
+    terrace_family_free(family);
+    terrace_db_free(other);
+}
+
+/* Handles outlive the store's: none of them is left in the air. */
+static void after_close(const char *dir) {
+    terrace_db *db = NULL;
+    terrace_iter *iter = NULL;
+    terrace_snapshot *snapshot = NULL;
+    terrace_transaction *txn = NULL;
+    terrace_family *family = NULL;
+    terrace_value value, later;
+    terrace_batch *batch = terrace_batch_new();
+    size_t len;
+    OK(terrace_open(dir, NULL, &db));
+    OK(terrace_put(db, NULL, B("last"), B("value")));
+    OK(terrace_get(db, NULL, NULL, B("last"), &value));
+    OK(terrace_iter_new(db, NULL, NULL, &iter));
+    OK(terrace_iter_seek(iter, B("last")));
+    OK(terrace_snapshot_new(db, &snapshot));
+    OK(terrace_transaction_begin(db, &txn));
+    OK(terrace_family_get(db, "default", &family));
+    OK(terrace_close(db));
+
+    FAILS(TERRACE_CLOSED, terrace_get(db, NULL, NULL, B("last"), &later));
+    CHECK(is(&later, NULL));
+    FAILS(TERRACE_CLOSED, terrace_put(db, family, B("a"), B("b")));
+    FAILS(TERRACE_CLOSED, terrace_flush(db));
+    OK(terrace_batch_put(batch, NULL, B("a"), B("b")));
+    FAILS(TERRACE_CLOSED, terrace_write(db, batch, 0));
+    terrace_iter *other = NULL;
+    FAILS(TERRACE_CLOSED, terrace_iter_new(db, NULL, NULL, &other));
+    FAILS(TERRACE_CLOSED, terrace_transaction_get(txn, NULL, B("last"), &later));
+    CHECK(terrace_iter_valid(iter));
+    const uint8_t *key = terrace_iter_key(iter, &len);
+    CHECK(len == 4 && memcmp(key, "last", len) == 0);
+    /* Whether it still can is the engine's to say; it must return. */
+    terrace_error_free(terrace_iter_seek_to_first(iter));
+    terrace_db_free(db);
+    terrace_error_free(terrace_iter_seek_to_last(iter));
+    CHECK(memcmp(value.data, "value", 5) == 0);
+    terrace_iter_free(iter);
+    terrace_snapshot_free(snapshot);
+    OK(terrace_transaction_put(txn, NULL, B("a"), B("b")));
+    FAILS(TERRACE_CLOSED, terrace_transaction_commit(txn, 0));
+    terrace_transaction_free(txn);
+    terrace_family_free(family);
+    CHECK(is(&value, "value"));
+    terrace_batch_free(batch);
+
+    /* Freed without a close: the family keeps the store open until it goes, too. */
+    OK(terrace_open(dir, NULL, &db));
+    OK(terrace_family_get(db, "default", &family));
+    terrace_db_free(db);
+    FAILS(TERRACE_LOCKED, terrace_open(dir, NULL, &db));
+    terrace_family_free(family);
+    OK(terrace_open(dir, NULL, &db));
+    terrace_db_free(db);
+}
+
+#define THREADS 8
+#define EACH 500
+
+static terrace_db *shared_db;
+
+static void *worker(void *number) {
+    char key[64];
+    terrace_value value;
+    for (int at = 0; at < EACH; at++) {
+        snprintf(key, sizeof key, "t%d-%d", *(int *)number, at);
+        OK(terrace_put(shared_db, NULL, B(key), B(key)));
+        OK(terrace_get(shared_db, NULL, NULL, B(key), &value));
+        CHECK(is(&value, key));
+        if (at % 100 == 0) {
+            terrace_iter *iter = NULL;
+            OK(terrace_iter_new(shared_db, NULL, NULL, &iter));
+            OK(terrace_iter_seek(iter, B(key)));
+            CHECK(terrace_iter_valid(iter));
+            terrace_iter_free(iter);
+        }
+    }
+    return NULL;
+}
+
+static void threads(terrace_db *db) {
+    pthread_t thread[THREADS];
+    int number[THREADS];
+    shared_db = db;
+    for (int at = 0; at < THREADS; at++) {
+        number[at] = at;
+        CHECK(pthread_create(&thread[at], NULL, worker, &number[at]) == 0);
+    }
+    for (int at = 0; at < THREADS; at++) {
+        CHECK(pthread_join(thread[at], NULL) == 0);
+    }
+    terrace_read_options *reading = terrace_read_options_new();
+    terrace_iter *iter = NULL;
+    int count = 0;
+    OK(terrace_read_options_set_prefix(reading, B("t")));
+    OK(terrace_iter_new(db, NULL, reading, &iter));
+    for (OK(terrace_iter_seek_to_first(iter)); terrace_iter_valid(iter); OK(terrace_iter_next(iter))) {
+        count++;
+    }
+    CHECK(count == THREADS * EACH);
+    terrace_iter_free(iter);
+    terrace_read_options_free(reading);
+}
+
+static void *until_closed(void *unused) {
+    terrace_value value;
+    (void)unused;
+    for (int code = 0; code != TERRACE_CLOSED;) {
+        terrace_iter *iter = NULL;
+        terrace_error *errors[3];
+        errors[0] = terrace_put(shared_db, NULL, B("k"), B("v"));
+        errors[1] = terrace_get(shared_db, NULL, NULL, B("k"), &value);
+        terrace_value_free(&value);
+        errors[2] = terrace_iter_new(shared_db, NULL, NULL, &iter);
+        if (!errors[2]) {
+            terrace_error_free(terrace_iter_seek_to_last(iter));
+        }
+        terrace_iter_free(iter);
+        for (int at = 0; at < 3; at++) {
+            code = terrace_error_code(errors[at]);
+            CHECK(code == 0 || code == TERRACE_CLOSED);
+            terrace_error_free(errors[at]);
+        }
+    }
+    return NULL;
+}
+
+/* The store is closed under threads that use it: each of them is told. */
+static void closed_by_another(const char *dir) {
+    pthread_t thread[THREADS];
+    terrace_value value;
+    OK(terrace_open(dir, NULL, &shared_db));
+    OK(terrace_delete(shared_db, NULL, B("k")));
+    for (int at = 0; at < THREADS; at++) {
+        CHECK(pthread_create(&thread[at], NULL, until_closed, NULL) == 0);
+    }
+    do {
+        OK(terrace_get(shared_db, NULL, NULL, B("k"), &value));
+    } while (is(&value, NULL));
+    OK(terrace_close(shared_db));
+    for (int at = 0; at < THREADS; at++) {
+        CHECK(pthread_join(thread[at], NULL) == 0);
+    }
+    terrace_db_free(shared_db);
+}
+
+/* In the child every call is refused, and freeing does nothing; the parent goes on. */
+static void a_fork(terrace_db *db) {
+    terrace_iter *iter = NULL;
+    terrace_snapshot *snapshot = NULL;
+    terrace_value value, later;
+    OK(terrace_put(db, NULL, B("before"), B("fork")));
+    OK(terrace_get(db, NULL, NULL, B("before"), &value));
+    OK(terrace_iter_new(db, NULL, NULL, &iter));
+    OK(terrace_iter_seek_to_first(iter));
+    OK(terrace_snapshot_new(db, &snapshot));
+    fflush(NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        FAILS(TERRACE_FORKED, terrace_get(db, NULL, NULL, B("before"), &later));
+        FAILS(TERRACE_FORKED, terrace_put(db, NULL, B("x"), B("y")));
+        FAILS(TERRACE_FORKED, terrace_iter_next(iter));
+        FAILS(TERRACE_FORKED, terrace_close(db));
+        CHECK(!terrace_iter_valid(iter));
+        CHECK(is(&value, "fork"));
+        terrace_iter_free(iter);
+        terrace_snapshot_free(snapshot);
+        terrace_db_free(db);
+        exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(is(&value, "fork"));
+    OK(terrace_iter_next(iter));
+    terrace_iter_free(iter);
+    terrace_snapshot_free(snapshot);
+    OK(terrace_get(db, NULL, NULL, B("before"), &value));
+    CHECK(is(&value, "fork"));
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    terrace_options *options = terrace_options_new();
+    terrace_db *db = NULL;
+    OK(terrace_options_set(options, "create_if_missing", "false"));
+    FAILS(TERRACE_NOT_A_STORE, terrace_open(argv[1], options, &db));
+    terrace_options_free(options);
+    OK(terrace_open(argv[1], NULL, &db));
+    nulls(db);
+    too_much(db);
+    of_another_store(db, argv[1]);
+    threads(db);
+    a_fork(db);
+    OK(terrace_close(db));
+    terrace_db_free(db);
+    after_close(argv[1]);
+    closed_by_another(argv[1]);
+    puts("all of it was refused");
+    return 0;
+}

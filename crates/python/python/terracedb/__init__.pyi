@@ -1,0 +1,278 @@
+"""Terrace: sorted bytes on disk behind a dict, in your process."""
+
+from collections.abc import Callable, Iterable, Iterator as _Iterator, Mapping
+from os import PathLike
+from types import TracebackType
+from typing import Any, Generic, TypeVar, Union, final, overload
+from typing_extensions import Self
+
+__version__: str
+__all__: list[str]
+
+_Bytes = Union[bytes, bytearray, memoryview]
+_Path = Union[str, PathLike[str]]
+_T = TypeVar("_T")
+
+class Reader:
+    """Keys and values, to be read: what stores, column families and snapshots have in common."""
+
+    @property
+    def name(self) -> str:
+        """The name of the column family."""
+    @overload
+    def get(self, key: _Bytes, default: None = None, /) -> bytes | None: ...
+    @overload
+    def get(self, key: _Bytes, default: _T, /) -> bytes | _T: ...
+    def __getitem__(self, key: _Bytes) -> bytes: ...
+    def __contains__(self, key: _Bytes) -> bool: ...
+    def multi_get(self, keys: Iterable[_Bytes]) -> list[bytes | None]:
+        """The values of several keys as of one moment, `None` for those that are absent."""
+    def expires_at(self, key: _Bytes) -> float | None:
+        """When the value of a key expires, in seconds since 1970; `None` if it does not."""
+    def keys(
+        self,
+        start: _Bytes | None = None,
+        end: _Bytes | None = None,
+        *,
+        prefix: _Bytes | None = None,
+        reverse: bool = False,
+    ) -> Iterator[bytes]:
+        """The keys from `start` on and below `end`, in order or back from the last, as of now."""
+    def values(
+        self,
+        start: _Bytes | None = None,
+        end: _Bytes | None = None,
+        *,
+        prefix: _Bytes | None = None,
+        reverse: bool = False,
+    ) -> Iterator[bytes]:
+        """The values of such a range."""
+    def items(
+        self,
+        start: _Bytes | None = None,
+        end: _Bytes | None = None,
+        *,
+        prefix: _Bytes | None = None,
+        reverse: bool = False,
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of such a range."""
+    def __iter__(self) -> Iterator[bytes]: ...
+    def __reversed__(self) -> Iterator[bytes]: ...
+    def estimate(self, start: _Bytes | None = None, end: _Bytes | None = None) -> dict[str, int]:
+        """About how many `keys` and `bytes` a range holds."""
+
+class ColumnFamily(Reader):
+    """A column family: a key space of its own within a store."""
+
+    def put(self, key: _Bytes, value: _Bytes, *, ttl: float | None = None) -> None:
+        """Sets a key to a value; with `ttl`, until that many seconds from now."""
+    def __setitem__(self, key: _Bytes, value: _Bytes) -> None: ...
+    def delete(self, key: _Bytes) -> None:
+        """Removes a key, whether it is there or not."""
+    def __delitem__(self, key: _Bytes) -> None:
+        """Removes a key; `KeyError` if it is absent, for which it is read first."""
+    def delete_range(self, start: _Bytes, end: _Bytes) -> None:
+        """Removes every key from `start` on and below `end`, at the cost of one write."""
+    @overload
+    def pop(self, key: _Bytes) -> bytes: ...
+    @overload
+    def pop(self, key: _Bytes, default: _T) -> bytes | _T:
+        """Removes a key and gives its value. Two calls, not one step: use a transaction where that matters."""
+    def update(self, entries: Mapping[_Bytes, _Bytes] | Iterable[tuple[_Bytes, _Bytes]]) -> None:
+        """Writes all entries as one batch."""
+    def compact(self, start: _Bytes | None = None, end: _Bytes | None = None) -> None:
+        """Merges a range down to the last level, dropping what nobody can see any more."""
+
+@final
+class Db(ColumnFamily):
+    """An open store, which is its default column family as well. All threads may use it.
+
+    Options are those of `Options`, `AdvancedOptions` and `CfOptions`, by name: `memory_budget="64MiB"`,
+    `sync="batch"`, `compression=["none", "lz4"]`.
+    """
+
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        read_only: bool = False,
+        column_families: Iterable[str] | Mapping[str, Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> Self: ...
+    @property
+    def path(self) -> Any:
+        """The directory."""
+    def close(self) -> None:
+        """Flushes and closes the store; also at the end of a `with` block. A second time does nothing."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+    def snapshot(self) -> Snapshot:
+        """The store at this moment."""
+    def batch(self) -> Batch:
+        """Writes that become visible together."""
+    def transaction(self) -> Transaction:
+        """A transaction that begins now."""
+    def transact(self, function: Callable[[Transaction], _T], *, attempts: int = 100) -> _T:
+        """Calls `function` with a transaction and commits it, again if it conflicts; gives what it returns."""
+    def column_family(self, name: str) -> ColumnFamily:
+        """The column family called `name`."""
+    def create_column_family(self, name: str, **options: Any) -> ColumnFamily:
+        """Creates a column family. Options are not stored: name them again at the next open."""
+    def drop_column_family(self, name: str) -> None:
+        """Drops a column family with all its keys."""
+    def column_families(self) -> list[str]:
+        """The names of all column families."""
+    def sync(self) -> None:
+        """Makes everything written so far durable."""
+    def flush(self) -> None:
+        """Writes all memtables to sorted files."""
+    def wait_idle(self) -> None:
+        """Waits until no flush or compaction is running or wanted."""
+    def collect_garbage(self, min_share: float = 0.3) -> None:
+        """Collects segments of the value log with at least this share of garbage."""
+    def checkpoint(self, path: _Path) -> None:
+        """Makes a directory, new or empty, a store with the present contents of this one."""
+    def verify(self) -> int:
+        """Checks every sorted file; gives their number."""
+    def refresh(self) -> bool:
+        """Shows in a read-only store what was written since; whether there is anything new."""
+    def set_option(self, name: str, value: Any) -> None:
+        """Changes an option of the open store, such as `memory_budget` in bytes."""
+    def option(self, name: str) -> str | None:
+        """What such an option is now; `None` for other names."""
+    def metrics(self) -> str:
+        """The state of the store and what it did since the open, for people."""
+    def metrics_prometheus(self) -> str:
+        """The same in the format of Prometheus."""
+
+@final
+class Snapshot(Reader):
+    """The whole store as of one moment; it reads the default column family."""
+
+    def column_family(self, name: str) -> Reader:
+        """A column family at the same moment."""
+    def close(self) -> None:
+        """Lets go of the moment; also at the end of a `with` block."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Iterator(_Iterator[_T], Generic[_T]):
+    """Keys, values or both of a range, as of the moment when it was made."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> _T: ...
+    def close(self) -> None:
+        """Lets go of what the iterator keeps on disk; also at the end of a `with` block."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Batch:
+    """Writes that become visible together. A `with` block commits it, or drops it if an exception leaves it."""
+
+    def put(
+        self,
+        key: _Bytes,
+        value: _Bytes,
+        *,
+        ttl: float | None = None,
+        family: ColumnFamily | None = None,
+    ) -> None: ...
+    def __setitem__(self, key: _Bytes, value: _Bytes) -> None: ...
+    def delete(self, key: _Bytes, *, family: ColumnFamily | None = None) -> None: ...
+    def __delitem__(self, key: _Bytes) -> None: ...
+    def delete_range(
+        self, start: _Bytes, end: _Bytes, *, family: ColumnFamily | None = None
+    ) -> None: ...
+    def __len__(self) -> int:
+        """The number of operations."""
+    def clear(self) -> None:
+        """Removes all operations."""
+    def commit(self, *, sync: str | None = None) -> None:
+        """Writes all of it, or nothing; the batch has ended afterwards. `sync` is `"none"` or `"batch"`."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Transaction:
+    """Reads at one moment, sees its own writes, commits whole or not at all; nobody waits for it.
+
+    The commit is refused with `ConflictError` if a key that it read has been written since: run it again, or
+    use `Db.transact`. A `with` block commits it, or drops it if an exception leaves it.
+    """
+
+    def get(
+        self,
+        key: _Bytes,
+        default: _T | None = None,
+        *,
+        family: ColumnFamily | None = None,
+        track: bool = True,
+    ) -> bytes | _T | None: ...
+    def __getitem__(self, key: _Bytes) -> bytes: ...
+    def __contains__(self, key: _Bytes) -> bool: ...
+    def put(
+        self,
+        key: _Bytes,
+        value: _Bytes,
+        *,
+        ttl: float | None = None,
+        family: ColumnFamily | None = None,
+    ) -> None: ...
+    def __setitem__(self, key: _Bytes, value: _Bytes) -> None: ...
+    def delete(self, key: _Bytes, *, family: ColumnFamily | None = None) -> None: ...
+    def __delitem__(self, key: _Bytes) -> None: ...
+    def commit(self, *, sync: str | None = None) -> None: ...
+    def rollback(self) -> None:
+        """Ends the transaction with nothing written."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+def repair(path: _Path, *, dry_run: bool = False) -> dict[str, Any]:
+    """Makes the store in `path` one that opens, out of what is sound of it; gives what was `saved` and `lost`."""
+
+class Error(Exception):
+    """What a store could not do."""
+
+class CorruptionError(Error): ...
+class IoError(Error): ...
+class DiskFullError(Error): ...
+class PoisonedError(Error): ...
+class WriteStoppedError(Error): ...
+class ReadOnlyError(Error): ...
+class ConflictError(Error): ...
+class InvalidArgumentError(Error): ...
+class LockedError(Error): ...
+class NotAStoreError(Error): ...
+class NoSuchFamilyError(Error): ...
+class UnsupportedError(Error): ...
+class NotInMemoryError(Error): ...
+class OutdatedError(Error): ...
+class ClosedError(Error): ...
+class ForkedError(Error): ...

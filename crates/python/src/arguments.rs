@@ -1,0 +1,74 @@
+//! What Python passes: bytes, times to live, options.
+
+use crate::errors::raise;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyList, PyMemoryView, PyTuple};
+use std::borrow::Cow;
+use std::time::Duration;
+use terrace::WriteOptions;
+use terrace_binding::parse_sync;
+
+/// The bytes of `bytes`, `bytearray` or `memoryview`. Text is refused: how it is encoded is the caller's to
+/// say.
+#[inline]
+pub fn bytes<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
+    match object.cast::<PyBytes>() {
+        Ok(bytes) => Ok(Cow::Borrowed(bytes.as_bytes())),
+        Err(_) => other_bytes(object),
+    }
+}
+
+#[cold]
+fn other_bytes<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
+    if let Ok(array) = object.cast::<PyByteArray>() {
+        return Ok(Cow::Owned(array.to_vec()));
+    }
+    if object.is_instance_of::<PyMemoryView>() {
+        let bytes = object.call_method0("tobytes")?;
+        return Ok(Cow::Owned(bytes.cast_into::<PyBytes>()?.as_bytes().to_vec()));
+    }
+    let kind = object.get_type().name()?;
+    Err(PyTypeError::new_err(format!("keys and values are bytes, not {kind}; encode text first")))
+}
+
+/// As [`bytes`], nothing for `None`.
+pub fn bound(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Vec<u8>>> {
+    object.map(|object| Ok(bytes(object)?.into_owned())).transpose()
+}
+
+/// A time to live in seconds.
+pub fn ttl(seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let duration = |seconds| {
+        Duration::try_from_secs_f64(seconds)
+            .map_err(|_| PyValueError::new_err(format!("ttl is {seconds}; it must be seconds")))
+    };
+    seconds.map(duration).transpose()
+}
+
+/// How a write is done.
+pub fn write_options(sync: Option<&str>) -> PyResult<WriteOptions> {
+    let sync = sync.map(parse_sync).transpose().map_err(raise)?;
+    Ok(WriteOptions { sync })
+}
+
+/// Names and texts of options that were given as keyword arguments.
+pub fn option_texts(options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, String)>> {
+    let Some(options) = options else { return Ok(Vec::new()) };
+    let each = options.iter().map(|(name, value)| Ok((name.extract()?, option_text(&value)?)));
+    each.collect()
+}
+
+fn option_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if value.is_none() {
+        return Ok("none".to_string());
+    }
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(flag.is_true().to_string());
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let parts = value.try_iter()?.map(|part| option_text(&part?));
+        return Ok(parts.collect::<PyResult<Vec<_>>>()?.join(","));
+    }
+    Ok(value.str()?.to_string())
+}

@@ -1,0 +1,129 @@
+//! `Batch`: writes that become visible together.
+
+use crate::arguments::{bytes, ttl, write_options};
+use crate::errors::ended;
+use crate::family::ColumnFamily;
+use crate::view::View;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::Arc;
+use terrace::WriteBatch;
+
+/// Writes of one store. As a `with` block it is committed at its end, and dropped by an exception.
+#[pyclass(module = "terracedb", frozen)]
+pub struct Batch {
+    view: Arc<View>,
+    /// Nothing after the commit. Held for no longer than it takes to add to it.
+    batch: Mutex<Option<WriteBatch>>,
+}
+
+impl Batch {
+    /// An empty one of the store of `view`.
+    pub fn new(view: Arc<View>) -> Self {
+        Self { view, batch: Mutex::new(Some(WriteBatch::new())) }
+    }
+
+    fn add(
+        &self,
+        family: Option<&Bound<'_, ColumnFamily>>,
+        add: impl FnOnce(&mut WriteBatch, Option<&terrace::ColumnFamily>),
+    ) -> PyResult<()> {
+        let family = ColumnFamily::handle(family)?;
+        let mut guard = self.batch.lock();
+        add(guard.as_mut().ok_or_else(|| ended("batch"))?, family.as_ref());
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Batch {
+    #[pyo3(signature = (key, value, *, ttl=None, family=None))]
+    fn put(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<f64>,
+        family: Option<&Bound<'_, ColumnFamily>>,
+    ) -> PyResult<()> {
+        let (key, value, ttl) = (bytes(key)?, bytes(value)?, self::ttl(ttl)?);
+        self.add(family, |batch, family| match (family, ttl) {
+            (None, None) => batch.put(&key, &value),
+            (None, Some(ttl)) => batch.put_with_ttl(&key, &value, ttl),
+            (Some(family), None) => batch.put_cf(family, &key, &value),
+            (Some(family), Some(ttl)) => batch.put_with_ttl_cf(family, &key, &value, ttl),
+        })
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.put(key, value, None, None)
+    }
+
+    #[pyo3(signature = (key, *, family=None))]
+    fn delete(
+        &self,
+        key: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, ColumnFamily>>,
+    ) -> PyResult<()> {
+        let key = bytes(key)?;
+        self.add(family, |batch, family| match family {
+            None => batch.delete(&key),
+            Some(family) => batch.delete_cf(family, &key),
+        })
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.delete(key, None)
+    }
+
+    #[pyo3(signature = (start, end, *, family=None))]
+    fn delete_range(
+        &self,
+        start: &Bound<'_, PyAny>,
+        end: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, ColumnFamily>>,
+    ) -> PyResult<()> {
+        let (start, end) = (bytes(start)?, bytes(end)?);
+        self.add(family, |batch, family| match family {
+            None => batch.delete_range(&start, &end),
+            Some(family) => batch.delete_range_cf(family, &start, &end),
+        })
+    }
+
+    fn __len__(&self) -> usize {
+        self.batch.lock().as_ref().map_or(0, WriteBatch::len)
+    }
+
+    /// Removes all operations.
+    fn clear(&self) -> PyResult<()> {
+        self.add(None, |batch, _| batch.clear())
+    }
+
+    /// Writes all of it, or nothing; the batch has ended afterwards.
+    #[pyo3(signature = (*, sync=None))]
+    fn commit(&self, py: Python<'_>, sync: Option<&str>) -> PyResult<()> {
+        let options = write_options(sync)?;
+        let batch = self.batch.lock().take().ok_or_else(|| ended("batch"))?;
+        self.view.work(py, |seen| seen.db.write_with(batch, &options))
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, *_exception))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _exception: &Bound<'_, PyTuple>,
+    ) -> PyResult<()> {
+        if !kind.is_none() {
+            *self.batch.lock() = None;
+        } else if self.batch.lock().is_some() {
+            // Unless the block has done it.
+            self.commit(py, None)?;
+        }
+        Ok(())
+    }
+}

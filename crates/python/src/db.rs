@@ -1,0 +1,252 @@
+//! `Db`: an open store, which is its default column family as well.
+
+use crate::arguments::option_texts;
+use crate::batch::Batch;
+use crate::errors::{ConflictError, raise};
+use crate::family::ColumnFamily;
+use crate::snapshot::Snapshot;
+use crate::transaction::Transaction;
+use crate::view::View;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::path::PathBuf;
+use std::sync::Arc;
+use terrace::{Error, Options, RepairOptions};
+use terrace_binding::{set_family_option, set_store_option};
+
+/// An open store. All threads may use it.
+#[pyclass(module = "terracedb", extends = ColumnFamily, frozen)]
+pub struct Db {
+    view: Arc<View>,
+}
+
+/// The options that keyword arguments name.
+fn options(
+    texts: Option<&Bound<'_, PyDict>>,
+    families: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Options> {
+    let mut options = Options::default();
+    for (name, text) in option_texts(texts)? {
+        set_store_option(&mut options, &name, &text).map_err(raise)?;
+    }
+    let Some(families) = families else { return Ok(options) };
+    let dict = families.cast::<PyDict>().ok();
+    for name in families.try_iter()? {
+        let name = name?;
+        let mut family = options.default_family.clone();
+        if let Some(dict) = dict {
+            let Some(own) = dict.get_item(&name)? else { continue };
+            let own = own.cast_into::<PyDict>().map_err(|_| {
+                PyTypeError::new_err("column_families is a list of names, or a dict of dicts")
+            })?;
+            for (name, text) in option_texts(Some(&own))? {
+                set_family_option(&mut family, &name, &text).map_err(raise)?;
+            }
+        }
+        options.column_families.push((name.extract()?, family));
+    }
+    Ok(options)
+}
+
+impl Db {
+    fn family(&self, py: Python<'_>, family: terrace::ColumnFamily) -> PyResult<Py<ColumnFamily>> {
+        let view = self.view.look(|seen| Ok(View::new(seen.db.clone(), family, None)))?;
+        Py::new(py, ColumnFamily::initializer(Arc::new(view)))
+    }
+}
+
+#[pymethods]
+impl Db {
+    #[new]
+    #[pyo3(signature = (path, *, read_only=false, column_families=None, **options))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        read_only: bool,
+        column_families: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let options = self::options(options, column_families)?;
+        let opened = py.detach(|| match read_only {
+            false => terrace::Db::open(&path, options),
+            true => terrace::Db::open_read_only(&path, options),
+        });
+        let db = opened.map_err(raise)?;
+        let family = db.default_family();
+        let view = Arc::new(View::new(db, family, None));
+        Ok(ColumnFamily::initializer(view.clone()).add_subclass(Self { view }))
+    }
+
+    /// Flushes and closes the store; also at the end of a `with` block. A second time does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.view.work(py, |seen| seen.db.close())
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> PyResult<String> {
+        self.view.look(|seen| Ok(format!("<terracedb.Db at {:?}>", seen.db.path())))
+    }
+
+    /// The directory.
+    #[getter]
+    fn path(&self) -> PyResult<PathBuf> {
+        self.view.look(|seen| Ok(seen.db.path().to_path_buf()))
+    }
+
+    /// The store at this moment.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Py<Snapshot>> {
+        let view = self.view.look(|seen| {
+            let snapshot = Some(seen.db.snapshot());
+            Ok(View::new(seen.db.clone(), seen.db.default_family(), snapshot))
+        })?;
+        Py::new(py, Snapshot::initializer(Arc::new(view)))
+    }
+
+    /// A batch of writes.
+    fn batch(&self) -> Batch {
+        Batch::new(self.view.clone())
+    }
+
+    /// A transaction that begins now.
+    fn transaction(&self) -> PyResult<Transaction> {
+        self.view.look(|seen| Ok(Transaction::new(&seen.db)))
+    }
+
+    /// Calls `function` with a transaction and commits it, again if it conflicts, at most `attempts` times;
+    /// gives what it returns.
+    #[pyo3(signature = (function, *, attempts=100))]
+    fn transact<'py>(
+        &self,
+        py: Python<'py>,
+        function: &Bound<'py, PyAny>,
+        attempts: u32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut at = 1;
+        loop {
+            let transaction = Py::new(py, self.transaction()?)?.into_bound(py);
+            let outcome = function.call1((&transaction,)).and_then(|returned| {
+                transaction.get().end(py)?;
+                Ok(returned)
+            });
+            match outcome {
+                Err(error) if at < attempts && error.is_instance_of::<ConflictError>(py) => at += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// The column family called `name`.
+    fn column_family(&self, py: Python<'_>, name: &str) -> PyResult<Py<ColumnFamily>> {
+        let family = self.view.look(|seen| {
+            let family = seen.db.column_family(name);
+            family.ok_or_else(|| raise(Error::NoSuchFamily(name.to_string())))
+        })?;
+        self.family(py, family)
+    }
+
+    /// Creates a column family.
+    #[pyo3(signature = (name, **options))]
+    fn create_column_family(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Py<ColumnFamily>> {
+        let mut chosen = terrace::CfOptions::default();
+        for (name, text) in option_texts(options)? {
+            set_family_option(&mut chosen, &name, &text).map_err(raise)?;
+        }
+        let family = self.view.work(py, |seen| seen.db.create_column_family(name, chosen))?;
+        self.family(py, family)
+    }
+
+    /// Drops a column family with all its keys.
+    fn drop_column_family(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.view.work(py, |seen| seen.db.drop_column_family(name))
+    }
+
+    /// The names of all column families.
+    fn column_families(&self) -> PyResult<Vec<String>> {
+        self.view.look(|seen| Ok(seen.db.column_families()))
+    }
+
+    /// Makes everything written so far durable.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.view.work(py, |seen| seen.db.sync())
+    }
+
+    /// Writes all memtables to sorted files.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.view.work(py, |seen| seen.db.flush())
+    }
+
+    /// Waits until no flush or compaction is running or wanted.
+    fn wait_idle(&self, py: Python<'_>) -> PyResult<()> {
+        self.view.work(py, |seen| seen.db.wait_idle())
+    }
+
+    /// Collects segments of the value log with at least this share of garbage.
+    #[pyo3(signature = (min_share=0.3))]
+    fn collect_garbage(&self, py: Python<'_>, min_share: f64) -> PyResult<()> {
+        self.view.work(py, |seen| seen.db.collect_garbage(min_share))
+    }
+
+    /// Makes a directory a store with the present contents of this one.
+    fn checkpoint(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.view.work(py, |seen| seen.db.checkpoint(&path))
+    }
+
+    /// Checks every sorted file; gives their number.
+    fn verify(&self, py: Python<'_>) -> PyResult<u64> {
+        self.view.work(py, |seen| seen.db.verify())
+    }
+
+    /// Shows in a read-only store what was written since; whether there is anything new.
+    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+        self.view.work(py, |seen| seen.db.refresh())
+    }
+
+    /// Changes an option of the open store.
+    fn set_option(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = value.str()?.to_string();
+        self.view.work(py, |seen| seen.db.set_option(name, &value))
+    }
+
+    /// What such an option is now; `None` for other names.
+    fn option(&self, name: &str) -> PyResult<Option<String>> {
+        self.view.look(|seen| Ok(seen.db.option(name)))
+    }
+
+    /// The state of the store and what it did, for people.
+    fn metrics(&self, py: Python<'_>) -> PyResult<String> {
+        self.view.work(py, |seen| Ok(seen.db.metrics().to_string()))
+    }
+
+    /// The same in the format of Prometheus.
+    fn metrics_prometheus(&self, py: Python<'_>) -> PyResult<String> {
+        self.view.work(py, |seen| Ok(seen.db.metrics().to_prometheus()))
+    }
+}
+
+/// Makes the store in `path` one that opens, out of what is sound of it; gives what was saved and lost.
+#[pyfunction]
+#[pyo3(signature = (path, *, dry_run=false))]
+pub fn repair<'py>(py: Python<'py>, path: PathBuf, dry_run: bool) -> PyResult<Bound<'py, PyDict>> {
+    let how = RepairOptions { dry_run, ..RepairOptions::default() };
+    let report = py.detach(|| terrace::repair(&path, Options::default(), how)).map_err(raise)?;
+    let dict = PyDict::new(py);
+    dict.set_item("was_sound", report.was_sound)?;
+    dict.set_item("saved", report.saved)?;
+    dict.set_item("lost", report.lost)?;
+    dict.set_item("notes", report.notes)?;
+    Ok(dict)
+}

@@ -1,0 +1,165 @@
+//! Iterators. Entries are gathered in chunks that grow, without the interpreter, and handed out one by one.
+
+use crate::errors::{ended, raise};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use terrace_binding::{Kept, Outcome};
+
+/// Entries of the first chunk, and at most.
+const FIRST_CHUNK: usize = 8;
+const MAX_CHUNK: usize = 512;
+
+/// Bytes at which a chunk ends.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// What of an entry is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Keys,
+    Values,
+    Items,
+}
+
+/// One object, or two.
+type Next<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
+
+/// Keys, values or both of a range, as of one moment.
+#[pyclass(module = "terracedb", name = "Iterator", frozen)]
+pub struct Entries {
+    part: Part,
+    /// Nothing after `close`.
+    cursor: Mutex<Option<Kept<Cursor>>>,
+}
+
+struct Cursor {
+    iter: terrace::Iter,
+    reverse: bool,
+    is_placed: bool,
+    is_done: bool,
+    chunk: usize,
+    /// Keys and values of the chunk, one after the other, and their lengths.
+    bytes: Vec<u8>,
+    lens: Vec<(usize, usize)>,
+    /// The next entry of the chunk, and where its bytes begin.
+    next: usize,
+    at: usize,
+    /// What ended the chunk; given after its entries.
+    error: Option<terrace::Error>,
+}
+
+impl Entries {
+    /// From the first entry of `iter` on, or back from the last.
+    pub fn new(iter: terrace::Iter, part: Part, reverse: bool) -> Self {
+        let cursor = Cursor {
+            iter,
+            reverse,
+            is_placed: false,
+            is_done: false,
+            chunk: FIRST_CHUNK,
+            bytes: Vec::new(),
+            lens: Vec::new(),
+            next: 0,
+            at: 0,
+            error: None,
+        };
+        Self { part, cursor: Mutex::new(Some(Kept::new(cursor))) }
+    }
+
+    /// What the chunk has next: one object, or the two of a pair. No pair is made here, under the lock: that
+    /// may collect garbage, and with it call code of Python that comes back to this iterator.
+    fn next_of_chunk<'py>(&self, py: Python<'py>, cursor: &mut Cursor) -> Option<Next<'py>> {
+        let &(key_len, value_len) = cursor.lens.get(cursor.next)?;
+        let (key, rest) = cursor.bytes[cursor.at..].split_at(key_len);
+        let value = &rest[..value_len];
+        let next = match self.part {
+            Part::Keys => (PyBytes::new(py, key), None),
+            Part::Values => (PyBytes::new(py, value), None),
+            Part::Items => (PyBytes::new(py, key), Some(PyBytes::new(py, value))),
+        };
+        cursor.next += 1;
+        cursor.at += key_len + value_len;
+        Some(next)
+    }
+}
+
+impl Cursor {
+    /// Gathers a chunk.
+    fn fill(&mut self) {
+        self.bytes.clear();
+        self.lens.clear();
+        (self.next, self.at) = (0, 0);
+        while !self.is_done && self.lens.len() < self.chunk && self.bytes.len() < CHUNK_BYTES {
+            let moved = match (self.is_placed, self.reverse) {
+                (false, false) => self.iter.seek_to_first(),
+                (false, true) => self.iter.seek_to_last(),
+                (true, false) => self.iter.next(),
+                (true, true) => self.iter.prev(),
+            };
+            self.is_placed = true;
+            self.is_done = moved.is_err() || !self.iter.valid();
+            self.error = moved.err();
+            if !self.is_done {
+                let (key, value) = (self.iter.key(), self.iter.value());
+                self.bytes.extend_from_slice(key);
+                self.bytes.extend_from_slice(value);
+                self.lens.push((key.len(), value.len()));
+            }
+        }
+        self.chunk = (2 * self.chunk).min(MAX_CHUNK);
+    }
+}
+
+#[pymethods]
+impl Entries {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        loop {
+            // Another thread may hold the lock while it fills: it is waited for below.
+            if let Some(mut guard) = self.cursor.try_lock() {
+                let cursor = guard.as_mut().ok_or_else(|| ended("iterator"))?;
+                let cursor = cursor.get_mut().map_err(raise)?;
+                if let Some(next) = self.next_of_chunk(py, cursor) {
+                    drop(guard);
+                    return Ok(Some(match next {
+                        (one, None) => one.into_any(),
+                        (key, Some(value)) => PyTuple::new(py, [key, value])?.into_any(),
+                    }));
+                }
+                if let Some(error) = cursor.error.take() {
+                    return Err(raise(error));
+                }
+                if cursor.is_done {
+                    return Ok(None);
+                }
+            }
+            let filled: Outcome<()> = py.detach(|| {
+                let mut guard = self.cursor.lock();
+                let Some(cursor) = guard.as_mut() else { return Ok(()) };
+                let cursor = cursor.get_mut()?;
+                if cursor.next == cursor.lens.len() && cursor.error.is_none() {
+                    cursor.fill();
+                }
+                Ok(())
+            });
+            filled.map_err(raise)?;
+        }
+    }
+
+    /// Lets go of what the iterator keeps on disk; also at the end of a `with` block.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.cursor.lock().take()));
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+}

@@ -1,0 +1,61 @@
+//! Exceptions: one class per kind of error, all below `terracedb.Error`.
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use terrace_binding::{Code, Failure};
+
+create_exception!(terracedb, Error, PyException, "What a store could not do.");
+
+macro_rules! kinds {
+    ($($class:ident $code:ident $text:literal;)*) => {
+        $(create_exception!(terracedb, $class, Error, $text);)*
+
+        /// The exception of a failure.
+        fn exception(failure: Failure) -> PyErr {
+            match failure.code {
+                $(Code::$code => $class::new_err(failure.message),)*
+                Code::Panic | Code::Other => Error::new_err(failure.message),
+            }
+        }
+
+        /// Adds every class to the module.
+        pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+            let py = module.py();
+            module.add("Error", py.get_type::<Error>())?;
+            $(module.add(stringify!($class), py.get_type::<$class>())?;)*
+            Ok(())
+        }
+    };
+}
+
+kinds! {
+    CorruptionError Corruption "Bytes on disk are not what was written.";
+    IoError Io "The operating system refused an operation on a file.";
+    DiskFullError DiskFull "The file system is full; reads go on.";
+    PoisonedError Poisoned "Writes are refused until the store is opened again.";
+    WriteStoppedError WriteStopped "Writes wait for background work that fails.";
+    ReadOnlyError ReadOnly "The store was opened read-only.";
+    ConflictError Conflict "A key that the transaction read has been written since.";
+    InvalidArgumentError InvalidArgument "A key, value, batch or option is outside the limits.";
+    LockedError Locked "The store is open elsewhere.";
+    NotAStoreError NotAStore "The directory holds no store.";
+    NoSuchFamilyError NoSuchFamily "There is no column family of this name.";
+    UnsupportedError Unsupported "A file of a format version that this build does not read.";
+    NotInMemoryError NotInMemory "The read needs the device.";
+    OutdatedError Outdated "A read-only store lacks a file that its writer has removed.";
+    ClosedError Closed "The store, batch, transaction or snapshot was closed.";
+    ForkedError Forked "The object is of the process that this one was forked from.";
+}
+
+/// The exception of what failed.
+#[cold]
+pub fn raise(failure: impl Into<Failure>) -> PyErr {
+    exception(failure.into())
+}
+
+/// The exception of using what has ended.
+#[cold]
+pub fn ended(what: &str) -> PyErr {
+    ClosedError::new_err(format!("the {what} has ended"))
+}

@@ -1,0 +1,136 @@
+//! `ColumnFamily`: a reader that writes.
+
+use crate::arguments::{bound, bytes, ttl};
+use crate::reader::Reader;
+use crate::view::View;
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::ops::Bound as Limit;
+use std::sync::Arc;
+use terrace::WriteBatch;
+
+/// A column family: a key space of its own within a store.
+#[pyclass(module = "terracedb", extends = Reader, frozen, subclass)]
+pub struct ColumnFamily {
+    pub(crate) view: Arc<View>,
+}
+
+impl ColumnFamily {
+    /// An object of Python for `view`.
+    pub fn initializer(view: Arc<View>) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(Reader { view: view.clone() }).add_subclass(Self { view })
+    }
+
+    /// The engine's handle of an argument.
+    pub fn handle(object: Option<&Bound<'_, Self>>) -> PyResult<Option<terrace::ColumnFamily>> {
+        let handle =
+            |object: &Bound<'_, Self>| object.get().view.look(|seen| Ok(seen.family.clone()));
+        object.map(handle).transpose()
+    }
+}
+
+#[pymethods]
+impl ColumnFamily {
+    #[pyo3(signature = (key, value, *, ttl=None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<f64>,
+    ) -> PyResult<()> {
+        let (key, value, ttl) = (bytes(key)?, bytes(value)?, self::ttl(ttl)?);
+        self.view.work(py, |seen| match ttl {
+            None => seen.family.put(&key, &value),
+            Some(ttl) => seen.family.put_with_ttl(&key, &value, ttl),
+        })
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.put(key.py(), key, value, None)
+    }
+
+    fn delete(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = bytes(key)?;
+        self.view.work(key.py(), |seen| seen.family.delete(&bytes))
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, bytes) = (key.py(), bytes(key)?);
+        let existed = self.view.work(py, |seen| {
+            let exists = seen.family.get(&bytes)?.is_some();
+            if exists { seen.family.delete(&bytes).map(|()| true) } else { Ok(false) }
+        })?;
+        if existed { Ok(()) } else { Err(PyKeyError::new_err(key.clone().unbind())) }
+    }
+
+    fn delete_range(
+        &self,
+        py: Python<'_>,
+        start: &Bound<'_, PyAny>,
+        end: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (start, end) = (bytes(start)?, bytes(end)?);
+        self.view.work(py, |seen| seen.family.delete_range(&start, &end))
+    }
+
+    /// Removes a key and gives the value that it had.
+    #[pyo3(signature = (key, *default))]
+    fn pop<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, pyo3::types::PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if default.len() > 1 {
+            return Err(pyo3::exceptions::PyTypeError::new_err("pop takes one default at most"));
+        }
+        let (py, bytes) = (key.py(), bytes(key)?);
+        let value = self.view.work(py, |seen| {
+            let value = seen.family.get(&bytes)?;
+            if value.is_some() {
+                seen.family.delete(&bytes)?;
+            }
+            Ok(value)
+        })?;
+        match value {
+            Some(value) => Ok(PyBytes::new(py, &value).into_any()),
+            None if default.len() == 1 => default.get_item(0),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    /// Writes all entries of a mapping, or of an iterable of pairs, as one batch.
+    fn update(&self, py: Python<'_>, entries: &Bound<'_, PyAny>) -> PyResult<()> {
+        let pairs = match entries.cast::<PyDict>() {
+            Ok(dict) => dict.items().into_any(),
+            Err(_) => match entries.hasattr("items")? {
+                true => entries.call_method0("items")?,
+                false => entries.clone(),
+            },
+        };
+        let family = self.view.look(|seen| Ok(seen.family.clone()))?;
+        let mut batch = WriteBatch::new();
+        for pair in pairs.try_iter()? {
+            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
+            batch.put_cf(&family, &*bytes(&key)?, &*bytes(&value)?);
+        }
+        self.view.work(py, |seen| seen.db.write(batch))
+    }
+
+    /// Merges a range down to the last level.
+    #[pyo3(signature = (start=None, end=None))]
+    fn compact(
+        &self,
+        py: Python<'_>,
+        start: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let (start, end) = (bound(start)?, bound(end)?);
+        let range = (
+            start.as_ref().map_or(Limit::Unbounded, Limit::Included),
+            end.as_ref().map_or(Limit::Unbounded, Limit::Excluded),
+        );
+        self.view.work(py, |seen| seen.family.compact_range::<Vec<u8>>(range))
+    }
+}

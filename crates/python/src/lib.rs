@@ -1,0 +1,41 @@
+//! The Python package `terracedb`: the store behind a dict.
+//!
+//! Classes are immutable to Python's eyes and guard what changes by a lock that is taken without the
+//! interpreter's, so that no thread waits for the one while it holds the other. What may wait for the
+//! device gives the interpreter to other threads; a read that is answered from memory does not, since that
+//! would cost more than the read. What callers see is said in `python/terracedb/__init__.pyi`.
+//!
+//! Floor 6: uses the engine and what the bindings share.
+
+#![allow(unsafe_code, reason = "what PyO3's macros generate")]
+
+mod arguments;
+mod batch;
+mod db;
+mod entries;
+mod errors;
+mod family;
+mod reader;
+mod snapshot;
+mod transaction;
+mod view;
+
+use pyo3::prelude::*;
+
+/// What `import terracedb` finds.
+#[pymodule]
+fn _terracedb(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<reader::Reader>()?;
+    module.add_class::<family::ColumnFamily>()?;
+    module.add_class::<db::Db>()?;
+    module.add_class::<snapshot::Snapshot>()?;
+    module.add_class::<entries::Entries>()?;
+    module.add_class::<batch::Batch>()?;
+    module.add_class::<transaction::Transaction>()?;
+    module.add_function(wrap_pyfunction!(db::repair, module)?)?;
+    errors::add(module)?;
+    let names: Vec<String> = module.dict().keys().extract()?;
+    let public: Vec<String> = names.into_iter().filter(|name| !name.starts_with('_')).collect();
+    module.add("__all__", public)
+}

@@ -1,0 +1,162 @@
+//! `Transaction`: optimistic transactions.
+
+use crate::arguments::{bytes, ttl, write_options};
+use crate::errors::{ended, raise};
+use crate::family::ColumnFamily;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use terrace_binding::{Failure, Kept, Outcome};
+
+/// A transaction: reads at one moment, sees its own writes, commits whole or not at all. As a `with` block it
+/// is committed at its end, and dropped by an exception.
+#[pyclass(module = "terracedb", frozen)]
+pub struct Transaction {
+    /// Nothing after the commit. Taken without the interpreter's lock, since reads wait under it.
+    running: Mutex<Option<Kept<terrace::Transaction>>>,
+}
+
+impl Transaction {
+    /// One that begins now.
+    pub fn new(db: &terrace::Db) -> Self {
+        Self { running: Mutex::new(Some(Kept::new(db.transaction()))) }
+    }
+
+    /// Commits, unless the transaction has ended.
+    pub fn end(&self, py: Python<'_>) -> PyResult<()> {
+        if py.detach(|| self.running.lock().is_some()) { self.commit(py, None) } else { Ok(()) }
+    }
+
+    /// Works on it while other threads of Python go on.
+    fn work<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut terrace::Transaction) -> terrace::Result<T> + Send,
+    ) -> PyResult<T> {
+        let outcome: Option<Outcome<T>> = py.detach(|| {
+            let mut guard = self.running.lock();
+            let running = guard.as_mut()?;
+            let outcome = running.get_mut();
+            Some(outcome.and_then(|running| work(running).map_err(Failure::from)))
+        });
+        outcome.ok_or_else(|| ended("transaction"))?.map_err(raise)
+    }
+}
+
+#[pymethods]
+impl Transaction {
+    /// The value of a key. Unless `track` is false, the commit is refused if it has been written since.
+    #[pyo3(signature = (key, default=None, *, family=None, track=true))]
+    fn get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+        family: Option<&Bound<'py, ColumnFamily>>,
+        track: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, key, family) = (key.py(), bytes(key)?, ColumnFamily::handle(family)?);
+        let found = self.work(py, |running| match (family.as_ref(), track) {
+            (None, true) => running.get(&key),
+            (None, false) => running.get_untracked(&key),
+            (Some(family), true) => running.get_cf(family, &key),
+            (Some(family), false) => running.get_untracked_cf(family, &key),
+        })?;
+        Ok(found.map(|value| PyBytes::new(py, &value).into_any()).or(default))
+    }
+
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.get(key, None, None, true)?;
+        found.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.get(key, None, None, true)?.is_some())
+    }
+
+    #[pyo3(signature = (key, value, *, ttl=None, family=None))]
+    fn put(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<f64>,
+        family: Option<&Bound<'_, ColumnFamily>>,
+    ) -> PyResult<()> {
+        let py = key.py();
+        let (key, value, ttl) = (bytes(key)?, bytes(value)?, self::ttl(ttl)?);
+        let family = ColumnFamily::handle(family)?;
+        self.work(py, |running| {
+            match (family.as_ref(), ttl) {
+                (None, None) => running.put(&key, &value),
+                (None, Some(ttl)) => running.put_with_ttl(&key, &value, ttl),
+                (Some(family), None) => running.put_cf(family, &key, &value),
+                (Some(family), Some(ttl)) => running.put_with_ttl_cf(family, &key, &value, ttl),
+            }
+            Ok(())
+        })
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.put(key, value, None, None)
+    }
+
+    #[pyo3(signature = (key, *, family=None))]
+    fn delete(
+        &self,
+        key: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, ColumnFamily>>,
+    ) -> PyResult<()> {
+        let (py, key, family) = (key.py(), bytes(key)?, ColumnFamily::handle(family)?);
+        self.work(py, |running| {
+            match family.as_ref() {
+                None => running.delete(&key),
+                Some(family) => running.delete_cf(family, &key),
+            }
+            Ok(())
+        })
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.__getitem__(key)?;
+        self.delete(key, None)
+    }
+
+    /// Makes all writes visible together; `ConflictError` if a key that was read has been written since. The
+    /// transaction has ended afterwards.
+    #[pyo3(signature = (*, sync=None))]
+    fn commit(&self, py: Python<'_>, sync: Option<&str>) -> PyResult<()> {
+        let options = write_options(sync)?;
+        let outcome: Option<Outcome<()>> = py.detach(|| {
+            let mut guard = self.running.lock();
+            let running = guard.take()?;
+            drop(guard);
+            let running = running.into_inner();
+            Some(running.and_then(|running| Ok(running.commit_with(&options)?)))
+        });
+        outcome.ok_or_else(|| ended("transaction"))?.map_err(raise)
+    }
+
+    /// Ends the transaction with nothing written.
+    fn rollback(&self, py: Python<'_>) {
+        py.detach(|| drop(self.running.lock().take()));
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, *_exception))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _exception: &Bound<'_, PyTuple>,
+    ) -> PyResult<()> {
+        if !kind.is_none() {
+            self.rollback(py);
+            return Ok(());
+        }
+        // Unless the block has done it.
+        self.end(py)
+    }
+}

@@ -1,0 +1,59 @@
+//! What an object looks at: a column family, now or at a snapshot. It can be let go of before the object.
+
+use crate::errors::{ended, raise};
+use parking_lot::{RwLock, RwLockReadGuard};
+use pyo3::prelude::*;
+use std::sync::Arc;
+use terrace::{ColumnFamily, ReadOptions, Snapshot};
+use terrace_binding::Kept;
+
+/// A family and how it is read.
+pub struct Seen {
+    pub db: terrace::Db,
+    pub family: ColumnFamily,
+    /// At the snapshot, if it is one.
+    pub reading: ReadOptions,
+    /// As `reading`, of what is in memory only.
+    pub in_memory: ReadOptions,
+}
+
+/// A family that an object looks at until it is released.
+pub struct View {
+    seen: RwLock<Option<Arc<Kept<Seen>>>>,
+    what: &'static str,
+}
+
+impl View {
+    /// The family as of now, or as of `snapshot`.
+    pub fn new(db: terrace::Db, family: ColumnFamily, snapshot: Option<Snapshot>) -> Self {
+        let what = if snapshot.is_some() { "snapshot" } else { "store" };
+        let reading = ReadOptions { snapshot, ..ReadOptions::default() };
+        let in_memory = ReadOptions { in_memory: true, ..reading.clone() };
+        let seen = Kept::new(Seen { db, family, reading, in_memory });
+        Self { seen: RwLock::new(Some(Arc::new(seen))), what }
+    }
+
+    /// Looks, for a moment in which nothing waits for the device.
+    #[inline]
+    pub fn look<T>(&self, look: impl FnOnce(&Seen) -> PyResult<T>) -> PyResult<T> {
+        let guard: RwLockReadGuard<'_, _> = self.seen.read();
+        look(guard.as_ref().ok_or_else(|| ended(self.what))?.get().map_err(raise)?)
+    }
+
+    /// Works while other threads of Python go on.
+    pub fn work<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Seen) -> terrace::Result<T> + Send,
+    ) -> PyResult<T> {
+        let seen = self.seen.read().clone().ok_or_else(|| ended(self.what))?;
+        let seen = seen.get().map_err(raise)?;
+        py.detach(|| work(seen)).map_err(raise)
+    }
+
+    /// Lets go of what it looks at.
+    pub fn release(&self) {
+        let seen = self.seen.write().take();
+        drop(seen);
+    }
+}

@@ -1,0 +1,289 @@
+"""What the store does, one thing a test."""
+
+import time
+
+import pytest
+
+import terracedb
+
+
+@pytest.fixture
+def db(tmp_path):
+    with terracedb.Db(tmp_path / "store", memory_budget="16MiB") as db:
+        yield db
+
+
+def test_it_is_a_dict(db):
+    db[b"a"] = b"1"
+    assert db[b"a"] == b"1"
+    assert db.get(b"a") == b"1"
+    assert b"a" in db and b"b" not in db
+    assert db.get(b"b") is None and db.get(b"b", 7) == 7
+    with pytest.raises(KeyError) as error:
+        db[b"b"]
+    assert error.value.args == (b"b",)
+    del db[b"a"]
+    with pytest.raises(KeyError):
+        del db[b"a"]
+    db.delete(b"a")
+    db.update({b"x": b"1", b"y": b"2"})
+    db.update([(b"z", b"3")])
+    assert dict(db.items()) == {b"x": b"1", b"y": b"2", b"z": b"3"}
+    assert db.pop(b"x") == b"1" and db.pop(b"x", None) is None
+    with pytest.raises(KeyError):
+        db.pop(b"x")
+    assert list(db) == [b"y", b"z"] and list(reversed(db)) == [b"z", b"y"]
+
+
+def test_bytes_of_any_kind_and_no_text(db):
+    db[bytearray(b"a")] = memoryview(b"xyz")[1:]
+    assert db[memoryview(b"a")] == b"yz"
+    db[b""] = b""
+    assert db[b""] == b"" and b"" in db
+    for wrong in ["a", 1, None, [b"a"]]:
+        for call in (db.get, db.__getitem__, db.delete, lambda key: db.put(key, b""), db.__contains__):
+            with pytest.raises(TypeError):
+                call(wrong)
+        with pytest.raises(TypeError):
+            db[b"a"] = wrong
+    assert db[b"a"] == b"yz"
+
+
+def test_ranges_both_ways(db):
+    db.update({bytes([c]): bytes([c, c]) for c in b"abcdef"})
+    assert list(db.keys(b"b", b"e")) == [b"b", b"c", b"d"]
+    assert list(db.keys(b"b", b"e", reverse=True)) == [b"d", b"c", b"b"]
+    assert list(db.values(end=b"c")) == [b"aa", b"bb"]
+    assert list(db.items(start=b"e")) == [(b"e", b"ee"), (b"f", b"ff")]
+    assert list(db.keys(b"c", b"b")) == []
+    db.update({b"p/1": b"", b"p/2": b"", b"q": b""})
+    assert list(db.keys(prefix=b"p/")) == [b"p/1", b"p/2"]
+    assert list(db.keys(prefix=b"p/", reverse=True)) == [b"p/2", b"p/1"]
+
+
+def test_long_iterations_see_one_moment(db):
+    for start in range(0, 3000, 500):
+        db.update({b"%06d" % at: b"x" * 100 for at in range(start, start + 500)})
+    iterator = db.items()
+    first = next(iterator)
+    db.delete_range(b"0", b"9")
+    rest = list(iterator)
+    assert [first[0]] + [key for key, _ in rest] == [b"%06d" % at for at in range(3000)]
+    assert list(db) == []
+    with pytest.raises(StopIteration):
+        next(iterator)
+
+
+def test_an_exception_in_a_loop_harms_nothing(db):
+    db.update({b"%03d" % at: b"v" for at in range(100)})
+    with pytest.raises(ZeroDivisionError):
+        for at, key in enumerate(db):
+            1 // (50 - at)
+    assert len(list(db)) == 100
+    with db.keys() as keys:
+        next(keys)
+    with pytest.raises(terracedb.ClosedError):
+        next(keys)
+
+
+def test_times_to_live(db):
+    db.put(b"soon", b"gone", ttl=0.05)
+    db.put(b"later", b"here", ttl=3600)
+    assert abs(db.expires_at(b"later") - time.time() - 3600) < 600
+    db[b"ever"] = b"x"
+    assert db.expires_at(b"ever") is None
+    with pytest.raises(KeyError):
+        db.expires_at(b"absent")
+    deadline = time.time() + 600
+    while b"soon" in db and time.time() < deadline:
+        time.sleep(0.01)
+    assert db.get(b"soon") is None and db[b"later"] == b"here"
+    for wrong in [-1, float("nan"), float("inf")]:
+        with pytest.raises(ValueError):
+            db.put(b"a", b"b", ttl=wrong)
+
+
+def test_snapshots(db):
+    colours = db.create_column_family("colours", compression="zstd")
+    colours[b"sky"] = b"blue"
+    db[b"a"] = b"old"
+    with db.snapshot() as snapshot:
+        db[b"a"] = b"new"
+        colours[b"sky"] = b"grey"
+        assert snapshot[b"a"] == b"old" and db[b"a"] == b"new"
+        assert list(snapshot.items()) == [(b"a", b"old")]
+        assert snapshot.column_family("colours")[b"sky"] == b"blue"
+        assert snapshot.multi_get([b"a", b"x"]) == [b"old", None]
+        assert not hasattr(snapshot, "put")
+    with pytest.raises(terracedb.ClosedError):
+        snapshot[b"a"]
+
+
+def test_batches(db):
+    with db.batch() as batch:
+        batch[b"a"] = b"1"
+        batch.put(b"b", b"2", ttl=3600)
+        batch.delete(b"c")
+        batch.delete_range(b"x", b"y")
+        assert len(batch) == 4
+        assert b"a" not in db
+    assert db[b"a"] == b"1" and db[b"b"] == b"2"
+    with pytest.raises(terracedb.ClosedError):
+        batch[b"a"] = b"1"
+    with pytest.raises(ZeroDivisionError):
+        with db.batch() as batch:
+            batch[b"a"] = b"3"
+            1 // 0
+    assert db[b"a"] == b"1"
+    batch = db.batch()
+    batch[b"a"] = b"4"
+    batch.clear()
+    del batch[b"b"]
+    batch.commit(sync="batch")
+    assert db[b"a"] == b"1" and b"b" not in db
+    with pytest.raises(terracedb.InvalidArgumentError):
+        db.batch().commit(sync="always")
+
+
+def test_transactions(db):
+    db[b"n"] = b"1"
+    one, two = db.transaction(), db.transaction()
+    for transaction in (one, two):
+        transaction[b"n"] = b"%d" % (int(transaction[b"n"]) + 1)
+        assert transaction[b"n"] == b"2" and b"n" in transaction
+    one.commit()
+    with pytest.raises(terracedb.ConflictError):
+        two.commit()
+    with pytest.raises(terracedb.ClosedError):
+        two.commit()
+    assert db[b"n"] == b"2"
+    with pytest.raises(ZeroDivisionError):
+        with db.transaction() as transaction:
+            transaction[b"n"] = b"9"
+            1 // 0
+    with db.transaction() as transaction:
+        transaction.get(b"n", track=False)
+        transaction.put(b"m", b"x", ttl=3600)
+        db[b"n"] = b"3"
+    assert db[b"m"] == b"x"
+    with db.transaction() as transaction:
+        del transaction[b"m"]
+        with pytest.raises(KeyError):
+            transaction[b"m"]
+        assert transaction.get(b"m", 7) == 7
+    assert b"m" not in db
+
+
+def test_transact_runs_again_until_there_is_no_conflict(db):
+    db[b"n"] = b"0"
+    runs = []
+
+    def add(transaction):
+        value = int(transaction[b"n"])
+        if len(runs) < 3:
+            db[b"n"] = b"%d" % (value + 10)
+        runs.append(value)
+        transaction[b"n"] = b"%d" % (value + 1)
+        return value
+
+    assert db.transact(add) == 30
+    assert db[b"n"] == b"31" and runs == [0, 10, 20, 30]
+
+    def never(transaction):
+        transaction.get(b"n")
+        db[b"n"] = b"0"
+        transaction[b"n"] = b"1"
+
+    with pytest.raises(terracedb.ConflictError):
+        db.transact(never, attempts=3)
+    with pytest.raises(ZeroDivisionError):
+        db.transact(lambda transaction: 1 // 0)
+
+
+def test_column_families(tmp_path):
+    path = tmp_path / "store"
+    families = {"a": {"compression": ["none", "lz4"]}, "b": {}}
+    with terracedb.Db(path, column_families=families) as db:
+        assert db.column_families() == ["default", "a", "b"]
+        a, b = db.column_family("a"), db.column_family("b")
+        assert (db.name, a.name) == ("default", "a")
+        a[b"k"] = b"of a"
+        with db.batch() as batch:
+            batch.put(b"k", b"of b", family=b)
+            batch.put(b"k", b"of default")
+        with db.transaction() as transaction:
+            assert transaction.get(b"k", family=a) == b"of a"
+            transaction.put(b"m", b"of b", family=b)
+        assert [family[b"k"] for family in (db, a, b)] == [b"of default", b"of a", b"of b"]
+        db.drop_column_family("b")
+        with pytest.raises(terracedb.NoSuchFamilyError):
+            b[b"k"]
+        with pytest.raises(terracedb.NoSuchFamilyError):
+            db.column_family("b")
+        a.compact()
+        assert a.estimate()["keys"] == 1
+    with terracedb.Db(path, column_families=["a"]) as db:
+        assert db.column_family("a")[b"k"] == b"of a"
+
+
+def test_what_is_written_is_there_after_the_next_open(tmp_path):
+    with terracedb.Db(tmp_path / "s", sync="batch", compression="lz4", compact_when_idle=False) as db:
+        db.update({b"%05d" % at: b"v" * at for at in range(2000)})
+        db.flush()
+        db.compact(b"0", b"9")
+        db.sync()
+        assert db.verify() >= 1
+        db.checkpoint(tmp_path / "copy")
+        db[b"later"] = b""
+        assert str(db.path).endswith("s") and "s" in repr(db)
+    for name, expected in (("s", 2001), ("copy", 2000)):
+        with terracedb.Db(tmp_path / name) as db:
+            assert len(list(db)) == expected and db[b"01999"] == b"v" * 1999
+    assert terracedb.repair(tmp_path / "s", dry_run=True)["was_sound"] is True
+
+
+def test_beside_a_writer(tmp_path):
+    with terracedb.Db(tmp_path / "s") as writer:
+        with pytest.raises(terracedb.LockedError):
+            terracedb.Db(tmp_path / "s")
+        with terracedb.Db(tmp_path / "s", read_only=True) as reader:
+            writer[b"news"] = b"today"
+            assert b"news" not in reader
+            assert reader.refresh() is True and reader[b"news"] == b"today"
+            with pytest.raises(terracedb.ReadOnlyError):
+                reader[b"a"] = b"b"
+
+
+def test_options(tmp_path):
+    for wrong in ({"colour": 1}, {"memory_budget": "1"}, {"sync": "always"}, {"block_size": None}):
+        with pytest.raises(terracedb.InvalidArgumentError):
+            terracedb.Db(tmp_path / "s", **wrong)
+    with pytest.raises(terracedb.NotAStoreError):
+        terracedb.Db(tmp_path / "s", create_if_missing=False)
+    assert not (tmp_path / "s").exists()
+    with terracedb.Db(tmp_path / "s", memory_budget=32 << 20) as db:
+        assert db.option("memory_budget") == str(32 << 20)
+        db.set_option("gc_garbage_ratio", 0.5)
+        assert db.option("gc_garbage_ratio") == "0.5" and db.option("colour") is None
+        with pytest.raises(terracedb.InvalidArgumentError):
+            db.set_option("block_size", 1)
+
+
+def test_metrics(db):
+    db[b"a"] = b"1"
+    db.wait_idle()
+    db.collect_garbage()
+    assert "gets" in db.metrics() or len(db.metrics()) > 100
+    assert "terrace_gets_total" in db.metrics_prometheus()
+
+
+def test_large_values_and_limits(db):
+    large = bytes(range(256)) * (20 << 12)
+    db[b"large"] = large
+    assert db[b"large"] == large and next(db.values()) == large
+    assert db[b"large"] == large
+    db[b"k" * 65536] = b"v"
+    assert db[b"k" * 65536] == b"v"
+    with pytest.raises(terracedb.InvalidArgumentError):
+        db[b"k" * 65537] = b"v"
+    assert b"k" * 65537 not in db

@@ -1,0 +1,173 @@
+"""Use after close, objects that outlive their store, threads, forks."""
+
+import gc
+import os
+import sys
+import threading
+
+import pytest
+
+import terracedb
+
+
+def test_after_close_everything_is_refused(tmp_path):
+    db = terracedb.Db(tmp_path / "s", column_families=["f"])
+    db.update({b"%04d" % at: b"v" for at in range(2000)})
+    family, snapshot, batch, transaction = (
+        db.column_family("f"),
+        db.snapshot(),
+        db.batch(),
+        db.transaction(),
+    )
+    iterator, fresh = db.items(), db.items()
+    next(iterator)
+    batch[b"a"] = transaction[b"b"] = b"1"
+    db.close()
+    db.close()
+    for call in (
+        lambda: db[b"0001"],
+        lambda: db.get(b"0001"),
+        lambda: db.put(b"a", b"b"),
+        lambda: db.multi_get([b"a"]),
+        lambda: list(db),
+        lambda: db.flush(),
+        lambda: family.put(b"a", b"b"),
+        lambda: snapshot[b"0001"],
+        batch.commit,
+        transaction.commit,
+    ):
+        with pytest.raises(terracedb.ClosedError):
+            call()
+    # An iterator goes on or fails, as the engine says; it ends.
+    for one in (iterator, fresh):
+        try:
+            assert len(list(one)) in (1999, 2000)
+        except terracedb.Error:
+            pass
+    db.snapshot()
+    with terracedb.Db(tmp_path / "s") as again:
+        assert len(list(again)) == 2000
+
+
+def test_objects_outlive_the_store(tmp_path):
+    db = terracedb.Db(tmp_path / "s")
+    db.update({b"%04d" % at: b"v" for at in range(1000)})
+    iterator, snapshot, transaction = db.items(), db.snapshot(), db.transaction()
+    del db
+    gc.collect()
+    assert len(list(iterator)) == 1000
+    assert snapshot[b"0001"] == b"v"
+    transaction[b"new"] = b"1"
+    transaction.commit()
+    del iterator, snapshot, transaction
+    gc.collect()
+    with terracedb.Db(tmp_path / "s") as db:
+        assert db[b"new"] == b"1"
+
+
+def test_threads_on_one_store_and_one_iterator(tmp_path):
+    with terracedb.Db(tmp_path / "s", memory_budget="16MiB") as db:
+        failures = []
+
+        def run(work, *arguments):
+            def guarded():
+                try:
+                    work(*arguments)
+                except BaseException as error:
+                    failures.append(error)
+
+            return threading.Thread(target=guarded)
+
+        def write(number):
+            for at in range(500):
+                key = b"t%d-%d" % (number, at)
+                db[key] = key
+                assert db[key] == key
+                if at % 100 == 0:
+                    db.transact(
+                        lambda t: t.put(b"n", b"%d" % (int(t.get(b"n", b"0")) + 1))
+                    )
+
+        threads = [run(write, number) for number in range(8)]
+        [thread.start() for thread in threads]
+        [thread.join(600) for thread in threads]
+        assert not failures and not any(thread.is_alive() for thread in threads)
+        assert db[b"n"] == b"40"
+
+        seen, iterator, batch = [], db.keys(prefix=b"t"), db.batch()
+
+        def share():
+            for key in iterator:
+                seen.append(key)
+                batch[key] = b"x"
+
+        threads = [run(share) for _ in range(8)]
+        [thread.start() for thread in threads]
+        [thread.join(600) for thread in threads]
+        assert not failures and len(seen) == len(set(seen)) == 4000
+        batch.commit()
+        assert set(db.values(prefix=b"t")) == {b"x"}
+
+
+def test_a_thread_that_waits_does_not_stop_the_others(tmp_path):
+    with terracedb.Db(tmp_path / "s") as db:
+        db.update({b"%05d" % at: os.urandom(500) for at in range(20000)})
+        done = threading.Event()
+        worker = threading.Thread(target=lambda: (db.compact(), done.set()))
+        worker.start()
+        counted = 0
+        while not done.is_set():
+            counted += 1
+            db[b"00001"]
+        worker.join()
+        assert counted > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_is_refused_and_the_parent_goes_on(tmp_path):
+    db = terracedb.Db(tmp_path / "s")
+    db[b"a"] = b"1"
+    iterator, snapshot, transaction = db.items(), db.snapshot(), db.transaction()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            refused = 0
+            for call in (
+                lambda: db[b"a"],
+                lambda: db.put(b"x", b"y"),
+                lambda: next(iterator),
+                lambda: snapshot[b"a"],
+                transaction.commit,
+                db.close,
+            ):
+                try:
+                    call()
+                except terracedb.ForkedError:
+                    refused += 1
+            with terracedb.Db(tmp_path / "s", read_only=True) as reader:
+                fresh = reader[b"a"] == b"1"
+            del db, iterator, snapshot, transaction
+            gc.collect()
+            code = 0 if refused == 6 and fresh else 2
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    db[b"b"] = b"2"
+    assert list(iterator) == [(b"a", b"1")] and snapshot[b"a"] == b"1"
+    db.close()
+    with terracedb.Db(tmp_path / "s") as db:
+        assert sorted(db) == [b"a", b"b"]
+
+
+def test_objects_of_two_stores_do_not_mix(tmp_path):
+    with terracedb.Db(tmp_path / "a", column_families=["f"]) as a, terracedb.Db(tmp_path / "b") as b:
+        foreign = a.column_family("f")
+        with pytest.raises(terracedb.InvalidArgumentError):
+            with b.batch() as batch:
+                batch.put(b"k", b"v", family=foreign)
+        with pytest.raises(terracedb.InvalidArgumentError):
+            b.transaction().get(b"k", family=foreign)
+        assert list(foreign) == []

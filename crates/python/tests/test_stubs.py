@@ -1,0 +1,51 @@
+"""The stubs name what there is, and nothing else."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import terracedb
+
+PACKAGE = Path(terracedb.__file__).parent
+
+
+def public(cls):
+    ignored = {"__repr__", "__doc__", "__module__", "__init_subclass__", "__subclasshook__", "__weakref__", "__dict__"}
+    own = {name for name in vars(cls) if name not in ignored}
+    own |= {"__new__"} if "__new__" in vars(cls) else set()
+    return {name for name in own if name != "__new__" or cls is terracedb.Db}
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (PACKAGE / "py.typed").exists()
+
+
+def test_the_stub_has_every_name():
+    tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert set(classes) | functions == set(terracedb.__all__)
+    for name, node in classes.items():
+        cls = getattr(terracedb, name)
+        stubbed = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+        if issubclass(cls, Exception):
+            assert issubclass(cls, terracedb.Error)
+            continue
+        assert stubbed == public(cls), name
+
+
+def test_signatures_agree():
+    tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    checked = 0
+    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        for item in (item for item in node.body if isinstance(item, ast.FunctionDef)):
+            if item.name.startswith("__") or any("overload" in ast.dump(d) for d in item.decorator_list):
+                continue
+            there = getattr(getattr(terracedb, node.name), item.name)
+            if not callable(there):
+                continue
+            names = [arg.arg for arg in item.args.args + item.args.kwonlyargs]
+            names += [item.args.kwarg.arg] if item.args.kwarg else []
+            assert names == list(inspect.signature(there).parameters), f"{node.name}.{item.name}"
+            checked += 1
+    assert checked > 40
