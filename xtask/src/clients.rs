@@ -79,7 +79,8 @@ pub fn install(steps: &mut Steps) {
     steps.check(TOOLS_STEP, move |root| {
         debian_packages()?;
         node_is_new_enough()?;
-        python_packages(root, &target.join("client-tools").join("venv"))?;
+        let venv = target.join("client-tools").join("venv");
+        python_packages(&root.join(REQUIREMENTS), &venv, "redis-py and rq")?;
         node_packages(root, "dashboard")?;
         node_packages(root, NODE_CLIENTS)?;
         go_modules(&root.join(GO_CLIENTS), &target.join("client-tools"))?;
@@ -184,10 +185,9 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
-/// The packages of [`REQUIREMENTS`] in an environment of their own.
-fn python_packages(root: &Path, venv: &Path) -> Result<()> {
-    let requirements = root.join(REQUIREMENTS);
-    once(&requirements, &venv.join("installed.txt"), "redis-py and rq", || {
+/// The packages that the file `requirements` pins, in an environment of their own.
+pub fn python_packages(requirements: &Path, venv: &Path, name: &str) -> Result<()> {
+    once(requirements, &venv.join("installed.txt"), name, || {
         // The folder may be left from a run that did not end.
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))
             .context("do it by hand: sudo apt-get install python3-venv")?;
@@ -195,7 +195,7 @@ fn python_packages(root: &Path, venv: &Path) -> Result<()> {
         let install = ["install", "--quiet", "--disable-pip-version-check", "--requirement"];
         let pip = || {
             let mut pip = Command::new(&python);
-            pip.args(["-m", "pip"]).args(install).arg(&requirements);
+            pip.args(["-m", "pip"]).args(install).arg(requirements);
             pip
         };
         network::run(pip).with_context(|| {

@@ -12,6 +12,7 @@ mod release;
 mod steps;
 mod test;
 mod tidy;
+mod wheel;
 
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;

@@ -1,0 +1,67 @@
+//! The Python package: its wheel is built by maturin, installed into an environment of its own, and tested
+//! there by pytest. What that needs is installed by pip, pinned, below the target directory.
+
+use crate::clients::python_packages;
+use crate::output::shown;
+use crate::steps::Steps;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const CRATE: &str = "crates/python";
+
+/// Pinned packages of Python.
+const REQUIREMENTS: &str = "crates/python/tests/requirements.txt";
+
+/// What the package is called.
+const PACKAGE: &str = "terracedb";
+
+/// The step that builds and tests the wheel.
+pub const STEP: &str = "wheel";
+
+/// Adds the step; `needs` are to come before it.
+pub fn add(steps: &mut Steps, needs: &[&str]) {
+    let target = steps.target_dir();
+    let step = steps.check(STEP, move |root| {
+        let dir = target.join("python");
+        let venv = dir.join("venv");
+        python_packages(&root.join(REQUIREMENTS), &venv, "maturin and pytest")?;
+        build(root, &target, &dir)?;
+        install(&venv, &dir.join("wheels"))?;
+        // From elsewhere, so that the installed package is found and not the sources.
+        let mut pytest = Command::new(venv.join("bin/python"));
+        pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
+        pytest.arg(root.join(CRATE).join("tests")).current_dir(&dir);
+        run(&mut pytest)
+    });
+    step.needs(needs);
+}
+
+/// Builds the wheel of the tests' profile.
+fn build(root: &Path, target: &Path, dir: &Path) -> Result<()> {
+    let wheels = dir.join("wheels");
+    if wheels.exists() {
+        fs::remove_dir_all(&wheels).with_context(|| format!("remove {}", wheels.display()))?;
+    }
+    let mut maturin = Command::new(dir.join("venv/bin/maturin"));
+    maturin.args(["build", "--profile", "dev", "--locked", "--compatibility", "linux", "--out"]);
+    maturin.arg(&wheels).arg("--manifest-path").arg(root.join(CRATE).join("Cargo.toml"));
+    run(maturin.arg("--target-dir").arg(target).current_dir(root))
+}
+
+/// Installs the wheel that is in `wheels`, whatever of it was there.
+fn install(venv: &Path, wheels: &Path) -> Result<()> {
+    let mut pip = Command::new(venv.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    pip.args(["--force-reinstall", "--no-deps", "--no-index", "--find-links"]);
+    run(pip.arg(wheels).arg(PACKAGE))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let words = shown(command);
+    println!("{words}");
+    let status = command.status().with_context(|| format!("start {words}"))?;
+    ensure!(status.success(), "{words}: {status}");
+    Ok(())
+}
