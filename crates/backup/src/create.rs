@@ -19,9 +19,9 @@ pub struct Created {
     /// Its record.
     pub backup: Backup,
     /// Files that were not in the directory yet.
-    pub new_files: usize,
+    pub copied_files: usize,
     /// Bytes of them.
-    pub new_bytes: u64,
+    pub copied_bytes: u64,
 }
 
 /// Removes the files of a checkpoint when dropped.
@@ -56,13 +56,13 @@ impl Backups {
         let created_ms = db.options().advanced.clock.wall_ms();
         let id = self.list()?.last().map_or(1, |last| last.id + 1);
         let mut backup = Backup { id, created_ms, files: Vec::with_capacity(names.len()) };
-        let (mut new_files, mut new_bytes, mut done) = (0, 0, 0);
+        let (mut copied_files, mut copied_bytes, mut done) = (0, 0, 0);
         for name in names {
             let (file, is_new) = self.add_file(store_vfs, &checkpoint.dir, name)?;
             done += file.size_bytes;
             if is_new {
-                new_files += 1;
-                new_bytes += file.size_bytes;
+                copied_files += 1;
+                copied_bytes += file.size_bytes;
             }
             backup.files.push(file);
             progress(done);
@@ -74,7 +74,7 @@ impl Backups {
         write(vfs, &partial, backup.encode().as_bytes())?;
         vfs.rename(&partial, &path)?;
         vfs.sync_dir(&self.dir.join("backups"))?;
-        Ok(Created { backup, new_files, new_bytes })
+        Ok(Created { backup, copied_files, copied_bytes })
     }
 
     /// Copies a file of the checkpoint unless its content is there. Gives whether it was not.

@@ -6,7 +6,7 @@
 //! 64 bits, not 53, so that 0.1 + 0.2 is 0.3: a double would show another sum than Redis does.
 //! Rounding is to the nearest, ties to even. Smaller than a normal number is zero: of such a number
 //! the 17 decimals that are written show nothing. Why it is not a library's: see
-//! `docs/decisions/0019-long-double-stays-ours.md`.
+//! `docs/decisions/0021-long-double-stays-ours.md`.
 
 use std::cmp::Ordering;
 use std::fmt;

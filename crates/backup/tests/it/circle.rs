@@ -40,11 +40,11 @@ fn a_backup_copies_what_no_earlier_one_has() {
     write(&db, 0, 0..2000);
     db.flush().unwrap();
     let first = backups.create(&db, &mut quiet()).unwrap();
-    assert_eq!(first.new_files, first.backup.files.len());
-    assert_eq!(first.new_bytes, first.backup.size_bytes());
+    assert_eq!(first.copied_files, first.backup.files.len());
+    assert_eq!(first.copied_bytes, first.backup.size_bytes());
     write(&db, 1, 5000..5010);
     let second = backups.create(&db, &mut quiet()).unwrap();
-    assert!(second.new_bytes * 10 < first.new_bytes, "{second:?} after {first:?}");
+    assert!(second.copied_bytes * 10 < first.copied_bytes, "{second:?} after {first:?}");
     let shared = second.backup.files.iter().filter(|file| first.backup.files.contains(file));
     assert!(shared.count() > 0, "nothing is shared");
     db.close().unwrap();

@@ -4,8 +4,11 @@
 use super::*;
 use terrace::vfs::{Fault, FaultKind, OpClass};
 
+/// Keys with their values, in order.
+type Contents = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// A store with one backup and more in it since.
-fn prepared(seed: u64) -> (SimVfs, Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u8>)>) {
+fn prepared(seed: u64) -> (SimVfs, Contents, Contents) {
     let sim = SimVfs::new(seed);
     let db = open(&sim);
     write(&db, 0, 0..60);

@@ -102,8 +102,8 @@ fn create(dir: &Path, backups: &Path, keep: Option<u32>, memory: usize) -> Resul
         dir.display(),
         Grouped(created.backup.files.len() as u64),
         SizeBytes(created.backup.size_bytes()),
-        Grouped(created.new_files as u64),
-        SizeBytes(created.new_bytes),
+        Grouped(created.copied_files as u64),
+        SizeBytes(created.copied_bytes),
     )?;
     if let Some(keep) = keep {
         let freed = backups.keep_latest(keep as usize)?;
