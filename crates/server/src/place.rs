@@ -24,7 +24,7 @@ use crate::cluster::{Cluster, unit_of};
 use crate::command::{CommandSpec, Flags, Keys};
 use crate::session::{Caller, Session};
 use std::borrow::Cow;
-use terrace_cluster::{CallTarget, Coordinator, NodeId, Placement, Route, ShardCall, slot_of};
+use terrace_cluster::{CallTarget, Coordinator, NodeId, Placement, Route, slot_of};
 use terrace_resp::Command;
 
 /// The error by which a node tells another that it does not own a shard, with the revision by which it
@@ -245,21 +245,24 @@ impl Placing<'_> {
     /// For a command that needs all keys in one place: exceptions are brought home one by one.
     fn gather(&self, keys: &[&[u8]], routes: &[Route]) -> Place {
         let mut both = keys.iter().zip(routes);
-        let away = both.find_map(|(key, route)| match route {
-            Route::Instance(call) if self.is_exception(call) => Some(*key),
-            _ => None,
-        });
+        let away = both.find_map(|(key, route)| self.is_exception(key, route).then_some(*key));
         match away {
             Some(key) => Away::Wait(Await::Home(key.to_vec())).into(),
             None => refused(TRY_AGAIN),
         }
     }
 
-    /// Whether the key of this route is not where its shard is.
-    fn is_exception(&self, call: &ShardCall) -> bool {
-        let topology = self.coordinator.topology();
-        let shard = topology.as_ref().and_then(|topology| topology.shards.get(&call.shard));
-        shard.is_some_and(|shard| shard.instance != call.instance)
+    /// Whether a key that goes this way is not where its shard is: it may be in the store of this node
+    /// while the shard is in another one's.
+    fn is_exception(&self, key: &[u8], route: &Route) -> bool {
+        let store = match route {
+            Route::Instance(call) => call.instance,
+            Route::Local => self.coordinator.me(),
+            _ => return false,
+        };
+        let Some(topology) = self.coordinator.topology() else { return false };
+        let shard = topology.shards.get(&topology.shard_of(key));
+        shard.is_some_and(|shard| shard.instance != store)
     }
 
     /// Keys can be watched only in the store of this node.
@@ -273,7 +276,7 @@ impl Placing<'_> {
         }
         for (key, route) in keys.iter().zip(&routes) {
             match route {
-                Route::Instance(call) if self.is_exception(call) => {
+                Route::Instance(_) if self.is_exception(key, route) => {
                     return Away::Wait(Await::Home(key.to_vec())).into();
                 }
                 Route::Owner(node) => {

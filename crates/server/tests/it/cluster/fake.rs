@@ -34,6 +34,8 @@ pub struct State {
 /// The shared part.
 pub struct Shared {
     state: Mutex<State>,
+    /// One move at a time.
+    moving: Mutex<()>,
     revision: AtomicU64,
 }
 
@@ -149,7 +151,8 @@ impl Coordinator for FakeCoordinator {
         match state.exceptions.get(key) {
             Some(node) if *node != self.me => Route::Instance(call(shard, *node)),
             Some(_) => Route::Local,
-            None if state.held.contains(key) => Route::Held,
+            // A key is held where it is; for the store of another node its owner begins no moves.
+            None if route == Route::Local && state.held.contains(key) => Route::Held,
             None => route,
         }
     }
@@ -228,6 +231,7 @@ impl Coordinator for FakeCoordinator {
     fn recall(&self, _db: u8, key: &[u8], done: Callback) {
         let (shared, key) = (self.shared.clone(), key.to_vec());
         std::thread::spawn(move || {
+            let _alone = shared.moving.lock().unwrap();
             move_home(&shared, &key);
             done();
         });
@@ -319,7 +323,11 @@ impl FakeCluster {
             executors: both.map(|(id, one)| (*id, one.running().call_executor())).collect(),
             calls: 0,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), revision: AtomicU64::new(1) });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            moving: Mutex::default(),
+            revision: AtomicU64::new(1),
+        });
         let coordinator = |id: &NodeId| {
             Arc::new(FakeCoordinator {
                 me: *id,
@@ -350,6 +358,7 @@ impl FakeCluster {
             let state = self.shared.state();
             state.topology.shards[&state.topology.shard_of(bytes)].instance
         };
+        let _alone = self.shared.moving.lock().unwrap();
         move_home(&self.shared, bytes);
         if home != self.node(to) {
             carry(&self.shared, bytes, home, self.node(to));
