@@ -25,10 +25,12 @@ fn files(sim: &SimVfs, below: &str) -> Vec<(PathBuf, u64)> {
 fn is_refused(sim: &SimVfs, id: u64) -> bool {
     let backups = backups(sim);
     let verified = backups.verify(id, &mut quiet());
-    let restored = backups.restore(id, "/target", &mut quiet());
+    let target = format!("/target-{id}");
+    let restored = backups.restore(id, &target, &mut quiet());
     assert_eq!(verified.is_err(), restored.is_err(), "{verified:?} {restored:?}");
     if restored.is_err() {
-        assert!(files(sim, "/target").is_empty() && files(sim, "/target.partial").is_empty());
+        assert!(files(sim, &target).is_empty());
+        assert!(files(sim, &format!("{target}.partial")).is_empty());
     }
     restored.is_err()
 }
