@@ -70,10 +70,15 @@ impl Backups {
     /// # Errors
     /// The directory cannot be read.
     pub fn list(&self) -> Result<Vec<Listed>> {
+        Ok(self.ids()?.into_iter().map(|id| Listed { id, backup: self.get(id) }).collect())
+    }
+
+    /// The numbers of all backups, the oldest first; no record is read.
+    pub(crate) fn ids(&self) -> Result<Vec<u64>> {
         let names = self.vfs.list(&self.dir.join("backups"))?;
         let mut ids: Vec<u64> = names.iter().filter_map(|name| parse_id(name)).collect();
         ids.sort_unstable();
-        Ok(ids.into_iter().map(|id| Listed { id, backup: self.get(id) }).collect())
+        Ok(ids)
     }
 
     /// The record of one backup.

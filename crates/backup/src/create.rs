@@ -54,7 +54,7 @@ impl Backups {
         let mut names = store_vfs.list(&checkpoint.dir)?;
         names.sort_unstable();
         let created_ms = db.options().advanced.clock.wall_ms();
-        let id = self.list()?.last().map_or(1, |last| last.id + 1);
+        let id = self.ids()?.last().map_or(1, |last| last + 1);
         let mut backup = Backup { id, created_ms, files: Vec::with_capacity(names.len()) };
         let (mut copied_files, mut copied_bytes, mut done) = (0, 0, 0);
         for name in names {

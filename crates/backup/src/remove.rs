@@ -25,10 +25,10 @@ impl Backups {
     /// # Errors
     /// As [`Self::remove`].
     pub fn keep_latest(&self, keep: usize) -> Result<u64> {
-        let all = self.list()?;
-        let old = all.len().saturating_sub(keep);
-        for listed in &all[..old] {
-            self.vfs.remove(&self.record_path(listed.id))?;
+        let ids = self.ids()?;
+        let old = ids.len().saturating_sub(keep);
+        for id in &ids[..old] {
+            self.vfs.remove(&self.record_path(*id))?;
         }
         self.vfs.sync_dir(&self.dir.join("backups"))?;
         self.remove_unnamed_files()
