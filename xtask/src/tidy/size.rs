@@ -16,6 +16,9 @@ const LONG_FILES: &[(&str, usize)] = &[];
 /// The longest function, in lines. About 70 is usual.
 const MAX_FUNCTION_LINES: usize = 100;
 
+/// Documents that are read from top to bottom, and how long they may be.
+const PAGES: &[(&str, usize)] = &[(super::drawing::DOCUMENT, 300)];
+
 /// Functions over [`MAX_FUNCTION_LINES`]: file, name, lines.
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
 
@@ -23,7 +26,18 @@ const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
 pub fn sizes(tree: &Tree) -> Vec<Finding> {
     let mut findings = files(tree, LONG_FILES);
     findings.extend(functions(tree, LONG_FUNCTIONS));
+    findings.extend(pages(tree));
     findings
+}
+
+fn pages(tree: &Tree) -> Vec<Finding> {
+    let too_long = PAGES.iter().filter_map(|(path, most)| {
+        let lines = tree.text(path)?.lines().count();
+        let what =
+            format!("{lines} lines, at most {most}: move what few need to a page of its own");
+        (lines > *most).then(|| Finding { path: path.to_string(), line: *most, what })
+    });
+    too_long.collect()
 }
 
 fn files(tree: &Tree, exceptions: &[(&str, usize)]) -> Vec<Finding> {
@@ -112,6 +126,13 @@ mod tests {
         assert_eq!(files(&tree(&[("x.rs", &lines(500))]), &[("x.rs", 700)]).len(), 1);
         let huge = tree(&[("x.rs", &lines(MAX_LINES + 1))]);
         assert_eq!(files(&huge, &[("x.rs", 2000)]).len(), 1);
+    }
+
+    #[test]
+    fn pages_have_a_limit() {
+        let page = |lines: usize| tree(&[("docs/ARCHITECTURE.md", &"x\n".repeat(lines))]);
+        assert!(pages(&page(300)).is_empty());
+        assert_eq!(pages(&page(301)).len(), 1);
     }
 
     #[test]
