@@ -1,0 +1,46 @@
+//! What a tree is: which order it has, where its root is.
+//!
+//! ```text
+//! meta := version:u8 (1)  root:u64le (0: empty)  next_id:u64le  order's name
+//! ```
+
+use super::damaged;
+use terrace_base::codec::Decoder;
+use terrace_binding::Outcome;
+
+const VERSION: u8 = 1;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// The root's id; 0 if the tree is empty.
+    pub root: u64,
+    /// The next id to be given to a node or a value; never 0.
+    pub next_id: u64,
+    /// The name of the order, which is that of every open.
+    pub order: Vec<u8>,
+}
+
+impl Meta {
+    pub fn new(order: &[u8]) -> Self {
+        Self { root: 0, next_id: 1, order: order.to_vec() }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.extend(self.root.to_le_bytes());
+        out.extend(self.next_id.to_le_bytes());
+        out.extend_from_slice(&self.order);
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Outcome<Self> {
+        let mut reader = Decoder::new(bytes);
+        let mut parse = || {
+            let version = reader.u8()?;
+            let (root, next_id) = (reader.u64()?, reader.u64()?);
+            let order = reader.rest().to_vec();
+            (version == VERSION && root < next_id).then_some(Self { root, next_id, order })
+        };
+        parse().ok_or_else(|| damaged("what it is was written by a later version, or damaged"))
+    }
+}

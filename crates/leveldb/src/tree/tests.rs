@@ -1,0 +1,267 @@
+//! The tree against a sorted model: random batches, snapshots, cursors both ways, power cuts.
+
+use super::{FAMILY, Op, Tree};
+use crate::order::Order;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use terrace::vfs::SimVfs;
+use terrace::{CfOptions, Db, MIN_MEMORY_BUDGET, Options, ReadOptions, SyncMode, WriteOptions};
+use terrace_base::Rng;
+use terrace_base::rng::SplitMix64;
+use terrace_binding::Code;
+
+/// By length, then backwards; `A` and `a` are the same.
+fn strange() -> Order {
+    fn folded(key: &[u8]) -> Vec<u8> {
+        key.iter().rev().map(u8::to_ascii_lowercase).collect()
+    }
+    Order::custom(b"strange", |a, b| a.len().cmp(&b.len()).then_with(|| folded(b).cmp(&folded(a))))
+}
+
+/// Keys as the order has them, each with its value.
+type Model = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn place(model: &Model, key: &[u8]) -> Result<usize, usize> {
+    model.binary_search_by(|(there, _)| strange().compare(there, key))
+}
+
+fn apply(model: &mut Model, (key, value): Op<'_>) {
+    match (place(model, key), value) {
+        (Ok(at), Some(value)) => model[at] = (key.to_vec(), value.to_vec()),
+        (Err(at), Some(value)) => model.insert(at, (key.to_vec(), value.to_vec())),
+        (Ok(at), None) => drop(model.remove(at)),
+        (Err(_), None) => {}
+    }
+}
+
+fn open(sim: &SimVfs) -> (Db, Tree) {
+    let mut options = Options {
+        memory_budget: MIN_MEMORY_BUDGET,
+        column_families: vec![(FAMILY.to_string(), CfOptions::default())],
+        ..Options::default()
+    };
+    options.advanced.vfs = Arc::new(sim.clone());
+    options.advanced.reserve_bytes = 0;
+    let db = Db::open("db", options).unwrap();
+    let tree = Tree::open(db.column_family(FAMILY).unwrap(), strange()).unwrap();
+    (db, tree)
+}
+
+fn below(rng: &mut SplitMix64, end: u64) -> u64 {
+    rng.next_u64() % end
+}
+
+/// Short keys of few letters, so that they meet, and a long one now and then, so that nodes split early.
+fn key(rng: &mut SplitMix64) -> Vec<u8> {
+    let len = if below(rng, 10) == 0 { 500 } else { below(rng, 5) };
+    (0..len).map(|_| b"aAbBcC"[below(rng, 6) as usize]).collect()
+}
+
+type OwnedOp = (Vec<u8>, Option<Vec<u8>>);
+
+/// Few operations; mostly puts, or mostly deletes.
+fn batch(rng: &mut SplitMix64, deletes: u64) -> Vec<OwnedOp> {
+    let count = 1 + below(rng, 40);
+    let op = |rng: &mut SplitMix64| {
+        let value = (below(rng, 10) >= deletes).then(|| rng.next_u64().to_le_bytes().to_vec());
+        (key(rng), value)
+    };
+    (0..count).map(|_| op(rng)).collect()
+}
+
+fn write(db: &Db, tree: &Tree, ops: &[OwnedOp], sync: SyncMode) -> Result<(), Code> {
+    let ops = ops.iter().map(|(key, value)| (&key[..], value.as_deref()));
+    let options = WriteOptions { sync: Some(sync) };
+    tree.write(db, terrace::WriteBatch::new(), ops, &options).map_err(|failure| failure.code)
+}
+
+fn now(db: &Db) -> ReadOptions {
+    ReadOptions { snapshot: Some(db.snapshot()), ..ReadOptions::default() }
+}
+
+/// All that a reader can see is as in `model`.
+fn check(tree: &Tree, reading: &ReadOptions, model: &Model) {
+    let mut cursor = tree.cursor(reading.clone()).unwrap();
+    cursor.seek_to_first().unwrap();
+    for (key, value) in model {
+        assert!(cursor.valid());
+        assert_eq!((cursor.key(), cursor.value()), (&key[..], &value[..]));
+        assert_eq!(tree.get(key, reading.clone()).unwrap().as_deref(), Some(&value[..]));
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid());
+    cursor.seek_to_last().unwrap();
+    for (key, value) in model.iter().rev() {
+        assert_eq!((cursor.key(), cursor.value()), (&key[..], &value[..]));
+        cursor.prev().unwrap();
+    }
+    assert!(!cursor.valid());
+}
+
+/// Seeks, and single steps from there in both directions.
+fn check_seeks(tree: &Tree, reading: &ReadOptions, model: &Model, rng: &mut SplitMix64) {
+    let mut cursor = tree.cursor(reading.clone()).unwrap();
+    for _ in 0..30 {
+        let target = key(rng);
+        let found = place(model, &target);
+        let at = found.unwrap_or_else(|at| at);
+        let got = tree.get(&target, reading.clone()).unwrap();
+        assert_eq!(got.as_deref(), found.ok().map(|at| &model[at].1[..]));
+        let shown = |at: Option<usize>| at.and_then(|at| model.get(at)).map(|(key, _)| &key[..]);
+        cursor.seek(&target).unwrap();
+        assert_eq!(cursor.valid().then(|| cursor.key()), shown(Some(at)));
+        if cursor.valid() {
+            cursor.next().unwrap();
+            assert_eq!(cursor.valid().then(|| cursor.key()), shown(Some(at + 1)));
+        }
+        if cursor.valid() {
+            cursor.prev().unwrap();
+            assert_eq!(cursor.valid().then(|| cursor.key()), shown(Some(at)));
+        }
+        cursor.seek_before(&target).unwrap();
+        assert_eq!(cursor.valid().then(|| cursor.key()), shown(at.checked_sub(1)));
+    }
+}
+
+#[test]
+fn a_tree_holds_what_a_sorted_list_does() {
+    for seed in 0..8 {
+        let mut rng = SplitMix64::new(seed);
+        let sim = SimVfs::new(seed);
+        let (mut db, mut tree) = open(&sim);
+        let mut model = Model::new();
+        let mut held: Vec<(ReadOptions, Model)> = Vec::new();
+        for step in 0..120 {
+            // Grows, shrinks to little or nothing, and grows again.
+            let deletes = if (40..80).contains(&step) { 9 } else { 2 };
+            let ops = batch(&mut rng, deletes);
+            write(&db, &tree, &ops, SyncMode::None).unwrap();
+            ops.iter().for_each(|(key, value)| apply(&mut model, (key, value.as_deref())));
+            if step % 10 == 0 {
+                check_seeks(&tree, &now(&db), &model, &mut rng);
+                held.push((now(&db), model.clone()));
+            }
+            if step == 60 {
+                db.flush().unwrap();
+            }
+            if step == 100 {
+                held.iter().for_each(|(reading, model)| check(&tree, reading, model));
+                held.clear();
+                drop(tree);
+                db.close().unwrap();
+                (db, tree) = open(&sim);
+            }
+        }
+        check(&tree, &now(&db), &model);
+        held.iter().for_each(|(reading, model)| check(&tree, reading, model));
+        // Nothing is left of what was removed: one record of the tree itself remains.
+        let ops: Vec<_> = model.iter().map(|(key, _)| (key.clone(), None)).collect();
+        write(&db, &tree, &ops, SyncMode::None).unwrap();
+        check(&tree, &now(&db), &Model::new());
+        let mut iter = tree.family().iter().unwrap();
+        iter.seek_to_first().unwrap();
+        let left: Vec<_> = iter.entries().map(|entry| entry.unwrap().0).collect();
+        assert_eq!(left, [b"m"]);
+    }
+}
+
+/// After a power cut the tree is what some prefix of the batches made, with all that were synced.
+#[test]
+fn a_power_cut_leaves_whole_batches() {
+    let mut cuts = 0;
+    for seed in 0..60 {
+        let mut rng = SplitMix64::new(seed);
+        let sim = SimVfs::new(seed);
+        let (db, tree) = open(&sim);
+        sim.crash_after(sim.op_count() + 1 + below(&mut rng, 60));
+        let mut states = vec![Model::new()];
+        let mut synced = 0;
+        for _ in 0..40 {
+            let ops = batch(&mut rng, 3);
+            let is_synced = below(&mut rng, 3) == 0;
+            let sync = if is_synced { SyncMode::Batch } else { SyncMode::None };
+            let mut after = states.last().unwrap().clone();
+            ops.iter().for_each(|(key, value)| apply(&mut after, (key, value.as_deref())));
+            states.push(after);
+            if write(&db, &tree, &ops, sync).is_err() {
+                cuts += 1;
+                break;
+            }
+            if is_synced {
+                synced = states.len() - 1;
+            }
+        }
+        let image = sim.crash_image(seed);
+        drop((tree, db));
+        let (db, tree) = open(&image);
+        let mut cursor = tree.cursor(now(&db)).unwrap();
+        cursor.seek_to_first().unwrap();
+        let mut found = Model::new();
+        while cursor.valid() {
+            found.push((cursor.key().to_vec(), cursor.value().to_vec()));
+            cursor.next().unwrap();
+        }
+        assert!(states[synced..].contains(&found), "seed {seed}");
+        check(&tree, &now(&db), &found);
+    }
+    assert!(cuts > 20, "{cuts} of 60 were cut");
+}
+
+#[test]
+fn shares_grow_with_the_range() {
+    let sim = SimVfs::new(1);
+    let (db, tree) = open(&sim);
+    let reading = || now(&db);
+    assert_eq!(tree.share(b"", b"zzz", reading()).unwrap(), 0.0);
+    let keys: BTreeMap<_, _> =
+        (0..3000_u32).map(|at| (format!("{at:08}").into_bytes(), at)).collect();
+    let ops: Vec<_> = keys.keys().map(|key| (key.clone(), Some(vec![7; 10]))).collect();
+    write(&db, &tree, &ops, SyncMode::None).unwrap();
+    let mut order: Vec<_> = keys.into_keys().collect();
+    order.sort_by(|a, b| strange().compare(a, b));
+    assert_eq!(strange().compare(&order[0], &order[1]), Ordering::Less);
+    let all = tree.share(b"", b"123456789", reading()).unwrap();
+    let half = tree.share(&order[0], &order[1500], reading()).unwrap();
+    assert!(all > 0.99 && (0.3..0.7).contains(&half), "{all} {half}");
+    assert_eq!(tree.share(&order[9], &order[3], reading()).unwrap(), 0.0);
+}
+
+#[test]
+fn another_order_is_refused() {
+    let sim = SimVfs::new(1);
+    let (db, tree) = open(&sim);
+    assert!(Tree::is_new(tree.family()).unwrap());
+    tree.create(&db).unwrap();
+    assert!(!Tree::is_new(tree.family()).unwrap());
+    let Err(failure) = Tree::open(tree.family().clone(), Order::bytes()) else { panic!("opened") };
+    assert_eq!(failure.code, Code::InvalidArgument);
+    let expected = "leveldb.BytewiseComparator does not match existing comparator strange";
+    assert_eq!(failure.message, expected);
+}
+
+/// Damaged records are errors.
+#[test]
+fn records_that_are_missing_or_form_a_circle_are_damage() {
+    let sim = SimVfs::new(1);
+    let (db, tree) = open(&sim);
+    let ops: Vec<_> = (0..2000).map(|at| (format!("{at:06}").into_bytes(), Some(vec![]))).collect();
+    write(&db, &tree, &ops, SyncMode::None).unwrap();
+    let root = tree.meta.lock().root;
+    let view = super::View { family: tree.family().clone(), reading: ReadOptions::default() };
+    let mut node = view.node(root).unwrap();
+    assert!(!node.is_leaf);
+    node.entries[0].id = root;
+    let first = |tree: &Tree| {
+        let mut cursor = tree.cursor(now(&db)).unwrap();
+        (cursor.seek_to_first().unwrap_err().code, cursor.valid())
+    };
+    tree.family().put(super::view::node_key(root), node.encode()).unwrap();
+    assert_eq!(first(&tree), (Code::Corruption, false));
+    // The order is backwards: this key is the first one.
+    let key = b"999999";
+    assert_eq!(tree.get(key, now(&db)).unwrap_err().code, Code::Corruption);
+    assert_eq!(write(&db, &tree, &[(key.to_vec(), None)], SyncMode::None), Err(Code::Corruption));
+    tree.family().delete(super::view::node_key(root)).unwrap();
+    assert_eq!(first(&tree), (Code::Corruption, false));
+}

@@ -1,0 +1,55 @@
+//! What a reader of the tree sees: its records at one snapshot, or as they are now.
+//!
+//! ```text
+//! m          what the tree is: see `Meta`
+//! n id:u64be a node
+//! v id:u64be a value
+//! ```
+
+use super::damaged;
+use super::meta::Meta;
+use super::node::Node;
+use terrace::{ColumnFamily, ReadOptions, Slice};
+use terrace_binding::Outcome;
+
+pub const META: &[u8] = b"m";
+
+pub fn node_key(id: u64) -> [u8; 9] {
+    key(b'n', id)
+}
+
+pub fn value_key(id: u64) -> [u8; 9] {
+    key(b'v', id)
+}
+
+fn key(kind: u8, id: u64) -> [u8; 9] {
+    let mut key = [kind; 9];
+    key[1..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+/// Reads of the records of a tree.
+pub struct View {
+    pub family: ColumnFamily,
+    pub reading: ReadOptions,
+}
+
+impl View {
+    /// None if nothing has been written yet.
+    pub fn meta(&self) -> Outcome<Option<Meta>> {
+        match self.family.get_with(META, &self.reading)? {
+            Some(bytes) => Meta::decode(&bytes).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub fn node(&self, id: u64) -> Outcome<Node> {
+        let found = self.family.get_with(node_key(id), &self.reading)?;
+        Node::decode(&found.ok_or_else(|| damaged("a node is missing"))?)
+    }
+
+    pub fn value(&self, id: u64) -> Outcome<Slice> {
+        let found = self.family.get_with(value_key(id), &self.reading)?;
+        found.ok_or_else(|| damaged("a value is missing"))
+    }
+}
