@@ -5,6 +5,8 @@ mod ci;
 mod clients;
 mod dashboard;
 mod failing;
+mod leveldb;
+mod leveldb_library;
 mod network;
 mod output;
 mod peers;
@@ -29,6 +31,9 @@ cargo xtask COMMAND
   ci [STEP...]    all of CI: fmt, tidy, clippy, docs, then test
   c-library [DIR] build the library for C and put it, its header and its pkg-config file into DIR
                   (target/c), to be compiled against or copied to /usr/local
+  leveldb-library [DIR]
+                  the same for LevelDB's interfaces for C and C++ (target/leveldb): programs for
+                  libleveldb.so.1 run with it unchanged
   release         build the program for others: stripped, its debug information in a file beside it
   peers           fetch the engines that `terrace-bench` measures beside Terrace
 
@@ -59,6 +64,7 @@ fn run(arguments: &[String]) -> Result<()> {
         Some("peers") => peers::run(&root),
         Some("release") => release::run(&root),
         Some("c-library") => c_library::run(&root, rest),
+        Some("leveldb-library") => leveldb_library::run(&root, rest),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
             Ok(())

@@ -1,7 +1,7 @@
 //! Runs a command, passes on what it prints, and shows each line to a filter that finds out why it
 //! failed.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitStatus};
 
@@ -24,6 +24,15 @@ pub fn run_watched(mut command: Command, mut look: impl FnMut(&str)) -> Result<E
         line.clear();
     }
     child.wait().with_context(|| format!("wait for {shown}"))
+}
+
+/// Runs `command`, which is shown first.
+pub fn run_shown(command: &mut Command) -> Result<()> {
+    let words = shown(command);
+    println!("{words}");
+    let status = command.status().with_context(|| format!("start {words}"))?;
+    ensure!(status.success(), "{words}: {status}");
+    Ok(())
 }
 
 /// The words of a command.

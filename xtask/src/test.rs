@@ -5,7 +5,7 @@ use crate::failing::Failing;
 use crate::output::run_watched;
 use crate::steps::BUILD;
 use crate::steps::{Failure, Steps, cargo};
-use crate::{clients, dashboard, wheel};
+use crate::{clients, dashboard, leveldb, wheel};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::fs;
 use std::path::Path;
@@ -50,6 +50,7 @@ fn outside(steps: &mut Steps) {
     let programs = ["--workspace", "--test", "c_programs"];
     cargo_test(steps, "c-programs", &programs, &["--include-ignored"], &needs);
     wheel::add(steps, &needs);
+    leveldb::add(steps, &needs);
     dashboard::add(steps);
 }
 

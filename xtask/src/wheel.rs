@@ -2,9 +2,9 @@
 //! there by pytest. What that needs is installed by pip, pinned, below the target directory.
 
 use crate::clients::python_packages;
-use crate::output::shown;
+use crate::output::run_shown;
 use crate::steps::Steps;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ pub fn add(steps: &mut Steps, needs: &[&str]) {
         let mut pytest = Command::new(venv.join("bin/python"));
         pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
         pytest.arg(root.join(CRATE).join("tests")).current_dir(&dir);
-        run(&mut pytest)
+        run_shown(&mut pytest)
     });
     step.needs(needs);
 }
@@ -47,7 +47,7 @@ fn build(root: &Path, target: &Path, dir: &Path) -> Result<()> {
     let mut maturin = Command::new(dir.join("venv/bin/maturin"));
     maturin.args(["build", "--profile", "dev", "--locked", "--compatibility", "linux", "--out"]);
     maturin.arg(&wheels).arg("--manifest-path").arg(root.join(CRATE).join("Cargo.toml"));
-    run(maturin.arg("--target-dir").arg(target).current_dir(root))
+    run_shown(maturin.arg("--target-dir").arg(target).current_dir(root))
 }
 
 /// Installs the wheel that is in `wheels`, whatever of it was there.
@@ -55,13 +55,5 @@ fn install(venv: &Path, wheels: &Path) -> Result<()> {
     let mut pip = Command::new(venv.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     pip.args(["--force-reinstall", "--no-deps", "--no-index", "--find-links"]);
-    run(pip.arg(wheels).arg(PACKAGE))
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let words = shown(command);
-    println!("{words}");
-    let status = command.status().with_context(|| format!("start {words}"))?;
-    ensure!(status.success(), "{words}: {status}");
-    Ok(())
+    run_shown(pip.arg(wheels).arg(PACKAGE))
 }

@@ -15,7 +15,6 @@ mod bitfield;
 mod bits;
 mod client;
 mod cluster;
-mod cluster_admin;
 mod command_docs;
 mod command_table;
 mod connection;

@@ -8,7 +8,7 @@ use terrace_cluster::{
     NodeId, Refusal, ShardId, TopKey,
 };
 use terrace_node::rpc::{MoveMessage, ShardRecords, TopCounts};
-use terrace_node::{Identity, InstanceStore, StoreError, StoreLoad};
+use terrace_node::{Identity, InstanceStore, StoreError};
 
 #[derive(Default)]
 struct State {
@@ -257,10 +257,5 @@ impl InstanceStore for MemoryStore {
         top.truncate(keys);
         let (write_bytes, memtable_bytes) = (100 * all, 1 << 20);
         Ok(TopCounts { writes: all, write_bytes, memtable_bytes, hot_bytes: 0, keys: top })
-    }
-
-    fn load(&self) -> StoreLoad {
-        let writes = self.state.lock().writes.values().sum();
-        StoreLoad { writes, ..StoreLoad::default() }
     }
 }
