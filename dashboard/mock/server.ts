@@ -8,6 +8,7 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import type { FinishedJob } from "../src/api.ts";
 import * as answers from "./answers.ts";
+import { cluster } from "./cluster.ts";
 import { Engine, type Scenario } from "./engine.ts";
 import { explain, Ring } from "./explain.ts";
 
@@ -78,6 +79,7 @@ export async function startMock(options: MockOptions = {}): Promise<Mock> {
       case "slowlog": return answers.slowlog(engine);
       case "latency": return answers.latency(engine);
       case "config": return answers.config();
+      case "cluster": return cluster(engine);
       default: return undefined;
     }
   };

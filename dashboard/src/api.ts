@@ -358,6 +358,81 @@ export interface CommandLatency {
   p999_us: number | null;
 }
 
+// ---------------------------------------------------------------- GET /api/v1/cluster
+// `null` without a cluster. Every request asks all nodes: not more often than once a second.
+
+export interface Cluster {
+  name: string;
+  /** "slots" or "range"; `null` before the cluster was created. */
+  placement: string | null;
+  /** Of the metadata that this was read from. */
+  revision: number;
+  /** Every shard is served. */
+  is_served: boolean;
+  /** Id of the node that was asked. */
+  me: string;
+  /** By id. */
+  nodes: ClusterNode[];
+  /** Those that are not served first, then by number. */
+  shards: ClusterShard[];
+}
+
+export interface ClusterNode {
+  /** 40 hexadecimal digits. */
+  id: string;
+  /** `host:port` for clients, and for other nodes. */
+  redis_address: string;
+  bus_address: string;
+  /** Its lease is there. */
+  is_alive: boolean;
+  /** Why it did not tell more; `null` if it did. */
+  error: string | null;
+  report: NodeReport | null;
+}
+
+/** Counters are of the node's store, since it was opened. */
+export interface NodeReport {
+  revision: number;
+  /** Milliseconds since the last confirmed keep-alive was sent, and how long the lease lasts. */
+  lease_age_ms: number;
+  lease_ttl_ms: number;
+  /** It may own shards. */
+  is_coordinator: boolean;
+  /** It makes plans by itself at the moment. */
+  leads_partitioner: boolean;
+  /** It is giving its shards up. */
+  is_draining: boolean;
+  /** Keys that it moved as owner. */
+  moved_keys: number;
+  /** Lookups; keys and elements written; their bytes; bytes that were written to the device. */
+  reads: number;
+  writes: number;
+  user_bytes: number;
+  device_bytes: number;
+  /** Keys of its store, about. */
+  keys: number;
+}
+
+export interface ClusterShard {
+  id: number;
+  /** Slots as "0-5460", keys as "\"g\"..\"q\"". */
+  ranges: string[];
+  /** Ids of nodes: whose store has the keys, and who owns it (`null` before the first). */
+  instance: string;
+  owner: string | null;
+  /** The owner's term. */
+  epoch: number;
+  is_served: boolean;
+  /** "serving", or what is wrong. */
+  state: string;
+  /** Keys that are not at home; `null` if the owner did not tell. */
+  exceptions: number | null;
+  /** Keys that wait for a move. */
+  waiting_moves: number;
+  /** The step of each move that is under way. */
+  moves: string[];
+}
+
 // ---------------------------------------------------------------- GET /api/v1/config (category admin)
 
 export interface Config {

@@ -4,6 +4,7 @@ import { Client } from "./client.ts";
 import { h } from "./dom.ts";
 import { Store } from "./store.ts";
 import { mountTip } from "./tip.ts";
+import { clusterCard } from "./views/cluster.ts";
 import { explainCard } from "./views/explain.ts";
 import { filterMap } from "./views/filters.ts";
 import { footer } from "./views/footer.ts";
@@ -21,7 +22,7 @@ app?.append(
   h("a", { class: "skip", href: "#terraces" }, "To the tree"),
   header(store),
   h("main", {},
-    terraces(store), memory(store), hotKeys(store, explain), explain_card, series(store),
+    terraces(store), memory(store), hotKeys(store, explain), clusterCard(store), explain_card, series(store),
     filterMap(store), slowLog(store), commands(store)),
   footer(store),
 );

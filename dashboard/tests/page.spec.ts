@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import type { Explanation, HotKeys, Live, Memory, Shape, Summary } from "../src/api.ts";
+import type { Cluster, Explanation, HotKeys, Live, Memory, Shape, Summary } from "../src/api.ts";
 import { type Mock, startMock } from "../mock/server.ts";
 import { bytes, count } from "../src/format.ts";
 import { launch } from "./browser.ts";
@@ -220,6 +220,37 @@ test("explains a key step by step, as the API does", async () => {
   await page.context().close();
 });
 
+test("the cluster: what is not served first, shares of the work; no card without a cluster", async () => {
+  const cluster = await api<Cluster | null>("cluster");
+  const { page, errors } = await open(LAPTOP);
+  const root = page.locator("#cluster");
+  if (cluster === null) {
+    assert.ok(!(await root.isVisible()));
+    return page.context().close();
+  }
+  await root.scrollIntoViewIfNeeded();
+  await eventually("the shards", async () => (await root.locator("[data-shard]").count()) === cluster.shards.length);
+  const rows = await root.locator("[data-shard]").evaluateAll((nodes) => nodes.map((node) => [(node as HTMLElement).dataset.shard, (node as HTMLElement).dataset.served]));
+  assert.deepEqual(rows, cluster.shards.map((shard) => [String(shard.id), shard.is_served ? "yes" : "no"]));
+  assert.equal(await root.locator("[data-node]").count(), cluster.nodes.length);
+  const text = (await root.textContent()) ?? "";
+  assert.ok(text.includes(cluster.name));
+  for (const node of cluster.nodes) assert.ok(text.includes(node.redis_address), node.redis_address);
+  if (mock !== null) {
+    assert.match((await root.locator('[data-cluster="state"]').textContent()) ?? "", /1 of 3 shards not served/);
+    const share = (of: string) => root.locator(`[data-share="${of}"]`).allTextContents();
+    assert.deepEqual(await share("reads"), ["75 %", "25 %"]);
+    assert.deepEqual(await share("writes"), ["25 %", "75 %"]);
+    assert.match((await root.locator('[data-cluster="together"]').textContent()) ?? "", /together2\.5/);
+    assert.deepEqual(await root.locator("[data-away]").allTextContents(), ["–", "1.23k", "2.47k"]);
+    assert.match(text, /the node is not alive/);
+    assert.match(text, /1 running, 40 keys waiting/);
+  }
+  assert.equal(await overflow(page), 0);
+  assert.deepEqual(errors, []);
+  await page.context().close();
+});
+
 test("a lost connection is shown, and comes back by itself", async (t) => {
   const wire = await wireTo(base);
   t.after(() => wire.close());
@@ -253,6 +284,7 @@ for (const scenario of ["empty", "huge"] as const) {
         return /^L\d/.test((await page.locator(".unseen").textContent()) ?? "");
       });
     }
+    assert.ok(!(await page.locator("#cluster").isVisible()), "it is in no cluster");
     await page.locator("#filters").scrollIntoViewIfNeeded();
     await page.waitForTimeout(800);
     assert.equal(await overflow(page), 0);

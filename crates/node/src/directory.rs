@@ -231,6 +231,18 @@ impl Directory {
         from.map_while(move |(key, entry)| Some((key.strip_prefix(&prefix)?.to_string(), entry)))
     }
 
+    fn member(&self, name: &str, entry: &Entry) -> Option<Node> {
+        let id: NodeId = name.parse().ok()?;
+        let (redis, rpc) = std::str::from_utf8(&entry.value).ok()?.split_once(' ')?;
+        let (redis_address, rpc_address) = (redis.to_string(), rpc.to_string());
+        Some(Node { id, redis_address, rpc_address, is_alive: self.is_alive(id) })
+    }
+
+    /// All nodes whose entries are not damaged, in the order of their ids.
+    pub fn members(&self) -> Vec<Node> {
+        self.below("member").filter_map(|(name, entry)| self.member(&name, entry)).collect()
+    }
+
     /// What the entries say.
     ///
     /// # Errors
@@ -242,15 +254,11 @@ impl Directory {
             "range" => Placement::Range,
             other => return Err(format!("unknown placement \"{}\"", other.escape_debug())),
         };
-        let mut nodes = Vec::new();
-        for (name, entry) in self.below("member") {
+        let member = |(name, entry): (String, &Entry)| {
             let damaged = || format!("the entry of node {name} is damaged");
-            let id: NodeId = name.parse().map_err(|_| damaged())?;
-            let value = std::str::from_utf8(&entry.value).map_err(|_| damaged())?;
-            let (redis, rpc) = value.split_once(' ').ok_or_else(damaged)?;
-            let (redis_address, rpc_address) = (redis.to_string(), rpc.to_string());
-            nodes.push(Node { id, redis_address, rpc_address, is_alive: self.is_alive(id) });
-        }
+            self.member(&name, entry).ok_or_else(damaged)
+        };
+        let nodes: Vec<Node> = self.below("member").map(member).collect::<Result<_, _>>()?;
         let mut shards: BTreeMap<ShardId, Shard> = BTreeMap::new();
         for (name, _) in self.below("shard") {
             let Some(id) = name.strip_suffix("/instance") else { continue };

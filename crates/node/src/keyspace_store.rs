@@ -6,12 +6,12 @@
 //! Records of moves and epochs are kept by the keyspace itself.
 
 use crate::rpc::{MoveMessage, ShardRecords, TopCounts};
-use crate::store::{Identity, InstanceStore, StoreError};
+use crate::store::{Identity, InstanceStore, StoreError, StoreLoad};
 use std::fmt::Display;
 use std::sync::Arc;
 use terrace::{CfOptions, ColumnFamily, HotTableMode, SyncMode, WriteBatch, WriteOptions};
 use terrace_cluster::{Direction, Epoch, MoveAnswer, MoveCall, NodeId, Refusal, ShardId, TopKey};
-use terrace_keyspace::{ExportedKey, Keyspace, MAX_EXPORT_BYTES};
+use terrace_keyspace::{ExportedKey, Keyspace, MAX_DATABASES, MAX_EXPORT_BYTES};
 
 const FAMILY: &str = "node";
 const IDENTITY: &[u8] = b"identity";
@@ -180,5 +180,21 @@ impl InstanceStore for KeyspaceStore {
             hot_bytes,
             keys: keys.collect(),
         })
+    }
+
+    fn load(&self) -> StoreLoad {
+        let metrics = self.keyspace.db().metrics();
+        let databases = [0]..[MAX_DATABASES as u8];
+        let count = |family: &ColumnFamily| {
+            family.estimate(databases.clone()).map_or(0, |estimate| estimate.keys)
+        };
+        StoreLoad {
+            reads: metrics.gets,
+            writes: metrics.ops_written,
+            user_bytes: metrics.user_bytes,
+            device_bytes: (metrics.write_amplification() * metrics.user_bytes as f64).round()
+                as u64,
+            keys: count(self.keyspace.strings()) + count(self.keyspace.collections()),
+        }
     }
 }

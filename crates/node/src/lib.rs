@@ -36,6 +36,6 @@ pub use clock::{BootClock, SystemBootClock};
 pub use config::{MIN_LEASE, NodeConfig, PartitionerConfig};
 pub use error::Error;
 pub use keyspace_store::KeyspaceStore;
-pub use node::{Node, create_cluster, join_store};
+pub use node::{Node, NodeFigures, create_cluster, join_store};
 pub use partitioner::Repartition;
-pub use store::{Identity, InstanceStore, StoreError};
+pub use store::{Identity, InstanceStore, StoreError, StoreLoad};

@@ -1,5 +1,9 @@
 //! A running node: joins the cluster, and starts the tasks that keep it there.
 
+mod admin;
+
+pub use admin::NodeFigures;
+
 use crate::claims;
 use crate::config::{MIN_LEASE, NodeConfig};
 use crate::coordinator::NodeCoordinator;
@@ -198,20 +202,6 @@ impl Node {
     /// What the node does at the moment.
     pub async fn status(&self) -> api::StatusReply {
         self.roles.status().await
-    }
-
-    /// What all nodes do at the moment, or why they do not say.
-    pub async fn cluster_status(&self) -> Vec<(NodeId, Result<api::StatusReply, String>)> {
-        let Some(topology) = self.shared.topology() else { return Vec::new() };
-        let mut all = Vec::new();
-        for node in topology.nodes.keys() {
-            let status = match self.shared.known_peer(*node) {
-                Ok(peer) => peer.status().await,
-                Err(status) => Err(status),
-            };
-            all.push((*node, status.map_err(|status| status.message().to_string())));
-        }
-        all
     }
 
     /// Makes a plan of what all instances counted, and sends it to the owners.

@@ -115,6 +115,7 @@ impl Roles for NodeRoles {
             });
         }
         shards.sort_by_key(|shard| shard.shard);
+        let load = shared.load().await;
         api::StatusReply {
             node: shared.me.0.to_vec(),
             revision: shared.revision.load(Ordering::SeqCst),
@@ -124,6 +125,12 @@ impl Roles for NodeRoles {
             shards,
             is_draining: *shared.is_draining.borrow(),
             moved_keys: shared.moved_keys.load(Ordering::Relaxed),
+            reads: load.reads,
+            writes: load.writes,
+            user_bytes: load.user_bytes,
+            device_bytes: load.device_bytes,
+            keys: load.keys,
+            is_coordinator: shared.config.is_coordinator,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::directory::{Directory, Layout};
 use crate::gate::{Gate, Token};
 use crate::rpc::{MoveMessage, Peer, ShardRecords, TopCounts};
 use crate::stamp::LeaseStamp;
-use crate::store::{InstanceStore, StoreError};
+use crate::store::{InstanceStore, StoreError, StoreLoad};
 use crate::view::View;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -92,7 +92,11 @@ impl Shared {
     /// Another node; `None` if it is not known.
     pub fn peer(&self, node: NodeId) -> Option<Arc<Peer>> {
         let topology = self.topology()?;
-        let address = &topology.nodes.get(&node)?.rpc_address;
+        self.peer_at(node, &topology.nodes.get(&node)?.rpc_address)
+    }
+
+    /// Another node at its address; `None` if that is none.
+    pub fn peer_at(&self, node: NodeId, address: &str) -> Option<Arc<Peer>> {
         let mut peers = self.peers.lock();
         match peers.get(&node) {
             Some((known, peer)) if known == address => Some(peer.clone()),
@@ -101,7 +105,7 @@ impl Shared {
                 let _in_runtime = self.runtime.enter();
                 let (secret, links) = (&self.config.secret, &self.config.links);
                 let peer = Arc::new(Peer::new(node, address, secret, links)?);
-                peers.insert(node, (address.clone(), peer.clone()));
+                peers.insert(node, (address.to_string(), peer.clone()));
                 Some(peer)
             }
         }
@@ -241,6 +245,12 @@ impl Shared {
             tracing::warn!("a step of a move failed: {error}");
             MoveAnswer::Unknown
         })
+    }
+
+    /// What this node's store did since it was opened.
+    pub async fn load(self: &Arc<Self>) -> StoreLoad {
+        let store = self.store.clone();
+        blocking(move || Ok(store.load())).await.unwrap_or_default()
     }
 
     /// What this node's instance counted.

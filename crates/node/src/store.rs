@@ -12,6 +12,21 @@ pub struct Identity {
     pub node: NodeId,
 }
 
+/// What a store did since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreLoad {
+    /// Lookups.
+    pub reads: u64,
+    /// Keys and elements written.
+    pub writes: u64,
+    /// Bytes of these.
+    pub user_bytes: u64,
+    /// Bytes written to the device.
+    pub device_bytes: u64,
+    /// Keys there are, about.
+    pub keys: u64,
+}
+
 /// The store failed; what was asked for may have happened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the store failed: {0}")]
@@ -65,4 +80,7 @@ pub trait InstanceStore: Send + Sync + 'static {
     /// # Errors
     /// See [`Self::identity`].
     fn top_counts(&self, keys: usize) -> Result<TopCounts, StoreError>;
+
+    /// What it did since it was opened. Reads nothing from the device.
+    fn load(&self) -> StoreLoad;
 }

@@ -3,13 +3,23 @@
 //! Set with the option `cluster-enabled` at the start; the coordinator comes a little later, since it
 //! needs the running server. Until then no key is served.
 
+mod admin;
+mod status;
+
+pub use admin::{
+    AdminAnswer, AdminReply, AdminRequest, AdminSlot, ClusterAdmin, ClusterSpec, ClusterSpecError,
+    MAX_CREATED_SHARDS, Repartitioned,
+};
+pub use status::{ClusterFigures, ClusterStatus, NodeReport, NodeStatus, ShardStatus};
+
 use std::sync::{Arc, OnceLock};
-use terrace_cluster::{Coordinator, Placement, ServeGuard, ShardId, Slot, slot_of};
+use terrace_cluster::{Coordinator, Placement, ServeGuard, Shard, ShardId, Slot, slot_of};
 
 /// See the module.
 #[derive(Default)]
 pub struct Cluster {
     coordinator: OnceLock<Arc<dyn Coordinator>>,
+    admin: OnceLock<Arc<dyn ClusterAdmin>>,
     /// Clients get a redirection (`MOVED`), instead of being served by way of this node.
     redirects: bool,
 }
@@ -26,7 +36,7 @@ pub enum Unit {
 impl Cluster {
     /// Without a coordinator yet.
     pub fn new(redirects: bool) -> Self {
-        Self { coordinator: OnceLock::new(), redirects }
+        Self { coordinator: OnceLock::new(), admin: OnceLock::new(), redirects }
     }
 
     /// The coordinator is there. Only the first one counts.
@@ -38,6 +48,33 @@ impl Cluster {
     #[inline]
     pub fn coordinator(&self) -> Option<&Arc<dyn Coordinator>> {
         self.coordinator.get()
+    }
+
+    /// Who does what administrators ask for. Only the first one counts.
+    pub fn administer(&self, admin: Arc<dyn ClusterAdmin>) {
+        let _first = self.admin.set(admin);
+    }
+
+    /// Who does what administrators ask for, if anybody does.
+    pub fn admin(&self) -> Option<&Arc<dyn ClusterAdmin>> {
+        self.admin.get()
+    }
+
+    /// The cluster in numbers, as far as this node knows it by itself.
+    pub fn figures(&self) -> ClusterFigures {
+        let known = self.admin().map(|admin| admin.figures()).unwrap_or_default();
+        let Some(topology) = self.coordinator().and_then(|one| one.topology()) else {
+            return known;
+        };
+        let is_owned = |shard: &&Shard| shard.owner.is_some_and(|owner| owner.is_claimed);
+        let owned = topology.shards.values().filter(is_owned).count();
+        ClusterFigures {
+            nodes: topology.nodes.len() as u64,
+            nodes_alive: topology.nodes.values().filter(|node| node.is_alive).count() as u64,
+            shards: topology.shards.len() as u64,
+            shards_unowned: (topology.shards.len() - owned) as u64,
+            ..known
+        }
     }
 
     /// Guards commands on keys of this node; see [`ServeGuard`].

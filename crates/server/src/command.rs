@@ -15,6 +15,7 @@ mod bitfield;
 mod bits;
 mod client;
 mod cluster;
+mod cluster_admin;
 mod command_docs;
 mod command_table;
 mod connection;

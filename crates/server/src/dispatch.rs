@@ -1,7 +1,7 @@
 //! From a request to its reply: who may, what it needs, and what it cost.
 
 use crate::command::{self, Call, CommandSpec, Failure, Flags, table};
-use crate::place::{self, Away, Place};
+use crate::place::{self, Await, Away, Place};
 use crate::server::Server;
 use crate::session::{Caller, Queued, Replies, Session};
 use std::sync::atomic::Ordering;
@@ -90,6 +90,7 @@ pub(crate) fn execute(
     {
         return done;
     }
+    let mode = batch.mode();
     let reply = ReplyWriter::new(output, session.protocol);
     let mut call = Call { args, batch, session, server, reply };
     let outcome = command::run(&mut call, spec);
@@ -98,6 +99,12 @@ pub(crate) fn execute(
         Err(Failure::Elsewhere(wait)) => {
             output.truncate(mark);
             return Executed::Elsewhere(wait);
+        }
+        Err(Failure::Admin(request)) => {
+            output.truncate(mark);
+            let waits = Away::Wait(Await::Admin(request));
+            // Only the loop lets a client wait for the cluster.
+            return if mode == Mode::Device { Executed::Back } else { Executed::Away(waits) };
         }
         Err(Failure::Reply(text)) => {
             output.truncate(mark);
@@ -192,7 +199,8 @@ fn check(
     if session.queued.is_none() {
         return Ok(());
     }
-    if spec.flags.has(Flags::NO_MULTI) {
+    let is_alone = |flags: Flags| flags.has(Flags::NO_MULTI);
+    if is_alone(spec.flags) || spec.subcommand(args).is_some_and(|one| is_alone(one.flags)) {
         return Err("ERR Command not allowed inside a transaction".into());
     }
     match &server.cluster {
@@ -273,7 +281,7 @@ pub(crate) fn commit(batch: &mut CommandBatch, server: &Server) -> Result<(), St
         server.stats.failed_batches.add(1);
         match Failure::from(error) {
             Failure::Reply(text) => text.into_owned(),
-            Failure::Elsewhere(_) => "ERR the commit had to wait".into(),
+            Failure::Elsewhere(_) | Failure::Admin(_) => "ERR the commit had to wait".into(),
         }
     })
 }

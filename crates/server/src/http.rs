@@ -31,6 +31,7 @@ mod wire;
 pub use explain::explain;
 pub use metrics::document as metrics_document;
 
+use crate::cluster::{ClusterAdmin, ClusterFigures};
 use hdrhistogram::Histogram;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -104,6 +105,9 @@ pub trait ServerStatus: Send + Sync + 'static {
     /// What a user may see; `None` if there is no such user, or this is not the password.
     fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights>;
 
+    /// Who knows the cluster; `None` without one.
+    fn cluster_admin(&self) -> Option<Arc<dyn ClusterAdmin>>;
+
     /// Whether the server is stopping: it is not ready for clients any more.
     fn is_stopping(&self) -> bool;
 }
@@ -141,6 +145,8 @@ pub struct Figures {
     pub pool_queue: u64,
     /// Commands that such threads executed.
     pub pool_commands: u64,
+    /// Of the cluster, as this node sees it.
+    pub cluster: ClusterFigures,
 }
 
 /// Latencies since the start, in nanoseconds; histograms of any range and precision.

@@ -20,7 +20,7 @@ pub(crate) use merge::{LIMITS, Merge};
 pub(crate) use split::{Part, Split};
 pub(crate) use transaction::{check_queued, requests_of};
 
-use crate::cluster::{Cluster, unit_of};
+use crate::cluster::{AdminRequest, Cluster, unit_of};
 use crate::command::{CommandSpec, Flags, Keys};
 use crate::session::{Caller, Session};
 use std::borrow::Cow;
@@ -78,13 +78,16 @@ pub(crate) enum Await {
     Release(Vec<u8>),
     /// This key is elsewhere, the others are not: it is brought home.
     Home(Vec<u8>),
+    /// The cluster does this, and lays its answer into the session.
+    Admin(Box<AdminRequest>),
 }
 
 impl Await {
-    /// The key that it is about.
-    pub fn into_key(self) -> Vec<u8> {
+    /// The key that it is about, if it is about one.
+    pub fn into_key(self) -> Option<Vec<u8>> {
         match self {
-            Self::Release(key) | Self::Home(key) => key,
+            Self::Release(key) | Self::Home(key) => Some(key),
+            Self::Admin(_) => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a server knows of one client, and of all of them.
 
 use crate::acl::User;
-use crate::cluster::Unit;
+use crate::cluster::{AdminSlot, Unit};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -66,6 +66,8 @@ pub struct Session {
     /// In a cluster: some of what is on its way comes back to this node as a call. What else is for this node's
     /// store goes the same way, so as not to overtake it.
     pub goes_by_call: bool,
+    /// Its command waits for the cluster's answer, or has it.
+    pub admin: Option<AdminSlot>,
     /// In the current batch it read or wrote keys that only the owner of their shard may.
     pub is_guarded: bool,
 }
@@ -124,6 +126,7 @@ impl Session {
             is_in_flight: false,
             goes_by_call: false,
             held_keys: Vec::new(),
+            admin: None,
             is_guarded: false,
         }
     }

@@ -1,6 +1,7 @@
 //! The server's state as the pages and monitoring show it.
 
 use crate::acl::{Access, Categories, User, category};
+use crate::cluster::{Cluster, ClusterAdmin};
 use crate::command::{Flags, table};
 use crate::config::{OPTIONS, When};
 use crate::hot_keys::SAMPLED_ONE_IN;
@@ -9,6 +10,7 @@ use crate::http::{
     SlowLog, Timings,
 };
 use crate::server::Server;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl ServerStatus for Server {
@@ -46,6 +48,7 @@ impl ServerStatus for Server {
             slow_log_entries: self.slow_log.len() as u64,
             pool_queue: stats.waiting.load(Ordering::Relaxed),
             pool_commands: stats.offloads.get(),
+            cluster: self.cluster.as_ref().map(Cluster::figures).unwrap_or_default(),
         }
     }
 
@@ -135,6 +138,10 @@ impl ServerStatus for Server {
     fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights> {
         let user = self.acl.authenticate(user.as_bytes(), password).ok()?;
         Some(Rights { read: may_read(&user), admin: may_all_of(&user, category::ADMIN) })
+    }
+
+    fn cluster_admin(&self) -> Option<Arc<dyn ClusterAdmin>> {
+        self.cluster.as_ref()?.admin().cloned()
     }
 
     fn is_stopping(&self) -> bool {

@@ -8,7 +8,7 @@ use terrace_cluster::{
     NodeId, Refusal, ShardId, TopKey,
 };
 use terrace_node::rpc::{MoveMessage, ShardRecords, TopCounts};
-use terrace_node::{Identity, InstanceStore, StoreError};
+use terrace_node::{Identity, InstanceStore, StoreError, StoreLoad};
 
 #[derive(Default)]
 struct State {
@@ -257,5 +257,10 @@ impl InstanceStore for MemoryStore {
         top.truncate(keys);
         let (write_bytes, memtable_bytes) = (100 * all, 1 << 20);
         Ok(TopCounts { writes: all, write_bytes, memtable_bytes, hot_bytes: 0, keys: top })
+    }
+
+    fn load(&self) -> StoreLoad {
+        let writes = self.state.lock().writes.values().sum();
+        StoreLoad { writes, ..StoreLoad::default() }
     }
 }

@@ -1,6 +1,6 @@
 //! What a node refuses at its start.
 
-use crate::harness::MemoryStore;
+use crate::harness::{MemoryStore, wait_for};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::{Db, Options, SystemClock};
@@ -54,4 +54,58 @@ async fn settings_that_cannot_work_are_refused() {
     assert!(create(&[shard(1, 0, 9)]).await.is_err(), "a gap");
     assert!(create(&[shard(1, 0, 16_383)]).await.unwrap());
     assert!(!create(&[shard(1, 0, 16_383)]).await.unwrap(), "it exists");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_created_of_nodes_that_wait_and_they_tell_of_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let metadata = Arc::new(Embedded::open(&db, Arc::new(SystemClock::default())).unwrap());
+    let start = async |address: &str| {
+        let mut config = NodeConfig::local("test", address);
+        config.lease = Duration::from_secs(2);
+        let store = Arc::new(MemoryStore::new(ShardId(1)));
+        Node::start(config, metadata.clone(), store, Arc::new(Nobody)).await.unwrap()
+    };
+    let (first, second) = (start("127.0.0.1:1").await, start("127.0.0.1:2").await);
+    let alive = |node: &Node| node.known_nodes().iter().filter(|it| it.is_alive).count();
+    wait_for("both nodes", async || (alive(&first) == 2).then_some(())).await;
+    let addresses: Vec<String> =
+        first.known_nodes().into_iter().map(|node| node.redis_address).collect();
+    assert!(addresses.contains(&"127.0.0.1:2".into()), "{addresses:?}");
+
+    let shards = |other| {
+        let slots = |first, last| vec![KeyRange::Slots(first, last)];
+        [(ShardId(1), first.id(), slots(0, 9)), (ShardId(2), other, slots(10, 16_383))]
+    };
+    let stranger = first.create(Placement::Slots, &shards(NodeId([7; 20]))).await.unwrap_err();
+    assert!(stranger.to_string().ends_with("has not joined"), "{stranger}");
+    assert!(first.coordinator().topology().is_none(), "nothing was created");
+    // Before there is a cluster, its nodes tell of themselves too.
+    let status = first.cluster_status().await;
+    assert!(status.len() == 2 && status.values().all(Result::is_ok), "{status:?}");
+    assert!(first.create(Placement::Slots, &shards(second.id())).await.unwrap());
+    assert!(!second.create(Placement::Slots, &shards(second.id())).await.unwrap(), "it exists");
+
+    let serves = async |node: &Node, of: NodeId| {
+        let status = node.cluster_status().await;
+        let told = status.get(&of)?.as_ref().ok()?;
+        let is_served = told.is_coordinator && told.shards.iter().any(|it| it.state == "serving");
+        is_served.then_some(())
+    };
+    wait_for("the second node serves", async || serves(&first, second.id()).await).await;
+    wait_for("the first node serves", async || serves(&second, first.id()).await).await;
+    let figures = first.figures();
+    assert_eq!((figures.shards_served, figures.exceptions, figures.is_draining), (1, 0, false));
+
+    let gone = second.id();
+    drop(second);
+    let why = wait_for("the end of its lease", async || {
+        let status = first.cluster_status().await;
+        status.get(&gone)?.as_ref().err().filter(|why| why.contains("not alive")).cloned()
+    });
+    assert_eq!(why.await, "the node is not alive");
+    let shard = vec![KeyRange::Slots(0, 16_383)];
+    let dead = first.create(Placement::Slots, &[(ShardId(1), gone, shard)]).await.unwrap_err();
+    assert!(dead.to_string().ends_with("is not alive"), "{dead}");
 }

@@ -3,7 +3,7 @@
 //! Every node is a master without replicas. A slot is shown with its owner; with placement `range` there are
 //! none, and clients that know slots cannot be used.
 
-use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, cluster_admin};
 use std::fmt::Write;
 use std::sync::Arc;
 use terrace_cluster::{Coordinator, KeyRange, Node, NodeId, Slot, Topology, slot_of};
@@ -42,8 +42,11 @@ pub const COMMANDS: &[CommandSpec] = &[
             Group::Server,
             (
                 "INFO | NODES | SLOTS | SHARDS | MYID | LINKS | KEYSLOT key | COUNTKEYSINSLOT slot | \
-                 GETKEYSINSLOT slot count",
-                "Tells about the cluster; refused without one.",
+                 GETKEYSINSLOT slot count | CREATE SLOTS node [node ...] | \
+                 CREATE RANGE node [node ...] BOUNDARIES key [key ...] | STATUS | \
+                 MOVEKEY key shard | MOVEKEY key HOME | REPARTITION plan [KEYS count] | \
+                 DRAIN node [OVER]",
+                "Tells about the cluster, and changes it; refused without one.",
             ),
             cluster,
         )
@@ -71,6 +74,9 @@ fn cluster(call: &mut Call<'_>) -> Outcome {
         topology.ok_or(Failure::line("CLUSTERDOWN the cluster's metadata was not read yet"))
     };
     let name = call.arg(1).to_ascii_lowercase();
+    if cluster_admin::is_one(&name) {
+        return cluster_admin::run(call, &name, &*coordinator);
+    }
     match &name[..] {
         b"myid" => call.reply.bulk(me.to_string()),
         b"keyslot" => call.reply.integer(i64::from(slot_of(call.arg(2)).number())),

@@ -1,5 +1,6 @@
 //! Errors as clients see them: a code in capitals, a blank, a text.
 
+use crate::cluster::AdminRequest;
 use std::borrow::Cow;
 use terrace_keyspace::{Error, Wait};
 
@@ -11,6 +12,8 @@ pub type Outcome = Result<(), Failure>;
 pub enum Failure {
     /// It is to be executed by a thread that may wait.
     Elsewhere(Wait),
+    /// The cluster has to do this first; then the command is executed again.
+    Admin(Box<AdminRequest>),
     /// The error reply, with its code.
     Reply(Cow<'static, str>),
 }

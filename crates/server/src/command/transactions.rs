@@ -180,6 +180,10 @@ fn exec_queued(
                     reply.error(&*text);
                     refusals.push(text);
                 }
+                // Refused when it was to be queued.
+                Err(Failure::Admin(_)) => {
+                    reply.error("ERR Command not allowed inside a transaction")
+                }
                 Err(elsewhere) => return Err(elsewhere),
             }
             reply.set_protocol(session.protocol);

@@ -6,6 +6,7 @@ use super::metrics::{self, Scrape};
 use super::sampler::blocking;
 use super::shared::{CONFIG, Shared};
 use super::{assets, escape, explain, guard, history};
+use crate::cluster::{AdminReply, AdminRequest, ClusterStatus};
 use crate::process::resident_bytes;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -21,6 +22,7 @@ use std::sync::atomic::Ordering;
 use terrace::MAX_KEY_BYTES;
 use terrace_base::hex;
 use terrace_keyspace::MAX_DATABASES;
+use tokio::sync::oneshot;
 
 /// Files whose filters are listed at once.
 const MAX_FILTER_FILES: usize = 1000;
@@ -51,6 +53,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/hotkeys", get(hot_keys))
         .route("/api/v1/slowlog", get(slow_log))
         .route("/api/v1/latency", get(latency))
+        .route("/api/v1/cluster", get(cluster))
         .route(CONFIG, get(config))
         .fallback(page)
         .layer(axum::middleware::from_fn_with_state(shared.clone(), guard::guard))
@@ -310,6 +313,18 @@ async fn latency(State(shared): Server) -> Answer<json::CommandLatencies> {
         }
     };
     Ok(Json(json::CommandLatencies { commands: commands.iter().map(row).collect() }))
+}
+
+/// What all nodes tell; `null` without a cluster. Each request asks them.
+async fn cluster(State(shared): Server) -> Answer<Option<ClusterStatus>> {
+    let Some(admin) = shared.status.cluster_admin() else { return Ok(Json(None)) };
+    let (done, told) = oneshot::channel();
+    admin.begin(AdminRequest::Status, Box::new(move |answer| drop(done.send(answer))));
+    match told.await {
+        Ok(Ok(AdminReply::Status(status))) => Ok(Json(Some(*status))),
+        Ok(Err(why)) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why)),
+        _ => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the cluster does not tell")),
+    }
 }
 
 async fn config(State(shared): Server) -> Answer<json::Config> {

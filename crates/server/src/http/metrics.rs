@@ -32,7 +32,7 @@ enum Kind {
 
 use Kind::{Counter, Gauge};
 
-const SINGLE: [Single; 17] = [
+const SINGLE: [Single; 27] = [
     ("uptime_seconds", Gauge, "Time since the start", |s| s.figures.uptime_s),
     (
         "resident_bytes",
@@ -70,6 +70,32 @@ const SINGLE: [Single; 17] = [
         s.http_refused_connections
     }),
     ("http_requests", Counter, "Requests of HTTP", |s| s.http_requests),
+    ("cluster_nodes", Gauge, "Nodes that are known; 0 without a cluster, as all below", |s| {
+        s.figures.cluster.nodes
+    }),
+    ("cluster_nodes_alive", Gauge, "Nodes whose lease is there", |s| s.figures.cluster.nodes_alive),
+    ("cluster_shards", Gauge, "Shards of the cluster", |s| s.figures.cluster.shards),
+    ("cluster_shards_unowned", Gauge, "Shards that no node that is alive owns", |s| {
+        s.figures.cluster.shards_unowned
+    }),
+    ("cluster_shards_served", Gauge, "Shards that this node serves", |s| {
+        s.figures.cluster.shards_served
+    }),
+    ("cluster_exceptions", Gauge, "Keys of these that are not at home", |s| {
+        s.figures.cluster.exceptions
+    }),
+    ("cluster_moved_keys", Counter, "Keys that this node moved as owner", |s| {
+        s.figures.cluster.moved_keys
+    }),
+    ("cluster_lease_age_ms", Gauge, "Time since the last confirmed keep-alive was sent", |s| {
+        s.figures.cluster.lease_age_ms
+    }),
+    ("cluster_is_draining", Gauge, "1 while this node gives its shards up", |s| {
+        s.figures.cluster.is_draining.into()
+    }),
+    ("cluster_leads_partitioner", Gauge, "1 while this node makes plans by itself", |s| {
+        s.figures.cluster.leads_partitioner.into()
+    }),
 ];
 const LISTENERS: Single =
     ("http_listeners", Gauge, "Pages that listen to the stream", |s| s.http_listeners);

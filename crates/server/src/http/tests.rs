@@ -16,6 +16,7 @@ struct Made {
     db: Db,
     needs_login: bool,
     is_stopping: AtomicBool,
+    cluster: Option<Arc<dyn ClusterAdmin>>,
     /// How often the engine was asked for.
     asked: AtomicU64,
     _dir: tempfile::TempDir,
@@ -108,6 +109,10 @@ impl ServerStatus for Made {
         }
     }
 
+    fn cluster_admin(&self) -> Option<Arc<dyn ClusterAdmin>> {
+        self.cluster.clone()
+    }
+
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
@@ -136,7 +141,22 @@ impl Served {
         let db = Db::open(dir.path(), store).unwrap();
         db.create_column_family("collections", terrace::CfOptions::default()).unwrap();
         let (is_stopping, asked) = (AtomicBool::new(false), AtomicU64::new(0));
-        let made = Arc::new(Made { db, needs_login, is_stopping, asked, _dir: dir });
+        let made = Made { db, needs_login, is_stopping, cluster: None, asked, _dir: dir };
+        Self::of(made, options)
+    }
+
+    /// In a cluster that this fake knows.
+    fn in_cluster(admin: Arc<dyn ClusterAdmin>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), small()).unwrap();
+        let (is_stopping, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (needs_login, cluster) = (false, Some(admin));
+        let made = Made { db, needs_login, is_stopping, cluster, asked, _dir: dir };
+        Self::of(made, HttpOptions::default())
+    }
+
+    fn of(made: Made, options: HttpOptions) -> Self {
+        let made = Arc::new(made);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let handle = start(vec![listener], made.clone(), options).unwrap();
         Self { made, handle }

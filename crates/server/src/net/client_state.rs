@@ -291,7 +291,7 @@ impl ClientState {
 fn give_up(until: Await, (session, output, replies): (&mut Session, &mut Vec<u8>, &mut usize)) {
     let is_client = session.may_wait();
     if !is_client {
-        session.held_keys.push(until.into_key());
+        session.held_keys.extend(until.into_key());
     }
     session.end_transaction();
     dispatch::refuse(session, output, if is_client { TRY_AGAIN } else { HELD });

@@ -1,6 +1,7 @@
 //! Servers as nodes of a cluster, whose coordinators are fakes: where commands go, and what clients see of
 //! it.
 
+mod admin;
 mod fake;
 mod model;
 

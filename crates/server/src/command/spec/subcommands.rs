@@ -21,6 +21,8 @@ const fn row(name: &'static str, arity: i32, flags: Flags, group: Categories) ->
 }
 
 const A: Flags = Flags::ADMIN;
+/// The client waits for it, which cannot be within `EXEC`.
+const ADMIN_ALONE: Flags = Flags::ADMIN.with(Flags::NO_MULTI);
 const N: Flags = Flags::NONE;
 const R: Flags = Flags::READ;
 const NONE: Categories = Categories::NONE;
@@ -76,8 +78,10 @@ const ALL: &[(&str, &[Subcommand])] = &[
             row("bumpepoch", 2, A, NONE),
             row("count-failure-reports", 3, A, NONE),
             row("countkeysinslot", 3, N, NONE),
+            row("create", -4, ADMIN_ALONE, NONE),
             row("delslots", -3, A, NONE),
             row("delslotsrange", -4, A, NONE),
+            row("drain", -3, ADMIN_ALONE, NONE),
             row("failover", -2, A, NONE),
             row("flushslots", 2, A, NONE),
             row("forget", 3, A, NONE),
@@ -87,8 +91,10 @@ const ALL: &[(&str, &[Subcommand])] = &[
             row("keyslot", 3, N, NONE),
             row("links", 2, N, NONE),
             row("meet", -4, A, NONE),
+            row("movekey", 4, ADMIN_ALONE, NONE),
             row("myid", 2, N, NONE),
             row("nodes", 2, N, NONE),
+            row("repartition", -3, ADMIN_ALONE, NONE),
             row("replicas", 3, A, NONE),
             row("replicate", 3, A, NONE),
             row("reset", -2, A, NONE),
@@ -98,6 +104,7 @@ const ALL: &[(&str, &[Subcommand])] = &[
             row("shards", 2, N, NONE),
             row("slaves", 3, A, NONE),
             row("slots", 2, N, NONE),
+            row("status", 2, ADMIN_ALONE, NONE),
         ],
     ),
     (

@@ -2,6 +2,9 @@
 
 use super::typescript::Types;
 use super::*;
+use crate::cluster::{
+    AdminAnswer, AdminReply, AdminRequest, ClusterStatus, NodeReport, NodeStatus, ShardStatus,
+};
 use std::thread;
 use std::time::Instant;
 
@@ -67,6 +70,7 @@ fn every_endpoint_answers_as_api_ts_says_while_a_load_runs() {
         ("/api/v1/slowlog", "SlowLog"),
         ("/api/v1/latency", "CommandLatencies"),
         ("/api/v1/config", "Config"),
+        ("/api/v1/cluster", "Cluster | null"),
     ] {
         check(&types, kind, &served.json(path));
     }
@@ -90,6 +94,7 @@ fn every_endpoint_answers_as_api_ts_says_while_a_load_runs() {
         assert_eq!(level["file_count"], row.file_count);
         assert_eq!(level["size_bytes"], row.size_bytes);
     }
+    assert_eq!(served.json("/api/v1/cluster"), Value::Null, "without a cluster");
     let hot = served.json("/api/v1/hotkeys");
     assert_eq!(hot["read"].as_array().unwrap().len(), 32);
     assert_eq!(hot["read"][0]["key"]["hex"], "686f74");
@@ -97,6 +102,44 @@ fn every_endpoint_answers_as_api_ts_says_while_a_load_runs() {
     assert_eq!(slow["entries"].as_array().unwrap().len(), 128);
     assert_eq!(slow["entries"][0]["args"][1], "a\\x00b");
     assert_eq!(served.json("/api/v1/latency")["commands"][0]["name"], "get");
+}
+
+struct Told(AdminAnswer);
+
+impl ClusterAdmin for Told {
+    fn begin(&self, request: AdminRequest, done: Box<dyn FnOnce(AdminAnswer) + Send>) {
+        assert_eq!(request, AdminRequest::Status);
+        // From another thread, as the answer of other nodes comes.
+        let answer = self.0.clone();
+        thread::spawn(move || done(answer));
+    }
+
+    fn figures(&self) -> ClusterFigures {
+        ClusterFigures::default()
+    }
+}
+
+#[test]
+fn the_cluster_is_shown_as_its_nodes_tell() {
+    let told = NodeStatus { report: Some(NodeReport::default()), ..NodeStatus::default() };
+    let away = NodeStatus { error: Some("away".into()), ..NodeStatus::default() };
+    let shard = ShardStatus { exceptions: Some(3), ..ShardStatus::default() };
+    let status = ClusterStatus {
+        nodes: vec![told, away],
+        shards: vec![shard, ShardStatus::default()],
+        ..ClusterStatus::default()
+    };
+    let answer = Ok(AdminReply::Status(Box::new(status)));
+    let served = Served::in_cluster(Arc::new(Told(answer)));
+    let shown = served.json("/api/v1/cluster");
+    check(&types(), "Cluster", &shown);
+    assert_eq!(
+        (&shown["shards"][0]["exceptions"], &shown["nodes"][1]["error"]),
+        (&3.into(), &"away".into())
+    );
+    let served = Served::in_cluster(Arc::new(Told(Err("nobody knows".into()))));
+    let refused = served.get("/api/v1/cluster");
+    assert!(refused.status == 503 && refused.body.contains("nobody knows"), "{refused:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! holds for clients holds for calls: batches, offloads, and waiting for the cluster.
 
 use super::EventLoop;
+use crate::cluster::AdminSlot;
 use crate::net::client_state::{ClientState, MAX_UNSENT_BYTES, Progress};
 use crate::net::connection::Connection;
 use crate::net::loop_handle::Message;
@@ -102,10 +103,9 @@ impl EventLoop {
 
     /// The next command of a client waits for the cluster.
     pub(super) fn await_cluster(&mut self, token: usize, until: &Await) {
-        let Some(coordinator) = self.server.cluster.as_ref().and_then(|one| one.coordinator())
-        else {
-            return;
-        };
+        let server = self.server.clone();
+        let Some(cluster) = &server.cluster else { return };
+        let Some(coordinator) = cluster.coordinator() else { return };
         let Some(client) = self.clients.get_mut(token) else { return };
         client.awaits = true;
         client.phase.block(Blocked::Cluster);
@@ -114,6 +114,20 @@ impl EventLoop {
         match until {
             Await::Release(key) => coordinator.when_released(0, key, done),
             Await::Home(key) => coordinator.recall(0, key, done),
+            Await::Admin(request) => {
+                let slot = AdminSlot::default();
+                if let Some(state) = &mut client.state {
+                    state.session.admin = Some(slot.clone());
+                }
+                let done = move |answer| {
+                    slot.lay(answer);
+                    done();
+                };
+                match cluster.admin() {
+                    Some(admin) => admin.begin((**request).clone(), Box::new(done)),
+                    None => done(Err("the cluster of this server has no administration".into())),
+                }
+            }
         }
     }
 

@@ -396,3 +396,60 @@ fn range(placement: Placement, at: usize, count: usize) -> KeyRange {
         }
     }
 }
+
+/// A coordinator that has joined, of a cluster that was not created yet.
+pub struct Waiting(pub NodeId);
+
+struct NoGuard;
+
+impl ServeGuard for NoGuard {
+    fn may_reply(&self) -> bool {
+        true
+    }
+}
+
+impl Coordinator for Waiting {
+    fn me(&self) -> NodeId {
+        self.0
+    }
+
+    fn topology(&self) -> Option<Arc<Topology>> {
+        None
+    }
+
+    fn revision(&self) -> Revision {
+        Revision(0)
+    }
+
+    fn route(&self, _: u8, _: &[u8]) -> Route {
+        Route::Unserved(Unserved::NoTopology)
+    }
+
+    fn route_shard(&self, _: ShardId) -> Route {
+        Route::Unserved(Unserved::NoTopology)
+    }
+
+    fn guard(&self) -> Box<dyn ServeGuard> {
+        Box::new(NoGuard)
+    }
+
+    fn admit(&self, _: ShardCall) -> Result<Box<dyn ServeGuard>, Unserved> {
+        Err(Unserved::NoTopology)
+    }
+
+    fn call(&self, _: CallTarget, _: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>) {
+        done(Err(Unserved::NoTopology));
+    }
+
+    fn when_released(&self, _: u8, _: &[u8], done: Callback) {
+        done();
+    }
+
+    fn when_at(&self, _: Revision, done: Callback) {
+        done();
+    }
+
+    fn recall(&self, _: u8, _: &[u8], done: Callback) {
+        done();
+    }
+}

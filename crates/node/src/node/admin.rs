@@ -1,0 +1,96 @@
+//! What administrators ask a node for, beside what its other methods do.
+
+use super::{Node, create_cluster};
+use crate::error::Error;
+use crate::rpc::api;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use terrace_cluster::{KeyRange, NodeId, Placement, ShardId};
+
+/// A node in numbers, for monitoring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeFigures {
+    /// Shards that it serves.
+    pub shards_served: u64,
+    /// Keys of these that are not at home.
+    pub exceptions: u64,
+    /// Keys that it moved as owner.
+    pub moved_keys: u64,
+    /// Milliseconds since the last confirmed keep-alive was sent.
+    pub lease_age_ms: u64,
+    /// It gives its shards up.
+    pub is_draining: bool,
+    /// It makes plans by itself at the moment.
+    pub leads_partitioner: bool,
+}
+
+impl Node {
+    /// What it knows by itself at the moment. Waits for nothing.
+    pub fn figures(&self) -> NodeFigures {
+        let (shared, view) = (&self.shared, self.shared.view.load());
+        let exceptions = view.owned.values().map(|shard| shard.keys.read().exceptions.len());
+        NodeFigures {
+            shards_served: view.owned.len() as u64,
+            exceptions: exceptions.sum::<usize>() as u64,
+            moved_keys: shared.moved_keys.load(Ordering::Relaxed),
+            lease_age_ms: shared.stamp.age_ms(),
+            is_draining: *shared.is_draining.borrow(),
+            leads_partitioner: shared.leads(),
+        }
+    }
+
+    /// All nodes that ever joined this cluster, also before it was created; none before the metadata was read.
+    pub fn known_nodes(&self) -> Vec<terrace_cluster::Node> {
+        let directory = self.shared.directory.borrow().clone();
+        directory.map(|directory| directory.members()).unwrap_or_default()
+    }
+
+    /// Creates the cluster that this node joined, of nodes that are alive, unless it exists. Whether it was
+    /// created.
+    ///
+    /// # Errors
+    /// A node is not known or not alive; else as [`create_cluster`].
+    pub async fn create(
+        &self,
+        placement: Placement,
+        shards: &[(ShardId, NodeId, Vec<KeyRange>)],
+    ) -> Result<bool, Error> {
+        let known = self.known_nodes();
+        for (_, id, _) in shards {
+            match known.iter().find(|node| node.id == *id) {
+                Some(node) if node.is_alive => {}
+                Some(_) => return Err(Error::Unserved(format!("node {id} is not alive"))),
+                None => return Err(Error::Unserved(format!("node {id} has not joined"))),
+            }
+        }
+        let shared = &self.shared;
+        create_cluster(&*shared.metadata, &shared.config.cluster, placement, shards).await
+    }
+
+    /// What all nodes do at the moment, or why they do not say. All are asked at the same time; one that is
+    /// away costs the time limit of a link.
+    pub async fn cluster_status(&self) -> BTreeMap<NodeId, Result<api::StatusReply, String>> {
+        let mut asked = tokio::task::JoinSet::new();
+        for node in self.known_nodes() {
+            let shared = self.shared.clone();
+            asked.spawn(async move {
+                let away = || "the node is not alive".to_string();
+                if !node.is_alive {
+                    return (node.id, Err(away()));
+                }
+                // Before the cluster was created only this node is known as a peer.
+                let status = match shared.peer_at(node.id, &node.rpc_address) {
+                    Some(peer) => peer.status().await.map_err(|it| it.message().to_string()),
+                    None => Err(format!("\"{}\" is no address", node.rpc_address.escape_debug())),
+                };
+                (node.id, status)
+            });
+        }
+        let mut all = BTreeMap::new();
+        while let Some(told) = asked.join_next().await {
+            // It fails only when the runtime ends.
+            all.extend(told.ok());
+        }
+        all
+    }
+}
