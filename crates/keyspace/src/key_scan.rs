@@ -95,6 +95,25 @@ impl CommandBatch {
         self.walk(&bounds, with_values, |_, key| seen(key))
     }
 
+    /// Shows the keys of a slot, until `seen` says no more: in order, without values. Only with placement `range` this
+    /// goes through all keys.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn walk_slot(
+        &mut self,
+        db: u8,
+        slot: Slot,
+        mut seen: impl FnMut(SeenKey<'_>) -> bool,
+    ) -> Result<()> {
+        let layout = self.space.layout;
+        let bounds = WalkBounds::of_slot(layout, slot, db, &KeyRange::default());
+        self.walk(&bounds, false, |_, key| {
+            let is_other = !layout.has_slots() && slot_of(key.key) != slot;
+            is_other || seen(key)
+        })
+    }
+
     /// Shows at most `limit` of the keys that `wanted` holds for, the least first, whatever the
     /// placement. With `slots` this goes to every slot, and holds `limit` keys and values in memory.
     ///

@@ -34,7 +34,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     row("readwrite", 1, Flags::FAST, CONNECTION, ACCEPTED, accepted),
     row("asking", 1, Flags::FAST, CONNECTION, ACCEPTED, accepted),
     CommandSpec {
-        complexity: "O(nodes and ranges); O(keys) for those in a slot",
+        complexity: "O(nodes and ranges); O(keys of the slot) for those in a slot",
         ..row(
             "cluster",
             -2,
@@ -128,10 +128,7 @@ fn in_slot(call: &mut Call<'_>, slot: Slot, mut show: impl FnMut(&[u8]) -> bool)
     if call.batch.mode() == terrace_keyspace::Mode::Memory {
         return Err(Failure::Elsewhere(terrace_keyspace::Wait::Device));
     }
-    let everything = terrace_keyspace::KeyRange::default();
-    call.batch.walk_keys(call.session.db, everything, false, |seen| {
-        slot_of(seen.key) != slot || show(seen.key)
-    })?;
+    call.batch.walk_slot(call.session.db, slot, |seen| show(seen.key))?;
     Ok(())
 }
 
