@@ -170,7 +170,8 @@ pub trait Coordinator: Send + Sync {
 
     /// Sends requests. `done` is called by any thread, exactly once. Calls to one target are made in the
     /// order of this method; a node that is behind this one's [`Self::revision`] waits for
-    /// it before it routes them.
+    /// it before it routes them. What an instance replies is given only if this node's lease covers the moment
+    /// after the reply came: else the outcome is unknown ([`Unserved::Unreachable`]).
     fn call(&self, target: CallTarget, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>);
 
     /// Calls back when a held key is released, or at once if it is not held.

@@ -72,7 +72,7 @@ impl NodeCoordinator {
     }
 
     /// Calls an instance in the name of an owned shard. What it replies counts only while the lease is
-    /// sure: later another owner may have changed it.
+    /// sure: later another owner may have changed it. The command may have been executed all the same.
     fn call_instance(
         &self,
         shard: ShardCall,
@@ -84,7 +84,7 @@ impl NodeCoordinator {
         let checked: Box<dyn FnOnce(Reply) + Send> = Box::new(move |reply| {
             drop(under_way);
             let is_sure = shared.stamp.covers(generation);
-            done(if is_sure { reply } else { Err(Unserved::NoOwner(shard.shard)) });
+            done(if is_sure { reply } else { Err(Unserved::Unreachable(shared.me)) });
         });
         if shard.instance == self.shared.me {
             return self.execute(CallMode::Instance(shard), call, checked);

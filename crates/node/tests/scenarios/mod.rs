@@ -4,7 +4,9 @@ use crate::harness::{TestCluster, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use terrace_cluster::{DbKey, Epoch, PlanSpec, ShardCall, ShardId, Unserved};
+use terrace_cluster::{
+    CallTarget, DbKey, Epoch, OutgoingCall, PlanSpec, ReplyProtocol, ShardCall, ShardId, Unserved,
+};
 use terrace_metadata::Metadata;
 
 /// Clients that count up keys through all nodes, and what became of it.
@@ -220,13 +222,18 @@ pub async fn a_node_without_metadata_is_replaced(metadata: Arc<dyn Metadata>) {
 /// what it read before is not shown after.
 pub async fn what_was_read_before_a_pause_is_not_shown(metadata: Arc<dyn Metadata>) {
     let cluster = TestCluster::start(metadata, 2, "pause").await;
-    let key = &cluster.keys_of(0, 1)[0];
+    let keys = cluster.keys_of(0, 2);
+    let (key, away) = (&keys[0], &keys[1]);
     let node = &cluster.nodes[0];
     node.front.run(&format!("SET {key} 1")).await.unwrap();
+    node.front.run(&format!("SET {away} 1")).await.unwrap();
+    node.node().move_key(DbKey::new(0, away.clone()), Some(ShardId(2))).await.unwrap();
     let coordinator = node.node().coordinator();
     let guard = coordinator.guard();
     assert_eq!(coordinator.route(0, key.as_bytes()), terrace_cluster::Route::Local);
     assert!(guard.may_reply());
+    let elsewhere = coordinator.route(0, away.as_bytes());
+    let terrace_cluster::Route::Instance(elsewhere) = elsewhere else { panic!("{elsewhere:?}") };
     // No keep-alive may bring it back meanwhile.
     node.metadata.cut(true);
     node.clock.skip(Duration::from_secs(2));
@@ -234,6 +241,13 @@ pub async fn what_was_read_before_a_pause_is_not_shown(metadata: Arc<dyn Metadat
     let no_owner = Unserved::NoOwner(ShardId(1));
     let route = coordinator.route(0, key.as_bytes());
     assert_eq!(route, terrace_cluster::Route::Unserved(no_owner));
+    // Nor what another instance replies, which may have executed it.
+    let requests = Arc::new(format!("GET {away}").into_bytes());
+    let call = OutgoingCall { db: 0, protocol: ReplyProtocol::Resp2, requests };
+    let (done, reply) = tokio::sync::oneshot::channel();
+    let done = Box::new(move |reply| _ = done.send(reply));
+    coordinator.call(CallTarget::Instance(elsewhere), call, done);
+    assert_eq!(reply.await.unwrap(), Err(Unserved::Unreachable(node.id())));
     drop(guard);
     node.metadata.cut(false);
     cluster.wait_until_served().await;
