@@ -217,6 +217,11 @@ impl CommandBatch {
         self.took_part.take()
     }
 
+    /// As [`Self::took_part`], which then still says so.
+    pub fn is_taking_part(&self) -> bool {
+        self.took_part.get()
+    }
+
     /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per batch
     /// and for all its keys.
     pub fn lock<'k>(&mut self, db: u8, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {

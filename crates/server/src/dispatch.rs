@@ -21,8 +21,11 @@ pub(crate) enum Executed {
     Elsewhere(Wait),
     /// It is executed elsewhere in the cluster, or later. Nothing has happened yet.
     Away(Away),
-    /// As that, but it can be sent only from the loop: nothing has happened yet.
+    /// As that, but it can be sent only from the loop, or when what is on its way has been answered. Nothing has
+    /// happened yet.
     Back,
+    /// As that, but first what its client wrote or read before it in the batch has to be committed.
+    AfterCommit,
     /// Its reply stands in the output, and the connection ends.
     Close,
 }
@@ -86,7 +89,7 @@ pub(crate) fn execute(
         return Executed::Replied;
     }
     if server.cluster.is_some()
-        && let Some(done) = elsewhere(&args, spec, batch.mode(), session, server, output)
+        && let Some(done) = elsewhere(&args, spec, batch, session, server, output)
     {
         return done;
     }
@@ -127,29 +130,42 @@ pub(crate) fn execute(
 fn elsewhere(
     args: &Command<'_>,
     spec: &CommandSpec,
-    mode: Mode,
+    batch: &CommandBatch,
     session: &mut Session,
     server: &Server,
     output: &mut Vec<u8>,
 ) -> Option<Executed> {
     let cluster = server.cluster.as_ref()?;
-    if session.is_in_flight && session.shard.is_none() && needs_order(spec, session) {
+    if session.round.is_open() && session.shard.is_none() && needs_order(spec, session) {
         return Some(Executed::Back);
     }
     match place::place(cluster, spec, args, session) {
-        Place::Here(true) if session.goes_by_call => {
+        Place::Here(true) if session.round.comes_back() => {
             let own = CallTarget::Owner(cluster.coordinator()?.me());
             let is_exec = spec.name == "exec";
-            return Some(Executed::Away(if is_exec { Away::Exec(own) } else { Away::Send(own) }));
+            let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
+            return Some(send(away, args, spec, batch, session, own));
         }
         Place::Here(is_guarded) => {
+            let is_on_its_way = |key: &&[u8]| session.round.has(key);
+            if session.round.is_open()
+                && place::keys_of(spec, args, session.queued.as_ref()).iter().any(is_on_its_way)
+            {
+                return Some(Executed::Back);
+            }
             session.is_guarded |= is_guarded;
             return None;
         }
         // A thread that may wait holds no guard until what it sends is on its way.
-        Place::Away(_) if mode == Mode::Device => return Some(Executed::Back),
-        Place::Away(away) => return Some(Executed::Away(away)),
+        Place::Away(_) if batch.mode() == Mode::Device => return Some(Executed::Back),
+        Place::Away(away) => {
+            let own = CallTarget::Owner(cluster.coordinator()?.me());
+            return Some(send(away, args, spec, batch, session, own));
+        }
         Place::Refused(text) => {
+            if text == place::HELD {
+                hold_back(args, session);
+            }
             if spec.name == "exec" {
                 session.end_transaction();
             }
@@ -165,6 +181,37 @@ fn elsewhere(
         }
     }
     Some(Executed::Replied)
+}
+
+/// A command goes to others (`own` is this node), if that keeps the order of the commands of its client on each key.
+///
+/// What comes back to this node is executed in a later batch, which sees nothing of this one before that
+/// is committed. For what goes to another node the guard of the batch is enough: as long as it is held, a key that was
+/// here is nowhere else.
+fn send(
+    away: Away,
+    args: &Command<'_>,
+    spec: &CommandSpec,
+    batch: &CommandBatch,
+    session: &mut Session,
+    own: CallTarget,
+) -> Executed {
+    if away.goes_to(own) && (session.is_bound || batch.is_taking_part()) {
+        return Executed::AfterCommit;
+    }
+    let ways = away.ways(&place::keys_of(spec, args, session.queued.as_ref()));
+    match session.round.send(&ways, session.protocol) {
+        true => Executed::Away(away),
+        false => Executed::Back,
+    }
+}
+
+/// Of a call: a command is not executed since it would have to wait, so nothing on its keys is behind it.
+pub(crate) fn hold_back(args: &Command<'_>, session: &mut Session) {
+    let Some((_, spec)) = table().find(args.name()) else { return };
+    let keys = place::keys_of(spec, args, session.queued.as_ref());
+    let keys: Vec<Vec<u8>> = keys.into_iter().map(<[u8]>::to_vec).collect();
+    session.held_keys.extend(keys);
 }
 
 /// Whether a command is executed only when nothing of its client is on its way: it sees all keys, or needs the

@@ -21,6 +21,7 @@ pub mod slowlog;
 // What is known of a client, and of all.
 pub mod checkpoints;
 pub mod cluster;
+mod round;
 pub mod session;
 // The state that everything shares, and what is done with it.
 pub mod command;

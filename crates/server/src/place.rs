@@ -18,10 +18,11 @@ mod transaction;
 pub(crate) use fan_out::is_for_all;
 pub(crate) use merge::{LIMITS, Merge};
 pub(crate) use split::{Part, Split};
-pub(crate) use transaction::{check_queued, requests_of};
+pub(crate) use transaction::{check_queued, keys_of, requests_of};
 
 use crate::cluster::{AdminRequest, Cluster, unit_of};
 use crate::command::{CommandSpec, Flags, Keys};
+use crate::round::{Ways, hash_of};
 use crate::session::{Caller, Session};
 use std::borrow::Cow;
 use terrace_cluster::{CallTarget, Coordinator, NodeId, Placement, Route, slot_of};
@@ -82,12 +83,24 @@ pub(crate) enum Await {
     Admin(Box<AdminRequest>),
 }
 
-impl Await {
-    /// The key that it is about, if it is about one.
-    pub fn into_key(self) -> Option<Vec<u8>> {
+impl Away {
+    /// Where the `keys` of the command go, if they go somewhere.
+    pub fn ways(&self, keys: &[&[u8]]) -> Ways {
         match self {
-            Self::Release(key) | Self::Home(key) => Some(key),
-            Self::Admin(_) => None,
+            Self::Send(target) | Self::Exec(target) => {
+                keys.iter().map(|key| (hash_of(key), *target)).collect()
+            }
+            Self::Split(split) => split.ways(),
+            Self::Wait(_) => Ways::new(),
+        }
+    }
+
+    /// Whether some of it is sent to this target.
+    pub fn goes_to(&self, this: CallTarget) -> bool {
+        match self {
+            Self::Send(target) | Self::Exec(target) => *target == this,
+            Self::Split(split) => split.parts.iter().any(|part| part.target == this),
+            Self::Wait(_) => false,
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::acl::User;
 use crate::cluster::{AdminSlot, Unit};
+use crate::round::Round;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -60,16 +61,15 @@ pub struct Session {
     /// Of a call: it may wait. Else what would have to is not executed.
     pub is_patient: bool,
     /// Of a call: the keys for which something would have had to wait. Nothing on them is executed behind it.
-    pub held_keys: Vec<Vec<u8>>,
-    /// In a cluster: replies of other nodes have yet to come.
-    pub is_in_flight: bool,
-    /// In a cluster: some of what is on its way comes back to this node as a call. What else is for this node's
-    /// store goes the same way, so as not to overtake it.
-    pub goes_by_call: bool,
+    pub held_keys: HashSet<Vec<u8>>,
+    /// In a cluster: what is on its way to others.
+    pub round: Round,
     /// Its command waits for the cluster's answer, or has it.
     pub admin: Option<AdminSlot>,
     /// In the current batch it read or wrote keys that only the owner of their shard may.
     pub is_guarded: bool,
+    /// It wrote in the current batch, or read an uncommitted write.
+    pub is_bound: bool,
 }
 
 /// Commands between `MULTI` and `EXEC`.
@@ -123,18 +123,22 @@ impl Session {
             shard: None,
             has_moved: false,
             is_patient: false,
-            is_in_flight: false,
-            goes_by_call: false,
-            held_keys: Vec::new(),
+            held_keys: HashSet::new(),
+            round: Round::default(),
             admin: None,
             is_guarded: false,
+            is_bound: false,
         }
     }
 
     /// Back to how it was when it connected (`RESET`).
     pub fn reset(&mut self, user: Option<Arc<User>>) {
         self.info.user.lock().clear();
+        let round = std::mem::take(&mut self.round);
+        let (is_guarded, is_bound) = (self.is_guarded, self.is_bound);
         *self = Self::of(self.info.clone(), user);
+        // What it sent before is still on its way, or not committed.
+        (self.round, self.is_guarded, self.is_bound) = (round, is_guarded, is_bound);
         self.info.name.lock().clear();
         self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
         self.info.db.store(0, Ordering::Relaxed);
@@ -158,7 +162,7 @@ impl Session {
 
     /// Whether a command on this key would overtake one that was not executed.
     pub fn is_behind(&self, key: &[u8]) -> bool {
-        self.held_keys.iter().any(|held| held == key)
+        self.held_keys.contains(key)
     }
 
     /// Whether a command may wait for the cluster, and with it everything behind it.

@@ -55,8 +55,12 @@ pub(crate) enum Progress {
     Elsewhere(Wait, u32),
     /// The next command waits for the cluster.
     Await(Await),
+    /// The next command waits for the commit of the batch that it is in.
+    AfterCommit,
     /// Nothing more is to be executed: the connection ends when its replies are sent.
     Close,
+    /// What became of its last commands is not known: the connection ends, and nothing of a call is answered.
+    Unsure,
 }
 
 impl ClientState {
@@ -149,12 +153,16 @@ impl ClientState {
                             self.pending = Some(pending);
                             return Progress::Await(until);
                         }
-                        give_up(until, (session, output, batch_replies));
+                        give_up(&command, (session, output, batch_replies));
                     }
                 }
                 Executed::Back => {
                     self.pending = Some(pending);
                     return Progress::More;
+                }
+                Executed::AfterCommit => {
+                    self.pending = Some(pending);
+                    return Progress::AfterCommit;
                 }
                 Executed::Close => return Progress::Close,
             }
@@ -223,12 +231,16 @@ impl ClientState {
                                     *tries = 1;
                                     return (at, Progress::Await(until));
                                 }
-                                give_up(until, (session, output, batch_replies));
+                                give_up(&command, (session, output, batch_replies));
                             }
                         }
                         Executed::Back => {
                             (*pending, *tries) = (Some(command.to_owned()), 0);
                             return (at, Progress::More);
+                        }
+                        Executed::AfterCommit => {
+                            (*pending, *tries) = (Some(command.to_owned()), 0);
+                            return (at, Progress::AfterCommit);
                         }
                         Executed::Close => return (at, Progress::Close),
                     }
@@ -254,7 +266,7 @@ impl ClientState {
     pub fn begin_batch(&mut self) {
         self.batch_mark = self.output.len();
         self.batch_replies = 0;
-        self.session.is_guarded = false;
+        (self.session.is_guarded, self.session.is_bound) = (false, false);
     }
 
     /// The batch was not committed: every reply of it that is of this node becomes this error.
@@ -268,7 +280,7 @@ impl ClientState {
     /// Puts the replies of other nodes, which have all come, into the output.
     pub fn weave(&mut self) {
         self.remote.weave(&mut self.output);
-        (self.session.is_in_flight, self.session.goes_by_call) = (false, false);
+        self.session.round.end();
     }
 
     /// This many bytes of the output have left.
@@ -288,10 +300,13 @@ impl ClientState {
 }
 
 /// A command that would have to wait is not executed: a client is refused, and another node sends it again.
-fn give_up(until: Await, (session, output, replies): (&mut Session, &mut Vec<u8>, &mut usize)) {
+fn give_up(
+    command: &Command<'_>,
+    (session, output, replies): (&mut Session, &mut Vec<u8>, &mut usize),
+) {
     let is_client = session.may_wait();
     if !is_client {
-        session.held_keys.extend(until.into_key());
+        dispatch::hold_back(command, session);
     }
     session.end_transaction();
     dispatch::refuse(session, output, if is_client { TRY_AGAIN } else { HELD });

@@ -67,8 +67,8 @@ impl Conversation {
             said.append(&mut self.state.output);
             match progress {
                 // Nobody gives it a cluster.
-                Progress::Idle | Progress::Await(_) => return said,
-                Progress::Close => {
+                Progress::Idle | Progress::Await(_) | Progress::AfterCommit => return said,
+                Progress::Close | Progress::Unsure => {
                     self.home.end(0, self.state.session.id);
                     return said;
                 }

@@ -269,8 +269,13 @@ impl EventLoop {
                     };
                     client.give_back(state);
                     client.closes |= progress == Progress::Close;
-                    if let Progress::Await(until) = progress {
-                        self.await_cluster(token, &until);
+                    match progress {
+                        Progress::Await(until) => self.await_cluster(token, &until),
+                        Progress::Unsure => {
+                            self.end_unsure(token);
+                            continue;
+                        }
+                        _ => {}
                     }
                     self.flush(token);
                     if !self.ends_over_limit(token) {
@@ -329,6 +334,9 @@ impl EventLoop {
         }
         if self.batch.took_part() {
             client.phase.bind();
+            if let Some(state) = &mut client.state {
+                state.session.is_bound = true;
+            }
         }
         if self.server.cluster.is_some() {
             progress = self.after_commands(token, progress);
@@ -348,6 +356,8 @@ impl EventLoop {
             Progress::Idle if client.is_readable => self.queue(token),
             Progress::Idle => {}
             Progress::Await(until) => self.await_cluster(token, &until),
+            Progress::AfterCommit => client.phase.block(Blocked::Cluster),
+            Progress::Unsure => return self.end_unsure(token),
         }
         if self.outbox.is_large() {
             self.send_outbox();

@@ -105,7 +105,7 @@ pub(super) fn serve(
         if state.session.is_guarded && guard.is_some_and(|guard| !guard.may_reply()) {
             // Another owner may have answered meanwhile: what happened is not known.
             state.output.truncate(state.batch_mark);
-            return Progress::Close;
+            return Progress::Unsure;
         }
         match progress {
             // The batch that was just committed may have held the locks.
@@ -113,7 +113,7 @@ pub(super) fn serve(
             // Perhaps it is to be sent, which only the loop does.
             Progress::More if server.cluster.is_some() => return progress,
             Progress::More => {}
-            Progress::Idle | Progress::Close | Progress::Await(_) => return progress,
+            _ => return progress,
         }
     }
     Progress::More

@@ -26,7 +26,7 @@ pub(crate) enum Blocked {
     /// Its next command may wait for the device, or for the lock of a key: it is offloaded.
     Command(Wait),
     /// Commands of it are executed by other nodes of the cluster, or its next command waits until the
-    /// cluster lets it go on. Its state stays with the loop.
+    /// cluster lets it go on, or for the commit of its batch. Its state stays with the loop.
     Cluster,
 }
 

@@ -140,11 +140,10 @@ impl RemoteReplies {
         };
         let coordinator = cluster.and_then(Cluster::coordinator);
         let own = coordinator.map(|one| CallTarget::Owner(one.me()));
-        session.is_in_flight = true;
-        session.goes_by_call |= match &parts {
+        session.round.open(match &parts {
             Ok((target, _)) => Some(*target) == own,
             Err(parts) => parts.iter().any(|part| Some(part.target) == own),
-        };
+        });
         self.is_for_all = merge.is_for_all();
         if self.holes.is_empty() {
             self.revision = coordinator.map(|one| one.revision()).unwrap_or_default();

@@ -101,7 +101,7 @@ impl Placing<'_> {
             }
             Route::Unserved(why) => return Err(refused(format!("CLUSTERDOWN {why}"))),
         };
-        Ok(Part { target, requests, replies: 1 })
+        Ok(Part { target, requests, replies: 1, keys: Vec::new() })
     }
 
     /// The cursor carries which store it is of: it is that of the store times [`MAX_STORES`], plus the

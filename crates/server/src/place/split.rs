@@ -2,6 +2,7 @@
 
 use super::merge::Merge;
 use super::{Away, Placing};
+use crate::round::{Ways, hash_of};
 use terrace_cluster::{CallTarget, Route};
 use terrace_resp::{Command, write_request};
 
@@ -21,6 +22,19 @@ pub(crate) struct Part {
     pub requests: Vec<u8>,
     /// How many they are; the reply of the part is that of the last.
     pub replies: u32,
+    /// The hashes of its keys.
+    pub keys: Vec<u64>,
+}
+
+impl Split {
+    /// Where each key goes.
+    pub fn ways(&self) -> Ways {
+        let of_part = |part: &Part| {
+            let target = part.target;
+            part.keys.iter().map(move |hash| (*hash, target)).collect::<Vec<_>>()
+        };
+        self.parts.iter().flat_map(of_part).collect()
+    }
 }
 
 /// Whether a command with several keys is as many commands with one.
@@ -60,7 +74,8 @@ pub(super) fn by_target(
         }
         let mut requests = Vec::new();
         write_request(&mut requests, &words);
-        Part { target: *target, requests, replies: 1 }
+        let keys = places.iter().map(|at| hash_of(keys[*at])).collect();
+        Part { target: *target, requests, replies: 1, keys }
     };
     let parts = groups.iter().map(part).collect();
     let merge = match name {

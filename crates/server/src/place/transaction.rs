@@ -62,26 +62,42 @@ pub(crate) fn requests_of(queued: &Queued) -> (Vec<u8>, u32) {
     (requests, queued.commands.len() as u32 + 2)
 }
 
+/// What is queued, with the specification of each command.
+fn queued_commands(queued: &Queued) -> impl Iterator<Item = (&'static CommandSpec, Command<'_>)> {
+    queued.commands.iter().filter_map(|command| {
+        let args = command.as_command();
+        table().find(args.name()).map(|(_, spec)| (spec, args))
+    })
+}
+
+/// The keys of a command; of `EXEC` those of what is queued.
+pub(crate) fn keys_of<'a>(
+    spec: &CommandSpec,
+    args: &Command<'a>,
+    queued: Option<&'a Queued>,
+) -> Vec<&'a [u8]> {
+    match queued.filter(|_| spec.name == "exec") {
+        Some(queued) => {
+            queued_commands(queued).flat_map(|(spec, args)| spec.keys.of(&args)).collect()
+        }
+        None => spec.keys.of(args).collect(),
+    }
+}
+
 impl Placing<'_> {
     /// Where a transaction is executed.
     pub(super) fn exec(&self) -> Place {
         let Some(queued) = self.session.queued.as_ref().filter(|queued| !queued.is_spoilt) else {
             return Place::Here(false);
         };
-        let specs = || {
-            queued.commands.iter().filter_map(|command| {
-                let args = command.as_command();
-                table().find(args.name()).map(|(_, spec)| (spec, args))
-            })
-        };
-        let writes = specs().any(|(spec, _)| spec.flags.has(Flags::WRITE));
+        let commands: Vec<_> = queued_commands(queued).collect();
+        let writes = commands.iter().any(|(spec, _)| spec.flags.has(Flags::WRITE));
         let watched = self.session.watched.as_ref().map(|watched| watched.keys());
         let watched = watched.unwrap_or_default();
         let is_here = |key: &[u8]| matches!(self.route(key), Route::Local | Route::Held);
         if !watched.iter().all(|(_, key)| is_here(key)) {
             return Place::Aborted;
         }
-        let commands: Vec<_> = specs().collect();
         let keys: Vec<&[u8]> =
             commands.iter().flat_map(|(spec, args)| spec.keys.of(args)).collect();
         if keys.iter().any(|key| self.session.is_behind(key)) {

@@ -4,13 +4,15 @@
 mod admin;
 mod fake;
 mod model;
+mod order;
 
 use crate::client::{HANG_GUARD, array, bulk, error, hears_nothing, int, ok, shown, text, until};
 use fake::FakeCluster;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_cluster::{
-    CallMode, Epoch, IncomingCall, Placement, Reply as CallReply, ReplyProtocol, Revision,
-    ShardCall, ShardId, Unserved,
+    CallMode, CommandExecutor, Epoch, IncomingCall, Placement, Reply as CallReply, ReplyProtocol,
+    Revision, ShardCall, ShardId, Unserved,
 };
 use terrace_resp::Reply;
 
@@ -218,80 +220,6 @@ fn writes_of_a_held_key_wait_and_reads_go_on() {
     cluster.settle();
 }
 
-#[test]
-fn what_waits_for_a_key_lets_others_go_on_but_nothing_on_that_key_overtakes_it() {
-    let cluster = three();
-    let (key, free) = (cluster.key_of(1, "held"), cluster.key_of(1, "free"));
-    let mut client = cluster.client(0);
-    client.pipeline(&[&format!("SET {key} 1"), &format!("SET {free} 1")]);
-    cluster.shared.hold(&key);
-    let (incr, get) = (format!("INCR {key}"), format!("GET {key}"));
-    let multi = format!("MGET {key} {free}");
-    client.send_words(&[
-        &incr,
-        &format!("INCR {free}"),
-        &get,
-        "MULTI",
-        &incr,
-        &get,
-        "EXEC",
-        &multi,
-    ]);
-    until("nobody waits", || cluster.shared.waiting() > 0);
-    // It came in one call with the command that waits.
-    let mut other = cluster.client(2);
-    until("others wait too", || other.say(&format!("GET {free}")) == bulk("2"));
-    assert_eq!(other.say(&get), bulk("1"));
-    assert!(hears_nothing(&client));
-    cluster.shared.release(&key);
-    let replies: Vec<_> = (0..8).map(|_| client.reply()).collect();
-    assert_eq!(replies[..3], [int(2), int(2), bulk("2")]);
-    assert_eq!(replies[6], array([int(3), bulk("3")]));
-    assert_eq!(replies[7], array([bulk("3"), bulk("2")]));
-    cluster.settle();
-}
-
-#[test]
-fn a_client_sees_what_it_sent_before_whatever_way_that_went() {
-    let cluster = three();
-    for at in 0..3 {
-        let mut client = cluster.client(at);
-        let (own, other) = (cluster.key_of(at, "a"), cluster.key_of((at + 1) % 3, "b"));
-        let (del, set) = (format!("DEL {own} {other}"), format!("SET {own} 1"));
-        let (get, both) = (format!("GET {own}"), format!("MGET {other} {own}"));
-        let (mset, incr) = (format!("MSET {own} 5 {other} 6"), format!("INCR {own}"));
-        for _ in 0..20 {
-            let replies = client.pipeline(&[
-                &del,
-                &set,
-                &get,
-                &both,
-                "DBSIZE",
-                &mset,
-                &incr,
-                "DBSIZE",
-                "MULTI",
-                &incr,
-                "EXEC",
-                "FLUSHALL",
-                &get,
-                &set,
-                "DBSIZE",
-                &both,
-                "RANDOMKEY",
-                &del,
-            ]);
-            assert_eq!(replies[1..3], [ok(), bulk("1")]);
-            assert_eq!(replies[3..5], [array([Reply::Null, bulk("1")]), int(1)]);
-            assert_eq!(replies[5..8], [ok(), int(6), int(2)]);
-            assert_eq!(replies[10..13], [array([int(7)]), ok(), Reply::Null]);
-            assert_eq!(replies[13..15], [ok(), int(1)]);
-            assert_eq!(replies[15..], [array([Reply::Null, bulk("1")]), bulk(&own), int(1)]);
-        }
-    }
-    cluster.settle();
-}
-
 /// What a node answers to a call of another one.
 fn answer(cluster: &FakeCluster, at: usize, mode: CallMode, requests: &[u8]) -> CallReply {
     let (answer, answered) = std::sync::mpsc::channel();
@@ -435,8 +363,14 @@ fn who_cannot_be_reached_makes_an_error_and_only_that() {
 fn nothing_is_shown_when_the_lease_is_over() {
     let cluster = three();
     let (own, other) = (cluster.key_of(0, "a"), cluster.key_of(1, "b"));
+    let away = cluster.key_of(0, "away");
     let mut client = cluster.client(0);
-    client.pipeline(&[&format!("SET {own} 1"), &format!("SET {other} 1")]);
+    client.pipeline(&[
+        &format!("SET {own} 1"),
+        &format!("SET {other} 1"),
+        &format!("SET {away} 1"),
+    ]);
+    cluster.move_key(&away, 1);
     cluster.coordinators[0].is_sure.store(false, Ordering::SeqCst);
     assert_eq!(text(&client.say("PING")), "PONG");
     assert_eq!(client.say(&format!("GET {other}")), bulk("1"));
@@ -451,8 +385,57 @@ fn nothing_is_shown_when_the_lease_is_over() {
         let reply = cluster.client(1).say(&words);
         assert!(error(&reply).starts_with("CLUSTERDOWN"), "{reply:?}");
     }
+    // What an instance elsewhere replied comes too late, and so does what was made of it.
+    for words in [format!("GET {away}"), format!("MGET {other} {away}"), format!("INCR {away}")] {
+        for at in 0..2 {
+            let reply = error(&cluster.client(at).say(&words));
+            assert!(reply.starts_with("CLUSTERDOWN") && reply.contains("may have"), "{reply}");
+        }
+    }
     cluster.coordinators[0].is_sure.store(true, Ordering::SeqCst);
     assert_eq!(cluster.client(0).say(&format!("GET {other}")), bulk("1"));
+    cluster.settle();
+}
+
+#[test]
+fn what_may_have_been_executed_is_not_sent_again() {
+    let cluster = three();
+    let key = cluster.key_of(1, "n");
+    let mut client = cluster.client(0);
+    client.say(&format!("SET {key} 0"));
+    let (incr, lcs) = (format!("INCR {key}"), format!("LCS {key} {key}"));
+    let (is_sure, asks) = (&cluster.coordinators[1].is_sure, &cluster.coordinators[1].asks);
+    is_sure.store(false, Ordering::SeqCst);
+    let alone = client.say(&incr);
+    is_sure.store(true, Ordering::SeqCst);
+    // By a thread that may wait for the device: the lease ends meanwhile, and there is another one soon.
+    asks.store(1, Ordering::SeqCst);
+    let together = client.pipeline(&["MULTI", &incr, &lcs, "EXEC"]);
+    for reply in [alone, together[3].clone()] {
+        assert!(error(&reply).contains("may have happened"), "{reply:?}");
+    }
+    // Nor what a node does not reply to in words that can be read.
+    let garbler = Arc::new(Garbler::default());
+    let before = cluster.shared.replace_executor(cluster.node(1), garbler.clone());
+    let replies = client.pipeline(&[&incr, &incr]);
+    assert_eq!(replies[0], int(7));
+    assert!(error(&replies[1]).contains("may have happened"), "{:?}", replies[1]);
+    assert_eq!(garbler.0.load(Ordering::SeqCst), 1);
+    cluster.shared.replace_executor(cluster.node(1), before);
+    is_sure.store(true, Ordering::SeqCst);
+    assert_eq!(client.say(&format!("GET {key}")), bulk("2"));
+    cluster.settle();
+}
+
+/// Replies to its first request, and then with what is no reply; how many calls it got.
+#[derive(Default)]
+struct Garbler(AtomicU32);
+
+impl CommandExecutor for Garbler {
+    fn execute(&self, _: IncomingCall, done: Box<dyn FnOnce(CallReply) + Send>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        done(Ok(b":7\r\n?\r\n".to_vec()));
+    }
 }
 
 #[test]

@@ -92,14 +92,20 @@ impl EventLoop {
             return;
         };
         if !may_reply && client.state.as_ref().is_some_and(|state| state.session.is_guarded) {
-            self.server.stats.unsure_closed.add(1);
-            return self.remove(token);
+            return self.end_unsure(token);
         }
         client.leave_batch(error);
         if client.leave_cluster() {
             self.queue_if_more(token);
         }
         self.flush(token);
+    }
+
+    /// Ends the connection of a client of whose last commands it is not known what became. A call ends without
+    /// an answer: who made it must not execute it again.
+    pub(super) fn end_unsure(&mut self, token: usize) {
+        self.server.stats.unsure_closed.add(1);
+        self.remove(token);
     }
 
     /// Offloads clients whose batch is committed.

@@ -96,7 +96,7 @@ impl EventLoop {
         client.phase.block(Blocked::Cluster);
         match progress {
             Progress::Close | Progress::Await(_) => progress,
-            // Tried again when the replies are there.
+            // Tried again when the replies are there, and the batch is committed.
             _ => Progress::Idle,
         }
     }

@@ -20,6 +20,10 @@ const MAX_CALL_BYTES: usize = 1 << 20;
 /// How often a command is routed again.
 const MAX_TRIES: u32 = 16;
 
+/// To a request whose reply is none.
+const UNREADABLE: &[u8] =
+    b"-CLUSTERDOWN the reply of another node cannot be read; a write may have happened\r\n";
+
 /// Requests that were not sent yet.
 #[derive(Default)]
 pub(super) struct Outbox(Vec<Parcel>);
@@ -160,6 +164,11 @@ impl EventLoop {
                 (None, Some(why)) => {
                     filled.push((waiter.token, waiter.id));
                     self.fill(&waiter, format!("-CLUSTERDOWN {why}\r\n").as_bytes());
+                }
+                // Something was executed of which nothing is known.
+                (None, None) if at < replies.len() => {
+                    filled.push((waiter.token, waiter.id));
+                    self.fill(&waiter, UNREADABLE);
                 }
                 // What did not fit into the reply was not executed. It is no try if others did.
                 (None, None) => {

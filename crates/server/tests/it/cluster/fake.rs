@@ -26,6 +26,8 @@ pub struct State {
     pub cut_off: BTreeSet<NodeId>,
     /// How many of the next calls to an owner are answered that it is not the owner.
     pub misrouted: u32,
+    /// A key that has come home, but is sent to where it was this many times more, in vain.
+    pub late: Option<(Vec<u8>, u32)>,
     at_revision: Vec<(Revision, Callback)>,
     executors: BTreeMap<NodeId, Arc<dyn CommandExecutor>>,
     pub calls: u64,
@@ -79,6 +81,15 @@ impl Shared {
         due.into_iter().for_each(|done| done());
     }
 
+    /// Lets another execute the calls to a node; gives who did before.
+    pub fn replace_executor(
+        &self,
+        node: NodeId,
+        by: Arc<dyn CommandExecutor>,
+    ) -> Arc<dyn CommandExecutor> {
+        self.state().executors.insert(node, by).unwrap()
+    }
+
     /// How many commands wait for a key.
     pub fn waiting(&self) -> usize {
         self.state().waiting.len()
@@ -92,19 +103,25 @@ pub struct FakeCoordinator {
     guards: Arc<AtomicU64>,
     /// Its lease has not ended.
     pub is_sure: Arc<AtomicBool>,
+    /// How often it says that its lease covers a batch until it says once that it does not.
+    pub asks: Arc<AtomicU64>,
 }
 
-struct Guard(Arc<AtomicU64>, Arc<AtomicBool>);
+struct Guard {
+    guards: Arc<AtomicU64>,
+    is_sure: Arc<AtomicBool>,
+    asks: Arc<AtomicU64>,
+}
 
 impl ServeGuard for Guard {
     fn may_reply(&self) -> bool {
-        self.1.load(Ordering::SeqCst)
+        self.asks.fetch_sub(1, Ordering::SeqCst) > 0 && self.is_sure.load(Ordering::SeqCst)
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.guards.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -142,12 +159,22 @@ impl Coordinator for FakeCoordinator {
 
     fn route(&self, _db: u8, key: &[u8]) -> Route {
         assert!(self.guards.load(Ordering::SeqCst) > 0, "a route without a guard");
-        let state = self.shared.state();
-        let shard = &state.topology.shards[&state.topology.shard_of(key)];
-        let route = self.of_shard(&state, shard);
+        let mut state = self.shared.state();
+        let shard = state.topology.shards[&state.topology.shard_of(key)].clone();
+        let route = self.of_shard(&state, &shard);
         if matches!(route, Route::Owner(_) | Route::Unserved(_)) {
             return route;
         }
+        let State { late, exceptions, .. } = &mut *state;
+        if let Some((late, left)) = late
+            && late == key
+        {
+            if *left == 0 {
+                exceptions.remove(key);
+            }
+            *left = left.saturating_sub(1);
+        }
+        let shard = &shard;
         match state.exceptions.get(key) {
             Some(node) if *node != self.me => Route::Instance(call(shard, *node)),
             Some(_) => Route::Local,
@@ -164,7 +191,8 @@ impl Coordinator for FakeCoordinator {
 
     fn guard(&self) -> Box<dyn ServeGuard> {
         self.guards.fetch_add(1, Ordering::SeqCst);
-        Box::new(Guard(self.guards.clone(), self.is_sure.clone()))
+        let (guards, is_sure) = (self.guards.clone(), self.is_sure.clone());
+        Box::new(Guard { guards, is_sure, asks: self.asks.clone() })
     }
 
     fn admit(&self, call: ShardCall) -> Result<Box<dyn ServeGuard>, Unserved> {
@@ -175,7 +203,9 @@ impl Coordinator for FakeCoordinator {
             false => {
                 self.guards.fetch_add(1, Ordering::SeqCst);
                 // A store answers every owner, also when its own node has no lease.
-                Ok(Box::new(Guard(self.guards.clone(), Arc::new(AtomicBool::new(true)))))
+                let is_sure = Arc::new(AtomicBool::new(true));
+                let (guards, asks) = (self.guards.clone(), Arc::new(AtomicU64::new(u64::MAX)));
+                Ok(Box::new(Guard { guards, is_sure, asks }))
             }
         }
     }
@@ -193,6 +223,12 @@ impl Coordinator for FakeCoordinator {
             drop(state);
             return done(Err(Unserved::Unreachable(node)));
         }
+        let is_late = matches!(mode, CallMode::Instance(_)) && state.late.is_some();
+        if is_late {
+            let revision = state.topology.revision;
+            drop(state);
+            return done(Err(Unserved::Moved(revision)));
+        }
         if mode == CallMode::Owner && state.misrouted > 0 {
             state.misrouted -= 1;
             let revision = state.topology.revision;
@@ -203,7 +239,14 @@ impl Coordinator for FakeCoordinator {
         drop(state);
         let OutgoingCall { db, protocol, requests } = call;
         let requests = requests.to_vec();
-        executor.execute(IncomingCall { mode, db, protocol, requests }, done);
+        let is_sure = self.is_sure.clone();
+        let checked = move |reply| match mode {
+            CallMode::Instance(_) if !is_sure.load(Ordering::SeqCst) => {
+                done(Err(Unserved::Unreachable(node)));
+            }
+            _ => done(reply),
+        };
+        executor.execute(IncomingCall { mode, db, protocol, requests }, Box::new(checked));
     }
 
     fn when_released(&self, _db: u8, key: &[u8], done: Callback) {
@@ -319,6 +362,7 @@ impl FakeCluster {
             waiting: Vec::new(),
             cut_off: BTreeSet::new(),
             misrouted: 0,
+            late: None,
             at_revision: Vec::new(),
             executors: both.map(|(id, one)| (*id, one.running().call_executor())).collect(),
             calls: 0,
@@ -334,6 +378,7 @@ impl FakeCluster {
                 shared: shared.clone(),
                 guards: Arc::default(),
                 is_sure: Arc::new(AtomicBool::new(true)),
+                asks: Arc::new(AtomicU64::new(u64::MAX)),
             })
         };
         let coordinators: Vec<_> = ids.iter().map(coordinator).collect();
