@@ -187,3 +187,45 @@ fn a_family_without_a_tree_is_taken_for_a_new_store() {
         }
     }
 }
+
+/// A reader sees whole batches while they are written, whatever becomes of the nodes meanwhile.
+#[test]
+fn readers_see_whole_batches_beside_a_writer() {
+    const KEYS: usize = 60;
+    const BATCHES: usize = 100;
+    let sim = SimVfs::new(1);
+    let store = open(&sim, backwards()).unwrap();
+    // Every other batch has the keys of one half, and removes those of the other.
+    let key = |half: usize, at: usize| [vec![b'k'; 300], format!("{half}{at:03}").into()].concat();
+    let keys: Vec<Vec<Vec<u8>>> =
+        (0..2).map(|half| (0..KEYS).map(|at| key(half, at)).collect()).collect();
+    let switch = |to: usize| {
+        let puts = keys[to].iter().map(|key| (&key[..], Some(&b"1"[..])));
+        let deletes = keys[1 - to].iter().map(|key| (&key[..], None));
+        store.write(puts.chain(deletes), &WriteOptions::default()).unwrap();
+    };
+    switch(0);
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let walks = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..BATCHES).for_each(|at| switch(1 - at % 2));
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let mut walks = 0;
+        while !is_done.load(std::sync::atomic::Ordering::Relaxed) || walks == 0 {
+            let mut cursor = store.cursor(&ReadOptions::default()).unwrap();
+            cursor.seek_to_first().unwrap();
+            let mut count = 0;
+            while cursor.valid() {
+                count += 1;
+                cursor.next().unwrap();
+            }
+            assert_eq!(count, KEYS);
+            // Never absent by mistake, and never an error: in one of both halves.
+            store.get(&keys[0][walks % KEYS], &ReadOptions::default()).unwrap();
+            walks += 1;
+        }
+        walks
+    });
+    assert!(walks > 0);
+}
