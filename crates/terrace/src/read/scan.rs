@@ -342,7 +342,28 @@ impl Iter {
     /// # }
     /// ```
     pub fn entries(self) -> impl Iterator<Item = Result<(Vec<u8>, Vec<u8>)>> {
-        Entries { stands_on_next: self.positioned, iter: self }
+        Entries { stands_on_next: self.positioned, is_backward: false, iter: self }
+    }
+
+    /// As [`Iter::entries`], the other way: from the current entry to the first (from the last, if there was
+    /// no seek yet).
+    ///
+    /// ```
+    /// # fn main() -> terrace::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("terrace-doc-back-{}", std::process::id()));
+    /// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+    /// db.put(b"event 1", b"")?;
+    /// db.put(b"event 2", b"")?;
+    /// let mut newest_first = db.range("event "..)?.entries_backward();
+    /// assert_eq!(newest_first.next().transpose()?.unwrap().0, b"event 2");
+    /// # drop(newest_first);
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn entries_backward(self) -> impl Iterator<Item = Result<(Vec<u8>, Vec<u8>)>> {
+        Entries { stands_on_next: self.positioned, is_backward: true, iter: self }
     }
 }
 
@@ -356,16 +377,19 @@ struct Entries {
     iter: Iter,
     /// Whether the entry the iterator stands on is still to be returned.
     stands_on_next: bool,
+    is_backward: bool,
 }
 
 impl Iterator for Entries {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let moved = match (self.stands_on_next, self.iter.positioned) {
-            (true, _) => Ok(()),
-            (false, true) => self.iter.next(),
-            (false, false) => self.iter.seek_to_first(),
+        let moved = match (self.stands_on_next, self.iter.positioned, self.is_backward) {
+            (true, _, _) => Ok(()),
+            (false, true, false) => self.iter.next(),
+            (false, true, true) => self.iter.prev(),
+            (false, false, false) => self.iter.seek_to_first(),
+            (false, false, true) => self.iter.seek_to_last(),
         };
         self.stands_on_next = false;
         match moved {

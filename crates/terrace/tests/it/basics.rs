@@ -1,9 +1,11 @@
 //! What every embedder does first: write, read, scan, reopen, on the real file system.
 
 use crate::harness::eventually;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use terrace::{Db, Options, ReadOptions, WriteBatch};
+use terrace_base::rng::{Rng, SplitMix64};
 
 fn small() -> Options {
     let mut options = Options { memory_budget: 8 << 20, ..Options::default() };
@@ -191,4 +193,49 @@ fn threads_write_and_read_at_once() {
     let metrics = db.metrics();
     assert_eq!(metrics.ops_written, 12_000);
     assert!(metrics.groups <= metrics.batches);
+}
+
+/// What a map has between two bounds, from a key on or from the end, forwards and backwards.
+#[test]
+fn entries_go_both_ways() {
+    let mut rng = SplitMix64::new(7);
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let mut model = BTreeMap::new();
+    for round in 0..6 {
+        for _ in 0..80 {
+            let key = rng.below(200).to_be_bytes().to_vec();
+            if rng.below(3) == 0 {
+                db.delete(&key).unwrap();
+                model.remove(&key);
+            } else {
+                let value = vec![round; rng.below(300) as usize];
+                db.put(&key, &value).unwrap();
+                model.insert(key, value);
+            }
+        }
+        if round % 2 == 0 {
+            db.flush().unwrap();
+        }
+        for _ in 0..30 {
+            let (low, at) = (rng.below(220), rng.below(220));
+            let high = low + rng.below(220 - low.min(219));
+            let [low, at, high] = [low, at, high].map(|n| n.to_be_bytes().to_vec());
+            let backward = |from: Option<&Vec<u8>>| {
+                let inside = model.range(low.clone()..high.clone()).rev();
+                let inside = inside.map(|(key, value)| (key.clone(), value.clone()));
+                inside.filter(|(key, _)| from.is_none_or(|from| key <= from)).collect::<Vec<_>>()
+            };
+            let open = || db.range(low.clone()..high.clone()).unwrap();
+            let mut forward: Vec<_> = open().entries().map(Result::unwrap).collect();
+            forward.reverse();
+            assert_eq!(forward, backward(None));
+            let got: Vec<_> = open().entries_backward().map(Result::unwrap).collect();
+            assert_eq!(got, backward(None));
+            let mut iter = open();
+            iter.seek_for_prev(&at).unwrap();
+            let got: Vec<_> = iter.entries_backward().map(Result::unwrap).collect();
+            assert_eq!(got, backward(Some(&at)));
+        }
+    }
 }
