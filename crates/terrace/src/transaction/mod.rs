@@ -90,10 +90,10 @@ impl ReadSet {
 /// with [`Error::Conflict`](crate::Error::Conflict), and the caller runs it again. Transactions
 /// that commit are serializable: each could have run alone at the moment of its commit.
 ///
-/// Keys that were only written are no conflict: the last commit wins. Iterators are not part of a
-/// transaction; one at [`Transaction::snapshot`] sees the same moment, but neither the
-/// transaction's writes, nor does it remember what it showed. There are no range deletes. A
-/// transaction that wrote nothing commits always: all it saw was of one moment.
+/// Keys that were only written are no conflict, nor are those of a range that was deleted: the last commit
+/// wins. Iterators are not part of a transaction; one at [`Transaction::snapshot`] sees the same moment, but
+/// neither the transaction's writes, nor does it remember what it showed. A transaction that wrote nothing
+/// commits always: all it saw was of one moment.
 ///
 /// While it lives, its snapshot keeps what is overwritten or deleted meanwhile on disk. Dropping it
 /// takes it back.
@@ -220,6 +220,26 @@ impl Transaction {
     pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) {
         self.batch.delete_cf(cf, key.as_ref());
         self.own.note_delete(&self.batch, cf.id(), key.as_ref());
+    }
+
+    /// Removes every key in `[start, end)`, also those that others write before the commit, and those that
+    /// the transaction has put; nothing if `start >= end`. Later reads of its own there find
+    /// nothing, and need no check.
+    pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) {
+        let default = self.default.clone();
+        self.delete_range_cf(&default, start, end);
+    }
+
+    /// As [`Transaction::delete_range`], in a column family.
+    pub fn delete_range_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        start: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) {
+        let (start, end) = (start.as_ref(), end.as_ref());
+        self.batch.delete_range_cf(cf, start, end);
+        self.own.note_delete_range(&self.batch, cf.id(), start, end);
     }
 
     /// What was written so far, for [`Transaction::roll_back_to`].

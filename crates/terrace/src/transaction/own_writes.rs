@@ -1,4 +1,4 @@
-//! What a transaction has written, by key, so that it sees its own writes; can be cut back.
+//! What a transaction has written, by key and by range, so that it sees its own writes; can be cut back.
 //!
 //! Values are not copied: they lie in the batch, which encodes them as they are until it is sealed.
 
@@ -15,18 +15,55 @@ pub(super) enum Own {
     Value(Range<usize>),
 }
 
+/// A write to one key, and which operation of the batch it is.
+type Numbered = (usize, Own);
+
+/// What was written in one family.
+#[derive(Debug, Default)]
+struct FamilyWrites {
+    /// The last write to every key that was named.
+    keys: HashMap<Arc<[u8]>, Numbered>,
+    /// The range deletes, in their order.
+    ranges: Vec<OwnRange>,
+}
+
+/// A range delete.
+#[derive(Debug)]
+struct OwnRange {
+    /// Which operation of the batch it is.
+    at: usize,
+    start: Box<[u8]>,
+    end: Box<[u8]>,
+}
+
+/// What is done to take an operation back.
+#[derive(Debug)]
+enum Before {
+    /// The write to the key before it is put back.
+    Key(u32, Arc<[u8]>, Option<Numbered>),
+    /// The last range of the family is dropped.
+    Range(u32),
+}
+
 /// The last write to every key, and the way back.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
-    families: HashMap<u32, HashMap<Arc<[u8]>, Own>>,
-    /// One for every operation of the batch: its key, and the write to it before.
-    before: Vec<(u32, Arc<[u8]>, Option<Own>)>,
+    families: HashMap<u32, FamilyWrites>,
+    /// One for every operation of the batch.
+    before: Vec<Before>,
 }
 
 impl OwnWrites {
-    /// The last write to `key`.
+    /// The last write to `key`. Costs a comparison with every range delete of the family since then.
     pub fn get(&self, family: u32, key: &[u8]) -> Option<&Own> {
-        self.families.get(&family)?.get(key)
+        let writes = self.families.get(&family)?;
+        let named = writes.keys.get(key);
+        let since = writes.ranges.iter().rev();
+        let mut since = since.take_while(|range| named.is_none_or(|(named, _)| range.at > *named));
+        match since.any(|range| *range.start <= *key && *key < *range.end) {
+            true => Some(&Own::Deleted),
+            false => named.map(|(_, own)| own),
+        }
     }
 
     /// Notes the put of a value of `len` bytes that `batch` has just got, unless it refused it.
@@ -39,23 +76,45 @@ impl OwnWrites {
         self.note(batch, family, key, Own::Deleted);
     }
 
+    /// Notes the range delete that `batch` has just got, unless it refused it.
+    pub fn note_delete_range(&mut self, batch: &WriteBatch, family: u32, start: &[u8], end: &[u8]) {
+        let at = self.before.len();
+        if batch.len() == at {
+            return;
+        }
+        let range = OwnRange { at, start: start.into(), end: end.into() };
+        self.families.entry(family).or_default().ranges.push(range);
+        self.before.push(Before::Range(family));
+    }
+
     fn note(&mut self, batch: &WriteBatch, family: u32, key: &[u8], own: Own) {
-        if batch.len() == self.before.len() {
+        let at = self.before.len();
+        if batch.len() == at {
             return;
         }
         let key: Arc<[u8]> = key.into();
-        let before = self.families.entry(family).or_default().insert(key.clone(), own);
-        self.before.push((family, key, before));
+        let writes = self.families.entry(family).or_default();
+        let before = writes.keys.insert(key.clone(), (at, own));
+        self.before.push(Before::Key(family, key, before));
     }
 
     /// Goes back to the first `count` operations.
     pub fn cut(&mut self, count: usize) {
-        for (family, key, before) in self.before.drain(count.min(self.before.len())..).rev() {
-            let Some(writes) = self.families.get_mut(&family) else { continue };
+        for before in self.before.drain(count.min(self.before.len())..).rev() {
             match before {
-                Some(own) => writes.insert(key, own),
-                None => writes.remove(&key),
-            };
+                Before::Key(family, key, before) => {
+                    let Some(writes) = self.families.get_mut(&family) else { continue };
+                    match before {
+                        Some(own) => writes.keys.insert(key, own),
+                        None => writes.keys.remove(&key),
+                    };
+                }
+                Before::Range(family) => {
+                    if let Some(writes) = self.families.get_mut(&family) {
+                        writes.ranges.pop();
+                    }
+                }
+            }
         }
     }
 }

@@ -42,6 +42,7 @@ mod room;
 mod separation;
 mod stalls;
 mod strays;
+mod transaction_ranges;
 mod transactions;
 mod values;
 mod written;
