@@ -7,7 +7,7 @@
 //! it by.
 
 use crate::command_batch::{CommandBatch, Mode};
-use crate::error::Result;
+use crate::error::{Error, Result, Wait};
 use crate::exported_key::ExportedKey;
 use crate::keyspace::Keyspace;
 use crate::move_records::RecordChange;
@@ -35,6 +35,11 @@ impl Keyspace {
     /// All records, from memory; open moves that were found when the store was opened are held.
     pub fn move_state(&self) -> MoveState {
         MoveState { homes: self.moves.homes(), copies: self.moves.copies() }
+    }
+
+    /// Whether there are records of any key. Costs a load.
+    pub fn has_moved_keys(&self) -> bool {
+        self.moves.has_keys()
     }
 
     /// The latest move of a shard's keys that began here.
@@ -306,6 +311,19 @@ impl Keyspace {
 }
 
 impl CommandBatch {
+    /// As [`Keyspace::call_copy`], for the command that begins; in [`Mode::Memory`] it does not wait. In
+    /// [`Mode::Device`] no lock is held yet.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] if it would have to wait, and those of the engine.
+    pub fn call_copy(&self, db: u8, key: &[u8]) -> Answer<()> {
+        debug_assert!(self.mode() == Mode::Memory || self.lock_count() == 0);
+        if self.mode() == Mode::Memory && self.space.moves.hides(db, key) {
+            return Err(Error::Elsewhere(Wait::Device));
+        }
+        self.space.call_copy(&DbKey::new(db, key))
+    }
+
     fn change_copy(&mut self, key: &DbKey, change: CopyChange) -> Result<()> {
         match change {
             CopyChange::Keep => Ok(()),
@@ -324,6 +342,6 @@ fn value_of<'v>(key: &DbKey, value: Option<&'v ExportedKey>) -> Result<&'v Expor
     let of_key = value.filter(|value| value.name() == (key.db, &key.key[..]));
     of_key.ok_or_else(|| {
         let what = format!("the value that was sent for {key} is of another key");
-        crate::error::Error::Engine(terrace::Error::InvalidArgument(what))
+        Error::Engine(terrace::Error::InvalidArgument(what))
     })
 }

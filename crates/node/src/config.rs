@@ -5,7 +5,7 @@ use crate::rpc::{LinkOptions, Secret};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use terrace_cluster::{MoveLimits, PlanSpec};
+use terrace_cluster::{MoveLimits, Placement, PlanSpec};
 
 /// The shortest time of a lease: shorter ones end where a machine is busy.
 pub const MIN_LEASE: Duration = Duration::from_secs(1);
@@ -15,6 +15,8 @@ pub const MIN_LEASE: Duration = Duration::from_secs(1);
 pub struct NodeConfig {
     /// The cluster's name.
     pub cluster: String,
+    /// How keys lie in the store, if that is known: a cluster with another placement is not joined.
+    pub placement: Option<Placement>,
     /// Where other nodes connect to.
     pub rpc_listen: SocketAddr,
     /// `host:port` that other nodes use; the listening address if there is none.
@@ -53,6 +55,7 @@ impl NodeConfig {
     pub fn local(cluster: &str, redis_address: &str) -> Self {
         Self {
             cluster: cluster.to_string(),
+            placement: None,
             rpc_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             rpc_address: None,
             redis_address: redis_address.to_string(),

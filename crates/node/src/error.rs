@@ -36,7 +36,7 @@ pub enum Error {
     #[error("{what}: {error}")]
     Io {
         /// What was tried.
-        what: &'static str,
+        what: String,
         /// What the machine said.
         error: std::io::Error,
     },

@@ -13,18 +13,29 @@ use terrace_cluster::Revision;
 const RETRY: Duration = Duration::from_millis(100);
 
 pub(crate) async fn follow(shared: Arc<Shared>) {
+    // Said once for each time that the metadata store is away.
+    let mut is_away = false;
     loop {
-        if let Err(error) = follow_once(&shared).await {
-            tracing::debug!("node {} reads the metadata again: {error}", shared.me);
+        if let Err(error) = follow_once(&shared, &mut is_away).await {
+            match is_away {
+                false => tracing::warn!(
+                    "the cluster's metadata cannot be read, and is tried again: {error}"
+                ),
+                true => tracing::debug!("node {} reads the metadata again: {error}", shared.me),
+            }
+            is_away = true;
             tokio::time::sleep(RETRY).await;
         }
     }
 }
 
 /// Until the watch ends, or a fresh snapshot is wanted.
-async fn follow_once(shared: &Shared) -> Result<(), terrace_metadata::Error> {
+async fn follow_once(shared: &Shared, is_away: &mut bool) -> Result<(), terrace_metadata::Error> {
     let prefix = shared.layout.prefix();
     let snapshot = shared.metadata.snapshot(prefix).await?;
+    if std::mem::take(is_away) {
+        tracing::info!("the cluster's metadata can be read again");
+    }
     let mut directory = Directory::new(shared.layout.clone(), snapshot);
     publish(shared, &directory);
     let mut watch = shared.metadata.watch(prefix, directory.revision + 1).await?;
@@ -41,6 +52,16 @@ async fn follow_once(shared: &Shared) -> Result<(), terrace_metadata::Error> {
 
 fn publish(shared: &Shared, directory: &Directory) {
     match directory.topology() {
+        Ok(topology) if shared.config.placement.is_some_and(|own| own != topology.placement) => {
+            let (wanted, own) = (topology.placement, shared.config.placement);
+            let own = own.map_or(String::new(), |own| own.to_string());
+            shared.refusal.send_replace(Some(format!(
+                "the cluster \"{}\" has placement {wanted}, and the store {own}; \
+                 `terrace convert DIR TARGET --placement {wanted}` makes a store of it that has that",
+                shared.config.cluster
+            )));
+            return;
+        }
         Ok(topology) => {
             let (revision, topology) = (topology.revision, Arc::new(topology));
             // First the revision, then the routes that follow it, then those who wait for them.

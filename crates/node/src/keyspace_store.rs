@@ -148,7 +148,9 @@ impl InstanceStore for KeyspaceStore {
 
     fn records(&self) -> Result<ShardRecords, StoreError> {
         let mut records = ShardRecords::default();
-        for (key, home) in self.keyspace.move_state().homes {
+        let state = self.keyspace.move_state();
+        records.copies = state.copies;
+        for (key, home) in state.homes {
             records.exceptions.extend(home.exception.map(|exception| (key.clone(), exception)));
             records.intents.extend(home.intent.map(|intent| (key, intent)));
         }
@@ -161,11 +163,13 @@ impl InstanceStore for KeyspaceStore {
 
     fn top_counts(&self, keys: usize) -> Result<TopCounts, StoreError> {
         let top = self.keyspace.top_written(keys);
-        let options = self.keyspace.db().options();
-        let memtable_bytes = options.advanced.memtable_bytes as u64;
-        let hot_bytes = match options.advanced.hot_table {
-            HotTableMode::Off => 0,
-            HotTableMode::Auto => memtable_bytes / HOT_PARTS,
+        // Both can change while the store is open.
+        let db = self.keyspace.db();
+        let memtable_bytes = db.memtable_bytes() as u64;
+        let mode = db.option("hot_table").and_then(|mode| mode.parse().ok());
+        let hot_bytes = match mode {
+            Some(HotTableMode::Auto) => memtable_bytes / HOT_PARTS,
+            Some(HotTableMode::Off) | None => 0,
         };
         let keys = top.keys.into_iter().map(|it| TopKey {
             key: terrace_cluster::DbKey::new(it.db, it.key),

@@ -6,7 +6,7 @@
 //!                                     metadata (etcd)  store of this node (InstanceStore)
 //! ```
 //! Tasks of a node: `lease_keeper` keeps the lease and its stamp, `follower` reads the metadata, `claims`
-//! decides which shards are owned, `owner` runs each of them, `partitioner` plans.
+//! decides which shards are owned, `owner` runs each of them and `sweep`s, `partitioner` plans.
 //!
 //! Floor 6: uses `terrace-cluster`, `terrace-metadata` and `terrace-keyspace`.
 
@@ -30,6 +30,7 @@ pub mod rpc;
 mod shared;
 mod stamp;
 mod store;
+mod sweep;
 mod view;
 
 pub use clock::{BootClock, SystemBootClock};

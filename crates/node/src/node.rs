@@ -41,13 +41,19 @@ const MAX_STREAMS: u32 = 1024;
 /// How long a node that ends tries to give up its shards.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// See the module. Ends when it is dropped, as if it were killed; [`Self::leave`] is the polite way.
+/// See the module. Ends when it is dropped, as if it were killed; [`Self::leave`] is the polite way, after
+/// which nothing can be asked of it.
 pub struct Node {
     shared: Arc<Shared>,
     roles: NodeRoles,
     rpc_listen: SocketAddr,
+    /// What ends with the node.
+    running: Mutex<Option<Tasks>>,
+}
+
+/// The tasks of a node, and the connections of others, which end when it is dropped.
+struct Tasks {
     tasks: JoinSet<()>,
-    /// Connections of others end with it.
     _connections: watch::Sender<()>,
 }
 
@@ -108,7 +114,7 @@ pub fn join_store(store: &dyn InstanceStore, cluster: &str) -> Result<NodeId, Er
             while filled < id.len() {
                 let flags = rustix::rand::GetRandomFlags::empty();
                 let error = |error: rustix::io::Errno| Error::Io {
-                    what: "draw an id",
+                    what: "cannot draw an id".into(),
                     error: error.into(),
                 };
                 filled += rustix::rand::getrandom(&mut id[filled..], flags).map_err(error)?;
@@ -141,7 +147,10 @@ impl Node {
         }
         let layout = layout_of(&config.cluster)?;
         let me = join_store(&*store, &config.cluster)?;
-        let io = |error| Error::Io { what: "listen for other nodes", error };
+        let io = |error| Error::Io {
+            what: format!("cannot listen on {} for other nodes", config.rpc_listen),
+            error,
+        };
         let listener = TcpListener::bind(config.rpc_listen).await.map_err(io)?;
         let rpc_listen = listener.local_addr().map_err(io)?;
         let rpc_address = config.rpc_address.clone().unwrap_or_else(|| rpc_listen.to_string());
@@ -161,6 +170,7 @@ impl Node {
             revision: AtomicU64::new(0),
             published: watch::Sender::new(Revision(0)),
             directory: watch::Sender::new(None),
+            refusal: watch::Sender::new(None),
             refresh: Notify::new(),
             deposed,
             is_draining: watch::Sender::new(false),
@@ -172,7 +182,7 @@ impl Node {
             config,
         });
         let mut tasks = JoinSet::new();
-        let (connections, ended) = watch::channel(());
+        let (_connections, ended) = watch::channel(());
         tasks.spawn(serve(shared.clone(), listener, ended));
         tasks.spawn(lease_keeper::keep(shared.clone()));
         tasks.spawn(follower::follow(shared.clone()));
@@ -181,7 +191,8 @@ impl Node {
             tasks.spawn(partitioner::run(shared.clone(), partitioner));
         }
         let roles = NodeRoles { shared: shared.clone() };
-        Ok(Self { shared, roles, rpc_listen, tasks, _connections: connections })
+        let running = Mutex::new(Some(Tasks { tasks, _connections }));
+        Ok(Self { shared, roles, rpc_listen, running })
     }
 
     /// Its id.
@@ -238,8 +249,17 @@ impl Node {
         peer.drain(is_over).await.map_err(unserved)
     }
 
-    /// Gives up its shards and its lease, so that others need not wait for the lease's end.
-    pub async fn leave(self) {
+    /// Why this node can never join the cluster, as soon as that is known; else it does not return.
+    pub async fn refusal(&self) -> String {
+        let mut refusal = self.shared.refusal.subscribe();
+        match refusal.wait_for(Option::is_some).await.map(|why| why.clone()) {
+            Ok(Some(why)) => why,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Gives up its shards and its lease, so that others need not wait for the lease's end, and ends.
+    pub async fn leave(&self) {
         let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.roles.drain(false)).await;
         let lease = *self.shared.lease.borrow();
         if let Some(lease) = lease {
@@ -248,15 +268,22 @@ impl Node {
                 tracing::debug!("the lease is not revoked: {error}");
             }
         }
+        self.stop();
+    }
+
+    /// Ends, as if it were killed. Whatever is still under way finds that it may not reply.
+    fn stop(&self) {
+        self.shared.stamp.lose();
+        self.shared.view.store(Arc::new(View::default()));
+        if let Some(mut running) = self.running.lock().take() {
+            running.tasks.abort_all();
+        }
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Whatever is still under way finds that it may not reply.
-        self.shared.stamp.lose();
-        self.shared.view.store(Arc::new(View::default()));
-        self.tasks.abort_all();
+        self.stop();
     }
 }
 

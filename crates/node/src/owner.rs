@@ -5,6 +5,7 @@
 
 use crate::rpc::{MoveMessage, ShardRecords};
 use crate::shared::Shared;
+use crate::sweep::{self, Sweep};
 use crate::view::{AwayKeys, Callback, Order, OwnedShard, View};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_cluster::{
-    Assignment, DbKey, Direction, Effect, Epoch, Exception, MoveAnswer, MoveCall, MoveEvent,
-    MoveId, Mover, NodeId, Outcome, ShardId, Site,
+    Assignment, DbKey, Direction, Effect, Epoch, Exception, KeyCopy, MoveAnswer, MoveCall,
+    MoveEvent, MoveId, Mover, NodeId, Outcome, ShardId, Site,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -50,7 +51,7 @@ pub(crate) async fn take_over(
 ) -> Result<TakenOver, String> {
     let records = shared.records_at(instance, shard, epoch).await.map_err(|e| e.to_string())?;
     let (orders, received) = mpsc::unbounded_channel();
-    let ShardRecords { exceptions, intents } = records;
+    let ShardRecords { exceptions, intents, copies: _ } = records;
     introduce(&shared, shard, epoch, exceptions.iter().map(|(_, exception)| exception.at));
     let mut keys = AwayKeys::default();
     exceptions.iter().for_each(|(key, exception)| keys.exceptions.insert(key, *exception));
@@ -67,6 +68,7 @@ pub(crate) async fn take_over(
         parts: HashMap::new(),
         waiting: HashMap::new(),
         stopped: Vec::new(),
+        sweep: Sweep::new(),
         may_serve: false,
         is_serving: false,
         is_stopping: false,
@@ -114,6 +116,7 @@ struct Owner {
     /// Who is called when a key is in no move any more, with where it shall be then.
     waiting: HashMap<DbKey, Vec<Settled>>,
     stopped: Vec<oneshot::Sender<()>>,
+    sweep: Sweep,
     may_serve: bool,
     is_serving: bool,
     is_stopping: bool,
@@ -136,7 +139,10 @@ impl Owner {
             if self.is_stopping && self.mover.is_idle() {
                 self.stopped.drain(..).for_each(|stopped| _ = stopped.send(()));
             }
+            self.sweep();
             let wait = self.mover.wait(self.start.elapsed());
+            let sweep = self.sweep.wait(self.start.elapsed()).filter(|_| self.is_serving);
+            let wait = wait.into_iter().chain(sweep).min();
             let until = async {
                 match wait {
                     Some(wait) => tokio::time::sleep(wait.max(Duration::from_millis(1))).await,
@@ -172,8 +178,42 @@ impl Owner {
         tracing::info!("node {} serves shard {}", self.shared.me, self.owned.shard);
     }
 
+    /// Asks the other instances what they keep, when it is time.
+    fn sweep(&mut self) {
+        if self.is_serving && !self.is_stopping && self.sweep.is_due(self.start.elapsed()) {
+            let owned = &self.owned;
+            let shard = (owned.shard, owned.epoch, owned.instance);
+            sweep::ask(&self.shared, shard, &owned.orders);
+        }
+    }
+
+    fn drop_stale(
+        &mut self,
+        instance: NodeId,
+        shards: &[ShardId],
+        copies: Result<Vec<(DbKey, KeyCopy)>, String>,
+    ) {
+        let copies = match copies {
+            Ok(copies) => copies,
+            Err(why) => {
+                tracing::debug!("node {instance} does not say which copies it keeps: {why}");
+                return self.sweep.note_failure(self.start.elapsed());
+            }
+        };
+        let owned = &self.owned;
+        let stale = sweep::stale(&self.mover, &owned.keys.read().exceptions, shards, &copies);
+        if let Some(other) = shards.first().filter(|_| !stale.is_empty()) {
+            let (shard, at) = ((owned.shard, owned.epoch), (instance, *other));
+            sweep::drop_copies(&self.shared, shard, at, stale, &owned.orders);
+        }
+    }
+
     fn take(&mut self, order: Order) {
         match order {
+            Order::Copies { instance, shards, copies } => {
+                self.drop_stale(instance, &shards, copies);
+            }
+            Order::SweepAgain => self.sweep.note_failure(self.start.elapsed()),
             Order::Serve => self.may_serve = true,
             Order::Repartition(part, done) => _ = done.send(self.repartition(part)),
             Order::MoveKey(key, to, done) => self.move_key(key, to, done),
@@ -213,7 +253,13 @@ impl Owner {
 
     /// Lets the mover do what is missing of the plan: how many keys.
     fn want(&mut self) -> u64 {
-        let part = self.plan.iter();
+        let topology = self.shared.topology();
+        // What is planned for another shard of the same store is at home.
+        let is_elsewhere = |at: &ShardId| {
+            let shard = topology.as_ref().and_then(|topology| topology.shards.get(at));
+            shard.is_none_or(|shard| shard.instance != self.owned.instance)
+        };
+        let part = self.plan.iter().filter(|(_, at)| is_elsewhere(at));
         let part = part.map(|(key, at)| Assignment { key: key.clone(), at: *at });
         let part: Vec<Assignment> = part.collect();
         let misplaced = self.owned.keys.read().exceptions.misplaced(&part);
@@ -256,6 +302,7 @@ impl Owner {
     /// Answers those whose key is in no move and where it shall be, or whose move did not succeed.
     fn settle(&mut self) {
         for finished in self.mover.take_finished() {
+            self.sweep.note_move(self.start.elapsed());
             if finished.outcome == Outcome::Moved {
                 let count = finished.keys.len() as u64;
                 self.shared.moved_keys.fetch_add(count, Ordering::Relaxed);

@@ -88,7 +88,13 @@ impl Roles for NodeRoles {
         if let Some(unknown) = to.filter(|to| !topology.shards.contains_key(to)) {
             return Err(Status::invalid_argument(format!("the cluster has no shard {unknown}")));
         }
-        let owned = self.owned(topology.shard_of(&key.key))?;
+        let home = topology.shard_of(&key.key);
+        let instance = |shard: ShardId| topology.shards.get(&shard).map(|shard| shard.instance);
+        if let Some(to) = to.filter(|to| *to != home && instance(*to) == instance(home)) {
+            let why = format!("shards {home} and {to} have the same store");
+            return Err(Status::invalid_argument(why));
+        }
+        let owned = self.owned(home)?;
         let (done, moved) = oneshot::channel();
         let ended = || Status::unavailable("the shard is not served any more");
         owned.orders.send(Order::MoveKey(key, to, done)).map_err(|_| ended())?;

@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     /// The same, after the view has followed.
     pub published: watch::Sender<Revision>,
     pub directory: watch::Sender<Option<Arc<Directory>>>,
+    /// Why the cluster is not joined, once that is certain.
+    pub refusal: watch::Sender<Option<String>>,
     /// Asks for a fresh snapshot of the metadata.
     pub refresh: Notify,
     /// Terms of this node in which an instance refused a call.
@@ -220,6 +222,7 @@ impl Shared {
         let is_of_shard = |key: &DbKey| topology.shard_of(&key.key) == shard;
         records.exceptions.retain(|(key, _)| is_of_shard(key));
         records.intents.retain(|(key, _)| is_of_shard(key));
+        records.copies.retain(|(key, _)| is_of_shard(key));
         Ok(records)
     }
 

@@ -4,7 +4,8 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use terrace_cluster::{
-    DbKey, Epoch, ExceptionList, MoveId, NodeId, Route, ShardCall, ShardId, Topology, Unserved,
+    DbKey, Epoch, ExceptionList, KeyCopy, MoveId, NodeId, Route, ShardCall, ShardId, Topology,
+    Unserved,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -62,6 +63,10 @@ pub(crate) enum Order {
     Stop(oneshot::Sender<()>),
     /// Something happened to a move.
     Event(MoveId, terrace_cluster::MoveEvent<Vec<u8>>),
+    /// What an instance, that has these shards, keeps in the shard's name, or why it does not say.
+    Copies { instance: NodeId, shards: Vec<ShardId>, copies: Result<Vec<(DbKey, KeyCopy)>, String> },
+    /// What was left behind at an instance may be there still.
+    SweepAgain,
     /// What the task does, for people.
     Status(oneshot::Sender<(u64, Vec<String>)>),
 }

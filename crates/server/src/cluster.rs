@@ -4,12 +4,14 @@
 //! needs the running server. Until then no key is served.
 
 mod admin;
+mod membership;
 mod status;
 
 pub use admin::{
     AdminAnswer, AdminReply, AdminRequest, AdminSlot, ClusterAdmin, ClusterSpec, ClusterSpecError,
     MAX_CREATED_SHARDS, Repartitioned,
 };
+pub use membership::Membership;
 pub use status::{ClusterFigures, ClusterStatus, NodeReport, NodeStatus, ShardStatus};
 
 use std::sync::{Arc, OnceLock};

@@ -29,6 +29,7 @@ mod lcs;
 mod list_moves;
 mod lists;
 mod observe;
+mod presence;
 mod redis_names;
 mod rename;
 mod replication;

@@ -34,8 +34,8 @@ pub use output_limits::{OutputLimit, OutputLimits};
 pub use table::{OPTIONS, OptionSpec, Settings, When, option};
 pub use user_rules::UserRules;
 pub use value::{
-    AppendFsync, ClientCertificates, ClusterRedirect, DebugCommand, DirectIoUse, Kind, LogLevel,
-    Secret,
+    AppendFsync, ClientCertificates, ClusterPlacement, ClusterRedirect, DebugCommand, DirectIoUse,
+    Kind, LogLevel, Secret,
 };
 
 use arc_swap::ArcSwap;

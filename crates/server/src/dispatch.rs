@@ -1,5 +1,6 @@
 //! From a request to its reply: who may, what it needs, and what it cost.
 
+use crate::cluster::Cluster;
 use crate::command::{self, Call, CommandSpec, Failure, Flags, table};
 use crate::place::{self, Await, Away, Place};
 use crate::server::Server;
@@ -109,6 +110,10 @@ pub(crate) fn execute(
             // Only the loop lets a client wait for the cluster.
             return if mode == Mode::Device { Executed::Back } else { Executed::Away(waits) };
         }
+        Err(Failure::Moved) => {
+            output.truncate(mark);
+            return route_again(&args, spec, batch, session, server, output);
+        }
         Err(Failure::Reply(text)) => {
             output.truncate(mark);
             server.errors.note(&text);
@@ -212,6 +217,38 @@ pub(crate) fn hold_back(args: &Command<'_>, session: &mut Session) {
     let keys = place::keys_of(spec, args, session.queued.as_ref());
     let keys: Vec<Vec<u8>> = keys.into_iter().map(<[u8]>::to_vec).collect();
     session.held_keys.extend(keys);
+}
+
+/// What becomes of a command that was to be executed here, and whose key the store does not have any more, or not
+/// for long. Nothing has happened yet.
+fn route_again(
+    args: &Command<'_>,
+    spec: &CommandSpec,
+    batch: &CommandBatch,
+    session: &mut Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+) -> Executed {
+    let coordinator = server.cluster.as_ref().and_then(Cluster::coordinator);
+    match (session.caller, coordinator) {
+        (Caller::Client | Caller::Again, _) if batch.mode() == Mode::Device => Executed::Back,
+        (Caller::Client | Caller::Again, Some(coordinator)) => {
+            // As a call to this node itself, which goes on as soon as the routes have followed.
+            let own = CallTarget::Owner(coordinator.me());
+            let is_exec = spec.name == "exec";
+            let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
+            send(away, args, spec, batch, session, own)
+        }
+        (_, coordinator) => {
+            if spec.name == "exec" {
+                session.end_transaction();
+            }
+            session.has_moved = true;
+            let text = coordinator.map(|one| place::moved_text(&**one)).unwrap_or_default();
+            refuse(session, output, &text);
+            Executed::Replied
+        }
+    }
 }
 
 /// Whether a command is executed only when nothing of its client is on its way: it sees all keys, or needs the
@@ -328,7 +365,9 @@ pub(crate) fn commit(batch: &mut CommandBatch, server: &Server) -> Result<(), St
         server.stats.failed_batches.add(1);
         match Failure::from(error) {
             Failure::Reply(text) => text.into_owned(),
-            Failure::Elsewhere(_) | Failure::Admin(_) => "ERR the commit had to wait".into(),
+            Failure::Elsewhere(_) | Failure::Moved | Failure::Admin(_) => {
+                "ERR the commit had to wait".into()
+            }
         }
     })
 }

@@ -1,6 +1,6 @@
 //! The store behind the Redis protocol, HTTP and a dashboard.
 //!
-//! Floor 6: the only place that knows JSON and the network. Inside, a module uses only those listed
+//! Floor 7: the only place that knows JSON and the network. Inside, a module uses only those listed
 //! above it, but for [`command`] and [`dispatch`]: `EXEC` executes commands.
 
 #![forbid(unsafe_code)]

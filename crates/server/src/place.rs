@@ -111,6 +111,11 @@ impl From<Away> for Place {
     }
 }
 
+/// The reply by which the sender of a call routes it again.
+pub(crate) fn moved_text(coordinator: &dyn Coordinator) -> String {
+    format!("{MOVED} {}", coordinator.revision().0)
+}
+
 fn refused(text: impl Into<Cow<'static, str>>) -> Place {
     Place::Refused(text.into())
 }
@@ -122,7 +127,7 @@ pub(crate) fn place(
     args: &Command<'_>,
     session: &Session,
 ) -> Place {
-    if session.caller == Caller::Instance {
+    if session.caller == Caller::Instance && !session.has_moved {
         return Place::Here(false);
     }
     let Some(coordinator) = cluster.coordinator() else {
@@ -130,6 +135,9 @@ pub(crate) fn place(
         return if needs_none { Place::Here(false) } else { refused(STARTING) };
     };
     let placing = Placing { cluster, coordinator: &**coordinator, session };
+    if session.caller == Caller::Instance {
+        return placing.moved();
+    }
     if spec.keys == Keys::None {
         return match spec.name {
             "exec" => placing.exec(),
@@ -200,9 +208,9 @@ impl Placing<'_> {
         }
     }
 
-    /// Tells another node that this one is not the owner.
+    /// Tells another node that this one is not the owner, or has not the key.
     fn moved(&self) -> Place {
-        refused(format!("{MOVED} {}", self.coordinator.revision().0))
+        refused(moved_text(self.coordinator))
     }
 
     /// Tells a client where to go; `None` with ranges, which clients know nothing of.

@@ -1,14 +1,16 @@
 //! A server from its start to its end: the one place where everything is put together.
 
+use crate::cluster::Membership;
 use crate::config::{Config, Settings, Source};
 use crate::http::{self, HttpOptions};
 use crate::net::{self, Bound, CallExecutor, Endpoint, Executor, Loops};
 use crate::server::{Server, ServerError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
-use terrace_cluster::{CommandExecutor, Coordinator};
+use std::sync::{Arc, OnceLock};
+use terrace_cluster::{CommandExecutor, Coordinator, Placement};
 use terrace_keyspace::Keyspace;
+use terrace_metadata::Metadata;
 
 /// Ports after the default one that are tried if it is taken.
 const FURTHER_PORTS: u16 = 100;
@@ -28,6 +30,9 @@ pub enum ServeError {
     /// The configuration does not make a server.
     #[error("{0}")]
     Server(#[from] ServerError),
+    /// The node of the cluster did not start, or can never join it.
+    #[error("the cluster: {0}")]
+    Cluster(String),
     /// No socket, no thread, or no certificate.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -42,25 +47,63 @@ pub struct Running {
     http: Option<http::Handle>,
     addresses: Vec<SocketAddr>,
     tls_addresses: Vec<SocketAddr>,
+    membership: Option<Membership>,
+    /// Why the cluster can never be joined.
+    refusal: Arc<OnceLock<String>>,
 }
 
 impl Running {
-    /// Opens the store and begins to serve.
+    /// Opens the store and begins to serve; with `cluster-enabled`, as a node of its cluster.
     ///
     /// # Errors
     /// The store is damaged or open elsewhere, an address cannot be listened on, a certificate does
-    /// not fit. Nothing is left running.
+    /// not fit, the node cannot be one of that cluster. Nothing is left running.
     pub fn start(config: Config) -> Result<Self, ServeError> {
-        Self::start_with(config, |_| {})
+        Self::start_node(config, None, |_| {})
+    }
+
+    /// As [`Self::start`], with the metadata of a cluster whose nodes are in this process, and with changes to
+    /// the engine's options.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_node(
+        config: Config,
+        metadata: Option<Arc<dyn Metadata>>,
+        change: impl FnOnce(&mut terrace::Options),
+    ) -> Result<Self, ServeError> {
+        let settings = config.settings();
+        if !settings.cluster_enabled {
+            return Self::start_with(config, change);
+        }
+        let mut running = Self::open(config, Some(settings.placement()), change)?;
+        match running.join(metadata) {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                if let Err(error) = running.end() {
+                    tracing::warn!("{error}");
+                }
+                Err(ServeError::Cluster(error.to_string()))
+            }
+        }
     }
 
     /// As [`Self::start`], with changes to the engine's options that the configuration cannot say:
-    /// another file system, say.
+    /// another file system, say. With `cluster-enabled` no node is started: the caller has a coordinator for
+    /// [`Self::join_cluster`].
     ///
     /// # Errors
     /// As [`Self::start`].
     pub fn start_with(
         config: Config,
+        change: impl FnOnce(&mut terrace::Options),
+    ) -> Result<Self, ServeError> {
+        Self::open(config, None, change)
+    }
+
+    fn open(
+        config: Config,
+        placement: Option<Placement>,
         change: impl FnOnce(&mut terrace::Options),
     ) -> Result<Self, ServeError> {
         let settings = config.settings();
@@ -72,8 +115,12 @@ impl Running {
         let (plain, encrypted) = (bound(plain, false)?, bound(encrypted, true)?);
         let mut options = settings.engine_options();
         change(&mut options);
-        let space = Keyspace::open(&settings.dir, options)
-            .map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
+        let opened = match placement {
+            Some(placement) => Keyspace::open_placed(&settings.dir, options, placement),
+            None => Keyspace::open(&settings.dir, options),
+        };
+        let space =
+            opened.map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
         let server = Arc::new(Server::new(space, config)?);
         let of = |bound: &[Bound]| bound.iter().map(|bound| bound.address).collect::<Vec<_>>();
         let (addresses, tls_addresses) = (of(&plain), of(&encrypted));
@@ -90,7 +137,45 @@ impl Running {
                 Some(http::start(for_http, server.clone(), options)?)
             }
         };
-        Ok(Self { server, loops, executor, calls, http, addresses, tls_addresses })
+        let (membership, refusal) = (None, Arc::default());
+        Ok(Self {
+            server,
+            loops,
+            executor,
+            calls,
+            http,
+            addresses,
+            tls_addresses,
+            membership,
+            refusal,
+        })
+    }
+
+    /// Becomes a node of the cluster that the options name.
+    fn join(&mut self, metadata: Option<Arc<dyn Metadata>>) -> Result<(), terrace_node::Error> {
+        let listens = self.addresses.first().or(self.tls_addresses.first());
+        let listens = *listens.ok_or_else(|| {
+            terrace_node::Error::Config("a node of a cluster must listen for clients".into())
+        })?;
+        let (server, executor) = (&self.server, self.call_executor());
+        let settings = server.config.settings();
+        let membership = Membership::start(&settings, listens, &server.space, executor, metadata)?;
+        let (refusal, server) = (self.refusal.clone(), Arc::downgrade(server));
+        membership.on_refusal(move |why| {
+            tracing::error!("{why}");
+            let _first = refusal.set(why);
+            if let Some(server) = server.upgrade() {
+                server.stop.request();
+            }
+        });
+        self.join_cluster(membership.coordinator());
+        self.membership = Some(membership);
+        Ok(())
+    }
+
+    /// The node that this server is of its cluster.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.membership.as_ref()
     }
 
     /// The server.
@@ -104,7 +189,7 @@ impl Running {
     }
 
     /// The server is a node of a cluster, by this coordinator: from now on it serves keys. It was
-    /// started with `cluster-enabled`.
+    /// started by [`Self::start_with`], with `cluster-enabled`.
     pub fn join_cluster(&self, coordinator: Arc<dyn Coordinator>) {
         if let Some(cluster) = &self.server.cluster {
             cluster.join(coordinator);
@@ -130,10 +215,16 @@ impl Running {
     /// more, what was begun is answered, and the store is closed.
     ///
     /// # Errors
-    /// The store could not be closed cleanly; what was acknowledged is in its log.
+    /// The store could not be closed cleanly; what was acknowledged is in its log. Or the server has ended by
+    /// itself, since its node can never join the cluster.
     pub fn wait(self) -> Result<(), ServeError> {
         self.server.stop.wait();
-        self.end()
+        let refusal = self.refusal.clone();
+        self.end()?;
+        match refusal.get() {
+            Some(why) => Err(ServeError::Cluster(why.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Ends the server now.
@@ -142,9 +233,15 @@ impl Running {
     /// As [`Self::wait`].
     pub fn end(self) -> Result<(), ServeError> {
         self.server.stop.request();
+        if let Some(membership) = &self.membership {
+            membership.leave();
+        }
         self.calls.close();
         self.loops.stop();
         self.executor.close();
+        if let Some(membership) = self.membership {
+            membership.end();
+        }
         if let Some(http) = self.http {
             http.stop();
         }

@@ -56,6 +56,8 @@ pub struct Session {
     pub caller: Caller,
     /// Of a call: the shard that the current command is for as a whole.
     pub shard: Option<ShardId>,
+    /// Of an owner's call: its keys are those of another store's shard, and were brought here.
+    pub at_copy: bool,
     /// Of a call: something was not executed, since it belongs to another owner. Then nothing is that comes after it.
     pub has_moved: bool,
     /// Of a call: it may wait. Else what would have to is not executed.
@@ -121,6 +123,7 @@ impl Session {
             closes: false,
             caller: Caller::Client,
             shard: None,
+            at_copy: false,
             has_moved: false,
             is_patient: false,
             held_keys: HashSet::new(),

@@ -2,7 +2,7 @@
 
 use crate::allocator;
 use crate::outcome::Outcome;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -84,10 +84,6 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    if config.settings().cluster_enabled {
-        // A server without a coordinator would serve no key.
-        bail!("cluster-enabled: `terrace serve` has no coordinator that it could join");
-    }
     let started = hear_signals()?;
     let running = Running::start(config)?;
     running.server().on_log_level(set_log_level);
@@ -120,7 +116,8 @@ fn targets(level: LogLevel) -> Targets {
         LogLevel::Verbose => (LevelFilter::DEBUG, LevelFilter::INFO),
         LogLevel::Debug => (LevelFilter::TRACE, LevelFilter::DEBUG),
     };
-    Targets::new().with_target("terrace_server", server).with_default(engine)
+    let of_server = Targets::new().with_target("terrace_server", server);
+    of_server.with_target("terrace_node", server).with_default(engine)
 }
 
 /// Stops on SIGINT and SIGTERM, reads the configuration again on SIGHUP, from now on: the first client
@@ -166,6 +163,10 @@ fn welcome(running: &Running) -> Result<()> {
     }
     for address in running.http_addresses() {
         writeln!(out, "  dashboard        http://{address}/")?;
+    }
+    if let Some(membership) = running.membership() {
+        writeln!(out, "  other nodes      {}", membership.node().rpc_listen())?;
+        writeln!(out, "  node             {}", membership.id())?;
     }
     if let Some(address) = running.addresses().first() {
         writeln!(out, "try: redis-cli -p {} set hello world", address.port())?;

@@ -5,7 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod benchmark;
+mod cluster;
 mod differential;
+#[path = "../../../metadata/tests/servers/mod.rs"]
+mod etcd;
 mod generator;
 mod go;
 mod java;

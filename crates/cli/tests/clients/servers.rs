@@ -62,6 +62,11 @@ impl Process {
         Client::connect(([127, 0, 0, 1], self.port).into())
     }
 
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.server.child.id()
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) {
         self.server.child.kill().unwrap();

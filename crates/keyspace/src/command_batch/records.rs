@@ -42,8 +42,15 @@ impl CommandBatch {
         if is_write { home.may_write() } else { home.may_read() }
     }
 
+    /// Whether the move of a key away from here may be committed at any moment: then reads, too, are done
+    /// under the lock of the key, after [`Self::check_home`].
+    pub fn is_leaving_home(&self, db: u8, key: &[u8]) -> bool {
+        let home = || self.space.moves.home(&DbKey::new(db, key));
+        self.space.moves.has_keys() && home().intent.is_some_and(|it| it.state == IntentState::Open)
+    }
+
     /// As [`Self::check_home`], for a key that is here although its shard is not.
-    /// [`Keyspace::call_copy`](crate::Keyspace::call_copy) goes before.
+    /// [`Self::call_copy`] goes before.
     ///
     /// # Errors
     /// It is not here, or it leaves.
@@ -57,15 +64,14 @@ impl CommandBatch {
         terrace_cluster::KeyCopy::call(copy, is_write).map(drop)
     }
 
-    /// The records of what a flush of databases removes: keys that are away are gone, and moves of
-    /// keys that were here do not go on.
+    /// The records of what a flush of databases removes: moves that are under way do not go on. Keys
+    /// that are away stay away: the store that has them is flushed as well, and may get them again.
     pub(super) fn flush_records(&mut self, first: u8, last: u8) -> Result<()> {
         for (key, mut home) in self.space.moves.homes() {
             if !(first..=last).contains(&key.db) {
                 continue;
             }
             let before = home;
-            home.exception = None;
             if let Some(intent) = &mut home.intent
                 && intent.state == IntentState::Open
             {

@@ -3,8 +3,9 @@
 
 use super::api;
 use terrace_cluster::{
-    Assignment, DbKey, Direction, Epoch, Exception, Intent, IntentState, MoveAnswer, MoveCall,
-    MoveId, NodeId, Plan, Refusal, Reply, Revision, ShardId, TopKey, Unserved,
+    Assignment, CopyState, DbKey, Direction, Epoch, Exception, Intent, IntentState, KeyCopy,
+    MoveAnswer, MoveCall, MoveId, NodeId, Plan, Refusal, Reply, Revision, ShardId, TopKey,
+    Unserved,
 };
 use tonic::Status;
 
@@ -32,6 +33,8 @@ pub struct ShardRecords {
     pub exceptions: Vec<(DbKey, Exception)>,
     /// Its moves that are not settled.
     pub intents: Vec<(DbKey, Intent)>,
+    /// Of an instance that is not the shard's: keys of the shard that were brought to it.
+    pub copies: Vec<(DbKey, KeyCopy)>,
 }
 
 /// What an instance counted since it was asked last.
@@ -178,6 +181,15 @@ pub(super) fn api_intent((key, intent): (DbKey, Intent)) -> api::IntentRecord {
     }
 }
 
+pub(super) fn api_copy((key, copy): (DbKey, KeyCopy)) -> api::CopyRecord {
+    let (state, leaving) = match copy.state {
+        CopyState::Hidden => (0, None),
+        CopyState::Live => (1, None),
+        CopyState::Leaving(by) => (2, Some(by.into())),
+    };
+    api::CopyRecord { key: Some(key.into()), move_id: Some(copy.id.into()), state, leaving }
+}
+
 pub(super) fn add_records(all: &mut ShardRecords, records: api::Records) -> Result<(), Status> {
     for record in records.exceptions {
         let exception = Exception { at: ShardId(record.at), move_id: move_id_of(record.move_id)? };
@@ -193,6 +205,16 @@ pub(super) fn add_records(all: &mut ShardRecords, records: api::Records) -> Resu
         let (direction, other) = (direction_of(record.is_home), ShardId(record.other));
         let intent = Intent { id: move_id_of(record.move_id)?, direction, other, state };
         all.intents.push((key_of(record.key)?, intent));
+    }
+    for record in records.copies {
+        let state = match (record.state, record.leaving) {
+            (0, None) => CopyState::Hidden,
+            (1, None) => CopyState::Live,
+            (2, by @ Some(_)) => CopyState::Leaving(move_id_of(by)?),
+            _ => return Err(bad("state of a copy")),
+        };
+        let copy = KeyCopy { id: move_id_of(record.move_id)?, state };
+        all.copies.push((key_of(record.key)?, copy));
     }
     Ok(())
 }
@@ -423,6 +445,12 @@ mod tests {
         let mut records = ShardRecords::default();
         let intents = vec![api::IntentRecord { state: 3, ..Default::default() }];
         assert!(add_records(&mut records, api::Records { intents, ..Default::default() }).is_err());
+        for (state, leaving) in [(2, None), (1, Some(id().into())), (3, None)] {
+            let key = Some(DbKey::new(0, "k").into());
+            let copy = api::CopyRecord { key, move_id: Some(id().into()), state, leaving };
+            let copies = api::Records { copies: vec![copy], ..Default::default() };
+            assert!(add_records(&mut records, copies).is_err());
+        }
     }
 
     #[test]
@@ -434,7 +462,11 @@ mod tests {
             let (direction, other) = (Direction::Home, ShardId(2));
             want.intents.push((key.clone(), Intent { id: id(), direction, other, state }));
         }
+        for state in [CopyState::Hidden, CopyState::Live, CopyState::Leaving(id())] {
+            want.copies.push((key.clone(), KeyCopy { id: id(), state }));
+        }
         let sent = api::Records {
+            copies: want.copies.iter().cloned().map(api_copy).collect(),
             exceptions: want.exceptions.iter().cloned().map(api_exception).collect(),
             intents: want.intents.iter().cloned().map(api_intent).collect(),
         };

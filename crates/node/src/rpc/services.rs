@@ -9,8 +9,9 @@ use super::api::{
 };
 use super::call_stream::{self, CallSink};
 use super::convert::{
-    MoveMessage, ShardRecords, TopCounts, add_records, answer_of, api_answer, api_exception,
-    api_intent, api_move, api_plan, api_shard, key_of, move_of, plan_of, shard_of, top_counts_of,
+    MoveMessage, ShardRecords, TopCounts, add_records, answer_of, api_answer, api_copy,
+    api_exception, api_intent, api_move, api_plan, api_shard, key_of, move_of, plan_of, shard_of,
+    top_counts_of,
 };
 use super::limits::{MAX_MESSAGE_BYTES, STREAM_QUEUE};
 use super::link::{Link, LinkOptions, Service};
@@ -116,14 +117,22 @@ impl Instance for Served {
         request: Request<api::LoadRequest>,
     ) -> Result<Response<Self::LoadRecordsStream>, Status> {
         let (shard, epoch) = shard_of(request.into_inner().shard)?;
-        let ShardRecords { exceptions, intents } = self.roles.records(shard, epoch).await?;
+        let ShardRecords { exceptions, intents, copies } = self.roles.records(shard, epoch).await?;
         let (out, stream) = mpsc::channel(STREAM_QUEUE);
         tokio::spawn(async move {
             let intents = intents.into_iter().map(api_intent).collect();
-            let mut records = api::Records { exceptions: Vec::new(), intents };
+            let mut records = api::Records { intents, ..Default::default() };
             for exception in exceptions {
                 records.exceptions.push(api_exception(exception));
                 if records.exceptions.len() >= RECORDS_PER_MESSAGE
+                    && out.send(Ok(std::mem::take(&mut records))).await.is_err()
+                {
+                    return;
+                }
+            }
+            for copy in copies {
+                records.copies.push(api_copy(copy));
+                if records.copies.len() >= RECORDS_PER_MESSAGE
                     && out.send(Ok(std::mem::take(&mut records))).await.is_err()
                 {
                     return;

@@ -238,6 +238,7 @@ impl InstanceStore for MemoryStore {
             records.exceptions.extend(home.exception.map(|it| (key.clone(), it)));
             records.intents.extend(home.intent.map(|it| (key.clone(), it)));
         }
+        records.copies = state.copies.iter().map(|(at, copy)| (at.1.clone(), *copy)).collect();
         Ok(records)
     }
 

@@ -71,7 +71,7 @@ impl Roles for Stub {
             (key, terrace_cluster::Exception { at: shard, move_id })
         };
         let exceptions = (0..1000).map(exception).collect();
-        Ok(ShardRecords { exceptions, intents: Vec::new() })
+        Ok(ShardRecords { exceptions, ..Default::default() })
     }
 
     async fn apply_move(&self, _: MoveMessage, _: Epoch) -> MoveAnswer<Vec<u8>> {

@@ -16,6 +16,8 @@ pub enum Failure {
     Admin(Box<AdminRequest>),
     /// The error reply, with its code.
     Reply(Cow<'static, str>),
+    /// In a cluster: a key is being moved, or has just been. It is to be routed again.
+    Moved,
 }
 
 impl Failure {

@@ -1,6 +1,7 @@
 //! Running a command's function: who may, and with which locks.
 
 use super::help::help;
+use super::presence;
 use super::spec::{CommandSpec, Flags};
 use super::{Call, Failure, Outcome};
 use crate::acl::User;
@@ -11,6 +12,12 @@ use terrace_resp::Command;
 /// Runs a command's function with the locks that it needs. What it wrote is gone if it fails.
 pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     let flags = spec.flags;
+    let is_asked = presence::is_asked(call);
+    let (args, db) = (call.args, call.session.db);
+    let keys = || presence::keys_of(spec, &args, db);
+    if is_asked {
+        presence::enter(call, keys())?;
+    }
     spec.may_run_in(call.batch.mode())?;
     call.batch.next_command();
     if flags.has(Flags::LOCKS_ALL) {
@@ -20,6 +27,11 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
             false => call.batch.lock(call.session.db, spec.keys.of(&call.args))?,
             true => call.batch.lock_in(spec.keys.located(&call.args, call.session.db))?,
         }
+    } else if is_asked && keys().any(|key| presence::needs_lock(call, key)) {
+        call.batch.lock_in(keys().map(|(db, key, _)| (db, key)))?;
+    }
+    if is_asked {
+        presence::check(call, keys())?;
     }
     run_locked(call, spec)
 }

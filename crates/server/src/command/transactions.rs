@@ -4,6 +4,7 @@
 //! engine whether the watched ones are as they were, and executes everything into one batch: all of
 //! it is committed, or nothing.
 
+use super::presence::{self, KeyUsed};
 use super::run;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use crate::session::{NOT_IN_MULTI, Queued};
@@ -130,7 +131,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
     let outcome = exec_queued(call, &queued, &mut refusals);
     match &outcome {
         // What SELECT, AUTH and others of the commands changed is done again by the thread that may wait.
-        Err(Failure::Elsewhere(_)) => {
+        Err(Failure::Elsewhere(_) | Failure::Moved) => {
             call.session.restore(before);
             call.session.queued = Some(queued);
         }
@@ -152,7 +153,14 @@ fn exec_queued(
         // What others wrote in this batch may be a change: it is committed before.
         return Err(Failure::Elsewhere(Wait::Device));
     }
-    lock(call, queued)?;
+    match lock(call, queued) {
+        // It would not see elsewhere what is watched here.
+        Err(Failure::Moved) if call.session.watched.is_some() => {
+            call.reply.null_array();
+            return Ok(());
+        }
+        locked => locked?,
+    }
     if let Some(watched) = &call.session.watched
         && !watched.is_unchanged(call.server.space.db())?
     {
@@ -192,15 +200,23 @@ fn exec_queued(
     })
 }
 
-/// Takes the locks of all keys that are watched or will be written.
+/// Takes the locks of all keys that are watched or will be written. In a cluster, all keys are here
+/// afterwards.
 fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
+    let is_asked = presence::is_asked(call);
     let mut db = call.session.db;
     let mut keys: Vec<(u8, &[u8])> = Vec::new();
+    let mut used: Vec<KeyUsed<'_>> = Vec::new();
     let mut needs_all = false;
     for command in &queued.commands {
         let args = command.as_command();
         let Some((_, spec)) = table().find(args.name()) else { continue };
         needs_all |= spec.flags.has(Flags::LOCKS_ALL);
+        if is_asked {
+            let first = used.len();
+            used.extend(presence::keys_of(spec, &args, db));
+            presence::enter(call, used[first..].iter().copied())?;
+        }
         spec.may_run_in(call.batch.mode())?;
         if spec.name == "select" {
             // One that there is not is refused, and the commands after it stay where they were.
@@ -215,9 +231,13 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
     }
     if needs_all {
         call.batch.lock_everything();
-        return Ok(());
+        return presence::check(call, used.into_iter());
+    }
+    if used.iter().any(|key| presence::needs_lock(call, *key)) {
+        keys.extend(used.iter().map(|(db, key, _)| (*db, *key)));
     }
     let watched = call.session.watched.as_ref().map(|watched| watched.keys()).unwrap_or_default();
     keys.extend(watched.iter().map(|(db, key)| (*db, &key[..])));
-    Ok(call.batch.lock_in(keys.into_iter())?)
+    call.batch.lock_in(keys.into_iter())?;
+    presence::check(call, used.into_iter())
 }

@@ -3,7 +3,7 @@
 use super::table::Settings;
 use super::value::{AppendFsync, DirectIoUse};
 use std::time::Duration;
-use terrace::{AdvancedOptions, CfOptions, DirectIo, Options, SyncMode};
+use terrace::{AdvancedOptions, CfOptions, DirectIo, Options, SyncMode, WriteTracking};
 
 impl Settings {
     /// Options to open the store with. All families are alike.
@@ -28,6 +28,10 @@ impl Settings {
                 rate_limit_bytes_per_s: self.rate_limit_bytes,
                 gc_garbage_ratio: self.gc_garbage_ratio,
                 hot_table: self.hot_table,
+                write_tracking: WriteTracking {
+                    keys: if self.cluster_enabled { self.cluster_plan_keys } else { 0 },
+                    ..WriteTracking::default()
+                },
                 ..AdvancedOptions::default()
             },
             ..Options::default()

@@ -4,11 +4,13 @@ use super::error::{ConfigError, nearest};
 use super::output_limits::OutputLimits;
 use super::user_rules::UserRules;
 use super::value::{
-    AppendFsync, ClientCertificates, ClusterRedirect, DebugCommand, DirectIoUse, Kind, LogLevel,
-    Named, Secret, Value,
+    AppendFsync, ClientCertificates, ClusterPlacement, ClusterRedirect, DebugCommand, DirectIoUse,
+    Kind, LogLevel, Named, Secret, Value,
 };
+use std::net::IpAddr;
 use std::path::PathBuf;
 use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning};
+use terrace_cluster::PlanSpec;
 
 /// When an option can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,11 +267,48 @@ options! {
     }
     "Cluster" {
         "cluster-enabled" => cluster_enabled: bool = "no", Kind::YesNo, Start,
-            "Be a node of a cluster: for programs that give the server a coordinator.";
+            "Be a node of a cluster.";
+        "cluster-name" => cluster_name: String = "terrace", Kind::Text, Start,
+            "Name of the cluster; nodes with the same name and the same metadata are one cluster.";
+        "cluster-etcd" => cluster_etcd: String = "", Kind::Text, Start,
+            "URLs of etcd, separated by commas, where the cluster's metadata is; without, it is in \
+             this server's store, and the cluster is this server alone.";
         "cluster-redirect" => cluster_redirect: ClusterRedirect = "proxy",
             Kind::Choice(ClusterRedirect::NAMES), Start,
             "What is answered for keys that another node owns: the reply, by way of that node, or \
              MOVED.";
+        "cluster-placement" => cluster_placement: ClusterPlacement = "slots",
+            Kind::Choice(ClusterPlacement::NAMES), Start,
+            "How a new store has its keys, which must be the placement of the cluster: by Redis \
+             Cluster's slots, or in order.";
+        "cluster-bind" => cluster_bind: String = "127.0.0.1", Kind::Text, Start,
+            "IP address to listen on for other nodes.";
+        "cluster-port" => cluster_port: u16 = "0", PORT, Start,
+            "Port for other nodes; 0 is that of the Redis protocol + 10000.";
+        "cluster-announce-ip" => cluster_announce_ip: String = "", Kind::Text, Start,
+            "Address or name that clients and other nodes connect to; without, what is listened on.";
+        "cluster-announce-port" => cluster_announce_port: u16 = "0", PORT, Start,
+            "Port of the Redis protocol that clients connect to; 0 is the one that is listened on.";
+        "cluster-announce-bus-port" => cluster_announce_bus_port: u16 = "0", PORT, Start,
+            "Port that other nodes connect to; 0 is the one that is listened on.";
+        "cluster-secret" => cluster_secret: Secret = "", Kind::Secret, Start,
+            "What nodes show each other; needed if cluster-bind is not the loopback interface.";
+        "cluster-lease" => cluster_lease: u64 = "3000",
+            Kind::Whole { min: 1_000, max: 600_000 }, Start,
+            "Milliseconds after which a node that does not answer has lost its shards.";
+        "cluster-coordinator" => cluster_coordinator: bool = "yes", Kind::YesNo, Start,
+            "Own shards; without, the store is served by other nodes.";
+        "cluster-partitioner" => cluster_partitioner: bool = "yes", Kind::YesNo, Start,
+            "Be ready to lead the partitioner, if there is a cluster-plan.";
+        "cluster-plan" => cluster_plan: String = "", Kind::Text, Start,
+            "By which plan keys are moved by themselves (top-n-to-one:N, top-n-tiered:N,N or \
+             absorb); without, only when somebody asks.";
+        "cluster-plan-interval" => cluster_plan_interval: u64 = "60",
+            Kind::Whole { min: 1, max: 100_000_000 }, Start,
+            "Seconds between two plans.";
+        "cluster-plan-keys" => cluster_plan_keys: usize = "1000",
+            Kind::Whole { min: 1, max: 100_000 }, Start,
+            "Most written keys that each node counts, and that a plan is made of.";
     }
     "Observation" {
         "loglevel" => loglevel: LogLevel = "notice", Kind::Choice(LogLevel::NAMES), Live,
@@ -315,6 +354,30 @@ impl Settings {
         if self.proto_max_bulk_len > self.client_query_buffer_limit {
             let why = "an argument cannot be longer than client-query-buffer-limit";
             return conflict("proto-max-bulk-len", why);
+        }
+        self.check_cluster()
+    }
+
+    fn check_cluster(&self) -> Result<(), ConfigError> {
+        let conflict = |name, why: &str| Err(ConfigError::Conflict { name, why: why.to_string() });
+        let Ok(ip) = self.cluster_bind.parse::<IpAddr>() else {
+            return conflict("cluster-bind", "it must be an IP address");
+        };
+        if self.cluster_enabled && !ip.is_loopback() && self.cluster_secret.is_empty() {
+            let why = "nodes that other machines can reach need a cluster-secret that they share";
+            return conflict("cluster-bind", why);
+        }
+        if self.cluster_enabled && self.port == 0 && self.tls_port == 0 {
+            return conflict("port", "a node of a cluster must listen for clients");
+        }
+        if self.cluster_enabled && ip.is_unspecified() && self.cluster_announce_ip.is_empty() {
+            let why = "with this cluster-bind, others must be told an address to connect to";
+            return conflict("cluster-announce-ip", why);
+        }
+        if !self.cluster_plan.is_empty()
+            && let Err(why) = self.cluster_plan.parse::<PlanSpec>()
+        {
+            return conflict("cluster-plan", &why.to_string());
         }
         Ok(())
     }

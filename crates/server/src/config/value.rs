@@ -357,6 +357,13 @@ choices! {
         /// Where to ask.
         Moved "moved"
     }
+    /// How a store has its keys.
+    ClusterPlacement = Slots {
+        /// By Redis Cluster's slots.
+        Slots "slots",
+        /// In order.
+        Range "range"
+    }
     /// What bypasses the page cache.
     DirectIoUse = No {
         /// Nothing.

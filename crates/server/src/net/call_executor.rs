@@ -2,38 +2,58 @@
 
 use super::loop_handle::{LoopHandle, Message};
 use super::open_call::{Done, OpenCall};
+use crate::cluster::Cluster;
 use crate::server::Server;
 use crate::session::Caller;
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use terrace_cluster::{CallMode, CommandExecutor, IncomingCall, ReplyProtocol, Unserved};
+use std::sync::{Arc, OnceLock};
+use terrace_cluster::{
+    CallMode, CommandExecutor, IncomingCall, NodeId, ReplyProtocol, ShardCall, Unserved,
+};
 use terrace_resp::Protocol;
 
 /// See the module.
 pub struct CallExecutor {
-    server: Arc<Server>,
-    /// None once the server ends.
-    loops: Mutex<Vec<Arc<LoopHandle>>>,
+    /// `None` once the server ends: the cluster holds this, and the server holds the cluster.
+    open: Mutex<Option<Open>>,
+    /// This node, from then on.
+    ended: OnceLock<NodeId>,
     next: AtomicUsize,
+}
+
+#[derive(Clone)]
+struct Open {
+    server: Arc<Server>,
+    loops: Arc<[Arc<LoopHandle>]>,
 }
 
 impl CallExecutor {
     /// Over the loops of a server.
     pub(crate) fn new(server: Arc<Server>, loops: Vec<Arc<LoopHandle>>) -> Arc<Self> {
-        Arc::new(Self { server, loops: Mutex::new(loops), next: AtomicUsize::new(0) })
+        let open = Open { server, loops: loops.into() };
+        let (open, ended) = (Mutex::new(Some(open)), OnceLock::new());
+        Arc::new(Self { open, ended, next: AtomicUsize::new(0) })
     }
 
     /// Takes no call any more.
     pub(crate) fn close(&self) {
-        self.loops.lock().clear();
+        let open = self.open.lock().take();
+        let cluster = open.as_ref().and_then(|open| open.server.cluster.as_ref());
+        if let Some(coordinator) = cluster.and_then(Cluster::coordinator) {
+            let _first = self.ended.set(coordinator.me());
+        }
     }
 }
 
 impl CommandExecutor for CallExecutor {
     fn execute(&self, call: IncomingCall, done: Done) {
-        let Some(coordinator) = self.server.cluster.as_ref().and_then(|one| one.coordinator())
-        else {
+        let open = self.open.lock().clone();
+        let Some(Open { server, loops }) = open else {
+            let me = self.ended.get();
+            return done(Err(me.map_or(Unserved::NoTopology, |me| Unserved::Unreachable(*me))));
+        };
+        let Some(coordinator) = server.cluster.as_ref().and_then(|one| one.coordinator()) else {
             return done(Err(Unserved::NoTopology));
         };
         let guard = match call.mode {
@@ -43,17 +63,25 @@ impl CommandExecutor for CallExecutor {
                 Err(why) => return done(Err(why)),
             },
         };
-        let caller = match call.mode {
-            CallMode::Owner => Caller::Owner,
-            CallMode::Instance(_) => Caller::Instance,
+        let (caller, at_copy) = match call.mode {
+            CallMode::Owner => (Caller::Owner, false),
+            CallMode::Instance(ShardCall { shard, .. }) => {
+                let topology = coordinator.topology();
+                let shard = topology.as_ref().and_then(|topology| topology.shards.get(&shard));
+                // Whose keys they are is to be known first.
+                let Some(shard) = shard else {
+                    return done(Err(Unserved::Moved(coordinator.revision())));
+                };
+                (Caller::Instance, shard.instance != coordinator.me())
+            }
         };
         let mut open = OpenCall::new(coordinator.me(), caller, done);
         (open.db, open.requests, open.guard) = (call.db, call.requests, guard);
+        open.at_copy = at_copy;
         open.protocol = match call.protocol {
             ReplyProtocol::Resp2 => Protocol::Resp2,
             ReplyProtocol::Resp3 => Protocol::Resp3,
         };
-        let loops = self.loops.lock();
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         // Without a loop the call is dropped, which answers it.
         if let Some(home) = loops.get(turn % loops.len().max(1)) {

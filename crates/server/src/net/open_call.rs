@@ -18,6 +18,8 @@ pub(crate) struct OpenCall {
     pub tries: u32,
     /// They are of one client, and may wait.
     pub is_patient: bool,
+    /// Of an owner's call: its keys are those of another store's shard.
+    pub at_copy: bool,
     /// Of an owner's call: until it is committed, no newer owner is let in.
     pub guard: Option<Box<dyn ServeGuard>>,
     me: NodeId,
@@ -34,6 +36,7 @@ impl OpenCall {
             requests: Vec::new(),
             tries: 0,
             is_patient: false,
+            at_copy: false,
             guard: None,
             me,
             done: Some(done),

@@ -252,14 +252,18 @@ fn calls_of_other_nodes_are_answered_whatever_they_are() {
     let moved = of(format!("SET {other} 1\r\nPING\r\n").as_bytes());
     assert_eq!(moved, "-TERRACEMOVED 1\r\n+PONG\r\n", "it owns no such key");
     // In the name of the shard, if its owner says so.
-    let own = cluster.node(0);
-    let call = |epoch| {
-        let shard = ShardCall { instance: own, shard: ShardId(1), epoch: Epoch(epoch) };
-        answer(&cluster, 0, CallMode::Instance(shard), format!("SET {other} 1\r\n").as_bytes())
+    let set = format!("SET {other} 1\r\n");
+    let call_at = |at: usize, epoch| {
+        let shard =
+            ShardCall { instance: cluster.node(at), shard: ShardId(1), epoch: Epoch(epoch) };
+        answer(&cluster, at, CallMode::Instance(shard), set.as_bytes())
     };
+    let call = |epoch| call_at(1, epoch);
     cluster.shared.hand_over(ShardId(1), cluster.node(2));
     assert_eq!(call(1), Err(Unserved::Moved(Revision(2))), "an earlier owner");
     assert_eq!(call(2).as_deref(), Ok(&b"+OK\r\n"[..]));
+    let nowhere = call_at(0, 2);
+    assert_eq!(nowhere.as_deref(), Ok(&b"-TERRACEMOVED 2\r\n"[..]), "it was not brought there");
     cluster.settle();
 }
 

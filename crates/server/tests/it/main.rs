@@ -13,6 +13,7 @@ mod gate;
 mod hostile;
 mod limits;
 mod loops;
+mod nodes;
 mod offloads;
 mod security;
 mod served;

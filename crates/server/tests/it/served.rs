@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 use terrace_base::ManualClock;
+use terrace_metadata::Metadata;
 use terrace_server::config::Config;
-use terrace_server::{Running, Server};
+use terrace_server::{Running, ServeError, Server};
 
 /// A running server. Ends when it is dropped.
 pub struct Served {
@@ -52,6 +53,26 @@ impl Served {
         flags: &[(&str, &str)],
         change: &dyn Fn(&mut terrace::Options),
     ) -> Self {
+        Self::start_by(dir, file, flags, &|config| Running::start_with(config, change))
+    }
+
+    /// As a node of a cluster, whose metadata is shared with others, or its own.
+    pub fn node(
+        dir: Arc<TempDir>,
+        flags: &[(&str, &str)],
+        metadata: Option<&Arc<dyn Metadata>>,
+    ) -> Self {
+        let flags = [&[("cluster-enabled", "yes"), ("cluster-port", "free")], flags].concat();
+        let start = |config| Running::start_node(config, metadata.cloned(), |_| {});
+        Self::start_by(dir, None, &flags, &start)
+    }
+
+    fn start_by(
+        dir: Arc<TempDir>,
+        file: Option<&Path>,
+        flags: &[(&str, &str)],
+        start: &dyn Fn(Config) -> Result<Running, ServeError>,
+    ) -> Self {
         // Another test may take a port between the look and the bind.
         for _ in 0..20 {
             let mut all: Vec<(String, String)> = vec![
@@ -69,7 +90,7 @@ impl Served {
                 value => (name.to_string(), value.to_string()),
             }));
             let config = Config::load(file, [], all).unwrap();
-            match Running::start_with(config, change) {
+            match start(config) {
                 Ok(running) => return Self { running: Some(running), dir },
                 Err(error) if error.to_string().contains("cannot listen") => {}
                 Err(error) => panic!("{error}"),

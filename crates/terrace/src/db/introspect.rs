@@ -27,6 +27,11 @@ pub struct QuarantinedFile {
 }
 
 impl Db {
+    /// Bytes at which a memtable is full, as of now.
+    pub fn memtable_bytes(&self) -> usize {
+        self.inner().base.dynamic.memtable_bytes()
+    }
+
     /// The SSTs that could not be read when a compaction last tried, by number. Reads of other files
     /// and compactions around them go on; restore them from a checkpoint.
     pub fn quarantined_files(&self) -> Vec<QuarantinedFile> {

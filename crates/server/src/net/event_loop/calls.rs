@@ -34,7 +34,7 @@ impl EventLoop {
         (session.caller, session.protocol, session.db) = (call.caller, call.protocol, call.db);
         (session.shard, session.has_moved, session.queued) = (None, false, None);
         (session.closes, session.replies, session.watched) = (false, Replies::On, None);
-        session.is_patient = call.is_patient;
+        (session.is_patient, session.at_copy) = (call.is_patient, call.at_copy);
         session.held_keys.clear();
         state.take_requests(std::mem::take(&mut call.requests));
         client.call = Some(call);

@@ -17,8 +17,9 @@ use terrace_resp::{Protocol, ReplyParser, ReplyStep, parse_integer, write_reques
 /// A call of this many bytes is sent before more is executed.
 const MAX_CALL_BYTES: usize = 1 << 20;
 
-/// How often a command is routed again.
-const MAX_TRIES: u32 = 16;
+/// How often a command is routed again. The coordinator lets some ms go by before each time, and a move
+/// whose steps are made durable on a busy device takes many of them.
+const MAX_TRIES: u32 = 1024;
 
 /// To a request whose reply is none.
 const UNREADABLE: &[u8] =

@@ -6,11 +6,13 @@ use crate::served::Served;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use terrace_cluster::{
-    CallMode, CallTarget, CommandExecutor, Coordinator, Epoch, IncomingCall, KeyRange, Node,
-    NodeId, OutgoingCall, Owner, Placement, Reply, ReplyProtocol, Revision, Route, ServeGuard,
-    Shard, ShardCall, ShardId, Topology, Unserved,
+    CallMode, CallTarget, CommandExecutor, Coordinator, DbKey, Direction, Epoch, IncomingCall,
+    KeyRange, MoveId, Node, NodeId, OutgoingCall, Owner, Placement, Reply, Revision, Route,
+    ServeGuard, Shard, ShardCall, ShardId, Topology, Unserved,
 };
+use terrace_keyspace::Keyspace;
 
 type Callback = Box<dyn FnOnce() + Send>;
 
@@ -30,6 +32,7 @@ pub struct State {
     pub late: Option<(Vec<u8>, u32)>,
     at_revision: Vec<(Revision, Callback)>,
     executors: BTreeMap<NodeId, Arc<dyn CommandExecutor>>,
+    spaces: BTreeMap<NodeId, Arc<Keyspace>>,
     pub calls: u64,
 }
 
@@ -38,6 +41,8 @@ pub struct Shared {
     state: Mutex<State>,
     /// One move at a time.
     moving: Mutex<()>,
+    /// The number of the next one.
+    moves: AtomicU64,
     revision: AtomicU64,
 }
 
@@ -176,8 +181,7 @@ impl Coordinator for FakeCoordinator {
         }
         let shard = &shard;
         match state.exceptions.get(key) {
-            Some(node) if *node != self.me => Route::Instance(call(shard, *node)),
-            Some(_) => Route::Local,
+            Some(node) => Route::Instance(call(shard, *node)),
             // A key is held where it is; for the store of another node its owner begins no moves.
             None if route == Route::Local && state.held.contains(key) => Route::Held,
             None => route,
@@ -216,7 +220,7 @@ impl Coordinator for FakeCoordinator {
             CallTarget::Owner(node) => (node, CallMode::Owner),
             CallTarget::Instance(call) => (call.instance, CallMode::Instance(call)),
         };
-        assert_ne!(node, self.me);
+        assert_ne!(target, CallTarget::Owner(self.me));
         let mut state = self.shared.state();
         state.calls += 1;
         if state.cut_off.contains(&node) {
@@ -266,7 +270,11 @@ impl Coordinator for FakeCoordinator {
             true => state.at_revision.push((revision, done)),
             false => {
                 drop(state);
-                done();
+                // As a node does: what refused a call has to become known first.
+                std::thread::spawn(|| {
+                    std::thread::sleep(Duration::from_millis(2));
+                    done();
+                });
             }
         }
     }
@@ -281,49 +289,65 @@ impl Coordinator for FakeCoordinator {
     }
 }
 
-/// Executes requests in the store of a node.
-fn in_store(shared: &Shared, node: NodeId, shard: ShardId, requests: Vec<u8>) -> Vec<u8> {
-    let (executor, epoch) = {
+/// A move of a key between two stores, as the owner's: its id, the shard of the key, and the other one's.
+struct Carried {
+    id: MoveId,
+    shard: ShardId,
+    other: ShardId,
+    keys: [DbKey; 1],
+    home: Arc<Keyspace>,
+    there: Arc<Keyspace>,
+}
+
+impl Carried {
+    fn new(shared: &Shared, key: &[u8], there: NodeId) -> Self {
         let state = shared.state();
-        let epoch = state.topology.shards[&shard].owner.unwrap().epoch;
-        (state.executors[&node].clone(), epoch)
-    };
-    let mode = CallMode::Instance(ShardCall { instance: node, shard, epoch });
-    let (answer, answered) = std::sync::mpsc::channel();
-    let call = IncomingCall { mode, db: 0, protocol: ReplyProtocol::Resp2, requests };
-    executor.execute(call, Box::new(move |reply| answer.send(reply).unwrap()));
-    answered.recv().unwrap().unwrap()
-}
+        let shard = &state.topology.shards[&state.topology.shard_of(key)];
+        let other = state.topology.shards.values().find(|one| one.instance == there).unwrap().id;
+        let space = |node: NodeId| state.spaces[&node].clone();
+        Self {
+            id: MoveId { epoch: Epoch(1), number: shared.moves.fetch_add(1, Ordering::SeqCst) },
+            shard: shard.id,
+            other,
+            keys: [DbKey::new(0, key)],
+            home: space(shard.instance),
+            there: space(there),
+        }
+    }
 
-fn request(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    terrace_resp::write_request(&mut bytes, words);
-    bytes
-}
+    fn begin(&self, direction: Direction) {
+        let Self { id, shard, other, keys, home, .. } = self;
+        home.begin_move(*shard, *id, direction, *other, keys).unwrap().remove(0).unwrap();
+    }
 
-/// Copies a string from one store to another and removes it there.
-fn carry(shared: &Shared, key: &[u8], from: NodeId, to: NodeId) {
-    let shard = shared.state().topology.shard_of(key);
-    let value = in_store(shared, from, shard, request(&[b"GET", key]));
-    if let Some(line) = value.windows(2).position(|two| two == b"\r\n")
-        && value != b"$-1\r\n"
-    {
-        let text = &value[line + 2..value.len() - 2];
-        assert_eq!(in_store(shared, to, shard, request(&[b"SET", key, text])), b"+OK\r\n");
-        in_store(shared, from, shard, request(&[b"DEL", key]));
+    fn out(&self, shared: &Shared) {
+        let Self { id, keys, home, there, .. } = self;
+        self.begin(Direction::Out);
+        let values = home.export_home(*id, keys, usize::MAX).unwrap().unwrap();
+        there.import_keys(*id, keys, &values).unwrap().unwrap();
+        home.commit_move(*id, keys, &[]).unwrap().unwrap();
+        let node = shared.state().topology.shards[&self.other].instance;
+        shared.state().exceptions.insert(keys[0].key.clone(), node);
+        there.finish_import(*id, keys).unwrap();
+        home.forget_move(*id, keys).unwrap();
+    }
+
+    fn home(&self, shared: &Shared) {
+        let Self { id, keys, home, there, .. } = self;
+        self.begin(Direction::Home);
+        let values = there.export_copies(*id, keys, usize::MAX).unwrap().unwrap();
+        home.commit_move(*id, keys, &values).unwrap().unwrap();
+        shared.state().exceptions.remove(&keys[0].key);
+        there.drop_copies(*id, keys).unwrap();
+        home.forget_move(*id, keys).unwrap();
     }
 }
 
-/// Brings a string home.
+/// Brings a key home.
 fn move_home(shared: &Shared, key: &[u8]) {
-    let (from, to) = {
-        let state = shared.state();
-        let home = state.topology.shards[&state.topology.shard_of(key)].instance;
-        (state.exceptions.get(key).copied(), home)
-    };
+    let from = shared.state().exceptions.get(key).copied();
     if let Some(from) = from {
-        carry(shared, key, from, to);
-        shared.state().exceptions.remove(key);
+        Carried::new(shared, key, from).home(shared);
     }
 }
 
@@ -355,6 +379,7 @@ impl FakeCluster {
         });
         let topology = Topology::new(Revision(1), placement, nodes, shards).unwrap();
         let both = ids.iter().zip(&served);
+        let space = |(id, one): (&NodeId, &Served)| (*id, one.server().space.clone());
         let state = State {
             topology: Arc::new(topology),
             exceptions: BTreeMap::new(),
@@ -366,10 +391,12 @@ impl FakeCluster {
             at_revision: Vec::new(),
             executors: both.map(|(id, one)| (*id, one.running().call_executor())).collect(),
             calls: 0,
+            spaces: ids.iter().zip(&served).map(space).collect(),
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             moving: Mutex::default(),
+            moves: AtomicU64::new(1),
             revision: AtomicU64::new(1),
         });
         let coordinator = |id: &NodeId| {
@@ -406,8 +433,7 @@ impl FakeCluster {
         let _alone = self.shared.moving.lock().unwrap();
         move_home(&self.shared, bytes);
         if home != self.node(to) {
-            carry(&self.shared, bytes, home, self.node(to));
-            self.shared.state().exceptions.insert(bytes.into(), self.node(to));
+            Carried::new(&self.shared, bytes, self.node(to)).out(&self.shared);
         }
     }
 

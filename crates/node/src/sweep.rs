@@ -1,0 +1,116 @@
+//! The sweep of a shard: its owner asks the other instances which copies of keys they keep in the shard's
+//! name, and has those dropped that late messages of moves left behind.
+
+use crate::rpc::MoveMessage;
+use crate::shared::Shared;
+use crate::view::Order;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use terrace_cluster::{
+    DbKey, Direction, Epoch, ExceptionList, KeyCopy, MoveAnswer, MoveCall, MoveId, Mover, NodeId,
+    ShardId,
+};
+use tokio::sync::mpsc;
+
+/// How long after a move the instances are asked: what comes late is late by less, mostly.
+const AFTER_MOVE: Duration = Duration::from_secs(5);
+
+/// How long after an instance has not answered it is asked again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// When a shard is swept next, since the start of its task.
+pub(crate) struct Sweep {
+    due: Option<Duration>,
+}
+
+impl Sweep {
+    /// A shard is taken over: it is swept at once, and then after moves.
+    pub fn new() -> Self {
+        Self { due: Some(Duration::ZERO) }
+    }
+
+    /// A move is over.
+    pub fn note_move(&mut self, now: Duration) {
+        self.due.get_or_insert(now + AFTER_MOVE);
+    }
+
+    /// An instance has not answered.
+    pub fn note_failure(&mut self, now: Duration) {
+        self.due.get_or_insert(now + AGAIN);
+    }
+
+    /// How long to wait for the next sweep, if there is one.
+    pub fn wait(&self, now: Duration) -> Option<Duration> {
+        self.due.map(|due| due.saturating_sub(now))
+    }
+
+    /// Whether it is time; once.
+    pub fn is_due(&mut self, now: Duration) -> bool {
+        let is_due = self.due.is_some_and(|due| due <= now);
+        if is_due {
+            self.due = None;
+        }
+        is_due
+    }
+}
+
+/// Asks all other instances for the copies that they keep in the name of a shard; the answers come as
+/// [`Order::Copies`].
+pub(crate) fn ask(
+    shared: &Arc<Shared>,
+    (shard, epoch, home): (ShardId, Epoch, NodeId),
+    orders: &mpsc::UnboundedSender<Order>,
+) {
+    let Some(topology) = shared.topology() else { return };
+    let mut instances: BTreeMap<NodeId, Vec<ShardId>> = BTreeMap::new();
+    for one in topology.shards.values().filter(|one| one.instance != home) {
+        instances.entry(one.instance).or_default().push(one.id);
+    }
+    for (instance, shards) in instances {
+        let (shared, orders) = (shared.clone(), orders.clone());
+        tokio::spawn(async move {
+            let records = shared.records_at(instance, shard, epoch).await;
+            let copies = records.map(|records| records.copies).map_err(|why| why.to_string());
+            let _ = orders.send(Order::Copies { instance, shards, copies });
+        });
+    }
+}
+
+/// Which copies of an instance, that has these shards, are left behind, each as of a move. `copies` is its
+/// list, read in this term of the owner.
+pub(crate) fn stale<V: Clone>(
+    mover: &Mover<V>,
+    exceptions: &ExceptionList,
+    shards: &[ShardId],
+    copies: &[(DbKey, KeyCopy)],
+) -> Vec<(DbKey, MoveId)> {
+    let Some(at) = shards.first() else { return Vec::new() };
+    let is_there = |key: &DbKey| {
+        exceptions.get(key.db, &key.key).is_some_and(|exception| shards.contains(&exception.at))
+    };
+    let others = copies.iter().filter(|(key, _)| !is_there(key));
+    mover.stale_copies(exceptions, *at, others.map(|(key, copy)| (key, *copy)))
+}
+
+/// Has copies dropped; what fails is found by the next sweep.
+pub(crate) fn drop_copies(
+    shared: &Arc<Shared>,
+    (shard, epoch): (ShardId, Epoch),
+    (instance, other): (NodeId, ShardId),
+    stale: Vec<(DbKey, MoveId)>,
+    orders: &mpsc::UnboundedSender<Order>,
+) {
+    let (shared, orders) = (shared.clone(), orders.clone());
+    tokio::spawn(async move {
+        tracing::info!("{} copies are left behind at node {instance}: dropped", stale.len());
+        for (key, id) in stale {
+            let (direction, keys, call) = (Direction::Out, vec![key], MoveCall::Drop);
+            let message = MoveMessage { shard, id, direction, other, keys, call };
+            match shared.apply_move_at(instance, message, epoch).await {
+                MoveAnswer::Done => {}
+                _ => return drop(orders.send(Order::SweepAgain)),
+            }
+        }
+    });
+}
