@@ -1,6 +1,7 @@
 //! Servers as nodes of a real cluster: leases, owners, links and moves of keys as between processes.
 
 mod harness;
+mod refusals;
 
 use crate::client::{Client, array, bulk, error, int, ok, text};
 use crate::served::Served;
@@ -113,7 +114,7 @@ struct Load {
 }
 
 impl Load {
-    /// Each of the clients has its own kind of command, so that all ways of a write are gone.
+    /// Each of the clients has its own kind of command, so that all ways of a write are gone; some only read.
     fn start(cluster: &NodeCluster, keys: &[String], count: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let acked: Arc<Vec<AtomicU64>> = Arc::new(keys.iter().map(|_| AtomicU64::new(0)).collect());
@@ -123,10 +124,24 @@ impl Load {
             std::thread::spawn(move || {
                 let mut errors = Vec::new();
                 let mut at = number;
+                let mut seen = vec![0; keys.len()];
                 while !stop.load(Ordering::SeqCst) {
                     at = (at + 1) % keys.len();
                     let incr = format!("INCR {}", keys[at]);
-                    let replies = match number % 3 {
+                    if number % 4 == 3 {
+                        // What was read before is not taken back.
+                        let reply = client.say(&format!("GET {}", keys[at]));
+                        match &reply {
+                            Reply::Bulk(_) => match text(&reply).parse::<u64>().unwrap() {
+                                value if value >= seen[at] => seen[at] = value,
+                                value => errors.push(format!("{value} after {}", seen[at])),
+                            },
+                            Reply::Null if seen[at] == 0 => {}
+                            other => errors.push(format!("GET {}: {other:?}", keys[at])),
+                        }
+                        continue;
+                    }
+                    let replies = match number % 4 {
                         0 => vec![client.say(&incr)],
                         1 => client.pipeline(&[&incr, &incr, &incr, &incr]),
                         _ => {
@@ -181,7 +196,7 @@ impl Load {
 fn keys_move_under_writes(flags: &[(&str, &str)], rounds: usize) {
     let cluster = NodeCluster::start(Placement::Slots, 3, flags);
     let keys = cluster.keys_of(0, "moved:", 3);
-    let load = Load::start(&cluster, &keys, 6);
+    let load = Load::start(&cluster, &keys, 8);
     for round in 0..rounds {
         for to in [Some(1), Some(2), None] {
             for key in &keys {
