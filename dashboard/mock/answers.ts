@@ -87,7 +87,7 @@ export function memory(engine: Engine): Memory {
     { name: "tables", used_bytes: living ? 3.1 * MIB : 0, limit_bytes: null, saved_reads_per_mib_s: null },
   ].map((pool) => ({ ...pool, used_bytes: Math.round(pool.used_bytes) }));
   const used_bytes = pools.reduce((sum, pool) => sum + pool.used_bytes, 0);
-  return { budget_bytes: BUDGET, used_bytes, rss_bytes: Math.round(used_bytes * 1.12 + 9 * MIB), pools };
+  return { budget_bytes: BUDGET, used_bytes, rss_bytes: Math.round(used_bytes * 1.12 + 9 * MIB), pools, decision: null, moves: 0 };
 }
 
 export function summary(engine: Engine): Summary {

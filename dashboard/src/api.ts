@@ -180,6 +180,10 @@ export interface Memory {
   used_bytes: number;
   rss_bytes: number | null;
   pools: Pool[];
+  /** What moves between the pools, or why nothing does, in words; `null`: the split is fixed. */
+  decision: string | null;
+  /** Moves since the open. */
+  moves: number;
 }
 
 export interface Pool {
@@ -279,6 +283,8 @@ export interface Explanation {
   steps: ExplainStep[];
   total_ns: number;
   device_reads: number;
+  /** Where more memory would save the most, and what moves, in words; `null`: nothing was read. */
+  memory: string | null;
 }
 
 export interface Found {

@@ -9,8 +9,9 @@ use terrace::{
 };
 
 /// The names that [`set_store_option`] takes.
-pub const STORE_OPTIONS: [&str; 24] = [
+pub const STORE_OPTIONS: [&str; 25] = [
     "memory_budget",
+    "memory_split",
     "create_if_missing",
     "sync",
     "max_open_files",
@@ -58,6 +59,7 @@ pub fn set_store_option(options: &mut Options, name: &str, text: &str) -> Outcom
     let advanced = &mut options.advanced;
     match name {
         "memory_budget" => options.memory_budget = size(name, text)?,
+        "memory_split" => advanced.memory_split = text.parse().map_err(Failure::from)?,
         "create_if_missing" => options.create_if_missing = flag(name, text)?,
         "sync" => options.sync = parse_sync(text)?,
         "max_open_files" => options.max_open_files = number(name, text)?,
@@ -228,8 +230,9 @@ mod tests {
     use super::*;
 
     /// A text for each option that is not its default.
-    const OTHER: [(&str, &str); 31] = [
+    const OTHER: [(&str, &str); 32] = [
         ("memory_budget", "64MiB"),
+        ("memory_split", "auto"),
         ("create_if_missing", "false"),
         ("sync", "interval:20"),
         ("max_open_files", "100"),

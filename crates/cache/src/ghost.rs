@@ -16,6 +16,8 @@ use std::sync::{Mutex, PoisonError};
 const SAMPLE: u64 = 8;
 /// Keys of one part in this many of the capacity are remembered.
 const CAPACITY_PART: u64 = 8;
+/// But never fewer bytes of watched keys than these: of a cache of few blocks an eighth would be none.
+const MIN_WATCHED_BYTES: u64 = 64 << 10;
 
 /// The keys that left last.
 #[derive(Default)]
@@ -68,7 +70,8 @@ impl Ghosts {
 
     #[cold]
     fn remember(&self, key: &CacheKey, charge: u32) {
-        let most = self.capacity_bytes.load(Relaxed) / CAPACITY_PART / SAMPLE;
+        let capacity = self.capacity_bytes.load(Relaxed);
+        let most = (capacity / CAPACITY_PART / SAMPLE).max(MIN_WATCHED_BYTES);
         let mut held = self.lock();
         held.take(key);
         let number = held.next;
@@ -150,6 +153,14 @@ mod tests {
         keys.iter().for_each(|key| ghosts.note_inserted(key));
         assert_eq!(ghosts.hits(), 100 * SAMPLE);
         assert!(ghosts.lock().order.len() <= 16);
+    }
+
+    #[test]
+    fn a_cache_of_few_blocks_has_ghosts_too() {
+        let ghosts = Ghosts::default();
+        ghosts.set_capacity_bytes(32 << 10);
+        watched(40).iter().for_each(|key| ghosts.note_evicted(key, 4096));
+        assert_eq!(ghosts.bytes(), MIN_WATCHED_BYTES * SAMPLE);
     }
 
     #[test]

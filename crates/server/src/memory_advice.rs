@@ -1,6 +1,7 @@
-//! `MEMORY DOCTOR`: whether the process keeps to its budget, and where more memory would save most.
+//! `MEMORY DOCTOR`: whether the process keeps to its budget, where more memory would save most, and what
+//! moves between the pools. `EXPLAIN` says the last two of a lookup that read the device.
 
-use terrace::MemoryShape;
+use terrace::{MemoryShape, MemorySplit};
 
 /// What a process may have in memory besides the budget of its store: code, stacks, connections, buffers of
 /// flushes and compactions.
@@ -25,20 +26,36 @@ pub(crate) fn of(shape: &MemoryShape, resident_bytes: u64) -> String {
             pools.join(", ")
         );
     }
+    format!("Memory is within its budget of {budget_mib} MiB. {}", of_pools(shape))
+}
+
+/// Where one more MiB would save the most and, where the budget moves, what was decided last.
+pub(crate) fn of_pools(shape: &MemoryShape) -> String {
     let best = shape
         .pools
         .iter()
         .filter_map(|pool| Some((pool.name, pool.saved_reads_per_mib_s?)))
         .max_by(|a, b| a.1.total_cmp(&b.1));
-    match best {
+    let worth = match best {
         Some((pool, saved)) if saved > 0.0 => format!(
-            "Memory is within its budget of {budget_mib} MiB. One more MiB would save the most in the \
-             pool `{pool}`: about {saved:.1} device reads a second."
+            "One more MiB would save the most in the pool `{pool}`: about {saved:.1} device reads a second."
         ),
-        _ => format!(
-            "Memory is within its budget of {budget_mib} MiB, and more of it would save nothing now."
-        ),
+        _ => "More of it would save nothing now.".to_owned(),
+    };
+    worth + &of_moves(shape)
+}
+
+/// What the arbiter has to say; nothing where the budget does not move.
+fn of_moves(shape: &MemoryShape) -> String {
+    let Some(decision) = shape.decision.as_ref().filter(|_| shape.split == MemorySplit::Auto)
+    else {
+        return String::new();
+    };
+    let mut text = format!(" Memory has moved {} times; at the last step {decision}.", shape.moves);
+    if let Some(last) = shape.last_move.as_ref().filter(|last| !decision.contains(*last)) {
+        text.push_str(&format!(" The last move: {last}."));
     }
+    text
 }
 
 #[cfg(test)]
@@ -53,16 +70,32 @@ mod tests {
             used_bytes,
             limit_bytes: used_bytes,
             saved_reads_per_mib_s,
+            saved_us_per_mib_s: None,
         };
-        let mut shape = MemoryShape { budget_bytes: 64 << 20, pools: Vec::new() };
+        let mut shape = MemoryShape { budget_bytes: 64 << 20, ..MemoryShape::default() };
         let idle = of(&shape, 70 << 20);
         assert!(
-            idle.contains("within its budget of 64 MiB") && idle.contains("save nothing"),
+            idle.contains("within its budget of 64 MiB") && idle.ends_with("save nothing now."),
             "{idle}"
         );
         shape.pools = vec![pool("memtables", 4 << 20, Some(2.5)), pool("blocks", 1 << 20, None)];
         let busy = of(&shape, 128 << 20);
         assert!(busy.contains("pool `memtables`: about 2.5 device reads"), "{busy}");
+        assert!(!busy.contains("moved"), "{busy}");
+        shape.split = MemorySplit::Auto;
+        shape.decision = Some("nothing moves: it is balanced".into());
+        (shape.last_move, shape.moves) = (Some("4 KiB from filters to blocks".into()), 3);
+        let moving = of(&shape, 128 << 20);
+        assert!(
+            moving.ends_with(
+                "moved 3 times; at the last step nothing moves: it is balanced. \
+                 The last move: 4 KiB from filters to blocks."
+            ),
+            "{moving}"
+        );
+        shape.decision = Some("moved 4 KiB from filters to blocks".into());
+        let moved = of(&shape, 128 << 20);
+        assert!(moved.ends_with("at the last step moved 4 KiB from filters to blocks."), "{moved}");
         let over = of(&shape, 129 << 20);
         assert!(
             over.contains("has 129 MiB in memory") && over.contains("memtables 4.0, blocks 1.0"),

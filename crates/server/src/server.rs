@@ -201,6 +201,9 @@ impl Server {
         if changed("maxmemory") {
             engine(db.set_memory_budget(usize::try_from(after.maxmemory).unwrap_or(usize::MAX)))?;
         }
+        if changed("memory-split") {
+            db.set_memory_split(after.memory_split);
+        }
         if changed("appendfsync") {
             engine(db.set_sync(after.sync_mode()))?;
         }

@@ -56,7 +56,8 @@ pub use jobs::job_list::{JobKind, JobShape};
 pub use kill_point::{KILL_POINTS, watch_kill_points};
 pub use metrics::written_keys::{TopWritten, WrittenKey};
 pub use metrics::{
-    LatencySummary, LevelMetrics, MODEL_ERROR_SLOTS, Metrics, StallCause, StallMetrics,
+    LatencySummary, LevelMetrics, MEMORY_POOLS, MODEL_ERROR_SLOTS, Metrics, StallCause,
+    StallMetrics,
 };
 pub use observe::memory_pools::{MemoryShape, PoolShape};
 pub use observe::store_shape::{
@@ -68,7 +69,7 @@ pub use options::{
     DEFAULT_LEVEL_MODEL_FILES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
     DEFAULT_MEMTABLE_SHARE, DEFAULT_SEGMENT_BYTES, DEFAULT_TARGET_FILE_BYTES,
     DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, HotTableMode, Learning,
-    MIN_MEMORY_BUDGET, MIN_SYNC_INTERVAL, MemoryShares, ModelCosts, Options, SyncMode,
+    MIN_MEMORY_BUDGET, MIN_SYNC_INTERVAL, MemoryShares, MemorySplit, ModelCosts, Options, SyncMode,
     WriteOptions, WriteTracking,
 };
 pub use read::estimate::Estimate;

@@ -82,6 +82,7 @@ function picture(explanation: Explanation, store: Store): HTMLElement[] {
     list.append(item);
   }
   const parts: HTMLElement[] = [head, list];
+  if (explanation.memory !== null) parts.push(h("p", { class: "muted" }, explanation.memory));
   if (found !== null) parts.push(h("pre", { class: "value", tabindex: "0", "aria-label": "Value" }, found.value.text + (found.value.len * 2 > found.value.hex.length ? " …" : "")));
   return parts;
 }

@@ -187,8 +187,11 @@ fn explain(call: &mut Call<'_>) -> Outcome {
             format!("{family}: {place}: {}: {} ({} ns{reads})", step.asked, step.answer, step.ns)
         })
         .collect();
-    call.reply.array(lines.len() + 1);
+    call.reply.array(lines.len() + 1 + usize::from(told.memory.is_some()));
     lines.iter().for_each(|line| call.reply.bulk(line));
+    if let Some(memory) = &told.memory {
+        call.reply.bulk(format!("memory: {memory}"));
+    }
     let found = told.kind.map_or("there is no such key".into(), |kind| format!("found a {kind}"));
     let (ns, reads) = (told.total_ns, told.device_reads);
     call.reply.bulk(format!("{found} ({ns} ns, {reads} device reads)"));

@@ -32,6 +32,7 @@ impl Settings {
                     keys: if self.cluster_enabled { self.cluster_plan_keys } else { 0 },
                     ..WriteTracking::default()
                 },
+                memory_split: self.memory_split,
                 ..AdvancedOptions::default()
             },
             ..Options::default()

@@ -9,7 +9,7 @@ use super::value::{
 };
 use std::net::IpAddr;
 use std::path::PathBuf;
-use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning};
+use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning, MemorySplit};
 use terrace_cluster::PlanSpec;
 
 /// When an option can change.
@@ -174,6 +174,9 @@ options! {
         "maxmemory" or "memory-budget" => maxmemory: u64 = "512mb",
             Kind::Bytes { min: terrace_min_budget(), max: u64::MAX >> 1 }, Live,
             "Memory for caches, filters and memtables together; data may be many times larger.";
+        "memory-split" => memory_split: MemorySplit = "fixed",
+            Kind::Choice(MemorySplit::NAMES), Live,
+            "Whether that memory stays where it is, or moves to where it saves the most.";
         "appendfsync" => appendfsync: AppendFsync = "everysec",
             Kind::Choice(AppendFsync::NAMES), Live,
             "When writes are on the device: before they are acknowledged, within a second, or \

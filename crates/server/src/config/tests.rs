@@ -386,6 +386,7 @@ fn reload_of_a_bad_file_changes_nothing() {
 fn settings_reach_the_engine() {
     let config = flags(&[
         ("maxmemory", "64mb"),
+        ("memory-split", "auto"),
         ("appendfsync", "always"),
         ("value-separation-threshold", "off"),
         ("direct-io", "reads"),
@@ -399,6 +400,7 @@ fn settings_reach_the_engine() {
     .unwrap();
     let options = config.settings().engine_options();
     assert_eq!(options.memory_budget, 64 << 20);
+    assert_eq!(options.advanced.memory_split, terrace::MemorySplit::Auto);
     assert_eq!(options.sync, terrace::SyncMode::Batch);
     assert_eq!(options.default_family.value_separation_threshold, usize::MAX);
     assert_eq!(options.direct_io, terrace::DirectIo { reads: true, writes: false });

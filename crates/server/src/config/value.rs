@@ -3,7 +3,7 @@
 use super::output_limits::OutputLimits;
 use super::units::bytes;
 use std::fmt;
-use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning};
+use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning, MemorySplit};
 
 /// What text an option takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -377,6 +377,7 @@ choices! {
     }
 }
 
+named!(MemorySplit { Fixed "fixed", Auto "auto" });
 named!(Learning { Build "build", Analyze "analyze", Off "off" });
 named!(HotTableMode { Off "off", Auto "auto" });
 named!(CompactionStyle { Leveled "leveled", Tiered "tiered" });

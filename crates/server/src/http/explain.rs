@@ -2,6 +2,7 @@
 //! for the command of the same name.
 
 use super::json::{Explanation, ExplanationStep, Found, Key, Outcome};
+use crate::memory_advice;
 use terrace::{Db, ExplainOutcome, ExplainStep};
 use terrace_keyspace::{COLLECTIONS, KeyLayout, Kind, Meta};
 
@@ -20,6 +21,7 @@ pub fn explain(db: &Db, layout: KeyLayout, number: u8, key: &[u8]) -> terrace::R
         steps: Vec::new(),
         total_ns: 0,
         device_reads: 0,
+        memory: None,
     };
     for family in [Some(db.default_family()), db.column_family(COLLECTIONS)].into_iter().flatten() {
         let explained = family.explain(&user_key)?;
@@ -41,6 +43,9 @@ pub fn explain(db: &Db, layout: KeyLayout, number: u8, key: &[u8]) -> terrace::R
         told.kind = Some(meta.map_or("string", |meta| kind(meta.kind)));
         told.found = Some(Found { value: Key::of(value), expires_at_ms });
         break;
+    }
+    if told.device_reads > 0 {
+        told.memory = Some(memory_advice::of_pools(&db.memory()));
     }
     Ok(told)
 }

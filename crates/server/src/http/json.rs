@@ -168,6 +168,9 @@ pub(super) struct Memory {
     pub used_bytes: u64,
     pub rss_bytes: Option<u64>,
     pub pools: Vec<Pool>,
+    /// What the budget's last move was, or why it does not move, in words.
+    pub decision: Option<String>,
+    pub moves: u64,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -321,6 +324,8 @@ pub struct Explanation {
     pub total_ns: u64,
     /// Reads of the device by all steps.
     pub device_reads: u64,
+    /// Where more memory would save the most, and what moves, in words; `None`: nothing was read.
+    pub memory: Option<String>,
 }
 
 /// What a lookup found.

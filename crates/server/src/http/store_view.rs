@@ -136,6 +136,8 @@ fn memory(seen: &terrace::MemoryShape) -> Memory {
         used_bytes: seen.pools.iter().map(|pool| pool.used_bytes).sum(),
         rss_bytes: resident_bytes(),
         pools: seen.pools.iter().map(pool).collect(),
+        decision: seen.decision.clone(),
+        moves: seen.moves,
     }
 }
 

@@ -14,6 +14,7 @@ use terrace_server::config::{LogLevel, OPTIONS, Settings, When, option};
 /// Another value than the default for every option that is live.
 const LIVE: &[(&str, &str)] = &[
     ("maxmemory", "64mb"),
+    ("memory-split", "auto"),
     ("appendfsync", "always"),
     ("value-separation-threshold", "2kb"),
     ("gc-garbage-ratio", "0.5"),

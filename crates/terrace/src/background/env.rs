@@ -2,11 +2,13 @@
 
 use crate::env::BaseEnv;
 use crate::jobs::Jobs;
+use crate::memory::arbiter::ArbiterState;
 use crate::values::garbage::Garbage;
 use crate::version::read_env::ReadEnv;
 use crate::version::version_set::VersionSet;
 use crate::write::env::CommitEnv;
 use std::sync::Arc;
+use terrace_base::sync::Mutex;
 
 /// What flushes, compactions, collections and trainings need.
 pub(crate) struct JobEnv {
@@ -15,6 +17,8 @@ pub(crate) struct JobEnv {
     pub versions: Arc<VersionSet>,
     pub jobs: Arc<Jobs>,
     pub garbage: Arc<Garbage>,
+    /// What moves memory between pools.
+    pub arbiter: Mutex<ArbiterState>,
     /// A flush rotates memtables and syncs the log first.
     pub commit: Arc<CommitEnv>,
 }

@@ -1,6 +1,6 @@
 //! Background work: the threads ([`worker`]) and what they do: [`flush`], [`hot_checkpoint`], [`compact`] (chosen and run by
 //! [`compaction`]), [`compact_range`], waiting for all of it ([`settle`]), garbage collection of values ([`gc`], [`collect_garbage`]), training of models
-//! ([`train_models`]). [`retain`] says which versions survive, [`output`] writes them.
+//! ([`train_models`]). [`rebalance`] moves memory between pools, [`retain`] says which versions survive, [`output`] writes them.
 
 pub(crate) mod collect_garbage;
 pub(crate) mod compact;
@@ -11,6 +11,7 @@ pub(crate) mod flush;
 pub(crate) mod gc;
 pub(crate) mod hot_checkpoint;
 pub(crate) mod output;
+pub(crate) mod rebalance;
 pub(crate) mod retain;
 pub(crate) mod settle;
 pub(crate) mod train_models;

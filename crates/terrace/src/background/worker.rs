@@ -9,6 +9,7 @@ use crate::background::env::JobEnv;
 use crate::background::flush;
 use crate::background::gc;
 use crate::background::hot_checkpoint;
+use crate::background::rebalance;
 use crate::background::train_models::Learner;
 use crate::env::reserve;
 use crate::error::{Error, ErrorSeverity, Result};
@@ -16,7 +17,7 @@ use crate::event;
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::Loan;
 use crate::metrics::add;
-use crate::options::SyncMode;
+use crate::options::{MemorySplit, SyncMode};
 use crate::version::family::Family;
 use crate::version::install;
 use crate::write::log_segments;
@@ -277,6 +278,7 @@ fn house_loop(env: &JobEnv) {
             }
         }
         attempt(env, "delete obsolete files", || install::purge(&env.versions));
+        rebalance::step(env);
         if env.base.health.is_disk_full() {
             attempt(env, "look for room", || look_for_room(env, &mut groups));
         } else {
@@ -332,6 +334,9 @@ fn filter_loop(env: &JobEnv) {
             seen = lookups;
             let progress = env.read.filters.step(lookups, calm, &open);
             let lends = pass_loan_on(env);
+            if env.base.read_only {
+                rebalance::step(env);
+            }
             rest = match busy || progress.more || lends {
                 true => FILTER_TICK.max(progress.took * FILTER_RESTS),
                 false => rest * 2,
@@ -388,6 +393,8 @@ fn pass_loan_on(env: &JobEnv) -> bool {
         Loan::AsItIs => false,
         Loan::Soon => true,
         Loan::Change(bytes) => {
+            // Who looks at the pools sees both sides of the loan, or none.
+            let _arbiter = env.arbiter.lock();
             env.read.table_cache.lend(bytes);
             env.read.filters.confirm_loan(bytes);
             true
@@ -458,16 +465,27 @@ fn bound_log(env: &JobEnv) -> Result<()> {
     log_segments::retire_segments(&env.commit)
 }
 
-/// Flushes memtables that are larger than what they may be since the memory budget shrank: a write makes
+/// Flushes memtables that are larger than what they may be since their memory shrank: a write makes
 /// room itself, but there may be none.
 fn bound_memtables(env: &JobEnv) -> Result<()> {
     let most = env.base.dynamic.memtable_bytes();
-    if most >= env.base.options.memtable_bytes() {
-        return Ok(());
-    }
+    // Small steps are left to the next write, which does it without dissolving the hot table.
+    let slack = match env.base.dynamic.memory_split() {
+        MemorySplit::Auto => most / 8,
+        MemorySplit::Fixed if most >= env.base.options.memtable_bytes() => return Ok(()),
+        MemorySplit::Fixed => 0,
+    };
     let families = env.read.families.load_full();
-    let is_large = |f: &&Arc<Family>| f.state().memtable.size_bytes() > most;
-    let large: Vec<_> = families.iter().filter(is_large).cloned().collect();
+    let is_large = |f: &&Arc<Family>| f.state().memtable.size_bytes() > most + slack;
+    let mut large: Vec<_> = families.iter().filter(is_large).cloned().collect();
+    // Or all of them are too much together, with hot tables, and nothing is on its way out.
+    let held: usize = families.iter().map(|family| family.memtable_bytes()).sum();
+    if large.is_empty()
+        && held > env.base.dynamic.memtables_bytes()
+        && families.iter().all(|family| family.state().immutables.is_empty())
+    {
+        large.extend(families.iter().max_by_key(|family| family.memtable_bytes()).cloned());
+    }
     match large.is_empty() {
         true => Ok(()),
         false => room::rotate_all(&env.commit, &large).map(drop),

@@ -5,16 +5,18 @@
 //! made by it.
 
 use super::Db;
+use crate::background::rebalance;
 use crate::error::{Error, Result};
 use crate::options::dynamic_options::{SyncText, parse_sync};
-use crate::options::{HotTableMode, Options, SyncMode};
+use crate::options::{HotTableMode, MemorySplit, Options, SyncMode};
 use std::fmt::Display;
 use std::str::FromStr;
 
 /// The names that [`Db::set_option`] takes.
-pub const LIVE_OPTIONS: [&str; 6] = [
+pub const LIVE_OPTIONS: [&str; 7] = [
     "sync",
     "memory_budget",
+    "memory_split",
     "rate_limit_bytes_per_s",
     "gc_garbage_ratio",
     "value_separation_threshold",
@@ -32,9 +34,9 @@ impl Db {
     }
 
     /// Changes the cap on what the store holds in memory. Memtables, filters and the block cache get the
-    /// same shares of it as at open. The block cache is smaller when this returns; memtables that are too
-    /// large now are flushed, and filters leave, within seconds. How compaction picks its work still
-    /// follows the size of memtables at open.
+    /// same shares of it as at open or, with [`MemorySplit::Auto`], as they have now. The block cache is
+    /// smaller when this returns; memtables that are too large now are flushed, and filters leave, within
+    /// seconds. How compaction picks its work still follows the size of memtables at open.
     ///
     /// # Errors
     /// Less than 4 MiB.
@@ -42,10 +44,14 @@ impl Db {
         let inner = self.inner();
         let changed = Options { memory_budget: bytes, ..inner.base.options.clone() };
         changed.check()?;
-        inner.base.dynamic.set_memory_budget(&changed);
-        inner.read.filters.set_budget_bytes(changed.filter_bytes());
-        inner.read.table_cache.set_cache_share_bytes(changed.cache_bytes());
+        rebalance::set_budget(&inner.background, &changed);
         Ok(())
+    }
+
+    /// Changes whether the memory budget moves between its pools. With [`MemorySplit::Fixed`] they get
+    /// the shares that the store was opened with again.
+    pub fn set_memory_split(&self, split: MemorySplit) {
+        rebalance::set_split(&self.inner().background, split);
     }
 
     /// Changes the bound on bytes written per second by flush and compaction; 0 is unbounded.
@@ -69,8 +75,8 @@ impl Db {
     }
 
     /// Changes one of [`LIVE_OPTIONS`] by its name. `sync` is `none`, `batch`, `buffered` or
-    /// `interval:` with milliseconds, `hot_table` is `off` or `auto`, all others are numbers;
-    /// `value_separation_threshold` holds for all column families.
+    /// `interval:` with milliseconds, `memory_split` is `fixed` or `auto`, `hot_table` is `off` or
+    /// `auto`, all others are numbers; `value_separation_threshold` holds for all column families.
     ///
     /// ```
     /// # fn main() -> terrace::Result<()> {
@@ -94,6 +100,10 @@ impl Db {
                 self.set_sync(parse_sync(value).ok_or_else(|| refusal(name, &value, allowed))?)
             }
             "memory_budget" => self.set_memory_budget(number(name, value)?),
+            "memory_split" => {
+                self.set_memory_split(value.parse()?);
+                Ok(())
+            }
             "rate_limit_bytes_per_s" => {
                 self.set_rate_limit_bytes_per_s(number(name, value)?);
                 Ok(())
@@ -125,6 +135,7 @@ impl Db {
         Some(match name {
             "sync" => SyncText(inner.base.dynamic.sync()).to_string(),
             "memory_budget" => inner.base.dynamic.memory_budget().to_string(),
+            "memory_split" => inner.base.dynamic.memory_split().to_string(),
             "rate_limit_bytes_per_s" => inner.base.limiter.rate().to_string(),
             "gc_garbage_ratio" => inner.base.dynamic.gc_garbage_ratio().to_string(),
             "value_separation_threshold" => {

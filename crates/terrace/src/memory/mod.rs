@@ -1,5 +1,8 @@
 //! What the memory budget is spent on besides memtables: open readers and their blocks
-//! ([`table_cache`]), and filter units ([`filter_budget`]).
+//! ([`table_cache`]), and filter units ([`filter_budget`]); what more of it would save ([`pool_gains`]), and what
+//! moves it ([`arbiter`]).
 
+pub(crate) mod arbiter;
 pub(crate) mod filter_budget;
+pub(crate) mod pool_gains;
 pub(crate) mod table_cache;

@@ -33,6 +33,10 @@ const GAP_BITS: u32 = 5;
 /// Where between two that are timed one is followed.
 const FOLLOWED: u32 = 24;
 
+/// The parts of the memory budget that memory moves between, in the order of
+/// [`Metrics::memory_gains_us`].
+pub const MEMORY_POOLS: [&str; 3] = ["memtables", "blocks", "filters"];
+
 /// Slots of [`Metrics::model_errors`].
 pub const MODEL_ERROR_SLOTS: usize = terrace_learned::ERROR_SLOTS;
 
@@ -84,6 +88,12 @@ impl Latency {
         {
             histogram.saturating_record(ns);
         }
+    }
+
+    /// How many durations were recorded, and their sum in nanoseconds, about.
+    pub fn total(&self) -> (u64, u64) {
+        let held = self.0.lock();
+        held.as_ref().map_or((0, 0), |h| (h.len(), (h.mean() * h.len() as f64) as u64))
     }
 
     fn summary(&self) -> LatencySummary {
@@ -387,6 +397,15 @@ pub struct Metrics {
     pub filter_budget_bytes: u64,
     /// Bytes of the filters' share that the block cache has, since filters do not need them.
     pub filter_lent_bytes: u64,
+    /// Moves of memory between pools ([`MemorySplit::Auto`](crate::MemorySplit)).
+    pub memory_moves: u64,
+    /// Bytes of these moves.
+    pub memory_moved_bytes: u64,
+    /// Moves against the direction in which the same pool was moved last.
+    pub memory_turns: u64,
+    /// Microseconds of device time per second that one more MiB would save in memtables, blocks and
+    /// filters, smoothed: what moves are decided by. 0 where nothing moves.
+    pub memory_gains_us: [f64; MEMORY_POOLS.len()],
     /// Wasted lookups saved per lookup and byte by the filter unit that just deserves memory.
     pub filter_lambda: f64,
     /// Wasted lookups to be expected per lookup, from the heat of all filter partitions and the
@@ -422,6 +441,8 @@ pub struct Metrics {
     pub cache_capacity_bytes: u64,
     /// Bytes of memtables.
     pub memtable_bytes: u64,
+    /// Bytes that they may take together now.
+    pub memtable_limit_bytes: u64,
     /// Bytes that open SST readers and level models pin outside the cache.
     pub pinned_bytes: u64,
     /// Open SST readers.

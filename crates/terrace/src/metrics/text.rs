@@ -1,7 +1,7 @@
 //! Metrics as text for people and in the Prometheus exposition format.
 
 use super::stalls::StallMetrics;
-use super::{LatencySummary, Metrics};
+use super::{LatencySummary, MEMORY_POOLS, Metrics};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -166,6 +166,21 @@ impl Metrics {
         }
         Ok(())
     }
+
+    /// What memtables and readers hold, and what has moved between pools.
+    fn memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "memory      memtables {} of {}, pinned {} in {} open files, {} snapshots, {} moves of {}",
+            Bytes(self.memtable_bytes),
+            Bytes(self.memtable_limit_bytes),
+            Bytes(self.pinned_bytes),
+            self.open_files,
+            self.snapshots,
+            self.memory_moves,
+            Bytes(self.memory_moved_bytes),
+        )
+    }
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -254,14 +269,7 @@ impl Display for Metrics {
             hit(self.reads.index_hits, self.reads.index_misses),
             hit(self.reads.filter_hits, self.reads.filter_misses),
         )?;
-        writeln!(
-            f,
-            "memory      memtables {}, pinned {} in {} open files, {} snapshots",
-            Bytes(self.memtable_bytes),
-            Bytes(self.pinned_bytes),
-            self.open_files,
-            self.snapshots,
-        )?;
+        self.memory(f)?;
         writeln!(f, "latency us      p50       p99     p99.9       max   samples")?;
         for (name, l) in self.latencies() {
             if l.samples > 0 {
@@ -289,6 +297,11 @@ struct CauseLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ReasonLabel {
     reason: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PoolLabel {
+    pool: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -350,6 +363,9 @@ impl Metrics {
             ("gets_found", "Point reads that found their key", self.gets_found),
             ("gets_in_memtable", "Point reads that a memtable answered", self.gets_in_memtable),
             ("seeks", "Iterator seeks", self.seeks),
+            ("memory_moves", "Moves of memory between pools", self.memory_moves),
+            ("memory_moved_bytes", "Bytes of these moves", self.memory_moved_bytes),
+            ("memory_turns", "Moves against a pool's last direction", self.memory_turns),
             ("batches", "Batches committed", self.batches),
             ("ops_written", "Operations committed", self.ops_written),
             ("user_bytes", "Bytes of keys and values committed", self.user_bytes),
@@ -450,6 +466,7 @@ impl Metrics {
             ("level_models", "Levels that have one model", self.level_models),
             ("model_error_max_blocks", "The most that a model was off", self.model_error_max),
             ("memtable_bytes", "Bytes of memtables", self.memtable_bytes),
+            ("memtable_limit_bytes", "Bytes that they may take", self.memtable_limit_bytes),
             ("hot_keys", "Keys in hot tables", self.hot_keys),
             ("hot_bytes", "Bytes of hot tables and what decides on them", self.hot_bytes),
             ("pinned_bytes", "Bytes open SST readers pin", self.pinned_bytes),
@@ -495,6 +512,12 @@ impl Metrics {
             gauge.set(value);
             registry.register(name, help, gauge);
         }
+        let gains = Family::<PoolLabel, RealGauge>::default();
+        for (pool, gain_us) in MEMORY_POOLS.into_iter().zip(self.memory_gains_us) {
+            gains.get_or_create(&PoolLabel { pool: pool.into() }).set(gain_us);
+        }
+        let help = "Device time per second that one more MiB would save";
+        registry.register("memory_gain_us", help, gains);
     }
 
     fn register_filter_levels(&self, registry: &mut Registry) {

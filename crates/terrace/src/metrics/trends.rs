@@ -20,23 +20,41 @@ const FILE_MEMORY_S: f64 = 10.0;
 pub(crate) struct Counts {
     /// Point reads.
     pub lookups: u64,
+    /// Seeks of iterators.
+    pub seeks: u64,
     /// Data blocks found in memory, and those that were not.
     pub block_hits: u64,
     pub block_misses: u64,
     /// Insertions into the block cache that a larger cache would have saved.
     pub ghost_hits: u64,
-    /// Bytes that compactions read and wrote.
+    /// Bytes that were written to memtables.
+    pub memtable_bytes: u64,
+    /// Bytes that flushes wrote.
+    pub flush_bytes: u64,
+    /// Bytes that compactions read and wrote, and how long they took.
     pub compaction_bytes: u64,
+    pub compaction_ns: u64,
+    /// Point reads that were timed, and how long they took together.
+    pub get_samples: u64,
+    pub get_ns: u64,
 }
 
 impl Counts {
-    fn since(&self, before: &Counts) -> Self {
+    /// How they grew from `before` on.
+    pub fn since(&self, before: &Counts) -> Self {
+        let grew = |of: fn(&Counts) -> u64| of(self).saturating_sub(of(before));
         Self {
-            lookups: self.lookups.saturating_sub(before.lookups),
-            block_hits: self.block_hits.saturating_sub(before.block_hits),
-            block_misses: self.block_misses.saturating_sub(before.block_misses),
-            ghost_hits: self.ghost_hits.saturating_sub(before.ghost_hits),
-            compaction_bytes: self.compaction_bytes.saturating_sub(before.compaction_bytes),
+            lookups: grew(|c| c.lookups),
+            seeks: grew(|c| c.seeks),
+            block_hits: grew(|c| c.block_hits),
+            block_misses: grew(|c| c.block_misses),
+            ghost_hits: grew(|c| c.ghost_hits),
+            memtable_bytes: grew(|c| c.memtable_bytes),
+            flush_bytes: grew(|c| c.flush_bytes),
+            compaction_bytes: grew(|c| c.compaction_bytes),
+            compaction_ns: grew(|c| c.compaction_ns),
+            get_samples: grew(|c| c.get_samples),
+            get_ns: grew(|c| c.get_ns),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::inner::Inner;
 use crate::metrics::Metrics;
+use crate::options::MemorySplit;
 use crate::version::read_state::ReadState;
 
 /// The state of the store and what it did since the open.
@@ -18,6 +19,16 @@ pub(crate) fn of(inner: &Inner) -> Metrics {
     }
     m.value_live_bytes = inner.read.value_log.live_bytes();
     m.gc_victim_segments = inner.read.value_log.victims().len() as u64;
+    {
+        let arbiter = inner.background.arbiter.lock();
+        m.memory_moves = arbiter.moves;
+        m.memory_moved_bytes = arbiter.moved_bytes;
+        m.memory_turns = arbiter.policy.turns();
+        if inner.base.dynamic.memory_split() == MemorySplit::Auto {
+            m.memory_gains_us = std::array::from_fn(|pool| arbiter.policy.gain(pool));
+        }
+    }
+    m.memtable_limit_bytes = inner.base.dynamic.memtables_bytes() as u64;
     m.cache_used_bytes = inner.read.table_cache.cache().used_bytes() as u64;
     m.cache_capacity_bytes = inner.read.table_cache.cache().capacity_bytes() as u64;
     m.pinned_bytes = inner.read.table_cache.pinned_bytes() as u64;

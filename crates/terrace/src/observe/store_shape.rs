@@ -5,15 +5,14 @@
 //! The top of `db` calls this. Costs a walk over the files, and for [`of`] over the filter
 //! partitions of those that are open.
 
+use crate::background::rebalance;
 use crate::error::Result;
 use crate::inner::Inner;
 use crate::jobs::job_list::JobShape;
-use crate::metrics::trends::Counts;
 use crate::version::family::Family;
 use crate::version::read_state::ReadState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_learned::DrawnSegment;
 use terrace_manifest::FileMeta;
 use terrace_sst::SstReader;
@@ -182,7 +181,7 @@ fn log_segments(inner: &Inner) -> u64 {
 /// Lookups per second by file.
 fn heat<'a>(inner: &Inner, states: impl Iterator<Item = &'a ReadState>) -> HashMap<u64, f64> {
     let now_us = inner.base.clock.monotonic_us();
-    let growth = inner.trends.look(now_us, counts(inner));
+    let growth = inner.trends.look(now_us, rebalance::counts(&inner.read));
     let per_second = growth.per_second(growth.counts.lookups);
     let mut found = Vec::new();
     let mut wasted = Vec::new();
@@ -205,21 +204,6 @@ fn heat<'a>(inner: &Inner, states: impl Iterator<Item = &'a ReadState>) -> HashM
         *heat.entry(number).or_default() += rate * per_second;
     }
     heat
-}
-
-/// The counters that rates are made of.
-pub(crate) fn counts(inner: &Inner) -> Counts {
-    let reads = inner.read.table_cache.counters().snapshot();
-    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let (read, written) =
-        (&inner.base.counters.compaction_read_bytes, &inner.base.counters.compaction_written_bytes);
-    Counts {
-        lookups: inner.base.counters.gets.get(),
-        block_hits: reads.data_block_hits,
-        block_misses: reads.data_block_misses,
-        ghost_hits: inner.read.table_cache.cache().stats().ghost_hits,
-        compaction_bytes: get(read) + get(written),
-    }
 }
 
 fn family_shape(

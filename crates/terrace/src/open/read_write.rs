@@ -535,6 +535,7 @@ impl Nouns {
             versions: versions.clone(),
             jobs: jobs.clone(),
             garbage,
+            arbiter: Mutex::default(),
             commit: commit.clone(),
         });
         let (last_look, lock) = (Mutex::default(), Mutex::default());

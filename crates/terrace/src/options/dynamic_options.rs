@@ -4,7 +4,9 @@
 //! options asks here, each time; so a change holds from the next commit, look or request on.
 
 use crate::error::{Error, Result};
-use crate::options::{HotTableMode, MIN_MEMTABLE_BYTES, Options, SyncMode};
+use crate::options::{
+    HotTableMode, MIN_MEMTABLE_BYTES, MemorySplit, Options, SyncMode, derived_memtable_bytes,
+};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,6 +23,8 @@ pub(crate) struct DynamicOptions {
     sync: AtomicU64,
     gc_garbage_ratio: AtomicU64,
     memory_budget: AtomicUsize,
+    /// Whether it moves between its pools.
+    moves: AtomicBool,
     /// Bytes of it for all memtables together, and bytes at which one is full.
     memtables_bytes: AtomicUsize,
     memtable_bytes: AtomicUsize,
@@ -36,6 +40,7 @@ impl DynamicOptions {
             sync: AtomicU64::new(encode(options.sync)),
             gc_garbage_ratio: AtomicU64::new(options.advanced.gc_garbage_ratio.to_bits()),
             memory_budget: AtomicUsize::new(options.memory_budget),
+            moves: AtomicBool::new(options.advanced.memory_split == MemorySplit::Auto),
             memtables_bytes: AtomicUsize::new(options.memtables_bytes()),
             memtable_bytes: AtomicUsize::new(options.memtable_bytes()),
             has_hot_table: AtomicBool::new(options.advanced.hot_table == HotTableMode::Auto),
@@ -112,15 +117,37 @@ impl DynamicOptions {
         (self.memtables_bytes() / self.memtable_bytes()).saturating_sub(1).max(1)
     }
 
-    /// Changes the budget, and what memtables get of it, to those of `options`. The caller sees to the
-    /// block cache and the filters.
-    pub fn set_memory_budget(&self, options: &Options) {
-        let memtables = options.memtables_bytes();
-        // A size that was asked for at open may be too large for the memtables of now: two must fit.
-        let one = options.memtable_bytes().min((memtables / 2).max(MIN_MEMTABLE_BYTES));
-        self.memory_budget.store(options.memory_budget, Ordering::Relaxed);
+    /// Changes the cap. The caller sees to its parts.
+    pub fn set_memory_budget(&self, bytes: usize) {
+        self.memory_budget.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Changes what memtables get of it; `asked` is the size of one that was asked for at open, or 0.
+    pub fn set_memtables_bytes(&self, memtables: usize, asked: usize) {
+        let one = match asked {
+            0 => derived_memtable_bytes(memtables),
+            asked => asked,
+        };
+        // Two must fit, however small the budget has become.
+        let one = one.min((memtables / 2).max(MIN_MEMTABLE_BYTES));
         self.memtables_bytes.store(memtables, Ordering::Relaxed);
         self.memtable_bytes.store(one, Ordering::Relaxed);
+    }
+
+    /// Whether the budget moves between its pools.
+    pub fn memory_split(&self) -> MemorySplit {
+        match self.moves.load(Ordering::Relaxed) {
+            true => MemorySplit::Auto,
+            false => MemorySplit::Fixed,
+        }
+    }
+
+    /// Changes it; gives what it was.
+    pub fn set_memory_split(&self, split: MemorySplit) -> MemorySplit {
+        match self.moves.swap(split == MemorySplit::Auto, Ordering::Relaxed) {
+            true => MemorySplit::Auto,
+            false => MemorySplit::Fixed,
+        }
     }
 }
 

@@ -7,12 +7,14 @@ pub(crate) mod dynamic_options;
 mod family;
 mod filter_allocator;
 mod hot_table_mode;
+mod memory_split;
 mod model_costs;
 mod write_tracking;
 
 pub(crate) use family::FamilyOptions;
 pub use filter_allocator::FilterAllocator;
 pub use hot_table_mode::HotTableMode;
+pub use memory_split::MemorySplit;
 pub use model_costs::ModelCosts;
 pub use write_tracking::WriteTracking;
 
@@ -261,8 +263,10 @@ pub struct AdvancedOptions {
     pub vfs: Arc<dyn Vfs>,
     /// The clock that expiries and statistics use.
     pub clock: Arc<dyn Clock>,
-    /// How the budget is divided.
+    /// How the budget is divided, at first or for good.
     pub memory_shares: MemoryShares,
+    /// Whether the division follows the workload ([`MemorySplit::Fixed`]).
+    pub memory_split: MemorySplit,
     /// Who decides which units of filters are in memory ([`FilterAllocator::Budget`]).
     pub filter_allocator: FilterAllocator,
     /// A memtable is full at this many bytes; 0 derives it from the budget
@@ -329,6 +333,7 @@ impl Default for AdvancedOptions {
             vfs: PosixVfs::shared(),
             clock: Arc::new(SystemClock::default()),
             memory_shares: MemoryShares::default(),
+            memory_split: MemorySplit::default(),
             filter_allocator: FilterAllocator::default(),
             memtable_bytes: 0,
             hot_table: HotTableMode::default(),
@@ -360,6 +365,7 @@ impl fmt::Debug for AdvancedOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AdvancedOptions")
             .field("memory_shares", &self.memory_shares)
+            .field("memory_split", &self.memory_split)
             .field("filter_allocator", &self.filter_allocator)
             .field("memtable_bytes", &self.memtable_bytes)
             .field("hot_table", &self.hot_table)
@@ -414,7 +420,7 @@ impl Options {
     /// Bytes at which one memtable is full.
     pub(crate) fn memtable_bytes(&self) -> usize {
         match self.advanced.memtable_bytes {
-            0 => (self.memtables_bytes() / 4).clamp(256 << 10, DEFAULT_MEMTABLE_BYTES),
+            0 => derived_memtable_bytes(self.memtables_bytes()),
             bytes => bytes,
         }
     }
@@ -561,6 +567,11 @@ impl Options {
             family: None,
         }
     }
+}
+
+/// Bytes at which a memtable is full where all of them together have `memtables_bytes`.
+pub(crate) fn derived_memtable_bytes(memtables_bytes: usize) -> usize {
+    (memtables_bytes / 4).clamp(256 << 10, DEFAULT_MEMTABLE_BYTES)
 }
 
 /// How one write is done.

@@ -4,7 +4,7 @@ use crate::harness::small_options;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::Vfs;
-use terrace::{Compression, HotTableMode, Learning, Options, SyncMode};
+use terrace::{Compression, HotTableMode, Learning, MemorySplit, Options, SyncMode};
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
@@ -43,6 +43,8 @@ pub fn draw_separation(options: &mut Options, rng: &mut SplitMix64) {
     }
     let modes = [HotTableMode::Off, HotTableMode::Auto];
     options.advanced.hot_table = modes[other.below(2) as usize];
+    let splits = [MemorySplit::Fixed, MemorySplit::Auto];
+    options.advanced.memory_split = splits[other.below(2) as usize];
     options.advanced.segment_bytes = (4 << 10) << rng.below(5);
     options.advanced.gc_garbage_ratio = [0.05, 0.3, 1.0][rng.below(3) as usize];
 }

@@ -30,6 +30,7 @@ mod left_over;
 mod limits;
 mod live_options;
 mod lost_files;
+mod memory_split;
 mod metamorphic;
 mod misplaced;
 mod model;

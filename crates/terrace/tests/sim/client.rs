@@ -134,6 +134,11 @@ impl Client {
                 self.place.clock.turn(ms);
                 Ok(())
             }
+            Step::Budget(bytes) => store.db.set_memory_budget(bytes),
+            Step::Split(split) => {
+                store.db.set_memory_split(split);
+                Ok(())
+            }
             Step::Own(step) => self.place.own_step(&self.own, &step),
             Step::Sleep(time) => {
                 thread::sleep(time);

@@ -5,6 +5,7 @@ use crate::families::OwnStep;
 use crate::model::{Batch, FAMILIES, Op};
 use std::fmt;
 use std::time::{Duration, Instant};
+use terrace::MemorySplit;
 use terrace::vfs::{FaultKind, OpClass};
 use terrace_base::rng::{Rng, SplitMix64};
 
@@ -89,6 +90,10 @@ pub enum Step {
     Verify,
     /// Of the wall clock, which expiries follow.
     TurnClock(u64),
+    /// The memory budget is this many bytes from now on.
+    Budget(usize),
+    /// It moves between its pools from now on, or not.
+    Split(MemorySplit),
     /// With the family that is the client's own.
     Own(OwnStep),
     Sleep(Duration),
@@ -295,7 +300,7 @@ impl Draw {
     }
 
     fn maintenance(&mut self) -> Step {
-        match self.below(12) {
+        match self.below(14) {
             0..=2 => Step::Flush,
             3 | 4 => Step::Sync,
             5 | 6 => {
@@ -307,6 +312,12 @@ impl Draw {
             8 => Step::Checkpoint,
             9 => Step::WaitIdle,
             10 => Step::Verify,
+            // Seconds, in which memory moves.
+            11 => Step::Sleep(Duration::from_millis(1000 + self.below(3000))),
+            12 => match self.below(3) {
+                0 => Step::Split([MemorySplit::Fixed, MemorySplit::Auto][self.below(2) as usize]),
+                _ => Step::Budget((4 << 20) << self.below(3)),
+            },
             _ => Step::TurnClock(self.below(4000)),
         }
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use terrace::vfs::SimVfs;
-use terrace::{Clock, Error, Options, SyncMode};
+use terrace::{Clock, Error, MemoryShape, Options, SyncMode};
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::sync::simulation::{self, Outcome, Settings};
@@ -31,7 +31,11 @@ pub struct Counts {
     pub batches: AtomicU64,
     pub conflicts: AtomicU64,
     pub disk_operations: AtomicU64,
+    pub memory_moves: AtomicU64,
 }
+
+/// Seconds in which pools come to keep to what they may use.
+const SETTLING_S: u64 = 60;
 
 /// Runs a plan; the same plan gives the same outcome.
 pub fn run(plan: &Plan, keep_trace: bool, counts: &Arc<Counts>) -> Outcome {
@@ -61,6 +65,10 @@ fn options(seed: u64, life: usize, disk: &Disk, clock: &SimClock) -> Options {
     if rng.one_in(3) {
         // So little memory that the bound over the memtables of all families matters.
         options.advanced.memory_shares.memtables = 0.02;
+    } else if rng.one_in(3) {
+        // Memtables that follow the memory they have, which may move.
+        options.advanced.memtable_bytes = 0;
+        options.memory_budget = 8 << 20;
     }
     options.advanced.max_subcompactions = 1 + rng.below(3) as usize;
     options.advanced.rate_limit_bytes_per_s = if rng.one_in(6) { 2 << 20 } else { 0 };
@@ -121,7 +129,7 @@ fn live(
                 clock: clock.clone(),
                 checkpoints: Arc::new(AtomicU64::new(number as u64 * 1000)),
             };
-            inhabit(place, life);
+            inhabit(place, life, counts);
         }
         Err(error) => {
             let damage = matches!(error, Error::Corruption(_) | Error::Unsupported(_));
@@ -144,7 +152,7 @@ fn live(
 }
 
 /// What clients do in an open store, and its end.
-fn inhabit(place: Place, life: &Life) {
+fn inhabit(place: Place, life: &Life, counts: &Counts) {
     let lost_before = lost(&place.disk);
     let clients: Vec<_> = life
         .clients
@@ -163,7 +171,7 @@ fn inhabit(place: Place, life: &Life) {
         if let Err(error) = store.db.wait_idle() {
             assert!(disk.is_troubled(), "wait_idle at the end: {error}");
         }
-        check_memory(&store);
+        check_memory(&store, &disk, counts);
         let_the_interval_pass(&store, &oracle, &disk);
     }
     simulation::begin_call("close".into());
@@ -197,12 +205,27 @@ fn let_the_interval_pass(store: &Store, oracle: &Oracle, disk: &Disk) {
     }
 }
 
-/// Once nothing is running and nobody reads, the cache and the filters keep to their share of the
-/// memory.
-fn check_memory(store: &Store) {
-    for pool in store.db.memory().pools {
-        let bounded = matches!(pool.name, "blocks" | "filters");
-        assert!(!bounded || pool.used_bytes <= pool.limit_bytes, "memory: {pool:?}");
+/// Once nothing is running and nobody reads, every pool keeps to what it may use within seconds, and all of
+/// them together to the budget: nothing is lost where memory moves.
+fn check_memory(store: &Store, disk: &Disk, counts: &Counts) {
+    let is_over = |memory: &MemoryShape| {
+        let pools = memory.pools.iter().filter(|pool| matches!(pool.name, "blocks" | "filters"));
+        pools.into_iter().any(|pool| pool.used_bytes > pool.limit_bytes)
+    };
+    for _ in 0..SETTLING_S {
+        if !is_over(&store.db.memory()) || disk.is_troubled() {
+            break;
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+    let memory = store.db.memory();
+    counts.memory_moves.fetch_add(memory.moves, Ordering::Relaxed);
+    assert!(!is_over(&memory) || disk.is_troubled(), "memory: {memory:?}");
+    // Memtables that were asked for may be larger than their share.
+    if store.db.options().advanced.memtable_bytes == 0 {
+        let limits = memory.pools.iter().filter(|pool| pool.name != "pinned");
+        let sum: u64 = limits.map(|pool| pool.limit_bytes).sum();
+        assert!(sum <= memory.budget_bytes, "memory: {memory:?}");
     }
 }
 

@@ -120,6 +120,18 @@ pub(crate) enum Loan {
     Change(usize),
 }
 
+/// The memory of filters at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FilterMemoryUse {
+    /// What they may use together with what they lend.
+    pub budget_bytes: usize,
+    pub used_bytes: usize,
+    /// What the block cache has of it.
+    pub lent_bytes: usize,
+    /// Wasted lookups saved per lookup and byte by the unit that just deserves memory.
+    pub lambda: f64,
+}
+
 /// How a reader of a file is had; `None` if it should not or cannot be opened now.
 pub(crate) type OpenReader<'a> = &'a dyn Fn(&FileMeta) -> Option<Arc<SstReader>>;
 
@@ -406,6 +418,17 @@ impl FilterBudget {
     /// are the block cache's.
     pub fn partition_rates(&self, number: u64) -> Vec<f64> {
         self.ledger.lock().registry.rates(number)
+    }
+
+    /// What filters have, use and lend.
+    pub fn memory(&self) -> FilterMemoryUse {
+        let ledger = self.ledger.lock();
+        FilterMemoryUse {
+            budget_bytes: self.budget_bytes(),
+            used_bytes: ledger.registry.used_bytes(),
+            lent_bytes: ledger.lent_bytes,
+            lambda: ledger.allocator.lambda(),
+        }
     }
 
     /// Adds what filters cost and save.
