@@ -133,7 +133,10 @@ fn after_help() -> String {
          terrace-bench skew --keys 250000 --value-size 1024 --repeat 1 --engine terrace,rocksdb \
          --set variants=terrace,terrace-hot --json FILE --plot FILE\n\
          cluster-skew: the same of exponent 0.9 into three stores with a router before them, by hash, by range, and \
-         with the most written keys moved; the same variants\n\n\
+         with the most written keys moved; the same variants\n\
+         mixed-phases: hits, misses, overwrites and scans by turns, direct I/O, 32 MiB of memory; Terrace with memory \
+         that moves and with fixed splits: variants terrace-auto, terrace-fixed-default, terrace-fixed-reads, \
+         terrace-fixed-filters, terrace-fixed-writes\n\n\
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\
          Settings of workloads: seed=1, seek_nexts=10, multi_get=1, write_rate=BYTES, \

@@ -6,6 +6,7 @@ pub mod key_set;
 pub mod large_values;
 pub mod learned;
 pub mod mix;
+pub mod mixed_phases;
 pub mod skew;
 pub mod tiny_cache;
 
@@ -47,6 +48,7 @@ pub enum Workload {
     Learned,
     Skew,
     ClusterSkew,
+    MixedPhases,
 }
 
 /// The stores workloads run on.
@@ -70,11 +72,13 @@ pub enum StoreKind {
     Learned(KeySet),
     /// Writes under Zipf's law into empty stores.
     Skew(skew::Variant),
+    /// Traffic that changes, behind little memory.
+    MixedPhases(mixed_phases::Variant),
 }
 
 impl Workload {
     /// All, in the order in which they run on a store.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Fillseq,
         Self::Fillrandom,
         Self::Readrandom,
@@ -99,6 +103,7 @@ impl Workload {
         Self::Learned,
         Self::Skew,
         Self::ClusterSkew,
+        Self::MixedPhases,
     ];
 
     /// The name used on the command line and in reports.
@@ -123,6 +128,7 @@ impl Workload {
             Self::Learned => "learned",
             Self::Skew => "skew",
             Self::ClusterSkew => "cluster-skew",
+            Self::MixedPhases => "mixed-phases",
         }
     }
 
@@ -165,6 +171,13 @@ impl Workload {
                 StoreKind::Skew(skew::Variant::Separated),
                 StoreKind::Skew(skew::Variant::SeparatedHot),
             ],
+            Self::MixedPhases => &[
+                StoreKind::MixedPhases(mixed_phases::Variant::Auto),
+                StoreKind::MixedPhases(mixed_phases::Variant::Fixed),
+                StoreKind::MixedPhases(mixed_phases::Variant::FixedReads),
+                StoreKind::MixedPhases(mixed_phases::Variant::FixedFilters),
+                StoreKind::MixedPhases(mixed_phases::Variant::FixedWrites),
+            ],
             _ => &[StoreKind::Basic],
         }
     }
@@ -190,6 +203,7 @@ impl StoreKind {
             // Those of package names are bounded by the lines of their file.
             Self::Learned(_) => learned::DEFAULT_SIZE,
             Self::Skew(_) => skew::DEFAULT_SIZE,
+            Self::MixedPhases(_) => mixed_phases::DEFAULT_SIZE,
         }
     }
 
@@ -223,6 +237,7 @@ impl StoreKind {
                     false => String::new(),
                 });
             }
+            Self::MixedPhases(_) if engine != Engine::Terrace => return Err(String::new()),
             Self::TinyCache(_) => "tiny-cache",
             Self::Elastic(_) => "elastic",
             Self::Filters if !engine.tells_of_filters() => {
@@ -256,6 +271,7 @@ impl StoreKind {
             Self::Elastic(variant) => variant.name(),
             Self::LargeValues(variant) => variant.name(),
             Self::Skew(variant) => variant.name(),
+            Self::MixedPhases(variant) => variant.name(),
             _ => "",
         }
     }

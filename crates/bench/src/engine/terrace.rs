@@ -147,6 +147,15 @@ fn set(
                 _ => bail!("known are leveled, tiered"),
             }
         }
+        "memory_split" => advanced.memory_split = value.parse()?,
+        "memtable_bytes" => advanced.memtable_bytes = value.parse()?,
+        "memory_shares" => {
+            let parts: Vec<f64> = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
+            let [memtables, cache, filters] = parts[..] else {
+                bail!("it must be three shares: memtables,cache,filters")
+            };
+            advanced.memory_shares = MemoryShares { memtables, cache, filters };
+        }
         "learning" => {
             family.learning = match value {
                 "build" => Learning::Build,

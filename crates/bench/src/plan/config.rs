@@ -4,7 +4,7 @@ use super::Request;
 use super::settings::set_engine;
 use crate::args::BenchArgs;
 use crate::catalog::tiny_cache::{self, TinyCache};
-use crate::catalog::{StoreKind, elastic, large_values, learned, skew};
+use crate::catalog::{StoreKind, elastic, large_values, learned, mixed_phases, skew};
 use crate::engine::Engine;
 use crate::store::{Compression, Durability, EngineConfig, FilterMemory, MetadataPlace};
 use crate::store_size::StoreSize;
@@ -64,6 +64,10 @@ impl Request {
             StoreKind::Skew(variant) => {
                 skew::configure(&mut config, engine, variant, shape);
                 config.cache_bytes = self.memory_bytes.unwrap_or(config.cache_bytes);
+            }
+            StoreKind::MixedPhases(variant) => {
+                let memory = self.memory_bytes.unwrap_or(mixed_phases::MEMORY_BYTES);
+                mixed_phases::configure(&mut config, variant, memory);
             }
             StoreKind::Basic | StoreKind::Ycsb | StoreKind::Packages => {}
         }

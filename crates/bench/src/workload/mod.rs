@@ -20,6 +20,7 @@ mod filters;
 pub mod large_values;
 pub mod learned;
 mod mixed;
+mod mixed_phases;
 mod overwrite;
 mod packages;
 mod point_read;
@@ -62,6 +63,7 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         StoreKind::LargeValues(_) => large_values::run(job, observer),
         StoreKind::Learned(set) => learned::run(job, observer, set),
         StoreKind::Skew(_) => skew::run(job, observer),
+        StoreKind::MixedPhases(_) => mixed_phases::run(job, observer),
     }
 }
 

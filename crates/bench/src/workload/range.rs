@@ -21,17 +21,7 @@ pub fn seekrandom(bench: &Bench<'_>) -> Result<()> {
     let keys = bench.shape().keys;
     let sampler = bench.sampler(&Distribution::Uniform, keys)?;
     let phase = bench.phase(Bound::ops_or_seconds(keys, READ_SECONDS), 1);
-    let make = |thread| {
-        Ok(Seeker {
-            cursor: bench.store.cursor()?,
-            keys: bench.keys,
-            sampler: sampler.clone(),
-            rng: bench.rng("seekrandom", thread),
-            nexts: bench.job.settings.seek_nexts,
-            key: Vec::new(),
-            tally: Tally::default(),
-        })
-    };
+    let make = |thread| Seeker::new(bench, "seekrandom", thread, sampler.clone());
     bench.warm_up(phase, make)?;
     bench.measure("seekrandom", phase, keys, make)
 }
@@ -45,7 +35,8 @@ pub fn scan(bench: &Bench<'_>) -> Result<()> {
     })
 }
 
-struct Seeker<'a> {
+/// A thread that seeks to stored keys and goes on from there.
+pub struct Seeker<'a> {
     cursor: Box<dyn Cursor + 'a>,
     keys: KeySpace,
     sampler: Sampler,
@@ -53,6 +44,21 @@ struct Seeker<'a> {
     nexts: u64,
     key: Vec<u8>,
     tally: Tally,
+}
+
+impl<'a> Seeker<'a> {
+    /// A reader from keys drawn by `sampler` on.
+    pub fn new(bench: &'a Bench<'_>, name: &str, thread: usize, sampler: Sampler) -> Result<Self> {
+        Ok(Self {
+            cursor: bench.store.cursor()?,
+            keys: bench.keys,
+            sampler,
+            rng: bench.rng(name, thread),
+            nexts: bench.job.settings.seek_nexts,
+            key: Vec::new(),
+            tally: Tally::default(),
+        })
+    }
 }
 
 impl Worker for Seeker<'_> {
