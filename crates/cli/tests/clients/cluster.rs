@@ -35,7 +35,15 @@ impl Cluster {
             cluster.nodes.push(node);
         }
         let shard = |at: usize| {
-            let id: NodeId = text(&cluster.client(at).say("CLUSTER MYID")).parse().unwrap();
+            let mut id: Option<NodeId> = None;
+            until("a node does not join", || {
+                let reply = cluster.client(at).say("CLUSTER MYID");
+                if let Reply::Bulk(_) = reply {
+                    id = text(&reply).parse().ok();
+                }
+                id.is_some()
+            });
+            let id = id.unwrap();
             let bound = |at: usize| (16_384 * at / NODES) as u16;
             (ShardId(at as u32 + 1), id, vec![KeyRange::Slots(bound(at), bound(at + 1) - 1)])
         };
@@ -82,6 +90,18 @@ impl Cluster {
                 matches!(client.try_reply(), Some(Reply::Null | Reply::Bulk(_)))
             });
         }
+    }
+
+    /// What a node says to `GET`, once the key's shard is served: it may be handed over at the moment.
+    fn get(&self, key: &str, by: usize) -> String {
+        let mut found = None;
+        until("a shard is not served", || {
+            let mut client = self.client(by);
+            client.send_words(&[&format!("GET {key}")]);
+            found = client.try_reply();
+            matches!(found, Some(Reply::Bulk(_)))
+        });
+        text(&found.unwrap())
     }
 
     fn signal(&self, at: usize, signal: &str) {
@@ -177,8 +197,7 @@ impl Load {
         }
         for by in 0..NODES {
             for (at, key) in self.keys.iter().enumerate() {
-                let value: u64 =
-                    text(&cluster.client(by).say(&format!("GET {key}"))).parse().unwrap();
+                let value: u64 = cluster.get(key, by).parse().unwrap();
                 let (acked, sent) = (self.acked[at].load(Ordering::SeqCst), &self.sent[at]);
                 let sent = sent.load(Ordering::SeqCst);
                 assert!((acked..=sent).contains(&value), "{key}: {acked} <= {value} <= {sent}");
@@ -215,11 +234,20 @@ fn processes_are_killed_and_stopped_and_no_acknowledged_write_is_lost() {
 
     // A node that owns a shard of another store stands still, and what it could answer becomes old.
     let key = key_of(INSTANCE_ONLY, "read");
-    assert_eq!(cluster.client(INSTANCE_ONLY).say(&format!("SET {key} old")), ok());
+    until("the key cannot be written", || {
+        cluster.client(INSTANCE_ONLY).say(&format!("SET {key} old")) == ok()
+    });
     let owner = cluster.owner_of(&key, INSTANCE_ONLY).unwrap();
     assert_ne!(owner, INSTANCE_ONLY);
     let mut reader = cluster.client(owner);
-    assert_eq!(text(&reader.say(&format!("GET {key}"))), "old");
+    let mut was = None;
+    until("the owner does not answer", || {
+        reader = cluster.client(owner);
+        reader.send_words(&[&format!("GET {key}")]);
+        was = reader.try_reply();
+        matches!(was, Some(Reply::Bulk(_)))
+    });
+    assert_eq!(text(&was.unwrap()), "old");
     cluster.signal(owner, "-STOP");
     reader.send_words(&[&format!("GET {key}")]);
     until("nobody took the shard over", || {
@@ -233,7 +261,7 @@ fn processes_are_killed_and_stopped_and_no_acknowledged_write_is_lost() {
     (0..NODES).for_each(|at| cluster.wait_until_served(at));
     for at in 0..NODES {
         load.let_pass(at, 100);
-        assert_eq!(text(&cluster.client(at).say(&format!("GET {key}"))), "new");
+        assert_eq!(cluster.get(&key, at), "new");
     }
     load.check(&cluster);
 }
