@@ -94,7 +94,7 @@ pub(crate) fn execute(
     {
         return done;
     }
-    let mode = batch.mode();
+    let (mode, is_bound) = (batch.mode(), session.is_bound || batch.is_taking_part());
     let reply = ReplyWriter::new(output, session.protocol);
     let mut call = Call { args, batch, session, server, reply };
     let outcome = command::run(&mut call, spec);
@@ -112,7 +112,8 @@ pub(crate) fn execute(
         }
         Err(Failure::Moved) => {
             output.truncate(mark);
-            return route_again(&args, spec, batch, session, server, output);
+            // What the command locked before it was refused is no part of the batch.
+            return route_again(&args, spec, (mode, is_bound), session, server, output);
         }
         Err(Failure::Reply(text)) => {
             output.truncate(mark);
@@ -141,6 +142,7 @@ fn elsewhere(
     output: &mut Vec<u8>,
 ) -> Option<Executed> {
     let cluster = server.cluster.as_ref()?;
+    let is_bound = session.is_bound || batch.is_taking_part();
     if session.round.is_open() && session.shard.is_none() && needs_order(spec, session) {
         return Some(Executed::Back);
     }
@@ -149,7 +151,7 @@ fn elsewhere(
             let own = CallTarget::Owner(cluster.coordinator()?.me());
             let is_exec = spec.name == "exec";
             let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
-            return Some(send(away, args, spec, batch, session, own));
+            return Some(send(away, args, spec, is_bound, session, own));
         }
         Place::Here(is_guarded) => {
             let is_on_its_way = |key: &&[u8]| session.round.has(key);
@@ -165,7 +167,7 @@ fn elsewhere(
         Place::Away(_) if batch.mode() == Mode::Device => return Some(Executed::Back),
         Place::Away(away) => {
             let own = CallTarget::Owner(cluster.coordinator()?.me());
-            return Some(send(away, args, spec, batch, session, own));
+            return Some(send(away, args, spec, is_bound, session, own));
         }
         Place::Refused(text) => {
             if text == place::HELD {
@@ -188,7 +190,8 @@ fn elsewhere(
     Some(Executed::Replied)
 }
 
-/// A command goes to others (`own` is this node), if that keeps the order of the commands of its client on each key.
+/// A command goes to others (`own` is this node), if that keeps the order of the commands of its client on each key;
+/// `is_bound`: its client wrote in the batch, or read an uncommitted write.
 ///
 /// What comes back to this node is executed in a later batch, which sees nothing of this one before that
 /// is committed. For what goes to another node the guard of the batch is enough: as long as it is held, a key that was
@@ -197,11 +200,11 @@ fn send(
     away: Away,
     args: &Command<'_>,
     spec: &CommandSpec,
-    batch: &CommandBatch,
+    is_bound: bool,
     session: &mut Session,
     own: CallTarget,
 ) -> Executed {
-    if away.goes_to(own) && (session.is_bound || batch.is_taking_part()) {
+    if away.goes_to(own) && is_bound {
         return Executed::AfterCommit;
     }
     let ways = away.ways(&place::keys_of(spec, args, session.queued.as_ref()));
@@ -224,20 +227,20 @@ pub(crate) fn hold_back(args: &Command<'_>, session: &mut Session) {
 fn route_again(
     args: &Command<'_>,
     spec: &CommandSpec,
-    batch: &CommandBatch,
+    (mode, is_bound): (Mode, bool),
     session: &mut Session,
     server: &Server,
     output: &mut Vec<u8>,
 ) -> Executed {
     let coordinator = server.cluster.as_ref().and_then(Cluster::coordinator);
     match (session.caller, coordinator) {
-        (Caller::Client | Caller::Again, _) if batch.mode() == Mode::Device => Executed::Back,
+        (Caller::Client | Caller::Again, _) if mode == Mode::Device => Executed::Back,
         (Caller::Client | Caller::Again, Some(coordinator)) => {
             // As a call to this node itself, which goes on as soon as the routes have followed.
             let own = CallTarget::Owner(coordinator.me());
             let is_exec = spec.name == "exec";
             let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
-            send(away, args, spec, batch, session, own)
+            send(away, args, spec, is_bound, session, own)
         }
         (_, coordinator) => {
             if spec.name == "exec" {

@@ -64,6 +64,34 @@ fn keys(space: &Arc<Keyspace>, db: u8, prefix: &[u8]) -> Vec<Vec<u8>> {
     keys
 }
 
+#[test]
+fn the_keys_of_a_slot_are_shown_with_what_the_batch_wrote() {
+    let space = made(&stopped_clock());
+    for (tag, slot) in TAGS {
+        let mut batch = space.command_batch(Mode::Device);
+        let shown = |batch: &mut terrace_keyspace::CommandBatch, most: usize| {
+            let mut keys = Vec::new();
+            batch.next_command();
+            let slot = terrace_cluster::Slot::new(slot).unwrap();
+            batch
+                .walk_slot(9, slot, |seen| {
+                    keys.push(seen.key.to_vec());
+                    keys.len() < most
+                })
+                .unwrap();
+            keys
+        };
+        let mut wanted = NAMES.map(|name| key(tag, name)).to_vec();
+        wanted.sort();
+        assert_eq!(shown(&mut batch, usize::MAX), wanted);
+        assert_eq!(shown(&mut batch, 2), wanted[..2]);
+        wanted.push(key(tag, "zzz"));
+        batch.lock(9, [&wanted[5][..]].into_iter()).unwrap();
+        batch.put(9, &wanted[5], b"v", &PutOptions::default()).unwrap();
+        assert_eq!(shown(&mut batch, usize::MAX), wanted);
+    }
+}
+
 /// Removes what is in a slot, and nothing else, by its range alone.
 #[test]
 fn the_range_of_a_slot_has_all_of_its_keys_and_no_other() {
