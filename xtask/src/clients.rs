@@ -1,5 +1,5 @@
 //! What `cargo xtask test` needs beside cargo: Redis's own programs, redis-py, rq, Node, ioredis,
-//! Go, go-redis, Java, Jedis, etcd, Valgrind and Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
+//! Go, go-redis, porcupine, Java, Jedis, etcd, Valgrind and Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
 //! directory and in `node_modules` of the dashboard and of the tests. What cannot be installed fails
 //! the run and says what a person should do; nothing is skipped.
 
@@ -19,6 +19,9 @@ const NODE_CLIENTS: &str = "crates/cli/tests/clients/node";
 
 /// The modules of Go that the tests use.
 const GO_CLIENTS: &str = "crates/cli/tests/clients/go";
+
+/// The program in Go that checks histories, with porcupine.
+const PORCUPINE: &str = "crates/server/tests/porcupine";
 
 /// The packages of Java that the tests use.
 const JAVA_CLIENTS: &str = "crates/cli/tests/clients/java/pom.xml";
@@ -83,7 +86,9 @@ pub fn install(steps: &mut Steps) {
         python_packages(&root.join(REQUIREMENTS), &venv, "redis-py and rq")?;
         node_packages(root, "dashboard")?;
         node_packages(root, NODE_CLIENTS)?;
-        go_modules(&root.join(GO_CLIENTS), &target.join("client-tools"))?;
+        let tools = target.join("client-tools");
+        go_modules(&root.join(GO_CLIENTS), &tools.join("go.sum"), "go-redis")?;
+        go_modules(&root.join(PORCUPINE), &tools.join("porcupine.sum"), "porcupine")?;
         java_packages(root, &target.join("client-tools").join("jedis"))
     });
 }
@@ -220,8 +225,8 @@ fn node_packages(root: &Path, folder: &str) -> Result<()> {
 }
 
 /// The modules of a folder, with what its `go.sum` says that they are.
-fn go_modules(folder: &Path, tools: &Path) -> Result<()> {
-    once(&folder.join("go.sum"), &tools.join("go.sum"), "go-redis", || {
+fn go_modules(folder: &Path, installed: &Path, name: &str) -> Result<()> {
+    once(&folder.join("go.sum"), installed, name, || {
         let go = || {
             let mut go = Command::new("go");
             go.args(["mod", "download"]).current_dir(folder);

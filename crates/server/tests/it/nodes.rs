@@ -1,6 +1,7 @@
 //! Servers as nodes of a real cluster: leases, owners, links and moves of keys as between processes.
 
 mod harness;
+mod history;
 mod refusals;
 
 use crate::client::{Client, array, bulk, error, int, ok, text};
