@@ -5,6 +5,7 @@
 
 mod admin;
 mod membership;
+mod node_admin;
 mod status;
 
 pub use admin::{
@@ -12,6 +13,7 @@ pub use admin::{
     MAX_CREATED_SHARDS, Repartitioned,
 };
 pub use membership::Membership;
+pub use node_admin::NodeAdmin;
 pub use status::{ClusterFigures, ClusterStatus, NodeReport, NodeStatus, ShardStatus};
 
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,6 @@
 //! A server from its start to its end: the one place where everything is put together.
 
-use crate::cluster::Membership;
+use crate::cluster::{Membership, NodeAdmin};
 use crate::config::{Config, Settings, Source};
 use crate::http::{self, HttpOptions};
 use crate::net::{self, Bound, CallExecutor, Endpoint, Executor, Loops};
@@ -168,6 +168,10 @@ impl Running {
                 server.stop.request();
             }
         });
+        if let Some(cluster) = &self.server.cluster {
+            let (node, runtime) = (membership.node(), membership.runtime());
+            cluster.administer(Arc::new(NodeAdmin::new(&settings.cluster_name, node, runtime)));
+        }
         self.join_cluster(membership.coordinator());
         self.membership = Some(membership);
         Ok(())
