@@ -2,6 +2,7 @@
 
 mod backup;
 mod checkpoint;
+mod cluster;
 mod compact;
 mod convert;
 mod delete;
@@ -58,6 +59,8 @@ pub enum Command {
     Inspect(inspect::InspectArgs),
     /// Serve the store to Redis clients, with metrics and a dashboard
     Serve(serve::ServeArgs),
+    /// Make, watch and change a cluster of several servers
+    Cluster(cluster::ClusterArgs),
 }
 
 impl Command {
@@ -81,6 +84,7 @@ impl Command {
             Self::Repair(args) => repair::run(&args),
             Self::Inspect(args) => inspect::run(&args),
             Self::Serve(args) => serve::run(args),
+            Self::Cluster(args) => cluster::run(&args),
         }
     }
 }

@@ -96,7 +96,7 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
 }
 
 /// Logs to standard error from now on; gives what changes how much.
-fn log(level: LogLevel) -> impl Fn(LogLevel) + Send + Sync + 'static {
+pub(super) fn log(level: LogLevel) -> impl Fn(LogLevel) + Send + Sync + 'static {
     let (filter, handle) = reload::Layer::new(targets(level));
     let lines =
         fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());

@@ -6,6 +6,7 @@
 
 mod benchmark;
 mod cluster;
+mod cluster_clients;
 mod differential;
 #[path = "../../../metadata/tests/servers/mod.rs"]
 mod etcd;

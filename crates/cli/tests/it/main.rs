@@ -10,6 +10,7 @@
 mod backup;
 mod basics;
 mod beside;
+mod cluster;
 mod convert;
 mod damage;
 mod demo;

@@ -1,0 +1,121 @@
+//! A connection to a node of a cluster: requests of the Redis protocol, one reply each.
+
+use anyhow::{Context, Result, bail};
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+use terrace_resp::{Limits, Reply, ReplyParser, ReplyStep, write_request};
+use terrace_server::cluster::ClusterStatus;
+
+/// How long a node may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a node may take to answer: longer than it waits for the cluster.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// See the module.
+pub struct ClusterClient {
+    address: String,
+    stream: TcpStream,
+    parser: ReplyParser,
+    received: Vec<u8>,
+}
+
+/// Who says that it may do this.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Login {
+    /// User to authenticate as [default: the default user]
+    #[arg(long, global = true, value_name = "NAME")]
+    user: Option<String>,
+    /// Password, if the nodes ask for one
+    #[arg(
+        long,
+        global = true,
+        value_name = "PASSWORD",
+        env = "REDISCLI_AUTH",
+        hide_env_values = true
+    )]
+    password: Option<String>,
+}
+
+impl ClusterClient {
+    /// To the node at `HOST:PORT`.
+    pub fn connect(address: &str, login: &Login) -> Result<Self> {
+        let places = address
+            .to_socket_addrs()
+            .with_context(|| format!("{address} is no address: HOST:PORT is needed"))?;
+        let mut failed = None;
+        for place in places {
+            match TcpStream::connect_timeout(&place, CONNECT_TIMEOUT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+                    let parser = ReplyParser::new(Limits::default());
+                    let address = address.to_string();
+                    let mut client = Self { address, stream, parser, received: Vec::new() };
+                    client.log_in(login)?;
+                    return Ok(client);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) => Err(error).with_context(|| format!("no node answers at {address}")),
+            None => bail!("{address} has no address"),
+        }
+    }
+
+    fn log_in(&mut self, login: &Login) -> Result<()> {
+        let Some(password) = &login.password else { return Ok(()) };
+        match &login.user {
+            Some(user) => self.call(&["AUTH", user, password])?,
+            None => self.call(&["AUTH", password])?,
+        };
+        Ok(())
+    }
+
+    /// The reply to a request; one that is an error is an error.
+    pub fn call<A: AsRef<[u8]>>(&mut self, request: &[A]) -> Result<Reply<'static>> {
+        match self.exchange(request).with_context(|| format!("{} does not answer", self.address))? {
+            Reply::Error(text) | Reply::BulkError(text) => {
+                bail!("{}: {}", self.address, String::from_utf8_lossy(&text))
+            }
+            reply => Ok(reply),
+        }
+    }
+
+    fn exchange<A: AsRef<[u8]>>(&mut self, request: &[A]) -> Result<Reply<'static>> {
+        let mut bytes = Vec::new();
+        write_request(&mut bytes, request);
+        self.stream.write_all(&bytes)?;
+        loop {
+            if let ReplyStep::Frame(frame) = self.parser.next(&self.received)? {
+                let (reply, used) = (frame.decode()?.into_owned(), frame.bytes().len());
+                self.received.drain(..used);
+                return Ok(reply);
+            }
+            let mut piece = [0; 16 << 10];
+            match self.stream.read(&mut piece)? {
+                0 => bail!("the connection has ended"),
+                read => self.received.extend_from_slice(piece.get(..read).unwrap_or_default()),
+            }
+        }
+    }
+
+    /// A reply that is a text.
+    pub fn text<A: AsRef<[u8]>>(&mut self, request: &[A]) -> Result<String> {
+        match self.call(request)? {
+            Reply::Simple(text) | Reply::Bulk(text) | Reply::Verbatim { text, .. } => {
+                Ok(String::from_utf8_lossy(&text).into_owned())
+            }
+            other => bail!("{} answers with {other:?}", self.address),
+        }
+    }
+
+    /// What the cluster does.
+    pub fn status(&mut self) -> Result<ClusterStatus> {
+        let text = self.text(&["CLUSTER", "STATUS"])?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is of another version", self.address))
+    }
+}

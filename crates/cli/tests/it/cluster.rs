@@ -1,0 +1,142 @@
+//! `terrace cluster`: three nodes in one process, what is asked of them, and their second start.
+
+use crate::process::{Server, free_port};
+use crate::program::Program;
+use std::net::TcpListener;
+use std::process::Command;
+use terrace_resp::Reply;
+use terrace_resp::test_client::{Client, until};
+
+/// A port such that those that three nodes need are free now.
+fn free_ports() -> u16 {
+    loop {
+        let port = free_port();
+        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if port < 50_000 && (0..3).all(|at| is_free(port + at) && is_free(port + at + 10_000)) {
+            return port;
+        }
+    }
+}
+
+/// A cluster that was started, and whose shards are all served.
+struct Up {
+    server: Server,
+    at: String,
+}
+
+impl Up {
+    fn start(program: &Program, port: u16, flags: &[&str]) -> Self {
+        let mut command = program.command(&["cluster", "up", "--http-port", "0"]);
+        command.args(["--port", &port.to_string(), "--set", "maxmemory=64mb"]).args(flags);
+        let up = Self { server: Server::start(command, port), at: format!("127.0.0.1:{port}") };
+        until("not every shard is served", || {
+            program.run(&["cluster", "status", "--at", &up.at]).code == 0
+        });
+        up
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(([127, 0, 0, 1], self.server.port).into())
+    }
+
+    fn stop(mut self) {
+        let id = self.server.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+        self.server.end_well();
+    }
+}
+
+#[test]
+fn a_cluster_is_started_changed_and_started_again() {
+    let (program, port) = (Program::new(), free_ports());
+    let up = Up::start(&program, port, &[]);
+    let at = up.at.clone();
+    let ok = |words: &[&str]| program.ok(&[&["cluster"], words, &["--at", &at]].concat());
+    let mut client = up.client();
+    for n in 0..300 {
+        assert_eq!(client.call(&["SET", &format!("key:{n}"), "v"]), Reply::Simple(b"OK".into()));
+    }
+    let page = ok(&["status"]);
+    assert!(page.starts_with("cluster terrace: slots, every shard is served"), "{page}");
+    for wanted in ["0-5460", "5461-10921", "10922-16383", &at] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    let status: serde_json::Value = serde_json::from_str(&ok(&["status", "--json"])).unwrap();
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 3);
+    assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["report"]["writes"] != 0));
+
+    // A key goes to each shard, so at least twice elsewhere.
+    for shard in ["1", "2", "3"] {
+        assert_eq!(ok(&["move", "key:7", shard]), format!("moved \"key:7\" to {shard}\n"));
+        assert_eq!(client.call(&["GET", "key:7"]), Reply::Bulk(b"v".into()));
+    }
+    let told = ok(&["repartition", "top-n-to-one:50:2", "--keys", "100"]);
+    assert!(told.starts_with("the plan has "), "{told}");
+    let first = status["nodes"][0]["id"].as_str().unwrap();
+    assert!(ok(&["drain", first]).ends_with("owns no shard any more\n"));
+    until("nobody takes the shard over", || {
+        program.run(&["cluster", "status", "--at", &at]).code == 0
+    });
+    assert_eq!(client.call(&["DBSIZE"]), Reply::Integer(300));
+    assert!(ok(&["drain", &first[..12], "--over"]).ends_with("may own shards again\n"));
+
+    let fails = |words: &[&str]| program.fails(1, &[&["cluster"], words, &["--at", &at]].concat());
+    assert!(fails(&["move", "key:7", "9"]).contains("no shard '9'"));
+    assert!(fails(&["repartition", "best"]).contains("unknown plan"));
+    assert!(fails(&["repartition", "top-n-to-one:1000000"]).contains("at most 100000"));
+    assert!(fails(&["drain", "nobody"]).contains("no node nobody"));
+    let again = program.fails(1, &["cluster", "create", &at]);
+    assert!(again.contains("exists already"), "{again}");
+    drop(client);
+    up.stop();
+
+    let fewer = program.fails(1, &["cluster", "up", "--instances", "2"]);
+    assert!(fewer.contains("more than 2 nodes"), "{fewer}");
+    let up = Up::start(&program, port, &[]);
+    let mut client = up.client();
+    assert_eq!(client.call(&["DBSIZE"]), Reply::Integer(300));
+    assert_eq!(client.call(&["GET", "key:7"]), Reply::Bulk(b"v".into()));
+    drop(client);
+    up.stop();
+}
+
+#[test]
+fn a_cluster_by_ranges_keeps_the_order_of_keys() {
+    let (program, port) = (Program::new(), free_ports());
+    let up = Up::start(&program, port, &["--instances", "2", "--range", "m"]);
+    let mut client = up.client();
+    for key in ["zebra", "apple", "mango", "lemon"] {
+        assert_eq!(client.call(&["SET", key, "v"]), Reply::Simple(b"OK".into()));
+    }
+    let Reply::Array(keys) = client.call(&["TSCAN", "-", "+", "KEYS"]) else { panic!("no keys") };
+    let wanted = ["apple", "lemon", "mango", "zebra"].map(|key| Reply::Bulk(key.as_bytes().into()));
+    assert_eq!(keys, wanted);
+    let page = program.ok(&["cluster", "status", "--at", &up.at]);
+    assert!(page.contains("..\"m\"") && page.contains("\"m\".."), "{page}");
+    drop(client);
+    up.stop();
+}
+
+#[test]
+fn what_cannot_be_started_says_why() {
+    let program = Program::new();
+    let fails = |words: &[&str]| program.fails(1, &[&["cluster"], words].concat());
+    let boundaries = fails(&["up", "--instances", "3", "--range", "m"]);
+    assert!(boundaries.contains("3 nodes have 2 keys between their ranges"), "{boundaries}");
+    let twice = fails(&["up", "--set", "port=1"]);
+    assert!(twice.contains("sets port itself"), "{twice}");
+    assert!(fails(&["up", "--set", "maxmemory"]).contains("OPTION=VALUE"));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    if port <= 55_000 {
+        let busy = fails(&["up", "--http-port", "0", "--port", &port.to_string()]);
+        assert!(busy.contains("node 1"), "{busy}");
+    }
+    let nobody = free_port().to_string();
+    let away = fails(&["status", "--at", &format!("127.0.0.1:{nobody}")]);
+    assert!(away.contains("no node answers at"), "{away}");
+    assert!(fails(&["status", "--at", "nonsense"]).contains("HOST:PORT is needed"));
+    let server = Server::terrace(program.command(&[]), &["--dir", "alone"]);
+    let alone = fails(&["status", "--at", &format!("127.0.0.1:{}", server.port)]);
+    assert!(alone.contains("cluster support disabled"), "{alone}");
+}
