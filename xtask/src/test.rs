@@ -49,8 +49,9 @@ fn outside(steps: &mut Steps) {
     cargo_test(steps, "clients", &select, &["--include-ignored"], &needs);
     let programs = ["--workspace", "--test", "c_programs"];
     cargo_test(steps, "c-programs", &programs, &["--include-ignored"], &needs);
-    let histories = ["-p", "terrace-server", "--test", "it"];
-    cargo_test(steps, "histories", &histories, &["--include-ignored", "history"], &needs);
+    // Of the whole workspace, since for one package alone much would be compiled anew.
+    let histories = ["--workspace", "--test", "it"];
+    cargo_test(steps, "histories", &histories, &["--include-ignored", "nodes::history"], &needs);
     wheel::add(steps, &needs);
     leveldb::add(steps, &needs);
     dashboard::add(steps);
