@@ -1,11 +1,10 @@
 //! The cluster clients of redis-py, go-redis, Jedis and the `redis` crate against `terrace cluster up`, whose
 //! nodes serve every key themselves, or send clients to the owner.
 
-use crate::process::{Server, free_port};
+use crate::process::{Server, free_ports};
 use crate::servers::{run, tools};
 use redis::Commands;
 use redis::cluster::ClusterClient;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -20,17 +19,6 @@ struct Cluster {
     server: Server,
     port: u16,
     _dir: TempDir,
-}
-
-/// A port such that those that the nodes need are free now.
-fn free_ports() -> u16 {
-    loop {
-        let port = free_port();
-        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if port < 50_000 && (0..3).all(|at| is_free(port + at) && is_free(port + at + 10_000)) {
-            return port;
-        }
-    }
 }
 
 impl Cluster {

@@ -1,22 +1,11 @@
 //! `terrace cluster`: three nodes in one process, what is asked of them, and their second start.
 
-use crate::process::{Server, free_port};
+use crate::process::{Server, free_port, free_ports};
 use crate::program::Program;
 use std::net::TcpListener;
 use std::process::Command;
 use terrace_resp::Reply;
 use terrace_resp::test_client::{Client, until};
-
-/// A port such that those that three nodes need are free now.
-fn free_ports() -> u16 {
-    loop {
-        let port = free_port();
-        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if port < 50_000 && (0..3).all(|at| is_free(port + at) && is_free(port + at + 10_000)) {
-            return port;
-        }
-    }
-}
 
 /// A cluster that was started, and whose shards are all served.
 struct Up {

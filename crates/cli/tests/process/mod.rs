@@ -20,6 +20,18 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// The first port of a cluster of three nodes: this and the next two are free now, and so are those 10,000 above
+/// them, which nodes use among themselves.
+pub fn free_ports() -> u16 {
+    loop {
+        let port = free_port();
+        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if port < 50_000 && (0..3).all(|at| is_free(port + at) && is_free(port + at + 10_000)) {
+            return port;
+        }
+    }
+}
+
 impl Server {
     /// `terrace serve` by a command that names the program and where it runs.
     pub fn terrace(mut command: Command, flags: &[&str]) -> Self {

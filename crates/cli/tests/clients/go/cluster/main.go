@@ -9,38 +9,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+	"terrace/clients/expect"
 )
-
-func check(what string, found, wanted any) {
-	if !reflect.DeepEqual(found, wanted) {
-		fmt.Fprintf(os.Stderr, "%s: %#v, not %#v\n", what, found, wanted)
-		os.Exit(1)
-	}
-}
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	return value
-}
 
 func topology(ctx context.Context, client *redis.ClusterClient) {
 	slots := 0
-	for _, one := range must(client.ClusterSlots(ctx).Result()) {
+	for _, one := range expect.Must(client.ClusterSlots(ctx).Result()) {
 		slots += one.End - one.Start + 1
-		check("nodes of slots", len(one.Nodes), 1)
+		expect.Equal("nodes of slots", len(one.Nodes), 1)
 	}
-	check("slots", slots, 16384)
-	check("shards", len(must(client.ClusterShards(ctx).Result())), 3)
-	check("nodes", strings.Count(must(client.ClusterNodes(ctx).Result()), "connected"), 3)
+	expect.Equal("slots", slots, 16384)
+	expect.Equal("shards", len(expect.Must(client.ClusterShards(ctx).Result())), 3)
+	expect.Equal("nodes", strings.Count(expect.Must(client.ClusterNodes(ctx).Result()), "connected"), 3)
 	var lock sync.Mutex
 	masters := map[string]bool{}
 	err := client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
@@ -49,16 +34,16 @@ func topology(ctx context.Context, client *redis.ClusterClient) {
 		masters[node.Options().Addr] = true
 		return node.Ping(ctx).Err()
 	})
-	check("masters", []any{len(masters), err}, []any{3, nil})
+	expect.Equal("masters", []any{len(masters), err}, []any{3, nil})
 }
 
 func values(ctx context.Context, client *redis.ClusterClient) {
-	must(client.FlushAll(ctx).Result())
+	expect.Must(client.FlushAll(ctx).Result())
 	for n := 0; n < 300; n++ {
-		must(client.Set(ctx, fmt.Sprintf("key:%d", n), n, 0).Result())
+		expect.Must(client.Set(ctx, fmt.Sprintf("key:%d", n), n, 0).Result())
 	}
 	for n := 0; n < 300; n++ {
-		check("get", must(client.Get(ctx, fmt.Sprintf("key:%d", n)).Result()), strconv.Itoa(n))
+		expect.Equal("get", expect.Must(client.Get(ctx, fmt.Sprintf("key:%d", n)).Result()), strconv.Itoa(n))
 	}
 	var found sync.Map
 	err := client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
@@ -70,11 +55,11 @@ func values(ctx context.Context, client *redis.ClusterClient) {
 	})
 	count := 0
 	found.Range(func(any, any) bool { count++; return true })
-	check("scan", []any{count, err}, []any{300, nil})
+	expect.Equal("scan", []any{count, err}, []any{300, nil})
 	_, err = client.MSetNX(ctx, "a", 1, "b", 2).Result()
-	check("several slots", err != nil && strings.HasPrefix(err.Error(), "CROSSSLOT"), true)
+	expect.Equal("several slots", err != nil && strings.HasPrefix(err.Error(), "CROSSSLOT"), true)
 	_, err = client.Get(ctx, "absent").Result()
-	check("absent", errors.Is(err, redis.Nil), true)
+	expect.Equal("absent", errors.Is(err, redis.Nil), true)
 }
 
 func pipelines(ctx context.Context, client *redis.ClusterClient) {
@@ -84,9 +69,9 @@ func pipelines(ctx context.Context, client *redis.ClusterClient) {
 		}
 		return nil
 	})
-	check("pipeline", []any{len(counts), err}, []any{200, nil})
+	expect.Equal("pipeline", []any{len(counts), err}, []any{200, nil})
 	for n, one := range counts {
-		check("count", one.(*redis.IntCmd).Val(), int64(n+1))
+		expect.Equal("count", one.(*redis.IntCmd).Val(), int64(n+1))
 	}
 	_, err = client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.Set(ctx, "{tag}a", 1, 0)
@@ -94,29 +79,29 @@ func pipelines(ctx context.Context, client *redis.ClusterClient) {
 		pipe.LPush(ctx, "{tag}b", "x")
 		return nil
 	})
-	check("transaction", err, nil)
-	check("written", must(client.Get(ctx, "{tag}a").Result()), "2")
+	expect.Equal("transaction", err, nil)
+	expect.Equal("written", expect.Must(client.Get(ctx, "{tag}a").Result()), "2")
 	err = client.Watch(ctx, func(tx *redis.Tx) error {
-		n := must(tx.Get(ctx, "{tag}a").Int())
+		n := expect.Must(tx.Get(ctx, "{tag}a").Int())
 		_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 			pipe.Set(ctx, "{tag}a", n+1, 0)
 			return nil
 		})
 		return err
 	}, "{tag}a")
-	check("watch", []any{err, must(client.Get(ctx, "{tag}a").Result())}, []any{error(nil), "3"})
+	expect.Equal("watch", []any{err, expect.Must(client.Get(ctx, "{tag}a").Result())}, []any{error(nil), "3"})
 }
 
 func moves(ctx context.Context, client *redis.ClusterClient) {
-	must(client.Set(ctx, "moved", 0, 0).Result())
+	expect.Must(client.Set(ctx, "moved", 0, 0).Result())
 	count := int64(0)
 	for turn := 0; turn < 5; turn++ {
 		for _, to := range []string{"1", "2", "3", "HOME"} {
 			count++
-			check("before", must(client.Incr(ctx, "moved").Result()), count)
-			must(client.Do(ctx, "CLUSTER", "MOVEKEY", "moved", to).Result())
+			expect.Equal("before", expect.Must(client.Incr(ctx, "moved").Result()), count)
+			expect.Must(client.Do(ctx, "CLUSTER", "MOVEKEY", "moved", to).Result())
 			count++
-			check("after", must(client.Incr(ctx, "moved").Result()), count)
+			expect.Equal("after", expect.Must(client.Incr(ctx, "moved").Result()), count)
 		}
 	}
 }
@@ -131,7 +116,7 @@ func main() {
 		values(ctx, client)
 		pipelines(ctx, client)
 		moves(ctx, client)
-		must(0, client.Close())
+		expect.Must(0, client.Close())
 	}
 	fmt.Println("all checks passed")
 }
