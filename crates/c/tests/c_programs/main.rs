@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "../program/mod.rs"]
+mod program;
+
+use program::run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -53,15 +57,6 @@ fn compile(compiler: &[&str], source: &Path, dir: &Path, link: Link) -> PathBuf 
     command.args(["-lpthread", "-ldl", "-lm"]);
     run(&mut command);
     program
-}
-
-/// Runs `command`; its output, if it ends well.
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
-    format!("{out}{err}")
 }
 
 #[test]

@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "../../../c/tests/program/mod.rs"]
+mod program;
+
+use program::run;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,14 +61,6 @@ fn the_library_exports_every_function_of_leveldb_and_nothing_else() {
     let expected = FUNCTIONS.split_whitespace().map(|name| format!("leveldb_{name}"));
     let expected: BTreeSet<_> = expected.chain(BRIDGE.map(String::from)).collect();
     assert_eq!(exported, expected.iter().map(String::as_str).collect());
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
-    format!("{out}{err}")
 }
 
 #[test]
