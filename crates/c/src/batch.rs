@@ -5,7 +5,7 @@ use crate::error::{Error, call, free};
 use crate::family::Family;
 use crate::store::Db;
 use std::time::Duration;
-use terrace::{SavePoint, SyncMode, WriteBatch, WriteOptions};
+use terrace::{ColumnFamily, SavePoint, SyncMode, WriteBatch, WriteOptions};
 use terrace_binding::{Failure, Kept, Outcome};
 
 /// A write is durable as the store's option "sync" says.
@@ -66,18 +66,12 @@ pub unsafe extern "C" fn terrace_batch_put(
     value: *const u8,
     value_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (filled, family, key, value) = unsafe {
-            let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
-            (Batch::of(batch)?, Family::of_any(family)?, key, value)
-        };
-        match family {
-            None => filled.batch.put(key, value),
-            Some(family) => filled.batch.put_cf(family, key, value),
-        }
-        Ok(())
-    })
+    let put = |batch: &mut WriteBatch, family: Option<&_>, key: &[u8], value: &[u8]| match family {
+        None => batch.put(key, value),
+        Some(family) => batch.put_cf(family, key, value),
+    };
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { put_by(put, batch, family, (key, key_len), (value, value_len)) })
 }
 
 /// Sets a key to a value until `ttl_ms` milliseconds from the write on.
@@ -91,19 +85,13 @@ pub unsafe extern "C" fn terrace_batch_put_with_ttl(
     value_len: usize,
     ttl_ms: u64,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (filled, family, key, value) = unsafe {
-            let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
-            (Batch::of(batch)?, Family::of_any(family)?, key, value)
-        };
-        let ttl = Duration::from_millis(ttl_ms);
-        match family {
-            None => filled.batch.put_with_ttl(key, value, ttl),
-            Some(family) => filled.batch.put_with_ttl_cf(family, key, value, ttl),
-        }
-        Ok(())
-    })
+    let ttl = Duration::from_millis(ttl_ms);
+    let put = |batch: &mut WriteBatch, family: Option<&_>, key: &[u8], value: &[u8]| match family {
+        None => batch.put_with_ttl(key, value, ttl),
+        Some(family) => batch.put_with_ttl_cf(family, key, value, ttl),
+    };
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { put_by(put, batch, family, (key, key_len), (value, value_len)) })
 }
 
 /// Sets a key to a value until the clock shows `expires_at_ms`, in milliseconds since 1970.
@@ -117,18 +105,32 @@ pub unsafe extern "C" fn terrace_batch_put_until(
     value_len: usize,
     expires_at_ms: u64,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (filled, family, key, value) = unsafe {
-            let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
-            (Batch::of(batch)?, Family::of_any(family)?, key, value)
-        };
-        match family {
-            None => filled.batch.put_until(key, value, expires_at_ms),
-            Some(family) => filled.batch.put_until_cf(family, key, value, expires_at_ms),
-        }
-        Ok(())
-    })
+    let put = |batch: &mut WriteBatch, family: Option<&_>, key: &[u8], value: &[u8]| match family {
+        None => batch.put_until(key, value, expires_at_ms),
+        Some(family) => batch.put_until_cf(family, key, value, expires_at_ms),
+    };
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { put_by(put, batch, family, (key, key_len), (value, value_len)) })
+}
+
+/// Looks at what a put was given, and does it with `put`.
+///
+/// # Safety
+/// As the functions of the interface.
+unsafe fn put_by(
+    put: impl FnOnce(&mut WriteBatch, Option<&ColumnFamily>, &[u8], &[u8]),
+    batch: *mut Batch,
+    family: *const Family,
+    (key, key_len): (*const u8, usize),
+    (value, value_len): (*const u8, usize),
+) -> Outcome<()> {
+    // SAFETY: said above.
+    let (filled, family, key, value) = unsafe {
+        let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
+        (Batch::of(batch)?, Family::of_any(family)?, key, value)
+    };
+    put(&mut filled.batch, family, key, value);
+    Ok(())
 }
 
 /// Removes a key.

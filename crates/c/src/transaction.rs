@@ -132,18 +132,15 @@ pub unsafe extern "C" fn terrace_transaction_put(
     value: *const u8,
     value_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (open, family, key, value) = unsafe {
-            let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
-            (Transaction::of(transaction)?, Family::of_any(family)?, key, value)
-        };
-        match family {
-            None => open.running()?.put(key, value),
-            Some(family) => open.running()?.put_cf(family, key, value),
-        }
-        Ok(())
-    })
+    let put = |transaction: &mut terrace::Transaction,
+               family: Option<&_>,
+               key: &[u8],
+               value: &[u8]| match family {
+        None => transaction.put(key, value),
+        Some(family) => transaction.put_cf(family, key, value),
+    };
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { put_by(put, transaction, family, (key, key_len), (value, value_len)) })
 }
 
 /// Sets a key to a value until `ttl_ms` milliseconds from the commit on; the transaction itself sees it
@@ -158,19 +155,36 @@ pub unsafe extern "C" fn terrace_transaction_put_with_ttl(
     value_len: usize,
     ttl_ms: u64,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (open, family, key, value) = unsafe {
-            let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
-            (Transaction::of(transaction)?, Family::of_any(family)?, key, value)
-        };
-        let ttl = Duration::from_millis(ttl_ms);
-        match family {
-            None => open.running()?.put_with_ttl(key, value, ttl),
-            Some(family) => open.running()?.put_with_ttl_cf(family, key, value, ttl),
-        }
-        Ok(())
-    })
+    let ttl = Duration::from_millis(ttl_ms);
+    let put = |transaction: &mut terrace::Transaction,
+               family: Option<&_>,
+               key: &[u8],
+               value: &[u8]| match family {
+        None => transaction.put_with_ttl(key, value, ttl),
+        Some(family) => transaction.put_with_ttl_cf(family, key, value, ttl),
+    };
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { put_by(put, transaction, family, (key, key_len), (value, value_len)) })
+}
+
+/// Looks at what a put was given, and does it with `put`.
+///
+/// # Safety
+/// As the functions of the interface.
+unsafe fn put_by(
+    put: impl FnOnce(&mut terrace::Transaction, Option<&ColumnFamily>, &[u8], &[u8]),
+    transaction: *mut Transaction,
+    family: *const Family,
+    (key, key_len): (*const u8, usize),
+    (value, value_len): (*const u8, usize),
+) -> Outcome<()> {
+    // SAFETY: said above.
+    let (open, family, key, value) = unsafe {
+        let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
+        (Transaction::of(transaction)?, Family::of_any(family)?, key, value)
+    };
+    put(open.running()?, family, key, value);
+    Ok(())
 }
 
 /// Removes a key.
