@@ -15,6 +15,7 @@ mod limits;
 mod loops;
 mod nodes;
 mod offloads;
+mod ranges;
 mod security;
 mod served;
 mod settings;

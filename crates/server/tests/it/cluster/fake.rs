@@ -2,6 +2,7 @@
 //! calls are calls of functions.
 
 use crate::client::{Client, until};
+use crate::ranges::range;
 use crate::served::Served;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use terrace_cluster::{
     CallMode, CallTarget, CommandExecutor, Coordinator, DbKey, Direction, Epoch, IncomingCall,
-    KeyRange, MoveId, Node, NodeId, OutgoingCall, Owner, Placement, Reply, Revision, Route,
-    ServeGuard, Shard, ShardCall, ShardId, Topology, Unserved,
+    MoveId, Node, NodeId, OutgoingCall, Owner, Placement, Reply, Revision, Route, ServeGuard,
+    Shard, ShardCall, ShardId, Topology, Unserved,
 };
 use terrace_keyspace::Keyspace;
 
@@ -451,20 +452,6 @@ impl FakeCluster {
         until("a guard was not given back", || {
             self.coordinators.iter().all(|one| one.guards.load(Ordering::SeqCst) == 0)
         });
-    }
-}
-
-fn range(placement: Placement, at: usize, count: usize) -> KeyRange {
-    match placement {
-        Placement::Slots => {
-            let bound = |at: usize| (16_384 * at / count) as u16;
-            KeyRange::Slots(bound(at), bound(at + 1) - 1)
-        }
-        Placement::Range => {
-            let bound = |at: usize| vec![b'a' + (26 * at / count) as u8];
-            let start = if at == 0 { Vec::new() } else { bound(at) };
-            KeyRange::Keys { start, end: (at + 1 < count).then(|| bound(at + 1)) }
-        }
     }
 }
 

@@ -2,11 +2,12 @@
 //! loopback interface.
 
 use crate::client::{Client, until};
+use crate::ranges::range;
 use crate::served::Served;
 use std::sync::Arc;
 use tempfile::TempDir;
 use terrace::{Db, Options, SystemClock};
-use terrace_cluster::{Coordinator, DbKey, KeyRange, Placement, ShardId};
+use terrace_cluster::{Coordinator, DbKey, Placement, ShardId};
 use terrace_keyspace::Mode;
 use terrace_metadata::{Embedded, Metadata};
 use terrace_node::create_cluster;
@@ -139,19 +140,5 @@ impl NodeCluster {
             batch.exists(0, [key.as_bytes()].into_iter()).unwrap() == 1
         };
         (0..self.served.len()).filter(has).collect()
-    }
-}
-
-fn range(placement: Placement, at: usize, count: usize) -> KeyRange {
-    match placement {
-        Placement::Slots => {
-            let bound = |at: usize| (16_384 * at / count) as u16;
-            KeyRange::Slots(bound(at), bound(at + 1) - 1)
-        }
-        Placement::Range => {
-            let bound = |at: usize| vec![b'a' + (26 * at / count) as u8];
-            let start = if at == 0 { Vec::new() } else { bound(at) };
-            KeyRange::Keys { start, end: (at + 1 < count).then(|| bound(at + 1)) }
-        }
     }
 }
