@@ -249,13 +249,11 @@ impl Node {
         peer.drain(is_over).await.map_err(unserved)
     }
 
-    /// Why this node can never join the cluster, as soon as that is known; else it does not return.
-    pub async fn refusal(&self) -> String {
+    /// Why this node can never join the cluster, as soon as that is known; `None` when the node has ended. What is
+    /// returned does not keep the node.
+    pub fn refusal(&self) -> impl Future<Output = Option<String>> + Send + use<> {
         let mut refusal = self.shared.refusal.subscribe();
-        match refusal.wait_for(Option::is_some).await.map(|why| why.clone()) {
-            Ok(Some(why)) => why,
-            _ => std::future::pending().await,
-        }
+        async move { refusal.wait_for(Option::is_some).await.ok()?.clone() }
     }
 
     /// Gives up its shards and its lease, so that others need not wait for the lease's end, and ends.

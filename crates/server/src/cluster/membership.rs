@@ -125,11 +125,9 @@ impl Membership {
 
     /// Calls back if the cluster can never be joined, with the reason.
     pub fn on_refusal(&self, call: impl FnOnce(String) + Send + 'static) {
-        let node = Arc::downgrade(&self.node);
+        let refusal = self.node.refusal();
         self.runtime.spawn(async move {
-            if let Some(node) = node.upgrade() {
-                let why = node.refusal().await;
-                drop(node);
+            if let Some(why) = refusal.await {
                 call(why);
             }
         });
