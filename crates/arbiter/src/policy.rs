@@ -8,10 +8,10 @@
 //! - **Damping.** A pool that moves against its last direction becomes more restless. Its first turn is
 //!   free; each one after that halves its moves and doubles the wait after them. Restlessness fades, the more
 //!   slowly the more there is of it ([`CALM_STEPS`]), and with every move of several in the same direction.
-//! - **Another workload.** If a gain rises to [`CHANGE_RATIO`] times what it was when things had settled, or
-//!   falls to that part, and the last move does not explain it, pools are half as restless. A gain that rose is
-//!   explained by bytes that a pool gave which has turned before, one that fell by bytes that it got, two at
-//!   once by nothing.
+//! - **Another workload.** When things have settled, every pool's gain is noted. If one has then risen or fallen
+//!   by the factor [`CHANGE_RATIO`] and no move since explains that, the workload is another one: the
+//!   restlessness of every pool is halved. A move explains the change of one pool that is restless: its gain may
+//!   rise after it gave bytes, and fall after it got some. If the gains of two pools change, no move explains it.
 //! - **Catching up.** A pool that does not use what it has is given no more, so that a cache is filled
 //!   before its gain is believed.
 

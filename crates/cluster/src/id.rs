@@ -1,4 +1,4 @@
-//! Names of what a cluster consists of.
+//! What nodes and shards are called, and the epochs and revisions that order what happens to them.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! Keys that get another name, and copies of them.
 //!
-//! A collection's elements lie under its id, not under its name: another name costs one record, unless it
-//! is in another slot: then it costs what a copy costs. A
-//! copy has an id of its own, and is result_size in memory until the commit.
+//! A collection's elements lie under its id, not under its name, so another name in the same slot costs one
+//! record. A name in another slot costs what a copy costs. A copy has an id of its own and is gathered in
+//! memory until the commit, up to the limit of [`ResultSize`].
 
 use crate::command_batch::{CommandBatch, Direction};
 use crate::encode::{self, Meta};

@@ -8,7 +8,7 @@ pub const MAX_STORED_BYTES: usize = 256 << 20;
 /// What an element takes beside its own bytes, about.
 const ELEMENT_BYTES: usize = 32;
 
-/// Elements that were result_size.
+/// The size of what was gathered so far.
 #[derive(Debug, Default)]
 pub struct ResultSize {
     bytes: usize,

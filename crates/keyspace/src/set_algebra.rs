@@ -1,6 +1,6 @@
 //! Unions, intersections and differences of sets and sorted sets, whose members have scores.
 //!
-//! A member of a set has the score 1. The result is result_size in memory, in the order of scores.
+//! A member of a set has the score 1. The result is gathered in memory, in the order of scores.
 
 use crate::command_batch::CommandBatch;
 use crate::encode::{self, Kind, Meta};

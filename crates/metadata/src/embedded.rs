@@ -1,4 +1,4 @@
-//! The same in an engine's store, for one process that holds all roles.
+//! [`Metadata`](crate::Metadata) in an engine's store, for one process that holds all roles.
 //!
 //! ```text
 //! family "metadata":  "r"        last revision (8 bytes, little-endian)

@@ -1,4 +1,5 @@
-//! What this node does for others.
+//! What this node does when another one asks: it executes calls and messages of moves, lists its shards' records,
+//! counts and plans. See `rpc/services.rs` for how it is asked.
 
 use crate::follower;
 use crate::rpc::{CallSink, MoveMessage, Roles, ShardRecords, TopCounts, api};

@@ -1,4 +1,4 @@
-//! The variants of `mixed-phases`: who divides the memory, and how.
+//! The variants of `mixed-phases`: memory that the engine moves between its pools, and fixed splits of it.
 
 use crate::store::{EngineConfig, FilterMemory};
 use serde::{Deserialize, Serialize};

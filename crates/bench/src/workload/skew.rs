@@ -10,7 +10,7 @@
 //! keys there and then: what moves write is among the bytes written, not among those of
 //! clients.
 //!
-//! Bytes are measured to settled: memtables flushed, no merge due. Compaction for reads while a store is
+//! Bytes are counted until the store has settled: memtables flushed, no merge due. Compaction for reads while a store is
 //! idle is off. Figures are the engines' own counts; the kernel's, of all files together, are in
 //! `bytes_written`, which is smaller where a file was deleted before it was written back. The row
 //! `-unsettled` ends with the last acknowledgement; throughput is there.

@@ -13,16 +13,17 @@
 //! 8      Forget at home                     Forget at home
 //! ```
 //! Before step 5 a move can be undone: Undo at home, then Drop (out) or Release (home) at the other, Forget
-//! at home; writes go on after the Undo (out) or the Release (home). From step 5 on it only goes forward: a message without an answer is sent again
-//! until there is one. Every message may be sent twice; the rules in `intent.rs` and `copy.rs` make that
-//! harmless.
+//! at home; writes go on after the Undo (out) or the Release (home). From step 5 on it only goes forward: a
+//! message without an answer is sent again until there is one. Every message may be sent twice; the rules in
+//! `intent.rs` and `copy.rs` make that harmless.
 //!
 //! Why calls are drained before the Drop of step 7: an Import that comes twice, the second time after the
 //! Drop, brings back a copy of old. No call that anybody waits for may be under way to it; the next
 //! Import replaces it, or the owner's sweep removes it ([`Mover::stale_copies`](crate::Mover)).
 //!
 //! The caller sends one message at a time for each move ([`Effect::Send`]), each with the shard's epoch,
-//! and reports its answer with the ticket of the message. A new owner of the shard goes on with what intents say ([`KeyMove::resume`]).
+//! and reports its answer with the ticket of the message. A new owner of the shard goes on with what intents
+//! say ([`KeyMove::resume`]).
 
 use crate::id::ShardId;
 use crate::key::{DbKey, MoveId};

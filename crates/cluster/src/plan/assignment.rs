@@ -1,4 +1,4 @@
-//! What a plan is: where keys shall be that do not stay at home, by the shard that they belong to.
+//! A plan as data: for each shard, those of its keys that shall be at another instance, and at which.
 
 use crate::id::ShardId;
 use crate::key::DbKey;

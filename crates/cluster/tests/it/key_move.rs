@@ -1,4 +1,5 @@
-//! What is looked at with the model of the key move, and what must be missed when it is switched off.
+//! Runs of the model of the key move: nothing is violated within their bounds, and each rule of the protocol is
+//! needed, since without it something is.
 
 use crate::instance::*;
 use crate::key_move_model::*;

@@ -1,4 +1,4 @@
-//! All tests of a store that has one of the placements.
+//! The tests that run twice: on a store with placement `range`, and on one with `slots`.
 
 mod collections;
 mod collections_commands;

@@ -1,5 +1,5 @@
-//! LevelDB's C interface from a program in C; the header is
-//! that of the code, and has every function that LevelDB's has.
+//! LevelDB's C interface: a program in C runs against it, its header is what cbindgen makes of the code, and
+//! the library exports every function of LevelDB's header and no other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

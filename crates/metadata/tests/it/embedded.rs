@@ -1,4 +1,4 @@
-//! In a store on disk.
+//! Metadata in a store on disk: the tests of every kind, and what is left when the store is opened again.
 
 use crate::conformance::{Compact, Subject, check};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What all requests share.
+//! What all requests to the HTTP server share: the status and samples that they show, and how many may do
+//! expensive work at a time.
 
 use super::api_error::ApiError;
 use super::sampler::{Sampler, blocking};
@@ -15,7 +16,7 @@ pub(super) const CONFIG: &str = "/api/v1/config";
 
 /// How long an explanation or a model waits for those before it.
 const TURN_WAIT: Duration = Duration::from_secs(5);
-/// What all requests share.
+/// See the module.
 pub(super) struct Shared {
     pub status: Arc<dyn ServerStatus>,
     pub sampler: Arc<Sampler>,

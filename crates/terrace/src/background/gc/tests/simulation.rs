@@ -265,7 +265,7 @@ impl Store {
 
     fn stats(&self) -> (Vec<SegmentStats>, u64) {
         let sealed = self.segments.iter().filter(|(_, s)| s.sealed);
-        // Updates are in no segment_stats before they are flushed: what a scan would find counts.
+        // Updates are in no figures before they are flushed: what a scan would find counts.
         let live = |s: &Segment| match self.setup.way {
             Way::Compaction => s.known.max(0) as f64,
             Way::Updates => s.newest.max(0) as f64,
