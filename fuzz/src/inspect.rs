@@ -24,7 +24,7 @@ pub fn log(data: &[u8]) -> bool {
         let _ = inspect::log(&vfs, path, BYTES, &mut io::sink());
         inspect::log(&vfs, path, Detail::Records, &mut io::sink()).is_ok_and(|damaged| damaged == 0)
     };
-    print(data) | print(&resealed(&with_right_values(data), SEGMENT))
+    print(data) | print(&resealed(&with_right_values(data), SEGMENT.get()))
 }
 
 /// Prints the bytes as an SST.

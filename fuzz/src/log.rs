@@ -1,19 +1,20 @@
 //! Targets for log segments: the reader, its way past damage, and recovery over several segments.
 
 use std::path::{Path, PathBuf};
+use terrace_base::SegmentNumber;
 use terrace_base::checksum::crc32c;
 use terrace_log::format::{self, HEADER_BYTES, MAGIC, RECORD_HEADER_BYTES};
-use terrace_log::{LogReader, Step, read_header, recover};
+use terrace_log::{LogReader, SegmentFile, Step, read_header, recover};
 use terrace_vfs::SimVfs;
 
 /// The number of the segment that targets make of their input.
-pub const SEGMENT: u64 = 7;
+pub const SEGMENT: SegmentNumber = SegmentNumber::new(7);
 
 const PATH: &str = "000007.log";
 
 /// Reads the bytes as segment [`SEGMENT`], as they are and with right checksums.
 pub fn segment(data: &[u8]) -> bool {
-    read(data) | read(&resealed(data, SEGMENT))
+    read(data) | read(&resealed(data, SEGMENT.get()))
 }
 
 /// Whether every byte belonged to a sound record.
@@ -49,16 +50,17 @@ pub fn recovery(data: &[u8]) -> bool {
     let Some((head, data)) = data.split_first_chunk::<8>() else { return false };
     let (cut, previous_end) = (u32_at(head, 0) as usize, u32_at(head, 4));
     let (first, second) = data.split_at(cut.min(data.len()));
-    let mut second = resealed(second, SEGMENT + 1);
+    let mut second = resealed(second, SEGMENT.next().get());
     if let Some(field) = second.get_mut(20..36) {
-        field[..8].copy_from_slice(&SEGMENT.to_le_bytes());
+        field[..8].copy_from_slice(&SEGMENT.get().to_le_bytes());
         field[8..].copy_from_slice(&u64::from(previous_end).to_le_bytes());
-        second = resealed(&second, SEGMENT + 1);
+        second = resealed(&second, SEGMENT.next().get());
     }
     let vfs = SimVfs::new(0);
-    let segments = [(SEGMENT, PathBuf::from(PATH)), (SEGMENT + 1, PathBuf::from("000008.log"))];
-    vfs.write_file(&segments[0].1, resealed(first, SEGMENT));
-    vfs.write_file(&segments[1].1, second);
+    let file = |number, path: &str| SegmentFile { number, path: PathBuf::from(path) };
+    let segments = [file(SEGMENT, PATH), file(SEGMENT.next(), "000008.log")];
+    vfs.write_file(&segments[0].path, resealed(first, SEGMENT.get()));
+    vfs.write_file(&segments[1].path, second);
     let mut applied = 0;
     let recovered = recover(&vfs, &segments, &mut |_, _, _| {
         applied += 1;
@@ -110,14 +112,14 @@ mod tests {
     #[test]
     fn sealing_a_sound_segment_changes_nothing() {
         for seed in crate::seeds::of("log_segment") {
-            assert_eq!(resealed(&seed, SEGMENT), seed);
+            assert_eq!(resealed(&seed, SEGMENT.get()), seed);
             let mut damaged = seed.clone();
             let Some(byte) = damaged.get_mut(HEADER_BYTES as usize + RECORD_HEADER_BYTES) else {
                 continue;
             };
             *byte ^= 1;
             assert!(!read(&damaged), "the checksum should see it");
-            assert!(read(&resealed(&damaged, SEGMENT)));
+            assert!(read(&resealed(&damaged, SEGMENT.get())));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::log::resealed;
 use std::path::Path;
-use terrace_base::{SeqNo, SplitMix64};
+use terrace_base::{FileNumber, SegmentNumber, SeqNo, SplitMix64};
 use terrace_log::{LogOptions, LogWriter};
 use terrace_manifest::codec::{ManifestRecord, SnapshotHead, decode_record, encode_record};
 use terrace_manifest::{FamilyEdit, Manifest, VersionEdit, current, dump, names};
@@ -89,13 +89,13 @@ pub fn first_record() -> Vec<u8> {
     let family = |id, name: &str, added| FamilyEdit {
         id,
         create: Some(name.to_string()),
-        min_log_segment: Some(3),
+        min_log_segment: Some(SegmentNumber::new(3)),
         flushed_seqno: Some(SeqNo::new(100)),
         added,
         ..FamilyEdit::default()
     };
     let edit = VersionEdit {
-        next_file_number: Some(20),
+        next_file_number: Some(FileNumber::new(20)),
         last_seqno: Some(SeqNo::new(1000)),
         families: vec![family(0, "default", added), family(1, "other", Vec::new())],
         ..VersionEdit::default()
@@ -110,7 +110,7 @@ pub fn first_record() -> Vec<u8> {
 pub fn write_manifest(vfs: &SimVfs, dir: &Path, records: &[&[u8]]) {
     vfs.write_file(names::current_path(dir), current::encode(NUMBER));
     let path = names::manifest_path(dir, NUMBER);
-    let writer = LogWriter::create(vfs, &path, NUMBER, &LogOptions::default());
+    let writer = LogWriter::create(vfs, &path, SegmentNumber::new(NUMBER), &LogOptions::default());
     let written = writer.and_then(|mut writer| {
         writer.append(records)?;
         writer.sync()?;

@@ -3,7 +3,10 @@
 use crate::sst_parts::FILE_NUMBER;
 use std::path::Path;
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, RangeTombstones, Rng, SeqNo, ValueHandle, ValueKind, ValueRef};
+use terrace_base::{
+    FileNumber, RangeTombstone, RangeTombstones, Rng, SegmentNumber, SeqNo, ValueHandle, ValueKind,
+    ValueRef,
+};
 use terrace_manifest::FileMeta;
 use terrace_sst::{Compression, FilterPolicy, SstOptions, SstWriter};
 use terrace_vfs::SimVfs;
@@ -12,7 +15,7 @@ use terrace_vfs::SimVfs;
 pub fn file_meta(rng: &mut impl Rng, number: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
     let smallest_seqno = rng.below(500);
     FileMeta {
-        number,
+        number: FileNumber::new(number),
         size_bytes: 4096 + rng.below(1 << 20),
         smallest: smallest.to_vec(),
         largest: largest.to_vec(),
@@ -27,8 +30,8 @@ pub fn file_meta(rng: &mut impl Rng, number: u64, smallest: &[u8], largest: &[u8
         ttl_due_ms: rng.one_in(2).then_some(1_800_000_000_000),
         value_refs: match rng.one_in(2) {
             true => vec![
-                ValueRef { segment: 2, bytes: rng.below(1 << 20) },
-                ValueRef { segment: 12, bytes: 4096 },
+                ValueRef { segment: SegmentNumber::new(2), bytes: rng.below(1 << 20) },
+                ValueRef { segment: SegmentNumber::new(12), bytes: 4096 },
             ],
             false => Vec::new(),
         },
@@ -93,8 +96,12 @@ fn sst(options: &SstOptions, keys: usize, value_bytes: usize, tombstones: bool) 
                     &expiring,
                 )?;
             }
-            let handle =
-                ValueHandle { segment: at as u32 / 7, offset: 44, len: 99, compression: 1 };
+            let handle = ValueHandle {
+                segment: SegmentNumber::new(at as u64 / 7),
+                offset: 44,
+                len: 99,
+                compression: 1,
+            };
             let handle = handle.encode();
             if at % 4 == 3 {
                 let expiring = [&1_900_000_000_000u64.to_le_bytes()[..], &handle].concat();

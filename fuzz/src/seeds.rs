@@ -7,13 +7,13 @@ use crate::log::SEGMENT;
 use crate::manifest::{DIR, NUMBER, first_record, write_manifest};
 use crate::samples::{file_meta, large_ssts, small_ssts};
 use crate::sst_parts::{Parts, learned_index, one_block_model};
-use crate::value::{VALUE_SEGMENT, with_right_batch};
+use crate::value::with_right_batch;
 use crate::{dump, inspect, resp, server, store};
 use std::path::Path;
-use terrace_base::{SeqNo, SplitMix64, ValueHandle};
+use terrace_base::{FileNumber, SegmentNumber, SeqNo, SplitMix64, ValueHandle};
 use terrace_inspect::batch::PayloadPlace;
 use terrace_log::value::ValueWriter;
-use terrace_log::{LogOptions, LogWriter, SyncedThrough};
+use terrace_log::{LogOptions, LogPosition, LogWriter};
 use terrace_manifest::codec::{decode_record, encode_edit};
 use terrace_manifest::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit, current, names};
 use terrace_sst::Compression;
@@ -62,7 +62,12 @@ pub fn of(name: &str) -> Vec<Vec<u8>> {
     }
 }
 
-fn segment(number: u64, payloads: &[&[u8]], synced: bool, preallocate_bytes: u64) -> Vec<u8> {
+fn segment(
+    number: SegmentNumber,
+    payloads: &[&[u8]],
+    synced: bool,
+    preallocate_bytes: u64,
+) -> Vec<u8> {
     let vfs = SimVfs::new(0);
     let path = Path::new("segment");
     let options = LogOptions { preallocate_bytes, buffered: false };
@@ -70,7 +75,7 @@ fn segment(number: u64, payloads: &[&[u8]], synced: bool, preallocate_bytes: u64
         for (at, payload) in payloads.iter().enumerate() {
             if synced && at % 2 == 1 {
                 let offset = writer.len_bytes();
-                writer.note_synced(SyncedThrough { segment: number, offset });
+                writer.note_synced(LogPosition { segment: number, offset });
             }
             // A payload that is no batch stays as it is.
             let place = PayloadPlace { segment: number, offset: writer.next_payload_offset() };
@@ -104,7 +109,7 @@ fn value_segment() -> (Vec<u8>, Vec<(Vec<u8>, ValueHandle)>) {
     let vfs = SimVfs::new(0);
     let path = Path::new("values");
     let mut handles = Vec::new();
-    let written = ValueWriter::create(&vfs, path, VALUE_SEGMENT, 0).and_then(|mut writer| {
+    let written = ValueWriter::create(&vfs, path, SEGMENT, 0).and_then(|mut writer| {
         for (at, compression) in
             [Compression::None, Compression::Lz4, Compression::Zstd].into_iter().enumerate()
         {
@@ -134,7 +139,7 @@ fn value_reads() -> Vec<Vec<u8>> {
 /// Cut, previous end, first segment, second segment: what `log::recovery` takes.
 fn two_segments() -> Vec<Vec<u8>> {
     let first = segment(SEGMENT, &[b"one", b"two", b"three"], true, 0);
-    let second = segment(SEGMENT + 1, &[b"four", b"five"], true, 0);
+    let second = segment(SEGMENT.next(), &[b"four", b"five"], true, 0);
     let len = (first.len() as u32).to_le_bytes();
     vec![[&len, &len, &first[..], &second[..]].concat()]
 }
@@ -144,13 +149,13 @@ fn edits() -> Vec<Vec<u8>> {
     let mut rng = SplitMix64::new(2);
     let default = FamilyEdit {
         id: 0,
-        min_log_segment: Some(6),
+        min_log_segment: Some(SegmentNumber::new(6)),
         flushed_seqno: Some(SeqNo::new(200)),
         added: vec![
             (6, file_meta(&mut rng, 8, b"a", b"f")),
             (6, file_meta(&mut rng, 9, b"g", b"z")),
         ],
-        removed: vec![(6, 5)],
+        removed: vec![(6, FileNumber::new(5))],
         ..FamilyEdit::default()
     };
     let created = FamilyEdit { id: 2, create: Some("third".into()), ..FamilyEdit::default() };
@@ -158,7 +163,7 @@ fn edits() -> Vec<Vec<u8>> {
     let edits = [
         VersionEdit::default(),
         VersionEdit {
-            next_file_number: Some(30),
+            next_file_number: Some(FileNumber::new(30)),
             last_seqno: Some(SeqNo::new(2000)),
             families: vec![default],
             filter_heat: Some(vec![1, 0, 1, 9, 2, 200, 100].into()),
@@ -179,8 +184,8 @@ fn edits() -> Vec<Vec<u8>> {
     edits.iter().map(encode).collect()
 }
 
-fn segment_meta(number: u32, kind: SegmentKind) -> SegmentMeta {
-    SegmentMeta { number, kind, size_bytes: 64 << 20 }
+fn segment_meta(number: u64, kind: SegmentKind) -> SegmentMeta {
+    SegmentMeta { number: SegmentNumber::new(number), kind, size_bytes: 64 << 20 }
 }
 
 fn manifest() -> Vec<u8> {

@@ -5,13 +5,13 @@
 //! index. The layout is
 //! that of `docs/format/sst.md`; a test joins what was split and expects the same file.
 
-use terrace_base::Decoder;
 use terrace_base::checksum::block_checksum;
 use terrace_base::codec::{put_bytes, put_varint};
+use terrace_base::{Decoder, FileNumber};
 use terrace_sst::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
 
 /// The number of the file that targets make of their input.
-pub const FILE_NUMBER: u64 = 7;
+pub const FILE_NUMBER: FileNumber = FileNumber::new(7);
 
 /// Bytes after the content of a stored block: how it is stored, checksum.
 const TRAILER_BYTES: usize = 5;
@@ -181,7 +181,7 @@ impl Parts {
                 fields.extend_from_slice(&offset.to_le_bytes());
                 fields.extend_from_slice(&len.to_le_bytes());
             }
-            fields.extend_from_slice(&FILE_NUMBER.to_le_bytes());
+            fields.extend_from_slice(&FILE_NUMBER.get().to_le_bytes());
             fields.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         }
         let sum = block_checksum(&fields, FOOTER_KIND, FILE_NUMBER, file.len() as u64);

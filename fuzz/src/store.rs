@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use terrace::{AdvancedOptions, CfOptions, Db, Options, WriteBatch};
+use terrace_base::{FileNumber, SegmentNumber};
 use terrace_inspect::batch::PayloadPlace;
 use terrace_log::{LogOptions, LogReader, LogWriter, Step};
 use terrace_manifest::names::{self, FileName};
@@ -18,14 +19,14 @@ const MAX_OPS: u64 = 100;
 struct Template {
     files: Vec<(PathBuf, Vec<u8>)>,
     batches: Vec<Vec<u8>>,
-    next_number: u64,
+    next_number: FileNumber,
 }
 
 /// Opens a store whose newest log segment holds the bytes as one batch, and reads it all.
 pub fn batch(data: &[u8]) -> bool {
     let vfs = template_image();
     let dir = Path::new(DIR);
-    let segment = template().next_number;
+    let segment = template().next_number.segment();
     let path = names::log_path(dir, segment);
     let writer = LogWriter::create(&vfs, &path, segment, &LogOptions::default());
     let written = writer.and_then(|mut writer| {
@@ -125,8 +126,9 @@ fn make_template() -> terrace::Result<Template> {
     let files: Vec<_> = image.files().into_iter().map(|(path, _)| read(path)).collect();
     let kinds = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).map(names::parse);
     let number = |path: &PathBuf| match kinds(path) {
-        Some(FileName::Sst(number) | FileName::Log(number) | FileName::ValueLog(number)) => number,
-        _ => 0,
+        Some(FileName::Sst(number)) => number,
+        Some(FileName::Log(number) | FileName::ValueLog(number)) => number.file(),
+        _ => FileNumber::ZERO,
     };
     let mut batches = Vec::new();
     for (path, _) in &files {
@@ -134,7 +136,8 @@ fn make_template() -> terrace::Result<Template> {
             batches.extend(records(&image, path, number)?);
         }
     }
-    let next_number = 1 + files.iter().map(|(path, _)| number(path)).max().unwrap_or(0);
+    let newest = files.iter().map(|(path, _)| number(path)).max();
+    let next_number = newest.unwrap_or_default().next();
     Ok(Template { files, batches, next_number })
 }
 
@@ -154,7 +157,7 @@ fn large_values(db: &Db) -> terrace::Result<()> {
 }
 
 /// The payloads of a segment.
-fn records(vfs: &SimVfs, path: &Path, number: u64) -> terrace::Result<Vec<Vec<u8>>> {
+fn records(vfs: &SimVfs, path: &Path, number: SegmentNumber) -> terrace::Result<Vec<Vec<u8>>> {
     let mut reader = LogReader::open(vfs, path, number)?;
     let mut payloads = Vec::new();
     while let Step::Record(record) = reader.next()? {

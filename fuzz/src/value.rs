@@ -13,15 +13,12 @@ use terrace_log::value::{
 };
 use terrace_vfs::{OpenMode, SimVfs, Vfs};
 
-/// The number of the value segment that targets make of their input.
-pub const VALUE_SEGMENT: u32 = SEGMENT as u32;
-
 const PATH: &str = "000007.vlog";
 
 /// Reads the bytes as a value segment, as they are and with right checksums, and every value in
 /// it again by its handle.
 pub fn segment(data: &[u8]) -> bool {
-    scan(data) | scan(&resealed(&with_right_values(data), SEGMENT))
+    scan(data) | scan(&resealed(&with_right_values(data), SEGMENT.get()))
 }
 
 /// Whether every byte belonged to a sound value.
@@ -31,7 +28,7 @@ fn scan(data: &[u8]) -> bool {
     vfs.write_file(path, data);
     let _ = terrace_inspect::log(&vfs, path, LogDetail::Records, &mut io::sink());
     let Ok(file) = vfs.open(path, OpenMode::default()) else { return false };
-    let Ok(mut scan) = ValueScan::open(&vfs, path, VALUE_SEGMENT) else { return false };
+    let Ok(mut scan) = ValueScan::open(&vfs, path, SEGMENT) else { return false };
     let mut sound = true;
     loop {
         let before = scan.position();
@@ -118,7 +115,7 @@ pub fn with_right_values(data: &[u8]) -> Vec<u8> {
         let payload_at = at + RECORD_HEADER_BYTES;
         let end = payload_at + u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         let Some(payload) = data.get(payload_at..end) else { break };
-        let value = StoredValue::decode(payload, VALUE_SEGMENT, payload_at as u64);
+        let value = StoredValue::decode(payload, SEGMENT, payload_at as u64);
         match (RecordType::from_byte(kind), value) {
             (Some(RecordType::Value), Some(StoredValue { key, handle, .. })) => {
                 seal_value(&mut bytes, key, &handle, 0);

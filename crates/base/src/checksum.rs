@@ -1,6 +1,7 @@
 //! Checksums and the key hash: crc32c for log records (hardware on every machine of today), xxh3
 //! for blocks and keys.
 
+use crate::number::FileNumber;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The 64-bit hash of a user key from which every filter derives its probes. Stored on disk
@@ -17,8 +18,9 @@ pub fn crc32c(parts: &[&[u8]]) -> u32 {
 
 /// The 4-byte checksum of a block: content, compression type, and the place where it belongs, so
 /// that a block read from another offset or another file is detected.
-pub fn block_checksum(bytes: &[u8], kind: u8, file_number: u64, offset: u64) -> u32 {
+pub fn block_checksum(bytes: &[u8], kind: u8, file_number: FileNumber, offset: u64) -> u32 {
     let place = file_number
+        .get()
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .wrapping_add(offset.rotate_left(17))
         .wrapping_add(u64::from(kind) << 56);
@@ -32,12 +34,13 @@ mod tests {
 
     #[test]
     fn a_block_is_bound_to_its_place() {
-        let sum = block_checksum(b"block", 0, 3, 4096);
-        assert_eq!(sum, block_checksum(b"block", 0, 3, 4096));
-        assert_ne!(sum, block_checksum(b"block", 1, 3, 4096));
-        assert_ne!(sum, block_checksum(b"block", 0, 4, 4096));
-        assert_ne!(sum, block_checksum(b"block", 0, 3, 8192));
-        assert_ne!(sum, block_checksum(b"blocK", 0, 3, 4096));
+        let (three, four) = (FileNumber::new(3), FileNumber::new(4));
+        let sum = block_checksum(b"block", 0, three, 4096);
+        assert_eq!(sum, block_checksum(b"block", 0, three, 4096));
+        assert_ne!(sum, block_checksum(b"block", 1, three, 4096));
+        assert_ne!(sum, block_checksum(b"block", 0, four, 4096));
+        assert_ne!(sum, block_checksum(b"block", 0, three, 8192));
+        assert_ne!(sum, block_checksum(b"blocK", 0, three, 4096));
     }
 
     #[test]

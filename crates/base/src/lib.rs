@@ -21,7 +21,7 @@ pub use codec::Decoder;
 pub use error::{Error, Result};
 pub use iter::InternalIter;
 pub use key::ValueKind;
-pub use number::{AtomicSeqNo, MAX_SEQNO, SeqNo};
+pub use number::{AtomicSeqNo, FileNumber, MAX_SEQNO, MAX_VALUE_SEGMENT, SegmentNumber, SeqNo};
 pub use range_tombstone::{RangeTombstone, RangeTombstoneRef, RangeTombstones};
 pub use rng::{Rng, SplitMix64};
 pub use value_handle::{HANDLE_BYTES, ValueHandle, ValueRef};

@@ -119,6 +119,43 @@ number! {
     SeqNo
 }
 
+number! {
+    /// The number in the name of a file. SSTs, segments and temporary files share one number space;
+    /// manifests and what readers lock have spaces of their own.
+    FileNumber
+}
+
+number! {
+    /// The file number of a segment: of the commit log, or of values that left it. A value handle has room
+    /// for those up to [`MAX_VALUE_SEGMENT`].
+    SegmentNumber
+}
+
+/// The largest number of a segment that a value handle can name: 4 bytes.
+pub const MAX_VALUE_SEGMENT: SegmentNumber = SegmentNumber::new(u32::MAX as u64);
+
+impl SegmentNumber {
+    /// Whether a value handle can name the segment.
+    #[inline]
+    pub fn fits_handles(self) -> bool {
+        self <= MAX_VALUE_SEGMENT
+    }
+
+    /// The number of its file.
+    #[inline]
+    pub const fn file(self) -> FileNumber {
+        FileNumber(self.0)
+    }
+}
+
+impl FileNumber {
+    /// The number of the segment that this file is.
+    #[inline]
+    pub const fn segment(self) -> SegmentNumber {
+        SegmentNumber(self.0)
+    }
+}
+
 /// The largest sequence number (2^56 - 1). A read at this number sees everything.
 pub const MAX_SEQNO: SeqNo = SeqNo::new((1 << 56) - 1);
 

@@ -10,6 +10,7 @@
 //! handles, by `terrace-sst`, which counts them, and by the engine.
 
 use crate::key::{EXPIRY_BYTES, ValueKind};
+use crate::number::SegmentNumber;
 
 /// Bytes of an encoded handle.
 pub const HANDLE_BYTES: usize = 13;
@@ -28,8 +29,8 @@ const LEN_BITS: u32 = 30;
 /// The place of a separated value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueHandle {
-    /// File number of the segment.
-    pub segment: u32,
+    /// The segment, at most [`MAX_VALUE_SEGMENT`](crate::MAX_VALUE_SEGMENT).
+    pub segment: SegmentNumber,
     /// File offset of the first stored byte, below [`MAX_SEGMENT_BYTES`].
     pub offset: u64,
     /// Stored bytes, at most [`MAX_STORED_VALUE_BYTES`].
@@ -43,10 +44,12 @@ impl ValueHandle {
     #[inline]
     pub fn encode(&self) -> [u8; HANDLE_BYTES] {
         debug_assert!(
-            self.offset < MAX_SEGMENT_BYTES && self.len as usize <= MAX_STORED_VALUE_BYTES
+            self.segment.fits_handles()
+                && self.offset < MAX_SEGMENT_BYTES
+                && self.len as usize <= MAX_STORED_VALUE_BYTES
         );
         let mut bytes = [0; HANDLE_BYTES];
-        bytes[..4].copy_from_slice(&self.segment.to_le_bytes());
+        bytes[..4].copy_from_slice(&self.segment.get().to_le_bytes()[..4]);
         bytes[4..9].copy_from_slice(&self.offset.to_le_bytes()[..5]);
         let len = self.len & ((1 << LEN_BITS) - 1) | u32::from(self.compression) << LEN_BITS;
         bytes[9..].copy_from_slice(&len.to_le_bytes());
@@ -59,7 +62,7 @@ impl ValueHandle {
         let [s0, s1, s2, s3, o0, o1, o2, o3, o4, l0, l1, l2, l3] = *bytes;
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
         Self {
-            segment: u32::from_le_bytes([s0, s1, s2, s3]),
+            segment: SegmentNumber::new(u32::from_le_bytes([s0, s1, s2, s3]).into()),
             offset: u64::from_le_bytes([o0, o1, o2, o3, o4, 0, 0, 0]),
             len: len & ((1 << LEN_BITS) - 1),
             compression: (len >> LEN_BITS) as u8,
@@ -95,8 +98,8 @@ impl ValueHandle {
 /// How much of one value segment an SST refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ValueRef {
-    /// File number of the segment.
-    pub segment: u32,
+    /// The segment.
+    pub segment: SegmentNumber,
     /// Sum of [`ValueHandle::weight_bytes`] of the entries that refer to it.
     pub bytes: u64,
 }
@@ -114,6 +117,7 @@ mod tests {
             len in 0..=MAX_STORED_VALUE_BYTES as u32,
             compression in 0u8..4,
         ) {
+            let segment = SegmentNumber::new(segment.into());
             let handle = ValueHandle { segment, offset, len, compression };
             let bytes = handle.encode();
             prop_assert_eq!(ValueHandle::decode(&bytes), handle);

@@ -132,12 +132,14 @@ fn separated<'a>(
     key: &'a [u8],
     place: PayloadPlace,
 ) -> Result<(&'a [u8], Separated), &'static str> {
-    let segment = u32::try_from(place.segment).map_err(|_| "no handle can name this segment")?;
+    if !place.segment.fits_handles() {
+        return Err("no handle can name this segment");
+    }
     let expiry_ms = match kind.expires() {
         true => Some(decoder.u64().ok_or(CUT)?),
         false => None,
     };
-    let value = StoredValue::decode_tail(decoder, key, segment, place.offset).ok_or(CUT)?;
+    let value = StoredValue::decode_tail(decoder, key, place.segment, place.offset).ok_or(CUT)?;
     let sound = value.is_sound();
     Ok((value.stored, Separated { handle: value.handle, expiry_ms, sound }))
 }

@@ -26,7 +26,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, FileNumber, Result};
 use terrace_manifest::FileMeta;
 use terrace_manifest::evidence::{self, Claims, Evidence};
 use terrace_vfs::Vfs;
@@ -221,7 +221,7 @@ impl Checker<'_> {
 
     /// Whether the newest manifest still names SST `number`. A store whose manifest cannot be
     /// read has no newer one.
-    fn is_live(&mut self, number: u64) -> bool {
+    fn is_live(&mut self, number: FileNumber) -> bool {
         match salvage::load(&**self.vfs, self.dir, &mut Vec::new()) {
             Ok(Some(tree)) => {
                 let live = tree.files().any(|file| file.number == number);
@@ -291,16 +291,15 @@ impl Checker<'_> {
         let Some(tree) = salvage::load(&**self.vfs, self.dir, &mut Vec::new())? else {
             return Ok(());
         };
-        let live: HashSet<u64> = tree.files().map(|file| file.number).collect();
+        let live: HashSet<FileNumber> = tree.files().map(|file| file.number).collect();
         let oldest_log = tree.oldest_log_segment();
         let ssts = listing.ssts.iter().filter(|(number, _)| !live.contains(number));
-        let is_value_segment =
-            |number: &u64| u32::try_from(*number).is_ok_and(|n| tree.segments.contains_key(&n));
         let logs = listing.logs.range(..oldest_log).chain(&listing.value_logs);
-        let logs = logs.filter(|(number, _)| !is_value_segment(number));
+        let logs = logs.filter(|(number, _)| !tree.segments.contains_key(number));
         let current = terrace_manifest::current::read(&**self.vfs, self.dir).ok();
         let manifests = listing.manifests.iter().filter(|(number, _)| Some(**number) < current);
-        for (_, path) in ssts.chain(logs).chain(manifests) {
+        let ssts = ssts.map(|(_, path)| path);
+        for path in ssts.chain(logs.map(|(_, path)| path)).chain(manifests.map(|(_, path)| path)) {
             self.note(format!(
                 "{} is needed by nothing: a crash left it, or another process is just at work",
                 path.display()

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use terrace_base::Result;
+use terrace_base::{FileNumber, Result, SegmentNumber};
+use terrace_log::SegmentFile;
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::Vfs;
 
@@ -46,10 +47,10 @@ pub(crate) fn is_directory(vfs: &dyn Vfs, path: &Path) -> bool {
 pub(crate) struct Listing {
     pub current: bool,
     pub manifests: BTreeMap<u64, PathBuf>,
-    pub ssts: BTreeMap<u64, PathBuf>,
-    pub logs: BTreeMap<u64, PathBuf>,
+    pub ssts: BTreeMap<FileNumber, PathBuf>,
+    pub logs: BTreeMap<SegmentNumber, PathBuf>,
     /// Value segments that garbage collection wrote.
-    pub value_logs: BTreeMap<u64, PathBuf>,
+    pub value_logs: BTreeMap<SegmentNumber, PathBuf>,
     /// What says what was synced.
     pub evidence: Vec<PathBuf>,
     pub temps: Vec<String>,
@@ -65,8 +66,14 @@ impl Listing {
     /// Whether there are files that hold writes, or say that there were. A manifest alone, without `CURRENT`, is what a
     /// crash leaves of a store that was just being made.
     fn has_writes(&self) -> bool {
-        let lists = [&self.ssts, &self.logs, &self.value_logs];
-        !(lists.iter().all(|list| list.is_empty()) && self.evidence.is_empty())
+        let segments = self.logs.len() + self.value_logs.len();
+        !self.ssts.is_empty() || segments > 0 || !self.evidence.is_empty()
+    }
+
+    /// The log segments from number `first` on, in order.
+    pub fn segments_from(&self, first: SegmentNumber) -> impl Iterator<Item = SegmentFile> {
+        let from = self.logs.range(first..);
+        from.map(|(number, path)| SegmentFile { number: *number, path: path.clone() })
     }
 
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Self> {
@@ -104,11 +111,9 @@ impl Listing {
 pub(crate) fn number_of(path: &Path) -> u64 {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match names::parse(name) {
-        FileName::Manifest(number)
-        | FileName::Sst(number)
-        | FileName::Log(number)
-        | FileName::ValueLog(number)
-        | FileName::Evidence(number) => number,
+        FileName::Manifest(number) | FileName::Evidence(number) => number,
+        FileName::Sst(number) => number.get(),
+        FileName::Log(segment) | FileName::ValueLog(segment) => segment.get(),
         _ => 0,
     }
 }

@@ -11,8 +11,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use terrace_base::{Error, Result};
+use terrace_base::{Error, Result, SegmentNumber};
 use terrace_log::dump::{Detail, PayloadPlace};
+use terrace_log::{LogPosition, SegmentFile};
 use terrace_vfs::Vfs;
 
 /// Prints the segment (of the commit log or of values) at `path`, or every segment of the store in
@@ -27,7 +28,7 @@ pub fn log(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) 
     let listing = Listing::read(vfs, path)?;
     let print = |source| Error::io("print", path, source);
     let mut problems = 0;
-    let all: BTreeMap<u64, &PathBuf> = listing
+    let all: BTreeMap<SegmentNumber, &PathBuf> = listing
         .logs
         .iter()
         .chain(&listing.value_logs)
@@ -64,7 +65,7 @@ fn segment(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) 
         not_batches.set(not_batches.get() + faults);
         lines
     };
-    let number = number_of(path);
+    let number = SegmentNumber::new(number_of(path));
     match terrace_log::dump::dump(vfs, path, number, detail, &describe, out) {
         Ok(dumped) => Ok(dumped.damaged + not_batches.get()),
         Err(error @ (Error::Unsupported { .. } | Error::Corruption { .. })) => {
@@ -81,9 +82,8 @@ fn recovery(
     tree: Option<&Tree>,
     listing: &Listing,
 ) -> std::result::Result<String, String> {
-    let oldest = tree.map_or(0, |tree| tree.oldest_log_segment());
-    let live: Vec<(u64, PathBuf)> =
-        listing.logs.range(oldest..).map(|(number, path)| (*number, path.clone())).collect();
+    let oldest = tree.map_or(SegmentNumber::ZERO, |tree| tree.oldest_log_segment());
+    let live: Vec<SegmentFile> = listing.segments_from(oldest).collect();
     let recovered = terrace_log::recover(vfs, &live, &mut |_, _, _| Ok(()));
     let recovered = recovered.map_err(|error| error.to_string())?;
     let count = live.len();
@@ -91,7 +91,7 @@ fn recovery(
         "recovery would replay {} records from {count} segments (from number {oldest} on)",
         recovered.records
     );
-    if let Some((segment, offset)) = recovered.end {
+    if let Some(LogPosition { segment, offset }) = recovered.end {
         line.push_str(&format!(", up to offset {offset} of segment {segment}"));
     }
     if let Some(why) = recovered.torn {

@@ -4,7 +4,7 @@ use crate::directory::{Listing, is_directory, number_of};
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, Result, SegmentNumber};
 use terrace_log::dump::{Detail, PayloadPlace};
 use terrace_manifest::{codec, current, dump};
 use terrace_vfs::Vfs;
@@ -60,7 +60,8 @@ fn one(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) -> R
         not_edits.set(not_edits.get() + u64::from(codec::decode_record(payload).is_err()));
         dump::describe(payload)
     };
-    match terrace_log::dump::dump(vfs, path, number_of(path), detail, &describe, out) {
+    let number = SegmentNumber::new(number_of(path));
+    match terrace_log::dump::dump(vfs, path, number, detail, &describe, out) {
         Ok(dumped) => Ok(dumped.damaged + not_edits.get()),
         Err(error @ (Error::Unsupported { .. } | Error::Corruption { .. })) => {
             writeln!(out, "{error}").map_err(|source| Error::io("print", path, source))?;

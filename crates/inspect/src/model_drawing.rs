@@ -2,6 +2,7 @@
 //! over them and, below, how far each key is from its line. SVG, written by hand.
 
 use std::fmt::Write;
+use terrace_base::FileNumber;
 use terrace_sst::{ModelPoint, ModelView};
 
 const WIDTH: f64 = 1000.0;
@@ -34,7 +35,7 @@ impl Scale {
 }
 
 /// An SVG of the learned index of SST `file_number`.
-pub(crate) fn draw(model: &ModelView, points: &[ModelPoint], file_number: u64) -> String {
+pub(crate) fn draw(model: &ModelView, points: &[ModelPoint], file_number: FileNumber) -> String {
     let (low, high) = match (points.first(), points.last()) {
         (Some(first), Some(last)) => (first.key as f64, last.key as f64),
         _ => (0.0, 1.0),
@@ -125,7 +126,7 @@ mod tests {
         let segments = vec![DrawnSegment { from: (0, 0.5), to: (190, 19.5) }];
         let stats = ModelStats::default();
         let model = ModelView { stats, error_bound: 2, segments, memory_bytes: 100 };
-        let svg = draw(&model, &points, 7);
+        let svg = draw(&model, &points, FileNumber::new(7));
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("<circle").count(), 2 * points.len());
         assert!(svg.contains("SST 7: 20 data blocks") && svg.contains("stroke=\"#c30\""));

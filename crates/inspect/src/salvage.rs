@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, FileNumber, Result, SegmentNumber};
 use terrace_log::{LogReader, RecordKind, Step};
 use terrace_manifest::codec::{self, ManifestRecord};
 use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL, LEVEL_COUNT, Manifest, current, names};
@@ -40,7 +40,7 @@ pub(crate) fn load(vfs: &dyn Vfs, dir: &Path, problems: &mut Vec<Problem>) -> Re
 
 /// Adds up what can be read of the manifest at `path`.
 fn salvage(vfs: &dyn Vfs, path: &Path, problems: &mut Vec<Problem>) -> Result<Option<Tree>> {
-    let mut reader = match LogReader::open(vfs, path, number_of(path)) {
+    let mut reader = match LogReader::open(vfs, path, SegmentNumber::new(number_of(path))) {
         Ok(reader) => reader,
         Err(error @ Error::Io { .. }) => return Err(error),
         Err(error) => {
@@ -83,7 +83,7 @@ struct Salvaged {
     records: u64,
     tree: Tree,
     /// Live files per family, with their level.
-    files: BTreeMap<u32, BTreeMap<u64, (u8, FileMeta)>>,
+    files: BTreeMap<u32, BTreeMap<FileNumber, (u8, FileMeta)>>,
 }
 
 impl Salvaged {
@@ -97,7 +97,7 @@ impl Salvaged {
         raise(&mut tree.next_file_number, record.edit.next_file_number);
         raise(&mut tree.last_seqno, record.edit.last_seqno);
         for segment in record.edit.segments_added {
-            raise(&mut tree.next_file_number, Some(u64::from(segment.number) + 1));
+            raise(&mut tree.next_file_number, Some(segment.number.file().next()));
             tree.segments.insert(segment.number, segment);
         }
         for number in record.edit.segments_removed {
@@ -125,7 +125,7 @@ impl Salvaged {
             files.remove(&number);
         }
         for (level, file) in edit.added {
-            raise(&mut self.tree.next_file_number, Some(file.number.saturating_add(1)));
+            raise(&mut self.tree.next_file_number, Some(file.number.next()));
             raise(&mut self.tree.last_seqno, Some(file.largest_seqno));
             files.insert(file.number, (level, file));
         }

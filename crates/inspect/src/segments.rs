@@ -8,7 +8,7 @@ use crate::tree::Tree;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use terrace_base::ValueRef;
+use terrace_base::{SegmentNumber, ValueRef};
 use terrace_manifest::{SegmentKind, SegmentMeta, names};
 
 /// One segment that values are read from.
@@ -23,9 +23,9 @@ pub(crate) struct Segment {
 }
 
 /// Every value segment, and every other segment that a live SST refers to.
-pub(crate) fn of(tree: &Tree) -> BTreeMap<u32, Segment> {
+pub(crate) fn of(tree: &Tree) -> BTreeMap<SegmentNumber, Segment> {
     let known = |meta: &SegmentMeta| Segment { meta: Some(*meta), ..Segment::default() };
-    let mut segments: BTreeMap<u32, Segment> =
+    let mut segments: BTreeMap<SegmentNumber, Segment> =
         tree.segments.iter().map(|(number, meta)| (*number, known(meta))).collect();
     for ValueRef { segment, bytes } in tree.files().flat_map(|file| &file.value_refs) {
         let segment = segments.entry(*segment).or_default();
@@ -37,10 +37,10 @@ pub(crate) fn of(tree: &Tree) -> BTreeMap<u32, Segment> {
 
 /// Where segment `number` of the store in `dir` lies. One that the manifest does not know is a
 /// segment of the commit log.
-pub(crate) fn path(dir: &Path, number: u32, meta: Option<&SegmentMeta>) -> PathBuf {
+pub(crate) fn path(dir: &Path, number: SegmentNumber, meta: Option<&SegmentMeta>) -> PathBuf {
     match meta.map(|meta| meta.kind) {
-        Some(SegmentKind::Values) => names::value_log_path(dir, u64::from(number)),
-        Some(SegmentKind::CommitLog) | None => names::log_path(dir, u64::from(number)),
+        Some(SegmentKind::Values) => names::value_log_path(dir, number),
+        Some(SegmentKind::CommitLog) | None => names::log_path(dir, number),
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, FileNumber, Result};
 use terrace_sst::{
     BlockCache, DumpDetail, FilterMemory, ReadCounters, ReaderOptions, SstReader, dump,
 };
@@ -25,7 +25,7 @@ const DAMAGE_MARK: &str = "! ";
 /// I/O, printing included.
 pub fn sst(vfs: &dyn Vfs, path: &Path, detail: DumpDetail, out: &mut dyn io::Write) -> Result<u64> {
     let file = vfs.open(path, OpenMode::default())?;
-    let number = Some(number_of(path)).filter(|number| *number != 0);
+    let number = Some(number_of(path)).filter(|number| *number != 0).map(FileNumber::new);
     let mut lines = Lines { out, line: String::new(), problems: 0, error: None };
     let printed = dump(&*file, number, detail, &mut lines);
     match (printed, lines.error) {
@@ -48,7 +48,7 @@ pub fn plot_sst(vfs: &Arc<dyn Vfs>, path: &Path) -> Result<Option<String>> {
         counters: Arc::new(ReadCounters::new()),
     };
     let size_bytes = vfs.len(path)?;
-    let number = number_of(path);
+    let number = FileNumber::new(number_of(path));
     let points = SstReader::open(vfs, path, number, size_bytes, &options)?.model_points()?;
     Ok(points.map(|(model, points)| model_drawing::draw(&model, &points, number)))
 }

@@ -7,17 +7,17 @@ use crate::problem::Problem;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use terrace_base::{MAX_SEQNO, SeqNo};
+use terrace_base::{FileNumber, MAX_SEQNO, SegmentNumber, SeqNo};
 use terrace_manifest::{FileMeta, LEVEL_COUNT, ManifestState, SegmentMeta, names};
 
 /// The column families and counters of a store.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Tree {
     pub store_id: u64,
-    pub next_file_number: u64,
+    pub next_file_number: FileNumber,
     pub last_seqno: SeqNo,
     pub families: BTreeMap<u32, FamilyTree>,
-    pub segments: BTreeMap<u32, SegmentMeta>,
+    pub segments: BTreeMap<SegmentNumber, SegmentMeta>,
     /// Every log segment that is needed exists, and evidence is kept.
     pub keeps_evidence: bool,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Tree {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct FamilyTree {
     pub name: String,
-    pub min_log_segment: u64,
+    pub min_log_segment: SegmentNumber,
     pub flushed_seqno: SeqNo,
     /// L0 newest first, every other level by smallest key.
     pub levels: [Vec<Arc<FileMeta>>; LEVEL_COUNT],
@@ -63,8 +63,8 @@ impl FamilyTree {
 
 impl Tree {
     /// Log segments below this one hold nothing that any family needs.
-    pub fn oldest_log_segment(&self) -> u64 {
-        self.families.values().map(|family| family.min_log_segment).min().unwrap_or(0)
+    pub fn oldest_log_segment(&self) -> SegmentNumber {
+        self.families.values().map(|family| family.min_log_segment).min().unwrap_or_default()
     }
 
     /// All files of all families.
@@ -75,7 +75,7 @@ impl Tree {
     /// What does not hold although it must, of the store in `dir`.
     pub fn faults(&self, dir: &Path) -> Vec<Problem> {
         let mut faults = Vec::new();
-        let mut owners: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut owners: BTreeMap<FileNumber, u32> = BTreeMap::new();
         for (id, family) in &self.families {
             for file in family.files() {
                 let mut fault =

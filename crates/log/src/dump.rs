@@ -4,15 +4,13 @@
 //! byte, and printed as such. The caller says what a payload means: the commit log and the
 //! manifest share this framing.
 
-use crate::format::{
-    self, HEADER_BYTES, Header, HeaderFault, LogEnd, RECORD_HEADER_BYTES, SyncedThrough,
-};
+use crate::format::{self, HEADER_BYTES, Header, HeaderFault, LogPosition, RECORD_HEADER_BYTES};
 use crate::reader::{LogReader, Record, RecordKind, Step, read_header, unsupported_version};
 use crate::value::{StoredValue, value_of};
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, Result, SegmentNumber};
 use terrace_compression::Compression;
 use terrace_vfs::{OpenMode, Vfs};
 
@@ -45,7 +43,7 @@ pub struct Dumped {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadPlace {
     /// Number of the segment.
-    pub segment: u64,
+    pub segment: SegmentNumber,
     /// File offset of the payload's first byte.
     pub offset: u64,
 }
@@ -61,7 +59,7 @@ pub type Describe<'a> = dyn Fn(&[u8], PayloadPlace) -> Vec<String> + 'a;
 pub fn dump(
     vfs: &dyn Vfs,
     path: &Path,
-    segment: u64,
+    segment: SegmentNumber,
     detail: Detail,
     describe: &Describe<'_>,
     out: &mut dyn io::Write,
@@ -128,8 +126,8 @@ impl Dumper<'_> {
         let Some(Header { segment, previous }) = header else {
             return self.line(&format!("segment without a sound header, {file_bytes} bytes"));
         };
-        let after = previous.map_or(String::new(), |(before, end): LogEnd| {
-            format!(", continues segment {before} at {end}")
+        let after = previous.map_or(String::new(), |LogPosition { segment, offset }| {
+            format!(", continues segment {segment} at {offset}")
         });
         self.line(&format!("segment {segment}{after}, {file_bytes} bytes"))?;
         if self.detail == Detail::Records {
@@ -137,7 +135,7 @@ impl Dumper<'_> {
         }
         let mut raw = [0u8; HEADER_BYTES as usize];
         vfs.open(self.path, OpenMode::default())?.read_at(0, &mut raw)?;
-        let (before, end) = previous.unwrap_or((0, 0));
+        let LogPosition { segment: before, offset: end } = previous.unwrap_or_default();
         let fields = [
             (0..8, "magic".to_string()),
             (8..12, format!("format version {}", format::FORMAT_VERSION)),
@@ -154,11 +152,11 @@ impl Dumper<'_> {
     }
 
     /// What a value record holds; a line that it is damaged if that is not so.
-    fn value(&mut self, record: &Record<'_>, segment: u64) -> Vec<String> {
-        let Ok(segment) = u32::try_from(segment) else {
+    fn value(&mut self, record: &Record<'_>, segment: SegmentNumber) -> Vec<String> {
+        if !segment.fits_handles() {
             self.dumped.damaged += 1;
             return vec!["DAMAGE: no handle names a segment of this number".into()];
-        };
+        }
         match value_of(record, segment) {
             Ok(StoredValue { key, handle, .. }) => {
                 let codec =
@@ -180,7 +178,7 @@ impl Dumper<'_> {
 
     fn record(
         &mut self,
-        segment: u64,
+        segment: SegmentNumber,
         offset: u64,
         kind: RecordKind,
         payload: &[u8],
@@ -191,7 +189,7 @@ impl Dumper<'_> {
                 self.dumped.records += 1;
                 ("data".to_string(), format::RecordType::Data)
             }
-            RecordKind::SyncMarker(SyncedThrough { segment, offset }) => {
+            RecordKind::SyncMarker(LogPosition { segment, offset }) => {
                 self.dumped.markers += 1;
                 let name = format!("sync marker: durable up to {offset} of segment {segment}");
                 (name, format::RecordType::SyncMarker)
@@ -258,6 +256,8 @@ mod tests {
     use crate::{LogOptions, LogWriter};
     use terrace_vfs::SimVfs;
 
+    const SEGMENT: SegmentNumber = SegmentNumber::new(7);
+
     fn path() -> &'static Path {
         Path::new("/000007.log")
     }
@@ -265,8 +265,14 @@ mod tests {
     fn sample() -> SimVfs {
         let vfs = SimVfs::new(0);
         let options = LogOptions { preallocate_bytes: 256, buffered: false };
-        let mut writer =
-            LogWriter::create_after(&vfs, path(), 7, &options, Some((5, 1234))).unwrap();
+        let mut writer = LogWriter::create_after(
+            &vfs,
+            path(),
+            SEGMENT,
+            &options,
+            Some(LogPosition { segment: SegmentNumber::new(5), offset: 1234 }),
+        )
+        .unwrap();
         writer.append(&[b"a batch"]).unwrap();
         writer.sync().unwrap();
         writer.append(&[b"", b"a payload of more than eight bytes"]).unwrap();
@@ -277,10 +283,12 @@ mod tests {
         let mut out = Vec::new();
         let describe = |payload: &[u8], place: PayloadPlace| {
             let bytes = vfs.read_file(path()).unwrap();
-            assert!(place.segment == 7 && bytes[place.offset as usize..].starts_with(payload));
+            assert!(
+                place.segment == SEGMENT && bytes[place.offset as usize..].starts_with(payload)
+            );
             vec![format!("{} bytes of payload", payload.len())]
         };
-        let dumped = dump(vfs, path(), 7, detail, &describe, &mut out).unwrap();
+        let dumped = dump(vfs, path(), SEGMENT, detail, &describe, &mut out).unwrap();
         (String::from_utf8(out).unwrap(), dumped)
     }
 
@@ -329,7 +337,7 @@ mod tests {
     #[test]
     fn values_by_themselves_are_printed_with_their_handles() {
         let vfs = SimVfs::new(0);
-        let mut writer = crate::value::ValueWriter::create(&vfs, path(), 7, 0).unwrap();
+        let mut writer = crate::value::ValueWriter::create(&vfs, path(), SEGMENT, 0).unwrap();
         let handle = writer.add(b"key", b"some value", 0).unwrap();
         writer.add(b"other", &[], 0).unwrap();
         writer.finish().unwrap();
@@ -349,14 +357,16 @@ mod tests {
         for at in 0..whole.len() as u64 {
             vfs.corrupt(path(), at, 0x55);
             let mut out = Vec::new();
-            let outcome = dump(&vfs, path(), 7, Detail::Records, &nothing, &mut out);
+            let outcome = dump(&vfs, path(), SEGMENT, Detail::Records, &nothing, &mut out);
             let dumped = outcome.unwrap();
             assert!(dumped.records + dumped.markers >= 2, "byte {at}");
             vfs.corrupt(path(), at, 0x55);
         }
         for cut in (0..whole.len() as u64).rev() {
             vfs.truncate(path(), cut);
-            assert!(dump(&vfs, path(), 7, Detail::Records, &nothing, &mut Vec::new()).is_ok());
+            assert!(
+                dump(&vfs, path(), SEGMENT, Detail::Records, &nothing, &mut Vec::new()).is_ok()
+            );
         }
     }
 }

@@ -22,6 +22,7 @@
 //! Type 0 does not exist, so that nine zero bytes are never a record.
 
 use crc32c::{crc32c, crc32c_append};
+use terrace_base::SegmentNumber;
 use terrace_base::codec::Decoder;
 
 /// The first bytes of every segment.
@@ -48,7 +49,7 @@ pub const MARKER_PAYLOAD_BYTES: usize = 16;
 pub enum RecordType {
     /// A payload of the log's user.
     Data = 1,
-    /// States that everything up to a position is durable ([`SyncedThrough`]).
+    /// States that everything up to a position is durable ([`LogPosition`]).
     SyncMarker = 2,
     /// A separated value by itself ([`crate::value`]); only in segments that garbage collection
     /// wrote.
@@ -67,25 +68,27 @@ impl RecordType {
     }
 }
 
-/// Everything in the log before `offset` of `segment` is on the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SyncedThrough {
-    /// Segment number.
-    pub segment: u64,
-    /// File offset of the first byte that is not covered.
+/// A place in a log, between two records: how far it is durable, or where it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LogPosition {
+    /// The segment.
+    pub segment: SegmentNumber,
+    /// File offset of the first byte behind the place.
     pub offset: u64,
 }
 
-/// Where a log ends: segment number and file offset past its last record.
-pub type LogEnd = (u64, u64);
+impl LogPosition {
+    /// Before everything in every log.
+    pub const START: Self = Self { segment: SegmentNumber::ZERO, offset: 0 };
+}
 
 /// What a segment header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The segment's own number.
-    pub segment: u64,
+    pub segment: SegmentNumber,
     /// The end of the log that this segment continues, if its writer was told.
-    pub previous: Option<LogEnd>,
+    pub previous: Option<LogPosition>,
 }
 
 /// Why bytes are not a header.
@@ -99,13 +102,13 @@ pub enum HeaderFault {
 
 /// The bytes of a header.
 pub fn encode_header(header: &Header) -> [u8; HEADER_BYTES as usize] {
-    let (previous_segment, previous_end) = header.previous.unwrap_or((0, 0));
+    let previous = header.previous.unwrap_or_default();
     let mut bytes = [0u8; HEADER_BYTES as usize];
     bytes[0..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-    bytes[12..20].copy_from_slice(&header.segment.to_le_bytes());
-    bytes[20..28].copy_from_slice(&previous_segment.to_le_bytes());
-    bytes[28..36].copy_from_slice(&previous_end.to_le_bytes());
+    bytes[12..20].copy_from_slice(&header.segment.get().to_le_bytes());
+    bytes[20..28].copy_from_slice(&previous.segment.get().to_le_bytes());
+    bytes[28..36].copy_from_slice(&previous.offset.to_le_bytes());
     let checksum = crc32c(&bytes[..40]);
     bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
     bytes
@@ -143,7 +146,9 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, HeaderFault> {
         let text = format!("the header of segment {segment} says that it continues {before}");
         return Err(HeaderFault::Damaged(text));
     }
-    Ok(Header { segment, previous: (before != 0).then_some((before, end)) })
+    let previous = LogPosition { segment: SegmentNumber::new(before), offset: end };
+    let segment = SegmentNumber::new(segment);
+    Ok(Header { segment, previous: (before != 0).then_some(previous) })
 }
 
 fn le_u32(bytes: &[u8; HEADER_BYTES as usize], at: usize) -> u32 {
@@ -152,8 +157,8 @@ fn le_u32(bytes: &[u8; HEADER_BYTES as usize], at: usize) -> u32 {
 
 /// The part of a record checksum that all records of a segment share: segment numbers are hashed
 /// once, not per record.
-pub fn segment_seed(segment: u64) -> u32 {
-    crc32c(&segment.to_le_bytes())
+pub fn segment_seed(segment: SegmentNumber) -> u32 {
+    crc32c(&segment.get().to_le_bytes())
 }
 
 /// The nine bytes in front of `payload` when the record stands at `offset`; `segment_seed` is
@@ -190,16 +195,17 @@ pub fn split_record_header(header: &[u8; RECORD_HEADER_BYTES]) -> (u32, u32, u8)
 }
 
 /// The payload of a sync marker.
-pub fn encode_marker(through: SyncedThrough) -> [u8; MARKER_PAYLOAD_BYTES] {
+pub fn encode_marker(through: LogPosition) -> [u8; MARKER_PAYLOAD_BYTES] {
     let mut bytes = [0u8; MARKER_PAYLOAD_BYTES];
-    bytes[..8].copy_from_slice(&through.segment.to_le_bytes());
+    bytes[..8].copy_from_slice(&through.segment.get().to_le_bytes());
     bytes[8..].copy_from_slice(&through.offset.to_le_bytes());
     bytes
 }
 
 /// Reads the payload of a sync marker; `None` if it has another length.
-pub fn decode_marker(payload: &[u8]) -> Option<SyncedThrough> {
+pub fn decode_marker(payload: &[u8]) -> Option<LogPosition> {
     let mut decoder = Decoder::new(payload);
-    let through = SyncedThrough { segment: decoder.u64()?, offset: decoder.u64()? };
+    let segment = SegmentNumber::new(decoder.u64()?);
+    let through = LogPosition { segment, offset: decoder.u64()? };
     decoder.is_empty().then_some(through)
 }

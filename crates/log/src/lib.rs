@@ -22,8 +22,8 @@ pub mod value;
 mod window;
 pub mod writer;
 
-pub use format::{LogEnd, SyncedThrough};
+pub use format::LogPosition;
 pub use reader::{LogReader, Record, RecordKind, Step, read_header};
-pub use recover::{Recovered, Setting, recover, recover_with};
+pub use recover::{Recovered, SegmentFile, Setting, recover, recover_with};
 pub use salvage::{Gap, salvage};
 pub use writer::{LogOptions, LogWriter};

@@ -8,12 +8,12 @@
 //! Used by [`crate::recover()`], [`crate::dump`] and `terrace-inspect`.
 
 use crate::format::{
-    self, HEADER_BYTES, Header, HeaderFault, LogEnd, RECORD_HEADER_BYTES, RecordType, SyncedThrough,
+    self, HEADER_BYTES, Header, HeaderFault, LogPosition, RECORD_HEADER_BYTES, RecordType,
 };
 use crate::window::{CHUNK_BYTES, Window};
 use crc32c::crc32c_append;
 use std::path::Path;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, Result, SegmentNumber};
 use terrace_vfs::{OpenMode, Vfs};
 
 /// Payloads up to this length are read whole before their checksum is known to match.
@@ -25,7 +25,7 @@ pub enum RecordKind {
     /// A payload of the log's user.
     Data,
     /// A statement about durability.
-    SyncMarker(SyncedThrough),
+    SyncMarker(LogPosition),
     /// A separated value; never in a commit log or manifest.
     Value,
 }
@@ -71,7 +71,7 @@ enum Found {
 /// Streams the records of one segment.
 pub struct LogReader {
     window: Window,
-    segment: u64,
+    segment: SegmentNumber,
     segment_seed: u32,
     header: std::result::Result<Header, String>,
     /// Where the next record is expected; 0 while the header is unsound.
@@ -96,7 +96,7 @@ impl LogReader {
     /// # Errors
     /// `Unsupported` for another format version; `Corruption` for a sound header of another
     /// segment, which means that files were swapped or renamed.
-    pub fn open(vfs: &dyn Vfs, path: &Path, segment: u64) -> Result<Self> {
+    pub fn open(vfs: &dyn Vfs, path: &Path, segment: SegmentNumber) -> Result<Self> {
         let mut window = Window::new(vfs.open(path, OpenMode::default())?);
         let header = match format::decode_header(window.get(0, HEADER_BYTES as usize)?) {
             Ok(header) if header.segment == segment => Ok(header),
@@ -117,7 +117,7 @@ impl LogReader {
     }
 
     /// The end of the log that this segment continues, from its header.
-    pub fn previous(&self) -> Option<LogEnd> {
+    pub fn previous(&self) -> Option<LogPosition> {
         self.header.as_ref().ok().and_then(|header| header.previous)
     }
 
@@ -127,7 +127,7 @@ impl LogReader {
     }
 
     /// The segment number.
-    pub fn segment(&self) -> u64 {
+    pub fn segment(&self) -> SegmentNumber {
         self.segment
     }
 

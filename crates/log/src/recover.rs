@@ -12,15 +12,24 @@
 //!
 //! Used by the engine when it opens a store and by `terrace-manifest`.
 
-use crate::format::{HEADER_BYTES, LogEnd, RECORD_HEADER_BYTES, SyncedThrough};
+use crate::format::{HEADER_BYTES, LogPosition, RECORD_HEADER_BYTES};
 use crate::reader::{LogReader, RecordKind, Step};
 use crate::scan::scan_markers;
 use std::path::{Path, PathBuf};
-use terrace_base::{Error, Result};
+use terrace_base::{Error, Result, SegmentNumber};
 use terrace_vfs::Vfs;
 
+/// A segment of a log. Ordered by number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SegmentFile {
+    /// Its number.
+    pub number: SegmentNumber,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
 /// Takes segment, offset and payload of each data record.
-pub type Apply<'a> = dyn FnMut(u64, u64, &[u8]) -> Result<()> + 'a;
+pub type Apply<'a> = dyn FnMut(SegmentNumber, u64, &[u8]) -> Result<()> + 'a;
 
 /// What a replay found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,13 +38,13 @@ pub struct Recovered {
     pub records: u64,
     /// Segment and file offset of the end of the prefix: what the next segment continues
     /// ([`crate::LogWriter::create_after`]). `None` only if there were no segments.
-    pub end: Option<LogEnd>,
+    pub end: Option<LogPosition>,
     /// Bytes after the prefix that are not zeros, later segments included.
     pub dropped_bytes: u64,
     /// Why the prefix ends where it does; `None` if the log ends cleanly.
     pub torn: Option<String>,
     /// Segments that were given and that no link leads to.
-    pub skipped: Vec<u64>,
+    pub skipped: Vec<SegmentNumber>,
 }
 
 /// Replays `segments` (number and path, ascending): calls `apply` with segment, offset and
@@ -52,7 +61,7 @@ pub struct Recovered {
 /// had been durable; what `apply` returns; I/O.
 pub fn recover(
     vfs: &dyn Vfs,
-    segments: &[(u64, PathBuf)],
+    segments: &[SegmentFile],
     apply: &mut Apply<'_>,
 ) -> Result<Recovered> {
     recover_with(vfs, segments, Setting::default(), apply)
@@ -63,7 +72,7 @@ pub fn recover(
 pub struct Setting {
     /// Everything before this place is known from elsewhere to have been durable (with offset 0: the
     /// segment exists). A log that ends before it is an error.
-    pub proven: Option<SyncedThrough>,
+    pub proven: Option<LogPosition>,
     /// Another process may be appending to the log. What is seen is a prefix that holds at least what
     /// the kernel had when the call was made: an append that is half seen is looked at again, and
     /// neither taken for damage nor for the end of what follows it.
@@ -73,22 +82,22 @@ pub struct Setting {
 /// As [`recover`], of a log of which more is known.
 pub fn recover_with(
     vfs: &dyn Vfs,
-    segments: &[(u64, PathBuf)],
+    segments: &[SegmentFile],
     Setting { proven, beside_writer }: Setting,
     apply: &mut Apply<'_>,
 ) -> Result<Recovered> {
-    if let Some(pair) = segments.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
-        let (a, b) = (pair[0].0, pair[1].0);
+    if let Some(pair) = segments.windows(2).find(|pair| pair[0].number >= pair[1].number) {
+        let (a, b) = (pair[0].number, pair[1].number);
         return Err(Error::InvalidArgument(format!("log segments {a} and {b} are not ascending")));
     }
     let mut readers = segments
         .iter()
-        .map(|(number, path)| LogReader::open(vfs, path, *number))
+        .map(|segment| LogReader::open(vfs, &segment.path, segment.number))
         .collect::<Result<Vec<_>>>()?;
     let mut replay = Replay { segments, proven, recovered: Recovered::default() };
     let chain = chain(segments, &readers);
     let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
-    replay.recovered.skipped = skipped.map(|at| segments[at].0).collect();
+    replay.recovered.skipped = skipped.map(|at| segments[at].number).collect();
     for part in &chain {
         let reader = &mut readers[part.index];
         // Only the last segment can be growing.
@@ -108,7 +117,7 @@ pub fn recover_with(
         replay.check_proven(part.index, readers[part.index].position())?;
     }
     if let Some(proven) = proven
-        && !chain.iter().any(|part| segments[part.index].0 == proven.segment)
+        && !chain.iter().any(|part| segments[part.index].number == proven.segment)
     {
         return Err(replay.too_short(proven.segment, 0, "the segment is missing", proven));
     }
@@ -123,11 +132,11 @@ pub(crate) struct Part {
     /// Where the segment after it continues it; `None` if that one does not say.
     pub until: Option<u64>,
     /// The segment that should stand before this one and does not exist.
-    pub missing: Option<LogEnd>,
+    pub missing: Option<LogPosition>,
 }
 
 /// Orders the segments by following the links back from the last one.
-pub(crate) fn chain(segments: &[(u64, PathBuf)], readers: &[LogReader]) -> Vec<Part> {
+pub(crate) fn chain(segments: &[SegmentFile], readers: &[LogReader]) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut next = segments.len().checked_sub(1).map(|last| (last, None));
     while let Some((index, until)) = next {
@@ -135,14 +144,14 @@ pub(crate) fn chain(segments: &[(u64, PathBuf)], readers: &[LogReader]) -> Vec<P
         let before = index.checked_sub(1).map(|before| (before, None));
         next = match readers[index].previous() {
             None => before,
-            Some((number, end)) => {
-                match segments[..index].binary_search_by_key(&number, |(number, _)| *number) {
-                    Ok(linked) => Some((linked, Some(end))),
+            Some(end) => {
+                match segments[..index].binary_search_by_key(&end.segment, |file| file.number) {
+                    Ok(linked) => Some((linked, Some(end.offset))),
                     // Older than all that is still needed.
                     Err(0) => None,
-                    Err(_) if end <= HEADER_BYTES => before,
+                    Err(_) if end.offset <= HEADER_BYTES => before,
                     Err(older) => {
-                        missing = Some((number, end));
+                        missing = Some(end);
                         Some((older - 1, None))
                     }
                 }
@@ -156,16 +165,16 @@ pub(crate) fn chain(segments: &[(u64, PathBuf)], readers: &[LogReader]) -> Vec<P
 
 /// The place where the prefix ends although the log goes on.
 struct Bad {
-    at: LogEnd,
+    at: LogPosition,
     /// Index of the segment from which to look for proof, and the offset in it.
     scan_from: (usize, u64),
     why: String,
 }
 
 struct Replay<'a> {
-    segments: &'a [(u64, PathBuf)],
+    segments: &'a [SegmentFile],
     /// Everything before this is known to have been durable.
-    proven: Option<SyncedThrough>,
+    proven: Option<LogPosition>,
     recovered: Recovered,
 }
 
@@ -179,11 +188,15 @@ impl Replay<'_> {
     ) -> Result<Option<Bad>> {
         let segment = reader.segment();
         let bad = |offset: u64, why: String| {
-            Ok(Some(Bad { at: (segment, offset), scan_from: (part.index, offset), why }))
+            Ok(Some(Bad {
+                at: LogPosition { segment, offset },
+                scan_from: (part.index, offset),
+                why,
+            }))
         };
-        if let Some((number, end)) = part.missing {
+        if let Some(LogPosition { segment: number, offset: end }) = part.missing {
             let why = format!("segment {segment} continues segment {number} at {end}: missing");
-            let at = (number, HEADER_BYTES);
+            let at = LogPosition { segment: number, offset: HEADER_BYTES };
             return Ok(Some(Bad { at, scan_from: (part.index, 0), why }));
         }
         loop {
@@ -235,17 +248,17 @@ impl Replay<'_> {
     }
 
     /// A segment whose header is unsound can be continued only if nothing stands before it.
-    fn note_end(&mut self, segment: u64, offset: u64) {
+    fn note_end(&mut self, segment: SegmentNumber, offset: u64) {
         if offset >= HEADER_BYTES || self.recovered.end.is_none() {
-            self.recovered.end = Some((segment, offset));
+            self.recovered.end = Some(LogPosition { segment, offset });
         }
     }
 
     /// A marker that names a segment which should be here and is not proves a loss.
-    fn check_named(&self, segment: u64, offset: u64, through: SyncedThrough) -> Result<()> {
+    fn check_named(&self, segment: SegmentNumber, offset: u64, through: LogPosition) -> Result<()> {
         let named = through.segment;
-        let oldest = self.segments.first().map_or(named, |(number, _)| *number);
-        let exists = self.segments.binary_search_by_key(&named, |(number, _)| *number).is_ok();
+        let oldest = self.segments.first().map_or(named, |file| file.number);
+        let exists = self.segments.binary_search_by_key(&named, |file| file.number).is_ok();
         if exists || named < oldest || through.offset <= HEADER_BYTES {
             return Ok(());
         }
@@ -259,7 +272,7 @@ impl Replay<'_> {
 
     /// Refuses a segment that ends cleanly at `end` and had been durable past it.
     fn check_proven(&self, index: usize, end: u64) -> Result<()> {
-        let segment = self.segments[index].0;
+        let segment = self.segments[index].number;
         match self.proven {
             Some(proven) if proven.segment == segment && end < proven.offset => {
                 Err(self.too_short(segment, end, "the records end here", proven))
@@ -268,8 +281,14 @@ impl Replay<'_> {
         }
     }
 
-    fn too_short(&self, segment: u64, offset: u64, why: &str, proven: SyncedThrough) -> Error {
-        let SyncedThrough { segment: durable, offset: through } = proven;
+    fn too_short(
+        &self,
+        segment: SegmentNumber,
+        offset: u64,
+        why: &str,
+        proven: LogPosition,
+    ) -> Error {
+        let LogPosition { segment: durable, offset: through } = proven;
         let detail = format!(
             "{why}, and the evidence files (SYNCED-1, SYNCED-2) prove that segment {durable} was durable up \
              to offset {through}, so synced writes would be lost. Put the file back, restore the store \
@@ -280,13 +299,13 @@ impl Replay<'_> {
 
     /// Decides between a torn tail and the loss of durable data.
     fn judge(&mut self, vfs: &dyn Vfs, bad: Bad) -> Result<Recovered> {
-        let (segment, offset) = bad.at;
-        let spot = SyncedThrough { segment, offset };
+        let spot = bad.at;
+        let LogPosition { segment, offset } = spot;
         if let Some(proven) = self.proven.filter(|proven| *proven > spot) {
             return Err(self.too_short(segment, offset, &bad.why, proven));
         }
         let (first, mut from) = bad.scan_from;
-        for (number, path) in &self.segments[first..] {
+        for SegmentFile { number, path } in &self.segments[first..] {
             let scan = scan_markers(vfs, path, *number, from)?;
             from = 0;
             self.recovered.dropped_bytes += scan.data_bytes;
@@ -302,7 +321,7 @@ impl Replay<'_> {
             return Err(Error::corruption(self.path(segment), offset, detail));
         }
         if self.recovered.end.is_none() {
-            self.recovered.end = Some((segment, offset));
+            self.recovered.end = Some(LogPosition { segment, offset });
         }
         self.recovered.torn =
             Some(format!("{} at offset {offset}: {}", self.path(segment).display(), bad.why));
@@ -310,10 +329,10 @@ impl Replay<'_> {
     }
 
     /// The path of a segment; of the first one for a segment that is missing.
-    fn path(&self, segment: u64) -> &Path {
-        let index = self.segments.partition_point(|(number, _)| *number < segment);
+    fn path(&self, segment: SegmentNumber) -> &Path {
+        let index = self.segments.partition_point(|file| file.number < segment);
         let index = index.min(self.segments.len().saturating_sub(1));
-        self.segments.get(index).map_or(Path::new(""), |(_, path)| path)
+        self.segments.get(index).map_or(Path::new(""), |file| &file.path)
     }
 }
 

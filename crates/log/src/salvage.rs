@@ -1,18 +1,17 @@
 //! Replaying what is sound of damaged segments, whatever lies between: for `terrace repair`, which tells
 //! of every gap. A store is opened with [`crate::recover()`], which never goes on behind a hole.
 
-use crate::format::HEADER_BYTES;
+use crate::format::{HEADER_BYTES, LogPosition};
 use crate::reader::{LogReader, RecordKind, Step};
-use crate::recover::{Apply, Part, Recovered, chain};
-use std::path::PathBuf;
-use terrace_base::Result;
+use crate::recover::{Apply, Part, Recovered, SegmentFile, chain};
+use terrace_base::{Result, SegmentNumber};
 use terrace_vfs::Vfs;
 
 /// A place in a log where something is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
     /// Number of the segment.
-    pub segment: u64,
+    pub segment: SegmentNumber,
     /// Where it begins in the segment.
     pub offset: u64,
     /// What is wrong there.
@@ -27,26 +26,27 @@ pub struct Gap {
 /// I/O; `Unsupported`; what `apply` returns, unless it is corruption: that is a gap.
 pub fn salvage(
     vfs: &dyn Vfs,
-    segments: &[(u64, PathBuf)],
+    segments: &[SegmentFile],
     apply: &mut Apply<'_>,
 ) -> Result<(Recovered, Vec<Gap>)> {
     let mut readers = segments
         .iter()
-        .map(|(number, path)| LogReader::open(vfs, path, *number))
+        .map(|segment| LogReader::open(vfs, &segment.path, segment.number))
         .collect::<Result<Vec<_>>>()?;
     let mut recovered = Recovered::default();
     let mut gaps = Vec::new();
     let chain = chain(segments, &readers);
     let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
-    recovered.skipped = skipped.map(|at| segments[at].0).collect();
+    recovered.skipped = skipped.map(|at| segments[at].number).collect();
     for part in &chain {
-        if let Some((segment, end)) = part.missing {
+        if let Some(LogPosition { segment, offset: end }) = part.missing {
             let why = format!("the segment, with records up to {end}, is missing");
             gaps.push(Gap { segment, offset: 0, why });
         }
         let reader = &mut readers[part.index];
         one(part, reader, apply, &mut recovered, &mut gaps)?;
-        recovered.end = Some((reader.segment(), reader.position().max(HEADER_BYTES)));
+        let offset = reader.position().max(HEADER_BYTES);
+        recovered.end = Some(LogPosition { segment: reader.segment(), offset });
     }
     Ok((recovered, gaps))
 }
@@ -99,33 +99,35 @@ mod tests {
     use super::*;
     use crate::{LogOptions, LogWriter};
     use std::path::Path;
+    use std::path::PathBuf;
     use terrace_vfs::SimVfs;
 
-    fn path(number: u64) -> PathBuf {
+    fn path(number: SegmentNumber) -> PathBuf {
         PathBuf::from(format!("/log/{number:06}.log"))
     }
 
     /// Three linked segments of ten records each.
-    fn log() -> (SimVfs, Vec<(u64, PathBuf)>) {
+    fn log() -> (SimVfs, Vec<SegmentFile>) {
         let sim = SimVfs::new(1);
         sim.create_dir_all(Path::new("/log")).unwrap();
         let mut end = None;
-        for number in 1..=3 {
+        let numbers = || (1..=3).map(SegmentNumber::new);
+        for number in numbers() {
             let options = LogOptions::default();
             let mut writer =
                 LogWriter::create_after(&sim, &path(number), number, &options, end).unwrap();
             for n in 0..10 {
-                writer.append(&[format!("record {}", number * 10 + n).as_bytes()]).unwrap();
+                writer.append(&[format!("record {}", number.get() * 10 + n).as_bytes()]).unwrap();
             }
             writer.sync().unwrap();
-            end = Some((number, writer.len_bytes()));
+            end = Some(LogPosition { segment: number, offset: writer.len_bytes() });
         }
-        (sim, (1..=3).map(|number| (number, path(number))).collect())
+        (sim, numbers().map(|number| SegmentFile { number, path: path(number) }).collect())
     }
 
-    fn salvaged(sim: &SimVfs, segments: &[(u64, PathBuf)]) -> (Vec<String>, Vec<Gap>) {
+    fn salvaged(sim: &SimVfs, segments: &[SegmentFile]) -> (Vec<String>, Vec<Gap>) {
         let mut seen = Vec::new();
-        let mut apply = |_: u64, _: u64, payload: &[u8]| {
+        let mut apply = |_: SegmentNumber, _: u64, payload: &[u8]| {
             seen.push(String::from_utf8(payload.to_vec()).unwrap());
             Ok(())
         };
@@ -138,10 +140,10 @@ mod tests {
         let (sim, segments) = log();
         let (all, gaps) = salvaged(&sim, &segments);
         assert_eq!((all.len(), gaps), (30, Vec::new()));
-        let len = sim.len(&path(2)).unwrap();
+        let len = sim.len(&path(SegmentNumber::new(2))).unwrap();
         for at in 0..len {
             let image = sim.kill_image();
-            if !image.corrupt(path(2), at, 0x41) {
+            if !image.corrupt(path(SegmentNumber::new(2)), at, 0x41) {
                 continue;
             }
             let (seen, gaps) = salvaged(&image, &segments);
@@ -156,7 +158,7 @@ mod tests {
         let (sim, segments) = log();
         for missing in 0..3 {
             let mut left = segments.clone();
-            let (number, _) = left.remove(missing);
+            let number = left.remove(missing).number;
             let (seen, gaps) = salvaged(&sim, &left);
             assert_eq!(seen.len(), 20);
             // Nothing in the log says what stood before its first segment, or behind its last.

@@ -1,11 +1,11 @@
 //! Looking for sync markers in bytes that cannot be read in order: the proof that what was lost
 //! before them had been durable.
 
-use crate::format::{self, MARKER_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RecordType, SyncedThrough};
+use crate::format::{self, LogPosition, MARKER_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RecordType};
 use crate::window::{CHUNK_BYTES, Window};
 use crc32c::crc32c_append;
 use std::path::Path;
-use terrace_base::Result;
+use terrace_base::{Result, SegmentNumber};
 use terrace_vfs::{OpenMode, Vfs};
 
 const MARKER_BYTES: usize = RECORD_HEADER_BYTES + MARKER_PAYLOAD_BYTES;
@@ -17,14 +17,19 @@ const SIGNATURE: [u8; 5] = [MARKER_PAYLOAD_BYTES as u8, 0, 0, 0, RecordType::Syn
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scan {
     /// The marker that states most, and the offset where it stands.
-    pub(crate) strongest: Option<(SyncedThrough, u64)>,
+    pub(crate) strongest: Option<(LogPosition, u64)>,
     /// Bytes from the start of the scan to the last one that is not zero.
     pub(crate) data_bytes: u64,
 }
 
 /// Tries every offset of segment `segment` from `from` on. Linear in the file's length; only the
 /// checksums of bytes that look like a marker are computed.
-pub(crate) fn scan_markers(vfs: &dyn Vfs, path: &Path, segment: u64, from: u64) -> Result<Scan> {
+pub(crate) fn scan_markers(
+    vfs: &dyn Vfs,
+    path: &Path,
+    segment: SegmentNumber,
+    from: u64,
+) -> Result<Scan> {
     let mut window = Window::new(vfs.open(path, OpenMode::default())?);
     let seed = format::segment_seed(segment);
     let mut scan = Scan::default();
@@ -41,7 +46,7 @@ pub(crate) fn scan_markers(vfs: &dyn Vfs, path: &Path, segment: u64, from: u64) 
                 if let Some(through) = marker_at(&bytes[at..at + MARKER_BYTES], seed, offset) {
                     let stronger = scan.strongest.is_none_or(|(best, _)| through > best);
                     // A statement about bytes behind itself was never written.
-                    if stronger && through <= (SyncedThrough { segment, offset }) {
+                    if stronger && through <= (LogPosition { segment, offset }) {
                         scan.strongest = Some((through, offset));
                     }
                 }
@@ -52,7 +57,7 @@ pub(crate) fn scan_markers(vfs: &dyn Vfs, path: &Path, segment: u64, from: u64) 
     Ok(scan)
 }
 
-fn marker_at(bytes: &[u8], seed: u32, offset: u64) -> Option<SyncedThrough> {
+fn marker_at(bytes: &[u8], seed: u32, offset: u64) -> Option<LogPosition> {
     let (head, payload) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>()?;
     let (stored, _, _) = format::split_record_header(head);
     let sum = crc32c_append(format::checksum_start(seed, offset, head), payload);

@@ -31,7 +31,7 @@ pub use writer::{VALUE_WRITE_BYTES, ValueWriter};
 use crc32c::{crc32c, crc32c_append};
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::value_handle::{MAX_STORED_VALUE_BYTES, VALUE_CHECKSUM_BYTES};
-use terrace_base::{Decoder, ValueHandle};
+use terrace_base::{Decoder, SegmentNumber, ValueHandle};
 use terrace_compression::Compression;
 
 /// Bits of the compression in *length and compression*.
@@ -48,9 +48,9 @@ pub fn checksum(key: &[u8], stored: &[u8]) -> u32 {
 /// What the place of a value adds to its checksum, by xor: crc32c over the segment (u32le) and the
 /// file offset of the first stored byte (u64le).
 #[inline]
-pub fn place_mask(segment: u32, offset: u64) -> u32 {
+pub fn place_mask(segment: SegmentNumber, offset: u64) -> u32 {
     let mut place = [0; 12];
-    place[..4].copy_from_slice(&segment.to_le_bytes());
+    place[..4].copy_from_slice(&segment.get().to_le_bytes()[..4]);
     place[4..].copy_from_slice(&offset.to_le_bytes());
     crc32c(&place)
 }
@@ -88,7 +88,7 @@ impl<'a> StoredValue<'a> {
     pub fn decode_tail(
         decoder: &mut Decoder<'a>,
         key: &'a [u8],
-        segment: u32,
+        segment: SegmentNumber,
         payload_offset: u64,
     ) -> Option<Self> {
         let (len, compression) = unpack_length(decoder.varint()?)?;
@@ -105,7 +105,7 @@ impl<'a> StoredValue<'a> {
 
     /// Reads the payload of a record of type 3 that stands at `payload_offset` of `segment`;
     /// `None` if it is none.
-    pub fn decode(payload: &'a [u8], segment: u32, payload_offset: u64) -> Option<Self> {
+    pub fn decode(payload: &'a [u8], segment: SegmentNumber, payload_offset: u64) -> Option<Self> {
         let mut decoder = Decoder::new(payload);
         let key = decoder.bytes()?;
         let value = Self::decode_tail(&mut decoder, key, segment, payload_offset)?;

@@ -8,13 +8,13 @@
 //! Used by the engine's commit path and by `terrace-manifest`.
 
 use crate::format::{
-    self, Header, LogEnd, MARKER_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RecordType,
-    SyncedThrough,
+    self, Header, LogPosition, MARKER_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES,
+    RecordType,
 };
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, Result, SegmentNumber};
 use terrace_vfs::{AppendFile, CreateOptions, Vfs};
 
 /// A buffered writer hands its records to the kernel when it holds this much.
@@ -72,7 +72,7 @@ impl AppendFile for Finished {
 /// Appends records to a segment.
 pub struct LogWriter {
     file: Box<dyn AppendFile>,
-    segment: u64,
+    segment: SegmentNumber,
     segment_seed: u32,
     /// Framed records that the kernel does not have yet.
     buffer: Vec<u8>,
@@ -86,9 +86,9 @@ pub struct LogWriter {
     /// File bytes that are durable.
     synced_bytes: u64,
     /// What the next marker states.
-    pending: Option<SyncedThrough>,
+    pending: Option<LogPosition>,
     /// What the last marker stated.
-    stated: SyncedThrough,
+    stated: LogPosition,
 }
 
 impl LogWriter {
@@ -98,7 +98,12 @@ impl LogWriter {
     /// The header names no predecessor: recovery goes from the segment before to this one if that
     /// one ends cleanly. To continue a log after a rotation, a failed append or a recovery use
     /// [`LogWriter::create_after`].
-    pub fn create(vfs: &dyn Vfs, path: &Path, segment: u64, options: &LogOptions) -> Result<Self> {
+    pub fn create(
+        vfs: &dyn Vfs,
+        path: &Path,
+        segment: SegmentNumber,
+        options: &LogOptions,
+    ) -> Result<Self> {
         Self::create_after(vfs, path, segment, options, None)
     }
 
@@ -110,11 +115,13 @@ impl LogWriter {
     pub fn create_after(
         vfs: &dyn Vfs,
         path: &Path,
-        segment: u64,
+        segment: SegmentNumber,
         options: &LogOptions,
-        previous: Option<LogEnd>,
+        previous: Option<LogPosition>,
     ) -> Result<Self> {
-        if segment == 0 || previous.is_some_and(|(before, _)| before == 0 || before >= segment) {
+        let follows =
+            |before: LogPosition| before.segment != SegmentNumber::ZERO && before.segment < segment;
+        if segment == SegmentNumber::ZERO || !previous.is_none_or(follows) {
             return Err(Error::InvalidArgument(format!(
                 "log segment {segment} after {previous:?}: numbers start at 1 and ascend"
             )));
@@ -134,26 +141,26 @@ impl LogWriter {
             sync_failed: false,
             synced_bytes: 0,
             pending: None,
-            stated: SyncedThrough { segment: 0, offset: 0 },
+            stated: LogPosition::START,
         })
     }
 
     /// Stands for a segment of an earlier process that ends at `end`: takes no records, but can be
     /// made durable and be continued by another one.
-    pub fn finished(vfs: Arc<dyn Vfs>, path: &Path, end: LogEnd) -> Self {
-        let file = Finished { vfs, path: path.to_path_buf(), len: end.1 };
+    pub fn finished(vfs: Arc<dyn Vfs>, path: &Path, end: LogPosition) -> Self {
+        let file = Finished { vfs, path: path.to_path_buf(), len: end.offset };
         Self {
             file: Box::new(file),
-            segment: end.0,
-            segment_seed: format::segment_seed(end.0),
+            segment: end.segment,
+            segment_seed: format::segment_seed(end.segment),
             buffer: Vec::new(),
-            handed_bytes: end.1,
+            handed_bytes: end.offset,
             buffered: false,
             failed: true,
             sync_failed: false,
             synced_bytes: 0,
             pending: None,
-            stated: SyncedThrough { segment: 0, offset: 0 },
+            stated: LogPosition::START,
         }
     }
 
@@ -215,7 +222,7 @@ impl LogWriter {
     pub fn sync(&mut self) -> Result<()> {
         self.flush()?;
         self.sync_to_end()?;
-        self.note_synced(SyncedThrough { segment: self.segment, offset: self.handed_bytes });
+        self.note_synced(self.end());
         Ok(())
     }
 
@@ -225,7 +232,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// I/O, and always after a failed sync.
-    pub fn sync_to_end(&mut self) -> Result<LogEnd> {
+    pub fn sync_to_end(&mut self) -> Result<LogPosition> {
         if self.sync_failed {
             return Err(self.refusal("sync"));
         }
@@ -268,22 +275,22 @@ impl LogWriter {
     }
 
     /// The segment number.
-    pub fn segment(&self) -> u64 {
+    pub fn segment(&self) -> SegmentNumber {
         self.segment
     }
 
     /// Where the log ends if it goes on in another segment now: past the last record that the
     /// kernel took whole. After a failure this excludes whatever the failed call was about.
-    pub fn end(&self) -> LogEnd {
-        (self.segment, self.handed_bytes)
+    pub fn end(&self) -> LogPosition {
+        LogPosition { segment: self.segment, offset: self.handed_bytes }
     }
 
     /// The next append is preceded by a sync marker stating that everything up to `through` is
     /// durable. A statement that adds nothing to the last one is ignored, and so is one about
     /// bytes that do not exist yet.
-    pub fn note_synced(&mut self, through: SyncedThrough) {
+    pub fn note_synced(&mut self, through: LogPosition) {
         let known = self.pending.unwrap_or(self.stated);
-        let ours = SyncedThrough { segment: self.segment, offset: self.handed_bytes };
+        let ours = self.end();
         debug_assert!(through <= ours, "{through:?} is past the end {ours:?}");
         let only_header = through.segment == self.segment && through.offset <= format::HEADER_BYTES;
         if through > known && through <= ours && !only_header {

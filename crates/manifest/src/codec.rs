@@ -45,7 +45,7 @@ use crate::file_meta::FileMeta;
 use terrace_base::ValueRef;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::common_prefix;
-use terrace_base::{Decoder, SeqNo};
+use terrace_base::{Decoder, FileNumber, SegmentNumber, SeqNo};
 
 const SNAPSHOT: u8 = 1;
 const EDIT: u8 = 2;
@@ -163,13 +163,13 @@ fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
 
 /// What stands before the families.
 pub(crate) struct Head<'a> {
-    pub next_file_number: Option<u64>,
+    pub next_file_number: Option<FileNumber>,
     pub last_seqno: Option<SeqNo>,
     pub filter_heat: Option<&'a [u8]>,
     pub segments_added: &'a [SegmentMeta],
-    pub segments_removed: &'a [u32],
+    pub segments_removed: &'a [SegmentNumber],
     pub keeps_evidence: bool,
-    pub retired: &'a [u64],
+    pub retired: &'a [FileNumber],
     pub family_count: usize,
 }
 
@@ -182,7 +182,10 @@ pub(crate) fn put_head(head: &Head<'_>, out: &mut Vec<u8>) {
         | bit(head.keeps_evidence, EVIDENCE)
         | bit(!head.retired.is_empty(), RETIRED);
     put_varint(out, present);
-    for value in [head.next_file_number, head.last_seqno.map(SeqNo::get)].into_iter().flatten() {
+    for value in [head.next_file_number.map(FileNumber::get), head.last_seqno.map(SeqNo::get)]
+        .into_iter()
+        .flatten()
+    {
         put_varint(out, value);
     }
     if let Some(heat) = head.filter_heat {
@@ -191,7 +194,7 @@ pub(crate) fn put_head(head: &Head<'_>, out: &mut Vec<u8>) {
     if segments {
         put_varint(out, head.segments_added.len() as u64);
         for segment in head.segments_added {
-            put_varint(out, u64::from(segment.number));
+            put_varint(out, segment.number.get());
             out.push(match segment.kind {
                 SegmentKind::CommitLog => COMMIT_LOG,
                 SegmentKind::Values => VALUES,
@@ -200,12 +203,12 @@ pub(crate) fn put_head(head: &Head<'_>, out: &mut Vec<u8>) {
         }
         put_varint(out, head.segments_removed.len() as u64);
         for number in head.segments_removed {
-            put_varint(out, u64::from(*number));
+            put_varint(out, number.get());
         }
     }
     if !head.retired.is_empty() {
         put_varint(out, head.retired.len() as u64);
-        head.retired.iter().for_each(|number| put_varint(out, *number));
+        head.retired.iter().for_each(|number| put_varint(out, number.get()));
     }
     put_varint(out, head.family_count as u64);
 }
@@ -214,7 +217,7 @@ pub(crate) fn put_family(
     id: u32,
     create: Option<&str>,
     drop: bool,
-    min_log_segment: Option<u64>,
+    min_log_segment: Option<SegmentNumber>,
     flushed_seqno: Option<SeqNo>,
     out: &mut Vec<u8>,
 ) {
@@ -227,16 +230,19 @@ pub(crate) fn put_family(
     if let Some(name) = create {
         put_bytes(out, name.as_bytes());
     }
-    for value in [min_log_segment, flushed_seqno.map(SeqNo::get)].into_iter().flatten() {
+    for value in [min_log_segment.map(SegmentNumber::get), flushed_seqno.map(SeqNo::get)]
+        .into_iter()
+        .flatten()
+    {
         put_varint(out, value);
     }
 }
 
-pub(crate) fn put_removed(removed: &[(u8, u64)], out: &mut Vec<u8>) {
+pub(crate) fn put_removed(removed: &[(u8, FileNumber)], out: &mut Vec<u8>) {
     put_varint(out, removed.len() as u64);
     for (level, number) in removed {
         out.push(*level);
-        put_varint(out, *number);
+        put_varint(out, number.get());
     }
 }
 
@@ -259,7 +265,7 @@ fn put_file(file: &FileMeta, before: &[u8], out: &mut Vec<u8>) {
         | bit(file.ttl_due_ms.is_some(), TTL_DUE)
         | bit(!file.value_refs.is_empty(), VALUE_REFS);
     put_varint(out, present);
-    put_varint(out, file.number);
+    put_varint(out, file.number.get());
     put_varint(out, file.size_bytes);
     put_after(before, &file.smallest, out);
     put_after(&file.smallest, &file.largest, out);
@@ -279,9 +285,9 @@ fn put_file(file: &FileMeta, before: &[u8], out: &mut Vec<u8>) {
     }
     if !file.value_refs.is_empty() {
         put_varint(out, file.value_refs.len() as u64);
-        let mut before = 0;
+        let mut before = SegmentNumber::ZERO;
         for reference in &file.value_refs {
-            put_varint(out, u64::from(reference.segment.wrapping_sub(before)));
+            put_varint(out, reference.segment - before);
             put_varint(out, reference.bytes);
             before = reference.segment;
         }
@@ -312,7 +318,8 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
     };
     let known = NEXT_FILE_NUMBER | LAST_SEQNO | FILTER_HEAT | SEGMENTS | EVIDENCE | RETIRED;
     let present = input.bits("edit field", known)?;
-    let next_file_number = input.optional(present & NEXT_FILE_NUMBER, "next file number")?;
+    let next_file_number =
+        input.optional(present & NEXT_FILE_NUMBER, "next file number")?.map(FileNumber::new);
     let last_seqno = input.optional(present & LAST_SEQNO, "last seqno")?.map(SeqNo::new);
     let mut filter_heat = None;
     if present & FILTER_HEAT != 0 {
@@ -327,14 +334,14 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
         }
         let count = input.count("segments that end", 1)?;
         for _ in 0..count {
-            segments_removed.push(input.narrow("segment number")?);
+            segments_removed.push(input.segment_number()?);
         }
     }
     let mut retired = Vec::new();
     if present & RETIRED != 0 {
         let count = input.count("retired files", 1)?;
         for _ in 0..count {
-            retired.push(input.varint("retired file")?);
+            retired.push(FileNumber::new(input.varint("retired file")?));
         }
     }
     let count = input.count("family count", 4)?;
@@ -403,8 +410,13 @@ impl Input<'_> {
         self.field(usize::try_from(count).ok().filter(|count| *count <= room), what)
     }
 
+    /// The number of a segment with values.
+    fn segment_number(&mut self) -> Result<SegmentNumber, Malformed> {
+        Ok(SegmentNumber::new(self.narrow("segment number")?.into()))
+    }
+
     fn segment(&mut self) -> Result<SegmentMeta, Malformed> {
-        let number = self.narrow("segment number")?;
+        let number = self.segment_number()?;
         let kind = match self.byte("segment kind")? {
             COMMIT_LOG => SegmentKind::CommitLog,
             VALUES => SegmentKind::Values,
@@ -418,11 +430,12 @@ impl Input<'_> {
         let count = self.count("value reference count", 2)?;
         let mut refs: Vec<ValueRef> = Vec::with_capacity(count);
         for _ in 0..count {
-            let step = self.narrow("referred segment")?;
+            let step = u64::from(self.narrow("referred segment")?);
             let segment = match refs.last() {
-                None => Some(step),
+                None => Some(SegmentNumber::new(step)),
                 Some(before) => before.segment.checked_add(step).filter(|_| step > 0),
             };
+            let segment = segment.filter(|segment| segment.fits_handles());
             let segment = self.field(segment, "referred segment")?;
             refs.push(ValueRef { segment, bytes: self.varint("referred bytes")? });
         }
@@ -438,13 +451,14 @@ impl Input<'_> {
             let name = self.decoder.bytes().and_then(|name| std::str::from_utf8(name).ok());
             create = Some(self.field(name, "family name")?.to_owned());
         }
-        let min_log_segment = self.optional(present & MIN_LOG_SEGMENT, "min log segment")?;
+        let min_log_segment =
+            self.optional(present & MIN_LOG_SEGMENT, "min log segment")?.map(SegmentNumber::new);
         let flushed_seqno =
             self.optional(present & FLUSHED_SEQNO, "flushed seqno")?.map(SeqNo::new);
         let removed_count = self.count("removed count", 2)?;
         let mut removed = Vec::with_capacity(removed_count);
         for _ in 0..removed_count {
-            removed.push((self.byte("level")?, self.varint("file number")?));
+            removed.push((self.byte("level")?, FileNumber::new(self.varint("file number")?)));
         }
         let added_count = self.count("added count", MIN_FILE_BYTES)?;
         let mut added: Vec<(u8, FileMeta)> = Vec::with_capacity(added_count);
@@ -468,7 +482,7 @@ impl Input<'_> {
         let seqno_span = self.varint("largest seqno")?;
         let largest_seqno = self.field(smallest_seqno.checked_add(seqno_span), "largest seqno")?;
         Ok(FileMeta {
-            number,
+            number: FileNumber::new(number),
             size_bytes,
             smallest,
             largest,

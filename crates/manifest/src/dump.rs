@@ -6,7 +6,7 @@ use crate::file_meta::FileMeta;
 use crate::version::place_name;
 use std::io;
 use std::path::Path;
-use terrace_base::{Result, ValueRef};
+use terrace_base::{FileNumber, Result, SegmentNumber, ValueRef};
 use terrace_log::dump::{Detail, Dumped, PayloadPlace};
 use terrace_vfs::Vfs;
 
@@ -22,7 +22,7 @@ pub fn dump(
     out: &mut dyn io::Write,
 ) -> Result<Dumped> {
     let describe = |payload: &[u8], _: PayloadPlace| describe(payload);
-    terrace_log::dump::dump(vfs, path, number, detail, &describe, out)
+    terrace_log::dump::dump(vfs, path, SegmentNumber::new(number), detail, &describe, out)
 }
 
 /// Says in lines what the payload of a manifest record means.
@@ -62,7 +62,7 @@ pub fn describe(payload: &[u8]) -> Vec<String> {
         lines.push("  evidence is kept of what was synced".into());
     }
     if !edit.retired.is_empty() {
-        let numbers: Vec<String> = edit.retired.iter().map(u64::to_string).collect();
+        let numbers: Vec<String> = edit.retired.iter().map(FileNumber::to_string).collect();
         lines.push(format!("  files taken out before: {}", numbers.join(" ")));
     }
     for family in &edit.families {

@@ -2,13 +2,13 @@
 
 use crate::file_meta::FileMeta;
 use std::sync::Arc;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SegmentNumber, SeqNo};
 
 /// One atomic change.
 #[derive(Default, Clone, Debug, PartialEq)]
 pub struct VersionEdit {
     /// No file number at or above this one has been used. Never goes down.
-    pub next_file_number: Option<u64>,
+    pub next_file_number: Option<FileNumber>,
     /// The newest sequence number known to be used. Never goes down.
     pub last_seqno: Option<SeqNo>,
     /// Changes per column family, at most one entry each.
@@ -19,13 +19,13 @@ pub struct VersionEdit {
     /// Segments that are value segments from now on.
     pub segments_added: Vec<SegmentMeta>,
     /// Value segments that nothing refers to any more.
-    pub segments_removed: Vec<u32>,
+    pub segments_removed: Vec<SegmentNumber>,
     /// From now on every log segment that the manifest needs exists, and evidence files
     /// say what was synced. Never taken back.
     pub keeps_evidence: bool,
     /// Files that earlier records took out of the store and that may still lie in its directory.
     /// Only a snapshot says this: edits name what they remove.
-    pub retired: Vec<u64>,
+    pub retired: Vec<FileNumber>,
 }
 
 /// How a value segment came to be, and with it the name of its file.
@@ -40,8 +40,8 @@ pub enum SegmentKind {
 /// One value segment: a file that live SSTs refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentMeta {
-    /// File number.
-    pub number: u32,
+    /// Its number.
+    pub number: SegmentNumber,
     /// How it came to be.
     pub kind: SegmentKind,
     /// Length of the file.
@@ -58,11 +58,11 @@ pub struct FamilyEdit {
     /// The family ends with this edit: its files are no longer live.
     pub drop: bool,
     /// Log segments below this one hold nothing that this family still needs. Never goes down.
-    pub min_log_segment: Option<u64>,
+    pub min_log_segment: Option<SegmentNumber>,
     /// Every write of the family up to here is in its SSTs. Never goes down.
     pub flushed_seqno: Option<SeqNo>,
     /// New files, each with its level.
     pub added: Vec<(u8, FileMeta)>,
     /// Files that are no longer live: level and number.
-    pub removed: Vec<(u8, u64)>,
+    pub removed: Vec<(u8, FileNumber)>,
 }

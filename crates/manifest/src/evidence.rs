@@ -23,8 +23,8 @@
 
 use crate::names;
 use std::path::{Path, PathBuf};
-use terrace_base::{Decoder, Error, Result, SeqNo};
-use terrace_log::{LogEnd, LogOptions, LogReader, LogWriter, RecordKind, Step, SyncedThrough};
+use terrace_base::{Decoder, Error, FileNumber, Result, SegmentNumber, SeqNo};
+use terrace_log::{LogOptions, LogPosition, LogReader, LogWriter, RecordKind, Step};
 use terrace_vfs::Vfs;
 
 /// How many evidence files there are.
@@ -39,19 +39,24 @@ pub struct Claims {
     /// The store's.
     pub store_id: u64,
     /// The manifest in force, up to this length; number 0 if nothing is said of it.
-    pub manifest: LogEnd,
+    pub manifest: LogPosition,
     /// The commit log; segment 0 if nothing is said of it.
-    pub log: SyncedThrough,
+    pub log: LogPosition,
     /// Writes up to here.
     pub last_seqno: SeqNo,
     /// No file number at or above this one was in use.
-    pub next_file_number: u64,
+    pub next_file_number: FileNumber,
 }
 
 impl Default for Claims {
     fn default() -> Self {
-        let log = SyncedThrough { segment: 0, offset: 0 };
-        Self { store_id: 0, manifest: (0, 0), log, last_seqno: SeqNo::ZERO, next_file_number: 0 }
+        Self {
+            store_id: 0,
+            manifest: LogPosition::START,
+            log: LogPosition::START,
+            last_seqno: SeqNo::ZERO,
+            next_file_number: FileNumber::ZERO,
+        }
     }
 }
 
@@ -66,9 +71,9 @@ impl Claims {
     }
 
     fn numbers(&self) -> [u64; 7] {
-        let (log, manifest) = (self.log, self.manifest);
-        let (seqno, file) = (self.last_seqno, self.next_file_number);
-        [self.store_id, manifest.0, manifest.1, log.segment, log.offset, seqno.get(), file]
+        let [manifest, log] = [self.manifest, self.log].map(|at| (at.segment.get(), at.offset));
+        let (seqno, file) = (self.last_seqno.get(), self.next_file_number.get());
+        [self.store_id, manifest.0, manifest.1, log.0, log.1, seqno, file]
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -83,14 +88,15 @@ impl Claims {
         if decoder.u8()? != CLAIMS {
             return None;
         }
-        let mut next = || decoder.u64();
-        let claims = Self {
-            store_id: next()?,
-            manifest: (next()?, next()?),
-            log: SyncedThrough { segment: next()?, offset: next()? },
-            last_seqno: SeqNo::new(next()?),
-            next_file_number: next()?,
+        let store_id = decoder.u64()?;
+        let mut position = || {
+            let segment = SegmentNumber::new(decoder.u64()?);
+            Some(LogPosition { segment, offset: decoder.u64()? })
         };
+        let (manifest, log) = (position()?, position()?);
+        let last_seqno = SeqNo::new(decoder.u64()?);
+        let next_file_number = FileNumber::new(decoder.u64()?);
+        let claims = Self { store_id, manifest, log, last_seqno, next_file_number };
         decoder.is_empty().then_some(claims)
     }
 }
@@ -144,7 +150,7 @@ fn read_file(
     number: u64,
     problems: &mut Vec<(PathBuf, String)>,
 ) -> Result<Option<Claims>> {
-    let mut reader = LogReader::open(vfs, path, number)?;
+    let mut reader = LogReader::open(vfs, path, SegmentNumber::new(number))?;
     let mut all: Option<Claims> = None;
     loop {
         match reader.next()? {
@@ -186,7 +192,8 @@ impl EvidenceFile {
         if vfs.exists(&temp)? {
             vfs.remove(&temp)?;
         }
-        let mut writer = LogWriter::create(vfs, &temp, number, &LogOptions::default())?;
+        let mut writer =
+            LogWriter::create(vfs, &temp, SegmentNumber::new(number), &LogOptions::default())?;
         writer.append(&[&claims.encode()])?;
         writer.sync_to_end()?;
         vfs.rename(&temp, &names::evidence_path(dir, number))?;

@@ -1,7 +1,7 @@
 //! What is known of an SST without opening it.
 
 use std::ops::Bound;
-use terrace_base::{SeqNo, ValueRef};
+use terrace_base::{FileNumber, SeqNo, ValueRef};
 
 /// One live SST.
 ///
@@ -10,7 +10,7 @@ use terrace_base::{SeqNo, ValueRef};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileMeta {
     /// File number; unique in the store.
-    pub number: u64,
+    pub number: FileNumber,
     /// Length of the file.
     pub size_bytes: u64,
     /// Smallest user key, starts of range tombstones included.

@@ -7,6 +7,7 @@
 use crate::file_meta::FileMeta;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
+use terrace_base::FileNumber;
 use terrace_base::key::{common_prefix, head};
 
 /// The files of one level. L0 is ordered newest first (largest sequence number, then file number)
@@ -16,7 +17,7 @@ use terrace_base::key::{common_prefix, head};
 pub struct Level {
     files: Arc<[Arc<FileMeta>]>,
     /// The numbers of `files`, so that a search by number touches no file.
-    numbers: Arc<[u64]>,
+    numbers: Arc<[FileNumber]>,
     /// Of sorted levels; empty at L0.
     heads: Heads,
     sorted: bool,
@@ -63,7 +64,7 @@ impl Level {
     }
 
     /// The numbers of the files, in the same order.
-    pub fn numbers(&self) -> &[u64] {
+    pub fn numbers(&self) -> &[FileNumber] {
         &self.numbers
     }
 
@@ -148,14 +149,14 @@ impl Level {
     }
 
     /// The index of file `number`.
-    pub fn position(&self, number: u64) -> Option<usize> {
+    pub fn position(&self, number: FileNumber) -> Option<usize> {
         self.numbers.iter().position(|n| *n == number)
     }
 
     /// This level without the files numbered `removed` and with `added`, both in any order.
     pub(crate) fn edited(
         &self,
-        mut removed: Vec<u64>,
+        mut removed: Vec<FileNumber>,
         mut added: Vec<Arc<FileMeta>>,
     ) -> Result<Self, String> {
         removed.sort_unstable();

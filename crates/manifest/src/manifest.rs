@@ -14,8 +14,8 @@ use crate::state::{ManifestState, Replay};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::{Error, Result};
-use terrace_log::{LogEnd, LogOptions, LogWriter, Setting, SyncedThrough};
+use terrace_base::{Error, Result, SegmentNumber};
+use terrace_log::{LogOptions, LogPosition, LogWriter, SegmentFile, Setting};
 use terrace_vfs::Vfs;
 
 /// A manifest file grows to this length, or to [`SNAPSHOT_MULTIPLE`] times the snapshot that it
@@ -99,12 +99,12 @@ impl Manifest {
     ) -> Result<(Self, ManifestState)> {
         let (number, state) = read_proven(&*vfs, dir, claims)?;
         let path = names::manifest_path(dir, number);
-        let end = (number, vfs.len(&path)?);
+        let end = LogPosition { segment: SegmentNumber::new(number), offset: vfs.len(&path)? };
         let manifest = Self {
             writer: LogWriter::finished(Arc::clone(&vfs), &path, end),
             dir: dir.to_path_buf(),
             number,
-            snapshot_bytes: end.1,
+            snapshot_bytes: end.offset,
             min_rotate_bytes: MIN_ROTATE_BYTES,
             poisoned: true,
             payload: Vec::new(),
@@ -180,8 +180,9 @@ impl Manifest {
     }
 
     /// The manifest file in force and the length of it that is durable.
-    pub fn synced(&self) -> LogEnd {
-        (self.number, self.writer.synced_bytes())
+    pub fn synced(&self) -> LogPosition {
+        let segment = SegmentNumber::new(self.number);
+        LogPosition { segment, offset: self.writer.synced_bytes() }
     }
 
     /// Whether edits are refused after a failure.
@@ -244,7 +245,8 @@ fn write_snapshot(
     state: &ManifestState,
 ) -> Result<LogWriter> {
     let path = names::manifest_path(dir, number);
-    let mut writer = LogWriter::create(vfs, &path, number, &LogOptions::default())?;
+    let mut writer =
+        LogWriter::create(vfs, &path, SegmentNumber::new(number), &LogOptions::default())?;
     let mut payload = Vec::new();
     state.encode_snapshot(&mut payload);
     writer.append(&[&payload])?;
@@ -272,8 +274,9 @@ fn remove_obsolete(vfs: &dyn Vfs, dir: &Path, number: u64) {
 /// The manifest in force and the state that it says, which must not be less than `claims` prove.
 fn read_proven(vfs: &dyn Vfs, dir: &Path, claims: &Claims) -> Result<(u64, ManifestState)> {
     let number = read_current(vfs, dir)?;
-    let (newest, bytes) = claims.manifest;
-    if number < newest {
+    let LogPosition { segment: newest, offset: bytes } = claims.manifest;
+    let segment = SegmentNumber::new(number);
+    if segment < newest {
         let detail = format!(
             "it names manifest {number}, and the evidence files (SYNCED-1, SYNCED-2) prove that manifest \
              {newest} was in force: this is an older CURRENT. Put the newer one back, or save what \
@@ -281,8 +284,8 @@ fn read_proven(vfs: &dyn Vfs, dir: &Path, claims: &Claims) -> Result<(u64, Manif
         );
         return Err(Error::corruption(&names::current_path(dir), 0, detail));
     }
-    let proven = SyncedThrough { segment: number, offset: bytes };
-    let state = read_manifest(vfs, dir, number, Some(proven).filter(|_| number == newest))?;
+    let proven = LogPosition { segment, offset: bytes };
+    let state = read_manifest(vfs, dir, number, Some(proven).filter(|_| segment == newest))?;
     if claims.store_id != 0 && claims.store_id != state.store_id {
         let detail = "the evidence files (SYNCED-1, SYNCED-2) are of another store; remove them, or put \
                       the store's own back";
@@ -338,7 +341,7 @@ fn read_manifest(
     vfs: &dyn Vfs,
     dir: &Path,
     number: u64,
-    proven: Option<SyncedThrough>,
+    proven: Option<LogPosition>,
 ) -> Result<ManifestState> {
     let path = names::manifest_path(dir, number);
     let damaged = |offset: u64, why: String| {
@@ -349,7 +352,7 @@ fn read_manifest(
     };
     let mut replay = Replay::default();
     let mut last = 0;
-    let segments = [(number, path.clone())];
+    let segments = [SegmentFile { number: SegmentNumber::new(number), path: path.clone() }];
     let setting = Setting { proven, ..Setting::default() };
     terrace_log::recover_with(vfs, &segments, setting, &mut |_, offset, payload| {
         last = offset;

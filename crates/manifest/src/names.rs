@@ -8,6 +8,7 @@
 //! segments and temporary files share one number space; manifests and `READERS` count on their own.
 
 use std::path::{Path, PathBuf};
+use terrace_base::{FileNumber, SegmentNumber};
 
 /// What a file name in a store's directory means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,11 +20,11 @@ pub enum FileName {
     /// A manifest.
     Manifest(u64),
     /// An SST.
-    Sst(u64),
+    Sst(FileNumber),
     /// A commit log segment, or a value segment that was one.
-    Log(u64),
+    Log(SegmentNumber),
     /// A value segment written by garbage collection.
-    ValueLog(u64),
+    ValueLog(SegmentNumber),
     /// Half-written by a crash; to be removed.
     Temp,
     /// Room set aside for a full disk.
@@ -82,22 +83,22 @@ pub fn manifest_name(number: u64) -> String {
 }
 
 /// SST `number` in `dir`.
-pub fn sst_path(dir: &Path, number: u64) -> PathBuf {
+pub fn sst_path(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("{number:06}.sst"))
 }
 
 /// Log segment `number` in `dir`.
-pub fn log_path(dir: &Path, number: u64) -> PathBuf {
+pub fn log_path(dir: &Path, number: SegmentNumber) -> PathBuf {
     dir.join(format!("{number:06}.log"))
 }
 
 /// The value segment `number` in `dir` that garbage collection wrote.
-pub fn value_log_path(dir: &Path, number: u64) -> PathBuf {
+pub fn value_log_path(dir: &Path, number: SegmentNumber) -> PathBuf {
     dir.join(format!("{number:06}.vlog"))
 }
 
 /// Temporary file `number` in `dir`.
-pub fn temp_path(dir: &Path, number: u64) -> PathBuf {
+pub fn temp_path(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("{number:06}.tmp"))
 }
 
@@ -107,8 +108,8 @@ pub fn lost_dir(dir: &Path) -> PathBuf {
 }
 
 /// The number in the name of a temporary file, if it has one.
-pub fn temp_number(name: &str) -> Option<u64> {
-    name.strip_suffix(".tmp").and_then(parse_number)
+pub fn temp_number(name: &str) -> Option<FileNumber> {
+    name.strip_suffix(".tmp").and_then(parse_number).map(FileNumber::new)
 }
 
 /// What `name` means. Only the exact spelling that this module makes is recognized.
@@ -127,11 +128,14 @@ pub fn parse(name: &str) -> FileName {
     if let Some(digits) = name.strip_prefix("READERS-") {
         return parse_number(digits).map_or(FileName::Other, FileName::Readers);
     }
-    match name.rsplit_once('.') {
-        Some((_, "tmp")) => FileName::Temp,
-        Some((digits, "sst")) => parse_number(digits).map_or(FileName::Other, FileName::Sst),
-        Some((digits, "vlog")) => parse_number(digits).map_or(FileName::Other, FileName::ValueLog),
-        Some((digits, "log")) => parse_number(digits).map_or(FileName::Other, FileName::Log),
+    let Some((digits, ending)) = name.rsplit_once('.') else { return FileName::Other };
+    if ending == "tmp" {
+        return FileName::Temp;
+    }
+    match (parse_number(digits), ending) {
+        (Some(number), "sst") => FileName::Sst(FileNumber::new(number)),
+        (Some(number), "vlog") => FileName::ValueLog(SegmentNumber::new(number)),
+        (Some(number), "log") => FileName::Log(SegmentNumber::new(number)),
         _ => FileName::Other,
     }
 }
@@ -161,7 +165,7 @@ mod tests {
         assert_eq!(parse("SYNCED-2"), FileName::Evidence(2));
         assert_eq!(parse("SYNCED-2.tmp"), FileName::Temp);
         assert_eq!(parse("SYNCED-3"), FileName::Other);
-        assert_eq!(temp_number("000012.tmp"), Some(12));
+        assert_eq!(temp_number("000012.tmp"), Some(FileNumber::new(12)));
         assert_eq!(temp_number("CURRENT.tmp"), None);
     }
 
@@ -169,12 +173,13 @@ mod tests {
         #[test]
         fn names_are_read_back(number: u64) {
             let dir = Path::new("store");
+            let (file, segment) = (FileNumber::new(number), SegmentNumber::new(number));
             let read = |path: PathBuf| parse(path.file_name().unwrap().to_str().unwrap());
-            prop_assert_eq!(read(sst_path(dir, number)), FileName::Sst(number));
-            prop_assert_eq!(read(log_path(dir, number)), FileName::Log(number));
-            prop_assert_eq!(read(value_log_path(dir, number)), FileName::ValueLog(number));
+            prop_assert_eq!(read(sst_path(dir, file)), FileName::Sst(file));
+            prop_assert_eq!(read(log_path(dir, segment)), FileName::Log(segment));
+            prop_assert_eq!(read(value_log_path(dir, segment)), FileName::ValueLog(segment));
             prop_assert_eq!(read(manifest_path(dir, number)), FileName::Manifest(number));
-            prop_assert_eq!(read(temp_path(dir, number)), FileName::Temp);
+            prop_assert_eq!(read(temp_path(dir, file)), FileName::Temp);
             prop_assert_eq!(read(readers_path(dir, number)), FileName::Readers(number));
         }
     }

@@ -7,7 +7,7 @@ use crate::names;
 use crate::state::{ManifestState, Replay};
 use std::path::Path;
 use std::sync::Arc;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, Result, SegmentNumber};
 use terrace_log::{LogReader, RecordKind, Step};
 use terrace_vfs::Vfs;
 
@@ -28,7 +28,7 @@ pub struct Salvaged {
 /// I/O; `Unsupported` for what only a later build can read.
 pub fn salvage(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<Option<Salvaged>> {
     let path = names::manifest_path(dir, number);
-    let mut reader = match LogReader::open(vfs, &path, number) {
+    let mut reader = match LogReader::open(vfs, &path, SegmentNumber::new(number)) {
         Err(error) if error.is_corruption() => return Ok(None),
         opened => opened?,
     };

@@ -117,8 +117,8 @@ fn parse_file(number: &str, bounds: &str) -> Option<FileMeta> {
         smallest: parse_key(smallest)?,
         largest: parse_key(largest)?,
         largest_exclusive,
-        smallest_seqno: SeqNo::new(number),
-        largest_seqno: SeqNo::new(number),
+        smallest_seqno: SeqNo::new(number.get()),
+        largest_seqno: SeqNo::new(number.get()),
         entry_count: 1,
         ..FileMeta::default()
     })
@@ -185,6 +185,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use terrace_base::FileNumber;
 
     const SHAPE: &str = "\
 L0:  12:[apple-melon] 3.1MB  11:[a-b) 512B
@@ -206,7 +207,7 @@ L6:  4:[a-c) 64.0MB  5:[c-c] 1.5KB
                     ttl_due=8 range_tombstones=2 6:[g-h] 1B tombstones=1";
         let version = Version::parse_shape(text).unwrap();
         let want = FileMeta {
-            number: 5,
+            number: FileNumber::new(5),
             size_bytes: 10 << 20,
             smallest: b"a".into(),
             largest: b"f".into(),

@@ -13,7 +13,7 @@ use crate::file_meta::FileMeta;
 use crate::version::{Version, place_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use terrace_base::{MAX_SEQNO, SeqNo};
+use terrace_base::{FileNumber, MAX_SEQNO, SegmentNumber, SeqNo};
 
 /// The family that every store starts with.
 pub const DEFAULT_FAMILY: &str = "default";
@@ -28,7 +28,7 @@ pub struct FamilyState {
     /// Its live files.
     pub version: Arc<Version>,
     /// Log segments below this one hold nothing that the family still needs.
-    pub min_log_segment: u64,
+    pub min_log_segment: SegmentNumber,
     /// Every write of the family up to here is in its SSTs.
     pub flushed_seqno: SeqNo,
 }
@@ -39,7 +39,7 @@ pub struct ManifestState {
     /// The column families by id.
     pub families: BTreeMap<u32, FamilyState>,
     /// No file number at or above this one has been used.
-    pub next_file_number: u64,
+    pub next_file_number: FileNumber,
     /// The newest sequence number known to be used.
     pub last_seqno: SeqNo,
     /// The id of the next family.
@@ -49,21 +49,21 @@ pub struct ManifestState {
     /// Where filters are hot, in the engine's bytes; empty if it never said.
     pub filter_heat: Arc<[u8]>,
     /// The value segments by number.
-    pub segments: BTreeMap<u32, SegmentMeta>,
+    pub segments: BTreeMap<SegmentNumber, SegmentMeta>,
     /// Every log segment that is needed exists, and evidence files say what was synced: so it is
     /// in every store that a build of this version has opened for writing.
     pub keeps_evidence: bool,
     /// Files that edits took out of the store and that may still lie in its directory: the one that
     /// finds one may remove it. The newest [`MAX_RETIRED`] of them.
-    pub retired: BTreeSet<u64>,
+    pub retired: BTreeSet<FileNumber>,
 }
 
 /// How many retired files are remembered.
 pub const MAX_RETIRED: usize = 4096;
 
 /// Adds the files that `edit` takes out for good; one that only moves to another level stays.
-fn retire(retired: &mut BTreeSet<u64>, edit: &VersionEdit) {
-    retired.extend(edit.segments_removed.iter().map(|number| u64::from(*number)));
+fn retire(retired: &mut BTreeSet<FileNumber>, edit: &VersionEdit) {
+    retired.extend(edit.segments_removed.iter().map(|number| number.file()));
     for family in &edit.families {
         retired.extend(family.removed.iter().map(|(_, number)| *number));
         for (_, file) in &family.added {
@@ -78,7 +78,7 @@ fn retire(retired: &mut BTreeSet<u64>, edit: &VersionEdit) {
 
 /// Makes the edit's value segments begin and end.
 fn apply_segments(
-    segments: &mut BTreeMap<u32, SegmentMeta>,
+    segments: &mut BTreeMap<SegmentNumber, SegmentMeta>,
     edit: &VersionEdit,
 ) -> Result<(), String> {
     for segment in &edit.segments_added {
@@ -102,15 +102,15 @@ pub(crate) struct Prepared {
     families: Vec<(u32, Option<FamilyState>)>,
     filter_heat: Option<Arc<[u8]>>,
     /// `None` if they stay as they are.
-    segments: Option<BTreeMap<u32, SegmentMeta>>,
+    segments: Option<BTreeMap<SegmentNumber, SegmentMeta>>,
     keeps_evidence: bool,
-    retired: BTreeSet<u64>,
+    retired: BTreeSet<FileNumber>,
 }
 
 /// The numbers that only grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Counters {
-    next_file_number: u64,
+    next_file_number: FileNumber,
     last_seqno: SeqNo,
     next_family_id: u32,
 }
@@ -118,16 +118,16 @@ struct Counters {
 impl Counters {
     /// Raised to what `edit` says and past every number it uses.
     fn raised(mut self, edit: &VersionEdit) -> Result<Self, String> {
-        self.use_file_numbers_below(edit.next_file_number.unwrap_or(0))?;
+        self.use_file_numbers_below(edit.next_file_number.unwrap_or_default())?;
         self.use_seqno(edit.last_seqno.unwrap_or_default())?;
         for segment in &edit.segments_added {
-            self.use_file_numbers_below(u64::from(segment.number) + 1)?;
+            self.use_file_numbers_below(segment.number.file().next())?;
         }
         for family in &edit.families {
-            self.use_file_numbers_below(family.min_log_segment.unwrap_or(0))?;
+            self.use_file_numbers_below(family.min_log_segment.unwrap_or_default().file())?;
             self.use_seqno(family.flushed_seqno.unwrap_or_default())?;
             for (_, file) in &family.added {
-                self.use_file_numbers_below(file.number.saturating_add(1))?;
+                self.use_file_numbers_below(file.number.next())?;
                 self.use_seqno(file.largest_seqno)?;
             }
             if family.create.is_some() {
@@ -140,8 +140,8 @@ impl Counters {
         Ok(self)
     }
 
-    fn use_file_numbers_below(&mut self, next: u64) -> Result<(), String> {
-        if next == u64::MAX {
+    fn use_file_numbers_below(&mut self, next: FileNumber) -> Result<(), String> {
+        if next.get() == u64::MAX {
             return Err(format!("file number {next} is out of range"));
         }
         self.next_file_number = self.next_file_number.max(next);
@@ -192,12 +192,12 @@ impl ManifestState {
             id: 0,
             name: DEFAULT_FAMILY.into(),
             version: Arc::default(),
-            min_log_segment: 0,
+            min_log_segment: SegmentNumber::ZERO,
             flushed_seqno: SeqNo::ZERO,
         };
         Self {
             families: BTreeMap::from([(0, default)]),
-            next_file_number: 1,
+            next_file_number: FileNumber::new(1),
             last_seqno: SeqNo::ZERO,
             next_family_id: 1,
             store_id,
@@ -253,7 +253,7 @@ impl ManifestState {
                     id: change.id,
                     name,
                     version,
-                    min_log_segment: 0,
+                    min_log_segment: SegmentNumber::ZERO,
                     flushed_seqno: SeqNo::ZERO,
                 }
             }
@@ -311,7 +311,7 @@ impl ManifestState {
         let head = SnapshotHead { store_id: self.store_id, next_family_id: self.next_family_id };
         codec::encode_snapshot_head(head, out);
         let segments: Vec<SegmentMeta> = self.segments.values().copied().collect();
-        let retired: Vec<u64> = self.retired.iter().copied().collect();
+        let retired: Vec<FileNumber> = self.retired.iter().copied().collect();
         let head = codec::Head {
             next_file_number: Some(self.next_file_number),
             last_seqno: Some(self.last_seqno),
@@ -344,26 +344,26 @@ pub(crate) struct Replay {
     started: Option<(SnapshotHead, Counters)>,
     families: BTreeMap<u32, FamilyReplay>,
     filter_heat: Arc<[u8]>,
-    segments: BTreeMap<u32, SegmentMeta>,
+    segments: BTreeMap<SegmentNumber, SegmentMeta>,
     keeps_evidence: bool,
-    retired: BTreeSet<u64>,
+    retired: BTreeSet<FileNumber>,
 }
 
 struct FamilyReplay {
     name: String,
-    min_log_segment: u64,
+    min_log_segment: SegmentNumber,
     flushed_seqno: SeqNo,
     /// In the order in which they were added, so that sorting a snapshot again is one pass; empty
     /// where a file was removed.
     files: Vec<Option<(u8, Arc<FileMeta>)>>,
     /// Index in `files` by file number, of the first `indexed` ones: a snapshot that no edit
     /// removes anything from needs none.
-    places: HashMap<u64, usize>,
+    places: HashMap<FileNumber, usize>,
     indexed: usize,
 }
 
 impl FamilyReplay {
-    fn remove(&mut self, level: u8, number: u64) -> Result<(), String> {
+    fn remove(&mut self, level: u8, number: FileNumber) -> Result<(), String> {
         self.places.reserve(self.files.len() - self.indexed);
         for (at, entry) in self.files.iter().enumerate().skip(self.indexed) {
             if let Some((_, file)) = entry
@@ -388,8 +388,11 @@ impl Replay {
         let before = match (record.snapshot, self.started) {
             (Some(head), None) => {
                 // The families of a snapshot are all created by it, below its own next id.
-                let counters =
-                    Counters { next_file_number: 1, last_seqno: SeqNo::ZERO, next_family_id: 0 };
+                let counters = Counters {
+                    next_file_number: FileNumber::new(1),
+                    last_seqno: SeqNo::ZERO,
+                    next_family_id: 0,
+                };
                 (head, counters)
             }
             (None, Some(started)) => started,
@@ -430,7 +433,7 @@ impl Replay {
         }
         let family = self.families.entry(id).or_insert_with(|| FamilyReplay {
             name: change.create.unwrap_or_default(),
-            min_log_segment: 0,
+            min_log_segment: SegmentNumber::ZERO,
             flushed_seqno: SeqNo::ZERO,
             files: Vec::new(),
             places: HashMap::new(),

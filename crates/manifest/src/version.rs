@@ -8,7 +8,7 @@ use crate::edit::FamilyEdit;
 use crate::file_meta::FileMeta;
 use crate::level::Level;
 use std::sync::Arc;
-use terrace_base::MAX_SEQNO;
+use terrace_base::{FileNumber, MAX_SEQNO};
 
 /// Levels L0..L6.
 pub const LEVEL_COUNT: usize = 7;
@@ -67,11 +67,11 @@ impl Version {
     pub(crate) fn edited(
         &self,
         added: Vec<(u8, Arc<FileMeta>)>,
-        removed: &[(u8, u64)],
+        removed: &[(u8, FileNumber)],
     ) -> Result<Self, String> {
         self.check_unused(&added, removed)?;
         let mut added_per_level: [Vec<Arc<FileMeta>>; PLACE_COUNT] = Default::default();
-        let mut removed_per_level: [Vec<u64>; PLACE_COUNT] = Default::default();
+        let mut removed_per_level: [Vec<FileNumber>; PLACE_COUNT] = Default::default();
         for (level, file) in added {
             check_file(&file)?;
             let file = self.moved(&file, removed).unwrap_or(file);
@@ -99,7 +99,7 @@ impl Version {
 
     /// The file as it is in this version, if the edit takes it from one level to another. It stays
     /// the same `Arc`: a count of its holders includes older versions.
-    fn moved(&self, file: &FileMeta, removed: &[(u8, u64)]) -> Option<Arc<FileMeta>> {
+    fn moved(&self, file: &FileMeta, removed: &[(u8, FileNumber)]) -> Option<Arc<FileMeta>> {
         let (from, _) = removed.iter().find(|(_, number)| *number == file.number)?;
         let (_, level) = self.places().find(|(n, _)| n == from)?;
         level.files().iter().find(|old| ***old == *file).cloned()
@@ -129,9 +129,9 @@ impl Version {
     fn check_unused(
         &self,
         added: &[(u8, Arc<FileMeta>)],
-        removed: &[(u8, u64)],
+        removed: &[(u8, FileNumber)],
     ) -> Result<(), String> {
-        let mut numbers: Vec<u64> = added.iter().map(|(_, file)| file.number).collect();
+        let mut numbers: Vec<FileNumber> = added.iter().map(|(_, file)| file.number).collect();
         numbers.sort_unstable();
         if let Some(pair) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(format!("file {} is to be added twice", pair[0]));
@@ -139,7 +139,7 @@ impl Version {
         let (Some(lowest), Some(highest)) = (numbers.first(), numbers.last()) else {
             return Ok(());
         };
-        let mut gone: Vec<(u8, u64)> = removed.to_vec();
+        let mut gone: Vec<(u8, FileNumber)> = removed.to_vec();
         gone.sort_unstable();
         for (n, level) in self.places() {
             for number in level.numbers() {
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_file_that_moves_stays_the_same() {
         let file = FileMeta {
-            number: 7,
+            number: FileNumber::new(7),
             size_bytes: 1,
             smallest: b"a".to_vec(),
             largest: b"b".to_vec(),
@@ -208,8 +208,11 @@ mod tests {
         };
         let add = FamilyEdit { added: vec![(0, file.clone())], ..FamilyEdit::default() };
         let before = Version::empty().apply(&add).unwrap();
-        let to_l3 =
-            FamilyEdit { added: vec![(3, file)], removed: vec![(0, 7)], ..FamilyEdit::default() };
+        let to_l3 = FamilyEdit {
+            added: vec![(3, file)],
+            removed: vec![(0, FileNumber::new(7))],
+            ..FamilyEdit::default()
+        };
         let after = before.apply(&to_l3).unwrap();
         assert!(Arc::ptr_eq(&before.level(0).files()[0], &after.level(3).files()[0]));
     }
@@ -217,15 +220,19 @@ mod tests {
     #[test]
     fn a_checkpoint_of_the_hot_table_is_a_file_of_no_level() {
         let parsed = Version::parse_shape("L0: 12:[a-b] 10B  9:[c-d] 10B").unwrap();
-        let file = FileMeta { number: 11, ..(**parsed.level(0).files().first().unwrap()).clone() };
+        let file = FileMeta {
+            number: FileNumber::new(11),
+            ..(**parsed.level(0).files().first().unwrap()).clone()
+        };
         let add = FamilyEdit { added: vec![(HOT_LEVEL, file.clone())], ..FamilyEdit::default() };
         let with = parsed.apply(&add).unwrap();
         assert_eq!((with.file_count(), with.level(0).len(), with.hot().len()), (3, 2, 1));
-        assert!(with.files().all(|(level, file)| level == 0 && file.number != 11));
+        assert!(with.files().all(|(level, file)| level == 0 && file.number != FileNumber::new(11)));
         let last = with.all_files().last().unwrap();
-        assert_eq!((last.0, last.1.number), (HOT_LEVEL, 11));
+        assert_eq!((last.0, last.1.number), (HOT_LEVEL, FileNumber::new(11)));
         assert!(with.apply(&add).unwrap_err().contains("is in hot already"));
-        let remove = FamilyEdit { removed: vec![(HOT_LEVEL, 11)], ..FamilyEdit::default() };
+        let remove =
+            FamilyEdit { removed: vec![(HOT_LEVEL, FileNumber::new(11))], ..FamilyEdit::default() };
         assert_eq!(with.apply(&remove).unwrap(), parsed);
     }
 }

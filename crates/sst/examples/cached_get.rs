@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use terrace_base::key::pack_trailer;
-use terrace_base::{InternalIter, MAX_SEQNO, Result, Rng, SeqNo, SplitMix64, ValueKind};
+use terrace_base::{
+    FileNumber, InternalIter, MAX_SEQNO, Result, Rng, SeqNo, SplitMix64, ValueKind,
+};
 use terrace_sst::{
     BlockCache, Compression, FilterMemory, Lookup, ReadCounters, ReaderOptions, ScanOptions,
     SstOptions, SstReader, SstWriter,
@@ -46,7 +48,7 @@ fn build(vfs: &dyn Vfs, path: &Path, keys: u64, value_bytes: usize) -> Result<u6
     let mut rng = SplitMix64::new(1);
     let mut value = vec![0u8; value_bytes];
     let options = SstOptions { compression: Compression::None, ..SstOptions::default() };
-    let mut writer = SstWriter::create(vfs, path, FILE_NUMBER, options)?;
+    let mut writer = SstWriter::create(vfs, path, FileNumber::new(FILE_NUMBER), options)?;
     for number in 0..keys {
         value.iter_mut().for_each(|byte| *byte = rng.next_u64() as u8);
         writer.add(&key(number * 7), pack_trailer(SeqNo::new(number), ValueKind::Put), &value)?;
@@ -73,7 +75,7 @@ fn main() -> Result<()> {
         direct: false,
         counters: Arc::new(ReadCounters::new()),
     };
-    let reader = SstReader::open(&vfs, &path, FILE_NUMBER, size_bytes, &options)?;
+    let reader = SstReader::open(&vfs, &path, FileNumber::new(FILE_NUMBER), size_bytes, &options)?;
     println!("{keys} keys, {size_bytes} bytes, {} pinned", reader.pinned_bytes());
     let outcome = measure(&reader, keys, lookups);
     println!("{:?}", options.counters.snapshot());

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use terrace_base::key::pack_trailer;
-use terrace_base::{MAX_SEQNO, Result, Rng, SeqNo, SplitMix64, ValueKind};
+use terrace_base::{FileNumber, MAX_SEQNO, Result, Rng, SeqNo, SplitMix64, ValueKind};
 use terrace_sst::{
     BlockCache, Compression, FilterMemory, Lookup, ReadCounters, ReaderOptions, SstOptions,
     SstReader, SstWriter,
@@ -148,7 +148,7 @@ fn measure(set: &str, keys: &Keys, lookups: usize) -> Result<()> {
             direct: false,
             counters: Arc::new(ReadCounters::new()),
         };
-        SstReader::open(&vfs, &paths[side], 1, sizes[side], &options)
+        SstReader::open(&vfs, &paths[side], FileNumber::new(1), sizes[side], &options)
     };
     let readers = [open(0)?, open(1)?];
     let times = times(&readers, keys, lookups)?;
@@ -173,7 +173,7 @@ fn measure(set: &str, keys: &Keys, lookups: usize) -> Result<()> {
 
 fn write(vfs: &dyn Vfs, path: &Path, set: &str, keys: &Keys, learning: bool) -> Result<u64> {
     let options = SstOptions { compression: Compression::None, learning, ..SstOptions::default() };
-    let mut writer = SstWriter::create(vfs, path, 1, options)?;
+    let mut writer = SstWriter::create(vfs, path, FileNumber::new(1), options)?;
     for (number, key) in (0..).zip(keys) {
         writer.add(
             key,

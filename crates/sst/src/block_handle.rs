@@ -16,7 +16,7 @@
 use crate::options::MAX_BLOCK_BYTES;
 use std::path::Path;
 use terrace_base::checksum::block_checksum;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, FileNumber, Result};
 use terrace_buf::{Buf, BufMut};
 use terrace_compression::{self as codec, Compression, Compressor};
 
@@ -51,7 +51,7 @@ impl BlockHandle {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub path: &'a Path,
-    pub file_number: u64,
+    pub file_number: FileNumber,
     pub offset: u64,
 }
 
@@ -65,12 +65,12 @@ impl Place<'_> {
 
 /// Turns payloads into stored blocks.
 pub(crate) struct Packer {
-    file_number: u64,
+    file_number: FileNumber,
     compressor: Compressor,
 }
 
 impl Packer {
-    pub fn new(file_number: u64) -> Self {
+    pub fn new(file_number: FileNumber) -> Self {
         Self { file_number, compressor: Compressor::default() }
     }
 
@@ -155,17 +155,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn place(offset: u64) -> Place<'static> {
-        Place { path: Path::new("000007.sst"), file_number: 7, offset }
+        Place { path: Path::new("000007.sst"), file_number: FileNumber::new(7), offset }
     }
 
     fn stored(payload: &[u8], compression: Compression) -> Vec<u8> {
         let mut out = b"before".to_vec();
         let start = out.len();
-        let len = Packer::new(7).pack(&mut out, start, 4096, compression).unwrap();
+        let len = Packer::new(FileNumber::new(7)).pack(&mut out, start, 4096, compression).unwrap();
         assert_eq!(len as usize, TRAILER_BYTES);
         out.truncate(start);
         out.extend_from_slice(payload);
-        let len = Packer::new(7).pack(&mut out, start, 4096, compression).unwrap();
+        let len = Packer::new(FileNumber::new(7)).pack(&mut out, start, 4096, compression).unwrap();
         assert_eq!(len as usize, out.len() - start);
         out.split_off(start)
     }
@@ -193,7 +193,7 @@ mod tests {
             assert!(declared_len(&content, compression, &place(0)).is_err());
             let mut bytes = content.clone();
             bytes.push(compression as u8);
-            let sum = block_checksum(&content, compression as u8, 7, 0);
+            let sum = block_checksum(&content, compression as u8, FileNumber::new(7), 0);
             bytes.extend_from_slice(&sum.to_le_bytes());
             assert!(unpacked(&bytes, 0).unwrap_err().is_corruption());
         }
@@ -217,7 +217,7 @@ mod tests {
         fn arbitrary_bytes_never_panic(content: Vec<u8>, kind in 0u8..4) {
             let mut bytes = content.clone();
             bytes.push(kind);
-            bytes.extend_from_slice(&block_checksum(&content, kind, 7, 0).to_le_bytes());
+            bytes.extend_from_slice(&block_checksum(&content, kind, FileNumber::new(7), 0).to_le_bytes());
             let _ = unpacked(&bytes, 0);
         }
     }

@@ -16,7 +16,7 @@ use crate::tombstone_block;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 use terrace_base::key::{trailer_kind, trailer_seqno};
-use terrace_base::{Decoder, HANDLE_BYTES, ValueHandle, ValueRef};
+use terrace_base::{Decoder, FileNumber, HANDLE_BYTES, ValueHandle, ValueRef};
 use terrace_buf::Buf;
 use terrace_compression::Compression;
 use terrace_vfs::RandomFile;
@@ -46,11 +46,11 @@ const FOOTER_FILE_NUMBER_AT: usize = 36;
 /// only errors are those of `out`.
 pub fn dump(
     file: &dyn RandomFile,
-    file_number: Option<u64>,
+    file_number: Option<FileNumber>,
     detail: DumpDetail,
     out: &mut dyn Write,
 ) -> fmt::Result {
-    let mut dump = Dump { file, file_number: 0, detail, out };
+    let mut dump = Dump { file, file_number: FileNumber::ZERO, detail, out };
     let Some(footer_at) = file.len().checked_sub(FOOTER_BYTES as u64) else {
         return writeln!(dump.out, "! {} bytes are too few for an SST", file.len());
     };
@@ -59,7 +59,7 @@ pub fn dump(
         return writeln!(dump.out, "! {error}");
     }
     let mut named = Decoder::new(&bytes[FOOTER_FILE_NUMBER_AT..]);
-    dump.file_number = file_number.or_else(|| named.u64()).unwrap_or(0);
+    dump.file_number = file_number.or_else(|| named.u64().map(FileNumber::new)).unwrap_or_default();
     let (path, file_number) = (file.path(), dump.file_number);
     let footer = match Footer::decode(&bytes, &Place { path, file_number, offset: footer_at }) {
         Ok(footer) => footer,
@@ -87,7 +87,7 @@ pub fn dump(
 
 struct Dump<'a> {
     file: &'a dyn RandomFile,
-    file_number: u64,
+    file_number: FileNumber,
     detail: DumpDetail,
     out: &'a mut dyn Write,
 }

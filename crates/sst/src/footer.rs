@@ -12,7 +12,7 @@
 use crate::block_handle::{BlockHandle, MAX_STORED_BYTES, Place, TRAILER_BYTES};
 use std::path::Path;
 use terrace_base::checksum::block_checksum;
-use terrace_base::{Decoder, Error, Result};
+use terrace_base::{Decoder, Error, FileNumber, Result};
 
 /// Length of the footer.
 pub const FOOTER_BYTES: usize = 60;
@@ -40,14 +40,14 @@ pub(crate) struct Footer {
 
 impl Footer {
     /// The footer of file `file_number` at `offset`.
-    pub fn encode(&self, file_number: u64, offset: u64) -> [u8; FOOTER_BYTES] {
+    pub fn encode(&self, file_number: FileNumber, offset: u64) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         let none = BlockHandle::default();
         for handle in [self.range_tombstones.unwrap_or(none), self.top_level, self.properties] {
             out.extend_from_slice(&handle.offset.to_le_bytes());
             out.extend_from_slice(&handle.stored_len.to_le_bytes());
         }
-        out.extend_from_slice(&file_number.to_le_bytes());
+        out.extend_from_slice(&file_number.get().to_le_bytes());
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         let checksum = block_checksum(&out, CHECKSUM_KIND, file_number, offset);
         out.extend_from_slice(&checksum.to_le_bytes());
@@ -66,7 +66,7 @@ impl Footer {
         let range_tombstones = handle().ok_or_else(cut_off)?;
         let top_level = handle().ok_or_else(cut_off)?;
         let properties = handle().ok_or_else(cut_off)?;
-        let file_number = decoder.u64().ok_or_else(cut_off)?;
+        let file_number = decoder.u64().map(FileNumber::new).ok_or_else(cut_off)?;
         let version = decoder.u32().ok_or_else(cut_off)?;
         let checksum = decoder.u32().ok_or_else(cut_off)?;
         if decoder.u64() != Some(MAGIC) {
@@ -120,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn place(offset: u64) -> Place<'static> {
-        Place { path: Path::new("000003.sst"), file_number: 3, offset }
+        Place { path: Path::new("000003.sst"), file_number: FileNumber::new(3), offset }
     }
 
     proptest! {
@@ -135,7 +135,7 @@ mod tests {
                 top_level: handle(1),
                 properties: handle(2),
             };
-            let bytes = footer.encode(3, 6000);
+            let bytes = footer.encode(FileNumber::new(3), 6000);
             prop_assert_eq!(Footer::decode(&bytes, &place(6000)).unwrap(), footer);
             prop_assert!(Footer::decode(&bytes, &place(6001)).is_err());
             let mut damaged = bytes;
@@ -148,7 +148,7 @@ mod tests {
     fn blocks_must_lie_before_the_footer() {
         let handle = BlockHandle { offset: 900, stored_len: 101 };
         let footer = Footer { range_tombstones: None, top_level: handle, properties: handle };
-        let bytes = footer.encode(3, 1000);
+        let bytes = footer.encode(FileNumber::new(3), 1000);
         assert!(Footer::decode(&bytes, &place(1000)).unwrap_err().is_corruption());
     }
 }

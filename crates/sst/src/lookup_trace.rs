@@ -8,7 +8,7 @@
 
 use crate::lookup::{BlockPlace, InLevel};
 use crate::reader::SstReader;
-use terrace_base::{SeqNo, ValueHandle};
+use terrace_base::{FileNumber, SeqNo, ValueHandle};
 
 /// What a filter said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct RunPlace {
     /// Which file of the level.
     pub index: usize,
     /// Its number.
-    pub file_number: u64,
+    pub file_number: FileNumber,
     /// Whether a model of the level chose it.
     pub by_level_model: bool,
 }

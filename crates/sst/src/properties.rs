@@ -219,6 +219,7 @@ impl Properties {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use terrace_base::SegmentNumber;
 
     proptest! {
         #[test]
@@ -239,7 +240,7 @@ mod tests {
                 flushed_seqno: SeqNo::new(flushed_seqno),
                 value_refs: segments
                     .into_iter()
-                    .map(|(segment, bytes)| ValueRef { segment, bytes })
+                    .map(|(segment, bytes)| ValueRef { segment: SegmentNumber::new(segment.into()), bytes })
                     .collect(),
                 ..Properties::default()
             };

@@ -20,7 +20,7 @@ use crate::tombstone_block;
 use std::path::Path;
 use std::sync::Arc;
 use tail::{Tail, check_top_level};
-use terrace_base::{Error, RangeTombstones, Result};
+use terrace_base::{Error, FileNumber, RangeTombstones, Result};
 use terrace_cache::CacheKey;
 use terrace_vfs::{OpenMode, RandomFile, Vfs};
 
@@ -55,7 +55,7 @@ pub struct ReaderOptions {
 pub struct SstReader {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) file: Arc<dyn RandomFile>,
-    pub(crate) file_number: u64,
+    pub(crate) file_number: FileNumber,
     pub(crate) cache: Arc<BlockCache>,
     /// This reader's number in the cache.
     pub(crate) cache_file: u64,
@@ -75,7 +75,7 @@ pub struct SstReader {
 ///
 /// # Errors
 /// `Corruption` if the file does not end as a finished SST of this number does; I/O; `Unsupported`.
-pub fn read_properties(vfs: &dyn Vfs, path: &Path, file_number: u64) -> Result<Properties> {
+pub fn read_properties(vfs: &dyn Vfs, path: &Path, file_number: FileNumber) -> Result<Properties> {
     let file = vfs.open(path, OpenMode::default())?;
     let tail = Tail::read(&*file, file_number, &ReadCounters::new())?;
     tail.decode(tail.footer.properties, Properties::decode)
@@ -88,7 +88,7 @@ impl SstReader {
     pub fn open(
         vfs: &Arc<dyn Vfs>,
         path: &Path,
-        file_number: u64,
+        file_number: FileNumber,
         size_bytes: u64,
         options: &ReaderOptions,
     ) -> Result<Arc<Self>> {
@@ -141,7 +141,7 @@ impl SstReader {
     }
 
     /// The number under which the file was written.
-    pub fn file_number(&self) -> u64 {
+    pub fn file_number(&self) -> FileNumber {
         self.file_number
     }
 

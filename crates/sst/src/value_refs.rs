@@ -2,7 +2,7 @@
 //! verification, stored as a property.
 
 use terrace_base::codec::put_varint;
-use terrace_base::{Decoder, ValueHandle, ValueRef};
+use terrace_base::{Decoder, SegmentNumber, ValueHandle, ValueRef};
 
 /// Counts references; ascending by segment at any time.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl ValueTally {
         self.refs[self.last].bytes += handle.weight_bytes(key_len);
     }
 
-    fn place_of(&mut self, segment: u32) -> usize {
+    fn place_of(&mut self, segment: SegmentNumber) -> usize {
         self.refs.binary_search_by_key(&segment, |known| known.segment).unwrap_or_else(|at| {
             self.refs.insert(at, ValueRef { segment, bytes: 0 });
             at
@@ -39,9 +39,9 @@ impl ValueTally {
 /// the bytes.
 pub(crate) fn encode(refs: &[ValueRef]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut before = 0;
+    let mut before = SegmentNumber::ZERO;
     for ValueRef { segment, bytes } in refs {
-        put_varint(&mut out, u64::from(segment - before));
+        put_varint(&mut out, *segment - before);
         put_varint(&mut out, *bytes);
         before = *segment;
     }
@@ -54,12 +54,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<ValueRef>> {
     let mut refs: Vec<ValueRef> = Vec::new();
     while !decoder.is_empty() {
         let (more, bytes) = (decoder.varint()?, decoder.varint()?);
-        let more = u32::try_from(more).ok()?;
         let segment = match refs.last() {
             Some(_) if more == 0 => return None,
             Some(before) => before.segment.checked_add(more)?,
-            None => more,
+            None => SegmentNumber::new(more),
         };
+        if !segment.fits_handles() {
+            return None;
+        }
         refs.push(ValueRef { segment, bytes });
     }
     Some(refs)
@@ -80,7 +82,7 @@ mod tests {
         ) {
             let (mut tally, mut want) = (ValueTally::default(), BTreeMap::<u32, u64>::new());
             for (segment, len, key_len) in entries {
-                tally.add(&ValueHandle { segment, offset: 44, len, compression: 0 }, key_len);
+                tally.add(&ValueHandle { segment: SegmentNumber::new(segment.into()), offset: 44, len, compression: 0 }, key_len);
                 *want.entry(segment).or_default() += u64::from(len) + key_len as u64 + 4;
             }
             let refs = tally.finish();

@@ -26,7 +26,9 @@ use terrace_base::key::{
     EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, common_prefix, compare_internal,
     shortest_separator, trailer_kind, trailer_seqno,
 };
-use terrace_base::{Error, RangeTombstones, Result, SeqNo, ValueHandle, ValueKind, ValueRef};
+use terrace_base::{
+    Error, FileNumber, RangeTombstones, Result, SeqNo, ValueHandle, ValueKind, ValueRef,
+};
 use terrace_compression::Compression;
 use terrace_filter::FilterPolicy;
 use terrace_vfs::{AppendFile, CreateOptions, Vfs};
@@ -116,7 +118,7 @@ impl SstWriter {
     pub fn create(
         vfs: &dyn Vfs,
         path: &Path,
-        file_number: u64,
+        file_number: FileNumber,
         options: SstOptions,
     ) -> Result<Self> {
         let create = CreateOptions { direct: options.direct_write, preallocate_bytes: 0 };
@@ -419,7 +421,7 @@ impl SstWriter {
 /// The file and what has not been handed to it yet.
 struct Output {
     file: Box<dyn AppendFile>,
-    file_number: u64,
+    file_number: FileNumber,
     flushed_bytes: u64,
     buffer: Vec<u8>,
     packer: Packer,

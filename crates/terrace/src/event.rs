@@ -4,6 +4,8 @@
 use crate::error::Error;
 use std::fmt::Display;
 use std::path::Path;
+use terrace_base::{FileNumber, SegmentNumber};
+use terrace_log::LogPosition;
 
 /// The target under which every event of the engine is logged.
 pub(crate) const TARGET: &str = "terrace";
@@ -12,7 +14,8 @@ pub(crate) fn opened(dir: &Path, families: usize, files: usize, recovered: u64, 
     tracing::info!(target: TARGET, dir = %dir.display(), families, files, recovered_batches = recovered, open_us = micros, "opened");
 }
 
-pub(crate) fn torn_log(segment: u64, offset: u64, dropped_bytes: u64, why: &str) {
+pub(crate) fn torn_log(end: LogPosition, dropped_bytes: u64, why: &str) {
+    let (segment, offset) = (end.segment.get(), end.offset);
     tracing::warn!(target: TARGET, segment, offset, dropped_bytes, why, "the log ends in an unfinished record; what was never synced is dropped");
 }
 
@@ -53,43 +56,48 @@ pub(crate) fn background_error(doing: &str, error: &Error) {
 pub(crate) fn quarantined(
     family: &str,
     level: u8,
-    file: u64,
+    file: FileNumber,
     pause_us: Option<u64>,
     error: &Error,
 ) {
-    tracing::error!(target: TARGET, family, level, file, retry_after_us = pause_us, %error, "a file cannot be read: it is left out of compactions");
+    tracing::error!(target: TARGET, family, level, file = file.get(), retry_after_us = pause_us, %error, "a file cannot be read: it is left out of compactions");
 }
 
-pub(crate) fn filter_unit_lost(file: u64, error: &terrace_base::Error) {
-    tracing::warn!(target: TARGET, file, %error, "a filter unit cannot be read: lookups go on without it");
+pub(crate) fn filter_unit_lost(file: FileNumber, error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, file = file.get(), %error, "a filter unit cannot be read: lookups go on without it");
 }
 
 pub(crate) fn unfinished_file_stays(error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, %error, "an unfinished file stays until the next open");
 }
 
-pub(crate) fn value_not_moved(segment: u32, error: &terrace_base::Error) {
-    tracing::warn!(target: TARGET, segment, %error, "a value cannot be read: its segment is not collected until the next open");
+pub(crate) fn value_not_moved(segment: SegmentNumber, error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, segment = segment.get(), %error, "a value cannot be read: its segment is not collected until the next open");
 }
 
 pub(crate) fn filter_heat_not_saved(error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, %error, "the heat of filters was not saved: after the next open they are loaded as lookups come");
 }
 
-pub(crate) fn decided_on_model(family: &str, level: usize, file: u64, decision: &dyn Display) {
-    tracing::debug!(target: TARGET, family, level, file, %decision, "a model of a file was decided on");
+pub(crate) fn decided_on_model(
+    family: &str,
+    level: usize,
+    file: FileNumber,
+    decision: &dyn Display,
+) {
+    tracing::debug!(target: TARGET, family, level, file = file.get(), %decision, "a model of a file was decided on");
 }
 
 pub(crate) fn decided_on_level_model(family: &str, level: usize, decision: &dyn Display) {
     tracing::debug!(target: TARGET, family, level, %decision, "a model of a level was decided on");
 }
 
-pub(crate) fn model_trained(family: &str, level: usize, file: u64, bytes: u64, micros: u64) {
-    tracing::info!(target: TARGET, family, level, file, model_bytes = bytes, took_us = micros, "a model of a file was trained");
+pub(crate) fn model_trained(family: &str, level: usize, file: FileNumber, bytes: u64, micros: u64) {
+    tracing::info!(target: TARGET, family, level, file = file.get(), model_bytes = bytes, took_us = micros, "a model of a file was trained");
 }
 
-pub(crate) fn model_refused(family: &str, level: usize, file: u64, why: &dyn Display) {
-    tracing::info!(target: TARGET, family, level, file, %why, "a file gets no model");
+pub(crate) fn model_refused(family: &str, level: usize, file: FileNumber, why: &dyn Display) {
+    tracing::info!(target: TARGET, family, level, file = file.get(), %why, "a file gets no model");
 }
 
 pub(crate) fn level_model_built(

@@ -11,7 +11,8 @@ use crate::version::version_set::VersionSet;
 use crate::write::env::CommitEnv;
 use std::sync::Arc;
 use terrace_base::sync::Mutex;
-use terrace_log::LogEnd;
+use terrace_base::{FileNumber, SegmentNumber};
+use terrace_log::LogPosition;
 
 /// A look at the directory of a store that another process may be writing to.
 #[derive(Default)]
@@ -19,11 +20,11 @@ pub(crate) struct Look {
     /// The manifest that was in force, and its length.
     pub manifest: (u64, u64),
     /// Numbers from here on were free, as the manifest said.
-    pub next_file_number: u64,
+    pub next_file_number: FileNumber,
     /// The newest log segment that there was.
-    pub newest_log: Option<u64>,
+    pub newest_log: Option<SegmentNumber>,
     /// Where the log ended.
-    pub log_end: Option<LogEnd>,
+    pub log_end: Option<LogPosition>,
     /// What replayed memtables take beyond the share of memtables.
     pub _memory: Option<Pinned>,
 }

@@ -1,10 +1,11 @@
 //! Batches of every kind, whole and broken.
 
 use super::*;
+use terrace_base::SegmentNumber;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_log::value;
 
-const PLACE: PayloadPlace = PayloadPlace { segment: 9, offset: 1000 };
+const PLACE: PayloadPlace = PayloadPlace { segment: SegmentNumber::new(9), offset: 1000 };
 
 /// How the value of an op is given to [`encode`].
 enum Given<'a> {
@@ -25,7 +26,8 @@ fn encode(first: u64, count: u32, ops: &[(ValueKind, u32, &[u8], Given<'_>)]) ->
             Given::Separated(expiry_ms, stored, compression) => {
                 out.extend(expiry_ms.map(u64::to_le_bytes).into_iter().flatten());
                 put_varint(&mut out, value::pack_length(stored.len() as u32, *compression));
-                let mask = value::place_mask(9, PLACE.offset + out.len() as u64);
+                let mask =
+                    value::place_mask(SegmentNumber::new(9), PLACE.offset + out.len() as u64);
                 out.extend_from_slice(stored);
                 out.extend_from_slice(&(value::checksum(key, stored) ^ mask).to_le_bytes());
             }
@@ -71,13 +73,12 @@ fn a_separated_value_is_sound_only_as_it_is_and_where_it_is() {
         let (lines, faults) = describe(&damaged, PLACE);
         assert!(faults == 1 && lines[5].ends_with("DAMAGE: its checksum is wrong"), "{lines:?}");
     }
-    for elsewhere in [PayloadPlace { offset: 1001, ..PLACE }, PayloadPlace { segment: 10, ..PLACE }]
-    {
+    let in_segment = |number| PayloadPlace { segment: SegmentNumber::new(number), ..PLACE };
+    for elsewhere in [PayloadPlace { offset: 1001, ..PLACE }, in_segment(10)] {
         let batch = decode(&whole, elsewhere).unwrap();
         assert_eq!((batch.fault, batch.unsound_values().count()), (None, 2));
     }
-    let unnamed = PayloadPlace { segment: 1 << 32, ..PLACE };
-    assert_eq!(decode(&whole, unnamed).unwrap().ops.len(), 4);
+    assert_eq!(decode(&whole, in_segment(1 << 32)).unwrap().ops.len(), 4);
     let unknown = [(ValueKind::PutHandle, 0, &b"k"[..], Given::Separated(None, b"v", 3))];
     assert_eq!(describe(&encode(1, 1, &unknown), PLACE).1, 1);
 }

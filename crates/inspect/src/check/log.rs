@@ -6,9 +6,9 @@ use crate::problem::Problem;
 use crate::text::Abridged;
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
-use terrace_base::SeqNo;
-use terrace_log::Setting;
+use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
+use terrace_log::{LogPosition, SegmentFile, Setting};
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names;
 use terrace_vfs::Vfs;
@@ -35,17 +35,20 @@ pub(super) fn check(
 ) -> Found {
     let mut found = Found::default();
     let oldest = tree.oldest_log_segment();
-    let sealed = |number: u64| u32::try_from(number).is_ok_and(|n| tree.segments.contains_key(&n));
-    let live = listing.logs.range(oldest..).filter(|(number, _)| !sealed(**number));
-    let segments: Vec<(u64, PathBuf)> =
-        live.map(|(number, path)| (*number, path.clone())).collect();
+    let live = listing.segments_from(oldest);
+    let segments: Vec<SegmentFile> =
+        live.filter(|file| !tree.segments.contains_key(&file.number)).collect();
     found.segments = segments.len() as u64;
-    let first = segments.first().map(|(number, _)| *number);
-    if oldest > 0 && first != Some(oldest) && (first.is_some() || tree.keeps_evidence) {
+    let first = segments.first().map(|file| file.number);
+    if oldest > SegmentNumber::ZERO
+        && first != Some(oldest)
+        && (first.is_some() || tree.keeps_evidence)
+    {
         let detail = "it is missing, and the manifest says that the log begins with it";
         found.problems.push(Problem::of(&names::log_path(dir, oldest), detail));
     }
-    let proven = Some(claims.log).filter(|log| log.segment > 0 && log.segment >= oldest);
+    let is_proven = |log: &LogPosition| log.segment > SegmentNumber::ZERO && log.segment >= oldest;
+    let proven = Some(claims.log).filter(is_proven);
     let mut next_seqno = SeqNo::ZERO;
     let setting = Setting { proven, ..Setting::default() };
     let outcome =
@@ -91,7 +94,7 @@ pub(super) fn check(
             }
         }
         Err(error) => {
-            let path = segments.first().map_or(Path::new(""), |(_, path)| path);
+            let path = segments.first().map_or(Path::new(""), |file| &file.path);
             found.problems.push(Problem::from_error(&error, path));
         }
     }

@@ -29,9 +29,9 @@ pub(super) fn check(vfs: &dyn Vfs, dir: &Path, listing: &Listing, tree: &Tree) -
         let mut problem = |detail: String| found.problems.push(Problem::of(&path, detail));
         let Segment { live_bytes, files, .. } = segment;
         let Some(meta) = segment.meta else {
-            if !listing.logs.contains_key(&u64::from(number)) {
+            if !listing.logs.contains_key(&number) {
                 problem(format!("{files} SSTs refer to values in it and it does not exist"));
-            } else if u64::from(number) < tree.oldest_log_segment() {
+            } else if number < tree.oldest_log_segment() {
                 problem(format!(
                     "{files} SSTs refer to values in it, and it is neither a value segment of the \
                      manifest nor part of the commit log"
@@ -45,7 +45,7 @@ pub(super) fn check(vfs: &dyn Vfs, dir: &Path, listing: &Listing, tree: &Tree) -
             let (live, size) = (SizeBytes(live_bytes), SizeBytes(meta.size_bytes));
             problem(format!("SSTs refer to {live} of values in it and it has only {size}"));
         }
-        if u64::from(number) >= tree.next_file_number {
+        if number.file() >= tree.next_file_number {
             problem(format!("the next file number is only {}", tree.next_file_number));
         }
         match file_fault(vfs, &path, &meta) {
@@ -71,7 +71,7 @@ enum Fault {
 fn file_fault(vfs: &dyn Vfs, path: &Path, meta: &SegmentMeta) -> Result<Fault> {
     let (len, stated) = (vfs.len(path)?, meta.size_bytes);
     match terrace_log::read_header(vfs, path)? {
-        Ok(header) if header.segment != u64::from(meta.number) => {
+        Ok(header) if header.segment != meta.number => {
             return Ok(Fault::Problem(format!("its header is that of segment {}", header.segment)));
         }
         Err(HeaderFault::Damaged(why)) => return Ok(Fault::Problem(why)),

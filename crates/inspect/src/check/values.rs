@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;
-use terrace_base::{InternalIter, Result, ValueHandle};
+use terrace_base::{InternalIter, Result, SegmentNumber, ValueHandle};
 use terrace_log::value::{ValueRead, read_values};
 use terrace_manifest::SegmentMeta;
 use terrace_sst::{ScanOptions, SstReader};
@@ -34,8 +34,8 @@ const SHOWN_BYTES: usize = 40;
 pub(super) struct ValueChecker<'a> {
     vfs: &'a Arc<dyn Vfs>,
     dir: &'a Path,
-    segments: BTreeMap<u32, SegmentMeta>,
-    open: HashMap<u32, Arc<dyn RandomFile>>,
+    segments: BTreeMap<SegmentNumber, SegmentMeta>,
+    open: HashMap<SegmentNumber, Arc<dyn RandomFile>>,
 }
 
 /// What the check of one SST's values has found.
@@ -122,7 +122,7 @@ impl<'a> ValueChecker<'a> {
     }
 
     /// The open file of a segment; `None` if it does not exist.
-    fn file(&mut self, number: u32) -> Result<Option<Arc<dyn RandomFile>>> {
+    fn file(&mut self, number: SegmentNumber) -> Result<Option<Arc<dyn RandomFile>>> {
         if let Some(file) = self.open.get(&number) {
             return Ok(Some(Arc::clone(file)));
         }

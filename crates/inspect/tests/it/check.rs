@@ -2,9 +2,9 @@
 
 use crate::store::{DIR, Store, batch, sst};
 use std::path::Path;
-use terrace_base::{SeqNo, ValueKind};
+use terrace_base::{SegmentNumber, SeqNo, ValueKind};
 use terrace_inspect::{Contents, Report, check_store, check_store_with, contents};
-use terrace_log::{LogOptions, LogWriter};
+use terrace_log::{LogOptions, LogPosition, LogWriter};
 use terrace_manifest::{FamilyEdit, Manifest, VersionEdit};
 use terrace_vfs::{SimVfs, Vfs};
 
@@ -189,11 +189,13 @@ fn records_that_are_no_batches_are_found() {
     for (payload, want) in cases {
         let store = Store::new();
         let last = store.path("000005.log");
-        let end = store.vfs.len(&last).unwrap();
         let next = store.path("000006.log");
         let options = LogOptions::default();
-        let end = Some((5, end));
-        let mut writer = LogWriter::create_after(&store.vfs, &next, 6, &options, end).unwrap();
+        let offset = store.vfs.len(&last).unwrap();
+        let end = Some(LogPosition { segment: SegmentNumber::new(5), offset });
+        let mut writer =
+            LogWriter::create_after(&store.vfs, &next, SegmentNumber::new(6), &options, end)
+                .unwrap();
         writer.append(&[payload]).unwrap();
         assert!(problem(&store, "000006.log").contains(want), "{want}");
     }
@@ -204,7 +206,10 @@ fn files_that_nothing_needs_are_told_and_harmless() {
     let store = Store::new();
     sst(&store.vfs, 8, 0..10, 1);
     let options = LogOptions::default();
-    drop(LogWriter::create(&store.vfs, &store.path("000002.log"), 2, &options).unwrap());
+    drop(
+        LogWriter::create(&store.vfs, &store.path("000002.log"), SegmentNumber::new(2), &options)
+            .unwrap(),
+    );
     store.vfs.write_file(store.path("000007.tmp"), vec![1]);
     store.vfs.write_file(store.path("read me"), vec![1]);
     let report = check(&store);

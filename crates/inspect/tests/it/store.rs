@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
+use terrace_base::{FileNumber, RangeTombstone, RangeTombstones, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::{LogOptions, LogWriter};
 use terrace_manifest::{FamilyEdit, FileMeta, Manifest, VersionEdit, names};
 use terrace_sst::{Compression, SstOptions, SstSummary, SstWriter};
 use terrace_vfs::{SimVfs, Vfs};
 
 pub const DIR: &str = "/store";
+
+const FOUR: SegmentNumber = SegmentNumber::new(4);
+const FIVE: SegmentNumber = SegmentNumber::new(5);
 
 pub struct Store {
     pub vfs: SimVfs,
@@ -32,8 +35,9 @@ pub fn batch(first: u64, ops: &[(ValueKind, u32, &[u8], &[u8])]) -> Vec<u8> {
 pub fn sst(vfs: &SimVfs, number: u64, keys: std::ops::Range<u32>, seqno: u64) -> FileMeta {
     let options =
         SstOptions { block_size: 512, compression: Compression::Lz4, ..Default::default() };
-    let path = names::sst_path(Path::new(DIR), number);
-    let mut writer = SstWriter::create(vfs, &path, number, options).unwrap();
+    let file_number = FileNumber::new(number);
+    let path = names::sst_path(Path::new(DIR), file_number);
+    let mut writer = SstWriter::create(vfs, &path, file_number, options).unwrap();
     for key in keys {
         let kind = if key % 10 == 3 { ValueKind::Delete } else { ValueKind::Put };
         let value = if kind == ValueKind::Put { format!("value of {key}") } else { String::new() };
@@ -50,11 +54,11 @@ pub fn sst(vfs: &SimVfs, number: u64, keys: std::ops::Range<u32>, seqno: u64) ->
         };
         writer.set_range_tombstones(RangeTombstones::new([tombstone]));
     }
-    file_meta(number, writer.finish().unwrap())
+    file_meta(file_number, writer.finish().unwrap())
 }
 
 /// What a manifest says of a file just written.
-pub fn file_meta(number: u64, summary: SstSummary) -> FileMeta {
+pub fn file_meta(number: FileNumber, summary: SstSummary) -> FileMeta {
     FileMeta {
         number,
         size_bytes: summary.size_bytes,
@@ -82,16 +86,16 @@ impl Store {
         let (mut manifest, mut state) = Manifest::create(shared, dir, 0xfeed).unwrap();
         let deep = vec![(6, sst(&vfs, 1, 0..900, 5)), (6, sst(&vfs, 2, 900..1000, 5))];
         let fresh = vec![(0, sst(&vfs, 3, 100..200, 7))];
-        let default = FamilyEdit { added: deep, min_log_segment: Some(4), ..Default::default() };
+        let default = FamilyEdit { added: deep, min_log_segment: Some(FOUR), ..Default::default() };
         let other = FamilyEdit {
             id: 1,
             create: Some("other".into()),
             added: fresh,
-            min_log_segment: Some(4),
+            min_log_segment: Some(FOUR),
             ..Default::default()
         };
         let edit = VersionEdit {
-            next_file_number: Some(6),
+            next_file_number: Some(FileNumber::new(6)),
             last_seqno: Some(SeqNo::new(20)),
             families: vec![default, other],
             ..VersionEdit::default()
@@ -105,13 +109,14 @@ impl Store {
     fn log_segments(&self) {
         let options = LogOptions::default();
         let path = |number| names::log_path(Path::new(DIR), number);
-        let mut first = LogWriter::create(&self.vfs, &path(4), 4, &options).unwrap();
+        let mut first = LogWriter::create(&self.vfs, &path(FOUR), FOUR, &options).unwrap();
         first.append(&[&batch(8, &[(ValueKind::Put, 0, b"alpha", b"one")])]).unwrap();
         first.sync().unwrap();
         first.append(&[&batch(9, &[(ValueKind::Delete, 1, b"beta", b"")])]).unwrap();
         first.finish().unwrap();
         let end = Some(first.end());
-        let mut second = LogWriter::create_after(&self.vfs, &path(5), 5, &options, end).unwrap();
+        let mut second =
+            LogWriter::create_after(&self.vfs, &path(FIVE), FIVE, &options, end).unwrap();
         let range = (ValueKind::RangeDelete, 0, &b"gamma"[..], &b"omega"[..]);
         second.append(&[&batch(10, &[range, (ValueKind::Put, 0, b"delta", b"two")])]).unwrap();
         second.sync().unwrap();

@@ -6,7 +6,7 @@ use crate::store::{DIR, Store, file_meta};
 use std::path::{Path, PathBuf};
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::pack_trailer;
-use terrace_base::{SeqNo, ValueHandle, ValueKind, ValueRef};
+use terrace_base::{FileNumber, SegmentNumber, SeqNo, ValueHandle, ValueKind, ValueRef};
 use terrace_inspect::{log, lsm, manifest};
 use terrace_log::value::{ValueWriter, checksum, pack_length, place_mask};
 use terrace_log::{LogOptions, LogWriter};
@@ -21,11 +21,15 @@ const ACTIVE: &str = "000005.log";
 const MOVED: &str = "000006.vlog";
 const SST: &str = "000007.sst";
 
+const FOUR: SegmentNumber = SegmentNumber::new(4);
+const FIVE: SegmentNumber = SegmentNumber::new(5);
+const SIX: SegmentNumber = SegmentNumber::new(6);
+
 type Handles = Vec<(Vec<u8>, ValueHandle)>;
 
 /// Appends a batch of one separated value; returns its handle.
 fn append(writer: &mut LogWriter, seqno: u64, key: &[u8], stored: &[u8]) -> ValueHandle {
-    let (segment, payload_at) = (writer.segment() as u32, writer.next_payload_offset());
+    let (segment, payload_at) = (writer.segment(), writer.next_payload_offset());
     let mut batch = [&seqno.to_le_bytes()[..], &1u32.to_le_bytes()].concat();
     batch.push(ValueKind::PutHandle as u8);
     put_varint(&mut batch, 0);
@@ -47,7 +51,7 @@ fn path(name: &str) -> PathBuf {
 fn segments(vfs: &SimVfs) -> Handles {
     let (options, mut handles) = (LogOptions::default(), Vec::new());
     let key = |what: &str, at: u64| format!("{what} {at}").into_bytes();
-    let mut sealed = LogWriter::create(vfs, &path(SEALED), 4, &options).unwrap();
+    let mut sealed = LogWriter::create(vfs, &path(SEALED), FOUR, &options).unwrap();
     for at in 0..5 {
         let stored = vec![at as u8; 100 + at as usize];
         handles.push((key("a", at), append(&mut sealed, at + 1, &key("a", at), &stored)));
@@ -55,10 +59,10 @@ fn segments(vfs: &SimVfs) -> Handles {
     sealed.sync().unwrap();
     sealed.finish().unwrap();
     let end = Some(sealed.end());
-    let mut active = LogWriter::create_after(vfs, &path(ACTIVE), 5, &options, end).unwrap();
+    let mut active = LogWriter::create_after(vfs, &path(ACTIVE), FIVE, &options, end).unwrap();
     handles.push((b"b".to_vec(), append(&mut active, 6, b"b", &[7; 50])));
     active.sync().unwrap();
-    let mut moved = ValueWriter::create(vfs, &path(MOVED), 6, 0).unwrap();
+    let mut moved = ValueWriter::create(vfs, &path(MOVED), SIX, 0).unwrap();
     for at in 0..5 {
         let (mut stored, plain) = (Vec::new(), vec![at as u8; 1000]);
         let stored_as = terrace_compression::compress(&plain, Compression::Lz4, &mut stored);
@@ -72,6 +76,7 @@ fn segments(vfs: &SimVfs) -> Handles {
 /// An SST that holds `handles`.
 fn write_sst(vfs: &SimVfs, number: u64, handles: &Handles) -> FileMeta {
     let options = SstOptions { block_size: 512, ..Default::default() };
+    let number = FileNumber::new(number);
     let file = names::sst_path(Path::new(DIR), number);
     let mut writer = SstWriter::create(vfs, &file, number, options).unwrap();
     for (at, (key, handle)) in handles.iter().enumerate() {
@@ -81,8 +86,12 @@ fn write_sst(vfs: &SimVfs, number: u64, handles: &Handles) -> FileMeta {
     file_meta(number, writer.finish().unwrap())
 }
 
-fn meta(vfs: &SimVfs, number: u32, kind: SegmentKind, name: &str) -> SegmentMeta {
-    SegmentMeta { number, kind, size_bytes: vfs.len(&path(name)).unwrap() }
+fn meta(vfs: &SimVfs, number: u64, kind: SegmentKind, name: &str) -> SegmentMeta {
+    SegmentMeta {
+        number: SegmentNumber::new(number),
+        kind,
+        size_bytes: vfs.len(&path(name)).unwrap(),
+    }
 }
 
 fn store() -> (Store, Handles) {
@@ -98,9 +107,9 @@ fn store_with(change: impl FnOnce(&mut VersionEdit)) -> (Store, Handles) {
     let handles = segments(&store.vfs);
     let file = write_sst(&store.vfs, 7, &handles);
     let family =
-        FamilyEdit { added: vec![(6, file)], min_log_segment: Some(5), ..Default::default() };
+        FamilyEdit { added: vec![(6, file)], min_log_segment: Some(FIVE), ..Default::default() };
     let mut edit = VersionEdit {
-        next_file_number: Some(8),
+        next_file_number: Some(FileNumber::new(8)),
         last_seqno: Some(SeqNo::new(20)),
         families: vec![family],
         segments_added: vec![
@@ -115,7 +124,7 @@ fn store_with(change: impl FnOnce(&mut VersionEdit)) -> (Store, Handles) {
 }
 
 fn name_of(handle: &ValueHandle) -> &'static str {
-    [SEALED, ACTIVE, MOVED][handle.segment as usize - 4]
+    [SEALED, ACTIVE, MOVED][handle.segment.get() as usize - 4]
 }
 
 #[test]
@@ -208,7 +217,10 @@ fn references_in_the_manifest_must_be_those_of_the_file() {
     let (store, _) = store_with(|edit| edit.families[0].added[0].1.value_refs[0].bytes -= 1);
     assert!(problem(&store, SST).contains("other references"));
     let (store, _) = store_with(|edit| {
-        edit.families[0].added[0].1.value_refs.push(ValueRef { segment: 99, bytes: 1 });
+        edit.families[0].added[0]
+            .1
+            .value_refs
+            .push(ValueRef { segment: SegmentNumber::new(99), bytes: 1 });
     });
     let text = check(&store).to_string();
     assert!(text.contains("000099.log") && text.contains("other references"), "{text}");
@@ -217,8 +229,19 @@ fn references_in_the_manifest_must_be_those_of_the_file() {
 #[test]
 fn segments_that_nothing_needs_are_told_and_harmless() {
     let (store, _) = store();
-    ValueWriter::create(&store.vfs, &path("000009.vlog"), 9, 0).unwrap().finish().unwrap();
-    drop(LogWriter::create(&store.vfs, &path("000003.log"), 3, &LogOptions::default()).unwrap());
+    ValueWriter::create(&store.vfs, &path("000009.vlog"), SegmentNumber::new(9), 0)
+        .unwrap()
+        .finish()
+        .unwrap();
+    drop(
+        LogWriter::create(
+            &store.vfs,
+            &path("000003.log"),
+            SegmentNumber::new(3),
+            &LogOptions::default(),
+        )
+        .unwrap(),
+    );
     let report = check(&store);
     assert!(report.is_sound() && report.notes.len() == 2, "{report}");
     let notes = report.notes.join("\n");
@@ -288,12 +311,12 @@ fn the_manifest_and_the_lsm_show_segments_and_references() {
         let of = handles.iter().filter(|(_, handle)| handle.segment == segment);
         of.map(|(key, handle)| handle.weight_bytes(key.len())).sum()
     };
-    let refs = format!("values=4:{}B,5:{}B,6:{}B", live(4), live(5), live(6));
+    let refs = format!("values=4:{}B,5:{}B,6:{}B", live(FOUR), live(FIVE), live(SIX));
     assert_holds(&found, &["+ value segment 4,", "+ value segment 6,", &refs]);
     let (found, problems) = text(|out| lsm(&store.vfs, Path::new(DIR), out));
     assert_eq!(problems, 0);
     let size = store.vfs.len(&path(SEALED)).unwrap();
-    let share = format!("{:.1} %", 100.0 * (size - live(4)) as f64 / size as f64);
+    let share = format!("{:.1} %", 100.0 * (size - live(FOUR)) as f64 / size as f64);
     assert_holds(&found, &["value segments: 3", "    000004", "    000006", &share, "sum"]);
 }
 

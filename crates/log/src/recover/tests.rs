@@ -4,12 +4,18 @@ use super::*;
 use crate::format::{RecordType, encode_marker, record_header, segment_seed};
 use crate::{LogOptions, LogWriter};
 use std::sync::Arc;
-use terrace_base::{Rng, SplitMix64};
+use terrace_base::{Rng, SegmentNumber, SplitMix64};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
 
 const DIR: &str = "/log";
 
-fn path(segment: u64) -> PathBuf {
+const ONE: SegmentNumber = SegmentNumber::new(1);
+const TWO: SegmentNumber = SegmentNumber::new(2);
+const THREE: SegmentNumber = SegmentNumber::new(3);
+const FOUR: SegmentNumber = SegmentNumber::new(4);
+const NINE: SegmentNumber = SegmentNumber::new(9);
+
+fn path(segment: SegmentNumber) -> PathBuf {
     Path::new(DIR).join(format!("{segment:06}.log"))
 }
 
@@ -19,12 +25,15 @@ fn vfs() -> SimVfs {
     vfs
 }
 
-fn listed(vfs: &SimVfs) -> Vec<(u64, PathBuf)> {
+fn listed(vfs: &SimVfs) -> Vec<SegmentFile> {
     let mut names = vfs.list(Path::new(DIR)).unwrap();
     names.sort();
     names
         .iter()
-        .map(|name| (name.trim_end_matches(".log").parse().unwrap(), Path::new(DIR).join(name)))
+        .map(|name| SegmentFile {
+            number: name.trim_end_matches(".log").parse().unwrap(),
+            path: Path::new(DIR).join(name),
+        })
         .collect()
 }
 
@@ -60,7 +69,13 @@ struct Model {
 /// A user of the log: appends, syncs, rotates, all at random, from record `model.appended` on.
 /// Follows the rules of the log: directory synced after a create, the old segment synced before
 /// the first sync of the new one, links.
-fn run(vfs: &SimVfs, rng: &mut SplitMix64, model: &mut Model, first: u64, after: Option<LogEnd>) {
+fn run(
+    vfs: &SimVfs,
+    rng: &mut SplitMix64,
+    model: &mut Model,
+    first: SegmentNumber,
+    after: Option<LogPosition>,
+) {
     let options = LogOptions { preallocate_bytes: rng.below(3) * 4096, buffered: rng.one_in(3) };
     let mut segment = first;
     let mut outcome = || -> Result<()> {
@@ -97,7 +112,7 @@ fn run(vfs: &SimVfs, rng: &mut SplitMix64, model: &mut Model, first: u64, after:
                     vfs.sync_dir(Path::new(DIR))?;
                     if rng.one_in(2) {
                         old.sync()?;
-                        writer.note_synced(SyncedThrough { segment: end.0, offset: end.1 });
+                        writer.note_synced(end);
                     } else {
                         // Unsynced for good: nothing after it may be called durable.
                         for _ in 0..rng.below(4) {
@@ -128,14 +143,14 @@ fn after_a_crash_at_any_operation_a_prefix_with_all_that_was_synced_is_recovered
     let mut torn = 0;
     for seed in 0..250 {
         let whole = vfs();
-        run(&whole, &mut SplitMix64::new(seed), &mut Model::default(), 1, None);
+        run(&whole, &mut SplitMix64::new(seed), &mut Model::default(), ONE, None);
         let mut pick = SplitMix64::new(!seed);
         for _ in 0..4 {
             let vfs = vfs();
             let start = vfs.op_count();
             vfs.crash_after(start + pick.below(whole.op_count() - start + 1));
             let mut model = Model::default();
-            run(&vfs, &mut SplitMix64::new(seed), &mut model, 1, None);
+            run(&vfs, &mut SplitMix64::new(seed), &mut model, SegmentNumber::new(1), None);
             for image_seed in 0..3 {
                 let image = vfs.crash_image(image_seed);
                 let context = format!("seed {seed} image {image_seed}");
@@ -162,7 +177,7 @@ fn a_log_continued_after_recovery_survives_the_next_crash() {
         let mut segment = 1;
         for life in 0..5 {
             vfs.crash_after(vfs.op_count() + rng.below(80));
-            run(&vfs, &mut rng, &mut model, segment, after);
+            run(&vfs, &mut rng, &mut model, SegmentNumber::new(segment), after);
             vfs = vfs.crash_image(rng.next_u64());
             let context = format!("seed {seed} life {life}");
             let (recovered, payloads) = replay(&vfs).expect(&context);
@@ -171,7 +186,7 @@ fn a_log_continued_after_recovery_survives_the_next_crash() {
             after = recovered.end;
             // A crash image holds nothing unsynced, so that what was recovered is durable.
             model.synced = model.appended;
-            segment = listed(&vfs).last().map_or(1, |(number, _)| number + 1);
+            segment = listed(&vfs).last().map_or(ONE.get(), |file| file.number.next().get());
         }
     }
 }
@@ -180,7 +195,7 @@ fn a_log_continued_after_recovery_survives_the_next_crash() {
 fn the_log_goes_on_in_a_new_segment_after_a_failed_append() {
     for kind in [FaultKind::ShortWrite, FaultKind::Enospc, FaultKind::Eio] {
         let vfs = vfs();
-        let mut writer = LogWriter::create(&vfs, &path(1), 1, &LogOptions::default()).unwrap();
+        let mut writer = LogWriter::create(&vfs, &path(ONE), ONE, &LogOptions::default()).unwrap();
         writer.append(&[b"one"]).unwrap();
         let fault = Fault { at_op: vfs.op_count(), kind, forever: false, filter: None };
         vfs.set_fault(Some(fault));
@@ -190,7 +205,7 @@ fn the_log_goes_on_in_a_new_segment_after_a_failed_append() {
         let options = LogOptions::default();
         assert_eq!(writer.sync_to_end().unwrap(), writer.end());
         let mut next =
-            LogWriter::create_after(&vfs, &path(2), 2, &options, Some(writer.end())).unwrap();
+            LogWriter::create_after(&vfs, &path(TWO), TWO, &options, Some(writer.end())).unwrap();
         vfs.sync_dir(Path::new(DIR)).unwrap();
         next.append(&[b"two"]).unwrap();
         next.sync().unwrap();
@@ -202,24 +217,24 @@ fn the_log_goes_on_in_a_new_segment_after_a_failed_append() {
 }
 
 /// Three segments: synced in the middle of each, with markers, an unsynced tail, preallocation.
-fn small_log() -> (SimVfs, Vec<(u64, u64)>, Vec<SyncedThrough>) {
+fn small_log() -> (SimVfs, Vec<LogPosition>, Vec<LogPosition>) {
     let vfs = vfs();
     let mut places = Vec::new();
     let mut proven = Vec::new();
     let mut after = None;
-    for segment in [3, 4, 9] {
+    for segment in [THREE, FOUR, NINE] {
         let options = LogOptions { preallocate_bytes: 700, ..Default::default() };
         let mut writer =
             LogWriter::create_after(&vfs, &path(segment), segment, &options, after).unwrap();
         for at in 0..4 {
             if at == 2 {
                 writer.sync().unwrap();
-                proven.push(SyncedThrough { segment, offset: writer.len_bytes() });
+                proven.push(LogPosition { segment, offset: writer.len_bytes() });
             }
             let offset = writer.append(&[&payload(places.len() as u64 % 7)]).unwrap();
-            places.push((segment, offset));
+            places.push(LogPosition { segment, offset });
         }
-        if segment != 9 {
+        if segment != NINE {
             writer.finish().unwrap();
         }
         after = Some(writer.end());
@@ -229,7 +244,7 @@ fn small_log() -> (SimVfs, Vec<(u64, u64)>, Vec<SyncedThrough>) {
 }
 
 /// Damage at `(segment, offset)` must end in an error, or lose only what no marker proves.
-fn check_damaged(vfs: &SimVfs, clean: &[Vec<u8>], places: &[(u64, u64)], proven: &[SyncedThrough]) {
+fn check_damaged(vfs: &SimVfs, clean: &[Vec<u8>], places: &[LogPosition], proven: &[LogPosition]) {
     match replay(vfs) {
         Err(error) => {
             assert!(error.is_corruption(), "{error}");
@@ -238,11 +253,11 @@ fn check_damaged(vfs: &SimVfs, clean: &[Vec<u8>], places: &[(u64, u64)], proven:
         Ok((recovered, payloads)) => {
             assert!(clean.starts_with(&payloads), "not a prefix");
             if payloads.len() < clean.len() {
-                let (segment, offset) = places[payloads.len()];
-                let lost = SyncedThrough { segment, offset };
+                let lost = places[payloads.len()];
                 assert!(proven.iter().all(|through| *through <= lost), "lost {lost:?} silently");
                 // Cut between two records, the last segment looks like one that ends there.
-                let plain_end = segment == 9 && recovered.end.is_some_and(|end| end.0 == 9);
+                let plain_end =
+                    lost.segment == NINE && recovered.end.is_some_and(|end| end.segment == NINE);
                 assert!(recovered.torn.is_some() || plain_end);
             }
         }
@@ -277,9 +292,7 @@ fn a_flipped_bit_in_proven_records_is_always_an_error() {
     let (vfs, places, proven) = small_log();
     // The last marker covers everything before it.
     let last = proven.iter().max().unwrap();
-    for (segment, offset) in
-        places.iter().filter(|place| SyncedThrough { segment: place.0, offset: place.1 } < *last)
-    {
+    for LogPosition { segment, offset } in places.iter().filter(|place| *place < last) {
         vfs.corrupt(path(*segment), offset + 9, 4);
         let error = replay(&vfs).unwrap_err().to_string();
         let name = format!("{segment:06}.log is damaged at offset {offset}");
@@ -298,7 +311,7 @@ fn every_truncation_is_a_torn_tail_or_an_error() {
             vfs.truncate(&file, cut);
             // Each marker of this log stands right where its statement ends. What it proves is
             // known only while it is there.
-            let stands = |through: &&SyncedThrough| {
+            let stands = |through: &&LogPosition| {
                 path(through.segment) != file || through.offset + 9 + 16 <= cut
             };
             let proven: Vec<_> = proven.iter().filter(stands).copied().collect();
@@ -318,26 +331,26 @@ fn every_truncation_is_a_torn_tail_or_an_error() {
 fn a_missing_segment_is_an_error_if_a_marker_proves_it_and_a_gap_is_not() {
     let (vfs, ..) = small_log();
     let (_, clean) = replay(&vfs).unwrap();
-    vfs.remove(&path(3)).unwrap();
+    vfs.remove(&path(THREE)).unwrap();
     let (recovered, rest) = replay(&vfs).unwrap();
     assert_eq!((rest, recovered.torn), (clean[4..].to_vec(), None), "obsolete ones may be gone");
     let (vfs, ..) = small_log();
-    vfs.remove(&path(4)).unwrap();
+    vfs.remove(&path(FOUR)).unwrap();
     let error = replay(&vfs).unwrap_err();
     assert!(error.is_corruption() && error.to_string().contains("missing"), "{error}");
     // Without a marker behind the gap it is where the log ends.
     let bare = small_vfs_without_markers();
-    bare.remove(&path(4)).unwrap();
+    bare.remove(&path(FOUR)).unwrap();
     let (recovered, payloads) = replay(&bare).unwrap();
     assert_eq!(payloads, [b"a".to_vec()]);
     assert!(recovered.torn.unwrap().contains("missing") && recovered.dropped_bytes > 0);
-    assert_eq!(recovered.end, Some((3, HEADER_BYTES + 10)));
+    assert_eq!(recovered.end, Some(LogPosition { segment: THREE, offset: HEADER_BYTES + 10 }));
 }
 
 fn small_vfs_without_markers() -> SimVfs {
     let vfs = vfs();
     let mut after = None;
-    for (segment, payload) in [(3, b"a"), (4, b"b"), (9, b"c")] {
+    for (segment, payload) in [(THREE, b"a"), (FOUR, b"b"), (NINE, b"c")] {
         let mut writer =
             LogWriter::create_after(&vfs, &path(segment), segment, &LogOptions::default(), after)
                 .unwrap();
@@ -350,35 +363,35 @@ fn small_vfs_without_markers() -> SimVfs {
 #[test]
 fn a_marker_that_names_a_missing_segment_proves_its_loss_without_links() {
     let vfs = vfs();
-    for segment in [1, 2, 3] {
+    for segment in [ONE, TWO, THREE] {
         let mut writer =
             LogWriter::create(&vfs, &path(segment), segment, &LogOptions::default()).unwrap();
-        if segment == 3 {
-            writer.note_synced(SyncedThrough { segment: 2, offset: HEADER_BYTES + 10 });
+        if segment == THREE {
+            writer.note_synced(LogPosition { segment: TWO, offset: HEADER_BYTES + 10 });
         }
         writer.append(&[b"x"]).unwrap();
     }
     assert_eq!(replay(&vfs).unwrap().0.records, 3);
-    vfs.remove(&path(2)).unwrap();
+    vfs.remove(&path(TWO)).unwrap();
     assert!(replay(&vfs).unwrap_err().to_string().contains("log segment 2"));
-    vfs.remove(&path(1)).unwrap();
+    vfs.remove(&path(ONE)).unwrap();
     assert_eq!(replay(&vfs).unwrap().0.records, 1);
 }
 
 #[test]
 fn a_misplaced_record_is_refused() {
     let vfs = vfs();
-    let mut writer = LogWriter::create(&vfs, &path(1), 1, &LogOptions::default()).unwrap();
+    let mut writer = LogWriter::create(&vfs, &path(ONE), ONE, &LogOptions::default()).unwrap();
     let first = writer.append(&[b"twin one"]).unwrap() as usize;
     let second = writer.append(&[b"twin two"]).unwrap() as usize;
     let record = second - first;
-    let mut other = LogWriter::create(&vfs, &path(2), 2, &LogOptions::default()).unwrap();
+    let mut other = LogWriter::create(&vfs, &path(TWO), TWO, &LogOptions::default()).unwrap();
     other.append(&[b"twin one"]).unwrap();
-    let bytes = vfs.read_file(path(1)).unwrap();
+    let bytes = vfs.read_file(path(ONE)).unwrap();
     // A record copied over its neighbour, as a misdirected write would.
     let mut moved = bytes.clone();
     moved.copy_within(first..second, second);
-    vfs.write_file(path(1), &moved);
+    vfs.write_file(path(ONE), &moved);
     let reader_end = |segment| {
         let mut reader = LogReader::open(&vfs, &path(segment), segment).unwrap();
         let mut records = 0;
@@ -389,29 +402,29 @@ fn a_misplaced_record_is_refused() {
             }
         }
     };
-    assert_eq!(reader_end(1), (1, true));
+    assert_eq!(reader_end(ONE), (1, true));
     // The same offset of another segment.
-    let mut stale = vfs.read_file(path(2)).unwrap();
+    let mut stale = vfs.read_file(path(TWO)).unwrap();
     stale[first..second].copy_from_slice(&bytes[first..second]);
-    vfs.write_file(path(2), &stale);
-    assert_eq!(reader_end(2), (0, true));
+    vfs.write_file(path(TWO), &stale);
+    assert_eq!(reader_end(TWO), (0, true));
     assert_eq!(record, 9 + 8);
     // A whole segment under another's name.
-    vfs.write_file(path(2), &bytes);
-    let error = LogReader::open(&vfs, &path(2), 2).err().unwrap();
+    vfs.write_file(path(TWO), &bytes);
+    let error = LogReader::open(&vfs, &path(TWO), TWO).err().unwrap();
     assert!(error.is_corruption() && error.to_string().contains("segment 1"), "{error}");
 }
 
 #[test]
 fn marker_bytes_inside_a_payload_prove_nothing() {
     let vfs = vfs();
-    let mut writer = LogWriter::create(&vfs, &path(1), 1, &LogOptions::default()).unwrap();
+    let mut writer = LogWriter::create(&vfs, &path(ONE), ONE, &LogOptions::default()).unwrap();
     let first = writer.append(&[b"damaged below"]).unwrap();
     // A copy of a marker as it would stand elsewhere, inside a user's value.
-    let marker = encode_marker(SyncedThrough { segment: 1, offset: 70 });
-    let head = record_header(segment_seed(1), 4096, RecordType::SyncMarker, &marker);
+    let marker = encode_marker(LogPosition { segment: ONE, offset: 70 });
+    let head = record_header(segment_seed(ONE), 4096, RecordType::SyncMarker, &marker);
     writer.append(&[&[&head[..], &marker[..], b"end"].concat()]).unwrap();
-    vfs.corrupt(path(1), first + 10, 1);
+    vfs.corrupt(path(ONE), first + 10, 1);
     let (recovered, payloads) = replay(&vfs).unwrap();
     assert!(payloads.is_empty() && recovered.torn.is_some());
     assert_eq!(recovered.dropped_bytes, writer.len_bytes() - first);
@@ -421,13 +434,14 @@ fn marker_bytes_inside_a_payload_prove_nothing() {
 fn unfinished_segments_chain_even_when_their_header_was_lost() {
     let vfs = vfs();
     let options = LogOptions::default();
-    let mut one = LogWriter::create(&vfs, &path(1), 1, &options).unwrap();
+    let mut one = LogWriter::create(&vfs, &path(ONE), ONE, &options).unwrap();
     one.append(&[b"a"]).unwrap();
-    vfs.write_file(path(2), [0u8; 500]);
+    vfs.write_file(path(TWO), [0u8; 500]);
     let (recovered, _) = replay(&vfs).unwrap();
     assert_eq!(recovered.end, Some(one.end()), "a segment without a header holds nothing");
     assert!(recovered.torn.unwrap().contains("000002.log"));
-    let mut three = LogWriter::create_after(&vfs, &path(3), 3, &options, recovered.end).unwrap();
+    let mut three =
+        LogWriter::create_after(&vfs, &path(THREE), THREE, &options, recovered.end).unwrap();
     three.append(&[b"b"]).unwrap();
     assert_eq!(replay(&vfs).unwrap().1, [b"a".to_vec(), b"b".to_vec()]);
 }
@@ -435,11 +449,11 @@ fn unfinished_segments_chain_even_when_their_header_was_lost() {
 #[test]
 fn a_lone_segment_without_a_header_can_be_continued() {
     let vfs = vfs();
-    vfs.write_file(path(1), b"");
+    vfs.write_file(path(ONE), b"");
     let (recovered, _) = replay(&vfs).unwrap();
-    assert_eq!(recovered.end, Some((1, 0)));
+    assert_eq!(recovered.end, Some(LogPosition { segment: ONE, offset: 0 }));
     let options = LogOptions::default();
-    let mut two = LogWriter::create_after(&vfs, &path(2), 2, &options, recovered.end).unwrap();
+    let mut two = LogWriter::create_after(&vfs, &path(TWO), TWO, &options, recovered.end).unwrap();
     two.append(&[b"b"]).unwrap();
     assert_eq!(replay(&vfs).unwrap().1, [b"b".to_vec()]);
 }
@@ -448,10 +462,11 @@ fn a_lone_segment_without_a_header_can_be_continued() {
 fn nothing_is_recovered_from_nothing_and_disorder_is_refused() {
     let vfs = vfs();
     assert_eq!(replay(&vfs).unwrap().0, Recovered::default());
-    let disorder = [(2, path(2)), (1, path(1))];
+    let file = |number| SegmentFile { number, path: path(number) };
+    let disorder = [file(TWO), file(ONE)];
     let error = recover(&vfs, &disorder, &mut |_, _, _| Ok(())).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
-    let gone = [(1, path(1))];
+    let gone = [file(ONE)];
     assert!(recover(&vfs, &gone, &mut |_, _, _| Ok(())).unwrap_err().is_not_found());
 }
 
@@ -478,7 +493,7 @@ fn recovery_works_through_a_trait_object() {
 fn replay_while_it_grows(setting: Setting) -> Result<(Recovered, u64)> {
     let vfs = vfs();
     let options = LogOptions { preallocate_bytes: 4 << 20, ..LogOptions::default() };
-    let mut writer = LogWriter::create(&vfs, &path(1), 1, &options)?;
+    let mut writer = LogWriter::create(&vfs, &path(ONE), ONE, &options)?;
     writer.append(&[b"first"])?;
     let (mut writer, mut seen) = (Some(writer), 0);
     let recovered = recover_with(&vfs, &listed(&vfs), setting, &mut |_, _, _| {
@@ -508,12 +523,12 @@ fn an_append_that_is_half_seen_is_neither_damage_nor_the_end() {
 #[test]
 fn damage_beside_a_writer_is_damage() {
     let vfs = vfs();
-    let mut writer = LogWriter::create(&vfs, &path(1), 1, &LogOptions::default()).unwrap();
+    let mut writer = LogWriter::create(&vfs, &path(ONE), ONE, &LogOptions::default()).unwrap();
     for n in 0..5 {
         writer.append(&[&payload(n)]).unwrap();
         writer.sync().unwrap();
     }
-    assert!(vfs.corrupt(path(1), HEADER_BYTES + 4, 1));
+    assert!(vfs.corrupt(path(ONE), HEADER_BYTES + 4, 1));
     let found = recover_with(&vfs, &listed(&vfs), BESIDE_WRITER, &mut |_, _, _| Ok(()));
     assert!(found.unwrap_err().is_corruption());
 }

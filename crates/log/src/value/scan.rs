@@ -5,7 +5,7 @@ use super::StoredValue;
 use crate::format::RECORD_HEADER_BYTES;
 use crate::reader::{LogReader, Record, RecordKind, Step};
 use std::path::{Path, PathBuf};
-use terrace_base::{Error, Result};
+use terrace_base::{Error, Result, SegmentNumber};
 use terrace_vfs::Vfs;
 
 /// What the next read of a value segment found.
@@ -26,14 +26,14 @@ pub enum ValueStep<'a> {
 /// Streams the values of one segment of values (`.vlog`).
 pub struct ValueScan {
     reader: LogReader,
-    segment: u32,
+    segment: SegmentNumber,
     path: PathBuf,
 }
 
 impl ValueScan {
     /// Opens segment `segment`; as [`LogReader::open`].
-    pub fn open(vfs: &dyn Vfs, path: &Path, segment: u32) -> Result<Self> {
-        let reader = LogReader::open(vfs, path, u64::from(segment))?;
+    pub fn open(vfs: &dyn Vfs, path: &Path, segment: SegmentNumber) -> Result<Self> {
+        let reader = LogReader::open(vfs, path, segment)?;
         Ok(Self { reader, segment, path: path.to_path_buf() })
     }
 
@@ -71,7 +71,7 @@ impl ValueScan {
 /// The value in a record of a value segment, checked; or what is wrong with it.
 pub(crate) fn value_of<'a>(
     record: &Record<'a>,
-    segment: u32,
+    segment: SegmentNumber,
 ) -> std::result::Result<StoredValue<'a>, String> {
     if record.kind != RecordKind::Value {
         return Err(format!("a record of kind {:?} stands among values", record.kind));

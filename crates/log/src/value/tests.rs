@@ -1,16 +1,17 @@
 //! Values come back as they were written, only for their key and place, and nothing else passes.
 
 use super::*;
+use crate::SegmentFile;
 use crate::format::{HEADER_BYTES, RECORD_HEADER_BYTES};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::key::MAX_KEY_BYTES;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, Result, SegmentNumber};
 use terrace_buf::Slice;
 use terrace_vfs::{OpenMode, RandomFile, SimVfs, Vfs};
 
-const SEGMENT: u32 = 9;
+const SEGMENT: SegmentNumber = SegmentNumber::new(9);
 
 fn path() -> &'static Path {
     Path::new("/000009.vlog")
@@ -195,7 +196,7 @@ fn errors_name_the_file_the_place_and_both_checksums() {
 #[test]
 fn what_no_handle_can_say_is_refused_and_the_writer_goes_on() {
     let vfs = SimVfs::new(0);
-    assert!(ValueWriter::create(&vfs, Path::new("/0"), 0, 0).is_err());
+    assert!(ValueWriter::create(&vfs, Path::new("/0"), SegmentNumber::ZERO, 0).is_err());
     let mut writer = ValueWriter::create(&vfs, path(), SEGMENT, 0).unwrap();
     let long = vec![0; MAX_KEY_BYTES + 1];
     for (key, compression) in [(&long[..], 0), (b"k", 3)] {
@@ -211,7 +212,7 @@ fn what_no_handle_can_say_is_refused_and_the_writer_goes_on() {
 fn the_log_and_recovery_refuse_values_of_garbage_collection() {
     let vfs = SimVfs::new(0);
     write(&vfs, &[value(b"k", b"v", Compression::None)], 0);
-    let segments = [(u64::from(SEGMENT), path().to_path_buf())];
+    let segments = [SegmentFile { number: SEGMENT, path: path().to_path_buf() }];
     let recovered = crate::recover(&vfs, &segments, &mut |_, _, _| Ok(()));
     assert!(recovered.unwrap_err().is_corruption());
 }
@@ -293,7 +294,7 @@ proptest! {
             prop_assert!(get(&*file, &other_key, handle).unwrap_err().is_corruption());
         }
         for wrong in [
-            ValueHandle { segment: SEGMENT + 1, ..handle },
+            ValueHandle { segment: SEGMENT.next(), ..handle },
             ValueHandle { offset: moved, ..handle },
             ValueHandle { len, ..handle },
         ] {
@@ -326,6 +327,7 @@ proptest! {
 
     #[test]
     fn any_payload_is_decoded_without_a_panic(payload: Vec<u8>, segment: u32, offset: u64) {
+        let segment = SegmentNumber::new(segment.into());
         if let Some(value) = StoredValue::decode(&payload, segment, offset) {
             prop_assert_eq!(value.stored.len(), value.handle.len as usize);
             let _ = value.is_sound();

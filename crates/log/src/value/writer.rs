@@ -7,7 +7,7 @@ use crc32c::crc32c_append;
 use std::path::Path;
 use terrace_base::key::MAX_KEY_BYTES;
 use terrace_base::value_handle::{MAX_SEGMENT_BYTES, MAX_STORED_VALUE_BYTES, VALUE_CHECKSUM_BYTES};
-use terrace_base::{Error, Result, ValueHandle};
+use terrace_base::{Error, Result, SegmentNumber, ValueHandle};
 use terrace_compression::Compression;
 use terrace_vfs::{AppendFile, CreateOptions, Vfs};
 
@@ -19,7 +19,7 @@ pub const VALUE_WRITE_BYTES: usize = 1 << 20;
 /// file is useless and the caller removes it.
 pub struct ValueWriter {
     file: Box<dyn AppendFile>,
-    segment: u32,
+    segment: SegmentNumber,
     segment_seed: u32,
     buffer: Vec<u8>,
     /// File bytes that the kernel has.
@@ -32,19 +32,18 @@ impl ValueWriter {
     pub fn create(
         vfs: &dyn Vfs,
         path: &Path,
-        segment: u32,
+        segment: SegmentNumber,
         preallocate_bytes: u64,
     ) -> Result<Self> {
-        if segment == 0 {
+        if segment == SegmentNumber::ZERO {
             return Err(Error::InvalidArgument("segment numbers start at 1".into()));
         }
         let options = CreateOptions { preallocate_bytes, ..Default::default() };
         let file = vfs.create(path, &options)?;
-        let number = u64::from(segment);
-        let header = format::encode_header(&Header { segment: number, previous: None });
+        let header = format::encode_header(&Header { segment, previous: None });
         let mut buffer = Vec::with_capacity(VALUE_WRITE_BYTES + VALUE_WRITE_BYTES / 8);
         buffer.extend_from_slice(&header);
-        let segment_seed = format::segment_seed(number);
+        let segment_seed = format::segment_seed(segment);
         Ok(Self { file, segment, segment_seed, buffer, handed_bytes: 0 })
     }
 
@@ -108,7 +107,7 @@ impl ValueWriter {
     }
 
     /// The segment number.
-    pub fn segment(&self) -> u32 {
+    pub fn segment(&self) -> SegmentNumber {
         self.segment
     }
 

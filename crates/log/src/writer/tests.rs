@@ -1,21 +1,29 @@
 //! What the writer hands over, when, and that the reader gets it back.
 
 use super::*;
+use crate::SegmentFile;
 use crate::reader::{LogReader, RecordKind, Step};
 use proptest::prelude::*;
 use terrace_vfs::SimVfs;
+
+const ONE: SegmentNumber = SegmentNumber::new(1);
+const SEVEN: SegmentNumber = SegmentNumber::new(7);
+
+fn position(segment: u64, offset: u64) -> LogPosition {
+    LogPosition { segment: SegmentNumber::new(segment), offset }
+}
 
 fn path() -> &'static Path {
     Path::new("/1.log")
 }
 
 fn create(vfs: &SimVfs, buffered: bool) -> LogWriter {
-    LogWriter::create(vfs, path(), 1, &LogOptions { preallocate_bytes: 0, buffered }).unwrap()
+    LogWriter::create(vfs, path(), ONE, &LogOptions { preallocate_bytes: 0, buffered }).unwrap()
 }
 
 /// Offsets, kinds and payloads of all records; the end must be clean.
 fn read(vfs: &SimVfs) -> Vec<(u64, RecordKind, Vec<u8>)> {
-    let mut reader = LogReader::open(vfs, path(), 1).unwrap();
+    let mut reader = LogReader::open(vfs, path(), ONE).unwrap();
     let mut records = Vec::new();
     loop {
         match reader.next().unwrap() {
@@ -53,9 +61,11 @@ fn a_buffered_writer_hands_over_when_told_or_full() {
     writer.append(&[&[1; 1000]]).unwrap();
     assert_eq!(vfs.op_count(), before);
     assert_eq!(writer.len_bytes(), format::HEADER_BYTES + 1009);
-    assert_eq!(writer.end(), (1, format::HEADER_BYTES), "the kernel has nothing yet");
+    let offset = format::HEADER_BYTES;
+    assert_eq!(writer.end(), LogPosition { segment: ONE, offset }, "the kernel has nothing yet");
     writer.flush().unwrap();
-    assert_eq!((data(&vfs).len(), writer.end()), (1, (1, writer.len_bytes())));
+    let end = LogPosition { segment: ONE, offset: writer.len_bytes() };
+    assert_eq!((data(&vfs).len(), writer.end()), (1, end));
     let before = vfs.op_count();
     for _ in 0..100 {
         writer.append(&[&[1; 1000]]).unwrap();
@@ -72,8 +82,8 @@ fn a_marker_follows_each_sync_that_says_something() {
     writer.sync().unwrap();
     writer.append(&[b"a"]).unwrap();
     writer.sync().unwrap();
-    let through = SyncedThrough { segment: 1, offset: writer.len_bytes() };
-    writer.note_synced(SyncedThrough { segment: 1, offset: format::HEADER_BYTES + 1 });
+    let through = LogPosition { segment: ONE, offset: writer.len_bytes() };
+    writer.note_synced(LogPosition { segment: ONE, offset: format::HEADER_BYTES + 1 });
     let offset = writer.append(&[b"b"]).unwrap();
     let kinds: Vec<_> = read(&vfs).into_iter().map(|r| (r.0, r.1)).collect();
     let first = format::HEADER_BYTES;
@@ -154,7 +164,7 @@ fn damage_in_a_large_record_is_found_before_memory_is_taken_for_it() {
     let mut writer = create(&vfs, false);
     writer.append(&[&vec![1; 9 << 20]]).unwrap();
     vfs.corrupt(path(), 5 << 20, 1);
-    let mut reader = LogReader::open(&vfs, path(), 1).unwrap();
+    let mut reader = LogReader::open(&vfs, path(), ONE).unwrap();
     let Step::End { torn: Some(_), .. } = reader.next().unwrap() else { panic!() };
     assert!(reader.buffered_bytes() <= 1 << 20, "{}", reader.buffered_bytes());
 }
@@ -163,14 +173,18 @@ fn damage_in_a_large_record_is_found_before_memory_is_taken_for_it() {
 fn numbers_that_do_not_ascend_and_existing_files_are_refused() {
     let vfs = SimVfs::new(0);
     let options = LogOptions::default();
-    for (segment, previous) in
-        [(0, None), (3, Some((3, 44))), (3, Some((4, 44))), (3, Some((0, 0)))]
-    {
+    for (segment, previous) in [
+        (0, None),
+        (3, Some(position(3, 44))),
+        (3, Some(position(4, 44))),
+        (3, Some(LogPosition::START)),
+    ] {
+        let segment = SegmentNumber::new(segment);
         let made = LogWriter::create_after(&vfs, path(), segment, &options, previous);
         assert!(matches!(made.err(), Some(Error::InvalidArgument(_))));
     }
     create(&vfs, false);
-    assert!(LogWriter::create(&vfs, path(), 1, &options).is_err());
+    assert!(LogWriter::create(&vfs, path(), ONE, &options).is_err());
 }
 
 #[test]
@@ -184,16 +198,16 @@ fn another_format_version_and_unknown_records_are_unsupported_not_damage() {
     let checksum = crc32c::crc32c(&newer[..40]);
     newer[40..44].copy_from_slice(&checksum.to_le_bytes());
     vfs.write_file(path(), &newer);
-    let error = LogReader::open(&vfs, path(), 1).err().unwrap();
+    let error = LogReader::open(&vfs, path(), ONE).err().unwrap();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    let seed = format::segment_seed(1);
+    let seed = format::segment_seed(ONE);
     let offset = format::HEADER_BYTES;
     let mut head = format::record_header(seed, offset, RecordType::Value, b"v");
     head[8] = 4;
     let checksum = crc32c::crc32c_append(format::checksum_start(seed, offset, &head), b"v");
     head[..4].copy_from_slice(&checksum.to_le_bytes());
     vfs.write_file(path(), [&bytes[..offset as usize], &head, b"v"].concat());
-    let error = LogReader::open(&vfs, path(), 1).unwrap().next().unwrap_err();
+    let error = LogReader::open(&vfs, path(), ONE).unwrap().next().unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
 }
 
@@ -212,7 +226,8 @@ proptest! {
     ) {
         let vfs = SimVfs::new(0);
         let options = LogOptions { preallocate_bytes, buffered };
-        let mut writer = LogWriter::create_after(&vfs, path(), 7, &options, previous).unwrap();
+        let previous = previous.map(|(segment, offset)| position(segment, offset));
+        let mut writer = LogWriter::create_after(&vfs, path(), SEVEN, &options, previous).unwrap();
         let mut want = Vec::new();
         for (payloads, then) in &calls {
             let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
@@ -233,7 +248,7 @@ proptest! {
         writer.finish().unwrap();
         writer.finish().unwrap();
         prop_assert_eq!(vfs.len(path()).unwrap(), writer.len_bytes());
-        let mut reader = LogReader::open(&vfs, path(), 7).unwrap();
+        let mut reader = LogReader::open(&vfs, path(), SEVEN).unwrap();
         prop_assert_eq!(reader.previous(), previous);
         let mut found = Vec::new();
         while let Step::Record(record) = reader.next().unwrap() {
@@ -250,12 +265,14 @@ proptest! {
     fn headers_and_markers_round_trip(
         segment in 2u64.., before in 1u64.., end: u64, linked: bool, cut in 0usize..44,
     ) {
-        let previous = linked.then_some((before % (segment - 1) + 1, end)).filter(|p| p.0 < segment);
+        let before = position(before % (segment - 1) + 1, end);
+        let segment = SegmentNumber::new(segment);
+        let previous = linked.then_some(before).filter(|before| before.segment < segment);
         let header = Header { segment, previous };
         let bytes = format::encode_header(&header);
         prop_assert_eq!(format::decode_header(&bytes), Ok(header));
         prop_assert!(format::decode_header(&bytes[..cut]).is_err());
-        let through = SyncedThrough { segment, offset: end };
+        let through = LogPosition { segment, offset: end };
         let marker = format::encode_marker(through);
         prop_assert_eq!(format::decode_marker(&marker), Some(through));
         prop_assert_eq!(format::decode_marker(&marker[1..]), None);
@@ -270,10 +287,10 @@ proptest! {
         let mut bytes = vfs.read_file(path()).unwrap();
         bytes.extend(&tail);
         vfs.write_file(path(), &bytes);
-        let mut reader = LogReader::open(&vfs, path(), 1).unwrap();
+        let mut reader = LogReader::open(&vfs, path(), ONE).unwrap();
         while let Ok(Step::Record(_)) = reader.next() {}
         while reader.resync().unwrap().is_some() {}
-        let segments = [(1, path().to_path_buf())];
+        let segments = [SegmentFile { number: ONE, path: path().to_path_buf() }];
         prop_assert!(crate::recover(&vfs, &segments, &mut |_, _, _| Ok(())).is_ok());
     }
 }
@@ -284,7 +301,7 @@ fn a_failed_call_leaves_none_of_its_records_in_the_log() {
     let vfs = SimVfs::new(3);
     vfs.create_dir_all(Path::new("/w")).unwrap();
     let path = Path::new("/w/1");
-    let mut writer = LogWriter::create(&vfs, path, 1, &LogOptions::default()).unwrap();
+    let mut writer = LogWriter::create(&vfs, path, ONE, &LogOptions::default()).unwrap();
     writer.append(&[b"before"]).unwrap();
     let end = writer.end();
     let half = vec![7; STREAM_BYTES / 2 + 1];
@@ -292,6 +309,6 @@ fn a_failed_call_leaves_none_of_its_records_in_the_log() {
     let kind = terrace_vfs::FaultKind::Enospc;
     vfs.set_fault(Some(terrace_vfs::Fault { at_op, kind, forever: false, filter: None }));
     writer.append(&[&half, &half]).unwrap_err();
-    assert!(vfs.len(path).unwrap() > end.1 + STREAM_BYTES as u64 / 2, "the first was taken");
+    assert!(vfs.len(path).unwrap() > end.offset + STREAM_BYTES as u64 / 2, "the first was taken");
     assert_eq!(writer.end(), end);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SegmentNumber, SeqNo};
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop_oneof![Just(b'a'), any::<u8>()], 0..12)
@@ -11,15 +11,27 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
 /// Few or no references, ascending.
 fn value_refs() -> impl Strategy<Value = Vec<ValueRef>> {
     proptest::collection::btree_map(any::<u32>(), any::<u64>(), 0..4).prop_map(|refs| {
-        refs.into_iter().map(|(segment, bytes)| ValueRef { segment, bytes }).collect()
+        refs.into_iter()
+            .map(|(segment, bytes)| ValueRef { segment: SegmentNumber::new(segment.into()), bytes })
+            .collect()
     })
 }
 
+fn file_number() -> impl Strategy<Value = FileNumber> {
+    any::<u64>().prop_map(FileNumber::new)
+}
+
+fn segment_number() -> impl Strategy<Value = SegmentNumber> {
+    any::<u32>().prop_map(|number| SegmentNumber::new(number.into()))
+}
+
 fn segment() -> impl Strategy<Value = SegmentMeta> {
-    (any::<u32>(), any::<bool>(), any::<u64>()).prop_map(|(number, log, size_bytes)| SegmentMeta {
-        number,
-        kind: if log { SegmentKind::CommitLog } else { SegmentKind::Values },
-        size_bytes,
+    (segment_number(), any::<bool>(), any::<u64>()).prop_map(|(number, log, size_bytes)| {
+        SegmentMeta {
+            number,
+            kind: if log { SegmentKind::CommitLog } else { SegmentKind::Values },
+            size_bytes,
+        }
     })
 }
 
@@ -33,7 +45,7 @@ prop_compose! {
         value_refs in value_refs(),
     ) -> FileMeta {
         FileMeta {
-            number, size_bytes, smallest, largest, largest_exclusive,
+            number: FileNumber::new(number), size_bytes, smallest, largest, largest_exclusive,
             smallest_seqno: SeqNo::new(a.min(b)), largest_seqno: SeqNo::new(a.max(b)),
             entry_count: counts[0], tombstone_count: counts[1], range_tombstone_count: counts[2],
             raw_bytes: counts[3], created_ms: counts[4], ttl_due_ms, value_refs,
@@ -44,10 +56,10 @@ prop_compose! {
 prop_compose! {
     fn family()(
         id: u32, create in proptest::option::of(".{0,8}"), drop: bool,
-        min_log_segment in proptest::option::of(any::<u64>()),
+        min_log_segment in proptest::option::of(any::<u64>().prop_map(SegmentNumber::new)),
         flushed_seqno in proptest::option::of(any::<u64>()),
         added in proptest::collection::vec((any::<u8>(), file()), 0..6),
-        removed in proptest::collection::vec(any::<(u8, u64)>(), 0..6),
+        removed in proptest::collection::vec((any::<u8>(), file_number()), 0..6),
     ) -> FamilyEdit {
         FamilyEdit { id, create, drop, min_log_segment, flushed_seqno: flushed_seqno.map(SeqNo::new), added, removed }
     }
@@ -56,14 +68,14 @@ prop_compose! {
 prop_compose! {
     fn record()(
         snapshot in proptest::option::of(any::<(u64, u32)>()),
-        next_file_number in proptest::option::of(any::<u64>()),
+        next_file_number in proptest::option::of(file_number()),
         last_seqno in proptest::option::of(any::<u64>()),
         families in proptest::collection::vec(family(), 0..4),
         heat in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..9)),
         segments_added in proptest::collection::vec(segment(), 0..4),
-        segments_removed: Vec<u32>,
+        segments_removed in proptest::collection::vec(segment_number(), 0..9),
         keeps_evidence: bool,
-        retired: Vec<u64>,
+        retired in proptest::collection::vec(file_number(), 0..9),
     ) -> ManifestRecord {
         ManifestRecord {
             snapshot: snapshot.map(|(store_id, next_family_id)| SnapshotHead { store_id, next_family_id }),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Manifest, Version, VersionEdit, names};
 use std::sync::Arc;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SegmentNumber, SeqNo};
 use terrace_vfs::SimVfs;
 
 const DIR: &str = "/store";
@@ -18,22 +18,25 @@ fn sample() -> SimVfs {
     let version = Version::parse_shape(shape).unwrap();
     let added = version.files().map(|(level, file)| (level, (**file).clone())).collect();
     let flush = FamilyEdit {
-        min_log_segment: Some(5),
+        min_log_segment: Some(SegmentNumber::new(5)),
         flushed_seqno: Some(SeqNo::new(20)),
         added,
         ..FamilyEdit::default()
     };
     let users = FamilyEdit { id: 1, create: Some("users".into()), ..FamilyEdit::default() };
     let edit = VersionEdit {
-        next_file_number: Some(6),
+        next_file_number: Some(FileNumber::new(6)),
         last_seqno: Some(SeqNo::new(21)),
         families: vec![flush, users],
         ..VersionEdit::default()
     };
     manifest.append(&mut state, &edit).unwrap();
     let moved = (**state.families[&0].version.level(0).files().first().unwrap()).clone();
-    let compaction =
-        FamilyEdit { removed: vec![(0, 4)], added: vec![(5, moved)], ..FamilyEdit::default() };
+    let compaction = FamilyEdit {
+        removed: vec![(0, FileNumber::new(4))],
+        added: vec![(5, moved)],
+        ..FamilyEdit::default()
+    };
     let gone = FamilyEdit { id: 1, drop: true, ..FamilyEdit::default() };
     let edit = VersionEdit { families: vec![compaction, gone], ..VersionEdit::default() };
     manifest.append(&mut state, &edit).unwrap();

@@ -1,6 +1,7 @@
 //! Evidence files, whole, cut, damaged and swapped.
 
 use super::*;
+use terrace_base::{FileNumber, SegmentNumber};
 use terrace_vfs::SimVfs;
 
 const DIR: &str = "/store";
@@ -8,10 +9,10 @@ const DIR: &str = "/store";
 fn claims(n: u64) -> Claims {
     Claims {
         store_id: 7,
-        manifest: (1 + n / 10, 100 + n),
-        log: SyncedThrough { segment: 3 + n / 5, offset: 44 + n },
+        manifest: LogPosition { segment: SegmentNumber::new(1 + n / 10), offset: 100 + n },
+        log: LogPosition { segment: SegmentNumber::new(3 + n / 5), offset: 44 + n },
         last_seqno: SeqNo::new(n),
-        next_file_number: n / 2,
+        next_file_number: FileNumber::new(n / 2),
     }
 }
 

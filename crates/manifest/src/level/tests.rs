@@ -3,11 +3,11 @@
 use super::*;
 use crate::{FamilyEdit, LEVEL_COUNT, Version};
 use proptest::prelude::*;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SeqNo};
 
 fn file(number: u64, smallest: &[u8], largest: &[u8], largest_exclusive: bool) -> FileMeta {
     FileMeta {
-        number,
+        number: FileNumber::new(number),
         size_bytes: 10 * number,
         smallest: smallest.into(),
         largest: largest.into(),
@@ -89,7 +89,7 @@ proptest! {
         }
         for (start, start_kind, end, end_kind) in &probes {
             let (start, end) = (bound(*start_kind, start), bound(*end_kind, end));
-            let walk: Vec<u64> = files
+            let walk: Vec<FileNumber> = files
                 .iter()
                 .filter(|file| file.overlaps(start, end))
                 .map(|file| file.number)
@@ -138,7 +138,7 @@ fn two_files_may_share_a_bound_that_the_first_excludes() {
     let files = vec![file(1, b"a", b"k", true), file(2, b"k", b"p", false)];
     let version = Version::empty().apply(&added(1, files)).unwrap();
     let level = version.level(1);
-    assert_eq!(level.find(b"k").map(|at| level.files()[at].number), Some(2));
+    assert_eq!(level.find(b"k").map(|at| level.files()[at].number), Some(FileNumber::new(2)));
     assert_eq!(level.find(b"j"), Some(0));
     assert_eq!(level.find(b"q"), None);
     let only_first = (Bound::Included(&b"b"[..]), Bound::Excluded(&b"k"[..]));
@@ -158,7 +158,10 @@ fn l0_is_ordered_newest_first_and_searched_in_that_order() {
     assert_eq!((level.find(b"c"), level.find(b"zz")), (Some(0), None));
     assert_eq!(level.overlapping_range(Bound::Included(b"e"), Bound::Included(b"f")), 0..2);
     assert_eq!(level.overlapping_range(Bound::Included(b"zz"), Bound::Unbounded), 0..0);
-    assert_eq!((level.position(2), level.position(9)), (Some(2), None));
+    assert_eq!(
+        (level.position(FileNumber::new(2)), level.position(FileNumber::new(9))),
+        (Some(2), None)
+    );
 }
 
 #[test]
@@ -168,7 +171,10 @@ fn edits_that_do_not_fit_are_refused_with_the_reason() {
         .unwrap();
     let removed =
         |level, number| FamilyEdit { removed: vec![(level, number)], ..FamilyEdit::default() };
-    let twice = FamilyEdit { removed: vec![(2, 1), (2, 1)], ..FamilyEdit::default() };
+    let twice = FamilyEdit {
+        removed: vec![(2, FileNumber::new(1)), (2, FileNumber::new(1))],
+        ..FamilyEdit::default()
+    };
     let bad_seqnos = FileMeta { smallest_seqno: SeqNo::new(9), ..file(3, b"x", b"y", false) };
     for (edit, why) in [
         (added(2, vec![file(3, b"f", b"g", false)]), "overlap"),
@@ -183,9 +189,9 @@ fn edits_that_do_not_fit_are_refused_with_the_reason() {
         (added(0, vec![file(3, b"b", b"b", true)]), "bounds"),
         (added(0, vec![bad_seqnos]), "sequence numbers"),
         (added(LEVEL_COUNT as u8 + 1, vec![file(3, b"a", b"b", false)]), "no level L8"),
-        (removed(2, 3), "not there"),
-        (removed(1, 1), "not there"),
-        (removed(9, 1), "no level L9"),
+        (removed(2, FileNumber::new(3)), "not there"),
+        (removed(1, FileNumber::new(1)), "not there"),
+        (removed(9, FileNumber::new(1)), "no level L9"),
         (twice, "twice"),
     ] {
         let error = base.apply(&edit).unwrap_err();
@@ -197,7 +203,10 @@ fn edits_that_do_not_fit_are_refused_with_the_reason() {
 #[test]
 fn a_file_moves_between_levels_in_one_edit() {
     let base = Version::empty().apply(&added(0, vec![file(1, b"a", b"b", false)])).unwrap();
-    let edit = FamilyEdit { removed: vec![(0, 1)], ..added(6, vec![file(1, b"a", b"b", false)]) };
+    let edit = FamilyEdit {
+        removed: vec![(0, FileNumber::new(1))],
+        ..added(6, vec![file(1, b"a", b"b", false)])
+    };
     let moved = base.apply(&edit).unwrap();
     assert_eq!((moved.level(0).len(), moved.level(6).len()), (0, 1));
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{FamilyEdit, FileMeta};
-use terrace_base::{Rng, SeqNo, SplitMix64};
+use terrace_base::{FileNumber, Rng, SegmentNumber, SeqNo, SplitMix64};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
 
 fn dir() -> &'static Path {
@@ -19,7 +19,7 @@ fn shared(vfs: &SimVfs) -> Arc<dyn Vfs> {
     Arc::new(vfs.clone())
 }
 
-fn file(number: u64, slot: u64, rng: &mut SplitMix64) -> FileMeta {
+fn file(number: FileNumber, slot: u64, rng: &mut SplitMix64) -> FileMeta {
     let smallest_seqno = rng.below(1000);
     FileMeta {
         number,
@@ -291,7 +291,7 @@ fn what_is_missing_or_garbage_is_said_with_what_to_do() {
 #[test]
 fn a_store_that_lost_its_current_is_not_taken_for_a_new_one() {
     let (vfs, ..) = sample();
-    vfs.write_file(names::sst_path(dir(), 4), b"data");
+    vfs.write_file(names::sst_path(dir(), FileNumber::new(4)), b"data");
     vfs.remove(&names::current_path(dir())).unwrap();
     for error in [
         Manifest::recover(shared(&vfs), dir()).err().unwrap(),
@@ -338,8 +338,8 @@ fn the_file_is_replaced_when_it_has_outgrown_its_snapshot() {
     let mut most = 0;
     for n in 0..400 {
         let family = FamilyEdit {
-            added: vec![(0, file(n + 10, n, &mut rng))],
-            removed: if n > 5 { vec![(0, n + 4)] } else { Vec::new() },
+            added: vec![(0, file(FileNumber::new(n + 10), n, &mut rng))],
+            removed: if n > 5 { vec![(0, FileNumber::new(n + 4))] } else { Vec::new() },
             ..FamilyEdit::default()
         };
         manifest
@@ -360,7 +360,7 @@ fn an_edit_that_does_not_fit_changes_nothing_and_does_no_harm() {
     let family = |change: FamilyEdit| VersionEdit { families: vec![change], ..Default::default() };
     let base = FamilyEdit::default;
     let next = state.next_family_id;
-    let ghost = file(99, 1, &mut SplitMix64::new(1));
+    let ghost = file(FileNumber::new(99), 1, &mut SplitMix64::new(1));
     for (edit, why) in [
         (family(FamilyEdit { id: 77, ..base() }), "no family 77"),
         (family(FamilyEdit { id: 77, drop: true, ..base() }), "no family 77"),
@@ -370,14 +370,17 @@ fn an_edit_that_does_not_fit_changes_nothing_and_does_no_harm() {
             family(FamilyEdit { drop: true, flushed_seqno: Some(SeqNo::new(1)), ..base() }),
             "dropped and changed",
         ),
-        (family(FamilyEdit { removed: vec![(0, 9999)], ..base() }), "9999"),
+        (family(FamilyEdit { removed: vec![(0, FileNumber::new(9999))], ..base() }), "9999"),
         (family(FamilyEdit { added: vec![(8, ghost)], ..base() }), "no level"),
         (VersionEdit { families: vec![base(), base()], ..Default::default() }, "twice"),
         (
             VersionEdit { last_seqno: Some(SeqNo::new(u64::MAX)), ..Default::default() },
             "out of range",
         ),
-        (VersionEdit { next_file_number: Some(u64::MAX), ..Default::default() }, "out of range"),
+        (
+            VersionEdit { next_file_number: Some(FileNumber::new(u64::MAX)), ..Default::default() },
+            "out of range",
+        ),
     ] {
         let error = manifest.append(&mut state, &edit).unwrap_err();
         assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
@@ -393,31 +396,35 @@ fn counters_rise_past_every_number_in_use_and_never_fall() {
     let vfs = vfs();
     let (mut manifest, mut state) = Manifest::create(shared(&vfs), dir(), 1).unwrap();
     let mut rng = SplitMix64::new(9);
-    let added = FileMeta { largest_seqno: SeqNo::new(5000), ..file(50, 1, &mut rng) };
+    let added =
+        FileMeta { largest_seqno: SeqNo::new(5000), ..file(FileNumber::new(50), 1, &mut rng) };
     let family = FamilyEdit {
         added: vec![(0, added)],
-        min_log_segment: Some(40),
+        min_log_segment: Some(SegmentNumber::new(40)),
         flushed_seqno: Some(SeqNo::new(4000)),
         ..FamilyEdit::default()
     };
     let edit = VersionEdit { families: vec![family], ..Default::default() };
     manifest.append(&mut state, &edit).unwrap();
-    assert_eq!((state.next_file_number, state.last_seqno), (51, SeqNo::new(5000)));
+    assert_eq!((state.next_file_number, state.last_seqno), (FileNumber::new(51), SeqNo::new(5000)));
     let family = FamilyEdit {
-        min_log_segment: Some(3),
+        min_log_segment: Some(SegmentNumber::new(3)),
         flushed_seqno: Some(SeqNo::new(3)),
         ..FamilyEdit::default()
     };
     let lower = VersionEdit {
-        next_file_number: Some(2),
+        next_file_number: Some(FileNumber::new(2)),
         last_seqno: Some(SeqNo::new(2)),
         families: vec![family],
         ..Default::default()
     };
     manifest.append(&mut state, &lower).unwrap();
-    assert_eq!((state.next_file_number, state.last_seqno), (51, SeqNo::new(5000)));
+    assert_eq!((state.next_file_number, state.last_seqno), (FileNumber::new(51), SeqNo::new(5000)));
     let family = &state.families[&0];
-    assert_eq!((family.min_log_segment, family.flushed_seqno), (40, SeqNo::new(4000)));
+    assert_eq!(
+        (family.min_log_segment, family.flushed_seqno),
+        (SegmentNumber::new(40), SeqNo::new(4000))
+    );
     assert_eq!(read(&vfs), Some(state));
 }
 
@@ -449,7 +456,7 @@ fn a_manifest_of_many_files_is_read_quickly() {
     let number = |n: u64| 2 + n;
     let added = (0..300_000)
         .map(|n| {
-            let mut file = file(number(n), 0, &mut rng);
+            let mut file = file(FileNumber::new(number(n)), 0, &mut rng);
             file.smallest = format!("tenant-00042/user{:012}", 2 * n).into_bytes();
             file.largest = format!("tenant-00042/user{:012}", 2 * n + 1).into_bytes();
             (6, file)

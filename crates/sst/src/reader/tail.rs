@@ -6,7 +6,7 @@ use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::top_level::TopLevel;
 use crate::properties::Properties;
 use std::borrow::Cow;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, FileNumber, Result};
 use terrace_vfs::RandomFile;
 
 /// Bytes at the end of the file that opening reads at once; they hold footer, properties,
@@ -36,7 +36,7 @@ pub(super) fn check_top_level(
 /// The end of the file: everything that is decoded when it is opened.
 pub(super) struct Tail<'a> {
     file: &'a dyn RandomFile,
-    file_number: u64,
+    file_number: FileNumber,
     start: u64,
     bytes: Vec<u8>,
     pub footer: Footer,
@@ -45,7 +45,7 @@ pub(super) struct Tail<'a> {
 impl<'a> Tail<'a> {
     pub fn read(
         file: &'a dyn RandomFile,
-        file_number: u64,
+        file_number: FileNumber,
         counters: &ReadCounters,
     ) -> Result<Self> {
         let (path, size) = (file.path(), file.len());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::key::{pack_trailer, seek_trailer};
-use terrace_base::{RangeTombstones, Result, Rng, SeqNo, SplitMix64, ValueKind};
+use terrace_base::{FileNumber, RangeTombstones, Result, Rng, SeqNo, SplitMix64, ValueKind};
 use terrace_sst::{
     BlockCache, Compression, FilterMemory, Lookup, ReadCounters, ReaderOptions, SstOptions,
     SstReader, SstSummary, SstWriter,
@@ -27,7 +27,7 @@ pub fn write(
     model: &Model,
     tombstones: RangeTombstones,
 ) -> Result<SstSummary> {
-    let mut writer = SstWriter::create(vfs, &path(number), number, options)?;
+    let mut writer = SstWriter::create(vfs, &path(number), FileNumber::new(number), options)?;
     for ((key, inverted), value) in model {
         writer.add(key, !inverted, value)?;
     }
@@ -49,12 +49,12 @@ pub fn reader_options(cache_bytes: usize) -> ReaderOptions {
 pub fn open(vfs: &SimVfs, number: u64, options: &ReaderOptions) -> Result<Arc<SstReader>> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let size_bytes = vfs.len(&path(number))?;
-    SstReader::open(&vfs, &path(number), number, size_bytes, options)
+    SstReader::open(&vfs, &path(number), FileNumber::new(number), size_bytes, options)
 }
 
 pub fn open_at(vfs: &SimVfs, path: &Path, number: u64, size_bytes: u64) -> Result<Arc<SstReader>> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    SstReader::open(&vfs, path, number, size_bytes, &reader_options(1 << 20))
+    SstReader::open(&vfs, path, FileNumber::new(number), size_bytes, &reader_options(1 << 20))
 }
 
 /// The answer of a lookup: trailer and value.

@@ -4,7 +4,7 @@
 use crate::files::*;
 use std::path::PathBuf;
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, RangeTombstones, SeqNo, ValueKind};
+use terrace_base::{FileNumber, RangeTombstone, RangeTombstones, SeqNo, ValueKind};
 use terrace_sst::{Compression, DumpDetail, SstOptions, dump};
 use terrace_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -44,7 +44,7 @@ fn golden_dump(compression: Compression) -> String {
     write(&vfs, 12, options, &golden_model(), tombstones).unwrap();
     let file = vfs.open(&path(12), OpenMode::default()).unwrap();
     let mut text = String::new();
-    dump(&*file, Some(12), DumpDetail::Entries, &mut text).unwrap();
+    dump(&*file, Some(FileNumber::new(12)), DumpDetail::Entries, &mut text).unwrap();
     assert!(!text.contains('!'), "{text}");
     text
 }

@@ -5,7 +5,7 @@ use crate::files::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer};
-use terrace_base::{MAX_SEQNO, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind};
+use terrace_base::{FileNumber, MAX_SEQNO, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind};
 use terrace_sst::{
     BlockPlace, Compression, DumpDetail, FilterPolicy, InLevel, Lookup, NoModel, ReaderOptions,
     SstOptions, SstReader, SstSummary, dump,
@@ -332,7 +332,7 @@ fn a_model_can_be_looked_at() {
     assert!(other.model_points().unwrap().is_none());
     let file = vfs.open(&path(1), OpenMode::default()).unwrap();
     let mut text = String::new();
-    dump(&*file, Some(1), DumpDetail::Blocks, &mut text).unwrap();
+    dump(&*file, Some(FileNumber::new(1)), DumpDetail::Blocks, &mut text).unwrap();
     for words in
         ["learned index: ", "bytes a block tell blocks apart", "segment 0: 0 to", "errors: mean"]
     {

@@ -3,7 +3,8 @@
 use crate::files::*;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer, seek_trailer};
 use terrace_base::{
-    InternalIter, MAX_SEQNO, RangeTombstone, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind,
+    FileNumber, InternalIter, MAX_SEQNO, RangeTombstone, RangeTombstones, Rng, SeqNo, SplitMix64,
+    ValueKind,
 };
 use terrace_sst::{Compression, Lookup, ScanOptions, SstIter, SstOptions, SstReader, SstWriter};
 use terrace_vfs::SimVfs;
@@ -250,7 +251,8 @@ fn the_summary_tells_bounds_counts_and_expiry() {
 fn the_writer_refuses_what_readers_could_not_read() {
     let vfs = SimVfs::new(1);
     let mut writer =
-        terrace_sst::SstWriter::create(&vfs, &path(1), 1, SstOptions::default()).unwrap();
+        terrace_sst::SstWriter::create(&vfs, &path(1), FileNumber::new(1), SstOptions::default())
+            .unwrap();
     let put = |seqno| pack_trailer(seqno, ValueKind::Put);
     writer.add(b"b", put(SeqNo::new(5)), b"1").unwrap();
     assert!(writer.add(b"b", put(SeqNo::new(5)), b"again").is_err());
@@ -273,7 +275,8 @@ fn the_estimate_is_near_the_size_all_along() {
     let mut rng = SplitMix64::new(8);
     for entries in [1, 50, 3000, 30_000u64] {
         let options = SstOptions { compression: Compression::None, ..SstOptions::default() };
-        let mut writer = SstWriter::create(&vfs, &path(entries), entries, options).unwrap();
+        let mut writer =
+            SstWriter::create(&vfs, &path(entries), FileNumber::new(entries), options).unwrap();
         for at in 0..entries {
             let value = vec![7; rng.below(120) as usize];
             let key = format!("user{at:012}");

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use terrace_base::MAX_SEQNO;
 use terrace_base::key::pack_trailer;
 use terrace_base::{
-    Error, RangeTombstones, Rng, SeqNo, SplitMix64, ValueHandle, ValueKind, ValueRef,
+    Error, FileNumber, RangeTombstones, Rng, SegmentNumber, SeqNo, SplitMix64, ValueHandle,
+    ValueKind, ValueRef,
 };
 use terrace_sst::{DumpDetail, SstOptions, SstWriter, dump};
 use terrace_vfs::{OpenMode, SimVfs, Vfs};
@@ -20,12 +21,12 @@ fn stored(kind: ValueKind, handle: &ValueHandle) -> Vec<u8> {
 
 /// Entries of every kind, and what they refer to.
 fn entries(rng: &mut SplitMix64, count: u64) -> (Model, Vec<ValueRef>) {
-    let (mut model, mut refs) = (Model::new(), BTreeMap::<u32, u64>::new());
+    let (mut model, mut refs) = (Model::new(), BTreeMap::<SegmentNumber, u64>::new());
     for at in 0..count {
         let key = format!("key {at:05}").into_bytes();
         let kind = [ValueKind::Put, ValueKind::PutHandle, ValueKind::PutTtlHandle][at as usize % 3];
         let handle = ValueHandle {
-            segment: rng.below(5) as u32 + 7,
+            segment: SegmentNumber::new(rng.below(5) + 7),
             offset: rng.below(1 << 30),
             len: rng.below(1 << 16) as u32,
             compression: rng.below(3) as u8,
@@ -78,8 +79,9 @@ fn a_file_without_handles_says_nothing_of_them() {
 #[test]
 fn handles_of_another_length_are_refused() {
     let vfs = SimVfs::new(0);
-    let mut writer = SstWriter::create(&vfs, &path(1), 1, SstOptions::default()).unwrap();
-    let handle = ValueHandle { segment: 1, offset: 44, len: 9, compression: 0 };
+    let mut writer =
+        SstWriter::create(&vfs, &path(1), FileNumber::new(1), SstOptions::default()).unwrap();
+    let handle = ValueHandle { segment: SegmentNumber::new(1), offset: 44, len: 9, compression: 0 };
     for kind in [ValueKind::PutHandle, ValueKind::PutTtlHandle] {
         let value = stored(kind, &handle);
         for wrong in [&value[1..], &[&value[..], b"x"].concat(), b""] {
@@ -88,14 +90,19 @@ fn handles_of_another_length_are_refused() {
         }
     }
     writer.add(b"k", pack_trailer(SeqNo::new(1), ValueKind::PutHandle), &handle.encode()).unwrap();
-    assert_eq!(writer.finish().unwrap().value_refs, [ValueRef { segment: 1, bytes: 14 }]);
+    assert_eq!(
+        writer.finish().unwrap().value_refs,
+        [ValueRef { segment: SegmentNumber::new(1), bytes: 14 }]
+    );
 }
 
 #[test]
 fn a_dump_shows_where_values_lie() {
     let vfs = SimVfs::new(0);
-    let plain = ValueHandle { segment: 7, offset: 4711, len: 2048, compression: 0 };
-    let packed = ValueHandle { segment: 8, offset: 44, len: 100, compression: 1 };
+    let plain =
+        ValueHandle { segment: SegmentNumber::new(7), offset: 4711, len: 2048, compression: 0 };
+    let packed =
+        ValueHandle { segment: SegmentNumber::new(8), offset: 44, len: 100, compression: 1 };
     let entry = |key: &[u8], kind, handle| {
         ((key.to_vec(), !pack_trailer(SeqNo::new(1), kind)), stored(kind, handle))
     };
@@ -106,7 +113,7 @@ fn a_dump_shows_where_values_lie() {
     write(&vfs, 12, SstOptions::default(), &model, RangeTombstones::default()).unwrap();
     let file = vfs.open(&path(12), OpenMode::default()).unwrap();
     let mut text = String::new();
-    dump(&*file, Some(12), DumpDetail::Entries, &mut text).unwrap();
+    dump(&*file, Some(FileNumber::new(12)), DumpDetail::Entries, &mut text).unwrap();
     for line in [
         "\"a\" @ 1 PutHandle = 7:4711+2048\n",
         "\"b\" @ 1 PutTtlHandle = until 1800000000000 8:44+100 lz4\n",

@@ -11,6 +11,7 @@ use crate::values::value_log::segment_path;
 use crate::write::log_segments;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_base::SegmentNumber;
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
 use terrace_vfs::{CreateOptions, OpenMode, Vfs, copy_rest};
@@ -110,13 +111,13 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
 }
 
 /// The state at one moment, the finished segments it needs, and what is known to be durable.
-fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<u64>, Claims)> {
+fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<SegmentNumber>, Claims)> {
     let lead = inner.commit.queue()?.lead();
     let mut log = lead.log();
     log_segments::seal_segment(&inner.commit, &mut log)?;
     let manifest = inner.versions.manifest.lock();
     let state = manifest.state.clone();
-    let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0);
+    let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or_default();
     let live = log.segments.iter().map(|(number, _)| *number).filter(|n| *n >= oldest);
     Ok((state, live.collect(), inner.versions.evidence.claims()))
 }

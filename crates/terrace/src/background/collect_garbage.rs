@@ -12,6 +12,7 @@ use crate::values::value_log::SegmentStats;
 use crate::version::install;
 use crate::write::log_segments;
 use std::collections::BTreeSet;
+use terrace_base::SegmentNumber;
 
 /// How far a `collect_garbage` is. Steps that the background does for it are not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +43,8 @@ pub(crate) fn run(
     log_segments::retire_segments(&env.commit)?;
     let stats = gc::stats(env);
     let enough = |segment: &&SegmentStats| segment.garbage_share() >= min_share;
-    let wanted: BTreeSet<u32> = stats.iter().filter(enough).map(|segment| segment.number).collect();
+    let wanted: BTreeSet<SegmentNumber> =
+        stats.iter().filter(enough).map(|segment| segment.number).collect();
     let _asked = Asked::new(env, &wanted);
     let result = empty(env, &wanted, progress);
     install::drop_dead_segments(&env.versions)?;
@@ -53,11 +55,11 @@ pub(crate) fn run(
 /// Segments asked for, until this is dropped.
 struct Asked<'a> {
     env: &'a JobEnv,
-    wanted: &'a BTreeSet<u32>,
+    wanted: &'a BTreeSet<SegmentNumber>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(env: &'a JobEnv, wanted: &'a BTreeSet<u32>) -> Self {
+    fn new(env: &'a JobEnv, wanted: &'a BTreeSet<SegmentNumber>) -> Self {
         env.garbage.asked.lock().extend(wanted);
         Self { env, wanted }
     }
@@ -71,7 +73,11 @@ impl Drop for Asked<'_> {
 
 /// Rewrites files, on the caller's thread and those of the background, until none refers to the
 /// segments.
-fn empty(env: &JobEnv, wanted: &BTreeSet<u32>, progress: &mut dyn FnMut(GcProgress)) -> Result<()> {
+fn empty(
+    env: &JobEnv,
+    wanted: &BTreeSet<SegmentNumber>,
+    progress: &mut dyn FnMut(GcProgress),
+) -> Result<()> {
     let mut told =
         GcProgress { steps: 0, read_bytes: 0, written_bytes: 0, segments_left: wanted.len() };
     loop {
@@ -81,7 +87,7 @@ fn empty(env: &JobEnv, wanted: &BTreeSet<u32>, progress: &mut dyn FnMut(GcProgre
             gc::step(env);
         }
         let step = compact::run_for_values(env, pick_values)?;
-        let waits = |number: &&u32| {
+        let waits = |number: &&SegmentNumber| {
             let values = &env.read.value_log;
             values.live_bytes_of(**number) > 0 && values.why_excluded(**number).is_none()
         };

@@ -22,6 +22,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync::Instant;
+use terrace_base::{FileNumber, SegmentNumber};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyEdit, SegmentMeta, Version};
 
@@ -32,13 +33,13 @@ const IDLE_AFTER_US: u64 = 400_000;
 pub(super) struct Claim<'a> {
     env: &'a JobEnv,
     id: u64,
-    files: Vec<u64>,
+    files: Vec<FileNumber>,
 }
 
 impl<'a> Claim<'a> {
     pub fn new(env: &'a JobEnv, jobs: &mut SchedulerState, choice: &Choice) -> Option<Self> {
         let id = jobs.next_id();
-        let (running, files): (RunningCompaction, Vec<u64>) = match choice {
+        let (running, files): (RunningCompaction, Vec<FileNumber>) = match choice {
             Choice::Nothing => return None,
             Choice::Move(moved) => {
                 (running_move(moved, id), moved.files.iter().map(|f| f.number).collect())
@@ -78,9 +79,9 @@ impl Drop for Claim<'_> {
 /// What all families' choices are made from that is not theirs: separated values, and files that
 /// cannot be read.
 pub(super) struct Shared {
-    quarantined: Arc<HashSet<u64>>,
-    victims: Arc<HashSet<u32>>,
-    hidden: Arc<HashMap<u64, u64>>,
+    quarantined: Arc<HashSet<FileNumber>>,
+    victims: Arc<HashSet<SegmentNumber>>,
+    hidden: Arc<HashMap<FileNumber, u64>>,
     force: bool,
     live_bytes: u64,
     segment_bytes: u64,
@@ -296,7 +297,7 @@ fn is_to_blame(env: &JobEnv, file: &File, error: &Error) -> bool {
         _ => return false,
     };
     let Some(path) = cause.path().filter(|_| !cause.is_transient()) else { return false };
-    let refers = |number: u64| file.value_refs.iter().any(|r| u64::from(r.segment) == number);
+    let refers = |number: SegmentNumber| file.value_refs.iter().any(|r| r.segment == number);
     match path.file_name().and_then(|name| name.to_str()).map(names::parse) {
         Some(FileName::Sst(number)) => number == file.number && path.starts_with(&env.base.dir),
         Some(FileName::Log(number) | FileName::ValueLog(number)) => refers(number),
@@ -382,7 +383,7 @@ fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<V
 fn job_start(family: &Family, merge: &Compaction, moves: bool) -> JobStart {
     let numbered = |(level, files): &(u8, Vec<File>)| {
         let level = *level;
-        files.iter().map(move |file| (level, file.number)).collect::<Vec<_>>()
+        files.iter().map(move |file| (level, file.number.get())).collect::<Vec<_>>()
     };
     JobStart {
         kind: if moves { JobKind::GarbageCollection } else { JobKind::Compaction },

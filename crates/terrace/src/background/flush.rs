@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync::Instant;
-use terrace_base::{Clock, InternalIter, SeqNo};
+use terrace_base::{Clock, FileNumber, InternalIter, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL};
 use terrace_sst::SstOptions;
 use terrace_vfs::Vfs;
@@ -122,7 +122,7 @@ pub(crate) struct Parts<'a> {
     pub dir: &'a Path,
     pub clock: &'a dyn Clock,
     pub limiter: &'a Arc<RateLimiter>,
-    pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     pub trainings: &'a TrainingTally,
     /// Where the job counts the entries that it reads, for want of bytes.
     pub progress: &'a JobProgress,
@@ -131,7 +131,7 @@ pub(crate) struct Parts<'a> {
 /// What a job of an open store has.
 pub(crate) fn job_parts<'a>(
     env: &'a JobEnv,
-    next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     progress: &'a JobProgress,
 ) -> Parts<'a> {
     Parts {

@@ -26,6 +26,7 @@ use crate::background::env::JobEnv;
 use crate::values::value_log::SegmentStats;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use terrace_base::SegmentNumber;
 use victims::GarbageStats;
 
 /// Collection begins this much below the allowed ratio, as a share of the log: what it moves exists
@@ -67,7 +68,7 @@ pub(crate) fn step(env: &JobEnv) {
         true => victims::choose(&stats),
         false => HashSet::new(),
     };
-    let there = |number: &&u32| segments.iter().any(|segment| segment.number == **number);
+    let there = |number: &&SegmentNumber| segments.iter().any(|segment| segment.number == **number);
     victims.extend(gc.asked.lock().iter().filter(there));
     let share = stats.garbage_share(false);
     let collecting = allowed < 1.0 && (share > ratio * REVEAL_FROM || !victims.is_empty());

@@ -22,7 +22,7 @@ use crate::write::log_segments;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::seek_trailer;
-use terrace_base::{RangeTombstones, SeqNo};
+use terrace_base::{FileNumber, RangeTombstones, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL};
 
 /// Whether a checkpoint of the family's hot table is due and can be made now.
@@ -52,7 +52,7 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     let files = write(env, family, &hot.table, hot.base.seqno, entered.progress());
     let files = files.map_err(|error| env.base.health.fail("write a hot table", error))?;
     kill_point("hot:written");
-    let numbers: Vec<u64> = files.iter().map(|file| file.number).collect();
+    let numbers: Vec<FileNumber> = files.iter().map(|file| file.number).collect();
     // Earlier writes of keys that are not hot are to be as durable as this.
     if let Err(error) = log_segments::sync_full_segments(&env.commit) {
         remove_unpublished(&env.base.vfs, &env.base.dir, numbers.iter().copied());

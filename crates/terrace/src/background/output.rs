@@ -25,7 +25,7 @@ use crate::version::unpublished::remove_unpublished;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_base::{RangeTombstones, Result};
+use terrace_base::{FileNumber, RangeTombstones, Result};
 use terrace_manifest::{FileMeta, names};
 use terrace_sst::{SstOptions, SstWriter};
 use terrace_vfs::Vfs;
@@ -41,7 +41,7 @@ const MAX_GRANDPARENT_FILES: u64 = 10;
 pub(crate) struct OutputContext<'a> {
     pub vfs: &'a Arc<dyn Vfs>,
     pub dir: &'a Path,
-    pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     pub sst_options: SstOptions,
     /// `u64::MAX`: one file.
     pub target_file_bytes: u64,
@@ -75,11 +75,11 @@ pub(crate) struct Output<'a> {
     full_at: Option<Vec<u8>>,
     finished: Vec<FileMeta>,
     /// Every file that was started; emptied when they are handed over.
-    started: Vec<u64>,
+    started: Vec<FileNumber>,
 }
 
 struct Open {
-    number: u64,
+    number: FileNumber,
     writer: SstWriter,
     size_bytes: u64,
     charged_bytes: u64,

@@ -29,7 +29,7 @@ use std::time::Duration;
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use terrace_base::value_handle::{MAX_STORED_VALUE_BYTES, VALUE_CHECKSUM_BYTES};
-use terrace_base::{Clock, SeqNo, ValueKind};
+use terrace_base::{Clock, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::value;
 use terrace_sst::Compression;
 
@@ -451,7 +451,7 @@ impl WriteBatch {
 
     /// Says where the batch lies in the log, so that the checksums of separated values hold there
     /// and nowhere else. To be called once, after `seal`.
-    pub(crate) fn place(&mut self, segment: u32, batch_at: u64) {
+    pub(crate) fn place(&mut self, segment: SegmentNumber, batch_at: u64) {
         for place in &self.separated {
             let field = self.bytes.get_mut(place.at + place.len..);
             if let Some(field) = field.and_then(|bytes| bytes.first_chunk_mut::<4>()) {

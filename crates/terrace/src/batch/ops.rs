@@ -5,7 +5,7 @@
 
 use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use terrace_base::value_handle::{MAX_STORED_VALUE_BYTES, VALUE_CHECKSUM_BYTES};
-use terrace_base::{Decoder, HANDLE_BYTES, SeqNo, ValueHandle, ValueKind};
+use terrace_base::{Decoder, HANDLE_BYTES, SegmentNumber, SeqNo, ValueHandle, ValueKind};
 
 /// One operation of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) struct StoredHandle {
 impl StoredHandle {
     /// The handle of `op`'s value when the batch's first byte lies at `batch_at` of `segment`.
     #[inline]
-    pub fn new(op: &Op<'_>, separated: &Separated, segment: u32, batch_at: u64) -> Self {
+    pub fn new(op: &Op<'_>, separated: &Separated, segment: SegmentNumber, batch_at: u64) -> Self {
         let handle = ValueHandle {
             segment,
             offset: batch_at + separated.at as u64,

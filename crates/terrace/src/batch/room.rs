@@ -92,7 +92,8 @@ mod tests {
     use crate::memtable::{Gathered, MemTable};
     use proptest::prelude::*;
     use std::time::Duration;
-    use terrace_base::{ManualClock, SeqNo};
+    use terrace_base::{ManualClock, SegmentNumber, SeqNo};
+    use terrace_log::LogPosition;
     use terrace_skiplist::Hint;
 
     #[test]
@@ -128,6 +129,7 @@ mod tests {
                 1..200),
             threshold in prop_oneof![Just(0usize), Just(9), Just(1000), Just(usize::MAX)],
         ) {
+            let placed = LogPosition { segment: SegmentNumber::new(1), offset: 0 };
             let mut batch = drawn_batch(&ops);
             let separation = Separation { threshold, ..Separation::DEFAULT };
             batch.seal(&ManualClock::at(1), &|_| separation).unwrap();
@@ -138,7 +140,7 @@ mod tests {
                 let (mut hint, mut gathered) = (Hint::default(), Gathered::for_ops(batch.len()));
                 for (op, seqno) in batch.ops().flatten().zip(1..) {
                     if op.family == family {
-                        let taken = memtable.take(&op, SeqNo::new(seqno), (1, 0), &mut gathered, &mut hint);
+                        let taken = memtable.take(&op, SeqNo::new(seqno), placed, &mut gathered, &mut hint);
                         prop_assert!(taken.is_ok());
                     }
                 }

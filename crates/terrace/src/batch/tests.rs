@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use terrace_base::ManualClock;
+use terrace_base::{ManualClock, SegmentNumber};
 
 #[test]
 fn limits_are_refused_at_the_write_and_name_the_limit() {
@@ -89,7 +89,7 @@ proptest! {
         batch.seal(&ManualClock::at(1000), &separation).unwrap();
         prop_assert_eq!(batch.user_bytes(), bytes);
         batch.number(SeqNo::new(7));
-        batch.place(3, at);
+        batch.place(SegmentNumber::new(3), at);
         let (_, _, decoded) = decode(batch.encoded()).unwrap();
         let decoded: Vec<_> = decoded.map(|op| op.unwrap()).collect();
         prop_assert_eq!(decoded.iter().map(meaning).collect::<Vec<_>>(), want);
@@ -101,11 +101,11 @@ proptest! {
             let end = separated.at + op.value.len();
             let sum = u32::from_le_bytes(*batch.encoded()[end..].first_chunk().unwrap());
             let offset = at + separated.at as u64;
-            let mask = value::place_mask(3, offset);
+            let mask = value::place_mask(SegmentNumber::new(3), offset);
             prop_assert_eq!(sum, value::checksum(op.key, op.value) ^ mask);
-            let stored = StoredHandle::new(op, &separated, 3, at);
+            let stored = StoredHandle::new(op, &separated, SegmentNumber::new(3), at);
             let handle = terrace_base::ValueHandle::of_entry(op.kind, stored.as_bytes()).unwrap();
-            prop_assert_eq!((handle.segment, handle.offset), (3, offset));
+            prop_assert_eq!((handle.segment, handle.offset), (SegmentNumber::new(3), offset));
             prop_assert_eq!(handle.len as usize, op.value.len());
             prop_assert_eq!(handle.compression, separated.compression);
         }

@@ -9,6 +9,7 @@ use crate::observe::store_shape::{self, FilterHeat, ModelShape, Shape};
 use crate::read::estimate::{self, Estimate};
 use crate::read::get::explain::{self, Explanation};
 use std::ops::RangeBounds;
+use terrace_base::FileNumber;
 
 /// An SST that could not be read when a compaction last tried, so that compactions are picked around
 /// it.
@@ -36,7 +37,7 @@ impl Db {
     /// and compactions around them go on; restore them from a checkpoint.
     pub fn quarantined_files(&self) -> Vec<QuarantinedFile> {
         let inner = self.inner();
-        let place = |number: u64| {
+        let place = |number: FileNumber| {
             inner.read.families.load().iter().find_map(|family| {
                 let state = family.state();
                 let mut files = state.version.files();
@@ -48,7 +49,7 @@ impl Db {
         unreadable
             .filter_map(|(number, error)| {
                 let (family, level) = place(number)?;
-                Some(QuarantinedFile { number, family, level, error })
+                Some(QuarantinedFile { number: number.get(), family, level, error })
             })
             .collect()
     }
@@ -85,7 +86,7 @@ impl Db {
     /// # Errors
     /// I/O, and corruption of the file.
     pub fn model_shape(&self, file: u64) -> Result<Option<ModelShape>> {
-        store_shape::model(self.inner(), file)
+        store_shape::model(self.inner(), FileNumber::new(file))
     }
 
     /// Where the memory budget is, and what a little more would save in each pool. The rates behind

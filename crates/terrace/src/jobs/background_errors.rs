@@ -13,6 +13,7 @@ use crate::error::Error;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use terrace_base::FileNumber;
 use terrace_base::sync::Mutex;
 
 /// The pause after the first failure.
@@ -51,7 +52,7 @@ impl Failure {
 #[derive(Debug, Default)]
 struct State {
     /// By file number.
-    files: BTreeMap<u64, Failure>,
+    files: BTreeMap<FileNumber, Failure>,
     /// By family.
     jobs: BTreeMap<(Work, u32), Failure>,
     /// Families whose L0 is full and for which no compaction can be picked, and why.
@@ -83,7 +84,7 @@ impl BackgroundErrors {
 
     /// An SST could not be read: it is not picked until the pause is over, or never again if its
     /// bytes are damaged. Gives the pause.
-    pub fn quarantine(&self, file: u64, error: &Error, now_us: u64) -> Option<u64> {
+    pub fn quarantine(&self, file: FileNumber, error: &Error, now_us: u64) -> Option<u64> {
         self.change(|state| note(&mut state.files, file, error, now_us))
     }
 
@@ -94,7 +95,7 @@ impl BackgroundErrors {
     }
 
     /// Work on a family succeeded, and so did reading `files`.
-    pub fn succeeded(&self, work: Work, family: u32, files: impl Iterator<Item = u64>) {
+    pub fn succeeded(&self, work: Work, family: u32, files: impl Iterator<Item = FileNumber>) {
         if self.is_empty() {
             return;
         }
@@ -122,7 +123,7 @@ impl BackgroundErrors {
     }
 
     /// A file left the store.
-    pub fn forget(&self, file: u64) {
+    pub fn forget(&self, file: FileNumber) {
         if !self.is_empty() {
             self.change(|state| state.files.remove(&file));
         }
@@ -139,7 +140,7 @@ impl BackgroundErrors {
     }
 
     /// Numbers of the files that must not be picked now.
-    pub fn quarantined(&self, now_us: u64) -> Arc<HashSet<u64>> {
+    pub fn quarantined(&self, now_us: u64) -> Arc<HashSet<FileNumber>> {
         if self.is_empty() {
             return Arc::default();
         }
@@ -149,7 +150,7 @@ impl BackgroundErrors {
     }
 
     /// Every file that could not be read when it was last tried, with the error.
-    pub fn unreadable(&self) -> Vec<(u64, Error)> {
+    pub fn unreadable(&self) -> Vec<(FileNumber, Error)> {
         let state = self.state.lock();
         state.files.iter().map(|(number, failure)| (*number, failure.error.clone())).collect()
     }
@@ -165,7 +166,7 @@ impl BackgroundErrors {
         &self,
         work: Work,
         family: u32,
-        mut files: impl Iterator<Item = u64>,
+        mut files: impl Iterator<Item = FileNumber>,
         now_us: u64,
     ) -> Option<Error> {
         if self.is_empty() {
@@ -229,6 +230,9 @@ mod tests {
     use super::*;
     use std::path::Path;
 
+    const THREE: FileNumber = FileNumber::new(3);
+    const FOUR: FileNumber = FileNumber::new(4);
+
     fn unreadable() -> Error {
         let errno = std::io::Error::from_raw_os_error(5);
         terrace_base::Error::io("read", Path::new("000001.sst"), errno).into()
@@ -262,14 +266,14 @@ mod tests {
     #[test]
     fn a_file_comes_back_after_the_pause_unless_its_bytes_are_damaged() {
         let errors = BackgroundErrors::default();
-        let pause = errors.quarantine(3, &unreadable(), 0).unwrap();
-        assert_eq!(errors.quarantine(4, &damaged(), 0), None);
-        assert_eq!(*errors.quarantined(0), HashSet::from([3, 4]));
-        assert_eq!(*errors.quarantined(pause), HashSet::from([4]));
-        assert_eq!(*errors.quarantined(u64::MAX), HashSet::from([4]));
-        errors.succeeded(Work::Compaction, 0, [3].into_iter());
+        let pause = errors.quarantine(THREE, &unreadable(), 0).unwrap();
+        assert_eq!(errors.quarantine(FOUR, &damaged(), 0), None);
+        assert_eq!(*errors.quarantined(0), HashSet::from([THREE, FOUR]));
+        assert_eq!(*errors.quarantined(pause), HashSet::from([FOUR]));
+        assert_eq!(*errors.quarantined(u64::MAX), HashSet::from([FOUR]));
+        errors.succeeded(Work::Compaction, 0, [THREE].into_iter());
         assert_eq!(errors.unreadable().len(), 1);
-        errors.forget(4);
+        errors.forget(FOUR);
         assert!(errors.is_empty());
     }
 
@@ -277,17 +281,19 @@ mod tests {
     fn only_a_lasting_error_is_told_to_those_who_wait() {
         let errors = BackgroundErrors::default();
         let mut now_us = 0;
-        let why = |now_us| errors.why_not(Work::Compaction, 0, [3].into_iter(), now_us);
+        let why = |now_us| errors.why_not(Work::Compaction, 0, [THREE].into_iter(), now_us);
         for _ in 1..LASTING_AFTER {
-            let pause = errors.quarantine(3, &unreadable(), now_us).unwrap();
+            let pause = errors.quarantine(THREE, &unreadable(), now_us).unwrap();
             assert!(why(now_us).is_none() && errors.hopes(now_us));
             now_us += pause;
         }
-        let pause = errors.quarantine(3, &unreadable(), now_us).unwrap();
+        let pause = errors.quarantine(THREE, &unreadable(), now_us).unwrap();
         assert!(why(now_us).is_some() && !errors.hopes(now_us));
         assert!(why(now_us + pause).is_none(), "it may be tried again");
-        errors.quarantine(3, &damaged(), now_us);
+        errors.quarantine(THREE, &damaged(), now_us);
         assert!(why(u64::MAX).is_some());
-        assert!(errors.why_not(Work::Compaction, 0, [5].into_iter(), now_us).is_none());
+        assert!(
+            errors.why_not(Work::Compaction, 0, [FileNumber::new(5)].into_iter(), now_us).is_none()
+        );
     }
 }

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use terrace_base::FileNumber;
 use terrace_base::sync::{Condvar, Mutex, MutexGuard};
 
 /// How long a thread sleeps at most before it looks again at what it waits for; a job that ends wakes it earlier.
@@ -25,7 +26,7 @@ pub(crate) struct SchedulerState {
     /// Families whose memtables are being flushed.
     pub flushing: HashSet<u32>,
     /// Input files of running compactions.
-    pub busy_files: HashSet<u64>,
+    pub busy_files: HashSet<FileNumber>,
     /// RunningCompaction compactions.
     pub running: Vec<RunningCompaction>,
     /// Compactions that a caller of `compact_range` runs or waits to run: the background makes

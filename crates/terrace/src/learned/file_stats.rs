@@ -6,6 +6,7 @@
 //! decided on, so it would not count for any of them.
 
 use std::collections::BTreeMap;
+use terrace_base::FileNumber;
 use terrace_learned::analyzer::level::{self, LevelCosts, LevelDecision, LevelState};
 use terrace_learned::analyzer::{
     Candidate, Costs, DeadFile, Decision, LevelHistory, Lookups, decide,
@@ -107,21 +108,21 @@ struct Quiet {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LiveFile {
     pub level: usize,
-    pub number: u64,
+    pub number: FileNumber,
     pub key_count: u64,
 }
 
 /// What was decided on a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FileVerdict {
-    pub number: u64,
+    pub number: FileNumber,
     pub level: usize,
     pub decision: Decision,
 }
 
 /// The stats of one family.
 pub(crate) struct FileStats<C> {
-    lives: BTreeMap<u64, Life<C>>,
+    lives: BTreeMap<FileNumber, Life<C>>,
     histories: [LevelHistory; LEVEL_COUNT],
     levels: [Quiet; LEVEL_COUNT],
 }
@@ -138,8 +139,9 @@ impl<C> Default for FileStats<C> {
 
 impl<C: Counted> FileStats<C> {
     /// Takes down which files are live now. To be called after each change of the version.
-    pub fn observe(&mut self, now_ms: u64, live: &[LiveFile], counts: impl Fn(u64) -> C) {
-        let at: BTreeMap<u64, LiveFile> = live.iter().map(|file| (file.number, *file)).collect();
+    pub fn observe(&mut self, now_ms: u64, live: &[LiveFile], counts: impl Fn(FileNumber) -> C) {
+        let at: BTreeMap<FileNumber, LiveFile> =
+            live.iter().map(|file| (file.number, *file)).collect();
         let Self { lives, histories, .. } = self;
         lives.retain(|number, life| {
             let place = at.get(number);
@@ -186,7 +188,8 @@ impl<C: Counted> FileStats<C> {
             let files = || live.iter().filter(|file| file.level == number);
             // Numbers are given once, so that a sum of their hashes tells sets of them apart.
             let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ n;
-            let mark = files().fold(0, |mark: u64, file| mark.wrapping_add(hash(file.number)));
+            let mark =
+                files().fold(0, |mark: u64, file| mark.wrapping_add(hash(file.number.get())));
             let count = files().count();
             let level = &self.levels[number];
             if level.mark == mark && level.files == count && count > 0 {
@@ -251,14 +254,14 @@ impl<C: Counted> FileStats<C> {
     }
 
     /// File `number` has a model, or will have none.
-    pub fn trained(&mut self, number: u64, has_model: bool) {
+    pub fn trained(&mut self, number: FileNumber, has_model: bool) {
         if let Some(life) = self.lives.get_mut(&number) {
             life.stage = if has_model { Stage::Trained } else { Stage::Refused };
         }
     }
 
     /// File `number` could not be read; it is tried again, each time after a longer while.
-    pub fn failed(&mut self, number: u64, now_ms: u64) {
+    pub fn failed(&mut self, number: FileNumber, now_ms: u64) {
         if let Some(life) = self.lives.get_mut(&number) {
             life.put_off(now_ms);
         }

@@ -12,7 +12,7 @@
 use crate::memory::table_cache::{Pinned, TableCache};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use terrace_base::Result;
+use terrace_base::{FileNumber, Result};
 use terrace_learned::{BlockModel, BlockModelBuilder, ModelStats};
 use terrace_manifest::{FileMeta, Level};
 use terrace_sst::{BlockPlace, NoModel, SstReader};
@@ -23,7 +23,7 @@ pub(crate) struct LevelModel {
     /// How many blocks of the level come before each file.
     starts: Box<[u32]>,
     /// The files, in the level's order.
-    numbers: Box<[u64]>,
+    numbers: Box<[FileNumber]>,
     /// The moving share of sampled lookups that found their key here, of [`ALL`].
     found_share: AtomicU32,
     _pinned: Pinned,
@@ -79,7 +79,7 @@ fn place(starts: &[u32], guess: BlockPlace) -> Option<Place> {
     Some(Place { file, guess: BlockPlace { ordinal, ..guess } })
 }
 
-fn memory_bytes(blocks: &BlockModel, starts: &[u32], numbers: &[u64]) -> usize {
+fn memory_bytes(blocks: &BlockModel, starts: &[u32], numbers: &[FileNumber]) -> usize {
     size_of::<LevelModel>() - size_of::<BlockModel>()
         + blocks.memory_bytes()
         + size_of_val(starts)
@@ -97,7 +97,7 @@ pub(crate) struct LevelTraining {
 pub(crate) struct LevelModelBuilder {
     blocks: BlockModelBuilder,
     starts: Vec<u32>,
-    numbers: Vec<u64>,
+    numbers: Vec<FileNumber>,
     last_before: Vec<u8>,
 }
 

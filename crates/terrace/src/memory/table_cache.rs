@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use terrace_base::sync::Mutex;
-use terrace_base::{Error, Result};
+use terrace_base::{Error, FileNumber, Result};
 use terrace_learned::analyzer::Lookups;
 use terrace_manifest::{FileMeta, names};
 use terrace_sst::{BlockCache, Properties, ReadCounters, ReaderOptions, SstReader};
@@ -101,7 +101,7 @@ pub(crate) struct TableCache {
     read_only: bool,
     open: AtomicUsize,
     pinned_bytes: AtomicUsize,
-    slots: Mutex<BTreeMap<u64, Arc<ReaderSlot>>>,
+    slots: Mutex<BTreeMap<FileNumber, Arc<ReaderSlot>>>,
     filters: Arc<FilterBudget>,
     trainings: TrainingTally,
     /// Bytes that the block cache has besides its share, from filters that do not need them.
@@ -152,13 +152,13 @@ impl TableCache {
     }
 
     /// The slot of file `number`, made if there is none.
-    pub fn slot(&self, number: u64) -> Arc<ReaderSlot> {
+    pub fn slot(&self, number: FileNumber) -> Arc<ReaderSlot> {
         self.slots.lock().entry(number).or_insert_with(|| ReaderSlot::new(true)).clone()
     }
 
     /// Readers of file `number` are not to use learned indexes; to be called before others see the
     /// file.
-    pub fn forgo_models(&self, number: u64) {
+    pub fn forgo_models(&self, number: FileNumber) {
         self.slots.lock().entry(number).or_insert_with(|| ReaderSlot::new(false));
     }
 
@@ -263,7 +263,7 @@ impl TableCache {
     }
 
     /// Closes and forgets a file that is no longer live.
-    pub fn forget(&self, number: u64) {
+    pub fn forget(&self, number: FileNumber) {
         let slot = self.slots.lock().remove(&number);
         if let Some(slot) = slot {
             self.close(&slot);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::key::pack_trailer;
 use terrace_base::range_tombstone::CoverSpan;
-use terrace_base::{AtomicSeqNo, InternalIter, RangeTombstoneRef, SeqNo, ValueKind};
-use terrace_log::LogEnd;
+use terrace_base::{AtomicSeqNo, InternalIter, RangeTombstoneRef, SegmentNumber, SeqNo, ValueKind};
+use terrace_log::LogPosition;
 use terrace_skiplist::{Entry, Full, GROUP, Hint, SMALL_GROUP, Skiplist};
 
 /// Room for what an empty skiplist takes itself.
@@ -126,8 +126,8 @@ impl MemTable {
     }
 
     /// Notes that entries up to `max_seqno`, logged in `segment`, are about to be inserted.
-    pub fn note_commit(&self, segment: u64, max_seqno: SeqNo) {
-        self.first_segment.fetch_min(segment, Ordering::Relaxed);
+    pub fn note_commit(&self, segment: SegmentNumber, max_seqno: SeqNo) {
+        self.first_segment.fetch_min(segment.get(), Ordering::Relaxed);
         self.max_seqno.fetch_max(max_seqno, Ordering::Relaxed);
     }
 
@@ -149,7 +149,7 @@ impl MemTable {
         &self,
         op: &Op<'a>,
         seqno: SeqNo,
-        (segment, batch_at): LogEnd,
+        LogPosition { segment, offset: batch_at }: LogPosition,
         gathered: &mut Gathered<'a>,
         hint: &mut Hint,
     ) -> Result<(), Full> {
@@ -161,7 +161,7 @@ impl MemTable {
             Some(separated) => {
                 gathered.separated_bytes += op.value.len() as u64;
                 // A segment that takes values has a number of 32 bits.
-                Stored::Handle(StoredHandle::new(op, separated, segment as u32, batch_at))
+                Stored::Handle(StoredHandle::new(op, separated, segment, batch_at))
             }
         };
         if gathered.most == 0 {
@@ -316,8 +316,10 @@ impl MemTable {
     }
 
     /// The first log segment that must outlive this memtable, if it holds anything.
-    pub fn first_segment(&self) -> Option<u64> {
-        Some(self.first_segment.load(Ordering::Relaxed)).filter(|segment| *segment != u64::MAX)
+    pub fn first_segment(&self) -> Option<SegmentNumber> {
+        Some(self.first_segment.load(Ordering::Relaxed))
+            .filter(|segment| *segment != u64::MAX)
+            .map(SegmentNumber::new)
     }
 
     /// The largest sequence number inserted.
@@ -363,10 +365,11 @@ mod tests {
         let mut hint = Hint::default();
         let mut gathered = Gathered::for_ops(keys.len());
         let (kind, value) = (ValueKind::Put, b"value".as_slice());
+        let placed = LogPosition { segment: SegmentNumber::new(1), offset: 0 };
         let mut full = false;
         for (key, seqno) in keys.iter().zip(1..) {
             let op = Op { family: 0, kind, key, value, separated: None };
-            if table.take(&op, SeqNo::new(seqno), (1, 0), &mut gathered, &mut hint).is_err() {
+            if table.take(&op, SeqNo::new(seqno), placed, &mut gathered, &mut hint).is_err() {
                 full = true;
                 break;
             }
@@ -382,7 +385,7 @@ mod tests {
         let table = MemTable::with_capacity(1, 2_000).unwrap();
         let mut gathered = Gathered::for_ops(SMALL_GROUP - 1);
         let op = Op { family: 0, kind, key: b"k", value, separated: None };
-        table.take(&op, SeqNo::new(1), (1, 0), &mut gathered, &mut Hint::default()).unwrap();
+        table.take(&op, SeqNo::new(1), placed, &mut gathered, &mut Hint::default()).unwrap();
         assert_eq!(table.entry_count(), 1);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_base::FileNumber;
 use terrace_base::sync::Mutex;
 
 /// How far back the counters are compared, if somebody looked then.
@@ -88,7 +89,7 @@ pub(crate) struct Trends {
     opened_us: u64,
     /// Oldest first; the first is the open or the last look before the window.
     looks: Mutex<VecDeque<(u64, Counts)>>,
-    files: Mutex<HashMap<u64, FileTrend>>,
+    files: Mutex<HashMap<FileNumber, FileTrend>>,
     /// Segments of the commit log when they could be counted last.
     log_segments: AtomicU64,
 }
@@ -123,7 +124,7 @@ impl Trends {
     }
 
     /// The lookups per second of all live files, from how many there were of each since the open.
-    pub fn of_files(&self, now_us: u64, files: &[(u64, f64)]) -> HashMap<u64, f64> {
+    pub fn of_files(&self, now_us: u64, files: &[(FileNumber, f64)]) -> HashMap<FileNumber, f64> {
         let mut known = self.files.lock();
         let mut next = HashMap::with_capacity(files.len());
         for (number, lookups) in files {
@@ -187,7 +188,9 @@ mod tests {
     #[test]
     fn files_warm_up_cool_down_and_are_forgotten() {
         let trends = Trends::new(0);
-        let rate = |now_s: u64, count: f64| trends.of_files(now_s * 1_000_000, &[(1, count)])[&1];
+        let rate = |now_s: u64, count: f64| {
+            trends.of_files(now_s * 1_000_000, &[(FileNumber::new(1), count)])[&1]
+        };
         assert_eq!(rate(10, 1000.0), 100.0);
         assert_eq!(rate(10, 1500.0), 100.0, "at once says nothing");
         let mut count = 1000.0;

@@ -13,6 +13,7 @@ use crate::version::family::Family;
 use crate::version::read_state::ReadState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use terrace_base::FileNumber;
 use terrace_learned::DrawnSegment;
 use terrace_manifest::FileMeta;
 use terrace_sst::SstReader;
@@ -179,7 +180,10 @@ fn log_segments(inner: &Inner) -> u64 {
 }
 
 /// Lookups per second by file.
-fn heat<'a>(inner: &Inner, states: impl Iterator<Item = &'a ReadState>) -> HashMap<u64, f64> {
+fn heat<'a>(
+    inner: &Inner,
+    states: impl Iterator<Item = &'a ReadState>,
+) -> HashMap<FileNumber, f64> {
     let now_us = inner.base.clock.monotonic_us();
     let growth = inner.trends.look(now_us, rebalance::counts(&inner.read));
     let per_second = growth.per_second(growth.counts.lookups);
@@ -209,8 +213,8 @@ fn heat<'a>(inner: &Inner, states: impl Iterator<Item = &'a ReadState>) -> HashM
 fn family_shape(
     family: &Family,
     state: &ReadState,
-    busy: &HashSet<u64>,
-    heat: &HashMap<u64, f64>,
+    busy: &HashSet<FileNumber>,
+    heat: &HashMap<FileNumber, f64>,
 ) -> FamilyShape {
     let memtables = state.memtables();
     let mut shape = FamilyShape {
@@ -234,7 +238,7 @@ fn family_shape(
 
 fn file_shape(file: &FileMeta, reader: Option<&SstReader>) -> FileShape {
     let mut shape = FileShape {
-        number: file.number,
+        number: file.number.get(),
         size_bytes: file.size_bytes,
         entry_count: file.entry_count,
         tombstone_count: file.tombstone_count,
@@ -282,7 +286,7 @@ struct Located {
     state: Arc<ReadState>,
     level: usize,
     index: usize,
-    file: u64,
+    file: FileNumber,
 }
 
 impl Located {
@@ -302,13 +306,13 @@ impl Located {
             (0..reader.filter_partition_count()).map(|at| partition(reader, at)).collect()
         });
         let (family, level) = (self.family.name.clone(), self.level as u8);
-        FilterHeat { family, file: self.file, level, partitions }
+        FilterHeat { family, file: self.file.get(), level, partitions }
     }
 }
 
 /// The learned index of live file `number`; `None` if it has none, or there is no such file. Opens
 /// the file if it is not open; reads the learned index, past the cache, if that is not in memory.
-pub(crate) fn model(inner: &Inner, number: u64) -> Result<Option<ModelShape>> {
+pub(crate) fn model(inner: &Inner, number: FileNumber) -> Result<Option<ModelShape>> {
     inner.base.health.check_open()?;
     let families = inner.read.families.load_full();
     let live = |family: &Arc<Family>| {
@@ -330,7 +334,7 @@ pub(crate) fn model(inner: &Inner, number: u64) -> Result<Option<ModelShape>> {
         }
     };
     Ok(Some(ModelShape {
-        file: number,
+        file: number.get(),
         keys: file.entry_count,
         blocks: reader.block_count(),
         error_bound: view.error_bound,

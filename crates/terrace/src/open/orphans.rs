@@ -12,6 +12,7 @@ use crate::version::file_numbers::FileNumbers;
 use crate::version::reader_pins::ReaderPins;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::{LogReader, Step};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{ManifestState, SegmentKind};
@@ -34,16 +35,15 @@ pub(crate) fn settle(
     vfs: &dyn Vfs,
     dir: &Path,
     state: &ManifestState,
-    segment: u64,
-    skipped: &[u64],
+    segment: SegmentNumber,
+    skipped: &[SegmentNumber],
     numbers: &FileNumbers,
     reader_pins: &ReaderPins,
 ) -> Result<()> {
     let files = state.families.values().flat_map(|family| family.version.all_files());
-    let live: HashSet<u64> = files.map(|(_, file)| file.number).collect();
-    let value_segment = |number: u64, kind: SegmentKind| {
-        let known = u32::try_from(number).ok().and_then(|n| state.segments.get(&n));
-        known.is_some_and(|segment| segment.kind == kind)
+    let live: HashSet<FileNumber> = files.map(|(_, file)| file.number).collect();
+    let value_segment = |number: SegmentNumber, kind: SegmentKind| {
+        state.segments.get(&number).is_some_and(|segment| segment.kind == kind)
     };
     let mut changed = false;
     let mut gone = Vec::new();
@@ -67,7 +67,8 @@ pub(crate) fn settle(
             }
             FileName::ValueLog(number) if value_segment(number, SegmentKind::Values) => Fate::Stays,
             FileName::ValueLog(number) => {
-                let unknown = !state.retired.contains(&number) && has_records(vfs, &path, number);
+                let unknown =
+                    !state.retired.contains(&number.file()) && has_records(vfs, &path, number);
                 lost_if(unknown, "the manifest does not know this value segment")
             }
             // No reader knows it.
@@ -123,13 +124,13 @@ pub(crate) fn free_name(vfs: &dyn Vfs, dir: &Path, name: &str) -> Result<PathBuf
 
 /// Whether an SST was ever finished. Builds that keep evidence give a file this name only after that;
 /// of earlier ones a sound end tells. What cannot be read is taken for finished.
-fn is_finished_sst(vfs: &dyn Vfs, path: &Path, number: u64, names_say_so: bool) -> bool {
+fn is_finished_sst(vfs: &dyn Vfs, path: &Path, number: FileNumber, names_say_so: bool) -> bool {
     names_say_so
         || !terrace_sst::read_properties(vfs, path, number).is_err_and(|e| e.is_corruption())
 }
 
 /// Whether a segment has a header and at least one sound record. What cannot be read is taken for one.
-fn has_records(vfs: &dyn Vfs, path: &Path, number: u64) -> bool {
+fn has_records(vfs: &dyn Vfs, path: &Path, number: SegmentNumber) -> bool {
     match LogReader::open(vfs, path, number) {
         Ok(mut reader) => !matches!(reader.next(), Ok(Step::End { .. })),
         Err(_) => true,

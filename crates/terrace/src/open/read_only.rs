@@ -14,6 +14,7 @@ use crate::memory::table_cache::TableCache;
 use crate::open::read_write::{self, Nouns, Opened, not_a_store};
 use crate::open::recover::{self, Log, OnDisk, Outcome, Replayed};
 use crate::options::Options;
+use crate::values::value_log::ValueLog;
 use crate::version::evidence::Evidence;
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
@@ -23,6 +24,8 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use terrace_base::{FileNumber, SegmentNumber};
+use terrace_log::LogPosition;
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
@@ -50,7 +53,7 @@ struct Found {
     /// Those of before, as far as they are still there, and new ones.
     families: Vec<Arc<Family>>,
     /// The log.
-    segments: Vec<u64>,
+    segments: Vec<SegmentNumber>,
     outcome: Outcome,
     look: Look,
 }
@@ -68,7 +71,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let Found { claims, pin, state, families, segments, outcome, look } = place.look(&[])?;
     let last_seqno = outcome.newest_seqno(&state);
     show(outcome, &state, &pin, &parts.table_cache);
-    segments.iter().filter_map(|n| u32::try_from(*n).ok()).for_each(|n| parts.value_log.begin(n));
+    begin_values(&parts.value_log, &segments);
     let file_numbers = FileNumbers::new(&[], state.next_file_number);
     let evidence = Evidence::unwritten(vfs, dir, claims);
     let manifest = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
@@ -176,7 +179,7 @@ impl Place<'_> {
             log_end: outcome.log.end,
             _memory: (excess > 0).then(|| TableCache::pin(table_cache, excess)),
         };
-        let segments = segments.into_iter().map(|(number, _)| number).collect();
+        let segments = segments.into_iter().map(|file| file.number).collect();
         Ok(Some(Found { claims, pin, state, families, segments, outcome, look }))
     }
 }
@@ -199,6 +202,12 @@ fn may_be_the_writer(error: &Error) -> bool {
         }
         _ => false,
     }
+}
+
+/// Values in the log can be read from these segments, as far as handles can name them.
+fn begin_values(value_log: &ValueLog, segments: &[SegmentNumber]) {
+    let named = segments.iter().filter(|segment| segment.fits_handles());
+    named.for_each(|segment| value_log.begin(*segment));
 }
 
 /// What a writer changes when it writes: the manifest in force with its length, and the log
@@ -232,10 +241,10 @@ fn manifest_in_force(vfs: &dyn Vfs, dir: &Path) -> terrace_base::Result<(u64, u6
 
 /// The newest segment, of a store whose manifest says that numbers from `next_file_number` on are
 /// free.
-fn newest_log(listing: &[String], next_file_number: u64) -> Option<u64> {
+fn newest_log(listing: &[String], next_file_number: FileNumber) -> Option<SegmentNumber> {
     let numbers = FileNumbers::new(listing, next_file_number);
     let number = |name: &String| match names::parse(name) {
-        FileName::Log(number) if !numbers.is_foreign(number) => Some(number),
+        FileName::Log(number) if !numbers.is_foreign(number.file()) => Some(number),
         _ => None,
     };
     listing.iter().filter_map(number).max()
@@ -248,7 +257,9 @@ fn is_as_before(vfs: &dyn Vfs, dir: &Path, look: &Look) -> terrace_base::Result<
     {
         return Ok(false);
     }
-    let Some((segment, end)) = look.log_end else { return Ok(look.newest_log.is_none()) };
+    let Some(LogPosition { segment, offset: end }) = look.log_end else {
+        return Ok(look.newest_log.is_none());
+    };
     if Some(segment) != look.newest_log {
         return Ok(false);
     }
@@ -281,8 +292,7 @@ fn publish(inner: &Inner, found: Found) -> bool {
     let old = std::mem::replace(&mut shown.state, state);
     let state = &shown.state;
     // What the new states refer to must be there before anybody sees them.
-    let logs: Vec<u32> = segments.iter().filter_map(|n| u32::try_from(*n).ok()).collect();
-    logs.iter().for_each(|number| inner.read.value_log.begin(*number));
+    begin_values(&inner.read.value_log, &segments);
     let sealed = state.segments.values().filter(|s| !old.segments.contains_key(&s.number));
     inner.read.value_log.seal(&sealed.copied().collect::<Vec<SegmentMeta>>());
     let (added, removed) = (files_not_in(state, &old), files_not_in(&old, state));
@@ -303,9 +313,10 @@ fn publish(inner: &Inner, found: Found) -> bool {
         family.show(Arc::default(), Vec::new(), None, &inner.read.table_cache);
     }
     inner.read.families.store(Arc::new(families));
-    let needed: HashSet<u32> = logs.into_iter().chain(state.segments.keys().copied()).collect();
+    let needed: HashSet<SegmentNumber> =
+        segments.into_iter().chain(state.segments.keys().copied()).collect();
     let held = inner.read.value_log.hold();
-    let left: Vec<u32> = held.keys().filter(|n| !needed.contains(n)).copied().collect();
+    let left: Vec<SegmentNumber> = held.keys().filter(|n| !needed.contains(n)).copied().collect();
     drop(held);
     inner.read.value_log.remove(&left);
     gone.iter().for_each(|file| inner.read.filters.file_leaves(file.number));
@@ -322,7 +333,7 @@ fn files_not_in(state: &ManifestState, other: &ManifestState) -> Vec<(u8, Arc<Fi
         state.families.values().map(|family| family.version.clone()).collect()
     };
     let others = versions(other);
-    let known: HashSet<u64> =
+    let known: HashSet<FileNumber> =
         others.iter().flat_map(|version| version.all_files()).map(|(_, f)| f.number).collect();
     let ours = versions(state);
     let files = ours.iter().flat_map(|version| version.all_files());

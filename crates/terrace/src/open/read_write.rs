@@ -35,13 +35,13 @@ use crate::write::log_segments;
 use crate::write::queue::{LogState, WriteQueue};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::sync::{self, Mutex};
-use terrace_base::{AtomicSeqNo, SeqNo};
-use terrace_log::Recovered;
+use terrace_base::{AtomicSeqNo, FileNumber, SegmentNumber, SeqNo};
+use terrace_log::{Recovered, SegmentFile};
 use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{
@@ -105,8 +105,9 @@ fn open_on_full_disk(
 fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<()> {
     let state = Manifest::read(vfs, dir)?;
     let files = state.families.values().flat_map(|family| family.version.all_files());
-    let live: HashSet<u64> = files.map(|(_, file)| file.number).collect();
-    let oldest = state.families.values().map(|family| family.min_log_segment).min().unwrap_or(0);
+    let live: HashSet<FileNumber> = files.map(|(_, file)| file.number).collect();
+    let oldest =
+        state.families.values().map(|family| family.min_log_segment).min().unwrap_or_default();
     for name in vfs.list(dir)?.iter().filter(|name| !there.contains(*name)) {
         let unnamed = match names::parse(name) {
             FileName::Sst(number) => !live.contains(&number),
@@ -139,8 +140,8 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     for replayed in outcome.families.into_values() {
         adopt(replayed, dir)?;
     }
-    let numbers_of_segments = segments.iter().filter_map(|(n, _)| u32::try_from(*n).ok());
-    numbers_of_segments.for_each(|number| parts.value_log.begin(number));
+    let with_values = segments.iter().map(|file| file.number).filter(|n| n.fits_handles());
+    with_values.for_each(|number| parts.value_log.begin(number));
     let (log, unsynced) =
         log_segments::unfinished_log(vfs, &segments, outcome.log.end, outcome.last_seqno)?;
     let manifest =
@@ -235,7 +236,7 @@ pub(crate) fn recover_log(
     let known = Claims { store_id: state.store_id, ..claims };
     let evidence = Evidence::start(vfs.clone(), dir, known);
     // Before the edit that says that the log begins with it: a needed segment always exists.
-    let segment = (spill_parts.next_file_number)();
+    let segment = (spill_parts.next_file_number)().segment();
     let log_state =
         log_segments::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
     let mut edit =
@@ -376,8 +377,8 @@ pub(crate) fn open_families(
 /// The edit that puts the recovered files in force and the old log out of it.
 fn recovered_edit<'a>(
     families: impl Iterator<Item = &'a Replayed>,
-    segment: u64,
-    next_file: u64,
+    segment: SegmentNumber,
+    next_file: FileNumber,
     last_seqno: SeqNo,
 ) -> VersionEdit {
     let families = families.map(|replayed| FamilyEdit {
@@ -399,24 +400,24 @@ fn recovered_edit<'a>(
 /// The log segments that SSTs refer to, made durable: they are value segments from now on.
 fn sealed_by_recovery(
     vfs: &dyn Vfs,
-    replayed: &[(u64, PathBuf)],
+    replayed: &[SegmentFile],
     state: &ManifestState,
     edit: &VersionEdit,
 ) -> Result<Vec<SegmentMeta>> {
     let old = state.families.values().flat_map(|family| family.version.files());
     let fresh = edit.families.iter().flat_map(|family| &family.added);
     let files = old.map(|(_, file)| &**file).chain(fresh.map(|(_, file)| file));
-    let referred: HashSet<u32> =
+    let referred: HashSet<SegmentNumber> =
         files.flat_map(|file| &file.value_refs).map(|reference| reference.segment).collect();
     let mut sealed = Vec::new();
-    for (number, path) in replayed {
-        let Some(number) = u32::try_from(*number).ok().filter(|n| referred.contains(n)) else {
+    for SegmentFile { number, path } in replayed {
+        if !referred.contains(number) {
             continue;
-        };
+        }
         // After a mere kill the device may not have all that was replayed.
         vfs.sync_file(path)?;
         let (kind, size_bytes) = (SegmentKind::CommitLog, vfs.len(path)?);
-        sealed.push(SegmentMeta { number, kind, size_bytes });
+        sealed.push(SegmentMeta { number: *number, kind, size_bytes });
     }
     Ok(sealed)
 }

@@ -11,13 +11,13 @@ use crate::memtable::{Gathered, MemTable};
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::{trailer_kind, trailer_seqno};
-use terrace_base::{InternalIter, SeqNo, ValueKind};
+use terrace_base::{InternalIter, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{Gap, LogEnd, Recovered, Setting};
+use terrace_log::{Gap, LogPosition, Recovered, SegmentFile, Setting};
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::{FileMeta, ManifestState, names};
 use terrace_skiplist::{Full, Hint, Skiplist};
@@ -104,7 +104,7 @@ impl Replayed {
     /// Takes an operation of the batch that lies at `placed`; [`Self::settle`] ends a run of them.
     fn take<'a>(
         &mut self,
-        placed: LogEnd,
+        placed: LogPosition,
         seqno: SeqNo,
         op: &Op<'a>,
         gathered: &mut Gathered<'a>,
@@ -118,7 +118,7 @@ impl Replayed {
         }
         // A range tombstone needs no room, but the memtable.
         let memtable = self.with_room(bound)?.clone();
-        memtable.note_commit(placed.0, seqno);
+        memtable.note_commit(placed.segment, seqno);
         memtable.take(op, seqno, placed, gathered, &mut self.hint).map_err(full)
     }
 
@@ -169,15 +169,16 @@ pub(crate) fn segments_in(
     listing: &[String],
     state: &ManifestState,
     numbers: &FileNumbers,
-) -> Vec<(u64, PathBuf)> {
+) -> Vec<SegmentFile> {
     let oldest = oldest_needed(state);
-    let mut segments: Vec<(u64, PathBuf)> = listing
+    let mut segments: Vec<SegmentFile> = listing
         .iter()
         .filter_map(|name| match names::parse(name) {
-            names::FileName::Log(number) if number >= oldest && !numbers.is_foreign(number) => {
-                let is_sealed = |n: u32| state.segments.contains_key(&n);
-                let in_force = !u32::try_from(number).is_ok_and(is_sealed);
-                in_force.then(|| (number, names::log_path(dir, number)))
+            names::FileName::Log(number)
+                if number >= oldest && !numbers.is_foreign(number.file()) =>
+            {
+                let in_force = !state.segments.contains_key(&number);
+                in_force.then(|| SegmentFile { number, path: names::log_path(dir, number) })
             }
             _ => None,
         })
@@ -196,11 +197,14 @@ pub(crate) fn live_segments(
     listing: &[String],
     state: &ManifestState,
     numbers: &FileNumbers,
-) -> terrace_base::Result<Vec<(u64, PathBuf)>> {
+) -> terrace_base::Result<Vec<SegmentFile>> {
     let oldest = oldest_needed(state);
     let segments = segments_in(dir, listing, state, numbers);
-    let first = segments.first().map(|(number, _)| *number);
-    if oldest > 0 && first != Some(oldest) && (first.is_some() || state.keeps_evidence) {
+    let first = segments.first().map(|file| file.number);
+    if oldest > SegmentNumber::ZERO
+        && first != Some(oldest)
+        && (first.is_some() || state.keeps_evidence)
+    {
         let detail = format!(
             "it is missing, and the manifest says that the log begins with it: writes would be \
              lost. Put it back, restore the store from a checkpoint, or save what is left with \
@@ -217,7 +221,7 @@ pub(crate) struct Log<'a> {
     pub vfs: &'a dyn Vfs,
     pub dir: &'a Path,
     /// Ascending.
-    pub segments: &'a [(u64, PathBuf)],
+    pub segments: &'a [SegmentFile],
     /// What is known of it.
     pub setting: Setting,
     /// Replay what is sound, whatever is not: for a repair.
@@ -230,12 +234,13 @@ impl<'a> Log<'a> {
     pub fn new(
         vfs: &'a dyn Vfs,
         dir: &'a Path,
-        segments: &'a [(u64, PathBuf)],
+        segments: &'a [SegmentFile],
         claims: &Claims,
         state: &ManifestState,
     ) -> Self {
         let log = claims.log;
-        let proven = Some(log).filter(|log| log.segment > 0 && log.segment >= oldest_needed(state));
+        let proven = Some(log)
+            .filter(|log| log.segment > SegmentNumber::ZERO && log.segment >= oldest_needed(state));
         let setting = Setting { proven, beside_writer: false };
         Self { vfs, dir, segments, setting, salvages: false }
     }
@@ -296,8 +301,8 @@ fn full(_: Full) -> std::io::Error {
 }
 
 /// The oldest log segment that any family needs.
-pub(crate) fn oldest_needed(state: &ManifestState) -> u64 {
-    state.families.values().map(|f| f.min_log_segment).min().unwrap_or(0)
+pub(crate) fn oldest_needed(state: &ManifestState) -> SegmentNumber {
+    state.families.values().map(|f| f.min_log_segment).min().unwrap_or_default()
 }
 
 /// What replay goes on from.
@@ -358,7 +363,8 @@ pub(crate) fn replay(
                 run_of = Some(op.family);
             }
             if let Some(family) = replayed.get_mut(&op.family) {
-                let placed = (segment, offset + RECORD_HEADER_BYTES as u64);
+                let offset = offset + RECORD_HEADER_BYTES as u64;
+                let placed = LogPosition { segment, offset };
                 family.take(placed, seqno, &op, &mut gathered).map_err(no_memory)?;
             }
         }
@@ -380,9 +386,8 @@ pub(crate) fn replay(
     }
     let log = log?;
     // Beside a writer it is an append that was half seen.
-    if let (Some(why), Some((segment, offset)), false) = (&log.torn, log.end, setting.beside_writer)
-    {
-        event::torn_log(segment, offset, log.dropped_bytes, why);
+    if let (Some(why), Some(end), false) = (&log.torn, log.end, setting.beside_writer) {
+        event::torn_log(end, log.dropped_bytes, why);
     }
     Ok(Outcome { families: replayed, last_seqno, log })
 }

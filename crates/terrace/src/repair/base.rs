@@ -2,9 +2,10 @@
 
 use super::Repair;
 use crate::error::Result;
-use terrace_base::Error;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::sync;
+use terrace_base::{Error, SegmentNumber};
+use terrace_log::LogPosition;
 use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{Manifest, ManifestState, current, salvage};
@@ -52,10 +53,10 @@ impl Repair<'_> {
             }
         }
         numbers.sort_unstable();
-        let newest = numbers.last().copied().unwrap_or(0).max(claims.manifest.0);
+        let newest = numbers.last().copied().unwrap_or(0).max(claims.manifest.segment.get());
         let why = match Manifest::read(&*vfs, self.dir) {
             Ok(state) => {
-                let proof = match claims.manifest.0 {
+                let proof = match claims.manifest.segment.get() {
                     0 => Proof::Unproven,
                     _ => Proof::Whole,
                 };
@@ -65,7 +66,8 @@ impl Repair<'_> {
             Err(error) => return Err(error.into()),
         };
         // The one that CURRENT names first, unless it is known that a newer one was in force.
-        let named = current::read(&*vfs, self.dir).ok().filter(|n| *n >= claims.manifest.0);
+        let named =
+            current::read(&*vfs, self.dir).ok().filter(|n| *n >= claims.manifest.segment.get());
         numbers.sort_by_key(|number| (named == Some(*number), *number));
         for number in numbers.into_iter().rev() {
             match salvage::salvage(&*vfs, self.dir, number) {
@@ -103,8 +105,9 @@ impl Repair<'_> {
             ));
             claims = Claims::default();
         }
-        let mut proof = match (number, end_bytes) >= claims.manifest {
-            true if claims.manifest.0 == 0 => Proof::Unproven,
+        let end = LogPosition { segment: SegmentNumber::new(number), offset: end_bytes };
+        let mut proof = match end >= claims.manifest {
+            true if claims.manifest.segment == SegmentNumber::ZERO => Proof::Unproven,
             true => Proof::Whole,
             false => Proof::Short,
         };
@@ -112,7 +115,7 @@ impl Repair<'_> {
             proof = Proof::Short;
             self.lost(format!("{name}: its edits from offset {end_bytes} on ({why})"));
         } else if proof == Proof::Short {
-            let (proven, bytes) = claims.manifest;
+            let LogPosition { segment: proven, offset: bytes } = claims.manifest;
             self.lost(format!(
                 "{name}: edits behind its end at offset {end_bytes}; manifest {proven} was durable up to \
                  offset {bytes}"

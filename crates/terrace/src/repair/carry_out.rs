@@ -11,7 +11,8 @@ use crate::open::orphans;
 use crate::open::read_write;
 use crate::options::FamilyOptions;
 use crate::version::file_numbers::FileNumbers;
-use std::path::PathBuf;
+use terrace_base::{FileNumber, SegmentNumber};
+use terrace_log::SegmentFile;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyState, FileMeta, ManifestState, salvage};
 
@@ -27,7 +28,7 @@ impl Repair<'_> {
         self.vfs.sync_dir(self.dir)?;
         state.next_file_number = state.next_file_number.max(numbers.next());
         self.back_up(&state, &numbers, &headers)?;
-        for (number, path) in headers {
+        for SegmentFile { number, path } in headers {
             self.mend_header(number, &path)?;
         }
         let manifest = salvage::replace(self.vfs.clone(), self.dir, number, &state)?;
@@ -74,7 +75,7 @@ impl Repair<'_> {
         }
         if merge {
             let files: Vec<FileMeta> = placed.into_iter().map(|(_, file)| file).collect();
-            let kept: Vec<u64> = files.iter().map(|file| file.number).collect();
+            let kept: Vec<FileNumber> = files.iter().map(|file| file.number).collect();
             let merged = self.merge(family.id, files, &options, family.flushed_seqno, &next)?;
             // A single file stays as it is.
             aside.retain(|(name, suffix)| {
@@ -103,15 +104,18 @@ impl Repair<'_> {
         &self,
         state: &ManifestState,
         numbers: &FileNumbers,
-        headers: &[(u64, PathBuf)],
+        headers: &[SegmentFile],
     ) -> Result<()> {
         for name in self.vfs.list(self.dir)? {
             use FileName::{Current, Evidence, Log, Manifest, ValueLog};
-            let mended = |number: u64| headers.iter().any(|(mended, _)| *mended == number);
-            let stays = |n: u64| u32::try_from(n).is_ok_and(|n| state.segments.contains_key(&n));
+            let mended =
+                |number: SegmentNumber| headers.iter().any(|mended| mended.number == number);
+            let stays = |n: SegmentNumber| state.segments.contains_key(&n);
             let goes = match names::parse(&name) {
                 Current | Evidence(_) | Manifest(_) => true,
-                Log(number) => mended(number) || !(stays(number) || numbers.is_foreign(number)),
+                Log(number) => {
+                    mended(number) || !(stays(number) || numbers.is_foreign(number.file()))
+                }
                 ValueLog(number) => mended(number),
                 _ => false,
             };

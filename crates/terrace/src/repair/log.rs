@@ -7,10 +7,10 @@ use crate::error::Result;
 use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use terrace_base::SeqNo;
+use std::path::Path;
+use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::format::{HEADER_BYTES, Header, encode_header};
-use terrace_log::{Gap, LogEnd};
+use terrace_log::{Gap, LogPosition, SegmentFile};
 use terrace_manifest::ManifestState;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names;
@@ -24,12 +24,12 @@ pub(super) struct LogSurvey {
     pub batches: u64,
     /// Ids of the families that the batches write to.
     pub families: BTreeSet<u32>,
-    pub end: Option<LogEnd>,
+    pub end: Option<LogPosition>,
     pub gaps: Vec<Gap>,
     /// Why it ends where it does, if it looks as if a crash had cut it.
     pub torn: Option<String>,
     /// Segments that an earlier recovery had dropped.
-    pub skipped: Vec<u64>,
+    pub skipped: Vec<SegmentNumber>,
 }
 
 impl Repair<'_> {
@@ -71,25 +71,25 @@ impl Repair<'_> {
     fn tell_gaps(
         &mut self,
         survey: &LogSurvey,
-        segments: &[(u64, PathBuf)],
+        segments: &[SegmentFile],
         state: &ManifestState,
         claims: &Claims,
     ) {
         let before = self.report.lost.len();
         let oldest = recover::oldest_needed(state);
-        let first = segments.first().map(|(number, _)| *number);
-        if oldest > 0 && first != Some(oldest) {
+        let first = segments.first().map(|file| file.number);
+        if oldest > SegmentNumber::ZERO && first != Some(oldest) {
             self.lost(format!("log segment {oldest}: it is missing, and the log begins with it"));
         }
         for Gap { segment, offset, why } in &survey.gaps {
             self.lost(format!("log segment {segment} at offset {offset}: {why}"));
         }
         let end = survey.end.unwrap_or_default();
-        let proven = (claims.log.segment, claims.log.offset);
-        if proven.0 > 0 && proven.0 >= oldest && end < proven {
+        let proven = claims.log;
+        if proven.segment > SegmentNumber::ZERO && proven.segment >= oldest && end < proven {
             self.lost(format!(
                 "the log behind offset {} of segment {}: it had been durable up to offset {} of segment {}",
-                end.1, end.0, proven.1, proven.0
+                end.offset, end.segment, proven.offset, proven.segment
             ));
         }
         if self.report.lost.len() == before {
@@ -100,15 +100,15 @@ impl Repair<'_> {
     }
 
     /// The segments among `numbers` that have another header than theirs; they are written anew for that.
-    pub(super) fn bad_headers(&self, paths: Vec<(u64, PathBuf)>) -> Result<Vec<(u64, PathBuf)>> {
+    pub(super) fn bad_headers(&self, paths: Vec<SegmentFile>) -> Result<Vec<SegmentFile>> {
         let mut bad = Vec::new();
-        for (number, path) in paths {
+        for SegmentFile { number, path } in paths {
             if self.vfs.len(&path)? <= HEADER_BYTES {
                 continue;
             }
             match terrace_log::read_header(&*self.vfs, &path)? {
                 Ok(header) if header.segment == number => {}
-                _ => bad.push((number, path)),
+                _ => bad.push(SegmentFile { number, path }),
             }
         }
         Ok(bad)
@@ -116,8 +116,8 @@ impl Repair<'_> {
 
     /// Puts a copy of a segment with a sound header in its place. Its records are what they were: their checksums
     /// say where they stand.
-    pub(super) fn mend_header(&self, number: u64, path: &Path) -> Result<()> {
-        let temp = names::temp_path(self.dir, number);
+    pub(super) fn mend_header(&self, number: SegmentNumber, path: &Path) -> Result<()> {
+        let temp = names::temp_path(self.dir, number.file());
         if self.vfs.exists(&temp)? {
             self.vfs.remove(&temp)?;
         }
@@ -134,7 +134,7 @@ impl Repair<'_> {
 fn read(log: &recover::Log<'_>) -> terrace_base::Result<LogSurvey> {
     let mut survey = LogSurvey::default();
     let mut next_seqno = SeqNo::ZERO;
-    let mut apply = |segment: u64, offset: u64, payload: &[u8]| {
+    let mut apply = |segment: SegmentNumber, offset: u64, payload: &[u8]| {
         let path = names::log_path(log.dir, segment);
         let wrong = |why: String| terrace_base::Error::corruption(&path, offset, why);
         let (first, count, ops) = batch::decode_next(payload, next_seqno).map_err(wrong)?;

@@ -12,7 +12,7 @@ use crate::version::unpublished;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
 
 /// The level of what was merged.
@@ -27,7 +27,7 @@ impl Repair<'_> {
         files: Vec<FileMeta>,
         options: &FamilyOptions,
         flushed_seqno: SeqNo,
-        next_file_number: &(dyn Fn() -> u64 + Sync),
+        next_file_number: &(dyn Fn() -> FileNumber + Sync),
     ) -> Result<Vec<FileMeta>> {
         if files.len() < 2 {
             return Ok(files);
@@ -99,7 +99,7 @@ mod tests {
                 .map(|number| {
                     let start = rng.below(50) as u8;
                     FileMeta {
-                        number,
+                        number: FileNumber::new(number),
                         smallest: vec![start],
                         largest: vec![start + rng.below(12) as u8],
                         ..FileMeta::default()

@@ -9,9 +9,9 @@ use crate::memory::table_cache::ANOTHER_FILE;
 use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SegmentNumber, SeqNo};
+use terrace_log::SegmentFile;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyState, ManifestState, SegmentKind, SegmentMeta};
@@ -31,7 +31,7 @@ pub(super) struct Plan {
     /// Files to set aside once the new manifest is in force, and what is added to their names.
     pub aside: Vec<(String, &'static str)>,
     /// Segments whose header is to be made anew.
-    pub headers: Vec<(u64, PathBuf)>,
+    pub headers: Vec<SegmentFile>,
     pub log: LogSurvey,
     /// Whether a plain open reads the store, with nothing missing.
     sound: bool,
@@ -65,7 +65,7 @@ impl Repair<'_> {
         let mut listing = self.vfs.list(self.dir)?;
         listing.sort();
         let mut ssts = self.ssts(&listing)?;
-        let known = proof != Proof::Short || state.next_file_number > 1;
+        let known = proof != Proof::Short || state.next_file_number > FileNumber::new(1);
         self.raise_counters(&mut state, &claims, (!known).then_some((&ssts, &listing)))?;
         let numbers = FileNumbers::new(&listing, state.next_file_number);
         ssts.readable.retain(|number, _| !numbers.is_foreign(*number));
@@ -95,7 +95,7 @@ impl Repair<'_> {
         }
         flushed_seqnos(&mut state, &families);
         let headers = self.value_segments(&mut state, &families, &listing, &numbers)?;
-        headers.iter().for_each(|(number, _)| {
+        headers.iter().for_each(|SegmentFile { number, .. }| {
             self.note(format!("segment {number}: it gets a sound header"));
         });
         let told = self.report.lost.is_empty() && aside.is_empty() && headers.is_empty();
@@ -117,7 +117,8 @@ impl Repair<'_> {
         state.last_seqno = state.last_seqno.max(claims.last_seqno);
         let mut next = state.next_file_number.max(claims.next_file_number);
         if let Some((ssts, listing)) = files {
-            next = next.max(ssts.readable.keys().next_back().map_or(0, |number| number + 1));
+            let newest = ssts.readable.keys().next_back();
+            next = next.max(newest.map_or(FileNumber::ZERO, |number| number.next()));
             for name in listing {
                 let number = match names::parse(name) {
                     FileName::Log(number) | FileName::ValueLog(number) => number,
@@ -125,7 +126,7 @@ impl Repair<'_> {
                 };
                 let header = terrace_log::read_header(&*self.vfs, &self.dir.join(name))?;
                 if header.is_ok_and(|header| header.segment == number) {
-                    next = next.max(number + 1);
+                    next = next.max(number.next().file());
                 }
             }
         }
@@ -180,7 +181,7 @@ impl Repair<'_> {
         state: &mut ManifestState,
         families: &mut BTreeMap<u32, Files>,
         log: &LogSurvey,
-        readable: BTreeMap<u64, Sst>,
+        readable: BTreeMap<FileNumber, Sst>,
         take_all: bool,
         proof: Proof,
     ) {
@@ -271,19 +272,19 @@ impl Repair<'_> {
         families: &BTreeMap<u32, Files>,
         listing: &[String],
         numbers: &FileNumbers,
-    ) -> Result<Vec<(u64, PathBuf)>> {
+    ) -> Result<Vec<SegmentFile>> {
         let oldest = recover::oldest_needed(state);
         let files = families.values().flat_map(|files| &files.ssts);
         let refs = files.flat_map(|(_, sst)| &sst.meta.value_refs);
-        let referred: HashSet<u32> = refs.map(|reference| reference.segment).collect();
-        let known: BTreeSet<u32> = state.segments.keys().copied().chain(referred).collect();
+        let referred: HashSet<SegmentNumber> = refs.map(|reference| reference.segment).collect();
+        let known: BTreeSet<SegmentNumber> =
+            state.segments.keys().copied().chain(referred).collect();
         let mut used = Vec::new();
         for number in known {
-            let file = u64::from(number);
-            let moved = names::value_log_path(self.dir, file);
+            let moved = names::value_log_path(self.dir, number);
             let (kind, path) = match self.vfs.exists(&moved)? {
                 true => (SegmentKind::Values, moved),
-                false => (SegmentKind::CommitLog, names::log_path(self.dir, file)),
+                false => (SegmentKind::CommitLog, names::log_path(self.dir, number)),
             };
             if !self.vfs.exists(&path)? {
                 // What it took with it was told with the SSTs that refer to it.
@@ -291,12 +292,12 @@ impl Repair<'_> {
                 continue;
             }
             // One that is replayed becomes a value segment by that.
-            let replayed = kind == SegmentKind::CommitLog && file >= oldest;
+            let replayed = kind == SegmentKind::CommitLog && number >= oldest;
             if !replayed || state.segments.contains_key(&number) {
                 let size_bytes = self.vfs.len(&path)?;
                 state.segments.insert(number, SegmentMeta { number, kind, size_bytes });
             }
-            used.push((file, path));
+            used.push(SegmentFile { number, path });
         }
         used.extend(recover::segments_in(self.dir, listing, state, numbers));
         used.sort();
@@ -305,7 +306,7 @@ impl Repair<'_> {
     }
 }
 
-fn file_name(number: u64) -> String {
+fn file_name(number: FileNumber) -> String {
     format!("{number:06}.sst")
 }
 

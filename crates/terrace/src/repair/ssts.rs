@@ -13,7 +13,7 @@ use crate::version::unpublished;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;
-use terrace_base::{SeqNo, ValueHandle};
+use terrace_base::{FileNumber, SeqNo, ValueHandle};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FileMeta, Version};
 use terrace_sst::{
@@ -63,9 +63,9 @@ impl Damage {
 /// The SSTs of a directory.
 #[derive(Default)]
 pub(super) struct Ssts {
-    pub readable: BTreeMap<u64, Sst>,
+    pub readable: BTreeMap<FileNumber, Sst>,
     /// Of those of which nothing can be read: why.
-    pub unreadable: BTreeMap<u64, String>,
+    pub unreadable: BTreeMap<FileNumber, String>,
 }
 
 /// Entries that wait for their values to be checked.
@@ -100,7 +100,7 @@ impl Repair<'_> {
         Ok(ssts)
     }
 
-    fn open_sst(&self, number: u64) -> terrace_base::Result<Arc<SstReader>> {
+    fn open_sst(&self, number: FileNumber) -> terrace_base::Result<Arc<SstReader>> {
         let options = ReaderOptions {
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),
             filter_memory: FilterMemory::Cached,
@@ -113,7 +113,7 @@ impl Repair<'_> {
         SstReader::open(&self.vfs, &path, number, size_bytes, &options)
     }
 
-    fn read_sst(&self, number: u64, values: &mut Values) -> terrace_base::Result<Sst> {
+    fn read_sst(&self, number: FileNumber, values: &mut Values) -> terrace_base::Result<Sst> {
         let reader = self.open_sst(number)?;
         let properties = reader.properties();
         let why = match reader.verify() {
@@ -168,10 +168,10 @@ impl Repair<'_> {
     /// Writes what can be read of SST `number` to new files, which have their names when this returns.
     pub(super) fn rewrite(
         &self,
-        number: u64,
+        number: FileNumber,
         options: &FamilyOptions,
         flushed_seqno: SeqNo,
-        next_file_number: &(dyn Fn() -> u64 + Sync),
+        next_file_number: &(dyn Fn() -> FileNumber + Sync),
     ) -> Result<Vec<FileMeta>> {
         let reader = self.open_sst(number)?;
         let mut values = Values::new(self.vfs.clone(), self.dir.to_path_buf());
@@ -253,7 +253,7 @@ fn settle(
 }
 
 /// What the manifest says of a file with these properties.
-fn file_meta(number: u64, size_bytes: u64, properties: Properties) -> FileMeta {
+fn file_meta(number: FileNumber, size_bytes: u64, properties: Properties) -> FileMeta {
     FileMeta {
         number,
         size_bytes,

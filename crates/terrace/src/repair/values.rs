@@ -4,7 +4,7 @@ use super::base::is_loss;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use terrace_base::{Result, ValueHandle};
+use terrace_base::{Result, SegmentNumber, ValueHandle};
 use terrace_log::value::{ValueRead, read_values};
 use terrace_manifest::names;
 use terrace_vfs::{OpenMode, RandomFile, Vfs};
@@ -17,7 +17,7 @@ pub(super) struct Values {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     /// None: there is no such file.
-    open: HashMap<u32, Option<Arc<dyn RandomFile>>>,
+    open: HashMap<SegmentNumber, Option<Arc<dyn RandomFile>>>,
 }
 
 impl Values {
@@ -56,16 +56,16 @@ impl Values {
     }
 
     /// The open file of a segment; `None` if it does not exist.
-    fn file(&mut self, segment: u32) -> Result<Option<Arc<dyn RandomFile>>> {
+    fn file(&mut self, segment: SegmentNumber) -> Result<Option<Arc<dyn RandomFile>>> {
         if let Some(file) = self.open.get(&segment) {
             return Ok(file.clone());
         }
         if self.open.len() == OPEN_FILES {
             self.open.clear();
         }
-        let number = u64::from(segment);
         let mut found = None;
-        for path in [names::value_log_path(&self.dir, number), names::log_path(&self.dir, number)] {
+        for path in [names::value_log_path(&self.dir, segment), names::log_path(&self.dir, segment)]
+        {
             match self.vfs.open(&path, OpenMode::default()) {
                 Ok(file) => {
                     found = Some(file);

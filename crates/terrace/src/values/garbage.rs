@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_base::sync::Mutex;
+use terrace_base::{FileNumber, SegmentNumber};
 
 /// Victims of which none went for this long are emptied by force. Merges of L0 come to most
 /// of them sooner while there are writes.
@@ -20,15 +21,15 @@ const BETWEEN_MERGES: f64 = 0.02;
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
     /// Garbage that merging a file down would reveal, by file number.
-    hidden: ArcSwap<HashMap<u64, u64>>,
+    hidden: ArcSwap<HashMap<FileNumber, u64>>,
     /// Whether there is enough garbage that looking for more pays.
     collecting: AtomicBool,
     /// Segments that callers of `collect_garbage` want gone.
-    pub asked: Mutex<HashSet<u32>>,
+    pub asked: Mutex<HashSet<SegmentNumber>>,
     /// Held during a step. Only ever tried, so that it may be held over any other lock.
     pub turn: Mutex<()>,
     /// The victim segments at the last step that saw one of them gone, and when that was.
-    waiting: Mutex<(HashSet<u32>, u64)>,
+    waiting: Mutex<(HashSet<SegmentNumber>, u64)>,
     load: Load,
     /// Time that writers owe.
     owed_us: AtomicU64,
@@ -53,7 +54,7 @@ struct Load {
 
 impl Garbage {
     /// What picking needs to know: garbage hidden in files while that is worth looking for.
-    pub fn hidden(&self) -> Arc<HashMap<u64, u64>> {
+    pub fn hidden(&self) -> Arc<HashMap<FileNumber, u64>> {
         match self.collecting.load(Ordering::Relaxed) {
             true => self.hidden.load_full(),
             false => Arc::default(),
@@ -119,18 +120,18 @@ impl Garbage {
     }
 
     /// Takes over the estimates of a step; `collecting` if looking for more garbage pays.
-    pub fn set_hidden(&self, hidden: HashMap<u64, u64>, collecting: bool) {
+    pub fn set_hidden(&self, hidden: HashMap<FileNumber, u64>, collecting: bool) {
         self.hidden.store(Arc::new(hidden));
         self.collecting.store(collecting, Ordering::Relaxed);
     }
 
     /// The estimates of the last step.
-    pub fn known(&self) -> Arc<HashMap<u64, u64>> {
+    pub fn known(&self) -> Arc<HashMap<FileNumber, u64>> {
         self.hidden.load_full()
     }
 
     /// Notes which segments are victims now, and whether any went since the last time.
-    pub fn note_waiting(&self, victims: &HashSet<u32>, now_us: u64) {
+    pub fn note_waiting(&self, victims: &HashSet<SegmentNumber>, now_us: u64) {
         let mut waiting = self.waiting.lock();
         if waiting.0.is_empty() || waiting.0.iter().any(|number| !victims.contains(number)) {
             *waiting = (victims.clone(), now_us);
@@ -182,17 +183,18 @@ mod tests {
     #[test]
     fn segments_that_do_not_go_are_overdue() {
         let garbage = Garbage::default();
-        let victims = HashSet::from([1, 2]);
+        let segments = |numbers: [u64; 2]| HashSet::from(numbers.map(SegmentNumber::new));
+        let victims = segments([1, 2]);
         garbage.note_waiting(&victims, 100);
         garbage.note_waiting(&victims, 200);
         assert!(!garbage.is_overdue(99 + FORCE_AFTER_US));
         assert!(garbage.is_overdue(100 + FORCE_AFTER_US));
         // One of them went.
-        garbage.note_waiting(&HashSet::from([2, 3]), 300);
+        garbage.note_waiting(&segments([2, 3]), 300);
         assert!(!garbage.is_overdue(299 + FORCE_AFTER_US));
         garbage.note_waiting(&HashSet::new(), 400);
         assert!(!garbage.is_overdue(u64::MAX));
-        garbage.asked.lock().insert(7);
+        garbage.asked.lock().insert(SegmentNumber::new(7));
         assert!(garbage.is_overdue(0));
     }
 }

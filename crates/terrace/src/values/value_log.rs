@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_base::sync::Mutex;
-use terrace_base::{Error, Result, ValueHandle};
+use terrace_base::{Error, Result, SegmentNumber, ValueHandle};
 use terrace_buf::Slice;
 use terrace_cache::CacheKey;
 use terrace_log::value::{self, ValueRead};
@@ -31,7 +31,7 @@ use terrace_vfs::{OpenMode, RandomFile, Vfs};
 
 /// A file of the log that values lie in, opened when one is first read.
 pub(crate) struct Segment {
-    pub number: u32,
+    pub number: SegmentNumber,
     path: PathBuf,
     /// Its number in the block cache.
     cache_file: u64,
@@ -57,12 +57,12 @@ impl Drop for OpenSegment {
 }
 
 /// The segments by number.
-pub(crate) type SegmentMap = BTreeMap<u32, Arc<Segment>>;
+pub(crate) type SegmentMap = BTreeMap<SegmentNumber, Arc<Segment>>;
 
 /// What is known of a sealed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentStats {
-    pub number: u32,
+    pub number: SegmentNumber,
     /// Length of the file.
     pub size_bytes: u64,
     /// Of that, what live SSTs refer to.
@@ -83,7 +83,7 @@ impl SegmentStats {
 
 /// A segment that left the map; its file goes when nobody holds it.
 struct PendingDelete {
-    number: u32,
+    number: SegmentNumber,
     path: PathBuf,
     segment: Weak<Segment>,
 }
@@ -102,13 +102,13 @@ pub(crate) struct ValueLog {
     /// Held while the map changes.
     change: Mutex<()>,
     /// Bytes that live SSTs refer to, by segment, sealed or not.
-    live: Mutex<BTreeMap<u32, u64>>,
+    live: Mutex<BTreeMap<SegmentNumber, u64>>,
     live_bytes: AtomicU64,
     /// Bytes that SSTs referred to when garbage collection had written a segment, by segment.
-    collected: Mutex<BTreeMap<u32, u64>>,
-    victims: ArcSwap<HashSet<u32>>,
+    collected: Mutex<BTreeMap<SegmentNumber, u64>>,
+    victims: ArcSwap<HashSet<SegmentNumber>>,
     /// Segments with a value that cannot be read, and why: they are not collected.
-    excluded: Mutex<BTreeMap<u32, String>>,
+    excluded: Mutex<BTreeMap<SegmentNumber, String>>,
     pending_delete: Mutex<Vec<PendingDelete>>,
     open: Arc<AtomicUsize>,
     max_open: usize,
@@ -178,8 +178,8 @@ impl ValueLog {
     // Which segments there are.
 
     /// Commit-log segment `number` takes values from now on.
-    pub fn begin(&self, number: u32) {
-        let path = names::log_path(&self.dir, u64::from(number));
+    pub fn begin(&self, number: SegmentNumber) {
+        let path = names::log_path(&self.dir, number);
         self.change(|map| {
             map.entry(number).or_insert_with(|| self.segment(number, path, 0));
         });
@@ -204,7 +204,7 @@ impl ValueLog {
     }
 
     /// Takes segments out; the caller has taken them out of the manifest, or they never were in it.
-    pub fn remove(&self, numbers: &[u32]) {
+    pub fn remove(&self, numbers: &[SegmentNumber]) {
         let mut gone = Vec::new();
         self.change(|map| gone.extend(numbers.iter().filter_map(|number| map.remove(number))));
         let pending_delete = gone.iter().map(|segment| PendingDelete {
@@ -223,8 +223,8 @@ impl ValueLog {
     }
 
     /// Whether commit-log segment `number` may hold values that somebody refers to.
-    pub fn has(&self, number: u64) -> bool {
-        u32::try_from(number).is_ok_and(|number| self.map.load().contains_key(&number))
+    pub fn has(&self, number: SegmentNumber) -> bool {
+        self.map.load().contains_key(&number)
     }
 
     fn change(&self, change: impl FnOnce(&mut SegmentMap)) {
@@ -243,7 +243,7 @@ impl ValueLog {
     }
 
     /// Whether segment `number` has left the map and its file is still there.
-    pub fn is_pending_delete(&self, number: u32) -> bool {
+    pub fn is_pending_delete(&self, number: SegmentNumber) -> bool {
         self.pending_delete.lock().iter().any(|pending_delete| pending_delete.number == number)
     }
 
@@ -284,7 +284,7 @@ impl ValueLog {
     }
 
     /// Bytes of `segment` that live SSTs refer to.
-    pub fn live_bytes_of(&self, segment: u32) -> u64 {
+    pub fn live_bytes_of(&self, segment: SegmentNumber) -> u64 {
         self.live.lock().get(&segment).copied().unwrap_or(0)
     }
 
@@ -298,7 +298,7 @@ impl ValueLog {
 
     /// Whether garbage collection has written `segment` since the open and nothing in it has become
     /// garbage yet: to move its values would write the same file again.
-    pub fn is_as_collected(&self, segment: u32) -> bool {
+    pub fn is_as_collected(&self, segment: SegmentNumber) -> bool {
         let whole = self.collected.lock().get(&segment).copied();
         whole.is_some_and(|bytes| bytes == self.live_bytes_of(segment))
     }
@@ -323,17 +323,17 @@ impl ValueLog {
     }
 
     /// Segments whose values compactions move away.
-    pub fn victims(&self) -> Guard<Arc<HashSet<u32>>> {
+    pub fn victims(&self) -> Guard<Arc<HashSet<SegmentNumber>>> {
         self.victims.load()
     }
 
     /// Decides which segments are victims.
-    pub fn set_victims(&self, victims: HashSet<u32>) {
+    pub fn set_victims(&self, victims: HashSet<SegmentNumber>) {
         self.victims.store(Arc::new(victims));
     }
 
     /// A value in `segment` cannot be read, so that it cannot be moved: the segment stays.
-    pub fn spare(&self, segment: u32, error: &Error) {
+    pub fn spare(&self, segment: SegmentNumber, error: &Error) {
         if self.excluded.lock().insert(segment, error.to_string()).is_none() {
             event::value_not_moved(segment, error);
         }
@@ -343,9 +343,9 @@ impl ValueLog {
     }
 
     /// Why `segment` is not collected.
-    pub fn why_excluded(&self, segment: u32) -> Option<Error> {
+    pub fn why_excluded(&self, segment: SegmentNumber) -> Option<Error> {
         let why = self.excluded.lock().get(&segment).cloned()?;
-        Some(Error::corruption(&names::log_path(&self.dir, u64::from(segment)), 0, why))
+        Some(Error::corruption(&names::log_path(&self.dir, segment), 0, why))
     }
 
     // Reading.
@@ -356,7 +356,7 @@ impl ValueLog {
         let map = self.map.load();
         match self.get_held(&map, key, handle, fill_cache) {
             // After a refresh nothing keeps the segments of before.
-            Err(Error::Removed { .. }) if !self.has(u64::from(handle.segment)) => Ok(None),
+            Err(Error::Removed { .. }) if !self.has(handle.segment) => Ok(None),
             value => value,
         }
     }
@@ -424,7 +424,7 @@ impl ValueLog {
             Some(segment) => file_of(segment),
             None => Err(self.missing(handle)),
         };
-        let mut files: BTreeMap<u32, Option<Arc<dyn RandomFile>>> = BTreeMap::new();
+        let mut files: BTreeMap<SegmentNumber, Option<Arc<dyn RandomFile>>> = BTreeMap::new();
         for (_, handle) in wanted {
             files.entry(handle.segment).or_insert_with(|| open(handle).ok());
         }
@@ -485,12 +485,12 @@ impl ValueLog {
 
     /// What to say of a handle whose segment does not exist.
     pub fn missing(&self, handle: &ValueHandle) -> Error {
-        let path = names::log_path(&self.dir, u64::from(handle.segment));
+        let path = names::log_path(&self.dir, handle.segment);
         let detail = "an SST refers to a value in this segment, and the store has no such segment";
         Error::corruption(&path, handle.offset, detail)
     }
 
-    fn segment(&self, number: u32, path: PathBuf, sealed_bytes: u64) -> Arc<Segment> {
+    fn segment(&self, number: SegmentNumber, path: PathBuf, sealed_bytes: u64) -> Arc<Segment> {
         Arc::new(Segment {
             number,
             path,
@@ -570,9 +570,8 @@ impl ValueSource for HeldValues {
 
 /// The file of a value segment.
 pub(crate) fn segment_path(dir: &Path, segment: &SegmentMeta) -> PathBuf {
-    let number = u64::from(segment.number);
     match segment.kind {
-        SegmentKind::CommitLog => names::log_path(dir, number),
-        SegmentKind::Values => names::value_log_path(dir, number),
+        SegmentKind::CommitLog => names::log_path(dir, segment.number),
+        SegmentKind::Values => names::value_log_path(dir, segment.number),
     }
 }

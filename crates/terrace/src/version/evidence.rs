@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::sync::{Mutex, MutexGuard};
-use terrace_base::{Result, SeqNo};
-use terrace_log::{LogEnd, SyncedThrough};
+use terrace_base::{Result, SegmentNumber, SeqNo};
+use terrace_log::LogPosition;
 use terrace_manifest::ManifestState;
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_vfs::Vfs;
@@ -72,7 +72,7 @@ impl Evidence {
     }
 
     /// The log has just been made durable up to `log`, writes up to `last_seqno` with it.
-    pub fn note_log(&self, log: SyncedThrough, last_seqno: SeqNo) {
+    pub fn note_log(&self, log: LogPosition, last_seqno: SeqNo) {
         let begins_segment = {
             let mut claims = self.claims.lock();
             let begins_segment = claims.log.segment != log.segment || claims.log.offset == 0;
@@ -88,14 +88,19 @@ impl Evidence {
 
     /// An edit of the manifest has just been made durable; `segment` is the first of a new log, of which
     /// the name is durable.
-    pub fn note_manifest(&self, manifest: LogEnd, state: &ManifestState, segment: Option<u64>) {
+    pub fn note_manifest(
+        &self,
+        manifest: LogPosition,
+        state: &ManifestState,
+        segment: Option<SegmentNumber>,
+    ) {
         {
             let mut claims = self.claims.lock();
             let segment = segment.unwrap_or(claims.log.segment);
             claims.add(&Claims {
                 store_id: state.store_id,
                 manifest,
-                log: SyncedThrough { segment, offset: 0 },
+                log: LogPosition { segment, offset: 0 },
                 last_seqno: SeqNo::ZERO,
                 next_file_number: state.next_file_number,
             });

@@ -15,8 +15,8 @@ use arc_swap::{ArcSwap, Guard};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use terrace_base::SeqNo;
 use terrace_base::sync::{self, Mutex};
+use terrace_base::{SegmentNumber, SeqNo};
 use terrace_manifest::Version;
 
 /// One key space of a store.
@@ -230,7 +230,7 @@ impl Family {
     }
 
     /// The first log segment that some memtable of the family, or its hot table, still needs.
-    pub fn first_segment(&self) -> Option<u64> {
+    pub fn first_segment(&self) -> Option<SegmentNumber> {
         let state = self.state.load();
         let all = state.immutables.iter().chain(std::iter::once(&state.memtable));
         let hot = state.hot.as_ref().map(|hot| hot.log.since().segment);

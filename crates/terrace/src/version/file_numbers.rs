@@ -6,6 +6,7 @@
 //! twice. It is never read, removed or written over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_base::FileNumber;
 use terrace_manifest::names::{self, FileName};
 
 /// A number this far above the largest number of the store is foreign. The gaps that the store leaves
@@ -17,32 +18,33 @@ const MIN_FOREIGN_GAP: u64 = 1 << 20;
 pub(crate) struct FileNumbers {
     next: AtomicU64,
     /// Numbers of files that are not the store's, ascending.
-    foreign: Vec<u64>,
+    foreign: Vec<FileNumber>,
 }
 
 impl FileNumbers {
     /// For a directory with the files of `listing`, of which the manifest says that numbers from
     /// `next` on are free.
-    pub fn new(listing: &[String], next: u64) -> Self {
-        let mut numbers: Vec<u64> = listing.iter().filter_map(|name| number_of(name)).collect();
+    pub fn new(listing: &[String], next: FileNumber) -> Self {
+        let mut numbers: Vec<FileNumber> =
+            listing.iter().filter_map(|name| number_of(name)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let mut next = next;
-        let mut is_own = |number: &u64| {
+        let mut is_own = |number: &FileNumber| {
             let own = *number < next.saturating_add(MIN_FOREIGN_GAP);
             if own {
-                next = next.max(number.saturating_add(1));
+                next = next.max(number.next());
             }
             own
         };
         let own = numbers.iter().take_while(|number| is_own(number)).count();
-        Self { next: AtomicU64::new(next), foreign: numbers.split_off(own) }
+        Self { next: AtomicU64::new(next.get()), foreign: numbers.split_off(own) }
     }
 
     /// A number for a file that is about to be created.
-    pub fn take(&self) -> u64 {
+    pub fn take(&self) -> FileNumber {
         loop {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let number = FileNumber::new(self.next.fetch_add(1, Ordering::Relaxed));
             if self.foreign.binary_search(&number).is_err() {
                 return number;
             }
@@ -50,12 +52,12 @@ impl FileNumbers {
     }
 
     /// All numbers taken so far lie below this.
-    pub fn next(&self) -> u64 {
-        self.next.load(Ordering::Relaxed)
+    pub fn next(&self) -> FileNumber {
+        FileNumber::new(self.next.load(Ordering::Relaxed))
     }
 
     /// Whether the files with this number are not the store's.
-    pub fn is_foreign(&self, number: u64) -> bool {
+    pub fn is_foreign(&self, number: FileNumber) -> bool {
         self.foreign.binary_search(&number).is_ok()
     }
 
@@ -66,9 +68,10 @@ impl FileNumbers {
 }
 
 /// The number in the name of a file that shares the number space. Manifests count on their own.
-fn number_of(name: &str) -> Option<u64> {
+fn number_of(name: &str) -> Option<FileNumber> {
     match names::parse(name) {
-        FileName::Sst(number) | FileName::Log(number) | FileName::ValueLog(number) => Some(number),
+        FileName::Sst(number) => Some(number),
+        FileName::Log(segment) | FileName::ValueLog(segment) => Some(segment.file()),
         FileName::Temp => names::temp_number(name),
         _ => None,
     }
@@ -80,22 +83,25 @@ mod tests {
 
     fn of(files: &[&str], next: u64) -> FileNumbers {
         let listing: Vec<String> = files.iter().map(|name| name.to_string()).collect();
-        FileNumbers::new(&listing, next)
+        FileNumbers::new(&listing, FileNumber::new(next))
     }
 
     #[test]
     fn what_a_crash_left_behind_raises_the_counter_and_what_lies_far_ahead_does_not() {
         let left_behind = ["000004.sst", "000009.log", "000012.vlog", "MANIFEST-000099", "x.sst"];
-        assert_eq!(of(&left_behind, 7).next(), 13);
-        assert_eq!(of(&[], 7).next(), 7);
+        assert_eq!(of(&left_behind, 7).next(), FileNumber::new(13));
+        assert_eq!(of(&[], 7).next(), FileNumber::new(7));
         let ahead = format!("{:06}.sst", 7 + MIN_FOREIGN_GAP);
         let within = format!("{:06}.log", 6 + MIN_FOREIGN_GAP);
-        assert_eq!(of(&[&ahead], 7).next(), 7);
-        assert_eq!(of(&[&within], 7).next(), 7 + MIN_FOREIGN_GAP);
+        assert_eq!(of(&[&ahead], 7).next(), FileNumber::new(7));
+        assert_eq!(of(&[&within], 7).next(), FileNumber::new(7 + MIN_FOREIGN_GAP));
         // The gap counts from the file before.
         let numbers = of(&[&ahead, &within, "18446744073709551615.sst"], 7);
-        assert_eq!(numbers.next(), 8 + MIN_FOREIGN_GAP);
-        assert!(numbers.is_foreign(u64::MAX) && !numbers.is_foreign(7 + MIN_FOREIGN_GAP));
+        assert_eq!(numbers.next(), FileNumber::new(8 + MIN_FOREIGN_GAP));
+        assert!(
+            numbers.is_foreign(FileNumber::new(u64::MAX))
+                && !numbers.is_foreign(FileNumber::new(7 + MIN_FOREIGN_GAP))
+        );
         assert!(numbers.is_foreign_name("18446744073709551615.log"));
         assert!(!numbers.is_foreign_name("MANIFEST-18446744073709551615"));
     }
@@ -105,6 +111,9 @@ mod tests {
         let foreign = 5 + MIN_FOREIGN_GAP;
         let numbers = of(&[&format!("{foreign}.sst"), &format!("{}.log", foreign + 1)], 5);
         numbers.next.store(foreign - 1, Ordering::Relaxed);
-        assert_eq!([numbers.take(), numbers.take()], [foreign - 1, foreign + 2]);
+        assert_eq!(
+            [numbers.take(), numbers.take()],
+            [foreign - 1, foreign + 2].map(FileNumber::new)
+        );
     }
 }

@@ -19,7 +19,7 @@ use crate::memtable::MemTable;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
 use terrace_base::sync::Mutex;
-use terrace_base::{SeqNo, ValueKind};
+use terrace_base::{FileNumber, SegmentNumber, SeqNo, ValueKind};
 use terrace_skiplist::{Full, Hint};
 
 /// The hot table has live entries of at most this part of a memtable.
@@ -35,7 +35,7 @@ pub(crate) struct LogPlace {
     /// The writes up to here, and no others, lie before it.
     pub seqno: SeqNo,
     /// All later writes lie in this log segment or later ones.
-    pub segment: u64,
+    pub segment: SegmentNumber,
     /// Bytes of log written before it.
     pub log_bytes: u64,
 }
@@ -45,7 +45,7 @@ pub(crate) struct LogPlace {
 pub(crate) struct HotLog {
     since: Mutex<LogPlace>,
     /// The files of the checkpoint.
-    checkpoint: Mutex<Vec<u64>>,
+    checkpoint: Mutex<Vec<FileNumber>>,
 }
 
 impl HotLog {
@@ -55,13 +55,13 @@ impl HotLog {
     }
 
     /// `files` have every hot entry up to `place`.
-    pub fn checkpointed(&self, place: LogPlace, files: Vec<u64>) {
+    pub fn checkpointed(&self, place: LogPlace, files: Vec<FileNumber>) {
         *self.since.lock() = place;
         *self.checkpoint.lock() = files;
     }
 
     /// Whether file `number` is of the checkpoint.
-    pub fn has_file(&self, number: u64) -> bool {
+    pub fn has_file(&self, number: FileNumber) -> bool {
         self.checkpoint.lock().contains(&number)
     }
 }

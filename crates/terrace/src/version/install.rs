@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_base::sync;
+use terrace_base::{FileNumber, SegmentNumber, sync};
 use terrace_manifest::{
     FamilyEdit, FileMeta, SegmentKind, SegmentMeta, Version, VersionEdit, names,
 };
@@ -105,8 +105,9 @@ fn publish(versions: &VersionSet, change: &Change) -> terrace_base::Result<()> {
 }
 
 /// The files that a change adds and that did not just move to another level.
-fn fresh_files(change: &Change) -> impl Iterator<Item = u64> {
-    let removed: HashSet<u64> = change.edit.removed.iter().map(|(_, number)| *number).collect();
+fn fresh_files(change: &Change) -> impl Iterator<Item = FileNumber> {
+    let removed: HashSet<FileNumber> =
+        change.edit.removed.iter().map(|(_, number)| *number).collect();
     let added = change.edit.added.iter().map(|(_, file)| file.number);
     added.filter(move |number| !removed.contains(number))
 }
@@ -126,7 +127,7 @@ fn fresh_paths(versions: &VersionSet, change: &Change) -> Vec<PathBuf> {
         fresh_files(change).flat_map(|n| [names::sst_path(dir, n), names::temp_path(dir, n)]);
     let fresh = change.segments.iter().filter(|segment| segment.kind == SegmentKind::Values);
     let segments =
-        fresh.flat_map(|s| [segment_path(dir, s), names::temp_path(dir, u64::from(s.number))]);
+        fresh.flat_map(|s| [segment_path(dir, s), names::temp_path(dir, s.number.file())]);
     ssts.chain(segments).collect()
 }
 
@@ -140,7 +141,7 @@ pub(crate) fn wait_for_last(versions: &VersionSet) {
 
 /// Enters the references of the files that an edit adds and removes into the stats.
 fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
-    let removed: HashSet<u64> = edit.removed.iter().map(|(_, number)| *number).collect();
+    let removed: HashSet<FileNumber> = edit.removed.iter().map(|(_, number)| *number).collect();
     let removed = match removed.is_empty() || !values.is_used() {
         true => Vec::new(),
         false => before.files().filter(|(_, file)| removed.contains(&file.number)).collect(),
@@ -209,20 +210,20 @@ pub(crate) fn settle_manifest(versions: &VersionSet) -> Result<()> {
 /// (number and length) that SSTs refer to are value segments from then on.
 pub(crate) fn retire_log_before(
     versions: &VersionSet,
-    segment: u64,
-    flushed: &[(u64, u64)],
+    segment: SegmentNumber,
+    flushed: &[(SegmentNumber, u64)],
 ) -> Result<()> {
     let mut log = versions.manifest.lock();
     // Nothing can begin to refer to a segment whose memtables are flushed.
-    let referred = |number: u64| {
-        u32::try_from(number).ok().filter(|n| versions.read.value_log.live_bytes_of(*n) > 0)
+    let is_referred = |segment: SegmentNumber| {
+        segment.fits_handles() && versions.read.value_log.live_bytes_of(segment) > 0
     };
     let sealed: Vec<SegmentMeta> = flushed
         .iter()
-        .filter_map(|(number, size_bytes)| {
-            let number = referred(*number)?;
+        .filter(|(number, _)| is_referred(*number))
+        .map(|(number, size_bytes)| {
             let (kind, size_bytes) = (SegmentKind::CommitLog, *size_bytes);
-            Some(SegmentMeta { number, kind, size_bytes })
+            SegmentMeta { number: *number, kind, size_bytes }
         })
         .filter(|meta| !log.state.segments.contains_key(&meta.number))
         .collect();
@@ -248,20 +249,18 @@ pub(crate) fn retire_log_before(
 
 /// Deletes commit-log segments that the manifest took out of force, but for those that are value
 /// segments now and those that somebody may still read: these go when they are let go of.
-pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[u64]) -> Result<()> {
-    let sealed: HashSet<u32> =
+pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]) -> Result<()> {
+    let sealed: HashSet<SegmentNumber> =
         versions.read.value_log.segment_stats().iter().map(|segment| segment.number).collect();
     let mut gone = Vec::new();
     for number in numbers {
-        match u32::try_from(*number) {
-            Ok(number)
-                if sealed.contains(&number)
-                    || versions.read.value_log.is_pending_delete(number) => {}
-            Ok(segment) if versions.read.value_log.has(*number) => {
-                versions.read.value_log.remove(&[segment])
-            }
+        if sealed.contains(number) || versions.read.value_log.is_pending_delete(*number) {
+            continue;
+        }
+        match versions.read.value_log.has(*number) {
+            true => versions.read.value_log.remove(&[*number]),
             // A sealed segment may have died since the manifest was told, and be gone already.
-            _ => gone.push(names::log_path(&versions.base.dir, *number)),
+            false => gone.push(names::log_path(&versions.base.dir, *number)),
         }
     }
     remove_files(versions, gone, "retire:file_removed")
@@ -293,7 +292,7 @@ pub(crate) fn drop_dead_segments(versions: &VersionSet) -> Result<()> {
         // Another thread came first.
         return Ok(());
     }
-    let numbers: Vec<u32> = dead.iter().map(|segment| segment.number).collect();
+    let numbers: Vec<SegmentNumber> = dead.iter().map(|segment| segment.number).collect();
     let edit = VersionEdit { segments_removed: numbers.clone(), ..VersionEdit::default() };
     append(versions, &mut log, &edit)?;
     kill_point("dead_segment:out_of_force");
@@ -312,8 +311,9 @@ fn hand_filters_over(filters: &FilterBudget, change: &Change, before: &Version) 
         return;
     }
     let after = change.family.state().version.clone();
-    let old: HashSet<u64> = before.files().map(|(_, file)| file.number).collect();
-    let added: HashSet<u64> = change.edit.added.iter().map(|(_, file)| file.number).collect();
+    let old: HashSet<FileNumber> = before.files().map(|(_, file)| file.number).collect();
+    let added: HashSet<FileNumber> =
+        change.edit.added.iter().map(|(_, file)| file.number).collect();
     let mut heirs: Vec<Arc<FileMeta>> = Vec::new();
     for (level, file) in after.files().filter(|(_, file)| added.contains(&file.number)) {
         filters.file_lives(usize::from(level), file);
@@ -321,7 +321,8 @@ fn hand_filters_over(filters: &FilterBudget, change: &Change, before: &Version) 
             heirs.push(file.clone());
         }
     }
-    let removed: HashSet<u64> = change.edit.removed.iter().map(|(_, number)| *number).collect();
+    let removed: HashSet<FileNumber> =
+        change.edit.removed.iter().map(|(_, number)| *number).collect();
     let left =
         |file: &Arc<FileMeta>| removed.contains(&file.number) && !added.contains(&file.number);
     let of_run = |files: &[Arc<FileMeta>]| -> Vec<Arc<FileMeta>> {
@@ -364,9 +365,10 @@ pub(crate) fn save_filter_heat(versions: &VersionSet) {
 /// The files that a change removes for good (a file that only moves to another level stays).
 fn removed_files(change: &Change) -> Vec<Obsolete> {
     let state = change.family.state();
-    let live: HashMap<u64, _> =
+    let live: HashMap<FileNumber, _> =
         state.version.all_files().map(|(_, file)| (file.number, file)).collect();
-    let stays = |number: u64| change.edit.added.iter().any(|(_, file)| file.number == number);
+    let stays =
+        |number: FileNumber| change.edit.added.iter().any(|(_, file)| file.number == number);
     let removed = change.edit.removed.iter().map(|(_, number)| *number);
     removed
         .filter(|number| !stays(*number))
@@ -401,13 +403,14 @@ pub(crate) fn purge(versions: &VersionSet) -> Result<()> {
     sync::interleave();
     let _alone = versions.purging.lock();
     let unheld = |o: &&Obsolete| o.file.strong_count() == 0;
-    let ssts: Vec<u64> = versions.obsolete.lock().iter().filter(unheld).map(|o| o.number).collect();
+    let ssts: Vec<FileNumber> =
+        versions.obsolete.lock().iter().filter(unheld).map(|o| o.number).collect();
     let segments = versions.read.value_log.unheld();
     // A checkpoint that begins from here on does not see these files: they are obsolete already.
     if versions.deletions_held.load(Ordering::SeqCst) > 0 || versions.base.health.is_closed() {
         return Ok(());
     }
-    let gone: HashSet<u64> = ssts.iter().copied().collect();
+    let gone: HashSet<FileNumber> = ssts.iter().copied().collect();
     versions.obsolete.lock().retain(|o| !gone.contains(&o.number));
     ssts.iter().for_each(|number| versions.read.table_cache.forget(*number));
     ssts.iter().for_each(|number| versions.jobs.errors.forget(*number));

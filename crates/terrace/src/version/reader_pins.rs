@@ -272,6 +272,7 @@ fn remove_while(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_base::FileNumber;
     use terrace_vfs::SimVfs;
 
     const DIR: &str = "/db";
@@ -293,7 +294,7 @@ mod tests {
     }
 
     fn file(sim: &SimVfs, number: u64) -> PathBuf {
-        let path = names::sst_path(DIR.as_ref(), number);
+        let path = names::sst_path(DIR.as_ref(), FileNumber::new(number));
         assert!(sim.write_file(&path, [0; 100]));
         path
     }
@@ -307,7 +308,7 @@ mod tests {
     fn left(sim: &SimVfs) -> (Vec<u64>, usize) {
         let listing = sim.list(DIR.as_ref()).unwrap();
         let sst = |name: &String| match names::parse(name) {
-            FileName::Sst(number) => Some(number),
+            FileName::Sst(number) => Some(number.get()),
             _ => None,
         };
         (listing.iter().filter_map(sst).collect(), numbers(&listing).len())

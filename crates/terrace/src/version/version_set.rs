@@ -11,8 +11,8 @@ use crate::version::snapshots::{Snapshot, View};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
-use terrace_base::SeqNo;
 use terrace_base::sync::Mutex;
+use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::{FileMeta, Manifest, ManifestState};
 
 /// The manifest (none in a read-only store) and the state it describes.
@@ -27,7 +27,7 @@ pub(crate) struct ManifestLog {
 
 /// A file that left its version and goes when nobody reads it any more.
 pub(crate) struct Obsolete {
-    pub number: u64,
+    pub number: FileNumber,
     pub file: Weak<FileMeta>,
 }
 
@@ -75,7 +75,7 @@ impl VersionSet {
     }
 
     /// A number for a file that is about to be created.
-    pub fn next_file_number(&self) -> u64 {
+    pub fn next_file_number(&self) -> FileNumber {
         self.file_numbers.take()
     }
 }

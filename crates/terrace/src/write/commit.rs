@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync::{self, Instant, Note, Origin};
 use terrace_base::{MAX_SEQNO, SeqNo};
-use terrace_log::LogEnd;
+use terrace_log::LogPosition;
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_skiplist::{Full, Hint};
 
@@ -292,11 +292,12 @@ fn prepare_for_values(env: &CommitEnv, log: &mut LogState) -> Result<()> {
         next_segment(env, log)?;
     }
     if !log.has_values {
-        let Ok(number) = u32::try_from(log.writer.segment()) else {
+        let segment = log.writer.segment();
+        if !segment.fits_handles() {
             let used_up = "the 2^32 file numbers of value segments are used up".into();
             return Err(Error::InvalidArgument(used_up));
-        };
-        env.read.value_log.begin(number);
+        }
+        env.read.value_log.begin(segment);
         log.has_values = true;
     }
     Ok(())
@@ -309,16 +310,17 @@ fn append(
     log: &mut LogState,
     group: &mut [Pending],
     first: SeqNo,
-) -> Result<LogEnd> {
+) -> Result<LogPosition> {
     if log.broken {
         next_segment(env, log)?;
     }
-    let placed = (log.writer.segment(), log.writer.next_payload_offset());
-    let (mut seqno, mut batch_at) = (first, placed.1);
+    let placed =
+        LogPosition { segment: log.writer.segment(), offset: log.writer.next_payload_offset() };
+    let (mut seqno, mut batch_at) = (first, placed.offset);
     for pending in group.iter_mut() {
         pending.batch.number(seqno);
         // A segment that takes values has a number of 32 bits.
-        pending.batch.place(placed.0 as u32, batch_at);
+        pending.batch.place(placed.segment, batch_at);
         seqno += pending.batch.len() as u64;
         batch_at += (pending.batch.size_bytes() + RECORD_HEADER_BYTES) as u64;
     }
@@ -359,7 +361,7 @@ fn insert(
     families: &[Arc<Family>],
     group: &[Pending],
     first: SeqNo,
-    (segment, mut batch_at): LogEnd,
+    LogPosition { segment, offset: mut batch_at }: LogPosition,
 ) -> Result<()> {
     let mut target = Target::default();
     let mut gathered = Gathered::for_ops(group.iter().map(|p| p.batch.len()).sum());
@@ -375,7 +377,7 @@ fn insert(
                 target = Target::of(families, op.family, state);
                 sync::interleave();
             }
-            let placed = (segment, batch_at);
+            let placed = LogPosition { segment, offset: batch_at };
             target.take(&op, seqno, placed, &mut gathered, state).map_err(full)?;
             seqno += 1;
         }
@@ -418,7 +420,7 @@ impl Target {
         &mut self,
         op: &Op<'a>,
         seqno: SeqNo,
-        placed: LogEnd,
+        placed: LogPosition,
         gathered: &mut Gathered<'a>,
         state: &mut InsertState,
     ) -> std::result::Result<(), Full> {
@@ -430,7 +432,7 @@ impl Target {
         }
         match self.is_noted {
             true => memtable.note_seqno(seqno),
-            false => memtable.note_commit(placed.0, seqno),
+            false => memtable.note_commit(placed.segment, seqno),
         }
         self.is_noted = true;
         memtable.take(op, seqno, placed, gathered, &mut state.hint)

@@ -5,13 +5,13 @@
 use crate::batch;
 use crate::write::env::CommitEnv;
 use std::collections::BTreeSet;
-use terrace_base::ValueKind;
+use terrace_base::{SegmentNumber, ValueKind};
 use terrace_log::{LogReader, RecordKind, Step};
 use terrace_manifest::names;
 
 /// Counts the operations of these segments, whose files the caller has not let go of. A segment that cannot
 /// be read is left out: nothing but the counts depends on it.
-pub(crate) fn count_segments(env: &CommitEnv, segments: &[u64]) {
+pub(crate) fn count_segments(env: &CommitEnv, segments: &[SegmentNumber]) {
     if !env.base.written.is_on() || segments.is_empty() {
         return;
     }
@@ -28,14 +28,14 @@ pub(crate) fn count_segments(env: &CommitEnv, segments: &[u64]) {
             read = count_segment(env, *segment, &left_out, seen);
         });
         if let Err(error) = read {
-            tracing::debug!(segment, %error, "writes of a log segment are not counted");
+            tracing::debug!(segment = segment.get(), %error, "writes of a log segment are not counted");
         }
     }
 }
 
 fn count_segment(
     env: &CommitEnv,
-    segment: u64,
+    segment: SegmentNumber,
     left_out: &BTreeSet<u32>,
     seen: &mut dyn FnMut(u32, &[u8], u64),
 ) -> terrace_base::Result<()> {

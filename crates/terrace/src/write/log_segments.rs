@@ -12,11 +12,11 @@ use crate::write::count_written::count_segments;
 use crate::write::env::CommitEnv;
 use crate::write::queue::LogState;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_base::SeqNo;
-use terrace_log::{LogEnd, LogOptions, LogWriter, SyncedThrough};
+use terrace_base::{SegmentNumber, SeqNo};
+use terrace_log::{LogOptions, LogPosition, LogWriter, SegmentFile};
 use terrace_manifest::names;
 use terrace_vfs::Vfs;
 
@@ -43,13 +43,14 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     let old = std::mem::replace(&mut log.writer, fresh);
     log.broken = false;
     log.has_values = false;
-    if old.segment() == 0 {
+    if old.segment() == SegmentNumber::ZERO {
         // There was none: see `unfinished_log`.
         log.dirty = false;
         return Ok(());
     }
     // Up to its end: what a failed append had in hand is not in the file, or no part of the log.
-    log.segments.push_back(old.end());
+    let LogPosition { segment, offset } = old.end();
+    log.segments.push_back((segment, offset));
     // The new segment names this one: without records too its header must not be torn.
     if log.dirty || !old.is_synced() {
         env.queue()?.push_unsynced(old);
@@ -58,14 +59,15 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
 }
 
 /// Creates a log segment whose name survives a crash.
-fn create_segment(env: &CommitEnv, previous: LogEnd) -> Result<LogWriter> {
-    let previous = Some(previous).filter(|(segment, _)| *segment > 0);
+fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
+    let previous = Some(previous).filter(|end| end.segment > SegmentNumber::ZERO);
     let make = || {
         let number = env.versions.next_file_number();
-        let path = names::log_path(&env.base.dir, number);
+        let path = names::log_path(&env.base.dir, number.segment());
         let options = env.base.options.log();
-        let made = LogWriter::create_after(&*env.base.vfs, &path, number, &options, previous)
-            .and_then(|writer| env.base.vfs.sync_dir(&env.base.dir).map(|()| writer));
+        let made =
+            LogWriter::create_after(&*env.base.vfs, &path, number.segment(), &options, previous)
+                .and_then(|writer| env.base.vfs.sync_dir(&env.base.dir).map(|()| writer));
         if made.is_err() {
             // Without records, and nothing continues it: whether it stays makes no difference.
             let _ = env.base.vfs.remove(&path);
@@ -83,21 +85,21 @@ fn create_segment(env: &CommitEnv, previous: LogEnd) -> Result<LogWriter> {
 /// that may not be durable besides.
 pub(crate) fn unfinished_log(
     vfs: &Arc<dyn Vfs>,
-    segments: &[(u64, PathBuf)],
-    end: Option<LogEnd>,
+    segments: &[SegmentFile],
+    end: Option<LogPosition>,
     last_seqno: SeqNo,
 ) -> terrace_base::Result<(LogState, Vec<LogWriter>)> {
-    let finished = |path: &Path, end: LogEnd| LogWriter::finished(vfs.clone(), path, end);
+    let finished = |path: &Path, end: LogPosition| LogWriter::finished(vfs.clone(), path, end);
     let mut full = VecDeque::new();
     let mut unsynced = Vec::new();
-    let last = end.map_or(0, |(segment, _)| segment);
+    let last = end.unwrap_or_default().segment;
     // Those after the end were dropped.
-    for (number, path) in segments.iter().filter(|(number, _)| *number < last) {
-        let size_bytes = vfs.len(path)?;
-        full.push_back((*number, size_bytes));
-        unsynced.push(finished(path, (*number, size_bytes)));
+    for file in segments.iter().filter(|file| file.number < last) {
+        let (segment, offset) = (file.number, vfs.len(&file.path)?);
+        full.push_back((segment, offset));
+        unsynced.push(finished(&file.path, LogPosition { segment, offset }));
     }
-    let path = segments.iter().find(|(number, _)| *number == last).map(|(_, path)| path.as_path());
+    let path = segments.iter().find(|file| file.number == last).map(|file| file.path.as_path());
     // The memtables are flushed although no write has ended the last segment, and SSTs will refer to
     // its values.
     if let (Some(path), Some(end)) = (path, end) {
@@ -119,7 +121,7 @@ pub(crate) fn unfinished_log(
 pub(crate) fn first_log(
     vfs: &dyn Vfs,
     dir: &Path,
-    segment: u64,
+    segment: SegmentNumber,
     last_seqno: SeqNo,
     options: &LogOptions,
 ) -> terrace_base::Result<LogState> {
@@ -144,10 +146,10 @@ pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
         false => log.writer.sync(),
     };
     synced.map_err(|error| env.base.health.poison("sync the log", error))?;
-    let (segment, offset) = log.writer.end();
-    log.writer.note_synced(SyncedThrough { segment, offset });
+    let end = log.writer.end();
+    log.writer.note_synced(end);
     log.dirty = false;
-    env.versions.evidence.note_log(SyncedThrough { segment, offset }, log.last_seqno);
+    env.versions.evidence.note_log(end, log.last_seqno);
     add(&env.base.counters.log_syncs, 1);
     Ok(())
 }

@@ -13,8 +13,8 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use terrace_base::SeqNo;
 use terrace_base::sync::{self, Condvar, Mutex, MutexGuard, Origin};
+use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::LogWriter;
 use terrace_skiplist::Hint;
 
@@ -25,7 +25,7 @@ pub(crate) struct LogState {
     /// Whether it holds separated values.
     pub has_values: bool,
     /// Live segments, oldest first, without the one being written: number and bytes.
-    pub segments: VecDeque<(u64, u64)>,
+    pub segments: VecDeque<(SegmentNumber, u64)>,
     /// The last sequence number handed out.
     pub last_seqno: SeqNo,
     /// Whether anything was appended since the last sync.
@@ -128,7 +128,7 @@ impl WriteQueue {
     }
 
     /// Forgets unsynced segments before `number`.
-    pub fn forget_unsynced(&self, number: u64) {
+    pub fn forget_unsynced(&self, number: SegmentNumber) {
         self.unsynced.lock().retain(|segment| segment.segment() >= number);
     }
 
@@ -371,7 +371,7 @@ mod tests {
     use terrace_log::LogOptions;
     use terrace_vfs::{Fault, FaultKind, SimVfs, Vfs};
 
-    fn segment(vfs: &SimVfs, number: u64) -> LogWriter {
+    fn segment(vfs: &SimVfs, number: SegmentNumber) -> LogWriter {
         let path = format!("/log/{number}");
         let mut writer =
             LogWriter::create(vfs, Path::new(&path), number, &LogOptions::default()).unwrap();
@@ -383,7 +383,7 @@ mod tests {
     fn a_segment_whose_sync_failed_is_never_taken_for_durable() {
         let vfs = Arc::new(SimVfs::new(1));
         vfs.create_dir_all(Path::new("/log")).unwrap();
-        let current = segment(&vfs, 9);
+        let current = segment(&vfs, SegmentNumber::new(9));
         let queue = WriteQueue::new(LogState {
             writer: current,
             has_values: false,
@@ -392,14 +392,15 @@ mod tests {
             dirty: false,
             broken: false,
         });
-        (1..4).for_each(|number| queue.push_unsynced(segment(&vfs, number)));
+        (1..4).for_each(|number| queue.push_unsynced(segment(&vfs, SegmentNumber::new(number))));
         let at_op = vfs.op_count() + 1;
         let kind = FaultKind::SyncFails;
         vfs.set_fault(Some(Fault { at_op, kind, forever: false, filter: None }));
         queue.sync_full_segments().unwrap_err();
         // A later caller gets the error as well, though no fault strikes any more.
         queue.sync_full_segments().unwrap_err();
-        let left: Vec<u64> = queue.unsynced.lock().iter().map(LogWriter::segment).collect();
-        assert_eq!(left, [2, 3]);
+        let left: Vec<SegmentNumber> =
+            queue.unsynced.lock().iter().map(LogWriter::segment).collect();
+        assert_eq!(left, [2, 3].map(SegmentNumber::new));
     }
 }

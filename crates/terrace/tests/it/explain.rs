@@ -9,7 +9,7 @@ use terrace::{
     CfOptions, ColumnFamily, Db, ExplainOutcome, ExplainPart, Explanation, FilterAllocator,
     JobKind, Learning, Options,
 };
-use terrace_base::ManualClock;
+use terrace_base::{FileNumber, ManualClock};
 use terrace_manifest::names;
 use terrace_sst::{BlockCache, Lookup, ReadCounters, ReaderOptions, SstReader};
 
@@ -118,6 +118,7 @@ fn file_has(dir: &Path, number: u64, key: &[u8]) -> bool {
         counters: Arc::new(ReadCounters::new()),
     };
     let vfs: Arc<dyn terrace::vfs::Vfs> = Arc::new(terrace::vfs::PosixVfs::new());
+    let number = FileNumber::new(number);
     let path = names::sst_path(dir, number);
     let len = std::fs::metadata(&path).unwrap().len();
     let reader = SstReader::open(&vfs, &path, number, len, &options).unwrap();

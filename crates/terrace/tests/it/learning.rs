@@ -9,6 +9,7 @@ use terrace::vfs::{SimVfs, Vfs};
 use terrace::{
     CfOptions, Compression, Db, FilterAllocator, Learning, ModelCosts, Options, WriteBatch,
 };
+use terrace_base::FileNumber;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_manifest::names;
 use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
@@ -367,7 +368,8 @@ fn a_damaged_model_costs_time_only() {
     let db = Db::open_read_only(DIR, options.clone()).unwrap();
     let shape = db.shape();
     let files = shape.families.iter().flat_map(|family| family.levels.iter().flatten());
-    let damaged = files.filter(|file| damaged.contains(&file.number)).count() as u64;
+    let damaged =
+        files.filter(|file| damaged.contains(&FileNumber::new(file.number))).count() as u64;
     assert!(damaged > 5);
     // A model is read once its file has had some lookups.
     const ROUNDS: u64 = 3;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use terrace::vfs::Vfs;
+use terrace_base::{FileNumber, SegmentNumber};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{Manifest, current};
 
@@ -12,12 +13,12 @@ pub fn left_over(vfs: &dyn Vfs, dir: &Path) -> terrace_base::Result<Vec<String>>
     let state = Manifest::read(vfs, dir)?;
     let in_force = current::read(vfs, dir)?;
     let families = state.families.values();
-    let ssts: BTreeSet<u64> = families
+    let ssts: BTreeSet<FileNumber> = families
         .clone()
         .flat_map(|family| family.version.files().map(|(_, f)| f.number).collect::<Vec<_>>())
         .collect();
-    let oldest = families.map(|family| family.min_log_segment).min().unwrap_or(0);
-    let sealed = |n: u64| u32::try_from(n).is_ok_and(|n| state.segments.contains_key(&n));
+    let oldest = families.map(|family| family.min_log_segment).min().unwrap_or_default();
+    let sealed = |n: SegmentNumber| state.segments.contains_key(&n);
     let is_known = |name: &str| match names::parse(name) {
         FileName::Current | FileName::Lock | FileName::Reserve => true,
         FileName::Readers(_) | FileName::Evidence(_) => true,

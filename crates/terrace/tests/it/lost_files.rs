@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Db, Error, SyncMode};
+use terrace_base::SegmentNumber;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_log::{LogReader, Step};
 
@@ -86,7 +87,7 @@ fn boundaries(sim: &SimVfs, path: &Path) -> BTreeSet<u64> {
         Some((_, digits)) => digits.parse().unwrap(),
         None => crate::mutants::file_number(path),
     };
-    let mut reader = LogReader::open(sim, path, number).unwrap();
+    let mut reader = LogReader::open(sim, path, SegmentNumber::new(number)).unwrap();
     let mut found = BTreeSet::from([0, reader.position()]);
     while let Step::Record(_) = reader.next().unwrap() {
         found.insert(reader.position());

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Compression, Error, Options, RepairOptions};
-use terrace_base::ManualClock;
 use terrace_base::checksum::block_checksum;
+use terrace_base::{FileNumber, ManualClock, SegmentNumber};
 use terrace_log::{LogOptions, LogReader, LogWriter, RecordKind, Step};
 
 /// Where the stored blocks of an SST lie: each ends in a type and a checksum over its content,
@@ -19,7 +19,7 @@ fn stored_blocks(bytes: &[u8], number: u64) -> Vec<(usize, usize)> {
     'next: while start < bytes.len() {
         for end in start + 6..=bytes.len() {
             let (content, trailer) = bytes[start..end].split_at(end - start - 5);
-            let sum = block_checksum(content, trailer[0], number, start as u64);
+            let sum = block_checksum(content, trailer[0], FileNumber::new(number), start as u64);
             if trailer[1..] == sum.to_le_bytes() {
                 blocks.push((start, end));
                 start = end;
@@ -196,7 +196,8 @@ fn r7_a_batch_that_the_log_holds_twice_is_detected() {
     let image = sim.kill_image();
     let logs = image.files().into_iter().map(|(path, _)| path).filter(|p| kind_of(p) == "log");
     let last = logs.max().unwrap();
-    let mut reader = LogReader::open(&image, &last, file_number(&last)).unwrap();
+    let mut reader =
+        LogReader::open(&image, &last, SegmentNumber::new(file_number(&last))).unwrap();
     let mut payloads = Vec::new();
     while let Step::Record(record) = reader.next().unwrap() {
         if record.kind == RecordKind::Data {
@@ -204,7 +205,7 @@ fn r7_a_batch_that_the_log_holds_twice_is_detected() {
         }
     }
     assert_eq!(payloads.len(), 5);
-    let number = file_number(&last) + 1;
+    let number = SegmentNumber::new(file_number(&last) + 1);
     let next = last.with_file_name(format!("{number:06}.log"));
     let mut writer = LogWriter::create(&image, &next, number, &LogOptions::default()).unwrap();
     writer.append(&[&payloads[2]]).unwrap();

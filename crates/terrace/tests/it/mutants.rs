@@ -96,8 +96,8 @@ pub fn sealed_segments(sim: &SimVfs) -> HashSet<PathBuf> {
     let segments = Manifest::read(sim, dir).unwrap().segments.into_values();
     segments
         .map(|segment| match segment.kind {
-            SegmentKind::CommitLog => names::log_path(dir, u64::from(segment.number)),
-            SegmentKind::Values => names::value_log_path(dir, u64::from(segment.number)),
+            SegmentKind::CommitLog => names::log_path(dir, segment.number),
+            SegmentKind::Values => names::value_log_path(dir, segment.number),
         })
         .collect()
 }

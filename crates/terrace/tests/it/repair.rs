@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Error, RepairOptions, RepairReport};
+use terrace_base::SegmentNumber;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_log::{LogReader, RecordKind, Step};
 use terrace_manifest::{FileMeta, Manifest};
@@ -175,7 +176,7 @@ fn ssts(specimen: &Specimen) -> BTreeMap<u64, (usize, FileMeta)> {
     let state = Manifest::read(&specimen.sim, Path::new(DIR)).unwrap();
     let families = state.families.values().enumerate();
     let files = families.flat_map(|(at, family)| {
-        family.version.files().map(move |(_, file)| (file.number, (at, (**file).clone())))
+        family.version.files().map(move |(_, file)| (file.number.get(), (at, (**file).clone())))
     });
     files.collect()
 }
@@ -267,7 +268,7 @@ fn a_damaged_record_in_the_log_costs_that_record() {
     let specimen = specimen(60);
     let log = of_kind(&specimen, "log").pop().unwrap();
     let number = crate::mutants::file_number(&log);
-    let mut reader = LogReader::open(&specimen.sim, &log, number).unwrap();
+    let mut reader = LogReader::open(&specimen.sim, &log, SegmentNumber::new(number)).unwrap();
     let mut records = Vec::new();
     while let Step::Record(record) = reader.next().unwrap() {
         if record.kind == RecordKind::Data {

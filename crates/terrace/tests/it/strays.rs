@@ -17,7 +17,9 @@ fn options(vfs: &SimVfs) -> Options {
 fn largest_number(vfs: &SimVfs, stray: &str) -> u64 {
     let listing = vfs.list(Path::new("/db")).unwrap();
     let number = |name: &String| match names::parse(name) {
-        FileName::Sst(n) | FileName::Log(n) | FileName::ValueLog(n) | FileName::Manifest(n) => n,
+        FileName::Manifest(n) => n,
+        FileName::Sst(n) => n.get(),
+        FileName::Log(n) | FileName::ValueLog(n) => n.get(),
         _ => 0,
     };
     listing.iter().filter(|name| *name != stray).map(number).max().unwrap()

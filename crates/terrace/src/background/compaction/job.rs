@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::range_tombstone::Fragment;
 use terrace_base::sync::thread;
-use terrace_base::{Clock, Error, InternalIter, RangeTombstones, Result, SeqNo};
+use terrace_base::{Clock, Error, FileNumber, InternalIter, RangeTombstones, Result, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version, names};
 use terrace_sst::{ScanOptions, SstOptions, SstReader};
 use terrace_vfs::Vfs;
@@ -50,7 +50,7 @@ pub(crate) struct JobContext<'a> {
     pub vfs: &'a Arc<dyn Vfs>,
     pub dir: &'a Path,
     pub table_cache: &'a Arc<TableCache>,
-    pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     pub options: &'a FamilyOptions,
     /// Every write of the family up to here is in its SSTs.
     pub flushed_seqno: SeqNo,
@@ -206,7 +206,7 @@ struct Piece {
 /// deeper levels than the first one read, and of L0 those older than the newest input, as far as
 /// they are not inputs.
 pub(crate) fn below(version: &Version, compaction: &Compaction) -> Below {
-    let inputs: HashSet<u64> = compaction.files().map(|f| f.number).collect();
+    let inputs: HashSet<FileNumber> = compaction.files().map(|f| f.number).collect();
     let Some(span) = Span::of(compaction.files()) else { return Below::everywhere() };
     let level0 = version.level(0).files().iter();
     let older = level0.skip_while(|f| !inputs.contains(&f.number));
@@ -397,7 +397,7 @@ fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> 
     let kept: u64 = pieces.iter().map(|piece| piece.kept).sum();
     let written: u64 = files().map(|f| f.entry_count).sum();
     if held != read || kept != written {
-        let number = compaction.files().map(|f| f.number).min().unwrap_or(0);
+        let number = compaction.files().map(|f| f.number).min().unwrap_or_default();
         let detail = format!(
             "a compaction with this input lost count: its inputs hold {held} entries and it read \
              {read}, it kept {kept} and wrote {written}"
@@ -412,7 +412,7 @@ fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> 
             "a compaction that reads values of this segment lost count: its outputs should refer \
              to {wanted} bytes and refer to {found}"
         );
-        let path = names::log_path(ctx.dir, u64::from(segment));
+        let path = names::log_path(ctx.dir, segment);
         return Err(Error::corruption(&path, 0, detail));
     }
     if files().next().is_some() {

@@ -31,7 +31,7 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 #[cfg(test)]
 use std::sync::LazyLock;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SegmentNumber, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
 
 /// The deepest level.
@@ -55,9 +55,9 @@ pub(crate) struct PickInput<'a> {
     pub version: &'a Version,
     pub options: &'a FamilyOptions,
     /// Numbers of the input files of running compactions.
-    pub in_progress: &'a HashSet<u64>,
+    pub in_progress: &'a HashSet<FileNumber>,
     /// Numbers of files that cannot be read: as busy, but nothing ends that they wait for.
-    pub quarantined: &'a HashSet<u64>,
+    pub quarantined: &'a HashSet<FileNumber>,
     /// RunningCompaction compactions of all families.
     pub running: &'a [RunningCompaction],
     /// The oldest live snapshot.
@@ -71,13 +71,13 @@ pub(crate) struct PickInput<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Values<'a> {
     /// Segments whose values compactions move away.
-    pub victims: &'a HashSet<u32>,
+    pub victims: &'a HashSet<SegmentNumber>,
     /// Whether files that refer to victim segments are rewritten now for that reason alone, even
     /// those that merges of L0 come to by themselves while there are writes.
     pub force: bool,
     /// Bytes of garbage that merging a file down would reveal, by file number; empty while there
     /// is little garbage.
-    pub hidden: &'a HashMap<u64, u64>,
+    pub hidden: &'a HashMap<FileNumber, u64>,
     /// Bytes that live SSTs refer to.
     pub live_bytes: u64,
     /// Length of a segment.
@@ -95,7 +95,7 @@ const MIN_HIDDEN_WHEN_FORCED: u64 = 1;
 impl Values<'static> {
     /// A store without separated values.
     pub fn none() -> Self {
-        static NOTHING: LazyLock<(HashSet<u32>, HashMap<u64, u64>)> =
+        static NOTHING: LazyLock<(HashSet<SegmentNumber>, HashMap<FileNumber, u64>)> =
             LazyLock::new(Default::default);
         let (victims, hidden) = &*NOTHING;
         Self { victims, force: false, hidden, live_bytes: 0, segment_bytes: 1 << 20 }
@@ -299,7 +299,7 @@ pub(crate) enum ManualStep {
 }
 
 /// Bytes that `file` refers to in victim segments.
-pub(crate) fn victim_bytes(file: &FileMeta, victims: &HashSet<u32>) -> u64 {
+pub(crate) fn victim_bytes(file: &FileMeta, victims: &HashSet<SegmentNumber>) -> u64 {
     if victims.is_empty() {
         return 0;
     }

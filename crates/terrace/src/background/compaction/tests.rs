@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::Bound;
 use std::path::Path;
-use terrace_base::{SeqNo, ValueRef};
+use terrace_base::{FileNumber, SegmentNumber, SeqNo, ValueRef};
 use terrace_manifest::{FamilyEdit, FileMeta, Version};
 use terrace_sst::Compression;
 
@@ -35,7 +35,7 @@ fn show_bytes(bytes: u64) -> String {
 /// `12:[a-m] 64M tombstones=0.6 ranges=1 ttl=500 created=900 seqno=5`
 fn parse_file(words: &[&str]) -> FileMeta {
     let (number, range) = words[0].split_once(':').unwrap();
-    let number: u64 = number.parse().unwrap();
+    let number: FileNumber = number.parse().unwrap();
     let exclusive = range.ends_with(')');
     let (start, end) = range.trim_matches(['[', ']', ')']).split_once('-').unwrap();
     let size_bytes = bytes(words[1]);
@@ -45,8 +45,8 @@ fn parse_file(words: &[&str]) -> FileMeta {
         smallest: start.into(),
         largest: end.into(),
         largest_exclusive: exclusive,
-        smallest_seqno: SeqNo::new(number * 10),
-        largest_seqno: SeqNo::new(number * 10 + 9),
+        smallest_seqno: SeqNo::new(number.get() * 10),
+        largest_seqno: SeqNo::new(number.get() * 10 + 9),
         entry_count: (size_bytes / 100).max(1),
         raw_bytes: size_bytes,
         ..FileMeta::default()
@@ -81,13 +81,13 @@ fn parse_file(words: &[&str]) -> FileMeta {
 struct Drawn {
     options: FamilyOptions,
     version: Version,
-    busy: HashSet<u64>,
-    quarantined: HashSet<u64>,
+    busy: HashSet<FileNumber>,
+    quarantined: HashSet<FileNumber>,
     running: Vec<RunningCompaction>,
     snapshot: Option<SeqNo>,
     now_ms: u64,
-    victims: HashSet<u32>,
-    hidden: HashMap<u64, u64>,
+    victims: HashSet<SegmentNumber>,
+    hidden: HashMap<FileNumber, u64>,
     force: bool,
 }
 
@@ -197,7 +197,9 @@ fn run_script(text: &str) -> String {
                     drawn.set_option(name, value);
                 }
             }
-            "busy" => drawn.busy.extend(words[1..].iter().map(|w| w.parse::<u64>().unwrap())),
+            "busy" => {
+                drawn.busy.extend(words[1..].iter().map(|w| w.parse::<FileNumber>().unwrap()))
+            }
             "quarantined" => {
                 drawn.quarantined = words[1..].iter().map(|w| w.parse().unwrap()).collect();
             }

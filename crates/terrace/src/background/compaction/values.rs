@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use terrace_base::key::{EXPIRY_BYTES, trailer_kind};
 use terrace_base::value_handle::MAX_SEGMENT_BYTES;
-use terrace_base::{Error, HANDLE_BYTES, Result, ValueHandle};
+use terrace_base::{Error, FileNumber, HANDLE_BYTES, Result, SegmentNumber, ValueHandle};
 use terrace_log::value::ValueWriter;
 use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
 use terrace_vfs::Vfs;
@@ -40,7 +40,7 @@ pub(crate) struct Moving<'a> {
     /// The segments of all inputs.
     pub held: Arc<SegmentMap>,
     /// The segments to empty.
-    pub victims: Arc<HashSet<u32>>,
+    pub victims: Arc<HashSet<SegmentNumber>>,
     /// All bytes that live SSTs refer to in them.
     pub victims_live_bytes: u64,
     /// Length at which a segment ends.
@@ -74,10 +74,10 @@ impl Moving<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct References {
     /// Those of entries that were dropped.
-    dropped: BTreeMap<u32, u64>,
+    dropped: BTreeMap<SegmentNumber, u64>,
     /// Those of values that moved: away from one segment, into another.
-    left: BTreeMap<u32, u64>,
-    entered: BTreeMap<u32, u64>,
+    left: BTreeMap<SegmentNumber, u64>,
+    entered: BTreeMap<SegmentNumber, u64>,
 }
 
 impl References {
@@ -96,7 +96,7 @@ impl References {
 
     /// Adds what another piece of the job counted.
     pub fn add(&mut self, other: &Self) {
-        let add = |to: &mut BTreeMap<u32, u64>, from: &BTreeMap<u32, u64>| {
+        let add = |to: &mut BTreeMap<SegmentNumber, u64>, from: &BTreeMap<SegmentNumber, u64>| {
             from.iter().for_each(|(segment, bytes)| *to.entry(*segment).or_default() += bytes);
         };
         add(&mut self.dropped, &other.dropped);
@@ -110,9 +110,9 @@ impl References {
         &self,
         inputs: impl Iterator<Item = &'f FileMeta>,
         outputs: impl Iterator<Item = &'f FileMeta>,
-    ) -> Option<(u32, i128, i128)> {
-        let mut due: BTreeMap<u32, (i128, i128)> = BTreeMap::new();
-        let mut count = |segment: u32, wanted: i128, found: i128| {
+    ) -> Option<(SegmentNumber, i128, i128)> {
+        let mut due: BTreeMap<SegmentNumber, (i128, i128)> = BTreeMap::new();
+        let mut count = |segment: SegmentNumber, wanted: i128, found: i128| {
             let entry = due.entry(segment).or_default();
             *entry = (entry.0 + wanted, entry.1 + found);
         };
@@ -146,7 +146,7 @@ pub(crate) struct Moved {
 pub(crate) struct StageContext<'a> {
     pub vfs: &'a Arc<dyn Vfs>,
     pub dir: &'a Path,
-    pub next_file_number: &'a (dyn Fn() -> u64 + Sync),
+    pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     pub limiter: &'a RateLimiter,
     pub cancel: &'a AtomicBool,
 }
@@ -178,7 +178,7 @@ struct OpenSegments<'a> {
     writer: Option<ValueWriter>,
     moved: Moved,
     /// Every segment that was started; emptied when they are handed over.
-    started: Vec<u32>,
+    started: Vec<SegmentNumber>,
 }
 
 impl<'a> Stage<'a> {
@@ -330,9 +330,11 @@ impl OpenSegments<'_> {
 
     fn start(&mut self) -> Result<ValueWriter> {
         let number = (self.context.next_file_number)();
-        let segment = u32::try_from(number).map_err(|_| {
-            Error::InvalidArgument("file numbers are used up: value segments have 32 bits".into())
-        })?;
+        let segment = number.segment();
+        if !segment.fits_handles() {
+            let why = "file numbers are used up: value segments have 32 bits";
+            return Err(Error::InvalidArgument(why.into()));
+        }
         self.started.push(segment);
         let path = names::temp_path(self.context.dir, number);
         ValueWriter::create(&**self.context.vfs, &path, segment, 0)
@@ -364,9 +366,13 @@ impl Drop for OpenSegments<'_> {
 
 /// Removes unpublished segments that were written and are not wanted, as far as that works: what stays is
 /// removed at the next open.
-pub(crate) fn remove_segments(vfs: &Arc<dyn Vfs>, dir: &Path, segments: impl Iterator<Item = u32>) {
+pub(crate) fn remove_segments(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    segments: impl Iterator<Item = SegmentNumber>,
+) {
     for segment in segments {
-        if let Err(error) = vfs.remove(&names::temp_path(dir, u64::from(segment)))
+        if let Err(error) = vfs.remove(&names::temp_path(dir, segment.file()))
             && !error.is_not_found()
         {
             tracing::warn!(target: crate::event::TARGET, %error, "an unfinished segment stays until the next open");

@@ -10,7 +10,7 @@ use crate::version::family::Family;
 use std::collections::HashMap;
 use terrace_base::MAX_SEQNO;
 use terrace_base::key::{trailer_kind, trailer_seqno};
-use terrace_base::{InternalIter, Result, ValueHandle};
+use terrace_base::{FileNumber, InternalIter, Result, ValueHandle};
 use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
 use terrace_sst::{Lookup, ScanOptions};
 
@@ -22,13 +22,13 @@ const MAX_FILES: usize = 8;
 /// What is estimated to be hidden.
 pub(super) struct Estimate {
     /// Garbage that merging a file down reveals, by file number.
-    pub files: HashMap<u64, u64>,
+    pub files: HashMap<FileNumber, u64>,
     /// Garbage per byte of values written, as in the newest files.
     pub newest_share: f64,
 }
 
 /// Estimates for the current files; `known` are those of the last time.
-pub(super) fn estimate(env: &JobEnv, known: &HashMap<u64, u64>) -> Estimate {
+pub(super) fn estimate(env: &JobEnv, known: &HashMap<FileNumber, u64>) -> Estimate {
     let mut files = HashMap::new();
     let mut sampled = 0;
     let (mut hidden, mut written) = (0, 0);

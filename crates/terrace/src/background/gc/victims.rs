@@ -18,6 +18,7 @@
 
 use crate::values::value_log::SegmentStats;
 use std::collections::HashSet;
+use terrace_base::SegmentNumber;
 
 /// Bytes freed at once, in bytes of the key tree.
 pub(crate) const MIN_GAIN: f64 = 3.0;
@@ -32,7 +33,7 @@ pub(crate) struct GarbageStats<'a> {
     /// Every sealed segment.
     pub segments: &'a [SegmentStats],
     /// Those that are victims already.
-    pub victims: &'a HashSet<u32>,
+    pub victims: &'a HashSet<SegmentNumber>,
     /// Bytes of segments that are not sealed yet.
     pub open_bytes: u64,
     /// Garbage that is not in the stats yet, estimated.
@@ -61,9 +62,10 @@ impl GarbageStats<'_> {
 
 /// The victim segments from now on: those there are, and what has to join them. A segment stays
 /// chosen until it is gone.
-pub(crate) fn choose(stats: &GarbageStats<'_>) -> HashSet<u32> {
-    let there: HashSet<u32> = stats.segments.iter().map(|segment| segment.number).collect();
-    let mut victims: HashSet<u32> = stats.victims.intersection(&there).copied().collect();
+pub(crate) fn choose(stats: &GarbageStats<'_>) -> HashSet<SegmentNumber> {
+    let there: HashSet<SegmentNumber> =
+        stats.segments.iter().map(|segment| segment.number).collect();
+    let mut victims: HashSet<SegmentNumber> = stats.victims.intersection(&there).copied().collect();
     let (mut bytes, mut garbage) = (stats.open_bytes as f64, stats.unknown_bytes as f64);
     let (mut live, mut moving, mut gain) = (0.0, 0.0, 0.0);
     let mut rest: Vec<&SegmentStats> = Vec::new();
@@ -114,7 +116,11 @@ mod tests {
             let segments: Vec<SegmentStats> = (1..=1 + rng.below(60) as u32)
                 .map(|number| {
                     let live_bytes = 1000 - rng.below(most_garbage);
-                    SegmentStats { number, size_bytes: 1000, live_bytes }
+                    SegmentStats {
+                        number: SegmentNumber::new(number.into()),
+                        size_bytes: 1000,
+                        live_bytes,
+                    }
                 })
                 .collect();
             let stats = GarbageStats {

@@ -4,7 +4,7 @@ use super::*;
 use crate::metrics::training::TrainingTally;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
-use terrace_base::{RangeTombstone, SeqNo, ValueKind};
+use terrace_base::{FileNumber, RangeTombstone, SeqNo, ValueKind};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
 
 const DIR: &str = "/store";
@@ -39,7 +39,7 @@ impl Disk {
         grandparents: &[Arc<FileMeta>],
         entries: impl Iterator<Item = (Vec<u8>, u64, usize)>,
     ) -> Result<Vec<FileMeta>> {
-        let next = || self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let next = || FileNumber::new(self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
         let context = OutputContext {
             vfs: &self.vfs,
             dir: Path::new(DIR),

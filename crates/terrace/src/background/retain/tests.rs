@@ -7,8 +7,8 @@ use super::*;
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::path::Path;
-use terrace_base::MAX_SEQNO;
 use terrace_base::RangeTombstone;
+use terrace_base::{FileNumber, MAX_SEQNO};
 
 /// One version: key, sequence number, kind, expiry for `PutTtl`, and a tag standing for the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,7 +140,7 @@ fn range_tombstones(raw: &[RawTombstone], offset: u64) -> Vec<RangeTombstone> {
 
 fn file(smallest: &[u8], largest: &[u8], largest_exclusive: bool) -> FileMeta {
     FileMeta {
-        number: 1,
+        number: FileNumber::new(1),
         size_bytes: 1,
         smallest: smallest.to_vec(),
         largest: largest.to_vec(),

@@ -4,7 +4,7 @@ use super::*;
 use crate::batch::{Separation, decode};
 use proptest::prelude::*;
 use std::time::Duration;
-use terrace_base::{ManualClock, SeqNo, ValueKind};
+use terrace_base::{ManualClock, SegmentNumber, SeqNo, ValueKind};
 
 /// A batch in all that the commit asks it for.
 fn commit_view(mut batch: WriteBatch, wanted: Separation) -> (Vec<u8>, Vec<u32>, [usize; 5]) {
@@ -17,7 +17,7 @@ fn commit_view(mut batch: WriteBatch, wanted: Separation) -> (Vec<u8>, Vec<u32>,
     ];
     batch.seal(&ManualClock::at(1000), &|_| wanted).unwrap();
     batch.number(SeqNo::new(7));
-    batch.place(3, 4096);
+    batch.place(SegmentNumber::new(3), 4096);
     let families = batch.families().collect();
     (batch.encoded().to_vec(), families, sizes)
 }

@@ -12,9 +12,13 @@ use std::sync::Arc;
 use terrace_base::key::{compare_internal, pack_trailer, trailer_kind, trailer_seqno};
 use terrace_base::sync::Mutex;
 use terrace_base::{
-    Error, InternalIter, RangeTombstone, Result, Rng, SeqNo, SplitMix64, ValueHandle, ValueKind,
+    Error, InternalIter, RangeTombstone, Result, Rng, SegmentNumber, SeqNo, SplitMix64,
+    ValueHandle, ValueKind,
 };
 use terrace_buf::Slice;
+
+/// The segment that all separated values are in.
+const SEGMENT: SegmentNumber = SegmentNumber::new(7);
 
 /// An entry: user key, trailer, stored value.
 pub(crate) type Entry = (Vec<u8>, u64, Vec<u8>);
@@ -143,7 +147,7 @@ impl FakeValues {
         let mut values = self.values.lock();
         values.push((key.to_vec(), value.to_vec()));
         let offset = values.len() as u64 - 1;
-        ValueHandle { segment: 7, offset, len: value.len() as u32, compression: 0 }
+        ValueHandle { segment: SEGMENT, offset, len: value.len() as u32, compression: 0 }
     }
 
     /// The value at `handle`.
@@ -158,7 +162,7 @@ impl ValueSource for FakeValues {
         self.batches.lock().push(wanted.iter().map(|(_, h)| h.offset as usize).collect());
         let read = |(key, handle): &(&[u8], ValueHandle)| {
             let at = handle.offset as usize;
-            assert_eq!((values[at].0.as_slice(), handle.segment), (*key, 7));
+            assert_eq!((values[at].0.as_slice(), handle.segment), (*key, SEGMENT));
             match self.damaged.lock().contains(&at) {
                 true => Err(Error::corruption(Path::new("value"), handle.offset, "test")),
                 false => Ok(Slice::from(values[at].1.as_slice())),

@@ -4,6 +4,7 @@ use super::*;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use terrace_base::FileNumber;
 use terrace_learned::analyzer::{ENOUGH_DEAD_FILES, LookupCosts};
 
 const COSTS: Costs = Costs {
@@ -25,7 +26,7 @@ impl Counted for Count {
 struct Store {
     stats: FileStats<Count>,
     files: Vec<LiveFile>,
-    counts: HashMap<u64, Count>,
+    counts: HashMap<FileNumber, Count>,
     now_ms: u64,
     noted: Vec<FileVerdict>,
 }
@@ -40,17 +41,18 @@ impl Store {
     }
 
     fn add(&mut self, level: usize, number: u64) {
+        let number = FileNumber::new(number);
         self.files.push(LiveFile { level, number, key_count: 1000 });
         self.look();
     }
 
     fn remove(&mut self, number: u64) {
-        self.files.retain(|file| file.number != number);
+        self.files.retain(|file| file.number.get() != number);
         self.look();
     }
 
     fn ask(&self, number: u64, times: f64) {
-        let count = &self.counts[&number];
+        let count = &self.counts[&FileNumber::new(number)];
         count.set(count.get() + times);
     }
 
@@ -82,9 +84,9 @@ fn a_new_file_waits_and_is_trained_while_nothing_is_known() {
     assert_eq!(store.next(), None);
     store.now_ms += 1;
     let verdict = store.next().unwrap();
-    assert_eq!((verdict.number, verdict.level), (100, 2));
+    assert_eq!((verdict.number.get(), verdict.level), (100, 2));
     assert_eq!(verdict.decision, Decision::TrainUnknown);
-    store.stats.trained(100, true);
+    store.stats.trained(FileNumber::new(100), true);
     store.now_ms += 10_000;
     assert_eq!(store.next(), None, "it has a model");
     let kinds: Vec<bool> = store.noted.iter().map(|verdict| verdict.decision.trains()).collect();
@@ -116,12 +118,12 @@ fn the_file_with_the_largest_surplus_is_first() {
     store.add(3, 102);
     store.now_ms += 60;
     // 101 has more of its life before it; of L3 nothing is known.
-    assert_eq!(store.next().unwrap().number, 101);
-    store.stats.trained(101, true);
-    assert_eq!(store.next().unwrap().number, 100);
-    store.stats.trained(100, false);
-    assert_eq!(store.next().unwrap().number, 102);
-    store.stats.trained(102, true);
+    assert_eq!(store.next().unwrap().number.get(), 101);
+    store.stats.trained(FileNumber::new(101), true);
+    assert_eq!(store.next().unwrap().number.get(), 100);
+    store.stats.trained(FileNumber::new(100), false);
+    assert_eq!(store.next().unwrap().number.get(), 102);
+    store.stats.trained(FileNumber::new(102), true);
     assert_eq!(store.next(), None);
 }
 
@@ -132,7 +134,7 @@ fn a_file_that_moves_begins_anew_and_keeps_its_model() {
     store.add(1, 101);
     store.now_ms += 500;
     store.ask(100, 70.0);
-    store.stats.trained(100, true);
+    store.stats.trained(FileNumber::new(100), true);
     for file in &mut store.files {
         file.level = 2;
     }
@@ -140,8 +142,8 @@ fn a_file_that_moves_begins_anew_and_keeps_its_model() {
     assert_eq!(store.stats.histories[1].len(), 2, "both lives in L1 are over");
     assert_eq!(store.next(), None, "101 waits again");
     store.now_ms += 60;
-    assert_eq!(store.next().unwrap().number, 101);
-    store.stats.trained(101, true);
+    assert_eq!(store.next().unwrap().number.get(), 101);
+    store.stats.trained(FileNumber::new(101), true);
     assert_eq!(store.next(), None);
     store.remove(100);
     assert_eq!(store.stats.histories[2].len(), ENOUGH_DEAD_FILES + 1);
@@ -153,7 +155,7 @@ fn a_lost_model_is_made_again_but_not_at_once() {
     store.add(2, 100);
     store.now_ms += 50;
     assert!(store.next().is_some());
-    store.stats.trained(100, true);
+    store.stats.trained(FileNumber::new(100), true);
     store.stats.find_losses(store.now_ms, |_| false);
     assert_eq!(store.next(), None);
     for wait_ms in [1000, 2000, 4000] {
@@ -161,8 +163,8 @@ fn a_lost_model_is_made_again_but_not_at_once() {
         store.now_ms += wait_ms - 1;
         assert_eq!(store.next(), None);
         store.now_ms += 1;
-        assert_eq!(store.next().unwrap().number, 100);
-        store.stats.trained(100, true);
+        assert_eq!(store.next().unwrap().number.get(), 100);
+        store.stats.trained(FileNumber::new(100), true);
     }
 }
 
@@ -171,15 +173,15 @@ fn a_file_that_could_not_be_read_is_tried_again() {
     let mut store = Store::default();
     store.add(2, 100);
     store.now_ms += 50;
-    assert_eq!(store.next().unwrap().number, 100);
+    assert_eq!(store.next().unwrap().number.get(), 100);
     for failures in 0..14 {
         // The wait has a bound.
         let wait_ms = 1000 << failures.min(10);
-        store.stats.failed(100, store.now_ms);
+        store.stats.failed(FileNumber::new(100), store.now_ms);
         store.now_ms += wait_ms - 1;
         assert_eq!(store.next(), None, "after {failures} failures");
         store.now_ms += 1;
-        assert_eq!(store.next().unwrap().number, 100);
+        assert_eq!(store.next().unwrap().number.get(), 100);
     }
 }
 
@@ -194,7 +196,7 @@ fn what_was_not_worth_a_model_is_judged_again_within_a_minute() {
     assert_eq!(store.stats.next_file(store.now_ms, slow, |_| {}), None);
     assert_eq!(store.next(), None, "not at once");
     store.now_ms += 60_000;
-    assert_eq!(store.next().unwrap().number, 100);
+    assert_eq!(store.next().unwrap().number.get(), 100);
     // So is a level.
     store.add(2, 101);
     store.now_ms += 100 * 3_600_000;

@@ -4,6 +4,7 @@
 use super::OpenReader;
 use super::inherit::{Heir, Source, Stretch, inherit};
 use std::sync::{Arc, Weak};
+use terrace_base::FileNumber;
 use terrace_manifest::FileMeta;
 use terrace_sst::SstReader;
 
@@ -48,7 +49,7 @@ impl Adoption {
     pub(super) fn new(
         heirs: &[Arc<FileMeta>],
         runs: &[Vec<Arc<FileMeta>>],
-        known: impl Fn(u64) -> Option<(Arc<SstReader>, Vec<f64>)>,
+        known: impl Fn(FileNumber) -> Option<(Arc<SstReader>, Vec<f64>)>,
     ) -> Self {
         let input = |file: &Arc<FileMeta>| {
             let (reader, rates) = known(file.number)?;
@@ -67,7 +68,7 @@ impl Adoption {
     }
 
     /// Opens the heirs; gives the rates of the partitions of each by file number.
-    pub(super) fn settle(&self, open: OpenReader<'_>) -> Vec<(u64, Vec<Option<f64>>)> {
+    pub(super) fn settle(&self, open: OpenReader<'_>) -> Vec<(FileNumber, Vec<Option<f64>>)> {
         let open = |file: &Weak<FileMeta>| {
             let file = file.upgrade()?;
             open(&file).map(|reader| (file, reader))

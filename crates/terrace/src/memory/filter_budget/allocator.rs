@@ -5,11 +5,12 @@
 
 use super::curve::Curve;
 use std::sync::Arc;
+use terrace_base::FileNumber;
 
 /// A filter partition: file number and index in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PartitionId {
-    pub file: u64,
+    pub file: FileNumber,
     pub at: u32,
 }
 

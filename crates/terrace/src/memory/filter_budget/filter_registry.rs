@@ -12,6 +12,7 @@ use super::heat::Heat;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use terrace_base::FileNumber;
 use terrace_base::sync::Instant;
 use terrace_manifest::{FileMeta, LEVEL_COUNT};
 use terrace_sst::{
@@ -84,9 +85,9 @@ pub(super) struct Load {
 /// The registry.
 #[derive(Default)]
 pub(super) struct FilterRegistry {
-    files: HashMap<u64, File>,
+    files: HashMap<FileNumber, File>,
     /// The files in the order of the sweep, and where it is.
-    order: Vec<u64>,
+    order: Vec<FileNumber>,
     hand: usize,
     /// Bytes of units that partitions have.
     resident_bytes: usize,
@@ -96,7 +97,7 @@ pub(super) struct FilterRegistry {
     detached: Vec<(Arc<SstReader>, usize)>,
     detached_bytes: usize,
     /// Files of which units are being loaded.
-    loading: HashSet<u64>,
+    loading: HashSet<FileNumber>,
     /// Partitions that could not be read, and since when.
     failed: HashMap<PartitionId, Instant>,
     curves: HashMap<CurveKey, Arc<Curve>>,
@@ -150,7 +151,7 @@ impl FilterRegistry {
     }
 
     /// A file is not live any more, though somebody may read it still.
-    pub fn leave(&mut self, number: u64) {
+    pub fn leave(&mut self, number: FileNumber) {
         if let Some(file) = self.files.get_mut(&number) {
             file.leaving = true;
             self.changed = true;
@@ -158,7 +159,7 @@ impl FilterRegistry {
     }
 
     /// A file is gone.
-    pub fn forget(&mut self, number: u64) -> Vec<PartitionId> {
+    pub fn forget(&mut self, number: FileNumber) -> Vec<PartitionId> {
         self.detach(number);
         let Some(file) = self.files.remove(&number) else { return Vec::new() };
         self.entries -= file.entries;
@@ -173,7 +174,7 @@ impl FilterRegistry {
     }
 
     /// A reader of file `number` was opened: none of its units are resident.
-    pub fn open(&mut self, number: u64, reader: &Arc<SstReader>) {
+    pub fn open(&mut self, number: FileNumber, reader: &Arc<SstReader>) {
         self.detach(number);
         let lookups = self.lookups;
         let known = self.files.get(&number).map_or(0, |file| file.partitions.len());
@@ -212,7 +213,7 @@ impl FilterRegistry {
     }
 
     /// `reader` was closed: it gives back the memory of its units.
-    pub fn close(&mut self, number: u64, reader: &Arc<SstReader>) {
+    pub fn close(&mut self, number: FileNumber, reader: &Arc<SstReader>) {
         if self.files.get(&number).is_some_and(|file| file.is(reader)) {
             self.take_uses(number);
             self.detach(number);
@@ -220,7 +221,7 @@ impl FilterRegistry {
     }
 
     /// Parts a file from its reader and frees the units, now or after a load that is under way.
-    fn detach(&mut self, number: u64) {
+    fn detach(&mut self, number: FileNumber) {
         let Some(file) = self.files.get_mut(&number) else { return };
         let Some(reader) = file.reader.take() else { return };
         let bytes = file.charge_bytes();
@@ -242,7 +243,7 @@ impl FilterRegistry {
     }
 
     /// Notes how lookups fared in a file since the last time.
-    fn take_uses(&mut self, number: u64) -> Vec<FilterUses> {
+    fn take_uses(&mut self, number: FileNumber) -> Vec<FilterUses> {
         let (lookups, entries) = (self.lookups, self.entries.max(1) as f64);
         let Some(file) = self.files.get_mut(&number) else { return Vec::new() };
         let Some(reader) = file.reader() else { return Vec::new() };
@@ -283,7 +284,7 @@ impl FilterRegistry {
         (begins, ends)
     }
 
-    fn offer(&mut self, number: u64, offers: &mut Vec<Offer>) -> usize {
+    fn offer(&mut self, number: FileNumber, offers: &mut Vec<Offer>) -> usize {
         let uses = self.take_uses(number);
         let entries = self.entries.max(1) as f64;
         let Some(file) = self.files.get(&number) else { return 0 };
@@ -388,20 +389,20 @@ impl FilterRegistry {
     }
 
     /// A live file that is not open.
-    pub fn closed_file(&self, number: u64) -> Option<Arc<FileMeta>> {
+    pub fn closed_file(&self, number: FileNumber) -> Option<Arc<FileMeta>> {
         let file =
             self.files.get(&number).filter(|file| file.reader().is_none() && !file.leaving)?;
         file.meta.upgrade()
     }
 
     /// Whether a file is known and live.
-    pub fn is_live(&self, number: u64) -> bool {
+    pub fn is_live(&self, number: FileNumber) -> bool {
         self.files.get(&number).is_some_and(|file| !file.leaving)
     }
 
     /// The reader of a file, while it is open, with the rates of its partitions; `None` also
     /// where no rate is known.
-    pub fn known_rates(&self, number: u64) -> Option<(Arc<SstReader>, Vec<f64>)> {
+    pub fn known_rates(&self, number: FileNumber) -> Option<(Arc<SstReader>, Vec<f64>)> {
         let file = self.files.get(&number)?;
         let reader = file.reader()?;
         let known = |p: &Partition| p.heat.is_some_and(|heat| heat.is_known());
@@ -411,14 +412,14 @@ impl FilterRegistry {
     }
 
     /// The rates of a file's partitions; 0 where none is known.
-    pub fn rates(&self, number: u64) -> Vec<f64> {
+    pub fn rates(&self, number: FileNumber) -> Vec<f64> {
         let known = |p: &Partition| p.heat.filter(Heat::is_known).map_or(0.0, |heat| heat.rate());
         let file = self.files.get(&number);
         file.map_or_else(Vec::new, |file| file.partitions.iter().map(known).collect())
     }
 
     /// Believes `rates` of a file's partitions where there is no better knowledge.
-    pub fn believe(&mut self, number: u64, rates: &[Option<f64>]) {
+    pub fn believe(&mut self, number: FileNumber, rates: &[Option<f64>]) {
         let Some(file) = self.files.get_mut(&number) else { return };
         for (partition, rate) in file.partitions.iter_mut().zip(rates) {
             if let Some(rate) = rate.filter(|rate| *rate > 0.0)
@@ -431,7 +432,7 @@ impl FilterRegistry {
     }
 
     /// Number of partitions of a file.
-    pub fn partition_count(&self, number: u64) -> usize {
+    pub fn partition_count(&self, number: FileNumber) -> usize {
         self.files.get(&number).map_or(0, |file| file.partitions.len())
     }
 
@@ -456,7 +457,7 @@ fn fresh_file(lookups: u64) -> File {
     }
 }
 
-fn partition_ids(number: u64, count: usize) -> Vec<PartitionId> {
+fn partition_ids(number: FileNumber, count: usize) -> Vec<PartitionId> {
     (0..count as u32).map(|at| PartitionId { file: number, at }).collect()
 }
 

@@ -43,6 +43,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use terrace_base::FileNumber;
 use terrace_base::sync::{Instant, Mutex};
 use terrace_manifest::FileMeta;
 use terrace_sst::{FilterMemory, SstReader, UnitLoad, load_filter_units};
@@ -80,11 +81,11 @@ struct Ledger {
     adoptions: VecDeque<Adoption>,
     /// New files that inherit nothing: they are opened when reads may come, so that a store which
     /// is only written reads no filters that are merged away before they are of use.
-    newcomers: VecDeque<u64>,
+    newcomers: VecDeque<FileNumber>,
     /// Heat of files that were not opened since the store was.
     restored: Restored,
     /// Those files, the hottest last.
-    to_open: Vec<u64>,
+    to_open: Vec<FileNumber>,
     /// Bytes of the budget that units do not take any more, and those that the block cache has
     /// got.
     spared_bytes: usize,
@@ -197,14 +198,14 @@ impl FilterBudget {
     }
 
     /// File `number` is not live any more.
-    pub fn file_leaves(&self, number: u64) {
+    pub fn file_leaves(&self, number: FileNumber) {
         if self.is_elastic() {
             self.ledger.lock().registry.leave(number);
         }
     }
 
     /// File `number` is about to be deleted; its reader was closed.
-    pub fn forget(&self, number: u64) {
+    pub fn forget(&self, number: FileNumber) {
         if self.is_elastic() {
             let mut ledger = self.ledger.lock();
             for id in ledger.registry.forget(number) {
@@ -214,7 +215,7 @@ impl FilterBudget {
     }
 
     /// A reader was opened.
-    pub fn reader_opened(&self, number: u64, reader: &Arc<SstReader>) {
+    pub fn reader_opened(&self, number: FileNumber, reader: &Arc<SstReader>) {
         if !self.is_elastic() {
             return;
         }
@@ -227,7 +228,7 @@ impl FilterBudget {
     }
 
     /// A reader was closed: it holds no units any more, or will not after a load under way.
-    pub fn reader_closed(&self, number: u64, reader: &Arc<SstReader>) {
+    pub fn reader_closed(&self, number: FileNumber, reader: &Arc<SstReader>) {
         if self.is_elastic() {
             self.ledger.lock().registry.close(number, reader);
         }
@@ -315,7 +316,11 @@ impl FilterBudget {
     }
 
     /// Opens some of the files that `next` names; whether any may be left.
-    fn open_files(&self, open: OpenReader<'_>, next: fn(&mut Ledger) -> Option<u64>) -> bool {
+    fn open_files(
+        &self,
+        open: OpenReader<'_>,
+        next: fn(&mut Ledger) -> Option<FileNumber>,
+    ) -> bool {
         for _ in 0..STEP_OPENS {
             let file = {
                 let mut ledger = self.ledger.lock();
@@ -410,13 +415,13 @@ impl FilterBudget {
 
     /// Wasted lookups per lookup of the store that reach file `number`, as far as is known; `None`
     /// where the block cache has the filters.
-    pub fn file_rate(&self, number: u64) -> Option<f64> {
+    pub fn file_rate(&self, number: FileNumber) -> Option<f64> {
         self.is_elastic().then(|| self.partition_rates(number).iter().sum())
     }
 
     /// The same of every filter partition of the file; none if it was never open, or its filters
     /// are the block cache's.
-    pub fn partition_rates(&self, number: u64) -> Vec<f64> {
+    pub fn partition_rates(&self, number: FileNumber) -> Vec<f64> {
         self.ledger.lock().registry.rates(number)
     }
 

@@ -15,8 +15,8 @@
 
 use super::heat::{pack, unpack};
 use std::collections::HashMap;
-use terrace_base::Decoder;
 use terrace_base::codec::put_varint;
+use terrace_base::{Decoder, FileNumber};
 
 const VERSION: u8 = 1;
 /// Most codes; beyond, neighbours share one.
@@ -25,12 +25,12 @@ const MAX_CODES: usize = 192 << 10;
 const MAX_FILES: usize = 16 << 10;
 
 /// The rates of the filter partitions of some files, in key order; 0 where nothing is known.
-pub(super) type Rates = Vec<(u64, Vec<f64>)>;
+pub(super) type Rates = Vec<(FileNumber, Vec<f64>)>;
 
 /// The bytes of `rates`; at most some 300 KB.
 pub(super) fn encode(mut rates: Rates) -> Vec<u8> {
     if rates.len() > MAX_FILES {
-        let heat = |file: &(u64, Vec<f64>)| file.1.iter().sum::<f64>();
+        let heat = |file: &(FileNumber, Vec<f64>)| file.1.iter().sum::<f64>();
         rates.sort_by(|a, b| heat(b).total_cmp(&heat(a)));
         rates.truncate(MAX_FILES);
     }
@@ -39,9 +39,9 @@ pub(super) fn encode(mut rates: Rates) -> Vec<u8> {
     let shift = (0..20).find(|shift| codes(*shift) <= MAX_CODES).unwrap_or(20);
     let mut out = vec![VERSION, shift];
     put_varint(&mut out, rates.len() as u64);
-    let mut before = 0;
+    let mut before = FileNumber::ZERO;
     for (number, rates) in &rates {
-        put_varint(&mut out, number - before);
+        put_varint(&mut out, *number - before);
         before = *number;
         let groups = rates.chunks(1 << shift);
         put_varint(&mut out, groups.len() as u64);
@@ -54,7 +54,7 @@ pub(super) fn encode(mut rates: Rates) -> Vec<u8> {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Restored {
     shift: u8,
-    files: HashMap<u64, Vec<u8>>,
+    files: HashMap<FileNumber, Vec<u8>>,
 }
 
 impl Restored {
@@ -71,7 +71,7 @@ impl Restored {
         }
         let count = usize::try_from(decoder.varint()?).ok()?;
         let mut files = HashMap::with_capacity(count.min(decoder.rest().len() / 2));
-        let mut number = 0u64;
+        let mut number = FileNumber::ZERO;
         for _ in 0..count {
             number = number.checked_add(decoder.varint()?)?;
             files.insert(number, decoder.bytes()?.to_vec());
@@ -81,7 +81,7 @@ impl Restored {
 
     /// Takes out the rates of a file with this many partitions; `None` if it has others or is not
     /// known. The rate of partitions that share a code is the same.
-    pub fn take(&mut self, number: u64, partitions: usize) -> Option<Vec<Option<f64>>> {
+    pub fn take(&mut self, number: FileNumber, partitions: usize) -> Option<Vec<Option<f64>>> {
         let codes = self.files.remove(&number)?;
         if codes.len() != partitions.div_ceil(1 << self.shift) {
             return None;
@@ -94,14 +94,14 @@ impl Restored {
     }
 
     /// Forgets all files but those that are wanted.
-    pub fn retain(&mut self, wanted: impl Fn(u64) -> bool) {
+    pub fn retain(&mut self, wanted: impl Fn(FileNumber) -> bool) {
         self.files.retain(|number, _| wanted(*number));
     }
 
     /// The files, the one with the hottest partition first.
-    pub fn hottest_first(&self) -> Vec<u64> {
+    pub fn hottest_first(&self) -> Vec<FileNumber> {
         let heat = |codes: &Vec<u8>| codes.iter().copied().max().unwrap_or(0);
-        let mut files: Vec<(u8, u64)> =
+        let mut files: Vec<(u8, FileNumber)> =
             self.files.iter().map(|(n, codes)| (heat(codes), *n)).collect();
         files.sort_by_key(|(heat, number)| (std::cmp::Reverse(*heat), *number));
         files.into_iter().map(|(_, number)| number).collect()

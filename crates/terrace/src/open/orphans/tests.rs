@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Db, Options};
 use std::sync::Arc;
+use terrace_base::FileNumber;
 use terrace_manifest::Manifest;
 use terrace_vfs::SimVfs;
 
@@ -15,7 +16,7 @@ fn options(sim: &SimVfs) -> Options {
 }
 
 /// A store with one SST, closed; the number of the SST.
-fn store() -> (SimVfs, u64) {
+fn store() -> (SimVfs, FileNumber) {
     let sim = SimVfs::new(1);
     let db = Db::open(DIR, options(&sim)).unwrap();
     db.put(b"key", b"value").unwrap();

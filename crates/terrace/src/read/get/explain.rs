@@ -12,7 +12,7 @@ use crate::version::read_env::ReadEnv;
 use std::num::NonZeroU64;
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::sync::Instant;
-use terrace_base::{SeqNo, ValueHandle, ValueKind};
+use terrace_base::{FileNumber, SeqNo, ValueHandle, ValueKind};
 use terrace_buf::Slice;
 use terrace_sst::{BlockPlace, BlockSaid, FilterSaid, InLevel, LookupTrace, RunPlace, SstReader};
 
@@ -117,7 +117,7 @@ struct Explainer<'a> {
     at: Instant,
     reads: u64,
     /// The file that is being asked: level, number, filter units in all.
-    file: Option<(u8, u64)>,
+    file: Option<(u8, FileNumber)>,
     filter_units: Vec<u8>,
     /// The newest range tombstone met so far that covers the key.
     covered: SeqNo,
@@ -159,7 +159,7 @@ impl<'a> Explainer<'a> {
         self.steps.push(ExplainStep {
             part,
             level: self.file.map(|(level, _)| level),
-            file: self.file.map(|(_, number)| number),
+            file: self.file.map(|(_, number)| number.get()),
             place,
             asked: asked.to_string(),
             answer,
@@ -360,7 +360,7 @@ impl LookupTrace for Explainer<'_> {
         let answer = (answer, ExplainOutcome::Maybe);
         self.step((ExplainPart::Value, &place), "what is the value?", answer);
         if let Some(step) = self.steps.last_mut() {
-            step.file = Some(u64::from(handle.segment));
+            step.file = Some(handle.segment.get());
             // The value log counts its reads for itself.
             step.device_reads = u32::from(found && !self.cached);
             step.is_hit = found;

@@ -6,7 +6,7 @@ use crate::memory::filter_budget::FilterBudget;
 use proptest::prelude::*;
 use std::path::Path;
 use terrace_base::key::{trailer_kind, trailer_seqno};
-use terrace_base::{MAX_SEQNO, ManualClock, RangeTombstones, Rng, SplitMix64};
+use terrace_base::{FileNumber, MAX_SEQNO, ManualClock, RangeTombstones, Rng, SplitMix64};
 use terrace_manifest::{FamilyEdit, FileMeta, Version, names};
 use terrace_sst::{BlockCache, ReadCounters, SstOptions, SstWriter};
 use terrace_vfs::{SimVfs, Vfs};
@@ -25,7 +25,12 @@ fn memtable(entries: &[Entry], tombstones: &[terrace_base::RangeTombstone]) -> A
     Arc::new(table)
 }
 
-fn sst(vfs: &dyn Vfs, number: u64, entries: &[Entry], tombstones: RangeTombstones) -> FileMeta {
+fn sst(
+    vfs: &dyn Vfs,
+    number: FileNumber,
+    entries: &[Entry],
+    tombstones: RangeTombstones,
+) -> FileMeta {
     let path = names::sst_path(Path::new("/store"), number);
     let options = SstOptions { block_size: 256, ..SstOptions::default() };
     let mut writer = SstWriter::create(vfs, &path, number, options).expect("a file");
@@ -88,7 +93,8 @@ fn store(
             if !part.is_empty() || !covers.is_empty() {
                 // Newer files of L0 have larger numbers.
                 number -= 1;
-                edit.added.push((level as u8, sst(vfs.as_ref(), number, &part, covers)));
+                edit.added
+                    .push((level as u8, sst(vfs.as_ref(), FileNumber::new(number), &part, covers)));
             }
             start = end;
         }

@@ -1,6 +1,7 @@
 //! Evidence on disks that fail.
 
 use super::*;
+use terrace_base::SegmentNumber;
 use terrace_manifest::evidence::read;
 use terrace_vfs::{Fault, FaultKind, OpClass, SimVfs};
 
@@ -13,12 +14,16 @@ fn started() -> (SimVfs, Evidence, ManifestState) {
     let known = Claims { store_id: 7, ..Claims::default() };
     let evidence = Evidence::start(Arc::new(sim.clone()), Path::new(DIR), known);
     sim.sync_dir(Path::new(DIR)).unwrap();
-    evidence.note_manifest((1, 100), &state, Some(3));
+    evidence.note_manifest(manifest(100), &state, Some(SegmentNumber::new(3)));
     (sim, evidence, state)
 }
 
-fn log(offset: u64) -> SyncedThrough {
-    SyncedThrough { segment: 3, offset }
+fn log(offset: u64) -> LogPosition {
+    LogPosition { segment: SegmentNumber::new(3), offset }
+}
+
+fn manifest(offset: u64) -> LogPosition {
+    LogPosition { segment: SegmentNumber::new(1), offset }
 }
 
 fn fail(sim: &SimVfs, kind: FaultKind, filter: OpClass) {
@@ -35,7 +40,7 @@ fn every_claim_is_in_the_first_file_and_what_begins_something_in_both() {
     assert_eq!((found.claims, found.problems.len()), (evidence.claims(), 0));
     sim.remove(&terrace_manifest::names::evidence_path(Path::new(DIR), 1)).unwrap();
     let found = read(&sim, Path::new(DIR)).unwrap().claims;
-    assert_eq!((found.log, found.manifest), (log(50), (1, 100)));
+    assert_eq!((found.log, found.manifest), (log(50), manifest(100)));
 }
 
 #[test]
@@ -49,13 +54,13 @@ fn evidence_that_cannot_be_written_stays_true_and_is_written_anew() {
         evidence.note_log(log(50), SeqNo::new(1));
         fail(&sim, kind, filter);
         evidence.note_log(log(60), SeqNo::new(2));
-        evidence.note_manifest((1, 200), &state, None);
+        evidence.note_manifest(manifest(200), &state, None);
         evidence.settle();
         assert!(evidence.is_stale(), "{kind:?}");
         let found = read(&sim, Path::new(DIR)).unwrap().claims;
         assert!(found.log <= log(60) && found.log >= log(50), "{found:?}");
         sim.set_fault(None);
-        evidence.note_manifest((1, 300), &state, None);
+        evidence.note_manifest(manifest(300), &state, None);
         assert!(!evidence.is_stale());
         let found = read(&sim.crash_image(1), Path::new(DIR)).unwrap();
         assert_eq!((found.claims, found.problems.len()), (evidence.claims(), 0));

@@ -12,7 +12,9 @@ use crate::version::unpublished::publish;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
-use terrace_base::{ManualClock, RangeTombstone, Rng, SplitMix64, ValueKind};
+use terrace_base::{
+    FileNumber, ManualClock, RangeTombstone, Rng, SegmentNumber, SplitMix64, ValueKind,
+};
 use terrace_sst::{BlockCache, ReadCounters};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
 
@@ -36,7 +38,7 @@ struct Store {
     inputs: Vec<(u8, Vec<File>)>,
     snapshots: Vec<SeqNo>,
     log: ValueLog,
-    victims: HashSet<u32>,
+    victims: HashSet<SegmentNumber>,
 }
 
 impl Store {
@@ -81,7 +83,7 @@ impl Store {
     ) {
         entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         entries.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
-        let next = || self.next.fetch_add(1, Ordering::Relaxed);
+        let next = || FileNumber::new(self.next.fetch_add(1, Ordering::Relaxed));
         let context = OutputContext {
             vfs: &self.vfs,
             dir: Path::new(DIR),
@@ -104,7 +106,7 @@ impl Store {
         if input {
             self.entries.extend(entries);
             self.tombstones.extend(tombstones);
-            let numbers: BTreeSet<u64> = files.iter().map(|f| f.number).collect();
+            let numbers: BTreeSet<FileNumber> = files.iter().map(|f| f.number).collect();
             let level_files = self.version.level(usize::from(level)).files().iter();
             let files: Vec<File> =
                 level_files.filter(|f| numbers.contains(&f.number)).cloned().collect();
@@ -173,7 +175,7 @@ impl Store {
                 vfs: &self.vfs,
                 dir: Path::new(DIR),
                 table_cache: &self.table_cache,
-                next_file_number: &|| self.next.fetch_add(1, Ordering::Relaxed),
+                next_file_number: &|| FileNumber::new(self.next.fetch_add(1, Ordering::Relaxed)),
                 options: &self.options,
                 flushed_seqno: SeqNo::ZERO,
                 snapshots: self.snapshots.clone(),
@@ -418,7 +420,7 @@ fn speed() {
         let context = OutputContext {
             vfs: &vfs,
             dir: dir.path(),
-            next_file_number: &|| next.fetch_add(1, Ordering::Relaxed),
+            next_file_number: &|| FileNumber::new(next.fetch_add(1, Ordering::Relaxed)),
             sst_options: options.sst(0, NOW_MS),
             target_file_bytes: u64::MAX,
             max_writer_bytes: usize::MAX,
@@ -450,7 +452,7 @@ fn speed() {
             vfs: &vfs,
             dir: dir.path(),
             table_cache: &table_cache,
-            next_file_number: &|| next.fetch_add(1, Ordering::Relaxed),
+            next_file_number: &|| FileNumber::new(next.fetch_add(1, Ordering::Relaxed)),
             options: &options,
             flushed_seqno: SeqNo::ZERO,
             snapshots: Vec::new(),

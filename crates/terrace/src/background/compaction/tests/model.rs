@@ -15,7 +15,10 @@ use std::ops::Bound;
 use terrace_base::MAX_SEQNO;
 use terrace_base::key::{EXPIRY_BYTES, pack_trailer, trailer_kind, trailer_seqno};
 use terrace_base::range_tombstone::Fragment;
-use terrace_base::{RangeTombstone, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind, ValueRef};
+use terrace_base::{
+    FileNumber, RangeTombstone, RangeTombstones, Rng, SegmentNumber, SeqNo, SplitMix64, ValueKind,
+    ValueRef,
+};
 use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
 
 /// Key, trailer, value; a value is its expiry (or 0), the sequence number of its write, and the
@@ -43,8 +46,8 @@ struct Store {
     options: FamilyOptions,
     key_count: u64,
     version: Version,
-    contents: HashMap<u64, Content>,
-    next_file: u64,
+    contents: HashMap<FileNumber, Content>,
+    next_file: FileNumber,
     seqno: SeqNo,
     now_ms: u64,
     snapshots: BTreeSet<SeqNo>,
@@ -55,13 +58,13 @@ struct Store {
     next_job: u64,
     merges: u64,
     moves: u64,
-    victims: HashSet<u32>,
-    hidden: HashMap<u64, u64>,
+    victims: HashSet<SegmentNumber>,
+    hidden: HashMap<FileNumber, u64>,
     /// Whether picking empties victim segments now.
     force: bool,
     rewrites: u64,
     /// Files that no merge may read.
-    quarantined: HashSet<u64>,
+    quarantined: HashSet<FileNumber>,
 }
 
 fn expiry(value: &[u8]) -> u64 {
@@ -69,8 +72,9 @@ fn expiry(value: &[u8]) -> u64 {
 }
 
 /// The segment of a value; tombstones have none.
-fn segment(value: &[u8]) -> Option<u32> {
-    value.get(SHOWN_BYTES..).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()))
+fn segment(value: &[u8]) -> Option<SegmentNumber> {
+    let bytes = value.get(SHOWN_BYTES..)?;
+    Some(SegmentNumber::new(u32::from_le_bytes(bytes.try_into().unwrap()).into()))
 }
 
 fn is_shown(trailer: u64, value: &[u8], now_ms: u64) -> bool {
@@ -100,7 +104,7 @@ impl Store {
             key_count,
             version: Version::empty(),
             contents: HashMap::new(),
-            next_file: 1,
+            next_file: FileNumber::new(1),
             seqno: SeqNo::ZERO,
             now_ms: 1000,
             snapshots: BTreeSet::new(),
@@ -230,7 +234,7 @@ impl Store {
         };
         let number = self.next_file;
         self.next_file += 1;
-        let mut refs: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut refs: BTreeMap<SegmentNumber, u64> = BTreeMap::new();
         for segment in content.entries.iter().filter_map(|e| segment(&e.2)) {
             *refs.entry(segment).or_default() += 100;
         }
@@ -259,7 +263,7 @@ impl Store {
 
     fn apply(&mut self, edit: &FamilyEdit) {
         self.version = self.version.apply(edit).unwrap();
-        let moved: HashSet<u64> = edit.added.iter().map(|(_, f)| f.number).collect();
+        let moved: HashSet<FileNumber> = edit.added.iter().map(|(_, f)| f.number).collect();
         for (_, number) in edit.removed.iter().filter(|(_, n)| !moved.contains(n)) {
             self.contents.remove(number);
         }
@@ -333,7 +337,7 @@ impl Store {
         let level = job.compaction.output_level;
         self.rewrites += u64::from(job.compaction.start_level == level && level > 0);
         if job.compaction.reason == Reason::Values || self.rng.one_in(2) {
-            let fresh = (1_000_000 + self.next_file) as u32;
+            let fresh = (1_000_000 + self.next_file.get()) as u32;
             for entry in entries.iter_mut() {
                 if segment(&entry.2).is_some_and(|segment| self.victims.contains(&segment)) {
                     entry.2[SHOWN_BYTES..].copy_from_slice(&fresh.to_le_bytes());
@@ -443,10 +447,10 @@ impl Store {
 
     /// Lets a file become unreadable, or all of them readable again. No job reads it.
     fn quarantine(&mut self) {
-        let busy: HashSet<u64> =
+        let busy: HashSet<FileNumber> =
             self.jobs.iter().flat_map(|j| j.compaction.files().map(|f| f.number)).collect();
         let files = self.version.files().map(|(_, file)| file.number);
-        let free: Vec<u64> = files.filter(|number| !busy.contains(number)).collect();
+        let free: Vec<FileNumber> = files.filter(|number| !busy.contains(number)).collect();
         match free.is_empty() || self.rng.one_in(8) {
             true => self.quarantined.clear(),
             false => {

@@ -7,7 +7,7 @@ use super::super::pick::{Choice, Compaction, File, PickInput, Values};
 use crate::jobs::scheduler::RunningCompaction;
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::HashSet;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, LEVEL_COUNT, Version};
 use terrace_sst::Compression;
 
@@ -63,7 +63,7 @@ struct Simulation {
     options: FamilyOptions,
     version: Version,
     now_s: f64,
-    next_file: u64,
+    next_file: FileNumber,
     seqno: SeqNo,
     keys: Keys,
     put_entries: f64,
@@ -92,7 +92,7 @@ impl Simulation {
             options,
             version: Version::empty(),
             now_s: 1e6,
-            next_file: 1,
+            next_file: FileNumber::new(1),
             seqno: SeqNo::new(1),
             keys,
             put_entries: 0.0,
@@ -230,7 +230,7 @@ impl Simulation {
     }
 
     fn choose(&self, idle: bool) -> Choice {
-        let in_progress: HashSet<u64> =
+        let in_progress: HashSet<FileNumber> =
             self.running.iter().flat_map(|(_, c)| c.files().map(|f| f.number)).collect();
         let running: Vec<RunningCompaction> =
             self.running.iter().map(|(_, c)| c.running(1)).collect();

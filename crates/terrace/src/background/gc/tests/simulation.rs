@@ -12,7 +12,7 @@ use super::super::{HEADROOM, REVEAL_FROM};
 use crate::background::compaction::pick::MIN_HIDDEN_PART;
 use crate::values::value_log::SegmentStats;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use terrace_base::{Rng, SplitMix64};
+use terrace_base::{MAX_VALUE_SEGMENT, Rng, SegmentNumber, SplitMix64};
 
 /// Bytes of an entry in an SST: handle, what differs from the key before, filter, index.
 const TREE_ENTRY_BYTES: f64 = 18.0;
@@ -25,7 +25,7 @@ const UPDATE_BYTES: f64 = 52.0;
 const MAX_L0: usize = 12;
 /// Bytes that users write while collection writes one.
 const LAG: f64 = 0.15;
-const NOWHERE: u32 = u32::MAX;
+const NOWHERE: SegmentNumber = MAX_VALUE_SEGMENT;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Draw {
@@ -92,18 +92,18 @@ struct Store {
     zeta: f64,
     next_sequential: usize,
     /// Where each key's newest value lies, and where the tree says it does.
-    newest: Vec<u32>,
-    tree: Vec<u32>,
+    newest: Vec<SegmentNumber>,
+    tree: Vec<SegmentNumber>,
     in_tree: f64,
     /// Newest first; key and segment, one per key.
-    l0: Vec<Vec<(u32, u32)>>,
-    memtable: HashMap<u32, u32>,
+    l0: Vec<Vec<(u32, SegmentNumber)>>,
+    memtable: HashMap<u32, SegmentNumber>,
     unflushed: usize,
-    segments: BTreeMap<u32, Segment>,
-    open: u32,
-    fed: Vec<u32>,
-    next: u32,
-    victims: HashSet<u32>,
+    segments: BTreeMap<SegmentNumber, Segment>,
+    open: SegmentNumber,
+    fed: Vec<SegmentNumber>,
+    next: SegmentNumber,
+    victims: HashSet<SegmentNumber>,
     /// Part of what is written that overwrites.
     overwrites: f64,
     written: Written,
@@ -127,9 +127,9 @@ impl Store {
             memtable: HashMap::new(),
             unflushed: 0,
             segments: BTreeMap::new(),
-            open: 0,
+            open: SegmentNumber::ZERO,
             fed: Vec::new(),
-            next: 1,
+            next: SegmentNumber::new(1),
             victims: HashSet::new(),
             overwrites: 0.0,
             written: Written::default(),
@@ -158,13 +158,13 @@ impl Store {
         self.fed.push(self.open);
     }
 
-    fn fresh_segment(&mut self, sealed: bool) -> u32 {
+    fn fresh_segment(&mut self, sealed: bool) -> SegmentNumber {
         self.next += 1;
         self.segments.insert(self.next, Segment { sealed, ..Segment::default() });
         self.next
     }
 
-    fn change(&mut self, segment: u32, change: impl FnOnce(&mut Segment)) {
+    fn change(&mut self, segment: SegmentNumber, change: impl FnOnce(&mut Segment)) {
         if let Some(segment) = self.segments.get_mut(&segment) {
             change(segment);
         }
@@ -220,7 +220,7 @@ impl Store {
     }
 
     /// A value of `key` is now in `segment`.
-    fn place(&mut self, key: u32, segment: u32) {
+    fn place(&mut self, key: u32, segment: SegmentNumber) {
         let old = std::mem::replace(&mut self.newest[key as usize], segment);
         self.change(old, |s| s.newest -= 1);
         self.change(segment, |s| s.newest += 1);
@@ -229,7 +229,7 @@ impl Store {
     }
 
     fn flush(&mut self) {
-        let mut run: Vec<(u32, u32)> = self.memtable.drain().collect();
+        let mut run: Vec<(u32, SegmentNumber)> = self.memtable.drain().collect();
         run.sort_unstable();
         self.unflushed = 0;
         self.written.flush += run.len() as f64 * TREE_ENTRY_BYTES;
@@ -270,7 +270,7 @@ impl Store {
             Way::Compaction => s.known.max(0) as f64,
             Way::Updates => s.newest.max(0) as f64,
         };
-        let segment_stats = |(number, s): (&u32, &Segment)| SegmentStats {
+        let segment_stats = |(number, s): (&SegmentNumber, &Segment)| SegmentStats {
             number: *number,
             size_bytes: (f64::from(s.values) * self.record()) as u64,
             live_bytes: (live(s) * self.weight()) as u64,

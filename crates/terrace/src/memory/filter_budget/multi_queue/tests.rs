@@ -4,6 +4,7 @@
 use super::*;
 use crate::memory::filter_budget::curve;
 use proptest::prelude::*;
+use terrace_base::FileNumber;
 
 /// A partition of the transcription.
 #[derive(Debug, Clone)]
@@ -91,7 +92,7 @@ proptest! {
         let all: usize = curves.iter().map(|curve| curve.charge_bytes(255)).sum();
         let budget_bytes = (all as f64 * part) as usize;
         let mut queues = MultiQueue::new();
-        let id = |at: usize| PartitionId { file: 3, at: at as u32 };
+        let id = |at: usize| PartitionId { file: FileNumber::new(3), at: at as u32 };
         let mut plain = Transcription {
             curves: curves.clone(),
             partitions: Vec::new(),
@@ -125,7 +126,7 @@ fn a_tie_changes_nothing() {
     // Two units of two bits are worth what one of four is: demoting both for it gains nothing.
     let (four, two) = (curve::bloom(4_000, 4.0, 2, 0), curve::bloom(4_000, 2.0, 4, 0));
     let mut queues = MultiQueue::new();
-    let id = |at| PartitionId { file: 1, at };
+    let id = |at| PartitionId { file: FileNumber::new(1), at };
     queues.insert(id(0), Arc::new(two), 4, 0);
     queues.insert(id(1), Arc::new(four), 1, 0);
     assert_eq!(queues.access(id(0), 0, 0, 0), None);
@@ -139,7 +140,7 @@ fn what_is_forgotten_makes_room_and_is_not_demoted_again() {
     let curve = Arc::new(curve::bloom(16_000, 4.0, 2, 0));
     let unit = curve.charge_bytes(1);
     let mut queues = MultiQueue::new();
-    let id = |at| PartitionId { file: 1, at };
+    let id = |at| PartitionId { file: FileNumber::new(1), at };
     queues.insert(id(0), curve.clone(), 1, 0);
     queues.insert(id(1), curve, 0, 0);
     // Without room, expired or not: the one that has expired makes way.

@@ -2,12 +2,13 @@
 
 use super::*;
 use proptest::prelude::*;
+use terrace_base::FileNumber;
 
 proptest! {
     #[test]
     fn rates_come_back_about_as_they_were(
         files in prop::collection::btree_map(
-            0u64..1000,
+            (0u64..1000).prop_map(FileNumber::new),
             prop::collection::vec(prop_oneof![Just(0.0), 1e-9f64..1.0], 0..20),
             0..10,
         ),
@@ -34,7 +35,7 @@ proptest! {
 
 #[test]
 fn many_partitions_share_codes_and_many_files_are_cut() {
-    let one = |number| (number, vec![1e-3; 100]);
+    let one = |number| (FileNumber::new(number), vec![1e-3; 100]);
     let rates: Rates = (0..20_000).map(one).collect();
     let bytes = encode(rates);
     assert!(bytes.len() < 300 << 10, "{}", bytes.len());
@@ -46,11 +47,12 @@ fn many_partitions_share_codes_and_many_files_are_cut() {
 
 #[test]
 fn the_hottest_file_comes_first_and_a_file_that_changed_is_not_known() {
-    let bytes = encode(vec![(5, vec![1e-6, 1e-4]), (9, vec![1e-2]), (7, vec![0.0])]);
+    let [five, seven, nine] = [5, 7, 9].map(FileNumber::new);
+    let bytes = encode(vec![(five, vec![1e-6, 1e-4]), (nine, vec![1e-2]), (seven, vec![0.0])]);
     let mut restored = Restored::decode(&bytes);
-    assert_eq!(restored.hottest_first(), [9, 5, 7]);
-    assert_eq!(restored.take(5, 3), None);
-    restored.retain(|number| number == 9);
-    assert_eq!(restored.hottest_first(), [9]);
+    assert_eq!(restored.hottest_first(), [nine, five, seven]);
+    assert_eq!(restored.take(five, 3), None);
+    restored.retain(|number| number == nine);
+    assert_eq!(restored.hottest_first(), [nine]);
     assert_eq!(Restored::decode(&[2, 0, 0]), Restored::default());
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::memory::filter_budget::curve::{self, Curve};
 use std::sync::Arc;
+use terrace_base::FileNumber;
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// Partitions that only the allocator changes.
@@ -17,7 +18,7 @@ struct World {
 impl World {
     fn new(partitions: Vec<(Curve, f64)>, budget_bytes: usize) -> Self {
         let offer = |(at, (curve, heat)): (usize, (Curve, f64))| Offer {
-            id: PartitionId { file: 1, at: at as u32 },
+            id: PartitionId { file: FileNumber::new(1), at: at as u32 },
             curve: Arc::new(curve),
             heat,
             accesses: 0,

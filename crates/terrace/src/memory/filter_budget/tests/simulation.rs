@@ -10,6 +10,7 @@ use super::super::heat::Heat;
 use super::super::multi_queue::MultiQueue;
 use super::super::price::Price;
 use std::sync::Arc;
+use terrace_base::FileNumber;
 use terrace_base::rng::{Rng, SplitMix64};
 
 const KEYS: usize = 8_000_000;
@@ -169,7 +170,7 @@ impl Simulation {
             let (wasted, variance) = std::mem::take(&mut self.wasted[at]);
             partition.heat.note(wasted, variance, passed);
             offers.push(Offer {
-                id: PartitionId { file: 1, at: at as u32 },
+                id: PartitionId { file: FileNumber::new(1), at: at as u32 },
                 curve: partition.curve.clone(),
                 heat: partition.heat.rate(),
                 accesses: std::mem::take(&mut self.accesses[at]),

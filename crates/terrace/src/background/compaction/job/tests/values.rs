@@ -4,7 +4,7 @@ use super::*;
 use crate::version::unpublished::publish_segments;
 use std::collections::HashMap;
 use terrace_base::key::{trailer_kind, trailer_seqno};
-use terrace_base::{HANDLE_BYTES, ValueHandle};
+use terrace_base::{HANDLE_BYTES, SegmentNumber, ValueHandle};
 use terrace_log::value::ValueWriter;
 use terrace_manifest::{SegmentKind, SegmentMeta};
 
@@ -14,8 +14,9 @@ const SEGMENTS: usize = 5;
 impl Store {
     fn writer(&self) -> ValueWriter {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = SegmentNumber::new(number);
         let path = names::value_log_path(Path::new(DIR), number);
-        ValueWriter::create(&*self.vfs, &path, number as u32, 0).unwrap()
+        ValueWriter::create(&*self.vfs, &path, number, 0).unwrap()
     }
 
     /// Writes segments with the values of most of `entries`; gives the entries with handles in
@@ -77,7 +78,7 @@ impl Store {
         store.inputs.sort_by_key(|(level, _)| *level);
         store.inputs.retain(|(_, files)| !files.is_empty());
         store.victims =
-            store.log.hold().keys().filter(|number| *number % 2 == 0).copied().collect();
+            store.log.hold().keys().filter(|number| number.get() % 2 == 0).copied().collect();
         store
     }
 
@@ -104,7 +105,7 @@ fn long_value(key: &[u8], seqno: SeqNo) -> Vec<u8> {
     value
 }
 
-fn references(files: &[(u8, FileMeta)]) -> HashMap<u32, u64> {
+fn references(files: &[(u8, FileMeta)]) -> HashMap<SegmentNumber, u64> {
     let mut sum = HashMap::new();
     for reference in files.iter().flat_map(|(_, file)| &file.value_refs) {
         *sum.entry(reference.segment).or_default() += reference.bytes;
@@ -133,7 +134,7 @@ fn values_of_victim_segments_move_and_everything_reads_as_before() {
         assert!(!references.keys().any(|number| store.victims.contains(number)), "seed {seed}");
         for segment in &output.segments {
             assert!(references[&segment.number] < segment.size_bytes);
-            let path = names::value_log_path(Path::new(DIR), u64::from(segment.number));
+            let path = names::value_log_path(Path::new(DIR), segment.number);
             assert_eq!(store.vfs.len(&path).unwrap(), segment.size_bytes);
         }
         // Only what a segment does not hold whole is beyond its size.
@@ -159,7 +160,7 @@ fn values_move_in_the_order_of_their_keys() {
         let (entries, _) = store.read(&output.edit.added);
         let handle = |e: &Entry| ValueHandle::of_entry(trailer_kind(e.1).unwrap(), &e.2);
         let handles = entries.iter().filter_map(handle);
-        let places: Vec<(u32, u64)> = handles.map(|h| (h.segment, h.offset)).collect();
+        let places: Vec<(SegmentNumber, u64)> = handles.map(|h| (h.segment, h.offset)).collect();
         assert!(places.is_sorted(), "seed {seed}");
         moved += places.len();
     }
@@ -210,7 +211,7 @@ fn a_job_that_comes_by_moves_no_next_to_nothing() {
     let mut store = Store::random_with_values(7);
     let mut compaction = store.compaction(5);
     compaction.reason = Reason::L0Files;
-    let held = |victims: &HashSet<u32>| -> u64 {
+    let held = |victims: &HashSet<SegmentNumber>| -> u64 {
         let refs = compaction.files().flat_map(|f| &f.value_refs);
         refs.filter(|r| victims.contains(&r.segment)).map(|r| r.bytes).sum()
     };
