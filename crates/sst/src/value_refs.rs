@@ -80,13 +80,13 @@ mod tests {
                 (prop_oneof![0u32..4, any::<u32>()], 0u32..1000, 0usize..100), 0..60,
             ),
         ) {
-            let (mut tally, mut want) = (ValueTally::default(), BTreeMap::<u32, u64>::new());
+            let (mut tally, mut want) = (ValueTally::default(), BTreeMap::<u64, u64>::new());
             for (segment, len, key_len) in entries {
                 tally.add(&ValueHandle { segment: SegmentNumber::new(segment.into()), offset: 44, len, compression: 0 }, key_len);
-                *want.entry(segment).or_default() += u64::from(len) + key_len as u64 + 4;
+                *want.entry(segment.into()).or_default() += u64::from(len) + key_len as u64 + 4;
             }
             let refs = tally.finish();
-            let found: Vec<_> = refs.iter().map(|r| (r.segment, r.bytes)).collect();
+            let found: Vec<_> = refs.iter().map(|r| (r.segment.get(), r.bytes)).collect();
             prop_assert_eq!(found, want.into_iter().collect::<Vec<_>>());
             let bytes = encode(&refs);
             prop_assert_eq!(decode(&bytes), Some(refs.clone()));

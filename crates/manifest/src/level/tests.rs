@@ -154,7 +154,11 @@ fn l0_is_ordered_newest_first_and_searched_in_that_order() {
     files[2].largest_seqno = SeqNo::new(2);
     let version = Version::empty().apply(&added(0, files)).unwrap();
     let level = version.level(0);
-    assert_eq!(level.numbers(), [1, 3, 2], "by sequence number, then by number");
+    assert_eq!(
+        level.numbers(),
+        [1, 3, 2].map(FileNumber::new),
+        "by sequence number, then by number"
+    );
     assert_eq!((level.find(b"c"), level.find(b"zz")), (Some(0), None));
     assert_eq!(level.overlapping_range(Bound::Included(b"e"), Bound::Included(b"f")), 0..2);
     assert_eq!(level.overlapping_range(Bound::Included(b"zz"), Bound::Unbounded), 0..0);
@@ -211,6 +215,6 @@ fn a_file_moves_between_levels_in_one_edit() {
     assert_eq!((moved.level(0).len(), moved.level(6).len()), (0, 1));
     assert_eq!(
         moved.files().map(|(level, file)| (level, file.number)).collect::<Vec<_>>(),
-        [(6, 1)]
+        [(6, FileNumber::new(1))]
     );
 }

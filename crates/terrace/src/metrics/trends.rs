@@ -189,7 +189,7 @@ mod tests {
     fn files_warm_up_cool_down_and_are_forgotten() {
         let trends = Trends::new(0);
         let rate = |now_s: u64, count: f64| {
-            trends.of_files(now_s * 1_000_000, &[(FileNumber::new(1), count)])[&1]
+            trends.of_files(now_s * 1_000_000, &[(FileNumber::new(1), count)])[&FileNumber::new(1)]
         };
         assert_eq!(rate(10, 1000.0), 100.0);
         assert_eq!(rate(10, 1500.0), 100.0, "at once says nothing");
