@@ -47,6 +47,9 @@ pub enum Error {
     /// The caller asked for something outside the limits.
     #[error("{0}")]
     InvalidArgument(String),
+    /// A merge operator refused the operands of a key, or there is none.
+    #[error("{0}")]
+    MergeFailed(String),
     /// A read that was to make do with memory needs the device.
     #[error("what is read is not in memory")]
     NotInMemory,
@@ -98,7 +101,7 @@ impl Error {
             | Self::Corruption { path, .. }
             | Self::Unsupported { path, .. }
             | Self::Removed { path } => Some(path),
-            Self::InvalidArgument(_) | Self::NotInMemory => None,
+            Self::InvalidArgument(_) | Self::MergeFailed(_) | Self::NotInMemory => None,
         }
     }
 

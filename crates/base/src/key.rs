@@ -17,6 +17,9 @@ pub const MAX_VALUE_BYTES: usize = 1 << 30;
 /// time in Unix milliseconds, little-endian, from which the entry is absent.
 pub const EXPIRY_BYTES: usize = 8;
 
+/// Bytes of the sequence number that precedes the operand of a [`ValueKind::Merged`] entry, little-endian.
+pub const OLDEST_SEQNO_BYTES: usize = 8;
+
 /// What an entry means. The numbers are stored on disk and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -32,6 +35,12 @@ pub enum ValueKind {
     PutHandle = 3,
     /// As `PutHandle`, with an expiry before the handle.
     PutTtlHandle = 4,
+    /// An operand for the column family's merge operator: the key's value is what the operator makes of
+    /// the next older version and this.
+    Merge = 5,
+    /// Several operands in a row that the operator has made one of, preceded by the sequence number
+    /// of the oldest of them ([`OLDEST_SEQNO_BYTES`]); the entry's own is that of the newest. Only in SSTs.
+    Merged = 6,
     /// A range tombstone; only in batches and log records, never among point entries.
     RangeDelete = 15,
 }
@@ -45,6 +54,8 @@ impl ValueKind {
             2 => Some(Self::PutTtl),
             3 => Some(Self::PutHandle),
             4 => Some(Self::PutTtlHandle),
+            5 => Some(Self::Merge),
+            6 => Some(Self::Merged),
             15 => Some(Self::RangeDelete),
             _ => None,
         }
@@ -56,6 +67,12 @@ impl ValueKind {
     #[inline]
     pub fn expires(self) -> bool {
         matches!(self, Self::PutTtl | Self::PutTtlHandle)
+    }
+
+    /// Whether it is an operand of a merge: what it means depends on the versions below it.
+    #[inline]
+    pub fn is_operand(self) -> bool {
+        matches!(self, Self::Merge | Self::Merged)
     }
 
     /// Whether the value lies in the value log.

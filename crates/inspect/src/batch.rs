@@ -121,6 +121,7 @@ fn op<'a>(
     match kind {
         ValueKind::Delete if !value.is_empty() => Err("a delete with a value"),
         ValueKind::PutTtl if value.len() < EXPIRY_BYTES => Err("an expiring value without expiry"),
+        ValueKind::Merged => Err("a combined operand, which only SSTs have"),
         _ => Ok(Op { seqno, family, kind, key, value, separated: None }),
     }
 }
@@ -184,6 +185,7 @@ fn describe_op(op: &Op<'_>) -> String {
             let expiry_ms = u64::from_le_bytes(*expiry);
             format!("put {} = {} until {expiry_ms} ms", shown(op.key), shown(value))
         }
+        (ValueKind::Merge, _) => format!("merge {} with {}", shown(op.key), shown(op.value)),
         _ => match &op.separated {
             Some(separated) => describe_separated(op, separated),
             None => format!("put {} = {}", shown(op.key), shown(op.value)),

@@ -17,10 +17,12 @@
 //!           families               to the end
 //!
 //! family    id                 v
-//!           present            v   bit 0 create, 1 drop, 2 min log segment, 3 flushed seqno
+//!           present            v   bit 0 create, 1 drop, 2 min log segment, 3 flushed seqno,
+//!                                  4 merge operator
 //!           name               b   if create
 //!           min log segment    v   if present
 //!           flushed seqno      v   if present
+//!           merge operator     b   its name, if present
 //!           removed count      v
 //!           removed                level (1), number (v)
 //!           added count        v
@@ -61,6 +63,7 @@ const CREATE: u64 = 1;
 const DROP: u64 = 1 << 1;
 const MIN_LOG_SEGMENT: u64 = 1 << 2;
 const FLUSHED_SEQNO: u64 = 1 << 3;
+const MERGE_OPERATOR: u64 = 1 << 4;
 
 const LARGEST_EXCLUSIVE: u64 = 1;
 const TTL_DUE: u64 = 1 << 1;
@@ -146,13 +149,15 @@ fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
     };
     put_head(&head, out);
     for family in &edit.families {
-        let create = family.create.as_deref();
         put_family(
-            family.id,
-            create,
-            family.drop,
-            family.min_log_segment,
-            family.flushed_seqno,
+            &FamilyHead {
+                id: family.id,
+                create: family.create.as_deref(),
+                drop: family.drop,
+                min_log_segment: family.min_log_segment,
+                flushed_seqno: family.flushed_seqno,
+                merge_operator: family.merge_operator.as_deref(),
+            },
             out,
         );
         put_removed(&family.removed, out);
@@ -213,28 +218,34 @@ pub(crate) fn put_head(head: &Head<'_>, out: &mut Vec<u8>) {
     put_varint(out, head.family_count as u64);
 }
 
-pub(crate) fn put_family(
-    id: u32,
-    create: Option<&str>,
-    drop: bool,
-    min_log_segment: Option<SegmentNumber>,
-    flushed_seqno: Option<SeqNo>,
-    out: &mut Vec<u8>,
-) {
-    put_varint(out, u64::from(id));
-    let present = bit(create.is_some(), CREATE)
-        | bit(drop, DROP)
-        | bit(min_log_segment.is_some(), MIN_LOG_SEGMENT)
-        | bit(flushed_seqno.is_some(), FLUSHED_SEQNO);
+/// What stands before the files of a family.
+pub(crate) struct FamilyHead<'a> {
+    pub id: u32,
+    pub create: Option<&'a str>,
+    pub drop: bool,
+    pub min_log_segment: Option<SegmentNumber>,
+    pub flushed_seqno: Option<SeqNo>,
+    pub merge_operator: Option<&'a str>,
+}
+
+pub(crate) fn put_family(head: &FamilyHead<'_>, out: &mut Vec<u8>) {
+    put_varint(out, u64::from(head.id));
+    let present = bit(head.create.is_some(), CREATE)
+        | bit(head.drop, DROP)
+        | bit(head.min_log_segment.is_some(), MIN_LOG_SEGMENT)
+        | bit(head.flushed_seqno.is_some(), FLUSHED_SEQNO)
+        | bit(head.merge_operator.is_some(), MERGE_OPERATOR);
     put_varint(out, present);
-    if let Some(name) = create {
+    if let Some(name) = head.create {
         put_bytes(out, name.as_bytes());
     }
-    for value in [min_log_segment.map(SegmentNumber::get), flushed_seqno.map(SeqNo::get)]
-        .into_iter()
-        .flatten()
-    {
+    let numbers =
+        [head.min_log_segment.map(SegmentNumber::get), head.flushed_seqno.map(SeqNo::get)];
+    for value in numbers.into_iter().flatten() {
         put_varint(out, value);
+    }
+    if let Some(name) = head.merge_operator {
+        put_bytes(out, name.as_bytes());
     }
 }
 
@@ -444,7 +455,7 @@ impl Input<'_> {
 
     fn family(&mut self) -> Result<FamilyEdit, Malformed> {
         let id = self.narrow("family id")?;
-        let known = CREATE | DROP | MIN_LOG_SEGMENT | FLUSHED_SEQNO;
+        let known = CREATE | DROP | MIN_LOG_SEGMENT | FLUSHED_SEQNO | MERGE_OPERATOR;
         let present = self.bits("family field", known)?;
         let mut create = None;
         if present & CREATE != 0 {
@@ -455,6 +466,11 @@ impl Input<'_> {
             self.optional(present & MIN_LOG_SEGMENT, "min log segment")?.map(SegmentNumber::new);
         let flushed_seqno =
             self.optional(present & FLUSHED_SEQNO, "flushed seqno")?.map(SeqNo::new);
+        let mut merge_operator = None;
+        if present & MERGE_OPERATOR != 0 {
+            let name = self.decoder.bytes().and_then(|name| std::str::from_utf8(name).ok());
+            merge_operator = Some(self.field(name, "merge operator")?.to_owned());
+        }
         let removed_count = self.count("removed count", 2)?;
         let mut removed = Vec::with_capacity(removed_count);
         for _ in 0..removed_count {
@@ -469,7 +485,16 @@ impl Input<'_> {
             added.push((level, file));
         }
         let drop = present & DROP != 0;
-        Ok(FamilyEdit { id, create, drop, min_log_segment, flushed_seqno, added, removed })
+        Ok(FamilyEdit {
+            id,
+            create,
+            merge_operator,
+            drop,
+            min_log_segment,
+            flushed_seqno,
+            added,
+            removed,
+        })
     }
 
     fn file(&mut self, before: &[u8]) -> Result<FileMeta, Malformed> {

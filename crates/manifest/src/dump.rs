@@ -85,6 +85,9 @@ fn describe_family(family: &FamilyEdit, lines: &mut Vec<String>) {
     if let Some(seqno) = family.flushed_seqno {
         line.push_str(&format!(", flushed up to seqno {seqno}"));
     }
+    if let Some(name) = &family.merge_operator {
+        line.push_str(&format!(", merge operator {name:?}"));
+    }
     lines.push(line);
     for (level, number) in &family.removed {
         lines.push(format!("    - {}  {number}", place_name(*level)));

@@ -55,6 +55,8 @@ pub struct FamilyEdit {
     pub id: u32,
     /// The family begins with this edit and has this name.
     pub create: Option<String>,
+    /// From this edit on the family has the merge operator of this name. It is given once and stays.
+    pub merge_operator: Option<String>,
     /// The family ends with this edit: its files are no longer live.
     pub drop: bool,
     /// Log segments below this one hold nothing that this family still needs. Never goes down.

@@ -31,6 +31,8 @@ pub struct FamilyState {
     pub min_log_segment: SegmentNumber,
     /// Every write of the family up to here is in its SSTs.
     pub flushed_seqno: SeqNo,
+    /// The name of its merge operator, if it has one.
+    pub merge_operator: Option<String>,
 }
 
 /// Everything a manifest says.
@@ -166,6 +168,7 @@ fn check_family(edit: &FamilyEdit, exists: bool) -> Result<(), String> {
         _ => {}
     }
     let changes = edit.create.is_some()
+        || edit.merge_operator.is_some()
         || edit.min_log_segment.is_some()
         || edit.flushed_seqno.is_some()
         || !edit.added.is_empty()
@@ -174,6 +177,21 @@ fn check_family(edit: &FamilyEdit, exists: bool) -> Result<(), String> {
         return Err(format!("family {id} is to be dropped and changed"));
     }
     Ok(())
+}
+
+/// Gives a family its merge operator: one that has another keeps it, since its operands mean what
+/// that one makes of them.
+fn settle_operator(operator: &mut Option<String>, given: Option<&str>) -> Result<(), String> {
+    match (&*operator, given) {
+        (Some(has), Some(given)) if has != given => {
+            Err(format!("the merge operator `{given}` is given to it and it has `{has}`"))
+        }
+        (None, Some(given)) => {
+            *operator = Some(given.to_owned());
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_distinct(edit: &VersionEdit) -> Result<(), String> {
@@ -194,6 +212,7 @@ impl ManifestState {
             version: Arc::default(),
             min_log_segment: SegmentNumber::ZERO,
             flushed_seqno: SeqNo::ZERO,
+            merge_operator: None,
         };
         Self {
             families: BTreeMap::from([(0, default)]),
@@ -255,6 +274,7 @@ impl ManifestState {
                     version,
                     min_log_segment: SegmentNumber::ZERO,
                     flushed_seqno: SeqNo::ZERO,
+                    merge_operator: None,
                 }
             }
         };
@@ -266,6 +286,8 @@ impl ManifestState {
         }
         raise(&mut family.min_log_segment, change.min_log_segment);
         raise(&mut family.flushed_seqno, change.flushed_seqno);
+        settle_operator(&mut family.merge_operator, change.merge_operator.as_deref())
+            .map_err(|why| format!("family {} (`{}`): {why}", family.id, family.name))?;
         Ok(Some(family))
     }
 
@@ -324,8 +346,15 @@ impl ManifestState {
         };
         codec::put_head(&head, out);
         for family in self.families.values() {
-            let (segment, seqno) = (Some(family.min_log_segment), Some(family.flushed_seqno));
-            codec::put_family(family.id, Some(&family.name), false, segment, seqno, out);
+            let head = codec::FamilyHead {
+                id: family.id,
+                create: Some(&family.name),
+                drop: false,
+                min_log_segment: Some(family.min_log_segment),
+                flushed_seqno: Some(family.flushed_seqno),
+                merge_operator: family.merge_operator.as_deref(),
+            };
+            codec::put_family(&head, out);
             codec::put_removed(&[], out);
             let files = family.version.all_files().map(|(level, file)| (level, &**file));
             codec::put_added(family.version.file_count(), files, out);
@@ -351,6 +380,7 @@ pub(crate) struct Replay {
 
 struct FamilyReplay {
     name: String,
+    merge_operator: Option<String>,
     min_log_segment: SegmentNumber,
     flushed_seqno: SeqNo,
     /// In the order in which they were added, so that sorting a snapshot again is one pass; empty
@@ -433,6 +463,7 @@ impl Replay {
         }
         let family = self.families.entry(id).or_insert_with(|| FamilyReplay {
             name: change.create.unwrap_or_default(),
+            merge_operator: None,
             min_log_segment: SegmentNumber::ZERO,
             flushed_seqno: SeqNo::ZERO,
             files: Vec::new(),
@@ -446,7 +477,8 @@ impl Replay {
         family.files.extend(added);
         raise(&mut family.min_log_segment, change.min_log_segment);
         raise(&mut family.flushed_seqno, change.flushed_seqno);
-        Ok(())
+        settle_operator(&mut family.merge_operator, change.merge_operator.as_deref())
+            .map_err(|why| format!("family {id}: {why}"))
     }
 
     /// The state after all records; `None` if there was no snapshot.
@@ -464,7 +496,10 @@ impl Replay {
                 .map_err(|why| format!("family {id} (`{name}`): {why}"))?;
             let (min_log_segment, flushed_seqno) = (family.min_log_segment, family.flushed_seqno);
             let version = Arc::new(version);
-            families.insert(id, FamilyState { id, name, version, min_log_segment, flushed_seqno });
+            let merge_operator = family.merge_operator;
+            let family =
+                FamilyState { id, name, version, min_log_segment, flushed_seqno, merge_operator };
+            families.insert(id, family);
         }
         Ok(Some(ManifestState {
             families,

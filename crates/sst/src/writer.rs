@@ -23,8 +23,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::key::{
-    EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, common_prefix, compare_internal,
-    shortest_separator, trailer_kind, trailer_seqno,
+    EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, OLDEST_SEQNO_BYTES, common_prefix,
+    compare_internal, shortest_separator, trailer_kind, trailer_seqno,
 };
 use terrace_base::{
     Error, FileNumber, RangeTombstones, Result, SeqNo, ValueHandle, ValueKind, ValueRef,
@@ -212,7 +212,11 @@ impl SstWriter {
                     self.expiries.add(u64::from_le_bytes(*expiry), bytes);
                 }
             }
-            ValueKind::Put | ValueKind::PutHandle | ValueKind::RangeDelete => {}
+            ValueKind::Put
+            | ValueKind::PutHandle
+            | ValueKind::Merge
+            | ValueKind::Merged
+            | ValueKind::RangeDelete => {}
         }
         if let Some(handle) = ValueHandle::of_entry(kind, value) {
             self.values.add(&handle, user_key.len());
@@ -476,6 +480,9 @@ fn check_entry(user_key: &[u8], trailer: u64, value: &[u8]) -> Result<ValueKind>
     match trailer_kind(trailer) {
         Some(ValueKind::PutTtl) if value.len() < EXPIRY_BYTES => {
             refuse("an expiring entry has no expiry")
+        }
+        Some(ValueKind::Merged) if value.len() < OLDEST_SEQNO_BYTES => {
+            refuse("a combined operand does not say from which sequence number on")
         }
         Some(kind) if kind.is_handle() && ValueHandle::of_entry(kind, value).is_none() => {
             refuse("a value handle is of the wrong length")

@@ -38,6 +38,10 @@ pub enum Error {
     /// A key, value, batch or option is outside the limits.
     #[error("{0}")]
     InvalidArgument(String),
+    /// The merge operator of a column family refused the operands of a key. Nothing is lost: they stay
+    /// until a read or a compaction succeeds with them, or the key is overwritten or deleted.
+    #[error("{0}")]
+    MergeFailed(String),
     /// Another process, or another `Db` of this one, has the store open.
     #[error("the store at {} is open elsewhere; close it there, or open it read-only here", .0.display())]
     Locked(PathBuf),
@@ -108,6 +112,7 @@ impl From<terrace_base::Error> for Error {
         let no_space = error.is_no_space();
         match error {
             terrace_base::Error::InvalidArgument(text) => Self::InvalidArgument(text),
+            terrace_base::Error::MergeFailed(text) => Self::MergeFailed(text),
             terrace_base::Error::NotInMemory => Self::NotInMemory,
             terrace_base::Error::Corruption { .. } => Self::Corruption(Arc::new(error)),
             terrace_base::Error::Removed { .. } => Self::Outdated(Arc::new(error)),

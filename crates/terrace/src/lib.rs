@@ -35,6 +35,7 @@ mod kill_point;
 mod learned;
 mod memory;
 mod memtable;
+mod merge_operator;
 mod metrics;
 mod observe;
 mod open;
@@ -54,6 +55,10 @@ pub use error::{Error, ErrorSeverity, Result};
 pub use jobs::job_list::{JobKind, JobShape};
 #[doc(hidden)]
 pub use kill_point::{KILL_POINTS, watch_kill_points};
+pub use merge_operator::{
+    AppendOperator, CounterOperator, MaxOperator, MergeError, MergeOperator, associative,
+    builtin_merge_operator,
+};
 pub use metrics::written_keys::{TopWritten, WrittenKey};
 pub use metrics::{
     LatencySummary, LevelMetrics, MEMORY_POOLS, MODEL_ERROR_SLOTS, Metrics, StallCause,

@@ -131,6 +131,7 @@ fn whole(state: &ManifestState) -> VersionEdit {
             create: (family.id != 0).then(|| family.name.clone()),
             min_log_segment: Some(family.min_log_segment),
             flushed_seqno: Some(family.flushed_seqno),
+            merge_operator: family.merge_operator.clone(),
             added: added.collect(),
             ..FamilyEdit::default()
         }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::kill_point::kill_point;
+use crate::merge_operator::{MergeOperator, builtin_merge_operator};
 use crate::options::{CfOptions, Options};
 use crate::version::family::Family;
 use crate::version::install;
@@ -27,6 +28,33 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
+/// The merge operator of a family: the one that is `given`, or the built-in one that the store
+/// names as `stored`.
+///
+/// # Errors
+/// `InvalidArgument` if the store names another one, or one that must be given.
+pub(crate) fn merge_operator(
+    family: &str,
+    stored: Option<&str>,
+    given: Option<&Arc<dyn MergeOperator>>,
+) -> Result<Option<Arc<dyn MergeOperator>>> {
+    let refuse = |given: &str, stored: &str| {
+        Err(Error::InvalidArgument(format!(
+            "the column family `{family}` has the merge operator `{stored}`, and {given}; open it with \
+             `{stored}`, since nothing else knows what its operands mean"
+        )))
+    };
+    match (stored, given) {
+        (None, given) => Ok(given.cloned()),
+        (Some(stored), Some(given)) if given.name() == stored => Ok(Some(given.clone())),
+        (Some(stored), Some(given)) => refuse(&format!("`{}` was given", given.name()), stored),
+        (Some(stored), None) => match builtin_merge_operator(stored) {
+            None => refuse("none was given", stored),
+            builtin => Ok(builtin),
+        },
+    }
+}
+
 /// Creates the family `name`, durably, and opens it.
 pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<Arc<Family>> {
     check_name(name)?;
@@ -46,6 +74,7 @@ pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<A
     let edit = FamilyEdit {
         id,
         create: Some(name.into()),
+        merge_operator: options.merge_operator.as_ref().map(|operator| operator.name().into()),
         min_log_segment: Some(segment),
         ..FamilyEdit::default()
     };

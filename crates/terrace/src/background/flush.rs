@@ -1,11 +1,10 @@
 //! Flush: all immutable memtables of a family become one L0 file.
 
 use crate::background::env::JobEnv;
+use crate::background::fold::{Fold, Folding, Sink};
 use crate::background::gc;
 use crate::background::output::{Output, OutputContext};
-use crate::background::retain::{
-    Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
-};
+use crate::background::retain::{Below, Retain, collapse_tombstones, surviving_tombstones};
 use crate::env::rate_limit::RateLimiter;
 use crate::error::Result;
 use crate::event;
@@ -65,7 +64,7 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     let flushed_seqno = hot.map_or(upto, |hot| upto.min(hot.log.since().seqno));
     let stated = hot.map_or(SeqNo::ZERO, |_| flushed_seqno);
     let files = write_l0(&parts, family, &state.immutables, &snapshots, stated);
-    match env.base.dynamic.hot_table() {
+    match family.hot_table(env.base.dynamic.hot_table()) {
         HotTableMode::Auto => {
             family.hot_keys.lock().note_life(&state, env.base.dynamic.memtable_bytes());
         }
@@ -182,7 +181,11 @@ pub(crate) fn write_l0(
     // Older versions may lie anywhere below, and L0 is ordered by sequence number: neither
     // tombstones are dropped nor numbers zeroed here.
     let mut below = Below::everywhere();
-    let mut retain = Retain::new(snapshots, &tombstones, now_ms, &mut below, false);
+    let retain = Retain::new(snapshots, &tombstones, now_ms, &mut below, false);
+    // Operands on separated values wait for a compaction.
+    let read_value = |_: &[u8], _| None;
+    let operator = family.options.merge_operator.as_deref();
+    let mut fold = Fold::new(retain, Folding { operator, read_value: &read_value });
     let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());
     let context = one_file(parts, family, now_ms, flushed_seqno);
     let mut output = Output::new(context, survivors);
@@ -191,11 +194,7 @@ pub(crate) fn write_l0(
     let mut read = 0;
     while merge.valid() {
         let (key, trailer, value) = (merge.user_key(), merge.trailer(), merge.value());
-        match retain.next(key, trailer, value) {
-            Verdict::Keep { trailer } => output.add(key, trailer, value)?,
-            Verdict::Tombstone { trailer } => output.add(key, trailer, &[])?,
-            Verdict::Drop => {}
-        }
+        fold.next(key, trailer, value, &mut output)?;
         merge.next()?;
         read += 1;
         if read % COUNTED_TOGETHER == 0 {
@@ -203,12 +202,23 @@ pub(crate) fn write_l0(
         }
     }
     parts.progress.read.fetch_add(read % COUNTED_TOGETHER, Ordering::Relaxed);
+    fold.finish(&mut output)?;
     let mut files = output.finish()?;
     // What has cooled is newer than what L0 has of the same keys in files of newer writes to others.
     let cooled = memtables.iter().filter(|m| m.is_cooled()).map(|m| m.max_seqno()).max();
     let newest = cooled.unwrap_or_default();
     files.iter_mut().for_each(|file| file.largest_seqno = file.largest_seqno.max(newest));
     Ok(files)
+}
+
+impl Sink for Output<'_> {
+    #[inline]
+    fn keep(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> terrace_base::Result<()> {
+        self.add(user_key, trailer, value)
+    }
+
+    #[inline]
+    fn drop(&mut self, _: &[u8], _: u64, _: &[u8]) {}
 }
 
 /// Makes everything written so far part of SSTs: rotates the memtables and waits for the workers.

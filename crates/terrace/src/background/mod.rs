@@ -8,6 +8,7 @@ pub(crate) mod compact_range;
 pub(crate) mod compaction;
 pub(crate) mod env;
 pub(crate) mod flush;
+pub(crate) mod fold;
 pub(crate) mod gc;
 pub(crate) mod hot_checkpoint;
 pub(crate) mod output;

@@ -10,7 +10,7 @@
 //!   stripe      0    |    1     |   2
 //! ```
 //!
-//! 1. Of one user key only the newest version of a stripe survives.
+//! 1. Of one user key only the newest version of a stripe survives, and below an operand of a merge the next one.
 //! 2. A version dies if a newer range tombstone *of its own stripe* covers it.
 //! 3. A value past its expiry is a tombstone: nobody sees it, and it hides what is older.
 //! 4. A tombstone dies in stripe 0 if nothing below the output may hold its key: all that it hides
@@ -25,7 +25,7 @@
 //! guarantees that the inputs hold *all* versions of their keys between the newest input and the
 //! output level, and that no snapshot is taken later below a sequence number in an input.
 //!
-//! Called by `flush` and `compaction/job`.
+//! Operands survive as they are; `fold`, the next stage, makes values of them. Called by it.
 
 use std::iter::Peekable;
 use terrace_base::key::{EXPIRY_BYTES, pack_trailer, trailer_kind, trailer_seqno};
@@ -38,6 +38,11 @@ use terrace_manifest::FileMeta;
 pub(crate) enum Verdict {
     /// It stays, under this trailer (its own, or with sequence number 0).
     Keep { trailer: u64 },
+    /// It is an operand of a merge, and the next older version of its stripe counts as well.
+    Operand {
+        /// Whether there is nothing below if no version of its stripe follows.
+        is_last: bool,
+    },
     /// An expired value that still hides something: it stays as a point tombstone, without value.
     Tombstone { trailer: u64 },
     /// Nobody can see it and it hides nothing.
@@ -140,6 +145,10 @@ pub(crate) struct Retain<'a> {
     key: Vec<u8>,
     /// Stripe of the version before, of the same key; `None` at the first entry of all.
     last_stripe: Option<usize>,
+    /// Whether the version before was an operand.
+    stacked: bool,
+    /// Whether the version judged last lies under an operand of its stripe.
+    under_operand: bool,
     /// Whether the next fragment covers `key`.
     covered: bool,
     below_holds: Option<bool>,
@@ -164,6 +173,8 @@ impl<'a> Retain<'a> {
             zero_seqnos,
             key: Vec::new(),
             last_stripe: None,
+            stacked: false,
+            under_operand: false,
             covered: false,
             below_holds: None,
         }
@@ -174,10 +185,15 @@ impl<'a> Retain<'a> {
     pub fn next(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Verdict {
         let seqno = trailer_seqno(trailer);
         let stripe = stripe_of(self.snapshots, seqno);
+        let stacked = std::mem::take(&mut self.stacked);
+        self.under_operand = false;
         match self.last_stripe {
             Some(last) if self.key == user_key => {
                 if last == stripe {
-                    return Verdict::Drop;
+                    if !stacked {
+                        return Verdict::Drop;
+                    }
+                    self.under_operand = true;
                 }
             }
             _ => self.enter(user_key),
@@ -187,6 +203,10 @@ impl<'a> Retain<'a> {
             return Verdict::Drop;
         }
         let kind = trailer_kind(trailer);
+        if kind.is_some_and(ValueKind::is_operand) {
+            self.stacked = true;
+            return Verdict::Operand { is_last: stripe == 0 && !self.may_hold_below() };
+        }
         let expired = kind.is_some_and(ValueKind::expires) && is_expired(value, self.now_ms);
         if stripe == 0 && !self.may_hold_below() {
             return match kind {
@@ -202,6 +222,13 @@ impl<'a> Retain<'a> {
             true => Verdict::Tombstone { trailer: pack_trailer(seqno, ValueKind::Delete) },
             false => Verdict::Keep { trailer },
         }
+    }
+
+    /// Whether the version judged last is what the operands of its key and stripe, judged right before it,
+    /// lie on: if it was dropped, they lie on nothing.
+    #[inline]
+    pub fn under_operand(&self) -> bool {
+        self.under_operand
     }
 
     /// Moves to the first version of another user key.

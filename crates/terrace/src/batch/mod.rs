@@ -95,6 +95,8 @@ pub struct WriteBatch {
     /// The longest inline value and the shortest separated one, before compression.
     longest_inline: usize,
     shortest_separated: usize,
+    /// Whether there was an operand of a merge; it may have been rolled back.
+    has_operands: bool,
     /// What a sealed batch needs in the memtable of each family, if there are several.
     rooms: Vec<usize>,
     refused: Option<String>,
@@ -126,6 +128,7 @@ impl WriteBatch {
             separated_bytes: 0,
             longest_inline: 0,
             shortest_separated: usize::MAX,
+            has_operands: false,
             rooms: Vec::new(),
             refused: None,
             history: save_point::History::default(),
@@ -173,6 +176,13 @@ impl WriteBatch {
         self.push(0, ValueKind::RangeDelete, start.as_ref(), end.as_ref());
     }
 
+    /// Merges `operand` into the value of `key`, as the merge operator of the column family says
+    /// ([`CfOptions::merge_operator`](crate::CfOptions::merge_operator)); without one the write is refused.
+    /// Operands are stored as they are, also long ones: they stay in SSTs until they are folded.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
+        self.push(0, ValueKind::Merge, key.as_ref(), operand.as_ref());
+    }
+
     /// The number of operations.
     pub fn len(&self) -> usize {
         self.count as usize
@@ -202,6 +212,7 @@ impl WriteBatch {
         self.separated_bytes = 0;
         self.longest_inline = 0;
         self.shortest_separated = usize::MAX;
+        self.has_operands = false;
         self.rooms.clear();
         self.refused = None;
     }
@@ -220,7 +231,7 @@ impl WriteBatch {
         self.store
     }
 
-    /// Adds a delete or a range delete.
+    /// Adds a delete, a range delete or an operand.
     pub(crate) fn push(&mut self, family: u32, kind: ValueKind, key: &[u8], value: &[u8]) {
         if !self.fits(key, value.len()) {
             return;
@@ -234,6 +245,7 @@ impl WriteBatch {
                 return;
             }
         }
+        self.has_operands |= kind == ValueKind::Merge;
         self.start_op(family, kind, key);
         put_bytes(&mut self.bytes, value);
         self.user_bytes += value.len() as u64;
@@ -475,6 +487,12 @@ impl WriteBatch {
     /// The families written to.
     pub(crate) fn families(&self) -> impl Iterator<Item = u32> {
         self.first_family.iter().chain(&self.more_families).copied()
+    }
+
+    /// The families that get operands of merges; the same one more than once.
+    pub(crate) fn merged_families(&self) -> impl Iterator<Item = u32> {
+        let ops = self.has_operands.then(|| self.ops().flatten());
+        ops.into_iter().flatten().filter(|op| op.kind == ValueKind::Merge).map(|op| op.family)
     }
 
     /// Whether it only removes: such a batch is taken while the disk is full.

@@ -97,11 +97,11 @@ impl<'a> Ops<'a> {
         let value = self.decoder.bytes()?;
         let sound = match kind {
             ValueKind::Delete => value.is_empty(),
-            ValueKind::Put => value.len() <= MAX_VALUE_BYTES,
+            ValueKind::Put | ValueKind::Merge => value.len() <= MAX_VALUE_BYTES,
             ValueKind::PutTtl => {
                 (EXPIRY_BYTES..=MAX_VALUE_BYTES + EXPIRY_BYTES).contains(&value.len())
             }
-            ValueKind::PutHandle | ValueKind::PutTtlHandle => false,
+            ValueKind::PutHandle | ValueKind::PutTtlHandle | ValueKind::Merged => false,
             ValueKind::RangeDelete => value.len() <= MAX_KEY_BYTES,
         };
         sound.then_some(Op { family, kind, key, value, separated: None })

@@ -46,6 +46,17 @@ impl WriteBatch {
         self.push(cf.id(), ValueKind::Delete, key.as_ref(), &[]);
     }
 
+    /// As [`WriteBatch::merge`], in a column family.
+    pub fn merge_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) {
+        self.note_store(cf.inner().base.open_id);
+        self.push(cf.id(), ValueKind::Merge, key.as_ref(), operand.as_ref());
+    }
+
     /// As [`WriteBatch::delete_range`], in a column family.
     pub fn delete_range_cf(
         &mut self,

@@ -3,6 +3,7 @@
 mod family_writes;
 mod introspect;
 mod live_options;
+mod merge;
 mod read_only_api;
 
 pub use introspect::QuarantinedFile;

@@ -7,6 +7,9 @@
 //! key has been reached: the cursor stands before all versions of the key that is shown, and key
 //! and value are copies in buffers that are reused.
 //!
+//! If the newest version is an operand of a merge, the versions below it are folded into a value, which is
+//! a copy. Forward, the cursor then stands on an older version of the key, or on the next key.
+//!
 //! A separated value is shown as the handle that is stored in its place; `iter/values`, the layer
 //! above, reads it.
 //!
@@ -15,7 +18,10 @@
 
 use crate::iter::ScanCursor;
 use crate::iter::cover::Cover;
+use crate::merge_operator::{MergeOperator, Offered, Operands};
+use crate::values::value_source::ValueSource;
 use std::path::Path;
+use std::sync::Arc;
 use terrace_base::key::{EXPIRY_BYTES, seek_trailer, trailer_kind, trailer_seqno};
 use terrace_base::{Error, HANDLE_BYTES, Result, SeqNo, ValueHandle, ValueKind};
 
@@ -41,6 +47,17 @@ pub(crate) struct View {
     pub upper: Option<Vec<u8>>,
     /// The range tombstones.
     pub cover: Cover,
+    /// Whether only keys are wanted: then operands are not folded.
+    pub keys_only: bool,
+    /// How operands are folded, if the column family has a merge operator.
+    pub fold: Option<Fold>,
+}
+
+/// What folding the operands of a key takes.
+pub(crate) struct Fold {
+    pub operator: Arc<dyn MergeOperator>,
+    /// Where the values below them are read from, if they are separated.
+    pub values: Box<dyn ValueSource + Send + Sync>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +68,8 @@ enum State {
     Forward,
     /// `key` and `value` hold what is shown; the cursor stands before all its versions.
     Backward,
+    /// `key` and `value` hold what is shown; the cursor stands behind its newest visible version.
+    Folded,
 }
 
 /// Which entries of user key `Visible::key` the forward search passes over.
@@ -74,6 +93,17 @@ pub(crate) struct Visible<I> {
     value: Vec<u8>,
     /// Where the caller's value lies in what is stored.
     live: Live,
+    /// Scratch: the operands of a key.
+    operands: Operands,
+}
+
+/// What stands where the value of an entry lies that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Value,
+    Handle,
+    /// An operand of a merge: the value is still to be made.
+    Operand,
 }
 
 /// Where the value of an entry lies that is there.
@@ -81,8 +111,13 @@ pub(crate) struct Visible<I> {
 struct Live {
     /// Where it starts in what is stored: behind the expiry, if there is one.
     start: u8,
-    /// Whether a handle stands in its place.
-    is_handle: bool,
+    content: Content,
+}
+
+impl Live {
+    const fn at_start(content: Content) -> Self {
+        Self { start: 0, content }
+    }
 }
 
 /// Where the caller's value lies, or `None` if the entry says that the key is absent. `stored` is
@@ -94,21 +129,22 @@ fn live_value<'a>(
     now_ms: u64,
 ) -> Result<Option<Live>> {
     match trailer_kind(trailer) {
-        Some(ValueKind::Put) => Ok(Some(Live { start: 0, is_handle: false })),
+        Some(ValueKind::Put) => Ok(Some(Live::at_start(Content::Value))),
         Some(ValueKind::Delete) => Ok(None),
-        Some(ValueKind::PutTtl) => live_from_expiry(stored(), false, now_ms),
-        Some(ValueKind::PutHandle) => Ok(Some(Live { start: 0, is_handle: true })),
-        Some(ValueKind::PutTtlHandle) => live_from_expiry(stored(), true, now_ms),
+        Some(ValueKind::PutTtl) => live_from_expiry(stored(), Content::Value, now_ms),
+        Some(ValueKind::PutHandle) => Ok(Some(Live::at_start(Content::Handle))),
+        Some(ValueKind::PutTtlHandle) => live_from_expiry(stored(), Content::Handle, now_ms),
+        Some(ValueKind::Merge | ValueKind::Merged) => Ok(Some(Live::at_start(Content::Operand))),
         Some(ValueKind::RangeDelete) | None => {
             Err(damaged(format!("an entry is of unknown kind {}", trailer as u8)))
         }
     }
 }
 
-fn live_from_expiry(stored: &[u8], is_handle: bool, now_ms: u64) -> Result<Option<Live>> {
+fn live_from_expiry(stored: &[u8], content: Content, now_ms: u64) -> Result<Option<Live>> {
     match stored.first_chunk::<EXPIRY_BYTES>() {
         Some(expiry) if u64::from_le_bytes(*expiry) > now_ms => {
-            Ok(Some(Live { start: EXPIRY_BYTES as u8, is_handle }))
+            Ok(Some(Live { start: EXPIRY_BYTES as u8, content }))
         }
         Some(_) => Ok(None),
         None => Err(damaged(format!(
@@ -139,8 +175,8 @@ impl<I: ScanCursor> Visible<I> {
     /// What `view` shows of `iter`; shows nothing until the first seek.
     pub fn new(iter: I, view: View) -> Self {
         let (key, value) = (Vec::new(), Vec::new());
-        let live = Live { start: 0, is_handle: false };
-        Self { iter, view, state: State::Nowhere, key, value, live }
+        let (live, operands) = (Live::at_start(Content::Value), Operands::default());
+        Self { iter, view, state: State::Nowhere, key, value, live, operands }
     }
 
     /// Whether there is an entry to show.
@@ -154,7 +190,7 @@ impl<I: ScanCursor> Visible<I> {
     pub fn key(&self) -> &[u8] {
         match self.state {
             State::Forward => self.iter.user_key(),
-            State::Backward => &self.key,
+            State::Backward | State::Folded => &self.key,
             State::Nowhere => &[],
         }
     }
@@ -164,7 +200,7 @@ impl<I: ScanCursor> Visible<I> {
     pub fn value(&self) -> &[u8] {
         let stored = match self.state {
             State::Forward => self.iter.value(),
-            State::Backward => &self.value,
+            State::Backward | State::Folded => &self.value,
             State::Nowhere => return &[],
         };
         stored.get(usize::from(self.live.start)..).unwrap_or(&[])
@@ -183,7 +219,7 @@ impl<I: ScanCursor> Visible<I> {
     /// Whether what is shown has a handle in place of its value.
     #[inline]
     pub fn shows_handle(&self) -> bool {
-        self.live.is_handle && self.valid()
+        self.live.content == Content::Handle && self.valid()
     }
 
     /// The handle shown in place of a value.
@@ -264,6 +300,7 @@ impl<I: ScanCursor> Visible<I> {
                 self.iter.next()?;
             }
             State::Backward => self.iter.seek(&self.key, 0)?,
+            State::Folded => {}
         }
         self.find_forward(Skip::Rest)
     }
@@ -278,6 +315,7 @@ impl<I: ScanCursor> Visible<I> {
                 self.leave_key_backward()?;
             }
             State::Backward => {}
+            State::Folded => self.iter.seek_before(&self.key, u64::MAX)?,
         }
         self.find_backward()
     }
@@ -321,6 +359,11 @@ impl<I: ScanCursor> Visible<I> {
             if let Some(live) = live
                 && !is_covered
             {
+                if live.content == Content::Operand && !self.view.keys_only {
+                    self.fold(cover_seqno)?;
+                    self.state = State::Folded;
+                    return Ok(());
+                }
                 (self.state, self.live) = (State::Forward, live);
                 return Ok(());
             }
@@ -358,7 +401,14 @@ impl<I: ScanCursor> Visible<I> {
             if let Some(live) = live
                 && !is_covered
             {
-                (self.state, self.live) = (State::Backward, live);
+                if live.content == Content::Operand && !self.view.keys_only {
+                    self.iter.seek(&self.key, seek_trailer(self.view.seqno))?;
+                    self.fold(cover_seqno)?;
+                    self.iter.seek_before(&self.key, u64::MAX)?;
+                } else {
+                    self.live = live;
+                }
+                self.state = State::Backward;
                 return Ok(());
             }
             covered = if is_covered { covered + 1 } else { 0 };
@@ -367,6 +417,55 @@ impl<I: ScanCursor> Visible<I> {
                 covered = 0;
             }
         }
+        Ok(())
+    }
+
+    /// Makes `key` and `value` what the versions of the cursor's key from here on say together; the first is an
+    /// operand that `cover_seqno`, of the newest range tombstone that covers the key, does not cover. Moves the
+    /// cursor onto older versions.
+    #[cold]
+    fn fold(&mut self, cover_seqno: SeqNo) -> Result<()> {
+        self.key.clear();
+        self.key.extend_from_slice(self.iter.user_key());
+        self.operands.clear();
+        let mut base = None;
+        loop {
+            let (trailer, stored) = (self.iter.trailer(), self.iter.value());
+            let kind = trailer_kind(trailer).filter(|_| trailer_seqno(trailer) >= cover_seqno);
+            // Covered by the range tombstone: there is nothing below.
+            let Some(kind) = kind else { break };
+            match self.operands.offer(trailer_seqno(trailer), kind, stored) {
+                Offered::Operand => self.iter.next()?,
+                Offered::Malformed => {
+                    return Err(damaged("a combined operand is malformed".into()));
+                }
+                Offered::Base => {
+                    base = live_value(trailer, || stored, self.view.now_ms)?;
+                    break;
+                }
+            }
+            if !self.on_key() {
+                break;
+            }
+        }
+        let Some(Fold { operator, values }) = &self.view.fold else {
+            self.operands.fold(None, &self.key, None)?;
+            return Ok(());
+        };
+        let operator = Some(&**operator);
+        let stored = base.map(|live| self.iter.value().get(usize::from(live.start)..));
+        let existing = stored.map(|bytes| bytes.unwrap_or_default());
+        self.value = match (base, existing) {
+            (Some(Live { content: Content::Handle, .. }), Some(bytes)) => {
+                let handle = bytes.try_into().map(ValueHandle::decode);
+                let handle = handle.map_err(|_| damaged("a value handle is cut off".into()))?;
+                let read = values.read(&[(&self.key, handle)]).pop();
+                let value = read.unwrap_or_else(|| Err(damaged("a value was not read".into())))?;
+                self.operands.fold(operator, &self.key, Some(&value))?
+            }
+            _ => self.operands.fold(operator, &self.key, existing)?,
+        };
+        self.live = Live::at_start(Content::Value);
         Ok(())
     }
 

@@ -17,10 +17,11 @@ use crate::jobs::job_list::JobProgress;
 use crate::kill_point::kill_point;
 use crate::memory::filter_budget::FilterBudget;
 use crate::memory::table_cache::TableCache;
+use crate::merge_operator::MergeOperator;
 use crate::metrics::trends::Trends;
 use crate::open::orphans;
 use crate::open::recover::{self, OnDisk, Replayed};
-use crate::options::{AdvancedOptions, CfOptions, Options};
+use crate::options::{AdvancedOptions, CfOptions, FamilyOptions, Options};
 use crate::values::garbage::Garbage;
 use crate::values::value_log::ValueLog;
 use crate::version::evidence::Evidence;
@@ -45,7 +46,8 @@ use terrace_log::{Recovered, SegmentFile};
 use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{
-    FamilyEdit, HOT_LEVEL, Manifest, ManifestState, SegmentKind, SegmentMeta, VersionEdit,
+    FamilyEdit, FamilyState, HOT_LEVEL, Manifest, ManifestState, SegmentKind, SegmentMeta,
+    VersionEdit,
 };
 use terrace_sst::{BlockCache, ReadCounters};
 use terrace_vfs::Vfs;
@@ -131,6 +133,12 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let mut parts = Nouns::new(dir, options, false)?;
     parts.mind_readers(&listing, options);
     let families = open_families(&state, options, &parts.table_cache, &[])?;
+    let mut state = state;
+    for family in state.families.values_mut().filter(|family| family.merge_operator.is_none()) {
+        // It gets into the manifest that is written when there is room, before any operand does.
+        let given = &family_options(options, &family.name).merge_operator;
+        family.merge_operator = given.as_ref().map(|operator| operator.name().into());
+    }
     let numbers = FileNumbers::new(&listing, state.next_file_number);
     let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
     let log = recover::Log::new(&**vfs, dir, &segments, &claims, &state);
@@ -322,12 +330,23 @@ fn open_manifest(
     Ok(Manifest::create(vfs.clone(), dir, SplitMix64::new(seed).next_u64())?)
 }
 
-/// Creates the families that the options name and the store does not have.
+/// Creates the families that the options name and the store does not have, and gives families the merge
+/// operators that the options have for them.
+///
+/// # Errors
+/// As [`families::merge_operator`], with nothing changed.
 fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
     let mut edit = VersionEdit::default();
     let mut next_id = log.state.next_family_id;
     let oldest_segment = log.state.families.values().map(|f| f.min_log_segment).min();
-    for (name, _) in &options.column_families {
+    for family in log.state.families.values() {
+        let operator = merge_operator(options, family)?;
+        if let (None, Some(operator)) = (&family.merge_operator, operator) {
+            let merge_operator = Some(operator.name().to_string());
+            edit.families.push(FamilyEdit { id: family.id, merge_operator, ..Default::default() });
+        }
+    }
+    for (name, family) in &options.column_families {
         families::check_name(name)?;
         let exists = log.state.families.values().any(|f| f.name == *name)
             || edit.families.iter().any(|f| f.create.as_ref() == Some(name));
@@ -335,6 +354,7 @@ fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
             edit.families.push(FamilyEdit {
                 id: next_id,
                 create: Some(name.clone()),
+                merge_operator: family.merge_operator.as_ref().map(|op| op.name().into()),
                 min_log_segment: oldest_segment,
                 ..FamilyEdit::default()
             });
@@ -355,6 +375,22 @@ pub(crate) fn family_options<'a>(options: &'a Options, name: &str) -> &'a CfOpti
     named.map_or(&options.default_family, |(_, cf)| cf)
 }
 
+/// The merge operator that a family is opened with. What the default family has is only meant for a family
+/// that is not named if it has none of its own.
+fn merge_operator(
+    options: &Options,
+    family: &FamilyState,
+) -> Result<Option<Arc<dyn MergeOperator>>> {
+    let is_named = family.name == families::DEFAULT_FAMILY
+        || options.column_families.iter().any(|(name, _)| *name == family.name);
+    let stored = family.merge_operator.as_deref();
+    let given = family_options(options, &family.name).merge_operator.as_ref();
+    let is_meant = |given: &&Arc<dyn MergeOperator>| {
+        is_named || stored.is_none_or(|stored| stored == given.name())
+    };
+    families::merge_operator(&family.name, stored, given.filter(is_meant))
+}
+
 /// The families of `state`; those that are in `known` already as they are.
 pub(crate) fn open_families(
     state: &ManifestState,
@@ -362,11 +398,14 @@ pub(crate) fn open_families(
     table_cache: &TableCache,
     known: &[Arc<Family>],
 ) -> Result<Vec<Arc<Family>>> {
-    let open = |f: &terrace_manifest::FamilyState| {
+    let open = |f: &FamilyState| {
         if let Some(family) = known.iter().find(|family| family.id == f.id) {
             return Ok(family.clone());
         }
+        let merge_operator = merge_operator(options, f)?;
+        let keeps_seqnos = merge_operator.is_some();
         let resolved = options.family(family_options(options, &f.name));
+        let resolved = FamilyOptions { merge_operator, keeps_seqnos, ..resolved };
         Family::new(f.id, f.name.clone(), resolved, f.version.clone(), table_cache)
             .map(Arc::new)
             .map_err(|e| terrace_base::Error::io("reserve memory for", table_cache.dir(), e).into())

@@ -1,6 +1,8 @@
 //! What the verbs know of one column family's options: everything resolved and checked, at open.
 
 use super::{CompactionStyle, Learning, ModelCosts};
+use crate::merge_operator::MergeOperator;
+use std::sync::Arc;
 use terrace_base::SeqNo;
 use terrace_manifest::LEVEL_COUNT;
 use terrace_sst::{Compression, FilterPolicy, SstOptions};
@@ -33,6 +35,10 @@ pub(crate) struct FamilyOptions {
     pub value_separation_threshold: usize,
     pub value_compression: Compression,
     pub learning: Learning,
+    pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// Whether entries of the deepest level keep their sequence numbers: by them a repair tells which
+    /// operands a value has in it already.
+    pub keeps_seqnos: bool,
     pub model_costs: Option<ModelCosts>,
     /// Id and name of the family, which its SSTs record.
     pub family: Option<(u32, String)>,

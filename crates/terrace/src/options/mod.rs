@@ -19,6 +19,7 @@ pub use model_costs::ModelCosts;
 pub use write_tracking::WriteTracking;
 
 use crate::error::{Error, Result};
+use crate::merge_operator::{MAX_OPERATOR_NAME_BYTES, MergeOperator};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -197,6 +198,11 @@ pub struct CfOptions {
     pub value_compression: Compression,
     /// When SSTs get a model ([`Learning::Build`]).
     pub learning: Learning,
+    /// What [`Db::merge`](crate::Db::merge) does (none: it is refused). Its name is stored with the family at
+    /// the first open with it, and stays: an open with an operator of another name is refused, and one with none,
+    /// unless the stored name is that of a built-in operator, which is then used. A family with a
+    /// merge operator has no hot table.
+    pub merge_operator: Option<Arc<dyn MergeOperator>>,
 }
 
 impl Default for CfOptions {
@@ -209,6 +215,7 @@ impl Default for CfOptions {
             value_separation_threshold: DEFAULT_VALUE_SEPARATION_THRESHOLD,
             value_compression: Compression::None,
             learning: Learning::default(),
+            merge_operator: None,
         }
     }
 }
@@ -224,6 +231,13 @@ impl CfOptions {
             "prefix_len",
             &self.prefix_len.unwrap_or(0),
             "1 to 65536, or none",
+        )?;
+        let name_bytes = self.merge_operator.as_ref().map_or(1, |operator| operator.name().len());
+        range(
+            (1..=MAX_OPERATOR_NAME_BYTES).contains(&name_bytes),
+            "merge_operator",
+            &format_args!("called by a name of {name_bytes} bytes"),
+            "called by one of 1 to 256 bytes",
         )?;
         range(!self.compression.is_empty(), "compression", &"empty", "one entry or more")
     }
@@ -563,6 +577,8 @@ impl Options {
             value_separation_threshold: cf.value_separation_threshold,
             value_compression: cf.value_compression,
             learning: cf.learning,
+            merge_operator: cf.merge_operator.clone(),
+            keeps_seqnos: cf.merge_operator.is_some(),
             model_costs: a.model_costs,
             family: None,
         }

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 use crate::memory::table_cache::ReaderGuard;
 use crate::memtable::MemTable;
 use crate::metrics::{Sampled, sample};
+use crate::read::merged;
+use crate::read::scan::ReadOptions;
 use crate::version::family::Family;
 use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
@@ -54,6 +56,13 @@ impl Reading<'_> {
         let now = || state.readable_seqno(env.visible_seqno());
         self.snapshot.map_or_else(now, Snapshot::seqno)
     }
+
+    /// As options of a scan.
+    fn options(&self) -> ReadOptions {
+        let Self { fill_cache, in_memory, .. } = *self;
+        let snapshot = self.snapshot.cloned();
+        ReadOptions { snapshot, fill_cache, in_memory, ..ReadOptions::default() }
+    }
 }
 
 /// How often a key is looked up again because its value was moved meanwhile.
@@ -78,13 +87,15 @@ enum Answer {
     Value(Slice, Expiry),
     /// The value lies in the log.
     Separated(ValueHandle, Expiry),
+    /// The value is to be made of an operand and what lies below it.
+    Operand,
 }
 
 impl Answer {
     fn value(self) -> Option<Slice> {
         match self {
             Self::Value(value, _) => Some(value),
-            Self::Absent | Self::Separated(..) => None,
+            Self::Absent | Self::Separated(..) | Self::Operand => None,
         }
     }
 }
@@ -111,7 +122,7 @@ pub(crate) fn get_entry(
         Answer::Value(value, expiry) => {
             Some(Found { value, expires_at_ms: expiry.map(NonZeroU64::get) })
         }
-        Answer::Absent | Answer::Separated(..) => None,
+        Answer::Absent | Answer::Separated(..) | Answer::Operand => None,
     })
 }
 
@@ -227,12 +238,25 @@ fn with_value(
     answer: Answer,
     trace: &mut impl LookupTrace,
 ) -> Result<Answer> {
-    match answer {
+    let answer = match answer {
         Answer::Separated(handle, expiry) => {
-            fetch(env, family, key, reading, (handle, expiry), trace)
+            fetch(env, family, key, reading, (handle, expiry), trace)?
         }
+        answer => answer,
+    };
+    match answer {
+        Answer::Operand => fold(env, family, key, reading),
         answer => Ok(answer),
     }
+}
+
+/// The answer for a key whose newest version is an operand.
+#[cold]
+fn fold(env: &ReadEnv, family: &Family, key: &[u8], reading: Reading<'_>) -> Result<Answer> {
+    let found = merged::get(env, family, key, reading.options())?;
+    Ok(found.map_or(Answer::Absent, |(value, expires_at_ms)| {
+        Answer::Value(value, expires_at_ms.and_then(NonZeroU64::new))
+    }))
 }
 
 /// The value at `handle`, or where it is now.
@@ -510,6 +534,7 @@ fn live<'a>(
             let expiry = u64::from_le_bytes(*expiry);
             (expiry > env.base.clock.wall_ms()).then_some((value, NonZeroU64::new(expiry)))
         }
+        ValueKind::Merge | ValueKind::Merged => Some((value, None)),
         ValueKind::Delete | ValueKind::RangeDelete => None,
     }
 }
@@ -525,10 +550,14 @@ fn from_memtable(env: &ReadEnv, trailer: u64, value: &[u8], covered: SeqNo) -> A
     }
 }
 
-/// The answer of a version whose live value is a handle.
+/// The answer of a version whose live value is a handle, or an operand.
 #[inline]
 fn separated(trailer: u64, live: &[u8], expiry: Expiry) -> Option<Answer> {
-    if !trailer_kind(trailer)?.is_handle() {
+    let kind = trailer_kind(trailer)?;
+    if kind.is_operand() {
+        return Some(Answer::Operand);
+    }
+    if !kind.is_handle() {
         return None;
     }
     // Handles in SSTs were checked when their block was loaded, those in memtables made here.

@@ -2,4 +2,5 @@
 
 pub(crate) mod estimate;
 pub(crate) mod get;
+pub(crate) mod merged;
 pub(crate) mod scan;

@@ -12,7 +12,7 @@ use crate::iter::cover::{Cover, CoverSource};
 use crate::iter::level::{FileCover, LevelIter, SstFiles};
 use crate::iter::merge::MergingIter;
 use crate::iter::values::{MAX_WINDOW_BYTES, Reading, Values};
-use crate::iter::visible::{View, Visible};
+use crate::iter::visible::{Fold, View, Visible};
 use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
 use crate::values::value_log::HeldValues;
@@ -128,8 +128,9 @@ pub(crate) fn iter(env: &ReadEnv, family: &Family, options: &ReadOptions) -> Res
     let seqno = snapshot.map_or(seqno, Snapshot::seqno);
     // The values of a dropped family may be gone.
     family.check_exists()?;
-    let reading = match options.keys_only {
-        true => Reading::KeysOnly,
+    let (mut reading, mut fold) = (Reading::KeysOnly, None);
+    match options.keys_only {
+        true => {}
         false => {
             let in_memory = options.in_memory;
             // Where nothing is read, nothing is to be read ahead.
@@ -138,10 +139,15 @@ pub(crate) fn iter(env: &ReadEnv, family: &Family, options: &ReadOptions) -> Res
                 false => (env.base.dynamic.memory_budget() / WINDOW_SHARE).min(MAX_WINDOW_BYTES),
             };
             let log = env.value_log.clone();
-            Reading::Values(Box::new(HeldValues { log, held, in_memory }), window_bytes)
+            fold = family.options.merge_operator.clone().map(|operator| {
+                let (log, held) = (log.clone(), held.clone());
+                Fold { operator, values: Box::new(HeldValues { log, held, in_memory }) }
+            });
+            reading = Reading::Values(Box::new(HeldValues { log, held, in_memory }), window_bytes);
         }
-    };
-    open(state, env.table_cache.clone(), seqno, env.base.clock.as_ref(), options, reading)
+    }
+    let clock = env.base.clock.as_ref();
+    open(state, env.table_cache.clone(), seqno, clock, options, (reading, fold))
 }
 
 /// An iterator over `state` as of `seqno`: the number of the snapshot in `options`, which is held
@@ -153,7 +159,7 @@ fn open(
     seqno: SeqNo,
     clock: &dyn Clock,
     options: &ReadOptions,
-    reading: Reading,
+    (reading, fold): (Reading, Option<Fold>),
 ) -> Result<Iter> {
     let (lower, upper) = options.bounds();
     let mut runs = Vec::new();
@@ -201,6 +207,8 @@ fn open(
         lower: lower.map(<[u8]>::to_vec),
         upper,
         cover: Cover::new(covers, seqno),
+        keys_only: options.keys_only,
+        fold,
     };
     let entries = Values::new(Visible::new(MergingIter::new(runs), view), reading);
     Ok(Iter { entries, positioned: false, _snapshot: options.snapshot.clone(), _state: state })

@@ -96,7 +96,9 @@ impl Repair<'_> {
     fn family_options(&self, family: &FamilyState) -> FamilyOptions {
         let options = read_write::family_options(&self.options, &family.name);
         let family = Some((family.id, family.name.clone()));
-        FamilyOptions { family, ..self.options.family(options) }
+        // Files of before and after a merge may be there: only sequence numbers tell which operands
+        // a value has in it already.
+        FamilyOptions { family, keeps_seqnos: true, ..self.options.family(options) }
     }
 
     /// Copies what will be replaced or replayed to `lost/`.

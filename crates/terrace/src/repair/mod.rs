@@ -21,10 +21,12 @@ mod plan;
 mod ssts;
 mod values;
 
+use crate::admin::families::DEFAULT_FAMILY;
 use crate::db::Db;
 use crate::error::{Error, Result};
+use crate::merge_operator::{MergeError, MergeOperator, builtin_merge_operator};
 use crate::open::read_write;
-use crate::options::Options;
+use crate::options::{CfOptions, Options};
 use plan::Plan;
 use std::path::Path;
 use std::sync::Arc;
@@ -182,7 +184,40 @@ impl Repair<'_> {
         let known = |name: &str| plan.state.family_named(name).is_some();
         self.options.column_families.retain(|(name, _)| known(name));
         self.options.create_if_missing = false;
+        for family in plan.state.families.values() {
+            let Some(stored) = &family.merge_operator else { continue };
+            let given = read_write::family_options(&self.options, &family.name);
+            if given.merge_operator.is_none() && builtin_merge_operator(stored).is_none() {
+                let operator = Arc::new(NotGiven { name: stored.clone() });
+                let options = CfOptions { merge_operator: Some(operator), ..given.clone() };
+                self.options.column_families.retain(|(name, _)| *name != family.name);
+                match family.name == DEFAULT_FAMILY {
+                    true => self.options.default_family = options,
+                    false => self.options.column_families.push((family.name.clone(), options)),
+                }
+            }
+        }
         self.options.advanced.compact_when_idle = false;
+    }
+}
+
+/// Stands for a merge operator that the store names and that was not given: operands stay as they are.
+struct NotGiven {
+    name: String,
+}
+
+impl MergeOperator for NotGiven {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn full_merge(
+        &self,
+        _: &[u8],
+        _: Option<&[u8]>,
+        _: &[&[u8]],
+    ) -> std::result::Result<Vec<u8>, MergeError> {
+        Err(MergeError("the repair was not given this operator".into()))
     }
 }
 

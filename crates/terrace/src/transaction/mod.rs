@@ -25,6 +25,7 @@ use crate::write::read_set::ReadSet;
 use crate::write::validate;
 use own_writes::{Own, OwnWrites};
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 use terrace_buf::Slice;
 
@@ -153,7 +154,7 @@ impl Transaction {
     pub fn get_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.db.check_family(cf)?;
         let key = key.as_ref();
-        if self.own.get(cf.id(), key).is_none() {
+        if self.own.get(cf.id(), key).is_none_or(Own::needs_the_store) {
             self.reads.watch(cf, key);
         }
         self.get_untracked_cf(cf, key)
@@ -172,11 +173,30 @@ impl Transaction {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Slice>> {
         self.db.check_family(cf)?;
-        match self.own.get(cf.id(), key.as_ref()) {
-            Some(Own::Deleted) => Ok(None),
-            Some(Own::Value(place)) => Ok(self.batch.encoded().get(place.clone()).map(Slice::from)),
-            None => cf.get_with(key, &self.reading),
+        self.resolve(cf, key.as_ref(), self.own.get(cf.id(), key.as_ref()))
+    }
+
+    /// What `own`, the last write to `key`, makes of it.
+    fn resolve(&self, cf: &ColumnFamily, key: &[u8], own: Option<&Own>) -> Result<Option<Slice>> {
+        let mut operands: Vec<&[u8]> = Vec::new();
+        let mut own = own;
+        let place = |place: &Range<usize>| self.batch.encoded().get(place.clone());
+        let existing = loop {
+            match own {
+                Some(Own::Deleted) => break None,
+                Some(Own::Value(at)) => break place(at).map(Slice::from),
+                Some(Own::Merged(below, at)) => {
+                    operands.extend(place(at));
+                    own = below.as_deref();
+                }
+                None => break cf.get_with(key, &self.reading)?,
+            }
+        };
+        if operands.is_empty() {
+            return Ok(existing);
         }
+        operands.reverse();
+        Ok(Some(cf.family().merged(key, existing.as_deref(), &operands)?.into()))
     }
 
     /// Sets `key` to `value`. What is over a limit is refused by the commit.
@@ -208,6 +228,25 @@ impl Transaction {
     ) {
         self.batch.put_with_ttl_cf(cf, key.as_ref(), value.as_ref(), ttl);
         self.own.note_put(&self.batch, cf.id(), key.as_ref(), value.as_ref().len());
+    }
+
+    /// Merges `operand` into the value of `key`, as [`Db::merge`] does. A read of the key by the transaction sees it,
+    /// and then the key must not change until the commit; without a read it may, and the operand counts
+    /// on top of what is there at the commit.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
+        let default = self.default.clone();
+        self.merge_cf(&default, key, operand);
+    }
+
+    /// As [`Transaction::merge`], in a column family.
+    pub fn merge_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) {
+        self.batch.merge_cf(cf, key.as_ref(), operand.as_ref());
+        self.own.note_merge(&self.batch, cf.id(), key.as_ref(), operand.as_ref().len());
     }
 
     /// Removes `key`.

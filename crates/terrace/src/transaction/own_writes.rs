@@ -13,7 +13,39 @@ pub(super) enum Own {
     Deleted,
     /// Where the value lies in the encoded batch.
     Value(Range<usize>),
+    /// Where the operand lies in the encoded batch, and the write before it that it is merged into; `None` for
+    /// what the store has.
+    Merged(Option<Arc<Own>>, Range<usize>),
 }
+
+impl Own {
+    /// Whether what the store has counts.
+    pub fn needs_the_store(&self) -> bool {
+        let mut own = Some(self);
+        while let Some(Self::Merged(below, _)) = own {
+            own = below.as_deref();
+        }
+        own.is_none()
+    }
+}
+
+/// A long chain of operands is taken apart one by one: each drop inside another would take stack.
+impl Drop for Own {
+    fn drop(&mut self) {
+        let Self::Merged(below, _) = self else { return };
+        let mut next = below.take();
+        while let Some(own) = next.take() {
+            if let Ok(mut own) = Arc::try_unwrap(own)
+                && let Self::Merged(below, _) = &mut own
+            {
+                next = below.take();
+            }
+        }
+    }
+}
+
+/// What a range delete makes of the keys that it covers.
+static DELETED: Own = Own::Deleted;
 
 /// A write to one key, and which operation of the batch it is.
 type Numbered = (usize, Own);
@@ -61,7 +93,7 @@ impl OwnWrites {
         let since = writes.ranges.iter().rev();
         let mut since = since.take_while(|range| named.is_none_or(|(named, _)| range.at > *named));
         match since.any(|range| *range.start <= *key && *key < *range.end) {
-            true => Some(&Own::Deleted),
+            true => Some(&DELETED),
             false => named.map(|(_, own)| own),
         }
     }
@@ -69,6 +101,13 @@ impl OwnWrites {
     /// Notes the put of a value of `len` bytes that `batch` has just got, unless it refused it.
     pub fn note_put(&mut self, batch: &WriteBatch, family: u32, key: &[u8], len: usize) {
         self.note(batch, family, key, Own::Value(batch.last_value(len)));
+    }
+
+    /// Notes the operand of `len` bytes that `batch` has just got, unless it refused it.
+    pub fn note_merge(&mut self, batch: &WriteBatch, family: u32, key: &[u8], len: usize) {
+        let below = self.get(family, key).cloned().map(Arc::new);
+        let end = batch.encoded().len();
+        self.note(batch, family, key, Own::Merged(below, end.saturating_sub(len)..end));
     }
 
     /// Notes the delete that `batch` has just got, unless it refused it.

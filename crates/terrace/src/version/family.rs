@@ -6,7 +6,8 @@ use crate::learned::level_model::LevelModel;
 use crate::learned::lookup_costs::Samples;
 use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
-use crate::options::{FamilyOptions, Learning};
+use crate::merge_operator::Operands;
+use crate::options::{FamilyOptions, HotTableMode, Learning};
 use crate::values::value_log::{SegmentMap, ValueLog};
 use crate::version::hot_keys::HotKeys;
 use crate::version::read_state::{HotChange, ReadState};
@@ -67,6 +68,15 @@ impl Family {
             hot_keys: Mutex::default(),
             pending_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Whether keys of it may be hot while the store's mode is `mode`. Not with a merge operator: what is replayed over
+    /// SSTs that have some of it already would be merged twice.
+    pub fn hot_table(&self, mode: HotTableMode) -> HotTableMode {
+        match self.options.merge_operator {
+            Some(_) => HotTableMode::Off,
+            None => mode,
+        }
     }
 
     /// Which values stay in the log.
@@ -221,6 +231,29 @@ impl Family {
             true => Err(Error::NoSuchFamily(self.name.clone())),
             false => Ok(()),
         }
+    }
+
+    /// `InvalidArgument` if the family has no merge operator.
+    pub fn check_merges(&self) -> Result<()> {
+        match self.options.merge_operator {
+            Some(_) => Ok(()),
+            None => Err(Error::InvalidArgument(format!(
+                "the column family `{}` has no merge operator: name one in its options at open",
+                self.name
+            ))),
+        }
+    }
+
+    /// The value of `key` after `operands`, oldest first, on top of `existing`.
+    pub fn merged(
+        &self,
+        key: &[u8],
+        existing: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Vec<u8>> {
+        self.check_merges()?;
+        let operator = self.options.merge_operator.as_deref();
+        Ok(Operands::merge(operator, key, existing, operands)?)
     }
 
     /// Whether the family was dropped.

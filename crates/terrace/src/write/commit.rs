@@ -102,6 +102,10 @@ fn submit(
         batch.seal(&*env.base.clock, &|id| {
             families.iter().find(|f| f.id == id).map_or(Separation::OFF, |f| f.separation())
         })?;
+        for id in batch.merged_families() {
+            let family = families.iter().find(|family| family.id == id);
+            family.map_or(Ok(()), |family| family.check_merges())?;
+        }
     }
     if batch.is_empty() {
         // Nothing to write, but what was written before is to be as durable as asked.

@@ -83,7 +83,7 @@ fn make_hot_room(
     group: &[Pending],
 ) -> Result<bool> {
     let Some(hot) = family.state().hot.clone() else { return Ok(false) };
-    let is_off = env.base.dynamic.hot_table() == HotTableMode::Off;
+    let is_off = family.hot_table(env.base.dynamic.hot_table()) == HotTableMode::Off;
     if is_off || hot_swap::is_separated(family, group) {
         lead.drain();
         rotate_with(env, log, family, needed_bytes(family, group), Swap::Dissolve)?;
@@ -165,7 +165,7 @@ fn rotate_with(
     capacity_bytes: usize,
     swap: Swap,
 ) -> Result<u64> {
-    let swap = match env.base.dynamic.hot_table() {
+    let swap = match family.hot_table(env.base.dynamic.hot_table()) {
         HotTableMode::Off => Swap::Dissolve,
         HotTableMode::Auto => swap,
     };

@@ -30,6 +30,7 @@ fn family(rng: &mut SplitMix64) -> CfOptions {
         value_separation_threshold: one(rng, &[16, 64, 400, 1024, usize::MAX]),
         value_compression: one(rng, &compressions),
         learning: one(rng, &[Learning::Build, Learning::Analyze, Learning::Off]),
+        merge_operator: None,
     }
 }
 

@@ -156,7 +156,7 @@ impl Scene {
             let (family, key) = (generator.rng.below(3) as usize, generator.key());
             let want = self.journal.state.get(family, &key, self.clock.now_ms());
             match store.families[family].get(&key) {
-                Ok(got) => self.check(got.as_deref() == want, "a read is wrong")?,
+                Ok(got) => self.check(got.as_deref() == want.as_deref(), "a read is wrong")?,
                 Err(Error::Io(_)) if may_fail => {}
                 Err(error) => return Err(format!("reads do not go on: {error:?}")),
             }

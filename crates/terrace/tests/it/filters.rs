@@ -1,7 +1,9 @@
 //! Filters whose units come and go: no answer changes, memory stays within its budget, and units
 //! lie where lookups are.
 
-use crate::harness::{DIR, Generator, Mix, Run, Store, eventually, small_options, stopped_clock};
+use crate::harness::{
+    DIR, Generator, Mix, Run, Store, eventually, family_options, small_options, stopped_clock,
+};
 use crate::model::FAMILIES;
 use std::ops::Range;
 use std::path::Path;
@@ -19,6 +21,9 @@ fn with_filters(mut options: Options, policy: &str, prefix_len: Option<usize>) -
     options.default_family = family.clone();
     options.column_families =
         FAMILIES[1..].iter().map(|name| (name.to_string(), family.clone())).collect();
+    for (name, family) in &mut options.column_families {
+        family.merge_operator = family_options(name).merge_operator;
+    }
     options
 }
 

@@ -7,7 +7,7 @@
 
 use crate::camera::Marks;
 pub use crate::drawn::{draw_separation, drawn_options};
-use crate::model::{Batch, Contents, FAMILIES, History, Op, State, is_empty};
+use crate::model::{Batch, Contents, FAMILIES, History, MERGING, Op, SEPARATOR, State, is_empty};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace::vfs::Vfs;
 use terrace::{
-    CfOptions, ColumnFamily, Db, Options, ReadOptions, Result, Snapshot, SyncMode, WriteBatch,
-    WriteOptions,
+    AppendOperator, CfOptions, ColumnFamily, Db, MergeOperator, Options, ReadOptions, Result,
+    Snapshot, SyncMode, WriteBatch, WriteOptions,
 };
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
@@ -82,7 +82,7 @@ pub fn stopped_clock() -> ManualClock {
 pub fn small_options(vfs: Arc<dyn Vfs>, clock: &ManualClock) -> Options {
     let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
     options.column_families =
-        FAMILIES[1..].iter().map(|name| (name.to_string(), CfOptions::default())).collect();
+        FAMILIES[1..].iter().map(|name| (name.to_string(), family_options(name))).collect();
     let a = &mut options.advanced;
     a.vfs = vfs;
     a.clock = Arc::new(clock.clone());
@@ -95,6 +95,14 @@ pub fn small_options(vfs: Arc<dyn Vfs>, clock: &ManualClock) -> Options {
     a.target_file_bytes = 8 << 10;
     a.reserve_bytes = 8 << 10;
     options
+}
+
+/// Options of a family of the test stores.
+pub fn family_options(name: &str) -> CfOptions {
+    let separator = String::from_utf8_lossy(SEPARATOR).into_owned();
+    let append = || Arc::new(AppendOperator::new(separator)) as Arc<dyn MergeOperator>;
+    let merge_operator = (name == FAMILIES[MERGING]).then(append);
+    CfOptions { merge_operator, ..CfOptions::default() }
 }
 
 /// An open store with its families, in the order of [`FAMILIES`].
@@ -127,6 +135,9 @@ impl Store {
                 Op::Put { family, key, value, expiry_ms: Some(expiry) } => {
                     let ttl = Duration::from_millis(expiry - now_ms);
                     out.put_with_ttl_cf(&self.families[*family], key, value, ttl);
+                }
+                Op::Merge { family, key, operand } => {
+                    out.merge_cf(&self.families[*family], key, operand);
                 }
                 Op::Delete { family, key } => out.delete_cf(&self.families[*family], key),
                 Op::DeleteRange { family, start, end } => {
@@ -364,6 +375,9 @@ impl Generator {
                 let end = key(from + 1 + self.rng.below(self.mix.keys / 8));
                 Op::DeleteRange { family, start: key(from), end }
             }
+            draw if family == MERGING && draw % 2 == 0 => {
+                Op::Merge { family, key: self.key(), operand: self.value(n) }
+            }
             draw => {
                 let expires = self.mix.ttl && draw < 7;
                 let ttl_ms = 500 + self.rng.below(8000);
@@ -519,8 +533,9 @@ impl Run {
         let many = handle.multi_get_with(&keys, &options).unwrap();
         for (key, batched) in keys.iter().zip(many) {
             let want = state.get(family, key, now);
-            assert_eq!(handle.get_with(key, &options).unwrap().as_deref(), want, "get");
-            assert_eq!(batched.as_deref(), want, "multi_get");
+            let got = handle.get_with(key, &options).unwrap();
+            assert_eq!(got.as_deref(), want.as_deref(), "get");
+            assert_eq!(batched.as_deref(), want.as_deref(), "multi_get");
         }
         let (a, b) = (self.generator.key(), self.generator.key());
         let (lower, upper) = (a.clone().min(b.clone()), a.max(b));

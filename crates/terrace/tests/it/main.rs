@@ -31,6 +31,7 @@ mod limits;
 mod live_options;
 mod lost_files;
 mod memory_split;
+mod merge;
 mod metamorphic;
 mod misplaced;
 mod model;

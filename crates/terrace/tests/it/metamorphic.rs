@@ -2,7 +2,8 @@
 //! transfer, and read at once see what one after the other could have seen.
 
 use crate::harness::{
-    Generator, Mix, Run, Store, draw_separation, effort, over_seeds, small_options, stopped_clock,
+    Generator, Mix, Run, Store, draw_separation, effort, family_options, over_seeds, small_options,
+    stopped_clock,
 };
 use crate::model::FAMILIES;
 use std::path::Path;
@@ -51,6 +52,9 @@ fn random_options(rng: &mut SplitMix64, clock: &ManualClock, posix: bool) -> Opt
     options.default_family = random_family(rng);
     options.column_families =
         FAMILIES[1..].iter().map(|name| (name.to_string(), random_family(rng))).collect();
+    for (name, family) in &mut options.column_families {
+        family.merge_operator = family_options(name).merge_operator;
+    }
     options.background_jobs = 1 + rng.below(4) as usize;
     options.max_open_files = [0, 1, 3, 100][rng.below(4) as usize];
     let ms = Duration::from_millis(2);

@@ -3,18 +3,43 @@
 //! [`History`] is the ordered list of batches that were written; [`State`] what a prefix of it
 //! amounts to. Expiries are absolute, so a state can be looked at as of any time.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// The column families of every test store, by index; the first is the default one.
 pub const FAMILIES: [&str; 3] = ["default", "users", "logs"];
 
+/// The family with a merge operator, which appends.
+pub const MERGING: usize = 1;
+
+/// What it puts between two operands.
+pub const SEPARATOR: &[u8] = b"|";
+
 /// One change of one family (an index into [`FAMILIES`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    Put { family: usize, key: Vec<u8>, value: Vec<u8>, expiry_ms: Option<u64> },
-    Delete { family: usize, key: Vec<u8> },
-    DeleteRange { family: usize, start: Vec<u8>, end: Vec<u8> },
+    Put {
+        family: usize,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        expiry_ms: Option<u64>,
+    },
+    /// Only in [`MERGING`].
+    Merge {
+        family: usize,
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
+    Delete {
+        family: usize,
+        key: Vec<u8>,
+    },
+    DeleteRange {
+        family: usize,
+        start: Vec<u8>,
+        end: Vec<u8>,
+    },
 }
 
 /// Changes that happen together.
@@ -29,13 +54,50 @@ pub fn is_empty(batch: &Batch) -> bool {
 /// Keys and values of every family, as a reader sees them.
 pub type Contents = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// Values with the time from which on they are absent.
-type Expiring = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+/// What a key holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Held {
+    /// A value with the time from which on it is absent.
+    base: Option<(Vec<u8>, Option<u64>)>,
+    /// What was merged since: what is there when the value has expired, too.
+    merged: Option<Vec<u8>>,
+}
+
+impl Held {
+    pub fn of_value(value: Vec<u8>, expiry_ms: Option<u64>) -> Self {
+        Self { base: Some((value, expiry_ms)), merged: None }
+    }
+
+    /// With `operand` merged in.
+    pub fn merge(&mut self, operand: &[u8]) {
+        match &mut self.merged {
+            None => self.merged = Some(operand.to_vec()),
+            Some(merged) => {
+                merged.extend_from_slice(SEPARATOR);
+                merged.extend_from_slice(operand);
+            }
+        }
+    }
+
+    /// What a reader sees at `now_ms`.
+    pub fn at(&self, now_ms: u64) -> Option<Cow<'_, [u8]>> {
+        let alive = |(_, expiry): &&(Vec<u8>, Option<u64>)| expiry.is_none_or(|at| now_ms < at);
+        let value = self.base.as_ref().filter(alive).map(|(value, _)| value.as_slice());
+        match (value, &self.merged) {
+            (Some(value), Some(merged)) => Some([value, merged].join(SEPARATOR).into()),
+            (Some(value), None) => Some(value.into()),
+            (None, merged) => merged.as_deref().map(Cow::from),
+        }
+    }
+}
+
+/// What is stored in one family, expired values included.
+type Stored = BTreeMap<Vec<u8>, Held>;
 
 /// What is stored, expired values included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    families: Vec<Expiring>,
+    families: Vec<Stored>,
 }
 
 impl Default for State {
@@ -49,7 +111,11 @@ impl State {
         for op in batch {
             match op {
                 Op::Put { family, key, value, expiry_ms } => {
-                    self.families[*family].insert(key.clone(), (value.clone(), *expiry_ms));
+                    let held = Held::of_value(value.clone(), *expiry_ms);
+                    self.families[*family].insert(key.clone(), held);
+                }
+                Op::Merge { family, key, operand } => {
+                    self.families[*family].entry(key.clone()).or_default().merge(operand);
                 }
                 Op::Delete { family, key } => {
                     self.families[*family].remove(key);
@@ -67,28 +133,27 @@ impl State {
         }
     }
 
-    pub fn get(&self, family: usize, key: &[u8], now_ms: u64) -> Option<&[u8]> {
-        let (value, expiry) = self.families[family].get(key)?;
-        expiry.is_none_or(|expiry| now_ms < expiry).then_some(value.as_slice())
+    pub fn get(&self, family: usize, key: &[u8], now_ms: u64) -> Option<Cow<'_, [u8]>> {
+        self.families[family].get(key)?.at(now_ms)
     }
 
     /// What a reader sees at `now_ms`.
     pub fn contents(&self, now_ms: u64) -> Contents {
-        let alive = |expiry: &Option<u64>| expiry.is_none_or(|expiry| now_ms < expiry);
-        self.families
-            .iter()
-            .map(|family| {
-                let seen = family.iter().filter(|(_, (_, expiry))| alive(expiry));
-                seen.map(|(key, (value, _))| (key.clone(), value.clone())).collect()
-            })
-            .collect()
+        let seen = |(key, held): (&Vec<u8>, &Held)| {
+            held.at(now_ms).map(|value| (key.clone(), value.into_owned()))
+        };
+        self.families.iter().map(|family| family.iter().filter_map(seen).collect()).collect()
     }
 
     /// Whether a reader at `now_ms` sees exactly `contents`.
     pub fn is_seen_as(&self, contents: &Contents, now_ms: u64) -> bool {
         self.families.iter().zip(contents).all(|(family, seen)| {
-            let alive = family.iter().filter(|(_, (_, e))| e.is_none_or(|expiry| now_ms < expiry));
-            alive.map(|(key, (value, _))| (key, value)).eq(seen.iter())
+            let alive = family.iter().filter_map(|(key, held)| Some((key, held.at(now_ms)?)));
+            let mut seen = seen.iter();
+            let all = alive.into_iter().all(|(key, value)| {
+                seen.next().is_some_and(|(k, v)| k == key && v.as_slice() == &*value)
+            });
+            all && seen.next().is_none()
         })
     }
 }

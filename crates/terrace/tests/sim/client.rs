@@ -156,6 +156,9 @@ impl Client {
             ([Op::Put { family, key, value, expiry_ms: None }], false) => {
                 store.families[*family].put(key, value)
             }
+            ([Op::Merge { family, key, operand }], false) => {
+                store.families[*family].merge(key, operand)
+            }
             ([Op::Delete { family, key }], false) => store.families[*family].delete(key),
             _ => store.db.write_with(encode(store, batch), &options),
         };
@@ -182,6 +185,9 @@ impl Client {
             match op {
                 Op::Put { family, key, value, .. } => {
                     transaction.put_cf(&store.families[*family], key, value);
+                }
+                Op::Merge { family, key, operand } => {
+                    transaction.merge_cf(&store.families[*family], key, operand);
                 }
                 Op::Delete { family, key } => transaction.delete_cf(&store.families[*family], key),
                 Op::DeleteRange { .. } => {}
@@ -368,6 +374,9 @@ fn encode(store: &Store, batch: &Batch) -> WriteBatch {
             }
             Op::Put { family, key, value, expiry_ms: Some(expiry) } => {
                 out.put_until_cf(&store.families[*family], key, value, *expiry);
+            }
+            Op::Merge { family, key, operand } => {
+                out.merge_cf(&store.families[*family], key, operand);
             }
             Op::Delete { family, key } => out.delete_cf(&store.families[*family], key),
             Op::DeleteRange { family, start, end } => {

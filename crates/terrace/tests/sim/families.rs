@@ -88,6 +88,7 @@ fn apply(entries: &mut Entries, batch: &Batch) {
     for op in batch {
         match op {
             Op::Put { key, value, .. } => drop(entries.insert(key.clone(), value.clone())),
+            Op::Merge { .. } => panic!("these families have no merge operator"),
             Op::Delete { key, .. } => drop(entries.remove(key)),
             Op::DeleteRange { start, end, .. } => {
                 entries.retain(|key, _| key < start || key >= end);
@@ -101,6 +102,7 @@ fn encode(batch: &Batch, family: &ColumnFamily) -> WriteBatch {
     for op in batch {
         match op {
             Op::Put { key, value, .. } => out.put_cf(family, key, value),
+            Op::Merge { .. } => panic!("these families have no merge operator"),
             Op::Delete { key, .. } => out.delete_cf(family, key),
             Op::DeleteRange { start, end, .. } => out.delete_range_cf(family, start, end),
         }

@@ -5,14 +5,15 @@
 //! is right if it shows one prefix of the writes between what was visible when it began and when it
 //! ended. All of this is of one life; the next begins with what was recovered.
 
-use crate::model::{Batch, Contents, FAMILIES, History, Op, is_empty};
+use crate::model::{Batch, Contents, FAMILIES, Held, History, Op, is_empty};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard};
 use terrace_base::sync::Note;
 use terrace_base::sync::simulation;
 
-type Versions = Vec<(usize, Option<(Vec<u8>, Option<u64>)>)>;
+type Versions = Vec<(usize, Option<Held>)>;
 
 /// A key that was read, and what it held.
 pub type ReadOf = (usize, Vec<u8>, Option<Vec<u8>>);
@@ -95,8 +96,11 @@ impl Oracle {
                         let now = book.value_at(count, family, &key);
                         // Values are unique. What had expired when it was read is still there.
                         let same = match &seen {
-                            None => now.is_none_or(|(_, expiry)| expiry.is_some()),
-                            Some(seen) => now.is_some_and(|(value, _)| value == seen),
+                            None => now.is_none_or(|held| held.at(0) != held.at(u64::MAX)),
+                            Some(seen) => now.is_some_and(|held| {
+                                let seen = Some(&seen[..]);
+                                [0, u64::MAX].iter().any(|ms| held.at(*ms).as_deref() == seen)
+                            }),
                         };
                         assert!(same, "a transaction became visible, but what it read had changed");
                     }
@@ -222,11 +226,9 @@ impl Oracle {
         let book = self.book();
         let mut seen = Vec::new();
         let fits = |prefix: &usize| {
-            let want = book.value_at(*prefix, family, key);
-            let want = want.filter(|(_, expiry)| expiry.is_none_or(|at| now_ms < at));
-            let want = want.map(|(value, _)| value.as_slice());
-            seen.push(want.map(head));
-            want == got
+            let want = book.value_at(*prefix, family, key).and_then(|held| held.at(now_ms));
+            seen.push(want.as_deref().map(head));
+            want.as_deref() == got
         };
         let right: Vec<usize> = prefixes.into_iter().filter(fits).collect();
         match right.is_empty() {
@@ -257,7 +259,7 @@ impl Oracle {
             let want = book.scan_at(*prefix, family, now_ms);
             let len = if whole { want.len().max(got.len()) } else { got.len() };
             let at = (0..len).find(|at| {
-                want.get(*at).copied()
+                want.get(*at).map(|(key, value)| (*key, &**value))
                     != got.get(*at).map(|(key, value)| (key.as_slice(), value.as_slice()))
             });
             if let Some(at) = at {
@@ -308,21 +310,15 @@ impl Book {
         }
     }
 
-    fn value_at(
-        &self,
-        prefix: usize,
-        family: usize,
-        key: &[u8],
-    ) -> Option<&(Vec<u8>, Option<u64>)> {
+    fn value_at(&self, prefix: usize, family: usize, key: &[u8]) -> Option<&Held> {
         let versions = self.versions[family].get(key)?;
         versions[..versions.partition_point(|(at, _)| *at <= prefix)].last()?.1.as_ref()
     }
 
-    fn scan_at(&self, prefix: usize, family: usize, now_ms: u64) -> Vec<(&[u8], &[u8])> {
+    fn scan_at(&self, prefix: usize, family: usize, now_ms: u64) -> Vec<(&[u8], Cow<'_, [u8]>)> {
         let keys = self.versions[family].keys();
         let alive = keys.filter_map(|key| {
-            let (value, expiry) = self.value_at(prefix, family, key)?;
-            expiry.is_none_or(|at| now_ms < at).then_some((key.as_slice(), value.as_slice()))
+            Some((key.as_slice(), self.value_at(prefix, family, key)?.at(now_ms)?))
         });
         alive.collect()
     }
@@ -333,8 +329,15 @@ impl Book {
         for op in &batch {
             match op {
                 Op::Put { family, key, value, expiry_ms } => {
-                    let version = (at, Some((value.clone(), *expiry_ms)));
+                    let version = (at, Some(Held::of_value(value.clone(), *expiry_ms)));
                     self.versions[*family].entry(key.clone()).or_default().push(version);
+                }
+                Op::Merge { family, key, operand } => {
+                    let versions = self.versions[*family].entry(key.clone()).or_default();
+                    let before = versions.last().and_then(|(_, held)| held.clone());
+                    let mut held = before.unwrap_or_default();
+                    held.merge(operand);
+                    versions.push((at, Some(held)));
                 }
                 Op::Delete { family, key } => {
                     self.versions[*family].entry(key.clone()).or_default().push((at, None));

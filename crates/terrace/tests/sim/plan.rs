@@ -132,6 +132,9 @@ impl fmt::Display for Shown<'_> {
                     write!(f, " put {family}/{}={}..{}", text(key), text(value), value.len())?;
                     expiry_ms.map_or(Ok(()), |at| write!(f, " until {at}"))?;
                 }
+                Op::Merge { family, key, operand } => {
+                    write!(f, " merge {family}/{} with {}..", text(key), text(operand))?;
+                }
                 Op::Delete { family, key } => write!(f, " delete {family}/{}", text(key))?,
                 Op::DeleteRange { family, start, end } => {
                     write!(f, " delete_range {family}/{}..{}", text(start), text(end))?;

@@ -12,10 +12,9 @@
 
 use super::pick::{Compaction, File, Span};
 use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
+use crate::background::fold::{Fold, Folding, Sink};
 use crate::background::output::{Output, OutputContext};
-use crate::background::retain::{
-    Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
-};
+use crate::background::retain::{Below, Retain, collapse_tombstones, surviving_tombstones};
 use crate::env::rate_limit::RateLimiter;
 use crate::iter::RunIter;
 use crate::iter::level::LevelIter;
@@ -30,7 +29,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::range_tombstone::Fragment;
 use terrace_base::sync::thread;
-use terrace_base::{Clock, Error, FileNumber, InternalIter, RangeTombstones, Result, SeqNo};
+use terrace_base::{
+    Clock, Error, FileNumber, InternalIter, RangeTombstones, Result, SeqNo, ValueHandle,
+};
+use terrace_buf::Slice;
 use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version, names};
 use terrace_sst::{ScanOptions, SstOptions, SstReader};
 use terrace_vfs::Vfs;
@@ -284,13 +286,16 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
     let tombstones = input_tombstones(plan, start, end);
     let mut below = plan.below.clone();
     let survivors = surviving_tombstones(&tombstones, &ctx.snapshots, &below);
-    let zero_seqnos = compaction.output_level > 0;
-    let mut retain = Retain::new(&ctx.snapshots, &tombstones, plan.now_ms, &mut below, zero_seqnos);
+    let zero_seqnos = compaction.output_level > 0 && !ctx.options.keeps_seqnos;
+    let retain = Retain::new(&ctx.snapshots, &tombstones, plan.now_ms, &mut below, zero_seqnos);
+    let operator = ctx.options.merge_operator.as_deref();
+    let read_value = |key: &[u8], handle| read_value(ctx, key, handle);
+    let mut fold = Fold::new(retain, Folding { operator, read_value: &read_value });
     let mut output = Output::new(output_context(plan), survivors).cancelable(ctx.cancel);
     if compaction.output_level > 0 {
         output = output.aligned_to(&compaction.grandparents);
     }
-    let mut stage = Stage::new(stage_context(ctx), plan.moving, output);
+    let mut staged = Staged { stage: Stage::new(stage_context(ctx), plan.moving, output), kept: 0 };
     let mut merge = MergingIter::new(open_inputs(plan, start, end)?);
     match start {
         Some(start) => merge.seek(start, u64::MAX)?,
@@ -305,18 +310,7 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
         }
         piece.read += 1;
         raw_bytes += (user_key.len() + value.len()) as u64;
-        match retain.next(user_key, merge.trailer(), value) {
-            Verdict::Keep { trailer } => {
-                stage.add(user_key, trailer, value)?;
-                piece.kept += 1;
-            }
-            Verdict::Tombstone { trailer } => {
-                stage.note_dropped(user_key, merge.trailer(), value);
-                stage.add(user_key, trailer, &[])?;
-                piece.kept += 1;
-            }
-            Verdict::Drop => stage.note_dropped(user_key, merge.trailer(), value),
-        }
+        fold.next(user_key, merge.trailer(), value, &mut staged)?;
         if piece.read.is_multiple_of(LOOK_ENTRIES) {
             ctx.progress.read.fetch_add(std::mem::take(&mut raw_bytes), Ordering::Relaxed);
             if ctx.cancel.load(Ordering::Relaxed) {
@@ -329,8 +323,35 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
     if ctx.cancel.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    (piece.files, piece.moved, piece.references) = stage.finish()?;
+    fold.finish(&mut staged)?;
+    piece.kept = staged.kept;
+    (piece.files, piece.moved, piece.references) = staged.stage.finish()?;
     Ok(Some(piece))
+}
+
+/// The stage that moves values, with a count of what goes through it.
+struct Staged<'a> {
+    stage: Stage<'a>,
+    kept: u64,
+}
+
+impl Sink for Staged<'_> {
+    #[inline]
+    fn keep(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Result<()> {
+        self.kept += 1;
+        self.stage.add(user_key, trailer, value)
+    }
+
+    #[inline]
+    fn drop(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) {
+        self.stage.note_dropped(user_key, trailer, value);
+    }
+}
+
+/// The value that operands lie on, if it can be read.
+fn read_value(ctx: &JobContext<'_>, key: &[u8], handle: ValueHandle) -> Option<Slice> {
+    let moving = ctx.moving.as_ref()?;
+    moving.log.read_held(&moving.held, &[(key, handle)]).pop()?.ok()
 }
 
 fn stage_context<'p>(ctx: &'p JobContext<'_>) -> StageContext<'p> {

@@ -75,6 +75,7 @@ fn retain_all(
         let mut e = e.clone();
         match retain.next(&e.key, e.trailer(), &e.value) {
             Verdict::Drop => continue,
+            Verdict::Operand { .. } => panic!("there is no operand"),
             Verdict::Keep { trailer } => {
                 assert_eq!(trailer_kind(trailer), Some(e.kind));
                 e.seqno = trailer_seqno(trailer);
@@ -353,6 +354,7 @@ fn run_script(script: &str) -> String {
         let key = String::from_utf8_lossy(&e.key);
         let verdict = match retain.next(&e.key, e.trailer(), &e.value) {
             Verdict::Drop => "drop".to_string(),
+            Verdict::Operand { .. } => panic!("there is no operand"),
             Verdict::Keep { trailer } if trailer == e.trailer() => "keep".to_string(),
             Verdict::Keep { trailer } => format!("keep as @{}", trailer_seqno(trailer)),
             Verdict::Tombstone { .. } => "tombstone".to_string(),

@@ -75,6 +75,8 @@ impl Case {
             lower: lower.map(<[u8]>::to_vec),
             upper: upper.map(<[u8]>::to_vec),
             cover: Cover::new(Vec::new(), MAX_SEQNO),
+            keys_only: false,
+            fold: None,
         }
     }
 

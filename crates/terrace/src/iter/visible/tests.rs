@@ -26,6 +26,8 @@ fn view(history: &History, seqno: SeqNo, lower: Option<&[u8]>, upper: Option<&[u
         lower: lower.map(<[u8]>::to_vec),
         upper: upper.map(<[u8]>::to_vec),
         cover: Cover::new(sources, seqno),
+        keys_only: false,
+        fold: None,
     }
 }
 
@@ -127,7 +129,8 @@ fn put(key: &[u8], seqno: SeqNo) -> Entry {
 
 fn plain_view(seqno: SeqNo, sources: Vec<Box<dyn CoverSource>>) -> View {
     let cover = Cover::new(sources, seqno);
-    View { seqno, now_ms: NOW_MS, lower: None, upper: None, cover }
+    let (keys_only, fold) = (false, None);
+    View { seqno, now_ms: NOW_MS, lower: None, upper: None, cover, keys_only, fold }
 }
 
 #[test]

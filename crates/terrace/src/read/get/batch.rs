@@ -5,6 +5,7 @@ use super::sampled::SampledLookup;
 use super::{Answer, AskedRuns, MAX_TRIES, Reading, Search, from_memtable, in_memtable, pinned};
 use crate::error::{Error, Result};
 use crate::metrics::{Sampled, sample};
+use crate::read::merged;
 use crate::values::value_log::SegmentMap;
 use crate::version::family::Family;
 use crate::version::read_env::ReadEnv;
@@ -41,9 +42,15 @@ pub(crate) fn multi_get(
         };
         let seqno = reading.seqno(env, state);
         if reading.in_memory {
-            break from_memory(env, family, state, keys, seqno)?;
+            match from_memory(env, family, state, keys, seqno)? {
+                Some(found) => break found,
+                None => break merged::multi_get(env, family, keys, &reading.options())?,
+            }
         }
         let answers = search(env, state, keys, seqno, reading.fill_cache)?;
+        if answers.iter().any(|answer| matches!(answer, Answer::Operand)) {
+            break merged::multi_get(env, family, keys, &reading.options())?;
+        }
         let held = view.map_or_else(|| env.value_log.hold(), |(_, held)| held.clone());
         // If a value was collected meanwhile, all keys are looked up again, at a moment of their
         // own: no snapshot keeps what the last moment showed.
@@ -88,7 +95,7 @@ fn fetch(
     }
     .into_iter();
     let value = |answer| match answer {
-        Answer::Absent => Ok(None),
+        Answer::Absent | Answer::Operand => Ok(None),
         Answer::Value(value, _) => Ok(Some(value)),
         Answer::Separated(handle, _) => {
             let missing = || Err(env.value_log.missing(&handle));
@@ -99,14 +106,15 @@ fn fetch(
 }
 
 /// The values of `keys` in `state` as of `seqno` without any reads; the first that would need one
-/// ends it. There is nothing to batch, so the keys are looked up one after the other.
+/// ends it. There is nothing to batch, so the keys are looked up one after the other. `None` if a key has
+/// operands of merges.
 fn from_memory(
     env: &ReadEnv,
     family: &Family,
     state: &ReadState,
     keys: &[&[u8]],
     seqno: SeqNo,
-) -> Result<Vec<Option<Slice>>> {
+) -> Result<Option<Vec<Option<Slice>>>> {
     let lookups: Vec<Lookup<'_>> =
         keys.iter().map(|key| Lookup { in_memory: true, ..Lookup::new(key, seqno) }).collect();
     let mut asked: Vec<AskedRuns> = Vec::with_capacity(keys.len());
@@ -124,6 +132,7 @@ fn from_memory(
             _ => in_memory(env, state, lookup, seqno, &mut ()),
         };
         match answer {
+            Ok(Answer::Operand) => return Ok(None),
             Ok(answer) => values.push(answer.value()),
             Err(error) => {
                 let before = asked.iter().zip(&lookups);
@@ -133,7 +142,7 @@ fn from_memory(
         }
         asked.push(runs);
     }
-    Ok(values)
+    Ok(Some(values))
 }
 
 /// The answer of a lookup that may not read, and the runs that it has asked.

@@ -103,7 +103,7 @@ pub(crate) fn explain(env: &ReadEnv, family: &Family, key: &[u8]) -> Result<Expl
     let answer = traced(env, family, key, Reading::default(), &mut explainer)?;
     let (found, expires_at_ms) = match answer {
         Answer::Value(value, expiry) => (Some(value), expiry.map(NonZeroU64::get)),
-        Answer::Absent | Answer::Separated(..) => (None, None),
+        Answer::Absent | Answer::Separated(..) | Answer::Operand => (None, None),
     };
     explainer.conclude(found.is_some(), expires_at_ms);
     let ns = start.elapsed().as_nanos() as u64;
@@ -187,6 +187,9 @@ impl<'a> Explainer<'a> {
         let answer = match (live, trailer_kind(trailer)) {
             (true, _) => match expires_at_ms {
                 Some(at) => format!("it is the value, until {at}"),
+                None if trailer_kind(trailer).is_some_and(ValueKind::is_operand) => {
+                    "the value is made of it and of what lies below it".to_string()
+                }
                 None => "it is the value".to_string(),
             },
             _ if seqno < self.covered => {
@@ -209,6 +212,8 @@ fn describe(trailer: u64) -> String {
         Some(ValueKind::PutTtl) => "put with an expiry",
         Some(ValueKind::PutHandle) => "put of a value in the log",
         Some(ValueKind::PutTtlHandle) => "put of a value in the log with an expiry",
+        Some(ValueKind::Merge) => "operand of a merge",
+        Some(ValueKind::Merged) => "operand of several merges",
         Some(ValueKind::Delete) => "tombstone",
         Some(ValueKind::RangeDelete) => "range tombstone",
         None => "version of an unknown kind",

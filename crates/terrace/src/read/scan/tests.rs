@@ -151,7 +151,7 @@ proptest! {
         let window_bytes = [1, 20, 1 << 20][rng.below(3) as usize];
         let reading = || Reading::Values(Box::new(history.values.clone()), window_bytes);
         let open =
-            || open(state.clone(), table_cache.clone(), seqno, &ManualClock::at(NOW_MS), &options, reading());
+            || open(state.clone(), table_cache.clone(), seqno, &ManualClock::at(NOW_MS), &options, (reading(), None));
         let entries: Result<Vec<_>> = open().expect("a scan").entries().collect();
         prop_assert_eq!(&entries.expect("sound files"), &model);
         let mut iter = open().expect("a scan");
@@ -212,7 +212,7 @@ fn entries_start_where_the_iterator_stands() {
             SeqNo::new(1),
             &ManualClock::at(NOW_MS),
             &options,
-            reading,
+            (reading, None),
         )
         .expect("a scan")
     };

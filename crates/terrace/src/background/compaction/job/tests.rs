@@ -6,6 +6,7 @@ mod values;
 use super::*;
 use crate::background::compaction::pick::Reason;
 use crate::background::compaction::tests::simulation;
+use crate::background::retain::Verdict;
 use crate::memory::filter_budget::FilterBudget;
 use crate::values::value_log::ValueLog;
 use crate::version::unpublished::publish;
@@ -213,7 +214,7 @@ impl Store {
             match retain.next(&key, trailer, &value) {
                 Verdict::Keep { trailer } => Some((key, trailer, value)),
                 Verdict::Tombstone { trailer } => Some((key, trailer, Vec::new())),
-                Verdict::Drop => None,
+                Verdict::Operand { .. } | Verdict::Drop => None,
             }
         });
         (judged.collect(), survivors)

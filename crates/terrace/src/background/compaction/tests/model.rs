@@ -190,7 +190,7 @@ impl Store {
             match retain.next(&key, trailer, &value) {
                 Verdict::Keep { trailer } => kept.push((key, trailer, value)),
                 Verdict::Tombstone { trailer } => kept.push((key, trailer, Vec::new())),
-                Verdict::Drop => {}
+                Verdict::Operand { .. } | Verdict::Drop => {}
             }
         }
         let mut cuts: Vec<Vec<u8>> = Vec::new();

@@ -44,6 +44,8 @@ pub(in super::super) fn options(memtable_bytes: u64) -> FamilyOptions {
         value_separation_threshold: usize::MAX,
         value_compression: Compression::None,
         learning: crate::options::Learning::Off,
+        merge_operator: None,
+        keeps_seqnos: false,
         model_costs: None,
         family: None,
     }
