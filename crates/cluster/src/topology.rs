@@ -89,8 +89,9 @@ pub struct Topology {
     pub nodes: BTreeMap<NodeId, Node>,
     /// All shards.
     pub shards: BTreeMap<ShardId, Shard>,
-    /// Of [`Placement::Slots`]: the shard of each slot.
-    slots: Vec<ShardId>,
+    /// Of [`Placement::Slots`]: first slots, in order, with their shards; slots in a row that one shard has are one
+    /// entry. Few, so they stay in the processor's cache, unlike a table of all slots.
+    slots: Vec<(u16, ShardId)>,
     /// Of [`Placement::Range`]: first keys, in order, with their shards.
     starts: Vec<(Vec<u8>, ShardId)>,
 }
@@ -165,9 +166,11 @@ impl Topology {
         Ok(topology)
     }
 
-    /// The shard that a key belongs to. Cost: O(1) with slots, O(log shards) with ranges.
+    /// The shard that a key belongs to. Cost: O(log ranges).
     pub fn shard_of(&self, key: &[u8]) -> ShardId {
         match self.placement {
+            // One shard has everything.
+            Placement::Slots if self.slots.len() == 1 => self.slots[0].1,
             Placement::Slots => self.shard_of_slot(slot_of(key)),
             Placement::Range => {
                 let after = self.starts.partition_point(|(start, _)| start.as_slice() <= key);
@@ -181,10 +184,11 @@ impl Topology {
     /// # Panics
     /// The placement is [`Placement::Range`].
     pub fn shard_of_slot(&self, slot: Slot) -> ShardId {
-        self.slots[usize::from(slot.number())]
+        let after = self.slots.partition_point(|(first, _)| *first <= slot.number());
+        self.slots[after - 1].1
     }
 
-    fn by_slot(&self) -> Result<Vec<ShardId>, TopologyError> {
+    fn by_slot(&self) -> Result<Vec<(u16, ShardId)>, TopologyError> {
         let mut slots = vec![None; usize::from(SLOT_COUNT)];
         for shard in self.shards.values() {
             for range in &shard.ranges {
@@ -201,10 +205,14 @@ impl Topology {
                 }
             }
         }
-        let shard_of = |(number, shard): (usize, Option<ShardId>)| {
-            shard.ok_or_else(|| TopologyError::Gap(format!("slot {number}")))
-        };
-        slots.into_iter().enumerate().map(shard_of).collect()
+        let mut firsts: Vec<(u16, ShardId)> = Vec::new();
+        for (number, shard) in (0..).zip(slots) {
+            let shard = shard.ok_or_else(|| TopologyError::Gap(format!("slot {number}")))?;
+            if firsts.last().is_none_or(|(_, last)| *last != shard) {
+                firsts.push((number, shard));
+            }
+        }
+        Ok(firsts)
     }
 
     fn by_key(&self) -> Result<Vec<(Vec<u8>, ShardId)>, TopologyError> {
