@@ -46,7 +46,7 @@ impl ServeGuard for AdmittedGuard {
 }
 
 impl NodeCoordinator {
-    /// The shard, if this node owns it and its lease is sure.
+    /// The shard, if this node owns it and its lease was sure when the guard was taken that the caller holds.
     fn with_owned<T>(
         &self,
         shard_of: impl Fn(&Topology) -> ShardId,
@@ -59,7 +59,7 @@ impl NodeCoordinator {
         };
         let shard = shard_of(topology);
         match view.owned.get(&shard) {
-            Some(owned) if self.shared.stamp.covers(owned.generation) => then(topology, owned),
+            Some(owned) if self.shared.stamp.covered(owned.generation) => then(topology, owned),
             Some(_) => otherwise(Route::Unserved(Unserved::NoOwner(shard))),
             None => otherwise(view.route_to_owner(topology, self.shared.me, shard)),
         }
@@ -129,6 +129,8 @@ impl Coordinator for NodeCoordinator {
     fn guard(&self) -> Box<dyn ServeGuard> {
         let _token = self.shared.gate.enter();
         let generation = self.shared.stamp.generation();
+        // Routes under this guard go by it.
+        self.shared.stamp.look();
         Box::new(BatchGuard { shared: self.shared.clone(), generation, _token })
     }
 

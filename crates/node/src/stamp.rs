@@ -1,5 +1,8 @@
 //! How long this node's lease is sure, for threads that reply to clients: [`LeaseClock`] says it, and what
 //! it says last is kept in atomics.
+//!
+//! Reading the clock costs as much as executing a small command. So it is read before and after a batch
+//! ([`LeaseStamp::look`], [`LeaseStamp::covers`]); commands within it are routed by what was read last.
 
 use crate::clock::BootClock;
 use parking_lot::Mutex;
@@ -20,14 +23,16 @@ pub(crate) struct LeaseStamp {
     generation: AtomicU64,
     sent_ms: AtomicU64,
     sure_until_ms: AtomicU64,
+    /// What any thread read from the clock last.
+    seen_ms: AtomicU64,
 }
 
 impl LeaseStamp {
     /// Before the first lease of about this time.
     pub fn new(clock: Arc<dyn BootClock>, ttl: Duration) -> Self {
-        let [generation, sent_ms, sure_until_ms] = [1, 0, 0].map(AtomicU64::new);
+        let [generation, sent_ms, sure_until_ms, seen_ms] = [1, 0, 0, 0].map(AtomicU64::new);
         let lease = Mutex::new(LeaseClock::new(ttl / MARGIN_PARTS));
-        Self { clock, lease, generation, sent_ms, sure_until_ms }
+        Self { clock, lease, generation, sent_ms, sure_until_ms, seen_ms }
     }
 
     /// The boot clock.
@@ -85,7 +90,21 @@ impl LeaseStamp {
     pub fn covers(&self, generation: u64) -> bool {
         let sure_until_ms = self.sure_until_ms.load(Ordering::Acquire);
         // The clock is read last, so a pause in between only makes the answer stricter.
-        self.generation.load(Ordering::Acquire) == generation && self.clock.now_ms() < sure_until_ms
+        self.generation.load(Ordering::Acquire) == generation && self.look() < sure_until_ms
+    }
+
+    /// Reads the clock, for [`Self::covered`].
+    pub fn look(&self) -> u64 {
+        let now_ms = self.clock.now_ms();
+        self.seen_ms.store(now_ms, Ordering::Relaxed);
+        now_ms
+    }
+
+    /// Whether the lease of this generation was sure when a thread last looked. For routes: what is executed by
+    /// them is shown only if [`Self::covers`] says so afterwards.
+    pub fn covered(&self, generation: u64) -> bool {
+        self.seen_ms.load(Ordering::Relaxed) < self.sure_until_ms.load(Ordering::Acquire)
+            && self.generation.load(Ordering::Acquire) == generation
     }
 
     /// How long ago the last confirmed keep-alive was sent.
@@ -131,13 +150,17 @@ mod tests {
         assert!(stamp.covers(first), "sent at 1000, 3000 ms, less a twentieth");
         assert_eq!(stamp.age_ms(), 2849);
         at(3850);
+        assert!(stamp.covered(first), "nobody has looked");
         assert!(!stamp.covers(first));
+        assert!(!stamp.covered(first), "somebody has");
         // No answer changes nothing; a later one brings it back, as long as the lease was not lost.
         stamp.confirm(Some(lease), async { Err(()) }).await.unwrap_err();
         assert!(!stamp.covers(first));
         stamp.confirm(Some(lease), answer(3900)).await.unwrap();
         assert!(stamp.covers(first));
+        assert!(stamp.covered(first));
         stamp.lose();
+        assert!(!stamp.covered(first), "without a look");
         assert!(!stamp.covers(first) && !stamp.covers(stamp.generation()));
         assert_eq!(stamp.generation_of(number(lease)), None);
         stamp.confirm(None, answer(3950)).await.unwrap();
