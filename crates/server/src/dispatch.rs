@@ -207,8 +207,17 @@ fn send(
     if away.goes_to(own) && is_bound {
         return Executed::AfterCommit;
     }
-    let ways = away.ways(&place::keys_of(spec, args, session.queued.as_ref()));
-    match session.round.send(&ways, session.protocol) {
+    let mut keys = spec.keys.of(args);
+    let is_sent = match (&away, keys.next(), keys.next()) {
+        (Away::Send(target), Some(key), None) => {
+            session.round.send_one(key, *target, session.protocol)
+        }
+        _ => {
+            let ways = away.ways(&place::keys_of(spec, args, session.queued.as_ref()));
+            session.round.send(&ways, session.protocol)
+        }
+    };
+    match is_sent {
         true => Executed::Away(away),
         false => Executed::Back,
     }

@@ -12,6 +12,7 @@
 //! client stands is said by its phase (module `phase`).
 
 mod call_executor;
+mod call_lane;
 mod client_state;
 mod connection;
 mod conversation;

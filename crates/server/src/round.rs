@@ -6,9 +6,11 @@
 //! round is over. Keys are known by their hashes: two with the same hash are taken for one, and wait without need.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::sync::LazyLock;
 use terrace_cluster::CallTarget;
 use terrace_resp::Protocol;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// After a round with more keys than this the memory is given back.
 const KEPT_KEYS: usize = 1024;
@@ -16,9 +18,30 @@ const KEPT_KEYS: usize = 1024;
 /// Keys of a command, by their hashes, each with where it goes.
 pub(crate) type Ways = Vec<(u64, CallTarget)>;
 
+/// Of this process, so that nobody can make keys whose hashes are alike.
+static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
+
 /// The hash that a key is known by.
 pub(crate) fn hash_of(key: &[u8]) -> u64 {
-    xxh3_64(key)
+    xxh3_64_with_seed(key, *SEED)
+}
+
+/// Of what is a hash already.
+#[derive(Debug, Clone, Copy, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }
 
 /// See the module.
@@ -29,7 +52,7 @@ pub struct Round {
     /// Few: those that the client's commands go to. Replies in another protocol are another call.
     targets: Vec<(CallTarget, Protocol)>,
     /// Which of them, by the hash of a key.
-    of_key: HashMap<u64, u16>,
+    of_key: HashMap<u64, u16, BuildHasherDefault<Hashed>>,
 }
 
 impl Round {
@@ -70,6 +93,12 @@ impl Round {
         true
     }
 
+    /// As [`Self::send`], of a command with one key.
+    pub(crate) fn send_one(&mut self, key: &[u8], target: CallTarget, protocol: Protocol) -> bool {
+        let number = self.number_of((target, protocol));
+        *self.of_key.entry(hash_of(key)).or_insert(number) == number
+    }
+
     fn number_of(&mut self, target: (CallTarget, Protocol)) -> u16 {
         let known = self.targets.iter().position(|one| *one == target);
         let at = known.unwrap_or_else(|| {
@@ -90,7 +119,7 @@ impl Round {
         (self.is_open, self.comes_back) = (false, false);
         self.targets.clear();
         match self.of_key.capacity() > KEPT_KEYS {
-            true => self.of_key = HashMap::new(),
+            true => self.of_key = HashMap::default(),
             false => self.of_key.clear(),
         }
     }
@@ -117,6 +146,9 @@ mod tests {
         assert!(!round.send(&vec![(c, to(1)), (b, to(1))], Protocol::Resp2));
         assert!(!round.send(&vec![(c, to(1)), (c, to(2))], Protocol::Resp2), "two ways at once");
         assert!(!round.has(b"c"), "it was not sent");
+        assert!(round.send_one(b"a", to(1), Protocol::Resp2), "the same way");
+        assert!(!round.send_one(b"a", to(2), Protocol::Resp2), "another target");
+        assert!(round.send_one(b"c", to(2), Protocol::Resp2) && round.has(b"c"));
         round.end();
         assert!(!round.has(b"a"));
         assert!(round.send(&vec![(a, to(2))], Protocol::Resp2));

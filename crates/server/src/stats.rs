@@ -51,6 +51,8 @@ pub struct Stats {
     pub forwarded: Counter,
     /// In a cluster: calls of other nodes that were executed.
     pub calls: Counter,
+    /// Those of them that no loop was woken for.
+    pub calls_at_once: Counter,
     /// In a cluster: commands that were routed again, since they had come to the wrong node.
     pub rerouted: Counter,
     /// In a cluster: connections that ended since the node's lease did.
@@ -78,6 +80,7 @@ impl Stats {
             &self.waited_batches,
             &self.forwarded,
             &self.calls,
+            &self.calls_at_once,
             &self.rerouted,
             &self.unsure_closed,
         ] {

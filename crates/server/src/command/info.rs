@@ -129,6 +129,7 @@ fn cluster(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("cluster_forwarded_commands", stats.forwarded.get());
     page.line("cluster_rerouted_commands", stats.rerouted.get());
     page.line("cluster_executed_calls", stats.calls.get());
+    page.line("cluster_calls_at_once", stats.calls_at_once.get());
     page.line("cluster_unsure_closed_connections", stats.unsure_closed.get());
 }
 

@@ -1,5 +1,6 @@
-//! Executes calls of other nodes: gives each to an event loop, in turns.
+//! Executes calls of other nodes: a short one at once, others by the event loops in turns.
 
+use super::call_lane::CallLane;
 use super::loop_handle::{LoopHandle, Message};
 use super::open_call::{Done, OpenCall};
 use crate::cluster::Cluster;
@@ -26,12 +27,15 @@ pub struct CallExecutor {
 struct Open {
     server: Arc<Server>,
     loops: Arc<[Arc<LoopHandle>]>,
+    /// `None` without a loop.
+    lane: Option<Arc<CallLane>>,
 }
 
 impl CallExecutor {
     /// Over the loops of a server.
     pub(crate) fn new(server: Arc<Server>, loops: Vec<Arc<LoopHandle>>) -> Arc<Self> {
-        let open = Open { server, loops: loops.into() };
+        let lane = loops.first().map(|home| Arc::new(CallLane::new(&server, home)));
+        let open = Open { server, loops: loops.into(), lane };
         let (open, ended) = (Mutex::new(Some(open)), OnceLock::new());
         Arc::new(Self { open, ended, next: AtomicUsize::new(0) })
     }
@@ -49,7 +53,7 @@ impl CallExecutor {
 impl CommandExecutor for CallExecutor {
     fn execute(&self, call: IncomingCall, done: Done) {
         let open = self.open.lock().clone();
-        let Some(Open { server, loops }) = open else {
+        let Some(Open { server, loops, lane }) = open else {
             let me = self.ended.get();
             return done(Err(me.map_or(Unserved::NoTopology, |me| Unserved::Unreachable(*me))));
         };
@@ -82,6 +86,11 @@ impl CommandExecutor for CallExecutor {
             ReplyProtocol::Resp2 => Protocol::Resp2,
             ReplyProtocol::Resp3 => Protocol::Resp3,
         };
+        let open = match lane {
+            Some(lane) => lane.execute(open),
+            None => Some(open),
+        };
+        let Some(open) = open else { return };
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         // Without a loop the call is dropped, which answers it.
         if let Some(home) = loops.get(turn % loops.len().max(1)) {

@@ -1,11 +1,12 @@
 //! The part of a client that executes commands: its session, what it has sent, and its replies. It goes as a
 //! whole to a thread that may wait.
 
+use super::open_call::OpenCall;
 use super::remote::RemoteReplies;
 use crate::dispatch::{self, Executed};
 use crate::place::{Await, HELD, ON_SHARD, PATIENT, TRY_AGAIN};
 use crate::server::Server;
-use crate::session::{Caller, Origin, Session};
+use crate::session::{Caller, Origin, Replies, Session};
 use std::time::Instant;
 use terrace_cluster::ShardId;
 use terrace_keyspace::{CommandBatch, Wait};
@@ -97,9 +98,15 @@ impl ClientState {
         }
     }
 
-    /// The requests of a call, to be executed by [`Self::go_on`].
-    pub fn take_requests(&mut self, requests: Vec<u8>) {
-        self.input = requests;
+    /// A call begins; its requests are to be executed by [`Self::go_on`].
+    pub fn begin_call_of(&mut self, call: &mut OpenCall) {
+        let session = &mut self.session;
+        (session.caller, session.protocol, session.db) = (call.caller, call.protocol, call.db);
+        (session.shard, session.has_moved, session.queued) = (None, false, None);
+        (session.closes, session.replies, session.watched) = (false, Replies::On, None);
+        (session.is_patient, session.at_copy) = (call.is_patient, call.at_copy);
+        session.held_keys.clear();
+        self.input = std::mem::take(&mut call.requests);
     }
 
     /// Forgets what was not executed of a call.

@@ -14,7 +14,7 @@ use terrace_cluster::{
     CallMode, CommandExecutor, Epoch, IncomingCall, Placement, Reply as CallReply, ReplyProtocol,
     Revision, ShardCall, ShardId, Unserved,
 };
-use terrace_resp::Reply;
+use terrace_resp::{Reply, write_request};
 
 fn three() -> FakeCluster {
     FakeCluster::new(Placement::Slots, 3, &[])
@@ -265,6 +265,55 @@ fn calls_of_other_nodes_are_answered_whatever_they_are() {
     let nowhere = call_at(0, 2);
     assert_eq!(nowhere.as_deref(), Ok(&b"-TERRACEMOVED 2\r\n"[..]), "it was not brought there");
     cluster.settle();
+}
+
+#[test]
+fn a_short_call_is_executed_at_once_if_nothing_waits() {
+    let cluster = three();
+    let (key, other) = (cluster.key_of(0, "k"), cluster.key_of(1, "k"));
+    let call = |words: &[&str]| {
+        let mut requests = Vec::new();
+        write_request(&mut requests, words);
+        answer(&cluster, 0, CallMode::Owner, &requests)
+    };
+    let replies = |words: &[&str]| String::from_utf8(call(words).unwrap()).unwrap();
+    assert_eq!(replies(&["SET", &key, "1"]), "+OK\r\n");
+    assert_eq!(calls_at_once(&cluster), 1);
+    assert_eq!(cluster.client(1).say(&format!("GET {key}")), bulk("1"), "it is committed");
+    assert_eq!(calls_at_once(&cluster), 2);
+    assert_eq!(replies(&["MGET", &key, &key]), "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
+    assert_eq!(replies(&["PING"]), "+PONG\r\n");
+    assert_eq!(calls_at_once(&cluster), 2, "these are for a loop");
+    assert_eq!(replies(&["INCR", &other]), "-TERRACEMOVED 1\r\n");
+    assert_eq!(replies(&["LPUSH", &key, "x"]).get(..10), Some("-WRONGTYPE"));
+    cluster.shared.hold(&key);
+    assert_eq!(replies(&["INCR", &key]).get(..12), Some("-TERRACEHELD"));
+    assert_eq!(replies(&["GET", &key]), "$1\r\n1\r\n", "reads go on");
+    cluster.shared.release(&key);
+    assert_eq!(calls_at_once(&cluster), 6);
+    // The lease ends between the command and its reply.
+    cluster.coordinators[0].asks.store(0, Ordering::SeqCst);
+    assert_eq!(call(&["INCR", &key]), Err(Unserved::Unreachable(cluster.node(0))));
+    assert_eq!(replies(&["GET", &key]), "$1\r\n2\r\n", "it was executed");
+    cluster.settle();
+}
+
+#[test]
+fn no_call_is_executed_at_once_whose_commit_would_wait_for_a_sync() {
+    let cluster = FakeCluster::new(Placement::Slots, 3, &[("appendfsync", "always")]);
+    let key = cluster.key_of(0, "k");
+    for at in 1..3 {
+        assert_eq!(cluster.client(at).say(&format!("INCR {key}")), int(at as i64));
+    }
+    assert_eq!(calls_at_once(&cluster), 0);
+    cluster.settle();
+}
+
+/// How many calls the first node has executed without a loop.
+fn calls_at_once(cluster: &FakeCluster) -> u64 {
+    let info = text(&cluster.client(0).say("INFO cluster"));
+    let line = info.lines().find_map(|line| line.strip_prefix("cluster_calls_at_once:"));
+    line.expect("INFO does not say it").parse().unwrap()
 }
 
 #[test]

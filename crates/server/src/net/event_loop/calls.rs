@@ -13,7 +13,7 @@ use crate::net::open_call::OpenCall;
 use crate::net::phase::{Blocked, Phase};
 use crate::net::transport::Transport;
 use crate::place::Await;
-use crate::session::{Origin, Replies};
+use crate::session::Origin;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// Connections without a call that are kept.
@@ -30,13 +30,7 @@ impl EventLoop {
         let Some(state) = &mut client.state else { return };
         self.server.stats.calls.add(1);
         let mut call = Box::new(call);
-        let session = &mut state.session;
-        (session.caller, session.protocol, session.db) = (call.caller, call.protocol, call.db);
-        (session.shard, session.has_moved, session.queued) = (None, false, None);
-        (session.closes, session.replies, session.watched) = (false, Replies::On, None);
-        (session.is_patient, session.at_copy) = (call.is_patient, call.at_copy);
-        session.held_keys.clear();
-        state.take_requests(std::mem::take(&mut call.requests));
+        state.begin_call_of(&mut call);
         client.call = Some(call);
         client.closes = false;
         self.queue(token);
