@@ -14,6 +14,7 @@ mod error;
 mod integer;
 mod key_layout;
 mod long_double;
+mod move_point;
 mod random;
 // Nouns.
 mod background_thread;
@@ -65,6 +66,7 @@ pub use keyspace::Keyspace;
 pub use lists::{End, Inserted};
 pub use long_double::LongDouble;
 pub use members::{Page, ranks};
+pub use move_point::{move_point, watch_move_points};
 pub use move_records::CLUSTER;
 pub use result_size::{MAX_STORED_BYTES, ResultSize};
 pub use set_algebra::{Aggregation, Scored, Weighted};

@@ -16,6 +16,7 @@ use terrace_cluster::{
     Assignment, DbKey, Direction, Effect, Epoch, Exception, KeyCopy, MoveAnswer, MoveCall,
     MoveEvent, MoveId, Mover, NodeId, Outcome, ShardId, Site,
 };
+use terrace_keyspace::move_point;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -448,10 +449,13 @@ impl Owner {
                     .topology()
                     .and_then(|topology| topology.shards.get(&other).map(|it| it.instance)),
             };
+            let name = message.call.name();
+            move_point("owner", name, "sent");
             let answer = match site {
                 Some(instance) => shared.apply_move_at(instance, message, owned.epoch).await,
                 None => MoveAnswer::Unknown,
             };
+            move_point("owner", name, "answered");
             let event = MoveEvent::Answered(ticket, answer);
             let _ = owned.orders.send(Order::Event(id, event));
         });

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use terrace_cluster::{NodeId, Plan, PlanSpec, ShardId, TopList, make_plan};
+use terrace_keyspace::move_point;
 use terrace_metadata::Transaction;
 
 const ROLE: &str = "partitioner";
@@ -95,6 +96,7 @@ pub(crate) async fn repartition(
             keys: counts.keys,
         });
     }
+    move_point("partitioner", "plan", "collected");
     let mut plan = make_plan(spec, &topology, &lists).map_err(Error::Plan)?;
     // A shard that the plan does not mention has no exceptions by it.
     topology.shards.keys().for_each(|shard| _ = plan.parts.entry(*shard).or_default());
@@ -107,6 +109,7 @@ pub(crate) async fn repartition(
             None => return Err(Error::Unserved(format!("shard {shard} has no owner"))),
         }
     }
+    move_point("partitioner", "plan", "made");
     for (owner, plan) in parts {
         let sent = match shared.known_peer(owner) {
             Ok(peer) => peer.repartition(plan).await,
@@ -117,5 +120,6 @@ pub(crate) async fn repartition(
             Err(status) => done.failed.push((owner, status.message().to_string())),
         }
     }
+    move_point("partitioner", "plan", "sent");
     Ok(done)
 }

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use terrace_cluster::{
     CommandExecutor, DbKey, Epoch, MoveAnswer, NodeId, Revision, ShardId, Topology,
 };
+use terrace_keyspace::move_point;
 use terrace_metadata::{LeaseId, Metadata};
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::Status;
@@ -238,7 +239,9 @@ impl Shared {
             };
             let store = self.store.clone();
             let applied = move || {
+                move_point("instance", message.call.name(), "received");
                 let answer = store.apply_move(&message);
+                move_point("instance", message.call.name(), "applied");
                 drop(token);
                 answer
             };

@@ -80,6 +80,8 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let config = Config::load(file.as_deref(), environment, args.flags)?;
+    #[cfg(debug_assertions)]
+    die_at_move_point();
     let set_log_level = log(config.settings().loglevel);
     for warning in config.warnings() {
         tracing::warn!("{warning}");
@@ -93,6 +95,22 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     running.wait()?;
     writeln!(std::io::stdout(), "stopped; everything acknowledged is in the log")?;
     Ok(Outcome::Done)
+}
+
+/// For tests of debug builds: the process dies when it comes to the step of a move of keys that stands in the file
+/// that this variable names.
+#[cfg(debug_assertions)]
+fn die_at_move_point() {
+    static FILE: std::sync::LazyLock<Option<std::ffi::OsString>> =
+        std::sync::LazyLock::new(|| std::env::var_os("TERRACE_DIE_AT_MOVE_POINT_IN"));
+    if FILE.is_some() {
+        terrace_keyspace::watch_move_points(|point| {
+            let wanted = FILE.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+            if wanted.is_some_and(|wanted| wanted == point) {
+                let _dies = signal_hook::low_level::raise(libc::SIGKILL);
+            }
+        });
+    }
 }
 
 /// Logs to standard error from now on; gives what changes how much.

@@ -66,6 +66,23 @@ pub enum MoveCall<V> {
     Forget,
 }
 
+impl<V> MoveCall<V> {
+    /// Its name, for people and tests.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Begin => "begin",
+            Self::Export => "export",
+            Self::Import(_) => "import",
+            Self::Commit(_) => "commit",
+            Self::Finish => "finish",
+            Self::Drop => "drop",
+            Self::Release => "release",
+            Self::Undo => "undo",
+            Self::Forget => "forget",
+        }
+    }
+}
+
 /// The answer to a [`MoveCall`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum MoveAnswer<V> {

@@ -4,6 +4,7 @@ use super::{CommandBatch, Direction, WrittenText};
 use crate::encode::{self, Kind, Meta, WRITTEN};
 use crate::error::{Error, Result};
 use crate::key_layout::MAX_DATABASES;
+use crate::move_point::move_point;
 use terrace_cluster::slot_of;
 
 impl CommandBatch {
@@ -47,6 +48,7 @@ impl CommandBatch {
             self.expiries.iter().for_each(|(slot, time)| times.lower(*slot, *time));
         }
         if !self.record_changes.is_empty() {
+            move_point("instance", "records", "visible");
             self.space.moves.apply(self.record_changes.drain(..));
         }
     }
