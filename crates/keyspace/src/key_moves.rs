@@ -152,7 +152,11 @@ impl Keyspace {
             };
             match next.exception {
                 Some(_) => batch.clear_key(key.db, &key.key)?,
-                None => batch.put_exported(value_of(key, values.get(number))?)?,
+                None => {
+                    // Written in any case: it may have been written while it was away, and who watches it sees that.
+                    batch.delete_text(key.db, &key.key);
+                    batch.put_exported(value_of(key, values.get(number))?)?;
+                }
             }
             batch.change_record(RecordChange::Home(key.clone(), next))?;
         }

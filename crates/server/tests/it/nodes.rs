@@ -2,6 +2,8 @@
 
 mod harness;
 mod history;
+mod moving;
+mod recorder;
 mod refusals;
 
 use crate::client::{Client, array, bulk, error, int, ok, text};

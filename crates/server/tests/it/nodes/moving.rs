@@ -1,0 +1,139 @@
+//! What clients see at one named step of a move (`terrace_keyspace::move_point`), and of keys that go out and come home.
+
+use super::harness::NodeCluster;
+use crate::client::{Client, array, bulk, hears_nothing, int, ok};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use terrace_base::{Rng, SplitMix64};
+use terrace_cluster::{DbKey, Direction, Epoch, MoveId, Placement, ShardId};
+use terrace_resp::Reply;
+
+type AtPoint = (&'static str, Box<dyn FnOnce()>);
+
+thread_local! {
+    static AT_POINT: RefCell<Option<AtPoint>> = const { RefCell::new(None) };
+}
+
+/// While it is not 0, threads pause at steps of moves, by numbers that are drawn from it.
+static PAUSES: AtomicU64 = AtomicU64::new(0);
+
+fn watch() {
+    static WATCHED: std::sync::Once = std::sync::Once::new();
+    WATCHED.call_once(|| assert!(terrace_keyspace::watch_move_points(pass), "watched already"));
+}
+
+fn pass(point: &str) {
+    let then = AT_POINT.with_borrow_mut(|at| at.take_if(|(of, _)| *of == point));
+    if let Some((_, then)) = then {
+        then();
+    }
+    let state = PAUSES.load(Ordering::SeqCst);
+    if state != 0 {
+        let drawn = SplitMix64::new(state).next_u64();
+        PAUSES.store(drawn | 1, Ordering::SeqCst);
+        if drawn % 4 == 0 {
+            std::thread::sleep(Duration::from_millis(drawn / 4 % 4));
+        }
+    }
+}
+
+/// Does `then` when the calling thread comes to this step.
+fn at_point(point: &'static str, then: impl FnOnce() + 'static) {
+    watch();
+    AT_POINT.set(Some((point, Box::new(then))));
+}
+
+/// Pauses at a quarter of the steps of all moves, of up to 3 ms, until it is dropped.
+pub struct Pauses;
+
+impl Pauses {
+    pub fn start(seed: u64) -> Self {
+        watch();
+        PAUSES.store(seed | 1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Pauses {
+    fn drop(&mut self) {
+        PAUSES.store(0, Ordering::SeqCst);
+    }
+}
+
+/// The commit of a move out has deleted the key, and the store's word on where it is follows a moment later: a read
+/// of that moment waits, and finds the key where it is.
+#[test]
+fn a_read_beside_the_commit_of_a_move_finds_the_key() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    let key = cluster.key_of(0, "leaving");
+    assert_eq!(cluster.client(0).say(&format!("SET {key} value")), ok());
+    let space = cluster.one(0).server().space.clone();
+    let (keys, there) = ([DbKey::new(0, key.as_str())], ShardId(2));
+    // Later than what the owner begins.
+    let id = |number| MoveId { epoch: Epoch(1 << 40), number };
+    let begun = space.begin_move(ShardId(1), id(1), Direction::Out, there, &keys).unwrap();
+    assert_eq!(begun, [Ok(())]);
+    let values = space.export_home(id(1), &keys, 1 << 20).unwrap().unwrap();
+    // In the loop's batch, in a transaction, and by a call of another node.
+    let mut readers: Vec<Client> = [0, 0, 0, 1].map(|at| cluster.client(at)).into();
+    let words = [
+        vec![format!("GET {key}")],
+        vec![format!("MGET {key}")],
+        vec!["MULTI".into(), format!("STRLEN {key}"), "EXEC".into()],
+        vec![format!("EXISTS {key}")],
+    ];
+    let wanted = [
+        vec![bulk("value")],
+        vec![array([bulk("value")])],
+        vec![ok(), Reply::Simple(b"QUEUED"[..].into()), array([int(5)])],
+        vec![int(1)],
+    ];
+    let (back, paused) = std::sync::mpsc::channel();
+    let sent = words.clone();
+    at_point("instance:records:visible", move || {
+        for (reader, words) in readers.iter_mut().zip(&sent) {
+            reader.send_words(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        // Some time for replies that must not come.
+        let is_quiet = hears_nothing(&readers[0]) & hears_nothing(&readers[3]);
+        back.send((readers, is_quiet)).unwrap();
+    });
+    space.commit_move(id(1), &keys, &[]).unwrap().unwrap();
+    let (mut readers, is_quiet) = paused.try_recv().expect("the step was passed");
+    assert!(is_quiet, "a read did not wait for the end of the commit");
+    assert_eq!(cluster.places_of(&key), Vec::<usize>::new(), "it is out");
+    // They are routed again until it is there.
+    space.forget_move(id(1), &keys).unwrap();
+    let begun = space.begin_move(ShardId(1), id(2), Direction::Home, there, &keys).unwrap();
+    assert_eq!(begun, [Ok(())]);
+    space.commit_move(id(2), &keys, &values).unwrap().unwrap();
+    for ((reader, words), wanted) in readers.iter_mut().zip(&words).zip(wanted) {
+        let replies: Vec<_> = words.iter().map(|_| reader.reply()).collect();
+        assert_eq!(replies, wanted, "{words:?}");
+    }
+}
+
+/// A key that is watched, also one that does not exist, and was away meanwhile counts as changed: nobody at home
+/// knows what happened to it.
+#[test]
+fn a_watched_key_that_was_away_counts_as_changed() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    let [there, absent, unmoved] =
+        ["there", "absent", "unmoved"].map(|name| cluster.key_of(0, name));
+    let mut other = cluster.client(1);
+    assert_eq!(other.say(&format!("SET {there} 1")), ok());
+    for key in [&there, &absent, &unmoved] {
+        let mut client = cluster.client(0);
+        assert_eq!(client.say(&format!("WATCH {key}")), ok());
+        if *key != unmoved {
+            cluster.move_key(0, key, Some(1));
+            assert_eq!(other.say(&format!("SET {key} x")), ok());
+            assert_eq!(other.say(&format!("DEL {key}")), int(1));
+            cluster.move_key(0, key, None);
+        }
+        let replies = client.pipeline(&["MULTI", &format!("SET {key} y"), "EXEC"]);
+        let wanted = if *key == unmoved { array([ok()]) } else { Reply::Null };
+        assert_eq!(replies[2], wanted, "{key}");
+    }
+}
