@@ -9,9 +9,11 @@ use crate::rpc::{MoveMessage, ShardRecords, TopCounts};
 use crate::store::{Identity, InstanceStore, StoreError, StoreLoad};
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use terrace::{CfOptions, ColumnFamily, HotTableMode, SyncMode, WriteBatch, WriteOptions};
 use terrace_cluster::{Direction, Epoch, MoveAnswer, MoveCall, NodeId, Refusal, ShardId, TopKey};
-use terrace_keyspace::{ExportedKey, Keyspace, MAX_DATABASES, MAX_EXPORT_BYTES};
+use terrace_keyspace::{ExportedKey, Keyspace, MAX_DATABASES, MAX_EXPORT_BYTES, TopWrittenKeys};
 
 const FAMILY: &str = "node";
 const IDENTITY: &[u8] = b"identity";
@@ -19,6 +21,9 @@ const VERSION: u8 = 1;
 
 /// Most bytes of all keys of one move: they are in one message. A move with more is undone.
 const MAX_MOVE_BYTES: usize = 128 << 20;
+
+/// How long somebody who asks for counts waits for the first ones.
+const MAX_COUNT_WAIT: Duration = Duration::from_secs(3);
 
 /// How much of a memtable the hot table may take, as the engine does.
 const HOT_PARTS: u64 = 2;
@@ -28,6 +33,8 @@ type Answer = MoveAnswer<Vec<u8>>;
 /// See the module.
 pub struct KeyspaceStore {
     keyspace: Arc<Keyspace>,
+    /// How much had been written when the memtables were last flushed for their counts.
+    ops_at_flush: AtomicU64,
 }
 
 fn failed(error: impl Display) -> StoreError {
@@ -37,11 +44,32 @@ fn failed(error: impl Display) -> StoreError {
 impl KeyspaceStore {
     /// The store behind this keyspace.
     pub fn new(keyspace: Arc<Keyspace>) -> Self {
-        Self { keyspace }
+        Self { keyspace, ops_at_flush: AtomicU64::new(0) }
     }
 
     fn family(&self) -> Option<ColumnFamily> {
         self.keyspace.db().column_family(FAMILY)
+    }
+
+    /// Keys are counted when they leave the log, which in a young store may take long: while none is counted, they are
+    /// made to leave it.
+    fn top_written(&self, keys: usize) -> Result<TopWrittenKeys, StoreError> {
+        let before = self.keyspace.top_written(keys);
+        let db = self.keyspace.db();
+        let ops = db.metrics().ops_written;
+        if !before.keys.is_empty() || self.ops_at_flush.swap(ops, Ordering::Relaxed) == ops {
+            return Ok(before);
+        }
+        db.flush().map_err(failed)?;
+        // Segments leave the log a moment later.
+        let end = Instant::now() + MAX_COUNT_WAIT;
+        loop {
+            let top = self.keyspace.top_written(keys);
+            if top.writes > before.writes || Instant::now() > end {
+                return Ok(top);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn move_keys(&self, message: &MoveMessage) -> Result<Answer, StoreError> {
@@ -162,7 +190,7 @@ impl InstanceStore for KeyspaceStore {
     }
 
     fn top_counts(&self, keys: usize) -> Result<TopCounts, StoreError> {
-        let top = self.keyspace.top_written(keys);
+        let top = self.top_written(keys)?;
         // Both can change while the store is open.
         let db = self.keyspace.db();
         let memtable_bytes = db.memtable_bytes() as u64;

@@ -37,6 +37,9 @@ const MAX_TOP_KEYS: u32 = 100_000;
 /// How long a step of a move may take: it may carry many bytes. A node that is gone is noticed earlier.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long an instance may take to say what it counted: the first time it flushes its memtables for it.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// What a node does for others.
 #[tonic::async_trait]
 pub trait Roles: CallSink {
@@ -266,7 +269,9 @@ impl Peer {
         let keys = u32::try_from(keys).unwrap_or(u32::MAX);
         let request = self.secret.sign(api::TopKRequest { keys });
         let mut client = self.instance();
-        top_counts_of(self.bounded(client.get_top_k(request)).await?.into_inner())
+        let answer = tokio::time::timeout(COUNT_TIMEOUT, client.get_top_k(request)).await;
+        let late = |_| Status::deadline_exceeded("the node does not answer");
+        top_counts_of(answer.map_err(late)??.into_inner())
     }
 
     /// See [`Roles::fence`]. May wait for calls that are under way.
