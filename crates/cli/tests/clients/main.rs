@@ -10,6 +10,7 @@ mod cluster_clients;
 mod differential;
 #[path = "../../../metadata/tests/servers/mod.rs"]
 mod etcd;
+mod faults;
 mod generator;
 mod go;
 mod java;
@@ -18,8 +19,11 @@ mod node;
 #[path = "../process/mod.rs"]
 mod process;
 mod python;
+#[path = "../../../server/tests/it/nodes/recorder.rs"]
+mod recorder;
 mod redis_cli;
 mod redis_rs;
+mod repartition;
 mod servers;
 mod table;
 mod watched;

@@ -35,8 +35,13 @@ impl Process {
 
     /// `terrace serve` in a directory that may have been served before.
     pub fn terrace_in(dir: &Path, flags: &[&str]) -> Self {
+        Self::terrace_with(dir, flags, &[])
+    }
+
+    /// As [`Self::terrace_in`], with these variables in its environment.
+    pub fn terrace_with(dir: &Path, flags: &[&str], variables: &[(&str, PathBuf)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
-        command.current_dir(dir);
+        command.current_dir(dir).envs(variables.iter().map(|(name, value)| (name, value)));
         let store = dir.join("store").to_string_lossy().into_owned();
         let flags = [&["--dir", &*store][..], flags].concat();
         Self::of(Server::terrace(command, &flags), dir)
@@ -71,6 +76,22 @@ impl Process {
     pub fn kill(&mut self) {
         self.server.child.kill().unwrap();
         self.server.child.wait().unwrap();
+    }
+
+    /// Waits until it is dead by a signal that nobody of the test sent it; gives the signal.
+    pub fn died_of(&mut self) -> Option<i32> {
+        use std::os::unix::process::ExitStatusExt;
+        self.server.child.wait().unwrap().signal()
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.server.child.try_wait().unwrap().is_some()
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        self.server.log()
     }
 
     /// SHUTDOWN; must end well.
