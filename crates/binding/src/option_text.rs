@@ -5,7 +5,8 @@ use crate::failure::{Failure, Outcome};
 use std::str::FromStr;
 use std::time::Duration;
 use terrace::{
-    CfOptions, CompactionStyle, Compression, FilterPolicy, Learning, Options, ReadOptions, SyncMode,
+    CfOptions, CompactionStyle, Compression, FilterPolicy, Learning, Options, ReadOptions,
+    SyncMode, builtin_merge_operator,
 };
 
 /// The names that [`set_store_option`] takes.
@@ -38,7 +39,7 @@ pub const STORE_OPTIONS: [&str; 25] = [
 ];
 
 /// The names that [`set_family_option`] takes.
-pub const FAMILY_OPTIONS: [&str; 7] = [
+pub const FAMILY_OPTIONS: [&str; 8] = [
     "compression",
     "filter",
     "prefix_len",
@@ -46,6 +47,7 @@ pub const FAMILY_OPTIONS: [&str; 7] = [
     "value_separation_threshold",
     "value_compression",
     "learning",
+    "merge_operator",
 ];
 
 /// Sets the option `name` of a store, or of its default column family, to what `text` says.
@@ -129,6 +131,12 @@ pub fn set_family_option(options: &mut CfOptions, name: &str, text: &str) -> Out
                 "off" => Learning::Off,
                 _ => return Err(refusal(name, text, "build, analyze or off")),
             };
+        }
+        "merge_operator" => {
+            let wants = "counter, max, append, append: and a separator, or none";
+            options.merge_operator = unless_none(text, |text| {
+                builtin_merge_operator(text).ok_or_else(|| refusal(name, text, wants))
+            })?;
         }
         _ => {
             let all = FAMILY_OPTIONS.join(", ");
@@ -230,7 +238,7 @@ mod tests {
     use super::*;
 
     /// A text for each option that is not its default.
-    const OTHER: [(&str, &str); 32] = [
+    const OTHER: [(&str, &str); 33] = [
         ("memory_budget", "64MiB"),
         ("memory_split", "auto"),
         ("create_if_missing", "false"),
@@ -263,6 +271,7 @@ mod tests {
         ("value_separation_threshold", "none"),
         ("value_compression", "zstd"),
         ("learning", "analyze"),
+        ("merge_operator", "append:, "),
     ];
 
     #[test]

@@ -277,6 +277,16 @@ struct terrace_error *terrace_delete(const struct terrace_db *db,
                                      const uint8_t *key,
                                      size_t key_len);
 
+// Merges an operand into the value of a key, as the merge operator of the family says (its option
+// "merge_operator", such as counter, max or append). Nothing is read: it costs what terrace_put costs.
+// TERRACE_INVALID_ARGUMENT if the family has none.
+struct terrace_error *terrace_merge(const struct terrace_db *db,
+                                    const struct terrace_family *family,
+                                    const uint8_t *key,
+                                    size_t key_len,
+                                    const uint8_t *operand,
+                                    size_t operand_len);
+
 // Removes every key from `start` on and below `end`, at the cost of one write; none if start >= end.
 struct terrace_error *terrace_delete_range(const struct terrace_db *db,
                                            const struct terrace_family *family,
@@ -435,6 +445,14 @@ struct terrace_error *terrace_batch_delete(struct terrace_batch *batch,
                                            const uint8_t *key,
                                            size_t key_len);
 
+// Merges an operand into the value of a key; see terrace_merge.
+struct terrace_error *terrace_batch_merge(struct terrace_batch *batch,
+                                          const struct terrace_family *family,
+                                          const uint8_t *key,
+                                          size_t key_len,
+                                          const uint8_t *operand,
+                                          size_t operand_len);
+
 // Removes every key from `start` on and below `end`.
 struct terrace_error *terrace_batch_delete_range(struct terrace_batch *batch,
                                                  const struct terrace_family *family,
@@ -509,6 +527,24 @@ struct terrace_error *terrace_transaction_delete(struct terrace_transaction *tra
                                                  const struct terrace_family *family,
                                                  const uint8_t *key,
                                                  size_t key_len);
+
+// Removes every key from `start` on and below `end`, also those that others write before the commit; none if
+// start >= end. Later reads of the transaction find nothing there.
+struct terrace_error *terrace_transaction_delete_range(struct terrace_transaction *transaction,
+                                                       const struct terrace_family *family,
+                                                       const uint8_t *start,
+                                                       size_t start_len,
+                                                       const uint8_t *end,
+                                                       size_t end_len);
+
+// Merges an operand into the value of a key; see terrace_merge. Reads of the transaction see it, and then the
+// key must not change until the commit; without a read it may.
+struct terrace_error *terrace_transaction_merge(struct terrace_transaction *transaction,
+                                                const struct terrace_family *family,
+                                                const uint8_t *key,
+                                                size_t key_len,
+                                                const uint8_t *operand,
+                                                size_t operand_len);
 
 // Notes what was written so far, on top of earlier save points.
 struct terrace_error *terrace_transaction_set_save_point(struct terrace_transaction *transaction);

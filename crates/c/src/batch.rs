@@ -153,6 +153,31 @@ pub unsafe extern "C" fn terrace_batch_delete(
     })
 }
 
+/// Merges an operand into the value of a key; see terrace_merge.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_batch_merge(
+    batch: *mut Batch,
+    family: *const Family,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let (filled, family, key, operand) = unsafe {
+            let (key, operand) =
+                (bytes(key, key_len, "key")?, bytes(operand, operand_len, "operand")?);
+            (Batch::of(batch)?, Family::of_any(family)?, key, operand)
+        };
+        match family {
+            None => filled.batch.merge(key, operand),
+            Some(family) => filled.batch.merge_cf(family, key, operand),
+        }
+        Ok(())
+    })
+}
+
 /// Removes every key from `start` on and below `end`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_batch_delete_range(

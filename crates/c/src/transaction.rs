@@ -208,6 +208,57 @@ pub unsafe extern "C" fn terrace_transaction_delete(
     })
 }
 
+/// Removes every key from `start` on and below `end`, also those that others write before the commit; none if
+/// start >= end. Later reads of the transaction find nothing there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_delete_range(
+    transaction: *mut Transaction,
+    family: *const Family,
+    start: *const u8,
+    start_len: usize,
+    end: *const u8,
+    end_len: usize,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let (open, family, start, end) = unsafe {
+            let (start, end) = (bytes(start, start_len, "start")?, bytes(end, end_len, "end")?);
+            (Transaction::of(transaction)?, Family::of_any(family)?, start, end)
+        };
+        match family {
+            None => open.running()?.delete_range(start, end),
+            Some(family) => open.running()?.delete_range_cf(family, start, end),
+        }
+        Ok(())
+    })
+}
+
+/// Merges an operand into the value of a key; see terrace_merge. Reads of the transaction see it, and then the
+/// key must not change until the commit; without a read it may.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_transaction_merge(
+    transaction: *mut Transaction,
+    family: *const Family,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let (open, family, key, operand) = unsafe {
+            let (key, operand) =
+                (bytes(key, key_len, "key")?, bytes(operand, operand_len, "operand")?);
+            (Transaction::of(transaction)?, Family::of_any(family)?, key, operand)
+        };
+        match family {
+            None => open.running()?.merge(key, operand),
+            Some(family) => open.running()?.merge_cf(family, key, operand),
+        }
+        Ok(())
+    })
+}
+
 /// Notes what was written so far, on top of earlier save points.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_transaction_set_save_point(

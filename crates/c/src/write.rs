@@ -64,6 +64,28 @@ pub unsafe extern "C" fn terrace_delete(
     })
 }
 
+/// Merges an operand into the value of a key, as the merge operator of the family says (its option
+/// "merge_operator", such as counter, max or append). Nothing is read: it costs what terrace_put costs.
+/// TERRACE_INVALID_ARGUMENT if the family has none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_merge(
+    db: *const Db,
+    family: *const Family,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let (family, key, operand) = unsafe {
+            let family = Family::of(family, Db::of(db)?)?;
+            (family, bytes(key, key_len, "key")?, bytes(operand, operand_len, "operand")?)
+        };
+        Ok(family.merge(key, operand)?)
+    })
+}
+
 /// Removes every key from `start` on and below `end`, at the cost of one write; none if start >= end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_delete_range(

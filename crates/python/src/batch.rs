@@ -90,6 +90,20 @@ impl Batch {
         })
     }
 
+    #[pyo3(signature = (key, operand, *, family=None))]
+    fn merge(
+        &self,
+        key: &Bound<'_, PyAny>,
+        operand: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, ColumnFamily>>,
+    ) -> PyResult<()> {
+        let (key, operand) = (bytes(key)?, bytes(operand)?);
+        self.add(family, |batch, family| match family {
+            None => batch.merge(&key, &operand),
+            Some(family) => batch.merge_cf(family, &key, &operand),
+        })
+    }
+
     fn __len__(&self) -> usize {
         self.batch.lock().as_ref().map_or(0, WriteBatch::len)
     }

@@ -75,6 +75,17 @@ impl ColumnFamily {
         self.view.work(py, |seen| seen.family.delete_range(&start, &end))
     }
 
+    /// Merges an operand into the value of a key, as the family's merge operator says.
+    fn merge(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        operand: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (key, operand) = (bytes(key)?, bytes(operand)?);
+        self.view.work(py, |seen| seen.family.merge(&key, &operand))
+    }
+
     /// Removes a key and gives the value that it had.
     #[pyo3(signature = (key, *default))]
     fn pop<'py>(

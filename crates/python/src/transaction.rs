@@ -121,6 +121,42 @@ impl Transaction {
         self.delete(key, None)
     }
 
+    #[pyo3(signature = (start, end, *, family=None))]
+    fn delete_range(
+        &self,
+        start: &Bound<'_, PyAny>,
+        end: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, ColumnFamily>>,
+    ) -> PyResult<()> {
+        let (py, start, end) = (start.py(), bytes(start)?, bytes(end)?);
+        let family = ColumnFamily::handle(family)?;
+        self.work(py, |running| {
+            match family.as_ref() {
+                None => running.delete_range(&start, &end),
+                Some(family) => running.delete_range_cf(family, &start, &end),
+            }
+            Ok(())
+        })
+    }
+
+    #[pyo3(signature = (key, operand, *, family=None))]
+    fn merge(
+        &self,
+        key: &Bound<'_, PyAny>,
+        operand: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, ColumnFamily>>,
+    ) -> PyResult<()> {
+        let (py, key, operand) = (key.py(), bytes(key)?, bytes(operand)?);
+        let family = ColumnFamily::handle(family)?;
+        self.work(py, |running| {
+            match family.as_ref() {
+                None => running.merge(&key, &operand),
+                Some(family) => running.merge_cf(family, &key, &operand),
+            }
+            Ok(())
+        })
+    }
+
     /// Makes all writes visible together; `ConflictError` if a key that was read has been written since. The
     /// transaction has ended afterwards.
     #[pyo3(signature = (*, sync=None))]

@@ -145,6 +145,26 @@ def test_batches(db):
         db.batch().commit(sync="always")
 
 
+def test_merges(tmp_path):
+    one = (1).to_bytes(8, "little", signed=True)
+    with terracedb.Db(tmp_path / "merges", merge_operator="counter") as db:
+        db.merge(b"n", one)
+        with db.batch() as batch:
+            batch.merge(b"n", one)
+        with db.transaction() as transaction:
+            transaction.merge(b"n", one)
+            assert int.from_bytes(transaction[b"n"], "little") == 3
+            transaction.put(b"m", one)
+            transaction.delete_range(b"m", b"n")
+            assert b"m" not in transaction
+        assert int.from_bytes(db[b"n"], "little") == 3
+        assert b"m" not in db
+    with terracedb.Db(tmp_path / "merges") as db:
+        assert int.from_bytes(db[b"n"], "little") == 3
+    with pytest.raises(terracedb.InvalidArgumentError):
+        terracedb.Db(tmp_path / "merges", merge_operator="max")
+
+
 def test_transactions(db):
     db[b"n"] = b"1"
     one, two = db.transaction(), db.transaction()

@@ -73,6 +73,8 @@ class ColumnFamily(Reader):
         """Removes a key; `KeyError` if it is absent, for which it is read first."""
     def delete_range(self, start: _Bytes, end: _Bytes) -> None:
         """Removes every key from `start` on and below `end`, at the cost of one write."""
+    def merge(self, key: _Bytes, operand: _Bytes) -> None:
+        """Merges an operand into the value of a key, as the family's option `merge_operator` says."""
     @overload
     def pop(self, key: _Bytes) -> bytes: ...
     @overload
@@ -200,6 +202,9 @@ class Batch:
     def delete_range(
         self, start: _Bytes, end: _Bytes, *, family: ColumnFamily | None = None
     ) -> None: ...
+    def merge(
+        self, key: _Bytes, operand: _Bytes, *, family: ColumnFamily | None = None
+    ) -> None: ...
     def __len__(self) -> int:
         """The number of operations."""
     def clear(self) -> None:
@@ -243,6 +248,12 @@ class Transaction:
     def __setitem__(self, key: _Bytes, value: _Bytes) -> None: ...
     def delete(self, key: _Bytes, *, family: ColumnFamily | None = None) -> None: ...
     def __delitem__(self, key: _Bytes) -> None: ...
+    def delete_range(
+        self, start: _Bytes, end: _Bytes, *, family: ColumnFamily | None = None
+    ) -> None: ...
+    def merge(
+        self, key: _Bytes, operand: _Bytes, *, family: ColumnFamily | None = None
+    ) -> None: ...
     def commit(self, *, sync: str | None = None) -> None: ...
     def rollback(self) -> None:
         """Ends the transaction with nothing written."""
