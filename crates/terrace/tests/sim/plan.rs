@@ -2,7 +2,7 @@
 //! what they do, what fails and when. The scheduler draws the rest. A plan that fails is shrunk.
 
 use crate::families::OwnStep;
-use crate::model::{Batch, FAMILIES, Op};
+use crate::model::{Batch, FAMILIES, MERGING, Op};
 use std::fmt;
 use std::time::{Duration, Instant};
 use terrace::MemorySplit;
@@ -235,6 +235,9 @@ impl Draw {
                 let from = self.below(KEYS);
                 let end = key(from + self.below(KEYS / 5));
                 Op::DeleteRange { family, start: key(from), end }
+            }
+            draw if family == MERGING && draw % 2 == 1 => {
+                Op::Merge { family, key: self.key(), operand: self.value() }
             }
             draw => {
                 let expiry_ms = (draw == 4).then(|| START_MS + 500 + self.below(20_000));
