@@ -20,6 +20,12 @@ const FUZZ_SECONDS: &str = "2";
 /// How many tests of one binary run at the same time.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
+/// Whether what takes long runs too: faults of processes under load, plans of thousands of keys.
+fn is_long() -> bool {
+    let effort = std::env::var("TERRACE_TEST_EFFORT").ok().and_then(|text| text.parse().ok());
+    effort.unwrap_or(1_u64) > 1
+}
+
 /// Every step.
 pub fn steps(root: &Path) -> Result<Steps> {
     let mut steps = Steps::new(root, "test");
@@ -46,7 +52,9 @@ fn build(steps: &mut Steps) {
 fn outside(steps: &mut Steps) {
     let select = ["--workspace", "--test", "clients"];
     let needs = [BUILD, clients::TOOLS_STEP];
-    cargo_test(steps, "clients", &select, &["--include-ignored"], &needs);
+    let soaks: &[&str] = &["--include-ignored", "--skip", "faults::", "--skip", "repartition::"];
+    let extra = if is_long() { &["--include-ignored"] } else { soaks };
+    cargo_test(steps, "clients", &select, extra, &needs);
     let programs = ["--workspace", "--test", "c_programs"];
     cargo_test(steps, "c-programs", &programs, &["--include-ignored"], &needs);
     // Of the whole workspace, since for one package alone much would be compiled anew.

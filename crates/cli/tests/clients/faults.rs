@@ -2,8 +2,8 @@
 //! every key is that of one copy of it (porcupine), no acknowledged write is lost, and in the end every key is in one
 //! store.
 //!
-//! A fault lasts some seconds, and 40 with `TERRACE_TEST_EFFORT` above 1, when what it cost is checked too. With
-//! `--nocapture` a table says what each did.
+//! With `TERRACE_TEST_EFFORT` above 1 `cargo xtask clients` runs them: a fault then lasts 40 seconds, and what it cost is
+//! checked too. By hand without that variable it lasts 3. With `--nocapture` a table says what each did.
 
 mod clock;
 mod nodes;
@@ -304,7 +304,7 @@ fn partitioner_is_killed(nodes: &mut Nodes, load: &Load, _: &[String]) -> usize 
 }
 
 #[test]
-#[ignore = "needs etcd, Go and porcupine; run by cargo xtask test"]
+#[ignore = "needs etcd, Go and porcupine; run by cargo xtask clients with TERRACE_TEST_EFFORT=2"]
 fn no_fault_of_nodes_loses_a_write() {
     let mut run = Run::start(1, 100);
     let gap = run.fault("coordinator: kill -9", coordinator_is_killed);
@@ -349,7 +349,7 @@ fn majority_is_lost(nodes: &mut Nodes, _: &Load, keys: &[String]) -> usize {
 }
 
 #[test]
-#[ignore = "needs etcd, Go and porcupine; run by cargo xtask test"]
+#[ignore = "needs etcd, Go and porcupine; run by cargo xtask clients with TERRACE_TEST_EFFORT=2"]
 fn no_fault_of_etcd_loses_a_write() {
     let mut run = Run::start(3, 200);
     let name = "etcd's leader and a coordinator: kill -9";
@@ -443,7 +443,7 @@ fn dies_at(nodes: &mut Nodes, load: &Load, keys: &[String], (point, at, home): D
 }
 
 #[test]
-#[ignore = "needs etcd, Go and porcupine; run by cargo xtask test"]
+#[ignore = "needs etcd, Go and porcupine; run by cargo xtask clients with TERRACE_TEST_EFFORT=2"]
 fn a_node_dies_at_each_step_of_a_move() {
     let mut run = Run::start(1, 300);
     let mut longest = Duration::ZERO;
@@ -461,7 +461,7 @@ fn a_node_dies_at_each_step_of_a_move() {
 
 /// A planner of a partitioner that is killed before, and after its plan was sent.
 #[test]
-#[ignore = "needs etcd, Go and porcupine; run by cargo xtask test"]
+#[ignore = "needs etcd, Go and porcupine; run by cargo xtask clients with TERRACE_TEST_EFFORT=2"]
 fn a_partitioner_dies_at_each_step_of_a_plan() {
     let mut run = Run::start(1, 400);
     for moment in ["collected", "made", "sent"] {

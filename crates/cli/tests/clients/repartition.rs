@@ -20,6 +20,9 @@ const CLIENTS: usize = 8;
 /// In the long version. Those of two shards of three are moved: 10,000.
 const KEYS: usize = 15_000;
 
+/// How long a command took, and the time of its end.
+type Took = (Duration, Duration);
+
 /// What a client does with its own keys until it is stopped; gives how long each command took, with the time of
 /// its end, and what it wrote last to each key.
 fn work(
@@ -27,7 +30,7 @@ fn work(
     keys: Vec<String>,
     seed: u64,
     shared: &(Instant, AtomicBool, AtomicU64),
-) -> (Vec<(Duration, Duration)>, Vec<(String, u64)>) {
+) -> (Vec<Took>, Vec<(String, u64)>) {
     let (start, stop, done) = shared;
     let (mut random, mut took) = (SplitMix64::new(seed), Vec::new());
     let mut client = Client::connect(([127, 0, 0, 1], port).into());
@@ -55,7 +58,7 @@ fn work(
 }
 
 /// The 50th and the 99th percentile of what ended within a time.
-fn percentiles(took: &[(Duration, Duration)], within: std::ops::Range<Duration>) -> [Duration; 2] {
+fn percentiles(took: &[Took], within: std::ops::Range<Duration>) -> [Duration; 2] {
     let of_time = took.iter().filter(|(_, end)| within.contains(end));
     let mut sorted: Vec<Duration> = of_time.map(|(took, _)| *took).collect();
     sorted.sort_unstable();
@@ -74,7 +77,7 @@ fn exceptions(client: &mut Client) -> (u64, bool) {
 }
 
 #[test]
-#[ignore = "runs for long; run by cargo xtask test"]
+#[ignore = "runs for long; run by cargo xtask clients with TERRACE_TEST_EFFORT=2"]
 fn keys_are_moved_by_a_plan_and_no_client_sees_an_error() {
     let effort = std::env::var("TERRACE_TEST_EFFORT").ok().and_then(|text| text.parse().ok());
     let count = if effort.unwrap_or(1_u64) > 1 { KEYS } else { KEYS / 10 };

@@ -32,7 +32,7 @@ fn pass(point: &str) {
     if state != 0 {
         let drawn = SplitMix64::new(state).next_u64();
         PAUSES.store(drawn | 1, Ordering::SeqCst);
-        if drawn % 4 == 0 {
+        if drawn.is_multiple_of(4) {
             std::thread::sleep(Duration::from_millis(drawn / 4 % 4));
         }
     }
