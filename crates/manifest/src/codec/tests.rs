@@ -58,10 +58,14 @@ prop_compose! {
         id: u32, create in proptest::option::of(".{0,8}"), drop: bool,
         min_log_segment in proptest::option::of(any::<u64>().prop_map(SegmentNumber::new)),
         flushed_seqno in proptest::option::of(any::<u64>()),
+        merge_operator in proptest::option::of(".{0,8}"),
         added in proptest::collection::vec((any::<u8>(), file()), 0..6),
         removed in proptest::collection::vec((any::<u8>(), file_number()), 0..6),
     ) -> FamilyEdit {
-        FamilyEdit { id, create, drop, min_log_segment, flushed_seqno: flushed_seqno.map(SeqNo::new), added, removed }
+        FamilyEdit {
+            id, create, merge_operator, drop, min_log_segment,
+            flushed_seqno: flushed_seqno.map(SeqNo::new), added, removed,
+        }
     }
 }
 
