@@ -125,21 +125,19 @@ impl<'a> Fold<'a> {
         if let Some(kind) = kind.filter(|kind| !kind.is_operand()) {
             self.operands.offer(trailer_seqno(trailer), kind, value);
         }
-        let read;
-        let existing = match (verdict, kind) {
-            (Verdict::Drop | Verdict::Tombstone { .. }, _) | (_, Some(ValueKind::Delete)) => {
-                Some(None)
-            }
-            (_, Some(ValueKind::Put)) => Some(Some(value)),
-            (_, Some(kind @ ValueKind::PutHandle)) => {
+        let is_none = matches!(verdict, Verdict::Drop | Verdict::Tombstone { .. });
+        let is_folded = match kind {
+            _ if self.operands.is_empty() => false,
+            _ if is_none => self.fold(None, sink)?,
+            Some(ValueKind::Delete) => self.fold(None, sink)?,
+            Some(ValueKind::Put) => self.fold(Some(value), sink)?,
+            Some(kind @ ValueKind::PutHandle) => {
                 let handle = ValueHandle::of_entry(kind, value);
-                read = handle.and_then(|handle| (self.folding.read_value)(user_key, handle));
-                read.as_deref().map(Some)
+                match handle.and_then(|handle| (self.folding.read_value)(user_key, handle)) {
+                    Some(read) => self.fold(Some(&read), sink)?,
+                    None => false,
+                }
             }
-            _ => None,
-        };
-        let is_folded = match existing {
-            Some(existing) if !self.operands.is_empty() => self.fold(existing, sink)?,
             _ => false,
         };
         match is_folded {
