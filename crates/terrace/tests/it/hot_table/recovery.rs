@@ -57,38 +57,3 @@ fn what_recovery_writes_first_is_newer_than_merged_files_of_l0() {
     }
     assert!(images > 10 && merged > 10, "{images} images, {merged} with merged files");
 }
-
-/// The first of several files has what was hot at the checkpoint, which may be of a later time than a newer version of
-/// a cold key in the second one.
-#[test]
-fn of_several_files_that_recovery_writes_the_last_is_asked_first() {
-    let sim = SimVfs::new(33);
-    let mut roomy = options(&sim, HotTableMode::Auto);
-    roomy.memory_budget = 32 << 20;
-    roomy.advanced.memtable_bytes = 1 << 20;
-    let mut store = Store::of(Db::open(DIR, roomy).unwrap());
-    store.heat(&mut SplitMix64::new(33));
-    // Unflushed and twice each, all before the next checkpoint.
-    let cold = HOT..HOT + 300;
-    for _ in 0..2 {
-        cold.clone().for_each(|n| store.put(n, 100));
-    }
-    let before = store.db.metrics();
-    let start = Instant::now();
-    while store.db.metrics().hot_checkpoints == before.hot_checkpoints {
-        (0..HOT).for_each(|n| store.put(n, 100));
-        store.db.wait_idle().unwrap();
-        assert!(start.elapsed() < HANG_GUARD, "no checkpoint: {}", store.db.metrics());
-    }
-    let image = sim.kill_image();
-    let mut tiny = options(&image, HotTableMode::Auto);
-    (tiny.advanced.l0_compaction_trigger, tiny.advanced.l0_slowdown) = (20, 20);
-    tiny.advanced.compact_when_idle = false;
-    tiny.advanced.memtable_bytes = 16 << 10;
-    tiny.advanced.memory_shares.cache += tiny.advanced.memory_shares.memtables - 0.008;
-    tiny.advanced.memory_shares.memtables = 0.008;
-    let db = Db::open(DIR, tiny).unwrap();
-    let files = db.metrics().levels[0].file_count;
-    assert!(files > 2, "{files} files of L0");
-    check(&db, &store.contents, None);
-}
