@@ -11,9 +11,6 @@ use terrace_vfs::{OpenMode, Vfs};
 /// A record is a line per file; more bytes than this are no record.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
 
-/// Suffix of what is being written.
-const PARTIAL: &str = ".partial";
-
 /// A directory of backups, locked against other processes while this lives.
 pub struct Backups {
     pub(crate) vfs: Arc<dyn Vfs>,
@@ -130,23 +127,6 @@ impl Backups {
     pub(crate) fn content_path(&self, file: &BackupFile) -> PathBuf {
         self.dir.join("files").join(file.content_name())
     }
-}
-
-/// The name of a file or directory while it is being written.
-pub(crate) fn partial_of(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(PARTIAL);
-    path.with_file_name(name)
-}
-
-/// Removes the files of a directory, if there is one.
-pub(crate) fn empty(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    if vfs.exists(dir)? {
-        for name in vfs.list(dir)? {
-            vfs.remove(&dir.join(name))?;
-        }
-    }
-    Ok(())
 }
 
 /// What a record says of a file's content.

@@ -1,13 +1,13 @@
 //! Making a backup: a checkpoint inside the store, then a copy of each file of it whose content is not
 //! there yet, then the record.
 
-use crate::backups::{Backups, content, empty, partial_of};
+use crate::backups::{Backups, content};
 use crate::copy::{check, content_of, copy, write};
 use crate::error::Result;
 use crate::record::{Backup, BackupFile};
 use std::path::{Path, PathBuf};
 use terrace::Db;
-use terrace_vfs::Vfs;
+use terrace_vfs::{Vfs, empty_dir, partial_path};
 
 /// The folder of the store in which the checkpoint is made: on the same file system, so that its
 /// files are hard links. It stays, empty.
@@ -33,7 +33,7 @@ struct Checkpoint<'a> {
 impl Drop for Checkpoint<'_> {
     fn drop(&mut self) {
         // What cannot be removed now is removed before the next checkpoint.
-        let _ = empty(self.vfs, &self.dir);
+        let _ = empty_dir(self.vfs, &self.dir);
     }
 }
 
@@ -49,7 +49,7 @@ impl Backups {
         self.remove_unnamed_files()?;
         let store_vfs = &*db.options().advanced.vfs;
         let checkpoint = Checkpoint { vfs: store_vfs, dir: db.path().join(CHECKPOINT) };
-        empty(store_vfs, &checkpoint.dir)?;
+        empty_dir(store_vfs, &checkpoint.dir)?;
         db.checkpoint(&checkpoint.dir)?;
         let mut names = store_vfs.list(&checkpoint.dir)?;
         names.sort_unstable();
@@ -70,7 +70,7 @@ impl Backups {
         let vfs = &*self.vfs;
         vfs.sync_dir(&self.dir.join("files"))?;
         let path = self.record_path(id);
-        let partial = partial_of(&path);
+        let partial = partial_path(&path);
         write(vfs, &partial, backup.encode().as_bytes())?;
         vfs.rename(&partial, &path)?;
         vfs.sync_dir(&self.dir.join("backups"))?;
@@ -87,7 +87,7 @@ impl Backups {
         if vfs.exists(&path)? && vfs.len(&path)? == file.size_bytes {
             return Ok((file, false));
         }
-        let partial = partial_of(&path);
+        let partial = partial_path(&path);
         let copied = copy((from, &source), (vfs, &partial))?;
         check(&source, copied, content(&file))?;
         vfs.rename(&partial, &path)?;

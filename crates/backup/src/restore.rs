@@ -1,9 +1,10 @@
 //! Making a store of a backup.
 
-use crate::backups::{Backups, content, empty, partial_of};
+use crate::backups::{Backups, content};
 use crate::copy::{check, copy};
 use crate::error::{Error, Result};
 use std::path::Path;
+use terrace_vfs::{empty_dir, partial_path};
 
 impl Backups {
     /// Makes `target`, which must not exist or be empty, the store that was backed up. It is filled
@@ -23,8 +24,8 @@ impl Backups {
             return Err(Error::TargetNotEmpty(target.into()));
         }
         let backup = self.get(id)?;
-        let partial = partial_of(target);
-        empty(vfs, &partial)?;
+        let partial = partial_path(target);
+        empty_dir(vfs, &partial)?;
         vfs.create_dir_all(&partial)?;
         let mut done = 0;
         for file in &backup.files {
@@ -33,7 +34,7 @@ impl Backups {
             let checked = copied.and_then(|copied| check(&source, copied, content(file)));
             if let Err(error) = checked {
                 // The error above is the one to report.
-                let _ = empty(vfs, &partial);
+                let _ = empty_dir(vfs, &partial);
                 return Err(error);
             }
             done += file.size_bytes;

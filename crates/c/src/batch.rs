@@ -71,7 +71,9 @@ pub unsafe extern "C" fn terrace_batch_put(
         Some(family) => batch.put_cf(family, key, value),
     };
     // SAFETY: the rules of terrace.h.
-    call(|| unsafe { put_by(put, batch, family, (key, key_len), (value, value_len)) })
+    call(|| unsafe {
+        write_by(put, batch, family, (key, key_len, "key"), (value, value_len, "value"))
+    })
 }
 
 /// Sets a key to a value until `ttl_ms` milliseconds from the write on.
@@ -91,7 +93,9 @@ pub unsafe extern "C" fn terrace_batch_put_with_ttl(
         Some(family) => batch.put_with_ttl_cf(family, key, value, ttl),
     };
     // SAFETY: the rules of terrace.h.
-    call(|| unsafe { put_by(put, batch, family, (key, key_len), (value, value_len)) })
+    call(|| unsafe {
+        write_by(put, batch, family, (key, key_len, "key"), (value, value_len, "value"))
+    })
 }
 
 /// Sets a key to a value until the clock shows `expires_at_ms`, in milliseconds since 1970.
@@ -110,26 +114,29 @@ pub unsafe extern "C" fn terrace_batch_put_until(
         Some(family) => batch.put_until_cf(family, key, value, expires_at_ms),
     };
     // SAFETY: the rules of terrace.h.
-    call(|| unsafe { put_by(put, batch, family, (key, key_len), (value, value_len)) })
+    call(|| unsafe {
+        write_by(put, batch, family, (key, key_len, "key"), (value, value_len, "value"))
+    })
 }
 
-/// Looks at what a put was given, and does it with `put`.
+/// Looks at what a write of two byte strings was given, and does it with `write`.
 ///
 /// # Safety
 /// As the functions of the interface.
-unsafe fn put_by(
-    put: impl FnOnce(&mut WriteBatch, Option<&ColumnFamily>, &[u8], &[u8]),
+unsafe fn write_by(
+    write: impl FnOnce(&mut WriteBatch, Option<&ColumnFamily>, &[u8], &[u8]),
     batch: *mut Batch,
     family: *const Family,
-    (key, key_len): (*const u8, usize),
-    (value, value_len): (*const u8, usize),
+    first: (*const u8, usize, &str),
+    second: (*const u8, usize, &str),
 ) -> Outcome<()> {
     // SAFETY: said above.
-    let (filled, family, key, value) = unsafe {
-        let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
-        (Batch::of(batch)?, Family::of_any(family)?, key, value)
+    let (filled, family, first, second) = unsafe {
+        let first = bytes(first.0, first.1, first.2)?;
+        let second = bytes(second.0, second.1, second.2)?;
+        (Batch::of(batch)?, Family::of_any(family)?, first, second)
     };
-    put(&mut filled.batch, family, key, value);
+    write(&mut filled.batch, family, first, second);
     Ok(())
 }
 
@@ -163,19 +170,14 @@ pub unsafe extern "C" fn terrace_batch_merge(
     operand: *const u8,
     operand_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (filled, family, key, operand) = unsafe {
-            let (key, operand) =
-                (bytes(key, key_len, "key")?, bytes(operand, operand_len, "operand")?);
-            (Batch::of(batch)?, Family::of_any(family)?, key, operand)
+    let merge =
+        |batch: &mut WriteBatch, family: Option<&_>, key: &[u8], operand: &[u8]| match family {
+            None => batch.merge(key, operand),
+            Some(family) => batch.merge_cf(family, key, operand),
         };
-        match family {
-            None => filled.batch.merge(key, operand),
-            Some(family) => filled.batch.merge_cf(family, key, operand),
-        }
-        Ok(())
-    })
+    let (key, operand) = ((key, key_len, "key"), (operand, operand_len, "operand"));
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { write_by(merge, batch, family, key, operand) })
 }
 
 /// Removes every key from `start` on and below `end`.
@@ -188,18 +190,14 @@ pub unsafe extern "C" fn terrace_batch_delete_range(
     end: *const u8,
     end_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (filled, family, start, end) = unsafe {
-            let (start, end) = (bytes(start, start_len, "start")?, bytes(end, end_len, "end")?);
-            (Batch::of(batch)?, Family::of_any(family)?, start, end)
+    let delete_range =
+        |batch: &mut WriteBatch, family: Option<&_>, start: &[u8], end: &[u8]| match family {
+            None => batch.delete_range(start, end),
+            Some(family) => batch.delete_range_cf(family, start, end),
         };
-        match family {
-            None => filled.batch.delete_range(start, end),
-            Some(family) => filled.batch.delete_range_cf(family, start, end),
-        }
-        Ok(())
-    })
+    let (start, end) = ((start, start_len, "start"), (end, end_len, "end"));
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { write_by(delete_range, batch, family, start, end) })
 }
 
 /// The number of operations; 0 for NULL.

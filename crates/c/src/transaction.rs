@@ -140,7 +140,9 @@ pub unsafe extern "C" fn terrace_transaction_put(
         Some(family) => transaction.put_cf(family, key, value),
     };
     // SAFETY: the rules of terrace.h.
-    call(|| unsafe { put_by(put, transaction, family, (key, key_len), (value, value_len)) })
+    call(|| unsafe {
+        write_by(put, transaction, family, (key, key_len, "key"), (value, value_len, "value"))
+    })
 }
 
 /// Sets a key to a value until `ttl_ms` milliseconds from the commit on; the transaction itself sees it
@@ -164,26 +166,29 @@ pub unsafe extern "C" fn terrace_transaction_put_with_ttl(
         Some(family) => transaction.put_with_ttl_cf(family, key, value, ttl),
     };
     // SAFETY: the rules of terrace.h.
-    call(|| unsafe { put_by(put, transaction, family, (key, key_len), (value, value_len)) })
+    call(|| unsafe {
+        write_by(put, transaction, family, (key, key_len, "key"), (value, value_len, "value"))
+    })
 }
 
-/// Looks at what a put was given, and does it with `put`.
+/// Looks at what a write of two byte strings was given, and does it with `write`.
 ///
 /// # Safety
 /// As the functions of the interface.
-unsafe fn put_by(
-    put: impl FnOnce(&mut terrace::Transaction, Option<&ColumnFamily>, &[u8], &[u8]),
+unsafe fn write_by(
+    write: impl FnOnce(&mut terrace::Transaction, Option<&ColumnFamily>, &[u8], &[u8]),
     transaction: *mut Transaction,
     family: *const Family,
-    (key, key_len): (*const u8, usize),
-    (value, value_len): (*const u8, usize),
+    first: (*const u8, usize, &str),
+    second: (*const u8, usize, &str),
 ) -> Outcome<()> {
     // SAFETY: said above.
-    let (open, family, key, value) = unsafe {
-        let (key, value) = (bytes(key, key_len, "key")?, bytes(value, value_len, "value")?);
-        (Transaction::of(transaction)?, Family::of_any(family)?, key, value)
+    let (open, family, first, second) = unsafe {
+        let first = bytes(first.0, first.1, first.2)?;
+        let second = bytes(second.0, second.1, second.2)?;
+        (Transaction::of(transaction)?, Family::of_any(family)?, first, second)
     };
-    put(open.running()?, family, key, value);
+    write(open.running()?, family, first, second);
     Ok(())
 }
 
@@ -219,18 +224,16 @@ pub unsafe extern "C" fn terrace_transaction_delete_range(
     end: *const u8,
     end_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (open, family, start, end) = unsafe {
-            let (start, end) = (bytes(start, start_len, "start")?, bytes(end, end_len, "end")?);
-            (Transaction::of(transaction)?, Family::of_any(family)?, start, end)
-        };
-        match family {
-            None => open.running()?.delete_range(start, end),
-            Some(family) => open.running()?.delete_range_cf(family, start, end),
-        }
-        Ok(())
-    })
+    let delete_range = |transaction: &mut terrace::Transaction,
+                        family: Option<&_>,
+                        start: &[u8],
+                        end: &[u8]| match family {
+        None => transaction.delete_range(start, end),
+        Some(family) => transaction.delete_range_cf(family, start, end),
+    };
+    let (start, end) = ((start, start_len, "start"), (end, end_len, "end"));
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { write_by(delete_range, transaction, family, start, end) })
 }
 
 /// Merges an operand into the value of a key; see terrace_merge. Reads of the transaction see it, and then the
@@ -244,19 +247,16 @@ pub unsafe extern "C" fn terrace_transaction_merge(
     operand: *const u8,
     operand_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (open, family, key, operand) = unsafe {
-            let (key, operand) =
-                (bytes(key, key_len, "key")?, bytes(operand, operand_len, "operand")?);
-            (Transaction::of(transaction)?, Family::of_any(family)?, key, operand)
-        };
-        match family {
-            None => open.running()?.merge(key, operand),
-            Some(family) => open.running()?.merge_cf(family, key, operand),
-        }
-        Ok(())
-    })
+    let merge = |transaction: &mut terrace::Transaction,
+                 family: Option<&_>,
+                 key: &[u8],
+                 operand: &[u8]| match family {
+        None => transaction.merge(key, operand),
+        Some(family) => transaction.merge_cf(family, key, operand),
+    };
+    let (key, operand) = ((key, key_len, "key"), (operand, operand_len, "operand"));
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { write_by(merge, transaction, family, key, operand) })
 }
 
 /// Notes what was written so far, on top of earlier save points.

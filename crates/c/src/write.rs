@@ -5,6 +5,8 @@ use crate::error::{Error, call};
 use crate::family::Family;
 use crate::store::Db;
 use std::time::Duration;
+use terrace::ColumnFamily;
+use terrace_binding::Outcome;
 
 /// Sets a key (at most 64 KiB) to a value (at most 1 GiB). It is durable as the store's option "sync" says.
 #[unsafe(no_mangle)]
@@ -16,14 +18,10 @@ pub unsafe extern "C" fn terrace_put(
     value: *const u8,
     value_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (family, key, value) = unsafe {
-            let family = Family::of(family, Db::of(db)?)?;
-            (family, bytes(key, key_len, "key")?, bytes(value, value_len, "value")?)
-        };
-        Ok(family.put(key, value)?)
-    })
+    let put = |family: &ColumnFamily, key: &[u8], value: &[u8]| family.put(key, value);
+    let (key, value) = ((key, key_len, "key"), (value, value_len, "value"));
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { write_by(put, db, family, key, value) })
 }
 
 /// Sets a key to a value until `ttl_ms` milliseconds from now; then it is absent, and its disk space is
@@ -38,14 +36,31 @@ pub unsafe extern "C" fn terrace_put_with_ttl(
     value_len: usize,
     ttl_ms: u64,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (family, key, value) = unsafe {
-            let family = Family::of(family, Db::of(db)?)?;
-            (family, bytes(key, key_len, "key")?, bytes(value, value_len, "value")?)
-        };
-        Ok(family.put_with_ttl(key, value, Duration::from_millis(ttl_ms))?)
-    })
+    let put = |family: &ColumnFamily, key: &[u8], value: &[u8]| {
+        family.put_with_ttl(key, value, Duration::from_millis(ttl_ms))
+    };
+    let (key, value) = ((key, key_len, "key"), (value, value_len, "value"));
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { write_by(put, db, family, key, value) })
+}
+
+/// Looks at what a write of two byte strings was given, and does it with `write`.
+///
+/// # Safety
+/// As the functions of the interface.
+unsafe fn write_by(
+    write: impl FnOnce(&ColumnFamily, &[u8], &[u8]) -> terrace::Result<()>,
+    db: *const Db,
+    family: *const Family,
+    first: (*const u8, usize, &str),
+    second: (*const u8, usize, &str),
+) -> Outcome<()> {
+    // SAFETY: said above.
+    let (family, first, second) = unsafe {
+        let family = Family::of(family, Db::of(db)?)?;
+        (family, bytes(first.0, first.1, first.2)?, bytes(second.0, second.1, second.2)?)
+    };
+    Ok(write(family, first, second)?)
 }
 
 /// Removes a key. One that is absent is success.
@@ -76,14 +91,10 @@ pub unsafe extern "C" fn terrace_merge(
     operand: *const u8,
     operand_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (family, key, operand) = unsafe {
-            let family = Family::of(family, Db::of(db)?)?;
-            (family, bytes(key, key_len, "key")?, bytes(operand, operand_len, "operand")?)
-        };
-        Ok(family.merge(key, operand)?)
-    })
+    let merge = |family: &ColumnFamily, key: &[u8], operand: &[u8]| family.merge(key, operand);
+    let (key, operand) = ((key, key_len, "key"), (operand, operand_len, "operand"));
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { write_by(merge, db, family, key, operand) })
 }
 
 /// Removes every key from `start` on and below `end`, at the cost of one write; none if start >= end.
@@ -96,12 +107,8 @@ pub unsafe extern "C" fn terrace_delete_range(
     end: *const u8,
     end_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (family, start, end) = unsafe {
-            let family = Family::of(family, Db::of(db)?)?;
-            (family, bytes(start, start_len, "start")?, bytes(end, end_len, "end")?)
-        };
-        Ok(family.delete_range(start, end)?)
-    })
+    let delete = |family: &ColumnFamily, start: &[u8], end: &[u8]| family.delete_range(start, end);
+    let (start, end) = ((start, start_len, "start"), (end, end_len, "end"));
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { write_by(delete, db, family, start, end) })
 }

@@ -49,13 +49,36 @@ impl SstReader {
 #[derive(Clone, Copy)]
 enum Stage {
     Filter,
-    /// In data block `.1` of the file, of which `.2` were looked at, by the learned index.
-    Model(BlockHandle, usize, usize),
-    /// In index partition `.0`.
+    /// In a data block that the learned index names.
+    Model(ModelBlock),
+    /// In an index partition, by its place.
     Index(usize),
-    /// In data block `.1` of index partition `.0`.
-    Data(usize, usize, BlockHandle),
+    /// In a data block that an index partition names.
+    Data(IndexedBlock),
     Done,
+}
+
+/// A data block, by its number in the file.
+#[derive(Clone, Copy)]
+struct ModelBlock {
+    block: usize,
+    handle: BlockHandle,
+    /// How many blocks were looked at before.
+    tries: usize,
+}
+
+impl ModelBlock {
+    fn of(model: &SlotEntry<ResidentModel>, block: usize, tries: usize) -> Self {
+        Self { block, handle: model.handle(block), tries }
+    }
+}
+
+/// A data block, by its place in an index partition.
+#[derive(Clone, Copy)]
+struct IndexedBlock {
+    partition: usize,
+    block: usize,
+    handle: BlockHandle,
 }
 
 /// What a lookup cannot go on without, or could use soon.
@@ -108,24 +131,23 @@ fn advance<'a>(
         let next = match *stage {
             Stage::Done => return Ok(()),
             Stage::Filter => ask_filter(batch, loaded, wants),
-            Stage::Model(handle, block, tries) => {
+            Stage::Model(at) => {
                 let Some(model) = reader.resident_model() else {
                     *stage = by_index(reader, &lookup);
                     continue;
                 };
-                let kept = loaded.data.get(&(reader.cache_file, handle.offset)).cloned();
-                let found = kept
-                    .or_else(|| reader.resident_model_block(&model, block).map(DataBlock::checked));
-                let Some(found) = found else {
-                    wants.push((reader, Want::Data(handle)));
+                let kept = loaded.data.get(&(reader.cache_file, at.handle.offset)).cloned();
+                let resident = || reader.resident_model_block(&model, at.block);
+                let Some(found) = kept.or_else(|| resident().map(DataBlock::checked)) else {
+                    wants.push((reader, Want::Data(at.handle)));
                     return Ok(());
                 };
-                Some(after_model_block(batch, &model, &found, (block, tries)))
+                Some(after_model_block(batch, &model, &found, at))
             }
             Stage::Index(at) => ask_index(reader, &lookup, at, loaded, wants),
-            Stage::Data(index_at, block, handle) => {
-                let Some(found) = find_block(reader, (index_at, block), handle, loaded) else {
-                    wants.push((reader, Want::Data(handle)));
+            Stage::Data(at) => {
+                let Some(found) = find_block(reader, at, loaded) else {
+                    wants.push((reader, Want::Data(at.handle)));
                     return Ok(());
                 };
                 match found.block().find(lookup.user_key, lookup.trailer) {
@@ -134,7 +156,7 @@ fn advance<'a>(
                         Some(Stage::Done)
                     }
                     Located::Absent => Some(Stage::Done),
-                    Located::PastEnd => after_block(reader, &lookup, (index_at, block), loaded)?,
+                    Located::PastEnd => after_block(reader, &lookup, at, loaded)?,
                 }
             }
         };
@@ -209,7 +231,7 @@ fn first_stage(reader: &SstReader, lookup: &Lookup<'_>) -> Stage {
     };
     let Some(model) = model else { return by_index(reader, lookup) };
     match model.locate(lookup.user_key) {
-        Some(guess) => Stage::Model(model.handle(guess.block as usize), guess.block as usize, 0),
+        Some(guess) => Stage::Model(ModelBlock::of(&model, guess.block as usize, 0)),
         None => by_index(reader, lookup),
     }
 }
@@ -219,14 +241,14 @@ fn by_index(reader: &SstReader, lookup: &Lookup<'_>) -> Stage {
     if at == reader.top.index().len() { Stage::Done } else { Stage::Index(at) }
 }
 
-/// Where a lookup goes on after data block `block` of the file, by the learned index; as
-/// [`SstReader::get`] does.
+/// Where a lookup goes on after a data block that the learned index named; as [`SstReader::get`] does.
 fn after_model_block(
     batch: &mut BatchLookup<'_>,
     model: &SlotEntry<ResidentModel>,
     found: &DataBlock,
-    (block, tries): (usize, usize),
+    at: ModelBlock,
 ) -> Stage {
+    let ModelBlock { block, tries, .. } = at;
     let (reader, lookup) = (batch.reader, batch.lookup);
     match BlockRef::checked(found.buf()).find_at(lookup.user_key, lookup.trailer) {
         (0, Located::Found { .. }) if model.is_continued(block) => by_index(reader, &lookup),
@@ -236,7 +258,7 @@ fn after_model_block(
             Stage::Done
         }
         (0, Located::Absent) if block > 0 && tries == 0 => {
-            Stage::Model(model.handle(block - 1), block - 1, tries + 1)
+            Stage::Model(ModelBlock::of(model, block - 1, tries + 1))
         }
         (0, Located::Absent) if block > 0 => by_index(reader, &lookup),
         (_, Located::Absent | Located::PastEnd) => {
@@ -260,7 +282,7 @@ fn ask_index<'a>(
         reader.counters.count(Event::LookupByIndex);
         let block = index.lower_bound(lookup.user_key);
         match block < index.count() {
-            true => Stage::Data(at, block, index.handle(block)),
+            true => Stage::Data(IndexedBlock { partition: at, block, handle: index.handle(block) }),
             false => Stage::Done,
         }
     };
@@ -278,46 +300,46 @@ fn ask_index<'a>(
     }
 }
 
-/// Block `.1` of index partition `.0`, at `handle`, if it is in memory.
-fn find_block(
-    reader: &SstReader,
-    (index_at, block): (usize, usize),
-    handle: BlockHandle,
-    loaded: &Loaded,
-) -> Option<DataBlock> {
+/// A data block, if it is in memory.
+fn find_block(reader: &SstReader, at: IndexedBlock, loaded: &Loaded) -> Option<DataBlock> {
+    let IndexedBlock { partition, block, handle } = at;
     if let Some(kept) = loaded.data.get(&(reader.cache_file, handle.offset)) {
         return Some(kept.clone());
     }
-    match &*reader.slots.index[index_at].load() {
+    match &*reader.slots.index[partition].load() {
         Some(index) => reader.resident_block(index, block),
         None => {
-            let index = loaded.index.get(&(reader.cache_file, index_at))?;
+            let index = loaded.index.get(&(reader.cache_file, partition))?;
             reader.resident_block(index, block)
         }
     }
 }
 
-/// Where a lookup goes on that ran past the end of block `.1` of index partition `.0`.
+/// Where a lookup goes on that ran past the end of a data block.
 fn after_block(
     reader: &SstReader,
     lookup: &Lookup<'_>,
-    (index_at, block): (usize, usize),
+    at: IndexedBlock,
     loaded: &Loaded,
 ) -> Result<Option<Stage>> {
+    let IndexedBlock { partition, block, .. } = at;
     let next = |index: &SlotEntry<ResidentIndex>| {
         if !index.separator_is(block, lookup.user_key) {
             return Stage::Done;
         }
         match block + 1 < index.count() {
-            true => Stage::Data(index_at, block + 1, index.handle(block + 1)),
-            false => Stage::Index(index_at + 1),
+            true => {
+                let (block, handle) = (block + 1, index.handle(block + 1));
+                Stage::Data(IndexedBlock { partition, block, handle })
+            }
+            false => Stage::Index(partition + 1),
         }
     };
-    if let Some(index) = loaded.index.get(&(reader.cache_file, index_at)) {
+    if let Some(index) = loaded.index.get(&(reader.cache_file, partition)) {
         return Ok(Some(next(index)));
     }
     // It was resident a moment ago; read again in the rare case that it went meanwhile.
-    reader.with_index(index_at, lookup, next).map(Some)
+    reader.with_index(partition, lookup, next).map(Some)
 }
 
 /// Reads everything wanted in one batch and empties `wants`; `fill_cache` is about data blocks.

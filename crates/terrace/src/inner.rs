@@ -14,11 +14,18 @@ use terrace_base::sync::Mutex;
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::LogPosition;
 
+/// The manifest that a store is opened with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ManifestInForce {
+    pub number: u64,
+    pub bytes: u64,
+}
+
 /// A look at the directory of a store that another process may be writing to.
 #[derive(Default)]
 pub(crate) struct Look {
-    /// The manifest that was in force, and its length.
-    pub manifest: (u64, u64),
+    /// The manifest that was in force.
+    pub manifest: ManifestInForce,
     /// Numbers from here on were free, as the manifest said.
     pub next_file_number: FileNumber,
     /// The newest log segment that there was.

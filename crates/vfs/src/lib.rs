@@ -6,11 +6,13 @@
 
 mod counters;
 mod interposed;
+mod partial;
 mod posix;
 mod sim;
 
 pub use counters::{IoCounters, io_counters};
 pub use interposed::{Call, Interposed};
+pub use partial::{empty_dir, partial_path};
 pub use posix::{PosixVfs, open_file_limit};
 pub use sim::{Fault, FaultKind, OpClass, SimVfs};
 pub use terrace_base::{Error, Result};

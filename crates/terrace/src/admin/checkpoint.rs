@@ -9,12 +9,12 @@ use crate::inner::Inner;
 use crate::kill_point::kill_point;
 use crate::values::value_log::segment_path;
 use crate::write::log_segments;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::SegmentNumber;
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
-use terrace_vfs::{CreateOptions, OpenMode, Vfs, copy_rest};
+use terrace_vfs::{CreateOptions, OpenMode, Vfs, copy_rest, empty_dir, partial_path};
 
 /// Holds file deletions back while it lives.
 struct HeldDeletions<'a>(&'a AtomicU64);
@@ -45,7 +45,7 @@ pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
         )));
     }
     let partial = partial_path(target);
-    discard(vfs, &partial)?;
+    empty_dir(vfs, &partial)?;
     vfs.create_dir_all(&partial)?;
     let result = fill(inner, &partial).and_then(|()| {
         kill_point("checkpoint:filled");
@@ -54,25 +54,9 @@ pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
     });
     if result.is_err() {
         // The first error is the one to report.
-        let _ = discard(vfs, &partial);
+        let _ = empty_dir(vfs, &partial);
     }
     result
-}
-
-fn partial_path(target: &Path) -> PathBuf {
-    let mut name = target.file_name().unwrap_or_default().to_os_string();
-    name.push(".partial");
-    target.with_file_name(name)
-}
-
-/// Empties a directory that an interrupted checkpoint left.
-fn discard(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    if vfs.exists(dir)? {
-        for name in vfs.list(dir)? {
-            vfs.remove(&dir.join(name))?;
-        }
-    }
-    Ok(())
 }
 
 fn fill(inner: &Inner, dir: &Path) -> Result<()> {

@@ -125,11 +125,11 @@ impl<'a> Fold<'a> {
         if let Some(kind) = kind.filter(|kind| !kind.is_operand()) {
             self.operands.offer(trailer_seqno(trailer), kind, value);
         }
-        let is_none = matches!(verdict, Verdict::Drop | Verdict::Tombstone { .. });
+        let is_none = matches!(verdict, Verdict::Drop | Verdict::Tombstone { .. })
+            || kind == Some(ValueKind::Delete);
         let is_folded = match kind {
             _ if self.operands.is_empty() => false,
             _ if is_none => self.fold(None, sink)?,
-            Some(ValueKind::Delete) => self.fold(None, sink)?,
             Some(ValueKind::Put) => self.fold(Some(value), sink)?,
             Some(kind @ ValueKind::PutHandle) => {
                 let handle = ValueHandle::of_entry(kind, value);
@@ -190,7 +190,7 @@ fn settle(
     sink: &mut impl Sink,
 ) -> Result<()> {
     match verdict {
-        Verdict::Keep { trailer } => sink.keep(user_key, trailer, value),
+        Verdict::Keep { trailer: kept } => sink.keep(user_key, kept, value),
         Verdict::Operand { .. } => sink.keep(user_key, trailer, value),
         Verdict::Tombstone { trailer: as_deleted } => {
             sink.drop(user_key, trailer, value);

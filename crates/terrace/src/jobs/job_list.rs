@@ -77,13 +77,19 @@ pub(crate) struct JobStart {
     pub to_read: u64,
 }
 
+/// When a job ended.
+#[derive(Debug, Clone, Copy)]
+struct Ended {
+    wall_ms: u64,
+    monotonic_ms: u64,
+}
+
 #[derive(Debug)]
 struct Job {
     id: u64,
     start: JobStart,
     started_ms: u64,
-    /// Wall-clock and monotonic time in ms.
-    ended: Option<(u64, u64)>,
+    ended: Option<Ended>,
     progress: Arc<JobProgress>,
 }
 
@@ -139,7 +145,7 @@ impl JobList {
         let mut jobs = self.jobs.lock();
         let Some(at) = jobs.running.iter().position(|job| job.id == id) else { return };
         let mut job = jobs.running.remove(at);
-        job.ended = Some((clock.wall_ms(), monotonic_ms(clock)));
+        job.ended = Some(Ended { wall_ms: clock.wall_ms(), monotonic_ms: monotonic_ms(clock) });
         jobs.ended.push_back(job);
         jobs.forget_old(clock);
     }
@@ -158,8 +164,9 @@ impl JobList {
 impl Jobs {
     fn forget_old(&mut self, clock: &dyn Clock) {
         let now = monotonic_ms(clock);
-        let old =
-            |job: &Job| job.ended.is_none_or(|(_, at)| now.saturating_sub(at) > LISTED_FOR_MS);
+        let old = |job: &Job| {
+            job.ended.is_none_or(|ended| now.saturating_sub(ended.monotonic_ms) > LISTED_FOR_MS)
+        };
         while self.ended.len() > MAX_ENDED || self.ended.front().is_some_and(old) {
             self.ended.pop_front();
         }
@@ -178,7 +185,7 @@ impl Job {
             inputs: start.inputs.clone(),
             output_level: start.output_level,
             started_ms: self.started_ms,
-            finished_ms: self.ended.map(|(wall, _)| wall),
+            finished_ms: self.ended.map(|ended| ended.wall_ms),
             input_bytes: start.input_bytes,
             read_bytes: (start.input_bytes as f64 * part.min(1.0)) as u64,
             written_bytes: self.progress.written_bytes.load(Ordering::Relaxed),

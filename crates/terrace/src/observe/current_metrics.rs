@@ -33,7 +33,8 @@ pub(crate) fn of(inner: &Inner) -> Metrics {
     m.cache_capacity_bytes = inner.read.table_cache.cache().capacity_bytes() as u64;
     m.pinned_bytes = inner.read.table_cache.pinned_bytes() as u64;
     m.open_files = inner.read.table_cache.open_count() as u64;
-    (m.reader_pinned_files, m.reader_pinned_bytes) = inner.versions.reader_pins.pinned();
+    let pinned = inner.versions.reader_pins.pinned();
+    (m.reader_pinned_files, m.reader_pinned_bytes) = (pinned.files, pinned.bytes);
     m.snapshots = inner.read.snapshots.list().len() as u64;
     m.disk_full = inner.base.health.is_disk_full();
     m.poisoned = inner.base.health.is_poisoned();

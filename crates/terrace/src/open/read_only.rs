@@ -9,7 +9,7 @@
 //! when the look began.
 
 use crate::error::{Error, Result};
-use crate::inner::{Inner, Look};
+use crate::inner::{Inner, Look, ManifestInForce};
 use crate::memory::table_cache::TableCache;
 use crate::open::read_write::{self, Nouns, Opened, not_a_store};
 use crate::open::recover::{self, Log, OnDisk, Outcome, Replayed};
@@ -210,11 +210,11 @@ fn begin_values(value_log: &ValueLog, segments: &[SegmentNumber]) {
     named.for_each(|segment| value_log.begin(*segment));
 }
 
-/// What a writer changes when it writes: the manifest in force with its length, and the log
-/// segments with theirs.
+/// What a writer changes when it writes: the manifest in force, and the log segments with their
+/// lengths.
 #[derive(PartialEq, Eq)]
 struct Stamp {
-    manifest: (u64, u64),
+    manifest: ManifestInForce,
     logs: Vec<(String, u64)>,
 }
 
@@ -233,10 +233,10 @@ impl Stamp {
     }
 }
 
-/// The number of the manifest in force, and its length.
-fn manifest_in_force(vfs: &dyn Vfs, dir: &Path) -> terrace_base::Result<(u64, u64)> {
+fn manifest_in_force(vfs: &dyn Vfs, dir: &Path) -> terrace_base::Result<ManifestInForce> {
     let number = current::read(vfs, dir)?;
-    Ok((number, vfs.len(&names::manifest_path(dir, number))?))
+    let bytes = vfs.len(&names::manifest_path(dir, number))?;
+    Ok(ManifestInForce { number, bytes })
 }
 
 /// The newest segment, of a store whose manifest says that numbers from `next_file_number` on are

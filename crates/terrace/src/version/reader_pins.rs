@@ -227,10 +227,19 @@ impl ReaderPins {
         }
     }
 
-    /// Files that wait for readers, and their bytes.
-    pub fn pinned(&self) -> (u64, u64) {
-        (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    /// Files that wait for readers.
+    pub fn pinned(&self) -> PinnedFiles {
+        let (files, bytes) =
+            (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        PinnedFiles { files, bytes }
     }
+}
+
+/// Files that are not needed any more and wait for readers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PinnedFiles {
+    pub files: u64,
+    pub bytes: u64,
 }
 
 impl State {
@@ -329,17 +338,17 @@ mod tests {
             late = pin(&sim);
         }
         assert_eq!(left(&sim).1, 2, "a file nobody can take does not pile up");
-        assert_eq!(pins.pinned(), (18, 1800));
+        assert_eq!(pins.pinned(), PinnedFiles { files: 18, bytes: 1800 });
         drop(early);
         pins.remove(&sim, Vec::new(), STEP, false).unwrap();
-        assert_eq!(pins.pinned().0, 18);
+        assert_eq!(pins.pinned().files, 18);
         drop(also_early);
         pins.remove(&sim, Vec::new(), STEP, false).unwrap();
         assert!(!left(&sim).0.contains(&2), "its readers are gone");
-        assert!(pins.pinned().0 > 0, "late readers hold the rest");
+        assert!(pins.pinned().files > 0, "late readers hold the rest");
         drop(late);
         pins.remove(&sim, Vec::new(), STEP, false).unwrap();
-        assert_eq!((left(&sim), pins.pinned()), ((vec![], 1), (0, 0)));
+        assert_eq!((left(&sim), pins.pinned()), ((vec![], 1), PinnedFiles::default()));
     }
 
     #[test]
@@ -373,9 +382,9 @@ mod tests {
         let pins = open(&sim, Some(250));
         let _reader = pin(&sim);
         (1..=5).for_each(|number| let_go(&sim, &pins, number));
-        assert_eq!((left(&sim).0, pins.pinned()), (vec![4, 5], (2, 200)), "the oldest went");
+        assert_eq!((left(&sim).0, pins.pinned().bytes), (vec![4, 5], 200), "the oldest went");
         pins.remove(&sim, Vec::new(), STEP, true).unwrap();
-        assert_eq!((left(&sim).0, pins.pinned()), (vec![], (0, 0)));
+        assert_eq!((left(&sim).0, pins.pinned()), (vec![], PinnedFiles::default()));
     }
 
     #[test]

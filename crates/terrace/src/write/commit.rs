@@ -19,7 +19,7 @@ use crate::version::family::Family;
 use crate::version::hot_table::HotTable;
 use crate::write::env::CommitEnv;
 use crate::write::log_segments::{lost_append, next_segment, sync, sync_log};
-use crate::write::queue::{Entered, InsertState, Lead, LogState, Pending, Waiter};
+use crate::write::queue::{Entered, InsertState, Lead, LogState, MemtableId, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::room::make_room;
 use crate::write::stall;
@@ -410,9 +410,9 @@ impl Target {
             None => (None, None),
         };
         if let Some(memtable) = &memtable {
-            let key = (id, memtable.id);
-            if state.hint_of != key {
-                state.hint_of = key;
+            let insert_into = MemtableId { family: id, id: memtable.id };
+            if state.hint_of != insert_into {
+                state.hint_of = insert_into;
                 state.hint = Hint::default();
             }
         }

@@ -34,13 +34,21 @@ pub(crate) struct LogState {
     pub broken: bool,
 }
 
+/// A memtable of the store.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MemtableId {
+    pub family: u32,
+    /// Unique in the family.
+    pub id: u64,
+}
+
 /// What only the writer that inserts a group into the memtables touches.
 #[derive(Default)]
 pub(crate) struct InsertState {
-    /// Where the last insert went, for writers that go up the keys, and in which memtable
-    /// (family, memtable id).
+    /// Where the last insert went, for writers that go up the keys.
     pub hint: Hint,
-    pub hint_of: (u32, u64),
+    /// Which memtable that was in.
+    pub hint_of: MemtableId,
     /// Whether an insert failed: nothing after it in the log may become visible.
     pub failed: bool,
 }
