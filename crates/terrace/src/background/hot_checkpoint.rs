@@ -21,7 +21,7 @@ use crate::version::unpublished::remove_unpublished;
 use crate::write::log_segments;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
-use terrace_base::key::seek_trailer;
+use terrace_base::key::{seek_trailer, trailer_seqno};
 use terrace_base::{FileNumber, RangeTombstones, SeqNo};
 use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL};
 
@@ -74,7 +74,8 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     Ok(true)
 }
 
-/// The newest versions in `table` up to `seqno`, as one file.
+/// The newest versions in `table` up to `seqno`, as one file. Without those that a range tombstone up to there
+/// covers: the file does not have the tombstone, and what has it may be merged away before the file is read.
 fn write(
     env: &JobEnv,
     family: &Family,
@@ -90,6 +91,9 @@ fn write(
     table.for_each_key(|key, _| {
         if outcome.is_ok()
             && let Some((trailer, value)) = table.get(key, hash_key(key), seek_trailer(seqno))
+            && table
+                .covering_seqno(key, seqno)
+                .is_none_or(|covered| covered < trailer_seqno(trailer))
         {
             outcome = output.add(key, trailer, value);
         }
