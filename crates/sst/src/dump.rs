@@ -381,7 +381,8 @@ impl Dump<'_> {
         for line in format!("{properties:#?}").lines() {
             let field = line.trim().trim_end_matches(',');
             // Keys are shown as text below; the debug form spreads them over many lines.
-            let is_shown_below = field.ends_with(['[', ']']) || field == "family: None";
+            let is_shown_below = field.ends_with(['[', ']'])
+                || matches!(field, "family: None" | "global_seqno: None" | "merge_operator: None");
             if field.contains(": ") && !is_shown_below {
                 self.row("", &[], &format!("  {field}"))?;
             }
@@ -405,7 +406,7 @@ impl Dump<'_> {
             (12, 24, format!("  top-level index {}", handle(footer.top_level))),
             (24, 36, format!("  properties {}", handle(footer.properties))),
             (36, 44, format!("  file number {}", self.file_number)),
-            (44, 48, format!("  format version {}", crate::FORMAT_VERSION)),
+            (44, 48, format!("  format version {}", footer.version)),
             (48, 52, "  checksum".to_string()),
             (52, FOOTER_BYTES, "  magic".to_string()),
         ];

@@ -17,8 +17,15 @@ use terrace_base::{Decoder, Error, FileNumber, Result};
 /// Length of the footer.
 pub const FOOTER_BYTES: usize = 60;
 
-/// The format version that this build writes and reads.
+/// The format version of nearly all files.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// The format version of files whose entries have one sequence number, which only the properties say:
+/// to builds that do not know it they would look old.
+pub const GLOBAL_SEQNO_VERSION: u32 = 2;
+
+/// The file number of an SST that belongs to no store yet. Stores count from 1.
+pub const EXTERNAL_FILE_NUMBER: FileNumber = FileNumber::ZERO;
 
 /// The last eight bytes of every SST: "TerraSST" read as bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TerraSST");
@@ -32,6 +39,8 @@ const CHECKED_BYTES: usize = FOOTER_BYTES - 12;
 /// The handles of the blocks at the end of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
+    /// [`FORMAT_VERSION`] or [`GLOBAL_SEQNO_VERSION`].
+    pub version: u32,
     /// `None` if the file has no range tombstones.
     pub range_tombstones: Option<BlockHandle>,
     pub top_level: BlockHandle,
@@ -48,7 +57,7 @@ impl Footer {
             out.extend_from_slice(&handle.stored_len.to_le_bytes());
         }
         out.extend_from_slice(&file_number.get().to_le_bytes());
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         let checksum = block_checksum(&out, CHECKSUM_KIND, file_number, offset);
         out.extend_from_slice(&checksum.to_le_bytes());
         out.extend_from_slice(&MAGIC.to_le_bytes());
@@ -82,10 +91,11 @@ impl Footer {
             let detail = format!("footer checksum is {found:08x}, stored is {checksum:08x}{whose}");
             return Err(place.corrupt(detail));
         }
-        if version != FORMAT_VERSION {
+        if !matches!(version, FORMAT_VERSION | GLOBAL_SEQNO_VERSION) {
             return Err(unsupported(place.path, version));
         }
         let footer = Self {
+            version,
             range_tombstones: (range_tombstones.stored_len != 0).then_some(range_tombstones),
             top_level,
             properties,
@@ -110,7 +120,9 @@ impl Footer {
 }
 
 fn unsupported(path: &Path, version: u32) -> Error {
-    let detail = format!("SST format version {version}; this build reads {FORMAT_VERSION}");
+    let detail = format!(
+        "SST format version {version}; this build reads {FORMAT_VERSION} and {GLOBAL_SEQNO_VERSION}"
+    );
     Error::Unsupported { path: path.to_path_buf(), detail }
 }
 
@@ -127,10 +139,11 @@ mod tests {
         #[test]
         fn round_trips_and_damage_is_seen(
             parts in proptest::collection::vec((0u64..5000, 6u32..1000), 3), tombstones: bool,
-            at in 0..FOOTER_BYTES, flip in 1u8..,
+            at in 0..FOOTER_BYTES, flip in 1u8.., version in FORMAT_VERSION..=GLOBAL_SEQNO_VERSION,
         ) {
             let handle = |at: usize| BlockHandle { offset: parts[at].0, stored_len: parts[at].1 };
             let footer = Footer {
+                version,
                 range_tombstones: tombstones.then_some(handle(0)),
                 top_level: handle(1),
                 properties: handle(2),
@@ -147,8 +160,21 @@ mod tests {
     #[test]
     fn blocks_must_lie_before_the_footer() {
         let handle = BlockHandle { offset: 900, stored_len: 101 };
-        let footer = Footer { range_tombstones: None, top_level: handle, properties: handle };
+        let version = FORMAT_VERSION;
+        let footer =
+            Footer { version, range_tombstones: None, top_level: handle, properties: handle };
         let bytes = footer.encode(FileNumber::new(3), 1000);
         assert!(Footer::decode(&bytes, &place(1000)).unwrap_err().is_corruption());
+    }
+
+    #[test]
+    fn a_version_of_another_build_is_unsupported() {
+        let handle = BlockHandle { offset: 0, stored_len: 101 };
+        let version = GLOBAL_SEQNO_VERSION + 1;
+        let footer =
+            Footer { version, range_tombstones: None, top_level: handle, properties: handle };
+        let bytes = footer.encode(FileNumber::new(3), 1000);
+        let error = Footer::decode(&bytes, &place(1000)).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     }
 }

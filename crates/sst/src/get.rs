@@ -237,7 +237,7 @@ impl SstReader {
                 .find(lookup.user_key, lookup.trailer)
             {
                 Located::Found { trailer, value } => {
-                    Some(Step::Done(Some(Entry { trailer, value: value.pinned(block) })))
+                    Some(Step::Done(self.seen(lookup, trailer, value.pinned(block))))
                 }
                 Located::Absent => Some(Step::Done(None)),
                 Located::PastEnd => None,

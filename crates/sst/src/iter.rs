@@ -187,7 +187,7 @@ impl SstIter {
         } else {
             self.key.extend_from_slice(&head[..entry.rest_len]);
         }
-        self.trailer = entry.trailer;
+        self.trailer = entry.trailer | self.reader.global_trailer;
         self.value = entry.value;
         self.at = at;
         self.valid = true;
@@ -406,7 +406,11 @@ impl InternalIter for SstIter {
                 let at = self.block().lower_bound(user_key, trailer);
                 if at < self.layout.count as usize {
                     self.settle(at);
-                    return Ok(());
+                    // An ingested file has one version of a key, and what is stored looks old.
+                    return match self.key == user_key && self.trailer > trailer {
+                        true => self.next(),
+                        false => Ok(()),
+                    };
                 }
             }
             index_at += 1;

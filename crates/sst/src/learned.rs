@@ -57,12 +57,15 @@ pub(crate) enum InBlock {
     PastEnd,
 }
 
-pub(crate) fn find_in_block(buf: &Buf, lookup: &Lookup<'_>) -> InBlock {
+pub(crate) fn find_in_block(reader: &SstReader, buf: &Buf, lookup: &Lookup<'_>) -> InBlock {
     let block = BlockRef::checked(buf);
     match block.find_at(lookup.user_key, lookup.trailer) {
         (at, Located::Found { trailer, value }) => {
-            let entry = Entry { trailer, value: value.pinned(buf) };
-            if at == 0 { InBlock::FoundFirst(entry) } else { InBlock::Found(entry) }
+            match reader.seen(lookup, trailer, value.pinned(buf)) {
+                Some(entry) if at == 0 => InBlock::FoundFirst(entry),
+                Some(entry) => InBlock::Found(entry),
+                None => InBlock::Absent,
+            }
         }
         (0, Located::Absent) => InBlock::Before,
         (_, Located::Absent) => InBlock::Absent,
@@ -110,7 +113,7 @@ impl SstReader {
         let Some(guess) = guess else { return Ok(ByModel::AskIndex) };
         let (mut block, mut within) = (guess.block as usize, guess.within);
         for _ in 0..MAX_TRIES {
-            let find = |buf: &Buf| find_in_block(buf, lookup);
+            let find = |buf: &Buf| find_in_block(self, buf, lookup);
             let found = match self.with_model_block(model, block, within, lookup, find) {
                 Ok(found) => found,
                 // The block, or what the model says of its place: the index partition will tell.

@@ -99,7 +99,7 @@ impl SstReader {
     fn look_into(&self, guess: BlockPlace, lookup: &Lookup<'_>) -> Result<InLevel> {
         let BlockPlace { ordinal, within, .. } = guess;
         let block = ordinal as usize;
-        let find = |buf: &Buf| find_in_block(buf, lookup);
+        let find = |buf: &Buf| find_in_block(self, buf, lookup);
         let answer = if self.model.is_active()
             && let Some(model) = &*self.slots.model.load()
             && block < model.block_count()
@@ -131,7 +131,7 @@ impl SstReader {
     fn look_into_by_index(&self, ordinal: u32, lookup: &Lookup<'_>) -> Result<InLevel> {
         let place = self.top.partition_of_block(u64::from(ordinal));
         let Some((index_at, block_at)) = place else { return Ok(InLevel::Unknown) };
-        let find = |buf: &Buf| find_in_block(buf, lookup);
+        let find = |buf: &Buf| find_in_block(self, buf, lookup);
         self.with_index(index_at, lookup, |index| {
             if block_at >= index.count() {
                 return Ok(InLevel::Unknown);

@@ -9,6 +9,7 @@
 
 mod block;
 mod block_handle;
+mod copy;
 mod counters;
 mod dump;
 mod expiry;
@@ -34,6 +35,7 @@ mod residency;
 mod salvage;
 mod separators;
 mod tombstone_block;
+mod unfinished;
 mod value_refs;
 mod verify;
 mod writer;
@@ -45,7 +47,7 @@ pub use filter_units::{
     FilterPartitionInfo, FilterUses, UnitLoad, UnitsLoaded, drop_filter_units, filter_charge_bytes,
     load_filter_units,
 };
-pub use footer::{FOOTER_BYTES, FORMAT_VERSION, MAGIC};
+pub use footer::{EXTERNAL_FILE_NUMBER, FOOTER_BYTES, FORMAT_VERSION, GLOBAL_SEQNO_VERSION, MAGIC};
 pub use index::learned::Training;
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
 pub use lookup::{BlockPlace, Entry, FilterAt, InLevel, Lookup};
@@ -62,4 +64,5 @@ pub use terrace_filter::{FilterKind, FilterPolicy, FilterShape, PolicyError};
 pub use terrace_learned::NoModel;
 pub use verify::VerifyReport;
 
-pub use writer::{SstSummary, SstWriter};
+pub use unfinished::{SstSummary, Stamp, UnfinishedSst};
+pub use writer::SstWriter;

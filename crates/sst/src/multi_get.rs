@@ -152,7 +152,7 @@ fn advance<'a>(
                 };
                 match found.block().find(lookup.user_key, lookup.trailer) {
                     Located::Found { trailer, value } => {
-                        batch.found = Some(Entry { trailer, value: found.value(value) });
+                        batch.found = reader.seen(&lookup, trailer, found.value(value));
                         Some(Stage::Done)
                     }
                     Located::Absent => Some(Stage::Done),
@@ -254,7 +254,7 @@ fn after_model_block(
         (0, Located::Found { .. }) if model.is_continued(block) => by_index(reader, &lookup),
         (_, Located::Found { trailer, value }) => {
             reader.counters.count(Event::LookupByModel);
-            batch.found = Some(Entry { trailer, value: found.value(value) });
+            batch.found = reader.seen(&lookup, trailer, found.value(value));
             Stage::Done
         }
         (0, Located::Absent) if block > 0 && tries == 0 => {

@@ -60,6 +60,11 @@ pub struct Properties {
     pub family: Option<(u32, String)>,
     /// Every write of the family up to here was in SSTs when this one was made; 0 if it does not say.
     pub flushed_seqno: SeqNo,
+    /// The sequence number of every entry and range tombstone, which are stored with 0: of files that were
+    /// written before the store knew it (ingestion).
+    pub global_seqno: Option<SeqNo>,
+    /// The name of the merge operator whose operands the file has: of files that were written outside a store.
+    pub merge_operator: Option<String>,
     /// The order of user keys; this version knows [`COMPARATOR`] only.
     pub comparator: String,
 }
@@ -89,6 +94,8 @@ impl Default for Properties {
             value_refs: Vec::new(),
             family: None,
             flushed_seqno: SeqNo::ZERO,
+            global_seqno: None,
+            merge_operator: None,
             comparator: COMPARATOR.to_string(),
         }
     }
@@ -106,6 +113,8 @@ const TAG_COMPARATOR: u64 = 19;
 const TAG_VALUE_REFS: u64 = 20;
 const TAG_FAMILY: u64 = 22;
 const TAG_FLUSHED_SEQNO: u64 = 23;
+const TAG_GLOBAL_SEQNO: u64 = 24;
+const TAG_MERGE_OPERATOR: u64 = 25;
 
 impl Properties {
     fn numbers(&mut self) -> [&mut u64; NUMBER_TAGS.len()] {
@@ -153,6 +162,12 @@ impl Properties {
         if self.flushed_seqno > SeqNo::ZERO {
             fields.push((TAG_FLUSHED_SEQNO, number(self.flushed_seqno.get())));
         }
+        if let Some(seqno) = self.global_seqno {
+            fields.push((TAG_GLOBAL_SEQNO, number(seqno.get())));
+        }
+        if let Some(name) = &self.merge_operator {
+            fields.push((TAG_MERGE_OPERATOR, name.clone().into_bytes()));
+        }
         fields.push((TAG_COMPARATOR, self.comparator.clone().into_bytes()));
         fields.sort_unstable_by_key(|(tag, _)| *tag);
         put_varint(out, fields.len() as u64);
@@ -197,6 +212,10 @@ impl Properties {
                 self.family = Some((u32::try_from(id).ok()?, name));
             }
             TAG_FLUSHED_SEQNO => self.flushed_seqno = SeqNo::new(number()?),
+            TAG_GLOBAL_SEQNO => self.global_seqno = Some(SeqNo::new(number()?)),
+            TAG_MERGE_OPERATOR => {
+                self.merge_operator = Some(String::from_utf8(bytes.to_vec()).ok()?);
+            }
             TAG_COMPARATOR => self.comparator = String::from_utf8(bytes.to_vec()).ok()?,
             _ => {}
         }
@@ -227,7 +246,8 @@ mod tests {
             values in proptest::collection::vec(any::<u64>(), NUMBER_TAGS.len()), kind in 0u8..3,
             filter: String, smallest: Vec<u8>, largest: Vec<u8>, exclusive: bool,
             ttl_due_ms: Option<u64>, segments in proptest::collection::btree_map(any::<u32>(), any::<u64>(), 0..4),
-            family: Option<(u32, String)>, flushed_seqno: u64, damage: Vec<(usize, u8)>,
+            family: Option<(u32, String)>, flushed_seqno: u64,
+            global_seqno: Option<u64>, merge_operator: Option<String>, damage: Vec<(usize, u8)>,
         ) {
             let mut properties = Properties {
                 compression: Compression::from_byte(kind).unwrap(),
@@ -238,6 +258,8 @@ mod tests {
                 ttl_due_ms,
                 family,
                 flushed_seqno: SeqNo::new(flushed_seqno),
+                global_seqno: global_seqno.map(SeqNo::new),
+                merge_operator,
                 value_refs: segments
                     .into_iter()
                     .map(|(segment, bytes)| ValueRef { segment: SegmentNumber::new(segment.into()), bytes })

@@ -11,8 +11,9 @@ pub(crate) use tail::payload;
 use crate::block_handle::{BlockHandle, Place};
 use crate::counters::ReadCounters;
 use crate::filter_read_policy::FilterReadPolicy;
-use crate::footer::Footer;
+use crate::footer::{Footer, GLOBAL_SEQNO_VERSION};
 use crate::index::top_level::TopLevel;
+use crate::lookup::{Entry, Lookup};
 use crate::model_use::ModelUse;
 use crate::properties::{COMPARATOR, Properties};
 use crate::residency::{BlockCache, Slots};
@@ -20,7 +21,8 @@ use crate::tombstone_block;
 use std::path::Path;
 use std::sync::Arc;
 use tail::{Tail, check_top_level};
-use terrace_base::{Error, FileNumber, RangeTombstones, Result};
+use terrace_base::{Error, FileNumber, MAX_SEQNO, RangeTombstones, Result};
+use terrace_buf::Slice;
 use terrace_cache::CacheKey;
 use terrace_vfs::{OpenMode, RandomFile, Vfs};
 
@@ -68,6 +70,8 @@ pub struct SstReader {
     pub(crate) filter_read_policy: FilterReadPolicy,
     pub(crate) properties: Properties,
     range_tombstones: RangeTombstones,
+    /// Added to every stored trailer: the sequence number of all entries of an ingested file, else 0.
+    pub(crate) global_trailer: u64,
     size_bytes: u64,
 }
 
@@ -111,7 +115,15 @@ impl SstReader {
             Some(handle) => tail.decode(handle, tombstone_block::decode)?,
             None => RangeTombstones::default(),
         };
+        let global = properties.global_seqno;
+        if global.is_some() != (tail.footer.version == GLOBAL_SEQNO_VERSION)
+            || global.is_some_and(|seqno| seqno > MAX_SEQNO)
+        {
+            let detail = "the format version does not match the sequence number of all entries";
+            return Err(Error::corruption(path, tail.footer.properties.offset, detail));
+        }
         Ok(Arc::new(Self {
+            global_trailer: global.map_or(0, |seqno| seqno.get() << 8),
             vfs: vfs.clone(),
             footer: tail.footer,
             filter_read_policy: FilterReadPolicy::default(),
@@ -168,6 +180,14 @@ impl SstReader {
     pub(crate) fn data_end(&self, at: usize) -> u64 {
         let next = self.top.index().get(at + 1);
         next.map_or(self.properties.data_bytes, |next| next.data_offset)
+    }
+
+    /// An entry that a lookup found in a block, as it is to be seen; `None` if it is newer than the lookup
+    /// may see, which only the sequence number of the whole file can tell.
+    #[inline]
+    pub(crate) fn seen(&self, lookup: &Lookup<'_>, stored: u64, value: Slice) -> Option<Entry> {
+        let trailer = stored | self.global_trailer;
+        (trailer <= lookup.trailer).then_some(Entry { trailer, value })
     }
 
     #[inline]

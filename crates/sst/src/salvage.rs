@@ -96,7 +96,8 @@ impl Pass<'_> {
         let mut key = Vec::new();
         for at in 0..block.count() {
             block.read_key(at, &mut key);
-            let entry = block.entry(at);
+            let mut entry = block.entry(at);
+            entry.trailer |= self.reader.global_trailer;
             if let Some((before, trailer)) = &self.last
                 && compare_internal(before, *trailer, &key, entry.trailer) != Ordering::Less
             {

@@ -2,6 +2,7 @@
 
 use crate::block_handle::{self, BlockHandle};
 use crate::filter_partition::hash_prefix;
+use crate::footer::EXTERNAL_FILE_NUMBER;
 use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
 use crate::index::top_level::TAG_LEARNED;
@@ -162,7 +163,13 @@ impl Walk<'_> {
         }
         for at in 0..block.count() {
             block.read_key(at, &mut key);
-            let entry = block.entry(at);
+            let mut entry = block.entry(at);
+            let global = self.reader.global_trailer;
+            if global > 0 && trailer_seqno(entry.trailer) > SeqNo::ZERO {
+                let detail = "an entry has a sequence number of its own beside that of all";
+                return Err(place.corrupt(detail));
+            }
+            entry.trailer |= global;
             if let Some((last, trailer)) = &self.last
                 && compare_internal(last, *trailer, &key, entry.trailer) != Ordering::Less
             {
@@ -177,11 +184,33 @@ impl Walk<'_> {
             if key > separator || !after {
                 return Err(place.corrupt(format!("entry {at} is outside its index separators")));
             }
+            if let Some(detail) = self.wrong_outside(&key, entry.trailer) {
+                return Err(place.corrupt(detail));
+            }
             self.entry(&key, entry.trailer, block.value(entry.value))?;
         }
         self.report.data_blocks += 1;
         self.last_separator = Some(separator);
         Ok(())
+    }
+
+    /// What an entry has that a file that was written outside a store must not have.
+    fn wrong_outside(&self, key: &[u8], trailer: u64) -> Option<&'static str> {
+        let properties = self.reader.properties();
+        let file_number = self.reader.file_number();
+        if file_number != EXTERNAL_FILE_NUMBER && properties.global_seqno.is_none() {
+            return None;
+        }
+        if self.last.as_ref().is_some_and(|(last, _)| last == key) {
+            return Some("a key is there twice in a file with one sequence number");
+        }
+        match trailer_kind(trailer) {
+            Some(ValueKind::Merge) if properties.merge_operator.is_none() => {
+                Some("the file does not name the merge operator of its operands")
+            }
+            Some(ValueKind::Merged) => Some("an operand has sequence numbers of its own"),
+            _ => None,
+        }
     }
 
     fn entry(&mut self, key: &[u8], trailer: u64, value: &[u8]) -> Result<()> {

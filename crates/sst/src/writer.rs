@@ -1,22 +1,22 @@
 //! Writes an SST from entries in internal order: data blocks as they fill, then filter
-//! partitions, index partitions, and the blocks that are read at opening. Called by flush,
-//! compaction and ingestion.
+//! partitions, index partitions, and the blocks that are read at opening ([`crate::unfinished`]). Called by
+//! flush, compaction and ingestion.
 //!
 //! Filters and index stay in memory until the last data block is out (about 1.3 % of the file),
 //! because the format keeps each kind together.
 
 use crate::block::format::ENTRY_TRAILER_BYTES;
 use crate::block::writer::BlockWriter;
-use crate::block_handle::{BlockHandle, Packer, TRAILER_BYTES};
+use crate::block_handle::{BlockHandle, TRAILER_BYTES};
 use crate::expiry::ExpiryHistogram;
 use crate::filter_partition::{FilterWriter, FinishedFilter};
-use crate::footer::{FOOTER_BYTES, Footer};
+use crate::footer::FOOTER_BYTES;
 use crate::index::learned::{LearnedWriter, Training};
 use crate::index::partition::PartitionWriter;
 use crate::index::top_level::{FilterPlace, IndexPlace, TAG_LEARNED, TopLevel};
 use crate::options::SstOptions;
 use crate::properties::Properties;
-use crate::tombstone_block;
+use crate::unfinished::{Output, SstSummary, UnfinishedSst};
 use crate::value_refs::ValueTally;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -26,59 +26,16 @@ use terrace_base::key::{
     EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, OLDEST_SEQNO_BYTES, common_prefix,
     compare_internal, shortest_separator, trailer_kind, trailer_seqno,
 };
-use terrace_base::{
-    Error, FileNumber, RangeTombstones, Result, SeqNo, ValueHandle, ValueKind, ValueRef,
-};
+use terrace_base::{Error, FileNumber, RangeTombstones, Result, SeqNo, ValueHandle, ValueKind};
 use terrace_compression::Compression;
 use terrace_filter::FilterPolicy;
-use terrace_vfs::{AppendFile, CreateOptions, Vfs};
-
-/// Output is handed to the file in pieces of at least this size.
-const WRITE_BYTES: usize = 1 << 20;
+use terrace_vfs::{CreateOptions, Vfs};
 
 /// Bytes of a page memory slot that are not payload: buffer header and block trailer.
 const SLOT_OVERHEAD_BYTES: usize = 64 + TRAILER_BYTES;
 
 /// The smallest payload target that options can ask for.
 const MIN_TARGET_BYTES: usize = 16;
-
-/// What was written; what the manifest records of the file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SstSummary {
-    /// Length of the file.
-    pub size_bytes: u64,
-    /// Point entries, tombstones included.
-    pub entry_count: u64,
-    /// Point tombstones.
-    pub tombstone_count: u64,
-    /// Range tombstones (one per fragment and sequence number).
-    pub range_tombstone_count: u64,
-    /// Smallest user key covered by an entry or a range tombstone.
-    pub smallest: Vec<u8>,
-    /// Largest user key covered, or the end of a range tombstone.
-    pub largest: Vec<u8>,
-    /// Whether `largest` is the end of a range tombstone and not covered itself.
-    pub largest_exclusive: bool,
-    /// Smallest sequence number of any entry or range tombstone.
-    pub smallest_seqno: SeqNo,
-    /// Largest sequence number of any entry or range tombstone.
-    pub largest_seqno: SeqNo,
-    /// Bytes of keys and values before compression.
-    pub raw_bytes: u64,
-    /// When at least [`TTL_DUE_PERCENT`](crate::TTL_DUE_PERCENT) of the entry bytes will have
-    /// expired.
-    pub ttl_due_ms: Option<u64>,
-    /// The value segments that entries refer to, ascending.
-    pub value_refs: Vec<ValueRef>,
-    /// Stored bytes of the filter partitions.
-    pub filter_bytes: u64,
-    /// Stored bytes of the index partitions.
-    pub index_bytes: u64,
-    /// Stored bytes of the data blocks.
-    pub data_bytes: u64,
-    /// What came of training, if the options asked for it.
-    pub training: Option<Training>,
-}
 
 /// Writes one SST. If a call fails, the file is useless and the caller removes it.
 pub struct SstWriter {
@@ -125,13 +82,7 @@ impl SstWriter {
         let payload = |size: usize| size.saturating_sub(SLOT_OVERHEAD_BYTES).max(MIN_TARGET_BYTES);
         let metadata_target = options.partitioned.then(|| payload(options.metadata_block_size));
         Ok(Self {
-            output: Output {
-                file: vfs.create(path, &create)?,
-                file_number,
-                flushed_bytes: 0,
-                buffer: Vec::with_capacity(WRITE_BYTES + WRITE_BYTES / 8),
-                packer: Packer::new(file_number),
-            },
+            output: Output::new(vfs.create(path, &create)?, file_number),
             block_target: payload(options.block_size),
             metadata_target,
             block: BlockWriter::default(),
@@ -233,6 +184,11 @@ impl SstWriter {
         self.range_tombstones = tombstones.into();
     }
 
+    /// Names the merge operator that the operands in the file are for.
+    pub fn set_merge_operator(&mut self, name: &str) {
+        self.properties.merge_operator = Some(name.to_string());
+    }
+
     /// About how long the file would be if it were finished now.
     pub fn estimated_bytes(&self) -> u64 {
         let metadata = self.index_bytes.len() + self.index.size_with(&[]);
@@ -253,7 +209,12 @@ impl SstWriter {
     }
 
     /// Writes what is left and syncs the file; the directory entry is the caller's to sync.
-    pub fn finish(mut self) -> Result<SstSummary> {
+    pub fn finish(self) -> Result<SstSummary> {
+        self.finish_body()?.finish(None)
+    }
+
+    /// Writes all but the end of the file, which says what its sequence numbers are.
+    pub fn finish_body(mut self) -> Result<UnfinishedSst> {
         if !self.block.is_empty() {
             self.finish_block()?;
         }
@@ -269,36 +230,8 @@ impl SstWriter {
         let others = learned.map(|handle| (TAG_LEARNED, handle)).into_iter().collect();
         let top_level = TopLevel::new(index, self.options.prefix_len, filters, others);
         self.complete_properties();
-        let footer = Footer {
-            range_tombstones: match self.range_tombstones.is_empty() {
-                true => None,
-                false => Some(self.output.write(Compression::None, |out| {
-                    tombstone_block::encode(&self.range_tombstones, out);
-                })?),
-            },
-            top_level: self.output.write(Compression::None, |out| top_level.encode(out))?,
-            properties: self.output.write(Compression::None, |out| self.properties.encode(out))?,
-        };
-        self.output.finish(&footer)?;
-        let properties = self.properties;
-        Ok(SstSummary {
-            size_bytes: self.output.offset(),
-            entry_count: properties.entry_count,
-            tombstone_count: properties.tombstone_count,
-            range_tombstone_count: properties.range_tombstone_count,
-            smallest: properties.smallest,
-            largest: properties.largest,
-            largest_exclusive: properties.largest_exclusive,
-            smallest_seqno: properties.smallest_seqno,
-            largest_seqno: properties.largest_seqno,
-            raw_bytes: properties.raw_key_bytes + properties.raw_value_bytes,
-            ttl_due_ms: properties.ttl_due_ms,
-            value_refs: properties.value_refs,
-            filter_bytes: properties.filter_bytes,
-            index_bytes: properties.index_bytes,
-            data_bytes: properties.data_bytes,
-            training,
-        })
+        let Self { output, range_tombstones, properties, .. } = self;
+        Ok(UnfinishedSst { output, top_level, range_tombstones, properties, training })
     }
 
     fn finish_block(&mut self) -> Result<()> {
@@ -419,53 +352,6 @@ impl SstWriter {
         let raw = properties.raw_key_bytes + properties.raw_value_bytes;
         properties.ttl_due_ms = std::mem::take(&mut self.expiries).due_ms(raw);
         properties.value_refs = std::mem::take(&mut self.values).finish();
-    }
-}
-
-/// The file and what has not been handed to it yet.
-struct Output {
-    file: Box<dyn AppendFile>,
-    file_number: FileNumber,
-    flushed_bytes: u64,
-    buffer: Vec<u8>,
-    packer: Packer,
-}
-
-impl Output {
-    /// Where the next byte will lie in the file.
-    fn offset(&self) -> u64 {
-        self.flushed_bytes + self.buffer.len() as u64
-    }
-
-    /// Stores the payload that `encode` appends.
-    fn write(
-        &mut self,
-        compression: Compression,
-        encode: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<BlockHandle> {
-        let (offset, start) = (self.offset(), self.buffer.len());
-        encode(&mut self.buffer);
-        let stored_len = self.packer.pack(&mut self.buffer, start, offset, compression)?;
-        if self.buffer.len() >= WRITE_BYTES {
-            self.flush()?;
-        }
-        Ok(BlockHandle { offset, stored_len })
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.file.append(&self.buffer)?;
-        self.flushed_bytes += self.buffer.len() as u64;
-        self.buffer.clear();
-        self.buffer.shrink_to(2 * WRITE_BYTES);
-        Ok(())
-    }
-
-    fn finish(&mut self, footer: &Footer) -> Result<()> {
-        let footer = footer.encode(self.file_number, self.offset());
-        self.buffer.extend_from_slice(&footer);
-        self.flush()?;
-        self.file.finish()?;
-        self.file.sync()
     }
 }
 

@@ -43,6 +43,14 @@ pub(crate) fn compacted(family: &str, what: &str, read: u64, written: u64, micro
     tracing::info!(target: TARGET, family, what, read_bytes = read, written_bytes = written, took_us = micros, "compaction");
 }
 
+pub(crate) fn ingested(family: &str, files: usize, entries: u64, bytes: u64, micros: u64) {
+    tracing::info!(target: TARGET, family, files, entries, bytes, took_us = micros, "ingestion");
+}
+
+pub(crate) fn ingested_file_stays(error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, %error, "a file that was ingested, and was to be removed then, stays where it is");
+}
+
 pub(crate) fn stalled(family: &str, cause: &str, stopped: bool) {
     tracing::warn!(target: TARGET, family, cause, stopped, "writes are stalled");
 }

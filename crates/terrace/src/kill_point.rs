@@ -9,7 +9,7 @@
 use std::sync::OnceLock;
 
 /// Every step there is.
-pub const KILL_POINTS: [&str; 30] = [
+pub const KILL_POINTS: [&str; 33] = [
     "open:manifest_recovered",
     "open:spilled",
     "open:replayed",
@@ -36,6 +36,9 @@ pub const KILL_POINTS: [&str; 30] = [
     "dead_segment:out_of_force",
     "family:created",
     "family:dropped",
+    "ingest:copied",
+    "ingest:finished",
+    "ingest:installed",
     "checkpoint:frozen",
     "checkpoint:linked",
     "checkpoint:filled",

@@ -28,6 +28,7 @@ mod db;
 mod env;
 mod error;
 mod event;
+mod ingest;
 mod inner;
 mod iter;
 mod jobs;
@@ -52,6 +53,8 @@ pub use background::compact_range::Progress;
 pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
 pub use db::{ColumnFamily, Db, LIVE_OPTIONS, QuarantinedFile};
 pub use error::{Error, ErrorSeverity, Result};
+pub use ingest::run::{IngestOptions, IngestPosition, IngestSource, Ingested, IngestedFile};
+pub use ingest::sst_writer::{SstFile, SstWriter};
 pub use jobs::job_list::{JobKind, JobShape};
 #[doc(hidden)]
 pub use kill_point::{KILL_POINTS, watch_kill_points};

@@ -72,7 +72,7 @@ impl FilterPlace {
 }
 
 /// The decoded top-level index.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct TopLevel {
     index_separators: Separators,
     index: Vec<IndexPlace>,
@@ -279,7 +279,7 @@ impl TopLevel {
 }
 
 /// An ascending list of keys: heads after their common prefix in one array, keys in another.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Separators {
     prefix_len: usize,
     heads: Vec<u64>,

@@ -5,6 +5,7 @@
 
 mod concurrency;
 mod damage;
+mod external;
 mod files;
 mod golden;
 mod learned;

@@ -12,7 +12,7 @@ use terrace_vfs::SimVfs;
 const POLICIES: [&str; 6] =
     ["none", "blocked:2.5", "blocked:10", "bloom:3x4", "paired:8.5x2", "ribbon:9"];
 
-fn random_options(rng: &mut SplitMix64) -> SstOptions {
+pub fn random_options(rng: &mut SplitMix64) -> SstOptions {
     let pick = |rng: &mut SplitMix64, of: &[usize]| of[rng.below(of.len() as u64) as usize];
     SstOptions {
         block_size: pick(rng, &[64, 128, 512, 4096]),
@@ -29,7 +29,7 @@ fn random_options(rng: &mut SplitMix64) -> SstOptions {
     }
 }
 
-fn random_tombstones(rng: &mut SplitMix64) -> RangeTombstones {
+pub fn random_tombstones(rng: &mut SplitMix64) -> RangeTombstones {
     let count = [0, 0, 1, 20][rng.below(4) as usize];
     RangeTombstones::new((0..count).map(|_| RangeTombstone {
         start: random_key(rng, 0),
@@ -38,7 +38,7 @@ fn random_tombstones(rng: &mut SplitMix64) -> RangeTombstones {
     }))
 }
 
-fn random_scan(rng: &mut SplitMix64) -> ScanOptions {
+pub fn random_scan(rng: &mut SplitMix64) -> ScanOptions {
     ScanOptions {
         fill_cache: rng.one_in(2),
         in_memory: false,
@@ -47,7 +47,7 @@ fn random_scan(rng: &mut SplitMix64) -> ScanOptions {
     }
 }
 
-fn check_lookups(rng: &mut SplitMix64, reader: &SstReader, model: &Model) {
+pub fn check_lookups(rng: &mut SplitMix64, reader: &SstReader, model: &Model) {
     let keys = probes(rng, model);
     let mut lookups = Vec::new();
     for key in &keys {
@@ -84,7 +84,7 @@ fn stands_on(iter: &SstIter, want: Option<ModelEntry<'_>>) {
     }
 }
 
-fn check_iterator(rng: &mut SplitMix64, mut iter: SstIter, model: &Model) {
+pub fn check_iterator(rng: &mut SplitMix64, mut iter: SstIter, model: &Model) {
     let entries: Vec<_> = model.iter().collect();
     iter.seek_to_first().unwrap();
     for entry in &entries {

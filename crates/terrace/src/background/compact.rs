@@ -24,13 +24,13 @@ use std::sync::atomic::Ordering;
 use terrace_base::sync::Instant;
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_manifest::names::{self, FileName};
-use terrace_manifest::{FamilyEdit, SegmentMeta, Version};
+use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version};
 
 /// A store that committed nothing for this long is idle.
 const IDLE_AFTER_US: u64 = 400_000;
 
 /// The inputs of a compaction, taken until this is dropped.
-pub(super) struct Claim<'a> {
+pub(crate) struct Claim<'a> {
     env: &'a JobEnv,
     id: u64,
     files: Vec<FileNumber>,
@@ -49,6 +49,24 @@ impl<'a> Claim<'a> {
         jobs.running.push(running);
         jobs.busy_files.extend(&files);
         Some(Self { env, id, files })
+    }
+
+    /// Claims the key ranges of `outputs`, files with their levels, that are about to be installed.
+    pub fn of_outputs<'f>(
+        env: &'a JobEnv,
+        jobs: &mut SchedulerState,
+        family: u32,
+        outputs: impl Iterator<Item = (usize, &'f Arc<FileMeta>)>,
+    ) -> Self {
+        let id = jobs.next_id();
+        jobs.running.extend(outputs.map(|(level, file)| RunningCompaction {
+            id,
+            family,
+            output_level: level as u8,
+            smallest: file.smallest.clone(),
+            largest: file.largest.clone(),
+        }));
+        Self { env, id, files: Vec::new() }
     }
 }
 
@@ -430,6 +448,6 @@ fn install_edit(
     let flushed = Vec::new();
     install::install(
         &env.versions,
-        vec![Change { family: family.clone(), edit, flushed, segments }],
+        vec![Change { family: family.clone(), edit, flushed, segments, fresh: None }],
     )
 }

@@ -22,6 +22,7 @@ use crate::version::hot_keys::HotKeys;
 use crate::version::install::{self, Change};
 use crate::version::unpublished::remove_unpublished;
 use crate::write::log_segments;
+use crate::write::queue::LogState;
 use crate::write::room;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,7 +101,7 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     let count = flushed.len();
     install::install(
         &env.versions,
-        vec![Change { family: family.clone(), edit, flushed, segments: Vec::new() }],
+        vec![Change { family: family.clone(), edit, flushed, segments: Vec::new(), fresh: None }],
     )?;
     kill_point("flush:installed");
     let c = &env.base.counters;
@@ -223,13 +224,28 @@ impl Sink for Output<'_> {
 
 /// Makes everything written so far part of SSTs: rotates the memtables and waits for the workers.
 pub(crate) fn all(env: &JobEnv) -> Result<()> {
+    families(env, &env.read.families.load_full())
+}
+
+/// Makes everything written so far to `families` part of SSTs.
+pub(crate) fn families(env: &JobEnv, families: &[Arc<Family>]) -> Result<()> {
     env.base.health.check_writable()?;
-    let families = env.read.families.load_full();
-    let upto = room::rotate_all(&env.commit, &families)?;
+    let upto = room::rotate_all(&env.commit, families)?;
+    wait(env, families, &upto)
+}
+
+/// As [`families`] for one, for the leader, which goes on leading: nothing is written meanwhile.
+pub(crate) fn one_under_lead(env: &JobEnv, log: &mut LogState, family: &Arc<Family>) -> Result<()> {
+    let upto = room::rotate_under_lead(&env.commit, log, family)?;
+    wait(env, std::slice::from_ref(family), &[upto])
+}
+
+/// Waits until the workers have flushed the memtables of `families` up to the ids in `upto`.
+fn wait(env: &JobEnv, families: &[Arc<Family>], upto: &[u64]) -> Result<()> {
     env.jobs.errors.hurry(Work::Flush);
     env.jobs.scheduler.wake();
     let waits = || {
-        families.iter().zip(&upto).any(|(family, id)| {
+        families.iter().zip(upto).any(|(family, id)| {
             !family.is_dropped() && family.state().immutables.iter().any(|m| m.id <= *id)
         })
     };

@@ -65,7 +65,8 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
         removed: state.version.hot().numbers().iter().map(|number| (HOT_LEVEL, *number)).collect(),
         ..FamilyEdit::default()
     };
-    let change = Change { family: family.clone(), edit, flushed: Vec::new(), segments: Vec::new() };
+    let (flushed, segments) = (Vec::new(), Vec::new());
+    let change = Change { family: family.clone(), edit, flushed, segments, fresh: None };
     install::install(&env.versions, vec![change])?;
     hot.log.checkpointed(hot.base, numbers);
     kill_point("hot:installed");

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::{FileNumber, RangeTombstones, Result};
 use terrace_manifest::{FileMeta, names};
-use terrace_sst::{SstOptions, SstWriter};
+use terrace_sst::{SstOptions, SstSummary, SstWriter};
 use terrace_vfs::Vfs;
 
 /// Raw bytes between two looks at the file's size.
@@ -182,22 +182,7 @@ impl<'a> Output<'a> {
         let grown = end.size_bytes.saturating_sub(open.size_bytes);
         self.context.progress.written_bytes.fetch_add(grown, Ordering::Relaxed);
         self.cut = next.map(<[u8]>::to_vec);
-        self.finished.push(FileMeta {
-            number: open.number,
-            size_bytes: end.size_bytes,
-            smallest: end.smallest,
-            largest: end.largest,
-            largest_exclusive: end.largest_exclusive,
-            smallest_seqno: end.smallest_seqno,
-            largest_seqno: end.largest_seqno,
-            entry_count: end.entry_count,
-            tombstone_count: end.tombstone_count,
-            range_tombstone_count: end.range_tombstone_count,
-            raw_bytes: end.raw_bytes,
-            created_ms: self.context.sst_options.created_ms,
-            ttl_due_ms: end.ttl_due_ms,
-            value_refs: end.value_refs,
-        });
+        self.finished.push(file_meta(open.number, self.context.sst_options.created_ms, end));
         Ok(())
     }
 
@@ -242,6 +227,26 @@ impl<'a> Output<'a> {
         let next = self.grandparents.get(self.grandparent_at).map_or(0, |f| f.size_bytes);
         open.size_bytes >= target / 2
             || self.grandparent_bytes + next > target.saturating_mul(MAX_GRANDPARENT_FILES)
+    }
+}
+
+/// What the manifest records of a file that was written.
+pub(crate) fn file_meta(number: FileNumber, created_ms: u64, end: SstSummary) -> FileMeta {
+    FileMeta {
+        number,
+        size_bytes: end.size_bytes,
+        smallest: end.smallest,
+        largest: end.largest,
+        largest_exclusive: end.largest_exclusive,
+        smallest_seqno: end.smallest_seqno,
+        largest_seqno: end.largest_seqno,
+        entry_count: end.entry_count,
+        tombstone_count: end.tombstone_count,
+        range_tombstone_count: end.range_tombstone_count,
+        raw_bytes: end.raw_bytes,
+        created_ms,
+        ttl_due_ms: end.ttl_due_ms,
+        value_refs: end.value_refs,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The store as its user sees it: [`Db`] and [`ColumnFamily`], thin over the verbs.
 
 mod family_writes;
+mod ingest_api;
 mod introspect;
 mod live_options;
 mod merge;

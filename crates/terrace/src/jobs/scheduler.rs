@@ -32,6 +32,8 @@ pub(crate) struct SchedulerState {
     /// Compactions that a caller of `compact_range` runs or waits to run: the background makes
     /// way.
     pub manual: usize,
+    /// Calls of `ingest` under way.
+    pub ingestions: usize,
     /// Grows with every change that could make work.
     pub generation: u64,
     /// SchedulerState that ended so far.
@@ -121,10 +123,10 @@ impl Scheduler {
         }
     }
 
-    /// Waits until no compaction runs, also while the store stops.
+    /// Waits until no compaction or ingestion runs, also while the store stops.
     pub fn wait_until_none_runs(&self) {
         let mut jobs = self.lock();
-        while !jobs.running.is_empty() {
+        while !jobs.running.is_empty() || jobs.ingestions > 0 {
             self.wait_for_end(&mut jobs, RECHECK);
         }
     }

@@ -263,7 +263,7 @@ pub(crate) fn recover_log(
     kill_point("open:installed");
     for family in &families {
         if let Some(state) = log.state.families.get(&family.id) {
-            family.install(state.version.clone(), &[], &parts.table_cache);
+            family.install(state.version.clone(), &[], None, &parts.table_cache);
         }
     }
     orphans::settle(

@@ -158,14 +158,21 @@ impl Family {
         self.next_memtable_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Makes `version` the one that reads see and lets go of the flushed memtables.
-    pub fn install(&self, version: Arc<Version>, flushed: &[u64], table_cache: &TableCache) {
+    /// Makes `version` the one that reads see and lets go of the flushed memtables. `fresh` takes the place
+    /// of the mutable memtable, which must be empty then.
+    pub fn install(
+        &self,
+        version: Arc<Version>,
+        flushed: &[u64],
+        fresh: Option<Arc<MemTable>>,
+        table_cache: &TableCache,
+    ) {
         settle_models(&self.options, &version, table_cache);
         let _change = self.change.lock();
         let old = self.state.load();
         let waits = |m: &&Arc<MemTable>| !flushed.contains(&m.id);
         let immutables = old.immutables.iter().filter(waits).cloned().collect();
-        let memtable = old.memtable.clone();
+        let memtable = fresh.unwrap_or_else(|| old.memtable.clone());
         let state = ReadState::of_version(memtable, immutables, version, table_cache);
         let state = state.with_level_models(&old.level_models).with_hot(old.hot.clone());
         self.state.store(Arc::new(state));

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::event;
 use crate::kill_point::kill_point;
 use crate::memory::filter_budget::FilterBudget;
+use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::values::value_log::{SegmentStats, ValueLog, segment_path};
 use crate::version::family::Family;
@@ -15,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_base::{FileNumber, SegmentNumber, sync};
+use terrace_base::{FileNumber, SegmentNumber, SeqNo, sync};
 use terrace_manifest::{
     FamilyEdit, FileMeta, SegmentKind, SegmentMeta, Version, VersionEdit, names,
 };
@@ -30,6 +31,9 @@ pub(crate) struct Change {
     pub edit: FamilyEdit,
     pub flushed: Vec<u64>,
     pub segments: Vec<SegmentMeta>,
+    /// What takes writes from then on, if the files are newer than the mutable memtable, which is empty: a
+    /// reader who still has the old files must not see what is written after them.
+    pub fresh: Option<Arc<MemTable>>,
 }
 
 /// Makes the changes durable and then visible. On an error nothing is visible, and the files that
@@ -57,7 +61,7 @@ pub(crate) fn install(versions: &VersionSet, mut changes: Vec<Change>) -> Result
     }
     let edit = VersionEdit {
         next_file_number: Some(versions.file_numbers.next()),
-        last_seqno: Some(versions.read.visible_seqno()),
+        last_seqno: Some(last_seqno(versions, &changes)),
         families: changes.iter().map(|change| change.edit.clone()).collect(),
         segments_added: changes.iter().flat_map(|change| &change.segments).copied().collect(),
         ..VersionEdit::default()
@@ -87,7 +91,8 @@ pub(crate) fn install(versions: &VersionSet, mut changes: Vec<Change>) -> Result
     for change in &changes {
         let version = log.state.families.get(&change.family.id).map(|state| state.version.clone());
         if let Some(version) = version {
-            change.family.install(version, &change.flushed, &versions.read.table_cache);
+            let fresh = change.fresh.clone();
+            change.family.install(version, &change.flushed, fresh, &versions.read.table_cache);
         }
     }
     for (change, before) in changes.iter().zip(&befores) {
@@ -96,6 +101,14 @@ pub(crate) fn install(versions: &VersionSet, mut changes: Vec<Change>) -> Result
     drop(log);
     versions.obsolete.lock().extend(gone);
     Ok(())
+}
+
+/// The last sequence number that was given out: what is visible, or what files have that will be
+/// visible.
+fn last_seqno(versions: &VersionSet, changes: &[Change]) -> SeqNo {
+    let added = changes.iter().flat_map(|change| &change.edit.added);
+    let newest = added.map(|(_, file)| file.largest_seqno).max();
+    versions.read.visible_seqno().max(newest.unwrap_or_default())
 }
 
 /// Gives the files that were written for a change their names.

@@ -197,15 +197,20 @@ fn rotate_with(
 pub(crate) fn rotate_all(env: &CommitEnv, families: &[Arc<Family>]) -> Result<Vec<u64>> {
     let lead = env.queue()?.lead();
     let mut log = lead.log();
-    let mut ids = Vec::with_capacity(families.len());
-    for family in families {
-        let state = family.hold_state();
-        let waits = state.immutables.iter().map(|m| m.id).max().unwrap_or(0);
-        let mut upto = state.memtable.id.max(waits);
-        if !state.memtable.is_empty() || state.hot.is_some() {
-            upto = upto.max(rotate_with(env, &mut log, family, 0, Swap::Dissolve)?);
-        }
-        ids.push(upto);
+    families.iter().map(|family| rotate_under_lead(env, &mut log, family)).collect()
+}
+
+/// As [`rotate_all`] for one family, for the leader once what is in the log is in the memtables.
+pub(crate) fn rotate_under_lead(
+    env: &CommitEnv,
+    log: &mut LogState,
+    family: &Family,
+) -> Result<u64> {
+    let state = family.hold_state();
+    let waits = state.immutables.iter().map(|m| m.id).max().unwrap_or(0);
+    let upto = state.memtable.id.max(waits);
+    match !state.memtable.is_empty() || state.hot.is_some() {
+        true => Ok(upto.max(rotate_with(env, log, family, 0, Swap::Dissolve)?)),
+        false => Ok(upto),
     }
-    Ok(ids)
 }

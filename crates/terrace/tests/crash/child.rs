@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use terrace::{CfOptions, ColumnFamily, Db, Error, ReadOptions, Snapshot, SyncMode};
-use terrace::{WriteBatch, WriteOptions};
+use terrace::{CfOptions, ColumnFamily, Db, Error, IngestOptions, IngestSource, ReadOptions};
+use terrace::{Snapshot, SstWriter, SyncMode, WriteBatch, WriteOptions};
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// How the driver calls it.
@@ -304,6 +304,7 @@ impl<'a> Worker<'a> {
                 let name = format!("checkpoint-{}-{number}", self.thread);
                 db.checkpoint(self.dir.join(name))
             }
+            Op::Ingest { family, files } => return self.ingest(*family, files, number),
             Op::CreateOwn => {
                 let options = CfOptions {
                     value_separation_threshold: [32, 1024, usize::MAX][number as usize % 3],
@@ -349,6 +350,38 @@ impl<'a> Worker<'a> {
             _ => None,
         };
         self.db.write_with(out, &WriteOptions { sync }).map_err(|e| e.to_string())
+    }
+
+    /// Writes files outside the store and ingests them.
+    fn ingest(&self, family: usize, files: &[Vec<Change>], number: u64) -> Result<(), String> {
+        let failed = |error: Error| error.to_string();
+        let mut paths = Vec::new();
+        for (at, changes) in files.iter().enumerate() {
+            // The process may have died at the same operation before.
+            let path = self.dir.join(format!("outside-{}-{number}-{at}.sst", self.thread));
+            let _ = std::fs::remove_file(&path);
+            let mut writer = SstWriter::create(&path, &CfOptions::default()).map_err(failed)?;
+            for change in changes {
+                let added = match change {
+                    Change::Put { key: number, value, expiry_ms: None, .. } => {
+                        writer.put(key(self.thread, *number), value.bytes())
+                    }
+                    Change::Put { key: number, value, expiry_ms: Some(expiry), .. } => {
+                        writer.put_until(key(self.thread, *number), value.bytes(), *expiry)
+                    }
+                    Change::Delete { key: number, .. } => writer.delete(key(self.thread, *number)),
+                    Change::DeleteRange { start, end, .. } => {
+                        writer.delete_range(key(self.thread, *start), key(self.thread, *end))
+                    }
+                };
+                added.map_err(failed)?;
+            }
+            writer.finish().map_err(failed)?;
+            paths.push(path);
+        }
+        let source = IngestSource::Move;
+        let options = IngestOptions { source, ..IngestOptions::default() };
+        self.family(family)?.ingest(&paths, &options).map(drop).map_err(failed)
     }
 
     /// One more increment of the shared counter, as often as it takes.

@@ -355,6 +355,11 @@ fn judge_counter(
     }
 }
 
+/// Whether an operation that is there must be there with all that was over before it.
+fn changes_entries(op: &Op) -> bool {
+    matches!(op, Op::Write { .. } | Op::Count | Op::Ingest { .. })
+}
+
 /// What was over before something began that is there, or that makes durable what was before, is
 /// there too: the log has no hole.
 fn check_order(
@@ -366,7 +371,7 @@ fn check_order(
     let mut newest = 0;
     for thread in 0..THREADS {
         for (at, op) in ops[thread].iter().enumerate() {
-            let logged = matches!(op, Op::Write { .. } | Op::Count) && at < there[thread].0;
+            let logged = changes_entries(op) && at < there[thread].0;
             let handed_over = op.hands_over() && at < bounds.over[thread];
             if logged || handed_over {
                 newest = newest.max(done[thread].begun[at]);
@@ -375,8 +380,7 @@ fn check_order(
     }
     for thread in 0..THREADS {
         let must = done[thread].acknowledged_before(newest);
-        let lost = (there[thread].1..must)
-            .find(|at| matches!(ops[thread][*at], Op::Write { .. } | Op::Count));
+        let lost = (there[thread].1..must).find(|at| changes_entries(&ops[thread][*at]));
         if let Some(lost) = lost {
             return Err(format!(
                 "operation {lost} of thread {thread} is missing; it was over before one began \

@@ -1,7 +1,7 @@
 //! What a thread of the child does: a function of the seed, so that the driver knows it without
 //! being told. Threads share families but no keys, except those of the shared counter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// Threads of a child, each with keys of its own.
@@ -97,6 +97,11 @@ pub enum Op {
     Checkpoint,
     CreateOwn,
     DropOwn,
+    /// Files into a family, in key order: what each deletes by ranges, then its keys in their order.
+    Ingest {
+        family: usize,
+        files: Vec<Vec<Change>>,
+    },
     /// Changes an option of the open store.
     SetOption(&'static str, &'static str),
     Read,
@@ -111,7 +116,7 @@ impl Op {
     pub fn hands_over(&self) -> bool {
         match self {
             Op::Write { synced, .. } => *synced,
-            Op::Flush | Op::Sync | Op::Compact { .. } | Op::Checkpoint => true,
+            Op::Flush | Op::Sync | Op::Compact { .. } | Op::Checkpoint | Op::Ingest { .. } => true,
             _ => false,
         }
     }
@@ -180,8 +185,35 @@ impl Script {
         Op::Write { batch, synced: self.rng.one_in(12), marked: !self.rng.one_in(4) }
     }
 
+    fn ingestion(&mut self) -> Op {
+        let family = self.family();
+        let keys: BTreeSet<u64> =
+            (0..1 + self.rng.below(KEYS / 3)).map(|_| self.rng.below(KEYS)).collect();
+        let keys: Vec<u64> = keys.into_iter().collect();
+        let per_file = keys.len().div_ceil(1 + self.rng.below(3) as usize);
+        let mut files = Vec::new();
+        for keys in keys.chunks(per_file) {
+            let mut file = Vec::new();
+            if let [start, .., end] = *keys
+                && self.rng.one_in(3)
+            {
+                file.push(Change::DeleteRange { family, start, end });
+            }
+            for key in keys.iter().copied() {
+                let expiry_ms = self.rng.one_in(8).then(|| self.now_ms + self.rng.below(60_000));
+                file.push(match self.rng.one_in(6) {
+                    true => Change::Delete { family, key },
+                    false => Change::Put { family, key, value: self.value(), expiry_ms },
+                });
+            }
+            files.push(file);
+        }
+        Op::Ingest { family, files }
+    }
+
     fn maintenance(&mut self) -> Op {
-        match self.rng.below(16) {
+        match self.rng.below(20) {
+            16..=19 => self.ingestion(),
             0..=3 => Op::Flush,
             4 => Op::Sync,
             5..=7 => {
@@ -254,6 +286,9 @@ impl Model {
             }
             Op::DropOwn => self.own_exists = false,
             Op::Write { batch, .. } => batch.iter().for_each(|change| self.change(change)),
+            Op::Ingest { files, .. } => {
+                files.iter().flatten().for_each(|change| self.change(change));
+            }
             _ => {}
         }
     }

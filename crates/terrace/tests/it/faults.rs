@@ -125,6 +125,18 @@ impl Scene {
                 }
                 result
             }
+            Action::Ingest(family, files) => {
+                let result = store.ingest(*family, files);
+                let batch = files.concat();
+                match &result {
+                    Ok(_) => {
+                        self.journal.note(&batch, true);
+                        self.all_durable();
+                    }
+                    Err(_) => self.journal.failed.push(batch),
+                }
+                result.map(drop)
+            }
             Action::Sync => db.sync().map(|()| self.all_durable()),
             Action::Flush => db.flush().map(|()| self.all_durable()),
             Action::Compact { family, start, end } => {

@@ -13,7 +13,9 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use terrace::vfs::{Fault, FaultKind, SimVfs};
-use terrace::{CfOptions, Error, Options, Result, SyncMode, WriteBatch, WriteOptions};
+use terrace::{
+    CfOptions, Error, IngestOptions, Options, Result, SstWriter, SyncMode, WriteBatch, WriteOptions,
+};
 
 /// More calls than any step makes: a step that still meets the fault then never ends.
 const MAX_CALLS: u64 = 5000;
@@ -41,12 +43,13 @@ fn value(number: u64) -> Vec<u8> {
 /// What is done under the fault.
 type Step = fn(&Store) -> Result<()>;
 
-const STEPS: [(&str, Step); 10] = [
+const STEPS: [(&str, Step); 11] = [
     (WRITE, |store| put(store, BY_THE_STEP, None)),
     (SYNCED_WRITE, |store| put(store, BY_THE_STEP, Some(SyncMode::Batch))),
     ("sync", |store| store.db.sync()),
     ("flush", |store| store.db.flush()),
     ("compact", |store| store.families[0].compact_range::<&[u8]>(..)),
+    (INGEST, |store| store.db.ingest(&[OUTSIDE], &IngestOptions::default()).map(drop)),
     ("collect garbage", |store| store.db.collect_garbage(0.0)),
     ("checkpoint", |store| store.db.checkpoint("/checkpoint")),
     ("create a family", |store| {
@@ -58,7 +61,11 @@ const STEPS: [(&str, Step); 10] = [
 const WRITE: &str = "write";
 const SYNCED_WRITE: &str = "write with a sync";
 const CLOSE: &str = "close";
+const INGEST: &str = "ingest";
 const OPEN: &str = "open";
+
+/// A file to ingest, with the key that is written by the step.
+const OUTSIDE: &str = "/outside.sst";
 
 fn options(vfs: &SimVfs) -> Options {
     let mut options = small_options(Arc::new(vfs.clone()), &stopped_clock());
@@ -85,6 +92,10 @@ fn killed_store() -> (SimVfs, Contents) {
             store.db.flush().unwrap();
         }
     }
+    let mut writer =
+        SstWriter::create_on(Arc::new(sim.clone()), OUTSIDE, &CfOptions::default()).unwrap();
+    writer.put(key(BY_THE_STEP), value(BY_THE_STEP)).unwrap();
+    writer.finish().unwrap();
     (sim.kill_image(), store.contents().unwrap())
 }
 
@@ -192,7 +203,7 @@ fn every_call_of_an_open_may_fail() {
 }
 
 /// Steps after which everything written before survives a power cut.
-const MAKE_DURABLE: [&str; 5] = [SYNCED_WRITE, "sync", "flush", "checkpoint", CLOSE];
+const MAKE_DURABLE: [&str; 6] = [SYNCED_WRITE, "sync", "flush", "checkpoint", INGEST, CLOSE];
 
 /// Takes `step` under `fault` in a store that has just been opened and written to.
 fn step_under(fault: Fault, image: &SimVfs, name: &str, step: Step, what: &str) -> Written {
@@ -208,7 +219,7 @@ fn step_under(fault: Fault, image: &SimVfs, name: &str, step: Step, what: &str) 
     }
     let mut after_a_kill = vec![SYNCED, UNSYNCED];
     let mut after_a_power_cut = vec![SYNCED];
-    if result.is_ok() && (name == WRITE || name == SYNCED_WRITE) {
+    if result.is_ok() && [WRITE, SYNCED_WRITE, INGEST].contains(&name) {
         after_a_kill.push(BY_THE_STEP);
     }
     if result.is_ok() && MAKE_DURABLE.contains(&name) {

@@ -43,6 +43,7 @@ fn no_answer_changes_whatever_the_policy_and_the_budget() {
                 keys: 500,
                 value_bytes: 100,
                 checkpoints: false,
+                ingestions: true,
                 sync_one_in: 0,
                 maintain_one_in: 60,
                 ttl: true,

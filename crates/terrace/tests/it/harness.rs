@@ -5,10 +5,12 @@
 //! workload is a function of the seed; the engine's threads are real, so the moment of a crash
 //! image is only nearly the same in a replay.
 
+pub use crate::at_step::at_step;
 use crate::camera::Marks;
 pub use crate::drawn::{draw_separation, drawn_options};
-use crate::model::{Batch, Contents, FAMILIES, History, MERGING, Op, SEPARATOR, State, is_empty};
-use std::cell::RefCell;
+use crate::model::{
+    Batch, Contents, FAMILIES, Files, History, MERGING, Op, SEPARATOR, State, is_empty,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -258,6 +260,8 @@ pub enum Action {
         end: Vec<u8>,
     },
     Checkpoint(PathBuf),
+    /// Into a family, files.
+    Ingest(usize, Files),
     /// Of segments with at least this share of garbage.
     CollectGarbage(f64),
     TakeSnapshot,
@@ -273,6 +277,7 @@ pub struct Mix {
     pub value_bytes: u64,
     pub ttl: bool,
     pub checkpoints: bool,
+    pub ingestions: bool,
     /// One write in this many is synced by itself; 0 for none.
     pub sync_one_in: u64,
     /// One action in this many flushes, compacts, or syncs.
@@ -286,6 +291,7 @@ impl Default for Mix {
             value_bytes: 250,
             ttl: true,
             checkpoints: true,
+            ingestions: true,
             sync_one_in: 8,
             maintain_one_in: 25,
         }
@@ -297,7 +303,7 @@ pub struct Generator {
     pub rng: SplitMix64,
     mix: Mix,
     clock: ManualClock,
-    writes: u64,
+    pub writes: u64,
     checkpoints: u64,
 }
 
@@ -336,7 +342,11 @@ impl Generator {
     }
 
     fn maintenance(&mut self) -> Action {
-        match self.rng.below(8) {
+        match self.rng.below(if self.mix.ingestions { 9 } else { 8 }) {
+            8 => {
+                let (family, files) = self.ingestion(self.mix);
+                Action::Ingest(family, files)
+            }
             7 => Action::CollectGarbage([0.0, 0.3, 0.9][self.rng.below(3) as usize]),
             0..=2 => Action::Flush,
             3 => Action::Sync,
@@ -380,19 +390,21 @@ impl Generator {
             }
             draw => {
                 let expires = self.mix.ttl && draw < 7;
-                let ttl_ms = 500 + self.rng.below(8000);
-                Op::Put {
-                    family,
-                    key: self.key(),
-                    value: self.value(n),
-                    expiry_ms: expires.then(|| self.clock.now_ms() + ttl_ms),
-                }
+                let key = self.key();
+                self.put_until(family, key, expires, n)
             }
         }
     }
 
+    /// A put of a value that no other has; it may expire.
+    pub fn put_until(&mut self, family: usize, key: Vec<u8>, expires: bool, n: u64) -> Op {
+        let ttl_ms = 500 + self.rng.below(8000);
+        let expiry_ms = expires.then(|| self.clock.now_ms() + ttl_ms);
+        Op::Put { family, key, value: self.value(n), expiry_ms }
+    }
+
     /// A value that no other write has.
-    fn value(&mut self, n: u64) -> Vec<u8> {
+    pub fn value(&mut self, n: u64) -> Vec<u8> {
         let mut value = format!("{}.{n}:", self.writes).into_bytes();
         let len = match self.rng.below(30) {
             0 => self.mix.value_bytes * 8,
@@ -477,6 +489,7 @@ impl Run {
                 self.promise(count(), true);
                 self.marks.checkpoints.lock().unwrap().push((path.clone(), count()));
             }
+            Action::Ingest(family, files) => self.ingest(*family, files),
             Action::CollectGarbage(min_share) => {
                 self.store.db.collect_garbage(*min_share).unwrap();
                 self.promise(count(), true);
@@ -509,7 +522,7 @@ impl Run {
         self.state.apply(batch);
     }
 
-    fn promise(&self, count: u64, durable: bool) {
+    pub fn promise(&self, count: u64, durable: bool) {
         if durable {
             self.marks.durable.store(count, Ordering::SeqCst);
         }
@@ -575,26 +588,4 @@ impl Run {
             assert_eq!(iter.valid().then(|| iter.key()), want, "seek_for_prev");
         }
     }
-}
-
-/// The name of a step of the engine, and what to do there.
-type AtStep = (&'static str, Box<dyn FnOnce()>);
-
-thread_local! {
-    /// What this thread does when it comes to a step of the engine.
-    static AT_STEP: RefCell<Option<AtStep>> = const { RefCell::new(None) };
-}
-
-/// Does `then` when the calling thread next comes to the step `name` of the engine (one of
-/// `terrace::KILL_POINTS`): what another thread may do just then.
-pub fn at_step(name: &'static str, then: impl FnOnce() + 'static) {
-    fn watch(name: &'static str) {
-        let then = AT_STEP.with_borrow_mut(|at| at.take_if(|(step, _)| *step == name));
-        if let Some((_, then)) = then {
-            then();
-        }
-    }
-    static WATCHED: std::sync::Once = std::sync::Once::new();
-    WATCHED.call_once(|| assert!(terrace::watch_kill_points(watch), "steps are watched already"));
-    AT_STEP.set(Some((name, Box::new(then))));
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod at_step;
 mod background_errors;
 mod basics;
 mod camera;
@@ -23,6 +24,9 @@ mod held;
 mod hot_table;
 mod hot_table_twin;
 mod in_memory;
+mod ingest;
+mod ingest_kinds;
+mod ingesting;
 mod introspection;
 mod large_values;
 mod learning;

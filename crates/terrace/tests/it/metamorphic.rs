@@ -97,6 +97,7 @@ fn r8_options_never_change_an_answer() {
             keys: [40, 200, 600][rng.below(3) as usize],
             value_bytes: [20, 150, 700][rng.below(3) as usize],
             checkpoints: false,
+            ingestions: false,
             sync_one_in: 0,
             maintain_one_in: [15, 60, 200][rng.below(3) as usize],
             ttl: rng.one_in(2),

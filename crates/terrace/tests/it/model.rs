@@ -45,6 +45,10 @@ pub enum Op {
 /// Changes that happen together.
 pub type Batch = Vec<Op>;
 
+/// Files of one family to be ingested, in key order: each first what it deletes of the store by ranges, then
+/// its keys.
+pub type Files = Vec<Batch>;
+
 /// Whether the store has anything to log for it: a range from a key to a smaller one is nothing.
 /// An empty write promises nothing about those before it.
 pub fn is_empty(batch: &Batch) -> bool {

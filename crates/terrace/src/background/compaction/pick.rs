@@ -386,13 +386,7 @@ impl<'a> PickInput<'a> {
     /// Whether no running compaction of this family writes keys of `span` into `level`. L0 takes
     /// overlapping files, ordered by age.
     pub fn may_write(&self, level: usize, span: &Span<'_>) -> bool {
-        level == 0
-            || !self.running.iter().any(|r| {
-                r.family == self.family
-                    && usize::from(r.output_level) == level
-                    && r.smallest.as_slice() <= span.end
-                    && span.start <= r.largest.as_slice()
-            })
+        may_write(self.running, self.family, level, span)
     }
 
     /// Whether files can change from level `from` to level `to` as they are: not if `to` stores
@@ -511,6 +505,22 @@ impl<'a> PickInput<'a> {
     pub fn most_grandparent_bytes(&self) -> u64 {
         10 * self.options.target_file_bytes
     }
+}
+
+/// As [`PickInput::may_write`].
+pub(crate) fn may_write(
+    running: &[RunningCompaction],
+    family: u32,
+    level: usize,
+    span: &Span<'_>,
+) -> bool {
+    level == 0
+        || !running.iter().any(|r| {
+            r.family == family
+                && usize::from(r.output_level) == level
+                && r.smallest.as_slice() <= span.end
+                && span.start <= r.largest.as_slice()
+        })
 }
 
 /// Whether no two of `files` overlap.

@@ -137,13 +137,13 @@ fn a_level_model_of_other_files_is_not_taken() {
     assert!(!family.add_level_model(level - 1, learn(files)), "it is of another level");
     assert!(family.add_level_model(level, learn(files)));
     // It stays with the files through other changes, and goes with the first of them.
-    family.install(version.clone(), &[], &inner.read.table_cache);
+    family.install(version.clone(), &[], None, &inner.read.table_cache);
     assert_eq!(current_metrics::of(&inner).level_models, 1);
     let gone = terrace_manifest::FamilyEdit {
         removed: vec![(level as u8, files[0].number)],
         ..Default::default()
     };
-    family.install(Arc::new(version.apply(&gone).unwrap()), &[], &inner.read.table_cache);
+    family.install(Arc::new(version.apply(&gone).unwrap()), &[], None, &inner.read.table_cache);
     assert_eq!(current_metrics::of(&inner).level_models, 0);
 }
 

@@ -1,0 +1,8 @@
+//! Ingestion: sorted files that were written outside the store become part of it, all of them together or
+//! none. `sst_writer` writes such files, `copied` takes them over into the directory, `place` says into
+//! which level, `run` installs them.
+
+pub(crate) mod copied;
+pub(crate) mod place;
+pub(crate) mod run;
+pub(crate) mod sst_writer;

@@ -1,0 +1,71 @@
+//! Levels for files, from LSMs drawn as text.
+
+use super::*;
+use terrace_manifest::FileMeta;
+
+const SHAPE: &str = "\
+L0:  9:[d-f] 1KB
+L1:  7:[h-k] 1KB
+L3:  5:[m-p) 1KB
+L6:  1:[a-c] 1KB  2:[q-z] 1KB
+";
+
+/// Levels above and, if there is room, below, for a file of this key range.
+fn levels(style: CompactionStyle, running: &[RunningCompaction], range: &str) -> (usize, bool) {
+    let version = Version::parse_shape(SHAPE).unwrap();
+    let drawn = Version::parse_shape(&format!("L6:  99:{range} 1KB")).unwrap();
+    let file: FileMeta = (*drawn.level(6).files()[0]).clone();
+    let file = std::sync::Arc::new(file);
+    let span = Span::of([&file]).unwrap();
+    let levels = Levels { family: 0, version: &version, style, running };
+    (levels.above(&span), levels.has_room_below(&span))
+}
+
+fn running(family: u32, output_level: u8, smallest: &str, largest: &str) -> RunningCompaction {
+    let (smallest, largest) = (smallest.into(), largest.into());
+    RunningCompaction { id: 1, family, output_level, smallest, largest }
+}
+
+#[test]
+fn a_file_sinks_until_something_overlaps_it() {
+    let of = |range| levels(CompactionStyle::Leveled, &[], range);
+    assert_eq!(of("[g-g]"), (6, true));
+    assert_eq!(of("[a-a]"), (5, false));
+    assert_eq!(of("[e-g]"), (0, true));
+    assert_eq!(of("[f-g]"), (0, true));
+    assert_eq!(of("[i-l]"), (0, true));
+    assert_eq!(of("[l-m]"), (2, true));
+    // Ends that are not included do not overlap.
+    assert_eq!(of("[l-m)"), (6, true));
+    assert_eq!(of("[p-p]"), (6, true));
+    assert_eq!(of("[a-z]"), (0, false));
+    assert_eq!(levels(CompactionStyle::Tiered, &[], "[g-g]"), (0, true));
+}
+
+#[test]
+fn a_file_stays_above_what_a_compaction_writes() {
+    let of = |running: RunningCompaction| levels(CompactionStyle::Leveled, &[running], "[l-l]").0;
+    assert_eq!(of(running(0, 4, "k", "m")), 3);
+    assert_eq!(of(running(0, 1, "l", "z")), 0);
+    assert_eq!(of(running(0, 6, "a", "l")), 5);
+    assert_eq!(of(running(0, 4, "a", "k")), 6);
+    assert_eq!(of(running(1, 4, "k", "m")), 6);
+    assert_eq!(of(running(0, 0, "k", "m")), 6);
+}
+
+#[test]
+fn nothing_goes_below_keys_that_are_compacted_or_have_no_number() {
+    let version = Version::parse_shape("L0:  9:[d-f] 1KB\nL5:  3:[m-p) 1KB seqnos=0-7\n").unwrap();
+    let of = |range: &str, running: &[RunningCompaction]| {
+        let drawn = Version::parse_shape(&format!("L6:  99:{range} 1KB")).unwrap();
+        let file = std::sync::Arc::new((*drawn.level(6).files()[0]).clone());
+        let span = Span::of([&file]).unwrap();
+        let style = CompactionStyle::Leveled;
+        let levels = Levels { family: 0, version: &version, style, running };
+        (levels.is_compacted(&span), levels.has_entries_without_number(&span))
+    };
+    assert_eq!(of("[d-f]", &[running(0, 3, "f", "g")]), (true, false));
+    assert_eq!(of("[d-f]", &[running(0, 6, "g", "z"), running(1, 3, "a", "z")]), (false, false));
+    assert_eq!(of("[n-n]", &[]), (false, true));
+    assert_eq!(of("[p-z]", &[]), (false, false));
+}

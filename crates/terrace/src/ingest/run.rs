@@ -1,0 +1,284 @@
+//! Ingests files: they are copied into the directory while writes go on; then writers are held while the
+//! family's memtables are flushed, the files get their sequence number and their end, and one edit puts all
+//! of them in force.
+//!
+//! Above existing data all entries have one new sequence number, so snapshots of before do not see
+//! them. As the memtables are flushed first and a fresh one comes with the files, what a read finds in a
+//! memtable is newer than any file, as everywhere. The log is synced first: after a power cut no
+//! write of before may be missing while the files are there.
+
+use crate::background::compact::Claim;
+use crate::background::compaction::pick::{LAST_LEVEL, Span};
+use crate::background::env::JobEnv;
+use crate::background::flush;
+use crate::error::{Error, Result};
+use crate::event;
+use crate::ingest::copied::Copied;
+use crate::ingest::place::Levels;
+use crate::jobs::scheduler::SchedulerState;
+use crate::kill_point::kill_point;
+use crate::memtable::MemTable;
+use crate::version::family::Family;
+use crate::version::install::{self, Change};
+use crate::version::unpublished::remove_unpublished;
+use crate::write::log_segments;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use terrace_base::sync::Instant;
+use terrace_base::{MAX_SEQNO, SeqNo};
+use terrace_manifest::{FamilyEdit, FileMeta};
+use terrace_sst::Stamp;
+
+/// What becomes of the files that were ingested. Either way their bytes are copied once: the checksum of
+/// a block covers the number of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IngestSource {
+    /// They stay as they are.
+    #[default]
+    Copy,
+    /// They are removed once the store has them durably. One that cannot be removed stays, with an event.
+    Move,
+}
+
+/// Whether ingested entries or existing ones count where both have a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IngestPosition {
+    /// The ingested ones, as if they had been written just then.
+    #[default]
+    Above,
+    /// The existing ones (RocksDB: `ingest_behind`), for filling up a store with old data. The last level must
+    /// have no file in the key ranges of the ingested ones, and the family no merge operator. They become visible to snapshots of
+    /// before too, transactions do not notice them, and a key whose deletion a compaction has dropped
+    /// already counts as never written.
+    Below,
+}
+
+/// How files are ingested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IngestOptions {
+    /// What becomes of the files.
+    pub source: IngestSource,
+    /// Which entries count.
+    pub position: IngestPosition,
+}
+
+/// What was ingested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ingested {
+    /// The sequence number of all entries; 0 below existing data.
+    pub seqno: u64,
+    /// The files, in key order.
+    pub files: Vec<IngestedFile>,
+    /// Entries, deletions and range deletions.
+    pub entry_count: u64,
+}
+
+/// A file that is part of the store now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IngestedFile {
+    /// The level that it lies in.
+    pub level: usize,
+    /// Its length.
+    pub size_bytes: u64,
+}
+
+/// Keeps `close` waiting until the caller's files are gone or in force.
+struct Running<'a>(&'a JobEnv);
+
+impl<'a> Running<'a> {
+    fn new(env: &'a JobEnv) -> Result<Self> {
+        let mut jobs = env.jobs.scheduler.lock();
+        if env.jobs.scheduler.is_stopping() {
+            return Err(Error::Closed);
+        }
+        jobs.ingestions += 1;
+        Ok(Self(env))
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.jobs.scheduler.lock().ingestions -= 1;
+        self.0.jobs.scheduler.job_ended();
+    }
+}
+
+/// Ingests `sources` into `family`.
+pub(crate) fn ingest(
+    env: &JobEnv,
+    family: &Arc<Family>,
+    sources: &[PathBuf],
+    options: &IngestOptions,
+) -> Result<Ingested> {
+    let start = Instant::now();
+    env.commit.queue()?;
+    env.base.health.check_writable()?;
+    family.check_exists()?;
+    if sources.is_empty() {
+        return Err(Error::InvalidArgument("there are no files to ingest".into()));
+    }
+    if options.position == IngestPosition::Below && family.options.merge_operator.is_some() {
+        let text = "in a column family with a merge operator nothing is ingested below: operands may have become \
+                    values already";
+        return Err(Error::InvalidArgument(text.into()));
+    }
+    let running = Running::new(env)?;
+    let copied = Copied::new(env, family, sources)?;
+    kill_point("ingest:copied");
+    let done = match options.position {
+        IngestPosition::Above => above(env, family, copied)?,
+        IngestPosition::Below => below(env, family, copied)?,
+    };
+    drop(running);
+    env.jobs.scheduler.wake();
+    if options.source == IngestSource::Move {
+        for source in sources {
+            if let Err(error) = env.base.vfs.remove(source) {
+                event::ingested_file_stays(&error);
+            }
+        }
+    }
+    let bytes = done.files.iter().map(|file| file.size_bytes).sum();
+    let took_us = start.elapsed().as_micros() as u64;
+    event::ingested(&family.name, done.files.len(), done.entry_count, bytes, took_us);
+    Ok(done)
+}
+
+fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Ingested> {
+    // Most of what is in memtables is flushed while writes go on.
+    flush::families(env, std::slice::from_ref(family))?;
+    let lead = env.commit.queue()?.lead();
+    let mut log = lead.log();
+    env.base.health.check_writable()?;
+    family.check_exists()?;
+    flush::one_under_lead(env, &mut log, family)?;
+    if log.dirty {
+        log_segments::sync_log(&env.commit, &mut log)?;
+    }
+    let seqno = log.last_seqno + 1;
+    if seqno >= MAX_SEQNO {
+        return Err(Error::InvalidArgument("all 2^56 sequence numbers are used up".into()));
+    }
+    let fresh = fresh_memtable(env, family)?;
+    let files = copied.finish(&stamp(env, family, seqno))?;
+    kill_point("ingest:finished");
+    // Whether the edit is in force is unknown if it fails: nothing else may have this number.
+    log.last_seqno = seqno;
+    let done = install(env, family, files, seqno, Some(fresh));
+    // Release: a thread that reads this number finds the files.
+    env.read.visible_seqno.store(seqno, Ordering::Release);
+    done
+}
+
+fn below(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Ingested> {
+    let files = copied.finish(&stamp(env, family, SeqNo::ZERO))?;
+    kill_point("ingest:finished");
+    install(env, family, files, SeqNo::ZERO, None)
+}
+
+fn stamp(env: &JobEnv, family: &Family, seqno: SeqNo) -> Stamp {
+    Stamp {
+        seqno,
+        // Above existing data, all that was written before is flushed.
+        flushed_seqno: SeqNo::ZERO,
+        family: family.options.family.clone(),
+        created_ms: env.base.clock.wall_ms(),
+    }
+}
+
+fn fresh_memtable(env: &JobEnv, family: &Family) -> Result<Arc<MemTable>> {
+    let id = family.take_memtable_id();
+    let fresh = MemTable::with_capacity(id, env.base.dynamic.memtable_bytes());
+    let no_memory = |e| terrace_base::Error::io("reserve memory for", &env.base.dir, e);
+    Ok(Arc::new(fresh.map_err(no_memory)?))
+}
+
+/// Chooses the levels and installs the files.
+fn install(
+    env: &JobEnv,
+    family: &Arc<Family>,
+    files: Vec<FileMeta>,
+    seqno: SeqNo,
+    fresh: Option<Arc<MemTable>>,
+) -> Result<Ingested> {
+    let files: Vec<Arc<FileMeta>> = files.into_iter().map(Arc::new).collect();
+    let chosen = env.jobs.scheduler.wait_until(|jobs| match seqno > SeqNo::ZERO {
+        true => Ok(Some(claim_above(env, family, jobs, &files))),
+        false => claim_below(env, family, jobs, &files),
+    });
+    let (levels, claim) = chosen.inspect_err(|_| {
+        let numbers = files.iter().map(|file| file.number);
+        remove_unpublished(&env.base.vfs, &env.base.dir, numbers);
+    })?;
+    let placed = levels.iter().zip(&files);
+    let edit = FamilyEdit {
+        id: family.id,
+        flushed_seqno: (seqno > SeqNo::ZERO).then_some(seqno),
+        added: placed.map(|(level, file)| (*level as u8, (**file).clone())).collect(),
+        ..FamilyEdit::default()
+    };
+    let (flushed, segments) = (Vec::new(), Vec::new());
+    let change = Change { family: family.clone(), edit, flushed, segments, fresh };
+    install::install(&env.versions, vec![change])?;
+    drop(claim);
+    kill_point("ingest:installed");
+    family.check_exists()?;
+    let placed = levels.into_iter().zip(&files);
+    let placed = placed.map(|(level, file)| IngestedFile { level, size_bytes: file.size_bytes });
+    Ok(Ingested {
+        seqno: seqno.get(),
+        files: placed.collect(),
+        entry_count: files.iter().map(|f| f.entry_count + f.range_tombstone_count).sum(),
+    })
+}
+
+/// Levels for files that are newer than all there is, claimed against compactions.
+fn claim_above<'a>(
+    env: &'a JobEnv,
+    family: &Family,
+    jobs: &mut SchedulerState,
+    files: &[Arc<FileMeta>],
+) -> (Vec<usize>, Claim<'a>) {
+    let version = family.state().version.clone();
+    let (style, running) = (family.options.style, &jobs.running);
+    let levels = Levels { family: family.id, version: &version, style, running };
+    let spans = files.iter().filter_map(|file| Span::of([file]));
+    let chosen: Vec<usize> = spans.map(|span| levels.above(&span)).collect();
+    let claim = Claim::of_outputs(env, jobs, family.id, chosen.iter().copied().zip(files));
+    (chosen, claim)
+}
+
+/// The last level for files that are older than all there is; none yet while a compaction has keys of theirs.
+fn claim_below<'a>(
+    env: &'a JobEnv,
+    family: &Family,
+    jobs: &mut SchedulerState,
+    files: &[Arc<FileMeta>],
+) -> Result<Option<(Vec<usize>, Claim<'a>)>> {
+    let version = family.state().version.clone();
+    let (style, running) = (family.options.style, &jobs.running);
+    let levels = Levels { family: family.id, version: &version, style, running };
+    let spans = || files.iter().filter_map(|file| Span::of([file]));
+    if !spans().all(|span| levels.has_room_below(&span)) {
+        let text = format!(
+            "the last level of `{}` has files in the key ranges of the ingested ones: they cannot lie below",
+            family.name
+        );
+        return Err(Error::InvalidArgument(text));
+    }
+    if spans().any(|span| levels.is_compacted(&span)) {
+        return Ok(None);
+    }
+    if spans().any(|span| levels.has_entries_without_number(&span)) {
+        let text = format!(
+            "entries of `{}` in the key ranges of the ingested files have lost their sequence numbers: nothing can lie \
+             below them",
+            family.name
+        );
+        return Err(Error::InvalidArgument(text));
+    }
+    let chosen = vec![LAST_LEVEL; files.len()];
+    let claim = Claim::of_outputs(env, jobs, family.id, chosen.iter().copied().zip(files));
+    Ok(Some((chosen, claim)))
+}
