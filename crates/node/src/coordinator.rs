@@ -167,7 +167,9 @@ impl Coordinator for NodeCoordinator {
     fn when_released(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>) {
         if let Some(owned) = self.owner_of(key) {
             let mut keys = owned.keys.write();
-            if let Some(waiting) = keys.held.get_mut(&DbKey::new(db, key)) {
+            let is_over = keys.is_over;
+            let waiting = keys.held.get_mut(&DbKey::new(db, key));
+            if let Some(waiting) = waiting.filter(|_| !is_over) {
                 return waiting.push(Callback::new(done));
             }
         }
@@ -186,12 +188,9 @@ impl Coordinator for NodeCoordinator {
     fn recall(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>) {
         match self.owner_of(key) {
             Some(owned) => {
+                // One that is not sent is called.
                 let order = Order::Recall(DbKey::new(db, key), Callback::new(done));
-                if let Err(unsent) = owned.orders.send(order)
-                    && let Order::Recall(_, done) = unsent.0
-                {
-                    done.call();
-                }
+                let _ = owned.orders.send(order);
             }
             None => done(),
         }

@@ -32,6 +32,7 @@ mod stamp;
 mod store;
 mod sweep;
 mod view;
+mod wishes;
 
 pub use clock::{BootClock, SystemBootClock};
 pub use config::{MIN_LEASE, NodeConfig, PartitionerConfig};

@@ -7,8 +7,9 @@ use crate::rpc::{MoveMessage, ShardRecords};
 use crate::shared::Shared;
 use crate::sweep::{self, Sweep};
 use crate::view::{AwayKeys, Callback, Order, OwnedShard, View};
+use crate::wishes::{Answer, Wishes};
 use parking_lot::RwLock;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -62,12 +63,11 @@ pub(crate) async fn take_over(
     let size_of = |value: &Vec<u8>| value.len() as u64;
     let mut owner = Owner {
         mover: Mover::new(epoch, shared.config.moves, Duration::ZERO, size_of),
-        plan: exceptions.into_iter().map(|(key, exception)| (key, exception.at)).collect(),
+        wishes: Wishes::new(exceptions.into_iter().map(|(key, exception)| (key, exception.at))),
         shared,
         owned: Arc::new(owned),
         start,
         parts: HashMap::new(),
-        waiting: HashMap::new(),
         stopped: Vec::new(),
         sweep: Sweep::new(),
         may_serve: false,
@@ -111,11 +111,8 @@ struct Owner {
     owned: Arc<OwnedShard>,
     mover: Mover<Vec<u8>>,
     start: Instant,
-    /// Where keys shall be that are not to be at home.
-    plan: BTreeMap<DbKey, ShardId>,
+    wishes: Wishes,
     parts: HashMap<MoveId, MoveParts>,
-    /// Who is called when a key is in no move any more, with where it shall be then.
-    waiting: HashMap<DbKey, Vec<Settled>>,
     stopped: Vec<oneshot::Sender<()>>,
     sweep: Sweep,
     may_serve: bool,
@@ -123,9 +120,18 @@ struct Owner {
     is_stopping: bool,
 }
 
-enum Settled {
-    Recalled(Callback),
-    Moved(Option<ShardId>, oneshot::Sender<Result<(), String>>),
+/// Nobody waits for a task that is gone: writes of held keys are routed again, and the stores refuse them as long as the
+/// move that held them is not over.
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let mut released = Vec::new();
+        {
+            let mut keys = self.owned.keys.write();
+            keys.is_over = true;
+            keys.held.values_mut().for_each(|waiting| released.append(waiting));
+        }
+        released.into_iter().for_each(Callback::call);
+    }
 }
 
 impl Owner {
@@ -248,11 +254,16 @@ impl Owner {
 
     fn repartition(&mut self, part: Vec<Assignment>) -> Result<u64, String> {
         self.may_move()?;
-        self.plan = part.into_iter().map(|it| (it.key, it.at)).collect();
+        self.wishes.plan(part);
         Ok(self.want())
     }
 
-    /// Lets the mover do what is missing of the plan: how many keys.
+    fn place_of(&self, key: &DbKey) -> Option<ShardId> {
+        self.owned.keys.read().exceptions.get(key.db, &key.key).map(|it| it.at)
+    }
+
+    /// Lets the mover do what is missing of what is wanted: how many keys. Those that are in a move are looked at
+    /// again when it is over: where they are then is not known before.
     fn want(&mut self) -> u64 {
         let topology = self.shared.topology();
         // What is planned for another shard of the same store is at home.
@@ -260,40 +271,34 @@ impl Owner {
             let shard = topology.as_ref().and_then(|topology| topology.shards.get(at));
             shard.is_none_or(|shard| shard.instance != self.owned.instance)
         };
-        let part = self.plan.iter().filter(|(_, at)| is_elsewhere(at));
-        let part = part.map(|(key, at)| Assignment { key: key.clone(), at: *at });
+        let part = self.wishes.assignments().filter(|it| is_elsewhere(&it.at));
         let part: Vec<Assignment> = part.collect();
-        let misplaced = self.owned.keys.read().exceptions.misplaced(&part);
+        let mut misplaced = self.owned.keys.read().exceptions.misplaced(&part);
         let count = misplaced.len() as u64;
+        let needed: BTreeSet<&DbKey> = self.wishes.needed_at_home().collect();
+        misplaced.retain(|it| !self.mover.is_busy(&it.key) && !needed.contains(&it.key));
         self.mover.want(misplaced);
+        for key in needed {
+            if let Some(at) = self.place_of(key) {
+                self.mover.recall(key.clone(), at);
+            }
+        }
         count
     }
 
-    fn move_key(
-        &mut self,
-        key: DbKey,
-        to: Option<ShardId>,
-        done: oneshot::Sender<Result<(), String>>,
-    ) {
+    fn move_key(&mut self, key: DbKey, to: Option<ShardId>, done: Answer) {
         if let Err(why) = self.may_move() {
             return drop(done.send(Err(why)));
         }
-        let to = to.filter(|to| *to != self.owned.shard);
-        match to {
-            Some(to) => _ = self.plan.insert(key.clone(), to),
-            None => _ = self.plan.remove(&key),
-        }
-        self.waiting.entry(key).or_default().push(Settled::Moved(to, done));
+        self.wishes.order(key, to.filter(|to| *to != self.owned.shard), done);
         self.want();
     }
 
     fn recall(&mut self, key: DbKey, done: Callback) {
-        let away = self.owned.keys.read().exceptions.get(key.db, &key.key);
-        match away {
-            Some(exception) if !self.is_stopping => {
-                self.plan.remove(&key);
-                self.mover.recall(key.clone(), exception.at);
-                self.waiting.entry(key).or_default().push(Settled::Recalled(done));
+        match self.place_of(&key) {
+            Some(at) if !self.is_stopping => {
+                self.mover.recall(key.clone(), at);
+                self.wishes.need_at_home(key, done);
             }
             // Home, or not to be brought there now: the command that needs it sees which.
             _ => done.call(),
@@ -302,48 +307,40 @@ impl Owner {
 
     /// Answers those whose key is in no move and where it shall be, or whose move did not succeed.
     fn settle(&mut self) {
+        let mut is_misplaced = false;
         for finished in self.mover.take_finished() {
             self.sweep.note_move(self.start.elapsed());
             if finished.outcome == Outcome::Moved {
                 let count = finished.keys.len() as u64;
                 self.shared.moved_keys.fetch_add(count, Ordering::Relaxed);
             }
-            let refused = finished.refused.iter().map(|(key, why)| (key, why.to_string()));
+            for (key, why) in &finished.refused {
+                self.wishes.fail(key, self.place_of(key), &why.to_string());
+            }
             let undone = match finished.outcome {
                 Outcome::Moved => None,
                 Outcome::Undone(Some(why)) => Some(why.to_string()),
                 Outcome::Undone(None) => Some("the move was undone".into()),
                 Outcome::Deposed => Some("the shard has a later owner".into()),
             };
-            let rest = finished.keys.iter().map(|key| (key, undone.clone().unwrap_or_default()));
-            for (key, why) in refused.chain(rest).collect::<Vec<_>>() {
-                if !why.is_empty() {
-                    // Not tried again before the next plan.
-                    self.plan.remove(key);
+            for key in &finished.keys {
+                let at = self.place_of(key);
+                match &undone {
+                    Some(why) => self.wishes.fail(key, at, why),
+                    // What was ordered while it was moved.
+                    None => is_misplaced |= self.wishes.place_of(key) != at,
                 }
-                self.settle_key(key, why);
             }
         }
-        let at_rest = |key: &DbKey| !self.mover.is_busy(key);
-        let keys: Vec<DbKey> = self.waiting.keys().filter(|key| at_rest(key)).cloned().collect();
-        keys.iter().for_each(|key| self.settle_key(key, String::new()));
-    }
-
-    /// `why` is empty unless the key's move failed.
-    fn settle_key(&mut self, key: &DbKey, why: String) {
-        let Some(waiting) = self.waiting.remove(key) else { return };
-        let at = self.owned.keys.read().exceptions.get(key.db, &key.key).map(|it| it.at);
-        let mut left = Vec::new();
-        for one in waiting {
-            match one {
-                Settled::Recalled(done) if at.is_none() || !why.is_empty() => done.call(),
-                Settled::Moved(to, done) if at == to => _ = done.send(Ok(())),
-                Settled::Moved(_, done) if !why.is_empty() => _ = done.send(Err(why.clone())),
-                other => left.push(other),
-            }
+        if is_misplaced && !self.is_stopping {
+            self.want();
         }
-        if !left.is_empty() {
-            self.waiting.insert(key.clone(), left);
+        let at_rest = |key: &&DbKey| !self.mover.is_busy(key);
+        let keys: Vec<DbKey> = self.wishes.awaited().filter(at_rest).cloned().collect();
+        keys.iter().for_each(|key| self.wishes.settle(key, self.place_of(key)));
+        if self.is_stopping {
+            let mover = &self.mover;
+            self.wishes.refuse_all("the shard is being given up", |key| !mover.is_busy(key));
         }
     }
 

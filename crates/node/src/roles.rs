@@ -99,6 +99,8 @@ impl Roles for NodeRoles {
         let (done, moved) = oneshot::channel();
         let ended = || Status::unavailable("the shard is not served any more");
         owned.orders.send(Order::MoveKey(key, to, done)).map_err(|_| ended())?;
+        // It keeps the channel, and with it what comes into that after its end.
+        drop(owned);
         moved.await.map_err(|_| ended())?.map_err(Status::failed_precondition)
     }
 
@@ -142,8 +144,12 @@ impl Roles for NodeRoles {
     }
 
     async fn drain(&self, is_over: bool) -> Result<(), Status> {
-        self.shared.is_draining.send_replace(!is_over);
+        let draining = &self.shared.is_draining;
+        draining.send_replace(!is_over);
         while !is_over && !self.shared.view.load().owned.is_empty() {
+            if !*draining.borrow() {
+                return Err(Status::aborted("it was asked to take shards again meanwhile"));
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(())

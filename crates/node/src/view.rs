@@ -35,18 +35,29 @@ pub(crate) struct AwayKeys {
     pub exceptions: ExceptionList,
     /// Writes of these wait; who is called when they are released.
     pub held: HashMap<DbKey, Vec<Callback>>,
+    /// The shard's task has ended: nobody will release what is held.
+    pub is_over: bool,
 }
 
-/// Called once; in a lock only so that it may be kept where several threads look.
-pub(crate) struct Callback(Mutex<Box<dyn FnOnce() + Send>>);
+/// Called once: when it is dropped, at the latest, so that nobody waits for what is gone. In a lock only so that it
+/// may be kept where several threads look.
+pub(crate) struct Callback(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Callback {
     pub fn new(call: Box<dyn FnOnce() + Send>) -> Self {
-        Self(Mutex::new(call))
+        Self(Mutex::new(Some(call)))
     }
 
     pub fn call(self) {
-        (self.0.into_inner())();
+        drop(self);
+    }
+}
+
+impl Drop for Callback {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.get_mut().take() {
+            call();
+        }
     }
 }
 

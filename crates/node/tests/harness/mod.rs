@@ -76,7 +76,7 @@ pub struct TestNode {
     pub metadata: Arc<Cuttable>,
     pub clock: Arc<SkippingClock>,
     pub front: Arc<Front>,
-    pub node: Option<Node>,
+    pub node: Option<Arc<Node>>,
     cluster: String,
 }
 
@@ -102,7 +102,7 @@ impl TestNode {
         let node = Node::start(config, metadata, store, late.clone()).await.unwrap();
         self.front = Front::new(node.coordinator(), self.store.clone());
         *late.0.lock() = Some(self.front.clone());
-        self.node = Some(node);
+        self.node = Some(Arc::new(node));
     }
 
     pub fn node(&self) -> &Node {

@@ -1,7 +1,7 @@
 //! A store in memory that keeps the records of moves as the rules say. It outlives its node, as a
 //! directory does.
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap};
 use terrace_cluster::{
     CopyChange, CopyState, DbKey, Direction, Epoch, HomeKey, KeyCopy, MoveAnswer, MoveCall, MoveId,
@@ -20,19 +20,22 @@ struct State {
     last: MoveId,
     writes: HashMap<DbKey, u64>,
     steps: HashMap<&'static str, usize>,
+    /// Steps of moves that wait, before anything is done.
+    paused: Option<&'static str>,
 }
 
 pub struct MemoryStore {
     /// Whose instance it is.
     shard: ShardId,
     state: Mutex<State>,
+    resumed: Condvar,
 }
 
 type Answer = MoveAnswer<Vec<u8>>;
 
 impl MemoryStore {
     pub fn new(shard: ShardId) -> Self {
-        Self { shard, state: Mutex::default() }
+        Self { shard, state: Mutex::default(), resumed: Condvar::new() }
     }
 
     pub fn id(&self) -> NodeId {
@@ -51,6 +54,17 @@ impl MemoryStore {
     /// How often a step of a move was done here.
     pub fn steps(&self, name: &str) -> usize {
         self.state.lock().steps.get(name).copied().unwrap_or(0)
+    }
+
+    /// Lets a step of all moves wait here; it is counted when it comes.
+    pub fn pause(&self, step: &'static str) {
+        self.state.lock().paused = Some(step);
+    }
+
+    /// Lets what waits go on.
+    pub fn resume(&self) {
+        self.state.lock().paused = None;
+        self.resumed.notify_all();
     }
 
     /// Executes a command in the name of a shard.
@@ -244,7 +258,11 @@ impl InstanceStore for MemoryStore {
 
     fn apply_move(&self, message: &MoveMessage) -> Result<Answer, StoreError> {
         let mut state = self.state.lock();
-        *state.steps.entry(name_of(&message.call)).or_default() += 1;
+        let step = name_of(&message.call);
+        *state.steps.entry(step).or_default() += 1;
+        while state.paused == Some(step) {
+            self.resumed.wait(&mut state);
+        }
         Ok(state.apply(message).unwrap_or_else(MoveAnswer::Refused))
     }
 

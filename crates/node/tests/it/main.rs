@@ -8,5 +8,6 @@ mod harness;
 mod joining;
 mod keyspace;
 mod links;
+mod orders;
 #[path = "../scenarios/mod.rs"]
 mod scenarios;

@@ -14,7 +14,8 @@ use terrace_resp::Reply;
 const NODES: usize = 3;
 const CLIENTS: usize = 5;
 
-const PACE: Pace = Pace { rounds: Some(250), pause: Duration::ZERO, deletes: true };
+/// What each client does in the long version; in the short one, a fifth of it.
+const ROUNDS: usize = 250;
 
 /// Plans are of this many keys: about half of those that are used.
 const PLANS: [&str; 3] = ["top-n-to-one:4:2", "top-n-tiered:2,1,2", "absorb"];
@@ -110,7 +111,7 @@ fn check_places(cluster: &NodeCluster, keys: &[String]) {
     }
 }
 
-fn run(seed: u64, flags: &[(&str, &str)], faults: Faults) {
+fn run(seed: u64, flags: &[(&str, &str)], faults: Faults, rounds: usize) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let _pauses = Pauses::start(seed);
@@ -118,7 +119,8 @@ fn run(seed: u64, flags: &[(&str, &str)], faults: Faults) {
     let mut cluster = NodeCluster::start(Placement::Slots, NODES, flags);
     let keys: Vec<_> = (0..NODES).flat_map(|at| cluster.keys_of(at, "k", 3)).collect();
     let addresses = (0..NODES).map(|at| cluster.one(at).address()).collect();
-    let clients = Clients::start(addresses, keys.clone(), CLIENTS, PACE, seed);
+    let pace = Pace { rounds: Some(rounds), pause: Duration::ZERO, deletes: true };
+    let clients = Clients::start(addresses, keys.clone(), CLIENTS, pace, seed);
     let done = disturb(&mut cluster, &clients, &mut SplitMix64::new(seed), faults);
     let lines = clients.end();
     println!("seed {seed}: {} operations, {done:?}, by {:?}", lines.len(), start.elapsed());
@@ -135,16 +137,18 @@ const ONLY_MOVES: Faults = Faults { restarts: 0, plans: 0 };
 #[test]
 #[ignore = "needs Go and porcupine: run `cargo xtask test`"]
 fn the_history_of_every_key_is_that_of_one_copy() {
-    run(1, &[], ONLY_MOVES);
-    run(2, &[("appendfsync", "always")], ONLY_MOVES);
+    run(1, &[], ONLY_MOVES, ROUNDS);
+    run(2, &[("appendfsync", "always")], ONLY_MOVES, ROUNDS);
 }
 
 #[test]
 #[ignore = "needs Go and porcupine: run `cargo xtask test`"]
 fn the_history_of_every_key_is_that_of_one_copy_over_restarts_and_plans() {
-    let faults = Faults { restarts: 3, plans: 2 };
-    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => run(seed, &[], faults),
-        None => [3, 4].into_iter().for_each(|seed| run(seed, &[], faults)),
+    let long = Faults { restarts: 3, plans: 2 };
+    let number_of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match (number_of("SEED"), number_of("TERRACE_TEST_EFFORT").unwrap_or(1)) {
+        (Some(seed), _) => run(seed, &[], long, ROUNDS),
+        (None, 2..) => [3, 4].into_iter().for_each(|seed| run(seed, &[], long, ROUNDS)),
+        (None, _) => run(5, &[], Faults { restarts: 1, plans: 1 }, ROUNDS / 5),
     }
 }

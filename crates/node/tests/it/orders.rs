@@ -1,0 +1,190 @@
+//! Orders for keys that are in a move, and what becomes of those who wait when a shard is given up: each is answered.
+
+use crate::harness::{TestCluster, wait_for};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace::{Db, Options, SystemClock};
+use terrace_cluster::{DbKey, PlanSpec, Route, ShardId};
+use terrace_metadata::{Embedded, Metadata};
+use terrace_node::Node;
+use tokio::task::JoinHandle;
+
+struct Setting {
+    cluster: TestCluster,
+    keys: Vec<String>,
+    _dir: tempfile::TempDir,
+}
+
+/// Two nodes, and keys of the first shard that are at home.
+async fn start(name: &str, keys: usize) -> Setting {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let metadata = Embedded::open(&db, Arc::new(SystemClock::default())).unwrap();
+    let metadata: Arc<dyn Metadata> = Arc::new(metadata);
+    let cluster = TestCluster::start(metadata, 2, name).await;
+    let keys = cluster.keys_of(0, keys);
+    for key in &keys {
+        cluster.nodes[0].front.run(&format!("SET {key} 1")).await.unwrap();
+    }
+    Setting { cluster, keys, _dir: dir }
+}
+
+/// A step that waits would keep the runtime of a test that fails.
+impl Drop for Setting {
+    fn drop(&mut self) {
+        self.cluster.nodes.iter().for_each(|node| node.store.resume());
+    }
+}
+
+type Moved = JoinHandle<Result<(), String>>;
+
+impl Setting {
+    fn node(&self, at: usize) -> &Node {
+        self.cluster.nodes[at].node()
+    }
+
+    /// Orders a move by way of the second node.
+    fn order(&self, key: &str, to: Option<u32>) -> Moved {
+        let node = self.cluster.nodes[1].node.clone().unwrap();
+        let (key, to) = (DbKey::new(0, key), to.map(ShardId));
+        tokio::spawn(async move { node.move_key(key, to).await.map_err(|why| why.to_string()) })
+    }
+
+    async fn moved(&self, key: &str, to: Option<u32>) {
+        self.order(key, to).await.unwrap().unwrap();
+    }
+
+    /// Waits until a step has come to the store of a node for the `count`th time.
+    async fn step(&self, at: usize, step: &str, count: usize) {
+        let store = &self.cluster.nodes[at].store;
+        wait_for(step, async || (store.steps(step) >= count).then_some(())).await;
+    }
+
+    /// A command needs a key of the first shard at home; whether it was told to go on.
+    fn recall(&self, key: &str) -> impl Fn() -> Option<()> + use<> {
+        let called = Arc::new(AtomicBool::new(false));
+        let by = called.clone();
+        let done = Box::new(move || by.store(true, Ordering::SeqCst));
+        self.node(0).coordinator().recall(0, key.as_bytes(), done);
+        move || called.load(Ordering::SeqCst).then_some(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_comes_while_the_key_goes_out_is_done_after_that() {
+    let it = start("back", 1).await;
+    let (key, store) = (&it.keys[0], &it.cluster.nodes[1].store);
+    store.pause("import");
+    let out = it.order(key, Some(2));
+    it.step(1, "import", 1).await;
+    // The key is at home and shall be there: there is nothing to do for this order before the move is over.
+    let home = it.order(key, None);
+    let told = out.await.unwrap().unwrap_err();
+    assert!(told.contains("a later order"), "{told}");
+    store.resume();
+    home.await.unwrap().unwrap();
+    assert!(it.cluster.nodes[0].store.has(key));
+    assert_eq!(it.cluster.places_of(key), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_needed_at_home_in_the_last_step_out_comes_home() {
+    let it = start("recall", 1).await;
+    let (key, store) = (&it.keys[0], &it.cluster.nodes[1].store);
+    store.pause("finish");
+    let out = it.order(key, Some(2));
+    it.step(1, "finish", 1).await;
+    let is_called = it.recall(key);
+    store.resume();
+    wait_for("the command to go on", async || is_called()).await;
+    assert!(it.cluster.nodes[0].store.has(key));
+    let told = out.await.unwrap().unwrap_err();
+    assert!(told.contains("needs the key at home"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_does_not_keep_a_key_that_is_needed_at_home() {
+    let it = start("plan", 2).await;
+    let [key, other] = [&it.keys[0], &it.keys[1]];
+    it.moved(key, Some(2)).await;
+    let begun = it.cluster.nodes[0].store.steps("begin");
+    // No second move begins before the first has.
+    it.cluster.nodes[0].store.pause("begin");
+    let out = it.order(other, Some(2));
+    it.step(0, "begin", begun + 1).await;
+    let is_called = it.recall(key);
+    // What was written is planned to be where the key is already.
+    let spec: PlanSpec = "top-n-to-one:10:2".parse().unwrap();
+    let planned = it.node(1).repartition(&spec, 100).await.unwrap();
+    assert_eq!((planned.plan_keys, &planned.failed[..]), (2, &[][..]));
+    assert!(is_called().is_none(), "the move home has not begun");
+    it.cluster.nodes[0].store.resume();
+    wait_for("the command to go on", async || is_called()).await;
+    assert!(it.cluster.nodes[0].store.has(key));
+    out.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_in_a_move_stay_in_the_plan_when_another_is_ordered() {
+    let it = start("stay", 3).await;
+    let [first, second, third] = [&it.keys[0], &it.keys[1], &it.keys[2]];
+    let store = &it.cluster.nodes[1].store;
+    store.pause("import");
+    let out = it.order(first, Some(2));
+    it.step(1, "import", 1).await;
+    // Looks at what is missing of the plan while the first key is on its way.
+    let also = it.order(second, Some(2));
+    it.step(1, "import", 2).await;
+    store.resume();
+    out.await.unwrap().unwrap();
+    also.await.unwrap().unwrap();
+    it.moved(third, Some(2)).await;
+    it.moved(third, None).await;
+    let status = it.node(0).status().await;
+    assert_eq!(status.shards[0].exceptions, 2, "the others stay where they were ordered to");
+    assert!(store.has(first) && store.has(second));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_is_given_up_answers_all_who_wait() {
+    let it = start("given-up", 4).await;
+    let [busy, queued, away, held] = [0, 1, 2, 3].map(|at| &it.keys[at]);
+    it.moved(away, Some(2)).await;
+    // A key that is held: its move does not end before the shard is given up.
+    it.cluster.nodes[1].store.pause("import");
+    let out = it.order(held, Some(2));
+    it.step(1, "import", 2).await;
+    let coordinator = it.node(0).coordinator();
+    assert_eq!(coordinator.route(0, held.as_bytes()), Route::Held);
+    let released = Arc::new(AtomicBool::new(false));
+    let by = released.clone();
+    let done = Box::new(move || by.store(true, Ordering::SeqCst));
+    coordinator.when_released(0, held.as_bytes(), done);
+    // And one that has not begun, behind which others wait.
+    let begun = it.cluster.nodes[0].store.steps("begin");
+    it.cluster.nodes[0].store.pause("begin");
+    let beginning = it.order(busy, Some(2));
+    it.step(0, "begin", begun + 1).await;
+    let waiting = it.order(queued, Some(2));
+    let status = async || {
+        let status = it.node(0).status().await;
+        status.shards.first().filter(|shard| shard.waiting_moves == 1).map(|_| ())
+    };
+    wait_for("the order to wait", status).await;
+    let is_called = it.recall(away);
+    let drained = it.cluster.nodes[0].id();
+    let node = it.cluster.nodes[1].node.clone().unwrap();
+    let draining = tokio::spawn(async move { node.drain(drained, false).await });
+    let told = waiting.await.unwrap().unwrap_err();
+    assert!(told.contains("being given up"), "{told}");
+    wait_for("the command to go on", async || is_called()).await;
+    assert!(!out.is_finished() && !beginning.is_finished(), "their moves are under way");
+    // They cannot be ended in time, and the shard is given up without them.
+    draining.await.unwrap().unwrap();
+    for moved in [out, beginning] {
+        let told = moved.await.unwrap().unwrap_err();
+        assert!(told.contains("not served any more"), "{told}");
+    }
+    wait_for("the writer to go on", async || released.load(Ordering::SeqCst).then_some(())).await;
+    it.cluster.nodes.iter().for_each(|node| node.store.resume());
+}
