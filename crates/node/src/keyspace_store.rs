@@ -7,9 +7,9 @@
 
 use crate::rpc::{MoveMessage, ShardRecords, TopCounts};
 use crate::store::{Identity, InstanceStore, StoreError, StoreLoad};
+use parking_lot::Mutex;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace::{CfOptions, ColumnFamily, HotTableMode, SyncMode, WriteBatch, WriteOptions};
 use terrace_cluster::{Direction, Epoch, MoveAnswer, MoveCall, NodeId, Refusal, ShardId, TopKey};
@@ -33,8 +33,16 @@ type Answer = MoveAnswer<Vec<u8>>;
 /// See the module.
 pub struct KeyspaceStore {
     keyspace: Arc<Keyspace>,
-    /// How much had been written when the memtables were last flushed for their counts.
-    ops_at_flush: AtomicU64,
+    asked: Mutex<Asked>,
+}
+
+/// When counts were last asked for.
+#[derive(Default, Clone, Copy)]
+struct Asked {
+    /// Operations that had been written.
+    written: u64,
+    /// Writes that were counted.
+    counted: u64,
 }
 
 fn failed(error: impl Display) -> StoreError {
@@ -44,32 +52,34 @@ fn failed(error: impl Display) -> StoreError {
 impl KeyspaceStore {
     /// The store behind this keyspace.
     pub fn new(keyspace: Arc<Keyspace>) -> Self {
-        Self { keyspace, ops_at_flush: AtomicU64::new(0) }
+        Self { keyspace, asked: Mutex::default() }
     }
 
     fn family(&self) -> Option<ColumnFamily> {
         self.keyspace.db().column_family(FAMILY)
     }
 
-    /// Keys are counted when they leave the log, which in a young store may take long: while none is counted, they are
-    /// made to leave it.
+    /// Keys are counted when they leave the log, which takes long where little is written: if less than half of what
+    /// was written since the last question is counted, the memtables are flushed, so that it leaves the log.
     fn top_written(&self, keys: usize) -> Result<TopWrittenKeys, StoreError> {
-        let before = self.keyspace.top_written(keys);
         let db = self.keyspace.db();
-        let ops = db.metrics().ops_written;
-        if !before.keys.is_empty() || self.ops_at_flush.swap(ops, Ordering::Relaxed) == ops {
-            return Ok(before);
-        }
-        db.flush().map_err(failed)?;
-        // Segments leave the log a moment later.
-        let end = Instant::now() + MAX_COUNT_WAIT;
-        loop {
-            let top = self.keyspace.top_written(keys);
-            if top.writes > before.writes || Instant::now() > end {
-                return Ok(top);
+        let written = db.metrics().ops_written;
+        let asked = *self.asked.lock();
+        let mut top = self.keyspace.top_written(keys);
+        // Counts are halved now and then: fewer than before are none.
+        let counted = top.writes.saturating_sub(asked.counted);
+        if counted < written.saturating_sub(asked.written).div_ceil(2) {
+            db.flush().map_err(failed)?;
+            // Segments leave the log a moment later.
+            let end = Instant::now() + MAX_COUNT_WAIT;
+            let before = top.writes;
+            while top.writes <= before && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(5));
+                top = self.keyspace.top_written(keys);
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
+        *self.asked.lock() = Asked { written, counted: top.writes };
+        Ok(top)
     }
 
     fn move_keys(&self, message: &MoveMessage) -> Result<Answer, StoreError> {

@@ -1,7 +1,9 @@
 //! The keyspace of a server as the store of a node: who it belongs to, and whole moves between two.
 
+use crate::harness::HANG;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use terrace::Options;
 use terrace_cluster::{
     DbKey, Direction, Epoch, Intent, IntentState, MoveAnswer, MoveCall, MoveId, NodeId, Placement,
@@ -100,4 +102,34 @@ fn a_key_goes_out_and_comes_home() {
     assert_eq!(here.records().unwrap(), Default::default());
     // A late message of a move that is over.
     assert_eq!(out(&here, MoveCall::Export), MoveAnswer::Refused(Refusal::Late));
+}
+
+/// Little is written and nothing is flushed by itself: who asks for counts is told of all writes since, every time, and
+/// not only the first.
+#[test]
+fn what_was_written_since_the_last_question_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.advanced.write_tracking.keys = 100;
+    options.advanced.write_tracking.halved_every = Duration::from_secs(86_400);
+    let space = Keyspace::open_without_active_expire(dir.path(), options, None).unwrap();
+    let store = KeyspaceStore::new(space.clone());
+    let count_of = |name: &str| {
+        let counts = store.top_counts(10).unwrap();
+        counts.keys.iter().find(|top| top.key == DbKey::new(0, name)).map_or(0, |top| top.count)
+    };
+    for name in ["first", "second"] {
+        for number in 0..50 {
+            let mut batch = space.command_batch(Mode::Device);
+            batch.lock_everything();
+            batch.put(0, name.as_bytes(), &[number], &PutOptions::default()).unwrap();
+            batch.commit().unwrap();
+        }
+        let start = Instant::now();
+        // A segment that leaves the log late is in the next answer.
+        while count_of(name) != 50 {
+            assert!(start.elapsed() < HANG, "the writes of {name} are not counted");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
