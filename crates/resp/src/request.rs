@@ -271,6 +271,18 @@ impl RequestParser {
         }
     }
 
+    /// The command that is all of `buf`, from its first byte to its last, if that is one that is not inline. Nothing
+    /// is kept for the next call.
+    pub fn whole<'a>(&'a mut self, buf: &'a [u8]) -> Option<Command<'a>> {
+        let is_whole = buf.first() == Some(&b'*')
+            && match self.arguments(buf) {
+                Ok(Step::Command(command)) => command.bytes() == buf.len(),
+                Ok(Step::Blank { .. } | Step::Incomplete { .. }) | Err(_) => false,
+            };
+        (self.at, self.left) = (0, 0);
+        is_whole.then_some(Command { buf, spans: &self.spans, bytes: buf.len() })
+    }
+
     /// Bytes of memory this parser holds beside itself.
     pub fn held_bytes(&self) -> usize {
         self.spans.capacity() * size_of::<Span>()

@@ -7,7 +7,7 @@
 //! a guard is taken before the route and held until the commit, the store is asked under the key's lock, and
 //! nothing is answered that the lease does not cover.
 
-use super::client_state::{ClientState, Progress};
+use super::client_state::ClientState;
 use super::loop_handle::LoopHandle;
 use super::open_call::OpenCall;
 use crate::cluster::Cluster;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use terrace_keyspace::{CommandBatch, Mode};
-use terrace_resp::{Limits, RequestParser, Step};
+use terrace_resp::{Command, Limits, RequestParser};
 
 /// A call with more bytes goes to a loop.
 const MAX_REQUEST_BYTES: usize = 4 << 10;
@@ -37,34 +37,34 @@ pub(super) struct CallLane {
 struct Place {
     batch: CommandBatch,
     state: ClientState,
+    parser: RequestParser,
 }
 
 impl CallLane {
     /// `home`: the loop that connections of calls belong to.
     pub fn new(server: &Arc<Server>, home: &Arc<LoopHandle>) -> Self {
         let batch = server.space.command_batch(Mode::Memory);
-        let place = Mutex::new(Place { batch, state: begin(server, home) });
+        let parser = RequestParser::new(Limits::default());
+        let place = Mutex::new(Place { batch, state: begin(server, home), parser });
         Self { server: server.clone(), home: home.clone(), place }
     }
 
     /// Executes the call and ends it, or gives it back as it was.
-    pub fn execute(&self, mut call: OpenCall) -> Option<OpenCall> {
+    pub fn execute(&self, call: OpenCall) -> Option<OpenCall> {
         let server = &*self.server;
-        if !is_short(&call.requests) || server.space.db().write_may_wait() {
+        let Some(mut place) = self.place.try_lock() else { return Some(call) };
+        let Place { batch, state, parser } = &mut *place;
+        let Some(command) = short_command(parser, &call.requests) else { return Some(call) };
+        if server.space.db().write_may_wait() {
             return Some(call);
         }
-        let Some(mut place) = self.place.try_lock() else { return Some(call) };
-        let Place { batch, state } = &mut *place;
         // Before the route, until after the commit.
         let guard = server.cluster.as_ref().and_then(Cluster::guard);
-        let requests = call.requests.clone();
-        state.begin_call_of(&mut call);
+        state.begin_session_of(&call);
         state.begin_batch();
-        let progress = state.go_on(batch, server, usize::MAX);
-        if progress != Progress::Idle || state.remote.is_open() || state.output.is_empty() {
+        if !state.execute_one(command, batch, server) {
             batch.abandon();
             *state = begin(&self.server, &self.home);
-            call.requests = requests;
             return Some(call);
         }
         if let Err(error) = dispatch::commit(batch, server) {
@@ -72,7 +72,6 @@ impl CallLane {
         }
         let may_reply = !state.session.is_guarded || guard.is_none_or(|guard| guard.may_reply());
         let replies = std::mem::take(&mut state.output);
-        state.end_input();
         drop(place);
         server.stats.calls.add(1);
         server.stats.calls_at_once.add(1);
@@ -95,23 +94,19 @@ fn begin(server: &Server, home: &Arc<LoopHandle>) -> ClientState {
     )
 }
 
-/// Whether the requests are one command on one key whose cost does not grow with what is stored.
-fn is_short(requests: &[u8]) -> bool {
-    if requests.len() > MAX_REQUEST_BYTES || requests.first() != Some(&b'*') {
-        return false;
+/// The requests, if they are one command on one key whose cost does not grow with what is stored.
+fn short_command<'a>(parser: &'a mut RequestParser, requests: &'a [u8]) -> Option<Command<'a>> {
+    if requests.len() > MAX_REQUEST_BYTES {
+        return None;
     }
-    let mut bytes = requests.to_vec();
-    let mut parser = RequestParser::new(Limits::default());
-    let Ok(Step::Command(command)) = parser.next(&mut bytes) else { return false };
-    if command.bytes() != requests.len() {
-        return false;
-    }
-    let Some((_, spec)) = table().find(command.name()) else { return false };
+    let command = parser.whole(requests)?;
+    let (_, spec) = table().find(command.name())?;
     let waits = spec.flags.has(Flags::WAITS) || spec.flags.has(Flags::LOCKS_ALL);
-    (spec.flags.has(Flags::FAST) || ALSO_QUICK.contains(&spec.name))
+    let is_short = (spec.flags.has(Flags::FAST) || ALSO_QUICK.contains(&spec.name))
         && !waits
         && spec.keys != Keys::None
-        && spec.keys.of(&command).count() == 1
+        && spec.keys.of(&command).count() == 1;
+    is_short.then_some(command)
 }
 
 #[cfg(test)]
@@ -123,6 +118,10 @@ mod tests {
         let mut bytes = Vec::new();
         commands.iter().for_each(|words| write_request(&mut bytes, words));
         bytes
+    }
+
+    fn is_short(requests: &[u8]) -> bool {
+        short_command(&mut RequestParser::new(Limits::default()), requests).is_some()
     }
 
     #[test]

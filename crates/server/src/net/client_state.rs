@@ -100,13 +100,47 @@ impl ClientState {
 
     /// A call begins; its requests are to be executed by [`Self::go_on`].
     pub fn begin_call_of(&mut self, call: &mut OpenCall) {
+        self.begin_session_of(call);
+        self.input = std::mem::take(&mut call.requests);
+    }
+
+    /// A call begins of one command, which is to be executed by [`Self::execute_one`].
+    pub fn begin_session_of(&mut self, call: &OpenCall) {
         let session = &mut self.session;
         (session.caller, session.protocol, session.db) = (call.caller, call.protocol, call.db);
         (session.shard, session.has_moved, session.queued) = (None, false, None);
         (session.closes, session.replies, session.watched) = (false, Replies::On, None);
         (session.is_patient, session.at_copy) = (call.is_patient, call.at_copy);
         session.held_keys.clear();
-        self.input = std::mem::take(&mut call.requests);
+    }
+
+    /// Executes a command that is parsed already. Whether that was all: if not, nothing has happened, and what this
+    /// holds of the command and its reply is to be thrown away.
+    pub fn execute_one(
+        &mut self,
+        command: Command<'_>,
+        batch: &mut CommandBatch,
+        server: &Server,
+    ) -> bool {
+        let Self { session, output, batch_replies, remote, .. } = self;
+        batch.look_at_the_clock();
+        let call = (&mut *session, &mut *output, &mut *batch_replies);
+        match run(command, batch, server, call, &mut Instant::now()) {
+            Executed::Replied => {}
+            Executed::Away(away) => {
+                let (place, cluster) = ((&output[..], *batch_replies), server.cluster.as_ref());
+                match remote.take(away, &command, place, session, cluster) {
+                    Some(_) if !session.may_wait() => {
+                        give_up(&command, (session, output, batch_replies));
+                    }
+                    Some(_) | None => return false,
+                }
+            }
+            Executed::Elsewhere(_) | Executed::Back | Executed::AfterCommit | Executed::Close => {
+                return false;
+            }
+        }
+        !output.is_empty()
     }
 
     /// Forgets what was not executed of a call.
