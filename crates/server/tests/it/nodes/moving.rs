@@ -137,3 +137,47 @@ fn a_watched_key_that_was_away_counts_as_changed() {
         assert_eq!(replies[2], wanted, "{key}");
     }
 }
+
+/// A flush beside the move of a key: what was there before does not come back by a move that is not committed, and what
+/// is written afterwards stays.
+#[test]
+fn a_flush_ends_a_move_that_is_not_committed() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    let key = cluster.key_of(0, "leaving");
+    let (mut client, mut other) = (cluster.client(0), cluster.client(1));
+    assert_eq!(client.say(&format!("SET {key} before")), ok());
+    let (home, there) = (&cluster.one(0).server().space, &cluster.one(1).server().space);
+    let (keys, id) = ([DbKey::new(0, key.as_str())], MoveId { epoch: Epoch(1 << 40), number: 1 });
+    let begun = home.begin_move(ShardId(1), id, Direction::Out, ShardId(2), &keys).unwrap();
+    assert_eq!(begun, [Ok(())]);
+    let values = home.export_home(id, &keys, 1 << 20).unwrap().unwrap();
+    there.import_keys(id, &keys, &values).unwrap().unwrap();
+    assert_eq!(other.say("FLUSHALL"), ok());
+    // Its last step comes late.
+    assert!(home.commit_move(id, &keys, &[]).unwrap().is_err(), "the move goes on");
+    assert_eq!(client.say(&format!("GET {key}")), Reply::Null);
+    assert_eq!(client.say(&format!("SET {key} after")), ok());
+    there.drop_copies(id, &keys).unwrap();
+    home.forget_move(id, &keys).unwrap();
+    assert_eq!(other.say(&format!("GET {key}")), bulk("after"));
+    assert_eq!(cluster.places_of(&key), [0]);
+}
+
+/// A key that is away is flushed where it is, stays away, and what is written afterwards stays.
+#[test]
+fn a_flush_empties_keys_that_are_away() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    let key = cluster.key_of(0, "away");
+    let (mut client, mut other) = (cluster.client(0), cluster.client(1));
+    for flush in ["FLUSHALL", "FLUSHDB"] {
+        assert_eq!(client.say(&format!("SET {key} before")), ok());
+        cluster.move_key(1, &key, Some(1));
+        assert_eq!(client.say(flush), ok());
+        assert_eq!(other.say(&format!("GET {key}")), Reply::Null, "{flush}");
+        assert_eq!(client.say("DBSIZE"), int(0));
+        assert_eq!(client.say(&format!("SET {key} after")), ok());
+        assert_eq!(cluster.places_of(&key), [1]);
+        cluster.move_key(0, &key, None);
+        assert_eq!(other.say(&format!("GET {key}")), bulk("after"), "{flush}");
+    }
+}
