@@ -50,7 +50,7 @@ fn disturb(
     let mut next = Vec::new();
     (0..faults.plans).for_each(|_| next.extend(0..PLANS.len()));
     next.extend((0..faults.restarts).map(|_| PLANS.len()));
-    while clients.are_working() || !next.is_empty() {
+    while clients.are_working() || !next.is_empty() || done.moves <= 5 {
         if !next.is_empty() && random.below(5) == 0 {
             match next.swap_remove(random.below(next.len() as u64) as usize) {
                 plan if plan < PLANS.len() => {
@@ -124,7 +124,6 @@ fn run(seed: u64, flags: &[(&str, &str)], faults: Faults, rounds: usize) {
     let done = disturb(&mut cluster, &clients, &mut SplitMix64::new(seed), faults);
     let lines = clients.end();
     println!("seed {seed}: {} operations, {done:?}, by {:?}", lines.len(), start.elapsed());
-    assert!(done.moves > 5, "nothing moved");
     assert_eq!((done.restarts, done.plans), (faults.restarts, [faults.plans; PLANS.len()]));
     let planned: u64 = done.planned.iter().sum();
     assert!(faults.plans == 0 || planned > 0, "no plan moved anything");
