@@ -1,6 +1,6 @@
 //! Where the keys of an owned shard shall be, and who waits until one is there.
 //!
-//! Whoever waits is called exactly once: when the key is there, when its move failed, when a later order wants it
+//! A caller that waits is called exactly once: when the key is there, when its move failed, when a later order wants it
 //! somewhere else, or when the shard's task ends. The latest order counts, but for a key that a command needs at
 //! home: that one comes home first.
 
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 const NEEDED_AT_HOME: &str = "a command needs the key at home";
 const ORDERED_ELSEWHERE: &str = "a later order wants the key somewhere else";
 
-/// Who is told what became of an order for one key.
+/// Takes what became of an order for one key.
 pub(crate) type Answer = oneshot::Sender<Result<(), String>>;
 
 enum Waiting {

@@ -104,8 +104,8 @@ fn a_key_goes_out_and_comes_home() {
     assert_eq!(out(&here, MoveCall::Export), MoveAnswer::Refused(Refusal::Late));
 }
 
-/// Little is written and nothing is flushed by itself: who asks for counts is told of all writes since, every time, and
-/// not only the first.
+/// Little is written and nothing is flushed by itself: a question for counts is answered with all writes since the last one,
+/// every time, and not only the first.
 #[test]
 fn what_was_written_since_the_last_question_is_counted() {
     let dir = tempfile::tempdir().unwrap();

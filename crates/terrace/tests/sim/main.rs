@@ -8,6 +8,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../it/at_step.rs"]
+#[allow(dead_code)]
+mod at_step;
 #[path = "../it/camera.rs"]
 #[allow(dead_code)]
 mod camera;
@@ -20,6 +23,9 @@ mod families;
 #[path = "../it/harness.rs"]
 #[allow(dead_code, unused_imports)]
 mod harness;
+#[path = "../it/ingesting.rs"]
+#[allow(dead_code)]
+mod ingesting;
 #[path = "../it/left_over.rs"]
 mod left_over;
 #[path = "../it/model.rs"]
