@@ -8,7 +8,7 @@ use crate::version::family::Family;
 use crate::version::unpublished::remove_unpublished;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::FileNumber;
+use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::{FileMeta, names};
 use terrace_sst::{
     BlockCache, EXTERNAL_FILE_NUMBER, FilterMemory, Properties, ReadCounters, ReaderOptions,
@@ -82,12 +82,21 @@ impl<'a> Copied<'a> {
         Ok(())
     }
 
-    /// Writes the end of every file. From then on they are the caller's, and `install` removes them if it
-    /// fails.
-    pub fn finish(mut self, stamp: &Stamp) -> Result<Vec<FileMeta>> {
+    /// How many files there are.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Writes the end of every file, with one of `seqnos` in it. From then on they are the caller's, and `install`
+    /// removes them if it fails.
+    pub fn finish(
+        mut self,
+        stamp: Stamp,
+        seqnos: impl Iterator<Item = SeqNo>,
+    ) -> Result<Vec<FileMeta>> {
         let mut metas = Vec::with_capacity(self.files.len());
-        for CopiedFile { number, body, .. } in self.files.drain(..) {
-            let end = body.finish(Some(stamp.clone()))?;
+        for (CopiedFile { number, body, .. }, seqno) in self.files.drain(..).zip(seqnos) {
+            let end = body.finish(Some(Stamp { seqno, ..stamp.clone() }))?;
             metas.push(file_meta(number, stamp.created_ms, end));
         }
         self.started.clear();

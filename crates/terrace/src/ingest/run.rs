@@ -1,9 +1,10 @@
 //! Ingests files: they are copied into the directory while writes go on; then writers are held while the
-//! family's memtables are flushed, the files get their sequence number and their end, and one edit puts all
+//! family's memtables are flushed, the files get their sequence numbers and their end, and one edit puts all
 //! of them in force.
 //!
-//! Above existing data all entries have one new sequence number, so snapshots of before do not see
-//! them. As the memtables are flushed first and a fresh one comes with the files, what a read finds in a
+//! Above existing data all entries of a file have one new sequence number, so snapshots of before do not see
+//! them. Each file has one of its own: files of L0 with equal ones would lose their order when some of them are
+//! merged. As the memtables are flushed first and a fresh one comes with the files, what a read finds in a
 //! memtable is newer than any file, as everywhere. The log is synced first: after a power cut no
 //! write of before may be missing while the files are there.
 
@@ -66,7 +67,7 @@ pub struct IngestOptions {
 /// What was ingested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ingested {
-    /// The sequence number of all entries; 0 below existing data.
+    /// The last new sequence number: the entries of each file have one, in the order of the files; 0 below existing data.
     pub seqno: u64,
     /// The files, in key order.
     pub files: Vec<IngestedFile>,
@@ -156,30 +157,32 @@ fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Inges
     if log.dirty {
         log_segments::sync_log(&env.commit, &mut log)?;
     }
-    let seqno = log.last_seqno + 1;
-    if seqno >= MAX_SEQNO {
+    let first = log.last_seqno + 1;
+    let last = log.last_seqno + copied.len() as u64;
+    if last >= MAX_SEQNO {
         return Err(Error::InvalidArgument("all 2^56 sequence numbers are used up".into()));
     }
     let fresh = fresh_memtable(env, family)?;
-    let files = copied.finish(&stamp(env, family, seqno))?;
+    let files = copied.finish(stamp(env, family), first.onward())?;
     kill_point("ingest:finished");
-    // Whether the edit is in force is unknown if it fails: nothing else may have this number.
-    log.last_seqno = seqno;
-    let done = install(env, family, files, seqno, Some(fresh));
+    // Whether the edit is in force is unknown if it fails: nothing else may have these numbers.
+    log.last_seqno = last;
+    let done = install(env, family, files, last, Some(fresh));
     // Release: a thread that reads this number finds the files.
-    env.read.visible_seqno.store(seqno, Ordering::Release);
+    env.read.visible_seqno.store(last, Ordering::Release);
     done
 }
 
 fn below(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Ingested> {
-    let files = copied.finish(&stamp(env, family, SeqNo::ZERO))?;
+    let files = copied.finish(stamp(env, family), std::iter::repeat(SeqNo::ZERO))?;
     kill_point("ingest:finished");
     install(env, family, files, SeqNo::ZERO, None)
 }
 
-fn stamp(env: &JobEnv, family: &Family, seqno: SeqNo) -> Stamp {
+/// What the end of all files says, but for the sequence number.
+fn stamp(env: &JobEnv, family: &Family) -> Stamp {
     Stamp {
-        seqno,
+        seqno: SeqNo::ZERO,
         // Above existing data, all that was written before is flushed.
         flushed_seqno: SeqNo::ZERO,
         family: family.options.family.clone(),
