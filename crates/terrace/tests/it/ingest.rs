@@ -16,7 +16,7 @@ use terrace::{
     CfOptions, CompactionStyle, Db, Error, HotTableMode, IngestOptions, IngestPosition,
     IngestSource, Options, ReadOptions, SstWriter,
 };
-use terrace_base::rng::{Rng, SplitMix64};
+use terrace_base::rng::Rng;
 
 fn store(sim: &SimVfs) -> Store {
     Store::open(options(sim)).unwrap()
@@ -101,47 +101,6 @@ fn what_is_ingested_takes_the_place_of_what_was_there() {
     db.verify().unwrap();
     drop(store);
     assert_eq!(all(&self::store(&sim.crash_image(7))), later);
-}
-
-/// Files of one ingestion may lie in L0, and some of them be merged with older ones: the others stay the newer.
-#[test]
-fn files_of_an_ingestion_keep_their_order_when_some_of_them_are_merged() {
-    let sim = SimVfs::new(2);
-    let mut options = options(&sim);
-    options.default_family.compaction = CompactionStyle::Tiered;
-    (options.advanced.l0_compaction_trigger, options.advanced.l0_slowdown) = (3, 4);
-    let store = Store::open(options).unwrap();
-    let db = &store.db;
-    // The oldest run is too large to be merged; the next has a key that the last file deletes.
-    for n in 0..200 {
-        db.put(format!("y{n:03}"), [b'.'; 500]).unwrap();
-    }
-    db.flush().unwrap();
-    db.put("m", "old").unwrap();
-    db.flush().unwrap();
-    let on = || -> Arc<dyn Vfs> { Arc::new(sim.clone()) };
-    let writer = |path: &str| SstWriter::create_on(on(), path, &CfOptions::default()).unwrap();
-    let paths = ["/1.sst", "/2.sst", "/3.sst"];
-    let mut rng = SplitMix64::new(2);
-    // Not to be compressed: the last file is much smaller than the others.
-    let noise: Vec<u8> = (0..8000).map(|_| rng.next_u64() as u8).collect();
-    for (path, first) in paths.iter().zip(["a", "c", "m"]) {
-        let mut writer = writer(path);
-        match first {
-            "m" => writer.delete_range("m", "n").unwrap(),
-            first => writer.put(first, &noise).unwrap(),
-        }
-        writer.finish().unwrap();
-    }
-    let before = db.metrics().compactions;
-    db.ingest(&paths, &above()).unwrap();
-    db.wait_idle().unwrap();
-    assert!(db.metrics().compactions > before, "nothing was merged: {}", db.metrics());
-    let l0 = &db.metrics().levels[0];
-    // Were what is merged to count as newer than the last file, it would be merged with that, too.
-    assert_eq!(l0.file_count, 3, "{}", db.metrics());
-    assert_eq!(value(&store, "m"), None);
-    assert_eq!(db.multi_get(&["m", "a"]).unwrap().iter().flatten().count(), 1);
 }
 
 trait Keys {
