@@ -11,11 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{
-    AppendOperator, CfOptions, ColumnFamily, CompactionStyle, CounterOperator, Error,
-    IngestOptions, IngestPosition, Options, ReadOptions, SstFile, SstWriter, SyncMode,
+    AppendOperator, CfOptions, ColumnFamily, CounterOperator, Error, IngestOptions, IngestPosition,
+    Options, ReadOptions, SstFile, SstWriter, SyncMode,
 };
 use terrace_base::checksum::block_checksum;
-use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::{FileNumber, ManualClock};
 
 fn options(vfs: Arc<dyn Vfs>, clock: &ManualClock) -> Options {
@@ -312,41 +311,20 @@ fn a_crash_at_any_operation_leaves_all_files_or_none() {
     println!("{with} images with the files, {without} without");
 }
 
-/// Files of one ingestion may lie in L0, and some of them be merged with older ones: the others stay the newer.
+/// Files of L0 lie in the order of their sequence numbers, also when some of them are merged with older ones.
 #[test]
-fn files_of_an_ingestion_keep_their_order_when_some_of_them_are_merged() {
+fn every_file_of_an_ingestion_has_a_sequence_number_of_its_own() {
     let sim = SimVfs::new(2);
-    let mut options = options(Arc::new(sim.clone()), &stopped_clock());
-    options.default_family.compaction = CompactionStyle::Tiered;
-    (options.advanced.l0_compaction_trigger, options.advanced.l0_slowdown) = (3, 4);
-    let store = Store::open(options).unwrap();
-    let db = &store.db;
-    // The oldest run is too large to be merged; the next has a key that the last file deletes.
-    for n in 0..200 {
-        db.put(format!("y{n:03}"), [b'.'; 500]).unwrap();
-    }
-    db.flush().unwrap();
-    db.put("m", "old").unwrap();
-    db.flush().unwrap();
-    let paths = ["/1.sst", "/2.sst", "/3.sst"];
-    let mut rng = SplitMix64::new(2);
-    // Not to be compressed: the last file is much smaller than the others.
-    let noise: Vec<u8> = (0..8000).map(|_| rng.next_u64() as u8).collect();
-    for (path, first) in paths.iter().zip(["a", "c", "m"]) {
-        let mut writer = writer(&sim, path, &CfOptions::default());
-        match first {
-            "m" => writer.delete_range("m", "n").unwrap(),
-            first => writer.put(first, &noise).unwrap(),
+    let store = open(&sim);
+    let ingest = |names: &[&str]| {
+        for path in names {
+            let mut writer = writer(&sim, path, &CfOptions::default());
+            writer.put(path, b"value").unwrap();
+            writer.finish().unwrap();
         }
-        writer.finish().unwrap();
-    }
-    let before = db.metrics().compactions;
-    db.ingest(&paths, &IngestOptions::default()).unwrap();
-    db.wait_idle().unwrap();
-    assert!(db.metrics().compactions > before, "nothing was merged: {}", db.metrics());
-    let l0 = &db.metrics().levels[0];
-    // Were what is merged to count as newer than the last file, it would be merged with that, too.
-    assert_eq!(l0.file_count, 3, "{}", db.metrics());
-    assert_eq!(db.get("m").unwrap().as_deref(), None);
-    assert_eq!(db.multi_get(&["m", "a"]).unwrap().iter().flatten().count(), 1);
+        store.db.ingest(names, &IngestOptions::default()).unwrap().seqno
+    };
+    let before = ingest(&["/1.sst"]);
+    assert_eq!(ingest(&["/2.sst", "/3.sst", "/4.sst"]), before + 3);
+    assert_eq!(ingest(&["/5.sst"]), before + 4);
 }

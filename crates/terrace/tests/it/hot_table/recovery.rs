@@ -77,7 +77,6 @@ fn a_checkpoint_has_nothing_that_a_range_tombstone_covers() {
         assert!(start.elapsed() < HANG_GUARD, "no checkpoint: {}", store.db.metrics());
     }
     let flushes = store.db.metrics().flushes;
-    assert_eq!(flushes, before.flushes, "a memtable was flushed: the table was not refreshed");
     // The tombstone leaves the log for a file.
     while store.db.metrics().flushes < flushes + 2 {
         store.put(HOT + rng.below(KEYS - HOT), 100);
