@@ -5,7 +5,7 @@
 //! compaction writes there. The deepest such level is the best: what lies there already is not
 //! rewritten on its way down. L0 takes any file.
 
-use crate::background::compaction::pick::{LAST_LEVEL, Span, may_write};
+use crate::background::compaction::pick::{LAST_LEVEL, Span, has_keys_of, may_write};
 use crate::jobs::scheduler::RunningCompaction;
 use crate::options::CompactionStyle;
 use terrace_base::SeqNo;
@@ -36,10 +36,7 @@ impl Levels<'_> {
 
     /// Whether a running compaction has keys of `span`: it has seen already what lies below them.
     pub fn is_compacted(&self, span: &Span<'_>) -> bool {
-        let (start, end) = (span.start, span.end);
-        self.running.iter().any(|r| {
-            r.family == self.family && r.smallest.as_slice() <= end && start <= r.largest.as_slice()
-        })
+        self.running.iter().any(|running| has_keys_of(running, self.family, span))
     }
 
     /// Whether entries of `span` have lost their sequence numbers, as nothing lay below them. Beside another entry of

@@ -507,6 +507,13 @@ impl<'a> PickInput<'a> {
     }
 }
 
+/// Whether a running compaction has keys of `span`.
+pub(crate) fn has_keys_of(running: &RunningCompaction, family: u32, span: &Span<'_>) -> bool {
+    running.family == family
+        && running.smallest.as_slice() <= span.end
+        && span.start <= running.largest.as_slice()
+}
+
 /// As [`PickInput::may_write`].
 pub(crate) fn may_write(
     running: &[RunningCompaction],
@@ -515,12 +522,9 @@ pub(crate) fn may_write(
     span: &Span<'_>,
 ) -> bool {
     level == 0
-        || !running.iter().any(|r| {
-            r.family == family
-                && usize::from(r.output_level) == level
-                && r.smallest.as_slice() <= span.end
-                && span.start <= r.largest.as_slice()
-        })
+        || !running
+            .iter()
+            .any(|r| usize::from(r.output_level) == level && has_keys_of(r, family, span))
 }
 
 /// Whether no two of `files` overlap.
