@@ -204,7 +204,14 @@ fn set_pool_bytes(env: &JobEnv, pool: Pool, bytes: usize) {
             env.base.dynamic.set_memtables_bytes(bytes, asked);
         }
         Pool::Blocks => env.read.table_cache.set_cache_share_bytes(bytes),
-        Pool::Filters => env.read.filters.set_budget_bytes(bytes),
+        Pool::Filters => {
+            env.read.filters.set_budget_bytes(bytes);
+            // Else the cache would have what another pool gets.
+            if env.read.filters.memory().lent_bytes > bytes {
+                env.read.table_cache.lend(bytes);
+                env.read.filters.confirm_loan(bytes);
+            }
+        }
     }
 }
 

@@ -389,12 +389,12 @@ fn is_calm(env: &JobEnv, nothing_written: bool) -> bool {
 /// Lends the block cache a little of what filters do not need, or takes it back; whether there may
 /// be more to change.
 fn pass_loan_on(env: &JobEnv) -> bool {
+    // Who looks at the pools sees both sides of the loan, or none; and the budget stays what it is planned by.
+    let _arbiter = env.arbiter.lock();
     match env.read.filters.plan_loan() {
         Loan::AsItIs => false,
         Loan::Soon => true,
         Loan::Change(bytes) => {
-            // Who looks at the pools sees both sides of the loan, or none.
-            let _arbiter = env.arbiter.lock();
             env.read.table_cache.lend(bytes);
             env.read.filters.confirm_loan(bytes);
             true

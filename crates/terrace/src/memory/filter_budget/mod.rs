@@ -177,7 +177,8 @@ impl FilterBudget {
         self.budget_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes the budget. What is over it goes in the next steps; what of it is lent, bit by bit.
+    /// Changes the budget. What filters have over it goes in the next steps; that no more is lent than it has is the
+    /// caller's to see to.
     pub fn set_budget_bytes(&self, bytes: usize) {
         self.budget_bytes.store(bytes, Ordering::Relaxed);
     }
