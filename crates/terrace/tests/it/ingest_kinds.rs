@@ -316,15 +316,23 @@ fn a_crash_at_any_operation_leaves_all_files_or_none() {
 fn every_file_of_an_ingestion_has_a_sequence_number_of_its_own() {
     let sim = SimVfs::new(2);
     let store = open(&sim);
+    let db = &store.db;
     let ingest = |names: &[&str]| {
         for path in names {
             let mut writer = writer(&sim, path, &CfOptions::default());
             writer.put(path, b"value").unwrap();
+            if *path == "/4.sst" {
+                writer.delete_range("m", "n").unwrap();
+            }
             writer.finish().unwrap();
         }
-        store.db.ingest(names, &IngestOptions::default()).unwrap().seqno
+        db.ingest(names, &IngestOptions::default()).unwrap().seqno
     };
+    db.put("m", "old").unwrap();
     let before = ingest(&["/1.sst"]);
     assert_eq!(ingest(&["/2.sst", "/3.sst", "/4.sst"]), before + 3);
     assert_eq!(ingest(&["/5.sst"]), before + 4);
+    db.wait_idle().unwrap();
+    assert_eq!(db.get("m").unwrap().as_deref(), None);
+    assert_eq!(db.multi_get(&["m", "/1.sst"]).unwrap().iter().flatten().count(), 1);
 }
