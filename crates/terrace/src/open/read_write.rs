@@ -235,9 +235,7 @@ pub(crate) fn recover_log(
         kill_point("open:spilled");
         Ok(())
     })?;
-    for family in outcome.families.values_mut() {
-        family.spill(&spill_parts)?;
-    }
+    outcome.spill_all(&spill_parts)?;
     let fresh = outcome.families.values().flat_map(|family| &family.files);
     unpublished::publish(&*vfs, dir, fresh.map(|file| file.number))?;
     kill_point("open:replayed");

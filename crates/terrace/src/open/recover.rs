@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::{trailer_kind, trailer_seqno};
-use terrace_base::{InternalIter, SegmentNumber, SeqNo, ValueKind};
+use terrace_base::{InternalIter, MAX_SEQNO, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_log::{Gap, LogPosition, Recovered, SegmentFile, Setting};
 use terrace_manifest::evidence::Claims;
@@ -37,17 +37,17 @@ pub(crate) struct Replayed {
     flushed_seqno: SeqNo,
     /// The largest sequence number in `files`.
     spilled_seqno: SeqNo,
-    /// The largest sequence number of an SST that there was before.
-    newest_before: SeqNo,
+    /// The largest sequence number by which an SST is ordered, those in `files` included.
+    newest_file: SeqNo,
     hint: Hint,
 }
 
 impl Replayed {
     fn new(family: Arc<Family>, flushed_seqno: SeqNo) -> Self {
         let files = family.hold_state();
-        let newest_before = files.version.files().map(|(_, file)| file.largest_seqno).max();
+        let newest_file = files.version.files().map(|(_, file)| file.largest_seqno).max();
         Self {
-            newest_before: newest_before.unwrap_or_default(),
+            newest_file: newest_file.unwrap_or_default(),
             family,
             memtables: Vec::new(),
             files: Vec::new(),
@@ -156,8 +156,13 @@ impl Replayed {
         let mut files = flush::write_l0(parts, &self.family, &newest_first, &[], SeqNo::ZERO)?;
         // With a hot table the log goes back further than some SSTs do, and its hot keys are in none of them: what is
         // replayed comes before all SSTs in the order of L0, and before files with what was hot that were spilled earlier.
-        let newest = self.newest_before.max(self.spilled_seqno);
-        files.iter_mut().for_each(|file| file.largest_seqno = file.largest_seqno.max(newest));
+        // No two files have the same number: their order would then be that of their names, which a merge changes.
+        for file in &mut files {
+            if file.largest_seqno <= self.newest_file {
+                file.largest_seqno = MAX_SEQNO.min(self.newest_file + 1);
+            }
+            self.newest_file = file.largest_seqno;
+        }
         self.files.extend(files);
         Ok(())
     }
@@ -273,6 +278,15 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// Writes everything that was replayed to L0 files.
+    pub fn spill_all(&mut self, parts: &Parts<'_>) -> Result<()> {
+        for family in self.families.values_mut() {
+            family.spill(parts)?;
+            self.last_seqno = self.last_seqno.max(family.newest_file);
+        }
+        Ok(())
+    }
+
     /// The sequence number of the newest write that is there. A manifest may count further: a
     /// writer with a buffered log names writes in it that the log does not show yet.
     pub fn newest_seqno(&self, state: &ManifestState) -> SeqNo {

@@ -444,7 +444,12 @@ fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> 
         .iter()
         .flat_map(|(level, files)| files.iter().map(|f| (*level, f.number)))
         .collect();
-    let added = files().map(|f| (compaction.output_level, f.clone())).collect();
+    let mut added: Vec<_> = files().map(|f| (compaction.output_level, f.clone())).collect();
+    if compaction.output_level == 0 {
+        // It takes the place of its inputs in the order of L0, whatever was dropped.
+        let newest = compaction.files().map(|file| file.largest_seqno).max().unwrap_or_default();
+        added.iter_mut().for_each(|(_, f)| f.largest_seqno = f.largest_seqno.max(newest));
+    }
     Ok(JobOutput {
         edit: FamilyEdit { id: compaction.family, added, removed, ..FamilyEdit::default() },
         segments: pieces.iter().flat_map(|piece| &piece.moved.segments).copied().collect(),

@@ -362,6 +362,20 @@ fn an_output_in_l0_is_one_file() {
     assert!(output.edit.added[0].1.smallest_seqno > SeqNo::ZERO);
 }
 
+/// The manifest may order a file before what its entries say, and a merge may drop its newest entries.
+#[test]
+fn an_output_in_l0_has_the_place_of_its_newest_input() {
+    let mut store = Store::random(11);
+    store.inputs.retain(|(level, _)| *level == 0);
+    let mut compaction = store.compaction(0);
+    compaction.grandparents.clear();
+    let file = &mut compaction.inputs[0].1[0];
+    let place = SeqNo::new(1 << 40);
+    *file = Arc::new(FileMeta { largest_seqno: place, ..FileMeta::clone(file) });
+    let output = store.run(&compaction, &AtomicBool::new(false)).unwrap().unwrap();
+    assert_eq!(output.edit.added[0].1.largest_seqno, place);
+}
+
 #[test]
 fn what_is_below_is_everything_older_that_is_no_input() {
     let mut store = Store::new();
