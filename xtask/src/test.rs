@@ -59,10 +59,8 @@ fn outside(steps: &mut Steps) {
     cargo_test(steps, "c-programs", &programs, &["--include-ignored"], &needs);
     // Of the whole workspace, since for one package alone much would be compiled anew.
     let histories = ["--workspace", "--test", "it"];
-    let short: &[&str] =
-        &["--include-ignored", "nodes::history", "--skip", "over_restarts_and_plans"];
-    let extra = if is_long() { &["--include-ignored", "nodes::history"] } else { short };
-    cargo_test(steps, "histories", &histories, extra, &needs);
+    let extra = ["--include-ignored", "nodes::history"];
+    cargo_test(steps, "histories", &histories, &extra, &needs);
     wheel::add(steps, &needs);
     leveldb::add(steps, &needs);
     dashboard::add(steps);
