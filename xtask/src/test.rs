@@ -1,5 +1,5 @@
 //! `cargo xtask test`: everything that can fail, in one command. Nothing is skipped: what a step
-//! needs and does not find is or fails it.
+//! needs and does not find is installed, or fails it.
 
 use crate::failing::Failing;
 use crate::output::run_watched;
@@ -65,6 +65,7 @@ fn outside(steps: &mut Steps) {
     cargo_test(steps, "histories", &histories, extra, &needs);
     wheel::add(steps, &needs);
     leveldb::add(steps, &needs);
+    installed::add(steps);
     dashboard::add(steps);
 }
 
