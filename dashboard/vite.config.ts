@@ -8,6 +8,9 @@ const API = process.env.TERRACE_URL ?? "http://127.0.0.1:6390";
 export default defineConfig({
   base: "./",
   build: {
+    // Inside the crate that embeds it.
+    outDir: "../crates/server/dashboard",
+    emptyOutDir: true,
     target: "es2022",
     assetsInlineLimit: 0,
     cssCodeSplit: false,

@@ -1,4 +1,4 @@
-// A stand-in for the server: the API of src/api.ts over a make-believe store, and dashboard/dist as the
+// A stand-in for the server: the API of src/api.ts over a make-believe store, and crates/server/dashboard as the
 // server would serve it, with the same Content-Security-Policy.
 //
 //   npm run mock -- [--port 6390] [--scenario live|empty|huge|stalled]
@@ -15,7 +15,7 @@ import { explain, Ring } from "./explain.ts";
 export const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-const DIST = new URL("../dist/", import.meta.url);
+const DIST = new URL("../../crates/server/dashboard/", import.meta.url);
 const ASSETS: Record<string, string> = {
   "index.html": "text/html; charset=utf-8", "app.js": "text/javascript; charset=utf-8",
   "app.css": "text/css; charset=utf-8", "favicon.svg": "image/svg+xml",

@@ -2,7 +2,7 @@
 //! twice; what fails fastest runs first.
 
 use crate::steps::Steps;
-use crate::{test, tidy};
+use crate::{dependencies, published, test, tidy};
 use anyhow::Result;
 use std::path::Path;
 
@@ -11,10 +11,14 @@ pub fn steps(root: &Path) -> Result<Steps> {
     let mut steps = Steps::new(root, "ci");
     steps.cargo("format", &["fmt", "--all", "--check"]);
     steps.check("tidy", tidy::run);
+    steps.check("dependencies", dependencies::run);
+    steps.check("crates", published::run);
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.cargo("clippy", &clippy);
     let simulation = ["clippy", "-p", "terrace", "--features", "simulation", "--test", "sim"];
     steps.cargo("clippy-simulation", &[&simulation[..], &["--", "-D", "warnings"]].concat());
+    let plain = ["clippy", "-p", "terrace", "--no-default-features", "--lib", "--test", "features"];
+    steps.cargo("clippy-features", &[&plain[..], &["--", "-D", "warnings"]].concat());
     let strict = [("RUSTDOCFLAGS", "-D warnings")];
     // Apart, and the library last: it shares its name with the program.
     let programs =

@@ -1,5 +1,5 @@
 //! What `cargo xtask test` needs beside cargo: Redis's own programs, redis-py, rq, Node, ioredis,
-//! Go, go-redis, porcupine, Java, Jedis, etcd, Valgrind and Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
+//! Go, go-redis, porcupine, Java, Jedis, etcd, Valgrind, systemd's checker of units and Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
 //! directory and in `node_modules` of the dashboard and of the tests. What cannot be installed fails
 //! the run and says what a person should do; nothing is skipped.
 
@@ -66,6 +66,7 @@ const TOOLS: &[Tool] = &[
     Tool { name: "C++ compiler", packages: &["g++"], probe: &["c++", "--version"] },
     Tool { name: "Java", packages: &["default-jdk-headless"], probe: &["javac", "--version"] },
     Tool { name: "Maven", packages: &["maven"], probe: &["mvn", "--version"] },
+    Tool { name: "systemd", packages: &["systemd"], probe: &["systemd-analyze", "--version"] },
     Tool { name: "etcd", packages: &["etcd-server"], probe: &["etcd", "--version"] },
     Tool { name: "etcdctl", packages: &["etcd-client"], probe: &["etcdctl", "version"] },
 ];

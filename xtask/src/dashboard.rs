@@ -29,7 +29,7 @@ pub fn add(steps: &mut Steps) {
     let build = ["run", "build", "--", "--emptyOutDir", "--outDir", &out];
     let words = format!("{shown} {}", build.join(" "));
     steps.command(BUILD_PAGE, &words, npm(&build)).needs(&[TOOLS_STEP]);
-    let same = move |root: &Path| same_files(&root.join("dashboard").join("dist"), &built);
+    let same = move |root: &Path| same_files(&root.join("crates/server/dashboard"), &built);
     steps.check("dashboard-committed", same).needs(&[BUILD_PAGE]);
 
     let program = steps.target_dir().join("debug").join("terrace");
@@ -54,7 +54,7 @@ fn same_files(committed: &Path, built: &Path) -> Result<()> {
     let mut other: Vec<_> = names.filter(|name| before.get(*name) != now.get(*name)).collect();
     other.sort_unstable();
     other.dedup();
-    let how = "run `npm run build` in dashboard/ and commit dist/";
+    let how = "run `npm run build` in dashboard/ and commit crates/server/dashboard/";
     ensure!(
         other.is_empty(),
         "{} does not hold what the sources give: {other:?}; {how}",

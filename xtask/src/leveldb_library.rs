@@ -2,6 +2,7 @@
 //! library with the names under which programs look for LevelDB's, pkg-config file. Needs a C++ compiler.
 
 use crate::output::run_shown;
+use crate::steps::{cargo, target_dir};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,12 +25,8 @@ const LINKS: [(&str, &str); 3] =
 /// Builds the library and installs it below the directory that `arguments` name.
 pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let dir = arguments.first().map_or_else(|| root.join("target/leveldb"), PathBuf::from);
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--release", "-p", "terrace-leveldb"]).current_dir(root);
-    run_shown(&mut build)?;
-    install(root, &target.join("release"), &dir)?;
+    run_shown(cargo(&["build", "--release", "-p", "terrace-leveldb"]).current_dir(root))?;
+    install(root, &target_dir(root).join("release"), &dir)?;
     let shown = dir.display();
     println!("{shown}: c++ program.cc -I {shown}/include -L {shown}/lib -lleveldb");
     println!("{shown}: LD_LIBRARY_PATH={shown}/lib PROGRAM, for one that is there");

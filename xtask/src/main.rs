@@ -4,12 +4,17 @@ mod c_library;
 mod ci;
 mod clients;
 mod dashboard;
+mod dependencies;
+mod dist;
 mod failing;
+mod installed;
 mod leveldb;
 mod leveldb_library;
 mod network;
 mod output;
+mod packages;
 mod peers;
+mod published;
 mod release;
 mod steps;
 mod test;
@@ -34,6 +39,10 @@ cargo xtask COMMAND
   leveldb-library [DIR]
                   the same for LevelDB's interfaces for C and C++ (target/leveldb): programs for
                   libleveldb.so.1 run with it unchanged
+  dist [--profile NAME] [--wheel] [DIR]
+                  what is given to users, into DIR (target/packages): archives of the program and of
+                  the library for C, a package for Debian, a list of what is in them, checksums;
+                  with --wheel the package for Python too
   release         build the program for others: stripped, its debug information in a file beside it
   peers           fetch the engines that `terrace-bench` measures beside Terrace
 
@@ -62,6 +71,7 @@ fn run(arguments: &[String]) -> Result<()> {
         Some("clients") => test::steps_outside(&root).run(rest),
         Some("ci") => ci::steps(&root)?.run(rest),
         Some("peers") => peers::run(&root),
+        Some("dist") => dist::run(&root, rest),
         Some("release") => release::run(&root),
         Some("c-library") => c_library::run(&root, rest),
         Some("leveldb-library") => leveldb_library::run(&root, rest),

@@ -85,10 +85,7 @@ impl Steps {
 
     /// Where `cargo` puts what the steps build.
     pub fn target_dir(&self) -> PathBuf {
-        match std::env::var_os("CARGO_TARGET_DIR") {
-            Some(dir) => self.root.join(dir),
-            None => self.root.join("target"),
-        }
+        target_dir(&self.root)
     }
 
     /// Adds `cargo` with `arguments`.
@@ -189,6 +186,11 @@ impl Steps {
         }
         Ok(())
     }
+}
+
+/// Where `cargo` puts what it builds of the project at `root`.
+pub fn target_dir(root: &Path) -> PathBuf {
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// The cargo that runs this program, with `arguments`.

@@ -5,7 +5,7 @@ use crate::failing::Failing;
 use crate::output::run_watched;
 use crate::steps::BUILD;
 use crate::steps::{Failure, Steps, cargo};
-use crate::{clients, dashboard, leveldb, wheel};
+use crate::{clients, dashboard, installed, leveldb, wheel};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::fs;
 use std::path::Path;
@@ -63,6 +63,7 @@ fn outside(steps: &mut Steps) {
     cargo_test(steps, "histories", &histories, &extra, &needs);
     wheel::add(steps, &needs);
     leveldb::add(steps, &needs);
+    installed::add(steps);
     dashboard::add(steps);
 }
 
@@ -72,6 +73,7 @@ pub fn add(steps: &mut Steps) -> Result<()> {
     build(steps);
     cargo_test(steps, "tests", &["--workspace"], &[], &[BUILD]);
     simulation(steps);
+    features(steps);
     run_examples(steps)?;
     loom(steps);
     let mut fuzz = Command::new(steps.target_dir().join("debug").join("terrace-fuzz"));
@@ -122,6 +124,15 @@ fn simulation(steps: &mut Steps) {
     cargo_test(steps, "scheduler", &scheduler, &["sync"], &[BUILD]);
     let engine = [&["-p", "terrace"], &feature[..], &["--test", "sim"]].concat();
     cargo_test(steps, "simulation", &engine, &[], &[BUILD]);
+}
+
+/// The library without any of its features, and so without a C compiler; other builds have all of them.
+fn features(steps: &mut Steps) {
+    let no_compiler = [("CC", "false")];
+    let codecs = ["test", "-p", "terrace-compression", "--no-default-features"];
+    steps.cargo_with("codecs", &codecs, &no_compiler);
+    let engine = ["test", "-p", "terrace", "--no-default-features", "--test", "features"];
+    steps.cargo_with("features", &engine, &no_compiler);
 }
 
 /// Runs the examples that the build has left.

@@ -6,7 +6,7 @@ use crate::output::run_shown;
 use crate::steps::Steps;
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const CRATE: &str = "crates/python";
@@ -26,9 +26,8 @@ pub fn add(steps: &mut Steps, needs: &[&str]) {
     let step = steps.check(STEP, move |root| {
         let dir = target.join("python");
         let venv = dir.join("venv");
-        python_packages(&root.join(REQUIREMENTS), &venv, "maturin and pytest")?;
-        build(root, &target, &dir)?;
-        install(&venv, &dir.join("wheels"))?;
+        let wheels = build(root, &target, "dev")?;
+        install(&venv, &wheels)?;
         // From elsewhere, so that the installed package is found and not the sources.
         let mut pytest = Command::new(venv.join("bin/python"));
         pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
@@ -38,16 +37,19 @@ pub fn add(steps: &mut Steps, needs: &[&str]) {
     step.needs(needs);
 }
 
-/// Builds the wheel of the tests' profile.
-fn build(root: &Path, target: &Path, dir: &Path) -> Result<()> {
+/// Builds the wheel with a profile; gives the folder that it is in, alone.
+pub fn build(root: &Path, target: &Path, profile: &str) -> Result<PathBuf> {
+    let dir = target.join("python");
+    python_packages(&root.join(REQUIREMENTS), &dir.join("venv"), "maturin and pytest")?;
     let wheels = dir.join("wheels");
     if wheels.exists() {
         fs::remove_dir_all(&wheels).with_context(|| format!("remove {}", wheels.display()))?;
     }
     let mut maturin = Command::new(dir.join("venv/bin/maturin"));
-    maturin.args(["build", "--profile", "dev", "--locked", "--compatibility", "linux", "--out"]);
+    maturin.args(["build", "--profile", profile, "--locked", "--compatibility", "linux", "--out"]);
     maturin.arg(&wheels).arg("--manifest-path").arg(root.join(CRATE).join("Cargo.toml"));
-    run_shown(maturin.arg("--target-dir").arg(target).current_dir(root))
+    run_shown(maturin.arg("--target-dir").arg(target).current_dir(root))?;
+    Ok(wheels)
 }
 
 /// Installs the wheel that is in `wheels`, whatever of it was there.

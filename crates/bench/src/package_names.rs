@@ -3,7 +3,7 @@
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-const FILE: &str = "data/packages.tsv.zst";
+const FILE: &str = "crates/cli/data/packages.tsv.zst";
 
 /// The data file: below the current directory or one of its parents, else where this was built.
 pub fn find_packages() -> Result<PathBuf> {

@@ -4,12 +4,14 @@ mod backup;
 mod checkpoint;
 mod cluster;
 mod compact;
+mod completions;
 mod convert;
 mod delete;
 mod dump;
 mod get;
 mod inspect;
 mod load;
+mod man_pages;
 mod put;
 mod repair;
 mod restore;
@@ -61,11 +63,15 @@ pub enum Command {
     Serve(serve::ServeArgs),
     /// Make, watch and change a cluster of several servers
     Cluster(cluster::ClusterArgs),
+    /// Print the script by which a shell completes commands and arguments
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages into a directory
+    ManPages(man_pages::ManPagesArgs),
 }
 
 impl Command {
-    /// Carries the command out.
-    pub fn run(self) -> Result<Outcome> {
+    /// Carries the command out; `program` describes the whole command line.
+    pub fn run(self, program: fn() -> clap::Command) -> Result<Outcome> {
         match self {
             Self::Demo(args) => demo::run(&args),
             Self::Load(args) => load::run(&args),
@@ -85,6 +91,8 @@ impl Command {
             Self::Inspect(args) => inspect::run(&args),
             Self::Serve(args) => serve::run(args),
             Self::Cluster(args) => cluster::run(&args),
+            Self::Completions(args) => completions::run(&args, program()),
+            Self::ManPages(args) => man_pages::run(&args, program()),
         }
     }
 }

@@ -23,10 +23,11 @@ mod output_file;
 mod print;
 mod records;
 mod redis_values;
+mod sd_notify;
 mod store;
 mod target_store;
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, CommandFactory, Parser};
 use commands::Command;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     trace(cli.verbose);
     // A limit of file sizes is an error of the write, not the end of the process.
     let _handled = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
-    outcome::exit_code(cli.command.run())
+    outcome::exit_code(cli.command.run(Cli::command))
 }
 
 /// Shows the engine's events if they are asked for.

@@ -9,10 +9,24 @@
 //! been compared by the reader; even so, nothing is allocated for a declared length before it
 //! has passed a limit.
 //!
+//! Each codec is a feature, `lz4` and `zstd`. What a build has no codec for is stored as it is, and content of that codec
+//! is refused with [`Fault::NotBuiltIn`], not taken for damage.
+//!
 //! Floor 1: uses no other crate of the workspace.
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(all(feature = "lz4", feature = "zstd")))]
+mod absent;
+#[cfg(feature = "lz4")]
+mod lz4_codec;
+#[cfg(feature = "zstd")]
+mod zstd_codec;
+
+#[cfg(not(feature = "lz4"))]
+use absent as lz4_codec;
+#[cfg(not(feature = "zstd"))]
+use absent as zstd_codec;
 use std::cell::RefCell;
 use std::fmt;
 
@@ -22,22 +36,35 @@ const LENGTH_BYTES: usize = 4;
 /// LZ4 cannot expand by more than this factor, so a larger declared length is a lie.
 const MAX_LZ4_RATIO: usize = 256;
 
-const ZSTD_LEVEL: i32 = 3;
-
 /// How bytes are stored. The numbers are on disk and never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Compression {
     /// As they are.
     None = 0,
     /// LZ4 block format: several GB/s to decompress.
-    #[default]
     Lz4 = 1,
     /// Zstandard: smaller, some five times slower to decompress than LZ4.
     Zstd = 2,
 }
 
+impl Default for Compression {
+    /// LZ4, or none in a build without it.
+    fn default() -> Self {
+        if Self::Lz4.is_built_in() { Self::Lz4 } else { Self::None }
+    }
+}
+
 impl Compression {
+    /// Whether this build can compress so, and read what is.
+    pub const fn is_built_in(self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Lz4 => cfg!(feature = "lz4"),
+            Self::Zstd => cfg!(feature = "zstd"),
+        }
+    }
+
     /// The compression stored as `byte`, or `None` for a number this version does not know.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
@@ -70,6 +97,8 @@ pub enum Fault {
         /// What was allowed.
         most: usize,
     },
+    /// This build has no such codec.
+    NotBuiltIn(Compression),
     /// The codec refuses the bytes, or they give another length than declared.
     Undecodable(Compression),
 }
@@ -80,6 +109,10 @@ impl fmt::Display for Fault {
             Self::NoLength => f.write_str("compressed content without a length"),
             Self::TooLong { declared, most } => {
                 write!(f, "declared length {declared} is over the limit {most}")
+            }
+            Self::NotBuiltIn(compression) => {
+                let name = compression.name();
+                write!(f, "{name} content, and this build is without the feature `{name}`")
             }
             Self::Undecodable(compression) => {
                 write!(f, "{} content does not decompress", compression.name())
@@ -93,20 +126,21 @@ impl std::error::Error for Fault {}
 /// Compresses payloads; keeps the codecs' memory and the room for their output between them.
 #[derive(Default)]
 pub struct Compressor {
-    lz4: lz4_flex::block::CompressTable,
-    zstd: Option<zstd::bulk::Compressor<'static>>,
+    lz4: lz4_codec::Encoder,
+    zstd: zstd_codec::Encoder,
     content: Vec<u8>,
 }
 
 impl Compressor {
     /// `payload` as compressed content, valid until the next call. `None` if it is to be stored as
-    /// it is: because `compression` says so, because less than an eighth would be saved, or because
-    /// its length does not fit the length field.
+    /// it is: because `compression` says so or is not built in, because less than an eighth would be saved, or
+    /// because its length does not fit the length field.
     pub fn compress(&mut self, payload: &[u8], compression: Compression) -> Option<&[u8]> {
         let room = match compression {
             Compression::None => return None,
-            Compression::Lz4 => lz4_flex::block::get_maximum_output_size(payload.len()),
-            Compression::Zstd => zstd::zstd_safe::compress_bound(payload.len()),
+            _ if !compression.is_built_in() => return None,
+            Compression::Lz4 => lz4_codec::room(payload.len()),
+            Compression::Zstd => zstd_codec::room(payload.len()),
         };
         let len = u32::try_from(payload.len()).ok()?;
         if self.content.len() < LENGTH_BYTES + room {
@@ -115,13 +149,8 @@ impl Compressor {
         let (head, packed) = self.content.split_at_mut(LENGTH_BYTES);
         head.copy_from_slice(&len.to_le_bytes());
         let written = match compression {
-            Compression::Zstd => {
-                if self.zstd.is_none() {
-                    self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
-                }
-                self.zstd.as_mut()?.compress_to_buffer(payload, packed).ok()?
-            }
-            _ => lz4_flex::block::compress_into_with_table(payload, packed, &mut self.lz4).ok()?,
+            Compression::Zstd => self.zstd.compress(payload, packed)?,
+            _ => self.lz4.compress(payload, packed)?,
         };
         let most = payload.len() - payload.len() / 8;
         let content = self.content.get(..LENGTH_BYTES + written)?;
@@ -134,8 +163,6 @@ const KEEP_BYTES: usize = 1 << 20;
 
 thread_local! {
     static COMPRESSOR: RefCell<Compressor> = RefCell::default();
-    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
-        const { RefCell::new(None) };
 }
 
 /// Appends the content of `payload` to `out`, by the calling thread's own compressor; returns how
@@ -157,6 +184,7 @@ pub fn compress(payload: &[u8], compression: Compression, out: &mut Vec<u8>) -> 
 pub fn payload_len(content: &[u8], compression: Compression, most: usize) -> Result<usize, Fault> {
     let (declared, most) = match compression {
         Compression::None => (content.len(), most),
+        _ if !compression.is_built_in() => return Err(Fault::NotBuiltIn(compression)),
         _ => {
             let (len, packed) =
                 content.split_first_chunk::<LENGTH_BYTES>().ok_or(Fault::NoLength)?;
@@ -183,13 +211,9 @@ pub fn decompress_into(
             Some(out.len())
         }
         Compression::None => None,
-        Compression::Lz4 => lz4_flex::block::decompress_into(packed, out).ok(),
-        Compression::Zstd => UNZSTD.with_borrow_mut(|context| {
-            if context.is_none() {
-                *context = zstd::bulk::Decompressor::new().ok();
-            }
-            context.as_mut().and_then(|d| d.decompress_to_buffer(packed, &mut *out).ok())
-        }),
+        _ if !compression.is_built_in() => return Err(Fault::NotBuiltIn(compression)),
+        Compression::Lz4 => lz4_codec::decompress(packed, out),
+        Compression::Zstd => zstd_codec::decompress(packed, out),
     };
     if written == Some(out.len()) { Ok(()) } else { Err(Fault::Undecodable(compression)) }
 }

@@ -5,6 +5,11 @@ use proptest::prelude::*;
 
 const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
+/// The codecs of this build.
+fn codecs() -> impl Iterator<Item = Compression> {
+    ALL[1..].iter().copied().filter(|compression| compression.is_built_in())
+}
+
 /// Bytes no codec shrinks.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 1u64;
@@ -28,7 +33,7 @@ fn numbers_and_names_are_those_on_disk() {
 #[test]
 fn what_does_not_shrink_by_an_eighth_is_stored_as_it_is() {
     let (noise, zeros) = (noise(2000), [0; 2000]);
-    for compression in [Compression::Lz4, Compression::Zstd] {
+    for compression in codecs() {
         let mut out = b"before".to_vec();
         assert_eq!(compress(&noise, compression, &mut out), Compression::None);
         assert_eq!(out.strip_prefix(b"before"), Some(&noise[..]));
@@ -47,7 +52,8 @@ fn what_does_not_shrink_by_an_eighth_is_stored_as_it_is() {
 fn a_declared_length_over_the_limit_is_refused_before_allocation() {
     let mut content = u32::MAX.to_le_bytes().to_vec();
     content.extend_from_slice(&[0; 100]);
-    for (compression, most) in [(Compression::Lz4, 25_600), (Compression::Zstd, 1 << 30)] {
+    for compression in codecs() {
+        let most = if compression == Compression::Lz4 { 25_600 } else { 1 << 30 };
         let declared = u32::MAX as usize;
         assert_eq!(
             payload_len(&content, compression, 1 << 30),
@@ -59,12 +65,36 @@ fn a_declared_length_over_the_limit_is_refused_before_allocation() {
 
 #[test]
 fn a_large_payload_leaves_no_large_memory_behind() {
-    let mut out = Vec::new();
-    assert_eq!(compress(&vec![7; 4 << 20], Compression::Lz4, &mut out), Compression::Lz4);
-    assert!(COMPRESSOR.with_borrow(|compressor| compressor.content.capacity()) <= KEEP_BYTES);
-    out.clear();
-    compress(&noise(4 << 20), Compression::Zstd, &mut out);
-    assert!(COMPRESSOR.with_borrow(|compressor| compressor.content.capacity()) <= KEEP_BYTES);
+    for compression in codecs() {
+        let mut out = Vec::new();
+        assert_eq!(compress(&vec![7; 4 << 20], compression, &mut out), compression);
+        assert!(COMPRESSOR.with_borrow(|compressor| compressor.content.capacity()) <= KEEP_BYTES);
+        out.clear();
+        compress(&noise(4 << 20), compression, &mut out);
+        assert!(COMPRESSOR.with_borrow(|compressor| compressor.content.capacity()) <= KEEP_BYTES);
+    }
+}
+
+/// Whatever is built in: content of a codec that is not is named, not taken for damage or memory.
+#[test]
+fn a_codec_that_is_not_built_in_is_named() {
+    let zeros = [0; 2000];
+    for compression in ALL {
+        let mut out = Vec::new();
+        let stored_as = compress(&zeros, compression, &mut out);
+        if compression.is_built_in() {
+            assert_eq!(stored_as, compression);
+            continue;
+        }
+        assert_eq!((stored_as, &out[..]), (Compression::None, &zeros[..]));
+        let content = [&2000u32.to_le_bytes()[..], &[1, 2, 3]].concat();
+        let fault = Fault::NotBuiltIn(compression);
+        assert_eq!(payload_len(&content, compression, 4096), Err(fault));
+        assert_eq!(decompress_into(&content, compression, &mut [0; 2000]), Err(fault));
+        let text = fault.to_string();
+        assert!(text.contains(&format!("feature `{}`", compression.name())), "{text}");
+    }
+    assert!(Compression::default().is_built_in());
 }
 
 proptest! {

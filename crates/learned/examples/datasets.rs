@@ -13,7 +13,7 @@
 //!
 //! `linear`, `segmented` (a gap after 100 and after 10 keys in a row) and `normal` are the
 //! synthetic data sets of Bourbon (OSDI 2020), as decimals of 16 bytes. `--names` is a file of
-//! lines `name TAB anything`, compressed with zstd; `data/packages.tsv.zst` if it is there.
+//! lines `name TAB anything`, compressed with zstd; `crates/cli/data/packages.tsv.zst` if it is there.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -26,7 +26,7 @@ use terrace_base::{Rng, SplitMix64};
 use terrace_learned::regression::{Optimal, Point, Regression};
 use terrace_learned::{Fit, Model, ModelBuilder, ModelOptions, Training};
 
-const NAMES: &str = "data/packages.tsv.zst";
+const NAMES: &str = "crates/cli/data/packages.tsv.zst";
 const KEYS: usize = 500_000;
 const KEYS_PER_BLOCK: usize = 32;
 /// Keys looked up: few enough to stay in the caches, as the hot ones of a store do.

@@ -35,7 +35,7 @@ pub use table::{OPTIONS, OptionSpec, Settings, When, option};
 pub use user_rules::UserRules;
 pub use value::{
     AppendFsync, ClientCertificates, ClusterPlacement, ClusterRedirect, DebugCommand, DirectIoUse,
-    Kind, LogLevel, Secret,
+    Kind, LogFormat, LogLevel, Secret,
 };
 
 use arc_swap::ArcSwap;

@@ -6,7 +6,7 @@
 //!
 //! Keys of 16 bytes, values of 64. `linear`, `segmented` (a gap after 100 and after 10 keys in a
 //! row) and `normal` are the synthetic data sets of Bourbon (OSDI 2020), as decimals; `names` are
-//! package names from `data/packages.tsv.zst`. Times are medians
+//! package names from `crates/cli/data/packages.tsv.zst`. Times are medians
 //! of short turns, so that other work on the machine matters little.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use terrace_sst::{
 };
 use terrace_vfs::{PosixVfs, Vfs};
 
-const NAMES: &str = "data/packages.tsv.zst";
+const NAMES: &str = "crates/cli/data/packages.tsv.zst";
 const VALUE_BYTES: usize = 64;
 const REPEATS: usize = 3;
 /// Lookups on one side before it is the other's turn.

@@ -61,6 +61,17 @@ impl Place<'_> {
     pub fn corrupt(&self, detail: impl Into<String>) -> Error {
         Error::corruption(self.path, self.offset, detail)
     }
+
+    /// Content that is no payload: damage, unless it is only this build that cannot read it.
+    #[cold]
+    fn refuse(&self, fault: codec::Fault) -> Error {
+        match fault {
+            codec::Fault::NotBuiltIn(_) => {
+                Error::Unsupported { path: self.path.to_path_buf(), detail: fault.to_string() }
+            }
+            _ => self.corrupt(fault.to_string()),
+        }
+    }
 }
 
 /// Turns payloads into stored blocks.
@@ -121,8 +132,7 @@ pub(crate) fn declared_len(
     compression: Compression,
     place: &Place<'_>,
 ) -> Result<usize> {
-    codec::payload_len(content, compression, MAX_BLOCK_BYTES)
-        .map_err(|fault| place.corrupt(fault.to_string()))
+    codec::payload_len(content, compression, MAX_BLOCK_BYTES).map_err(|fault| place.refuse(fault))
 }
 
 /// Decompresses `content` into `out`, which has exactly the declared length.
@@ -132,8 +142,7 @@ pub(crate) fn decompress_into(
     out: &mut [u8],
     place: &Place<'_>,
 ) -> Result<()> {
-    codec::decompress_into(content, compression, out)
-        .map_err(|fault| place.corrupt(fault.to_string()))
+    codec::decompress_into(content, compression, out).map_err(|fault| place.refuse(fault))
 }
 
 /// Checks a stored block and returns its payload.

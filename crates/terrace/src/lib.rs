@@ -15,6 +15,20 @@
 //! # }
 //! ```
 //!
+//! # Features
+//!
+//! All of them are on by default; without any, no C compiler is needed.
+//!
+//! | feature | with it |
+//! |---|---|
+//! | `io-uring` | the reads of a batch go to the kernel together; without, one after the other |
+//! | `lz4` | [`Compression::Lz4`], in Rust |
+//! | `metrics` | `Metrics::to_prometheus` |
+//! | `zstd` | [`Compression::Zstd`], in C |
+//!
+//! Compression that is not built in is refused in options by [`Error::InvalidArgument`], and where it is met in a store by
+//! [`Error::Unsupported`], which names the feature.
+//!
 //! Floor 4: uses floors 0-3 and is the one crate an embedder names. Inside, a module uses only
 //! those listed above it.
 

@@ -4,6 +4,7 @@
 //! with a snippet that passes and one that fails. Limits only get tighter: a list of exceptions
 //! that names more than it needs is a finding itself.
 
+mod assets;
 mod circles;
 mod crates;
 mod drawing;
@@ -116,7 +117,7 @@ impl Tree {
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 /// Every rule, by the name it is reported under.
-const RULES: [(&str, Rule); 13] = [
+const RULES: [(&str, Rule); 14] = [
     ("floors between crates", crates::floors),
     ("rooms of the engine", rooms::rooms),
     ("no circles", circles::circles),
@@ -127,6 +128,7 @@ const RULES: [(&str, Rule); 13] = [
     ("names", names::names),
     ("unsafe code", safety::blocks),
     ("clean text", text::clean),
+    ("assets inside their crates", assets::assets),
     ("no machines or hosts", text::machines),
     ("plain sentences", text::turns),
     ("links in documents", links::links),

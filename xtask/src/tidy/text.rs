@@ -30,6 +30,9 @@ const HOSTS: [&str; 10] = [
 /// What `Cargo.lock` calls the public registry, whatever stands in for it.
 const LOCK_SOURCE: &str = concat!("registry+https://github.com/rust-lang/crates", ".io-index");
 
+/// How a `Cargo.toml` heads what the public documentation is built with.
+const DOCUMENTATION: &str = concat!("[package.metadata.doc", "s.rs]");
+
 /// Turns of phrase that a reader has to read twice, each with what to write instead. In pieces, so that
 /// this file passes its own rule.
 const TURNS: [(&str, &str); 6] = [
@@ -94,9 +97,10 @@ pub fn machines(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in &tree.files {
         for (at, line) in text.lines().enumerate() {
-            let line = match path.ends_with(".lock") {
-                true => line.replace(LOCK_SOURCE, ""),
-                false => line.to_string(),
+            let line = match path {
+                path if path.ends_with(".lock") => line.replace(LOCK_SOURCE, ""),
+                path if path.ends_with("Cargo.toml") && line == DOCUMENTATION => continue,
+                _ => line.to_string(),
             };
             let named = MACHINE_DIRS.iter().chain(&HOSTS).find(|name| line.contains(**name));
             if let Some(name) = named {
@@ -140,6 +144,14 @@ mod tests {
         assert_eq!(found(machines, "x.md", &line).len(), 1);
         let mirror = format!("source = \"registry+https://{}/x\"\n", HOSTS[9]);
         assert_eq!(found(machines, "Cargo.lock", &mirror).len(), 1);
+    }
+
+    #[test]
+    fn a_manifest_may_say_how_its_documentation_is_built() {
+        let line = format!("{DOCUMENTATION}\n");
+        assert_eq!(found(machines, "crates/a/Cargo.toml", &line), [""; 0]);
+        assert_eq!(found(machines, "x.md", &line).len(), 1);
+        assert_eq!(found(machines, "Cargo.toml", &format!("# see {line}")).len(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `packages`: real package names, looked up by their real popularity.
 //!
-//! `data/packages.tsv.zst` has names, monthly downloads and summaries. Half of the names, chosen
+//! `crates/cli/data/packages.tsv.zst` has names, monthly downloads and summaries. Half of the names, chosen
 //! at random, are stored with their summaries (row `packages-load`, to settled); the other half is
 //! absent. A lookup is for an absent name with probability `--missing` (0.5), and names of either
 //! half are drawn by their downloads (row `packages`). `--keys` uses fewer of the names.

@@ -2,6 +2,7 @@
 
 use crate::allocator;
 use crate::outcome::Outcome;
+use crate::sd_notify::{self, READY, STOPPING};
 use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -11,7 +12,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Weak};
-use terrace_server::config::{Config, LogLevel, OPTIONS};
+use terrace_server::config::{Config, LogFormat, LogLevel, OPTIONS, Settings};
 use terrace_server::{Running, Server};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -82,7 +83,7 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     let config = Config::load(file.as_deref(), environment, args.flags)?;
     #[cfg(debug_assertions)]
     die_at_move_point();
-    let set_log_level = log(config.settings().loglevel);
+    let set_log_level = log(&config.settings());
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
@@ -92,6 +93,9 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     // The thread that hears signals lives as long as the process.
     let _listens = started.send(Arc::downgrade(running.server()));
     welcome(&running)?;
+    sd_notify::notify(READY);
+    running.server().stop.wait();
+    sd_notify::notify(STOPPING);
     running.wait()?;
     writeln!(std::io::stdout(), "stopped; everything acknowledged is in the log")?;
     Ok(Outcome::Done)
@@ -114,12 +118,16 @@ fn die_at_move_point() {
 }
 
 /// Logs to standard error from now on; gives what changes how much.
-pub(super) fn log(level: LogLevel) -> impl Fn(LogLevel) + Send + Sync + 'static {
-    let (filter, handle) = reload::Layer::new(targets(level));
-    let lines =
-        fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+pub(super) fn log(settings: &Settings) -> impl Fn(LogLevel) + Send + Sync + use<> {
+    let (filter, handle) = reload::Layer::new(targets(settings.loglevel));
+    let is_json = settings.log_format == LogFormat::Json;
+    let text = (!is_json).then(|| {
+        fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal())
+    });
+    let json =
+        is_json.then(|| fmt::layer().json().flatten_event(true).with_writer(std::io::stderr));
     // With --verbose somebody logs already.
-    let _first = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    let _first = tracing_subscriber::registry().with(filter).with(text).with(json).try_init();
     move |level| {
         let _still_there = handle.reload(targets(level));
     }

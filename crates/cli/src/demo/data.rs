@@ -6,8 +6,7 @@ use terrace_base::{Rng, SplitMix64};
 use terrace_workload::distribution::Alias;
 
 /// Lines `name TAB downloads a month TAB summary`.
-const PACKED: &[u8] =
-    include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/packages.tsv.zst"));
+const PACKED: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/packages.tsv.zst"));
 
 /// The same names are misspelled in the same way in every run.
 const SEED: u64 = 7;

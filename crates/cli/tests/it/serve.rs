@@ -94,6 +94,29 @@ fn the_file_is_read_again_at_sighup() {
     serving.server.end_well();
 }
 
+#[test]
+fn the_log_can_be_json() {
+    let file = "log-format = \"json\"\nloglevel = \"debug\"\n";
+    let mut serving = Serving::start(file, &[]);
+    serving.ask("SET field rice");
+    serving.program.write("terrace.toml", "timeout = 1000\n");
+    serving.signal("HUP");
+    serving.until("it says nothing", |serving| serving.server.log().contains("read again"));
+    serving.signal("TERM");
+    serving.server.end_well();
+    let log = serving.server.log();
+    let mut levels = Vec::new();
+    for line in log.lines() {
+        let object: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        for field in ["timestamp", "level", "target", "message"] {
+            assert!(object[field].is_string(), "{field}: {line}");
+        }
+        levels.push(object["level"].as_str().unwrap().to_string());
+    }
+    assert!(levels.iter().any(|level| level == "INFO"), "{log}");
+}
+
 /// A signal during the start is neither lost nor the end of the process.
 #[test]
 fn a_sighup_during_the_start_is_heard() {

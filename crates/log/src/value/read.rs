@@ -194,7 +194,13 @@ impl ValueRead<'_> {
     }
 
     fn decompress(&self, stored: &[u8], compression: Compression) -> Result<Slice> {
-        let fault = |fault: codec::Fault| self.corrupt(fault.to_string());
+        let fault = |fault: codec::Fault| match fault {
+            codec::Fault::NotBuiltIn(_) => Error::Unsupported {
+                path: self.file.path().to_path_buf(),
+                detail: fault.to_string(),
+            },
+            _ => self.corrupt(fault.to_string()),
+        };
         let len = codec::payload_len(stored, compression, MAX_VALUE_BYTES).map_err(fault)?;
         if len == 0 {
             return Ok(Slice::empty());

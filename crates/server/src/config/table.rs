@@ -5,7 +5,7 @@ use super::output_limits::OutputLimits;
 use super::user_rules::UserRules;
 use super::value::{
     AppendFsync, ClientCertificates, ClusterPlacement, ClusterRedirect, DebugCommand, DirectIoUse,
-    Kind, LogLevel, Named, Secret, Value,
+    Kind, LogFormat, LogLevel, Named, Secret, Value,
 };
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -316,6 +316,8 @@ options! {
     "Observation" {
         "loglevel" => loglevel: LogLevel = "notice", Kind::Choice(LogLevel::NAMES), Live,
             "How much is logged.";
+        "log-format" => log_format: LogFormat = "text", Kind::Choice(LogFormat::NAMES), Start,
+            "How lines of the log are written: for people, or as a JSON object each.";
         "slowlog-log-slower-than" => slowlog_log_slower_than: i64 = "10000",
             Kind::Whole { min: -1, max: i64::MAX }, Live,
             "Microseconds at which a command gets into SLOWLOG; -1 logs none, 0 logs all.";

@@ -323,6 +323,13 @@ choices! {
         /// Nothing.
         Nothing "nothing"
     }
+    /// How lines of the log are written.
+    LogFormat = Text {
+        /// For people.
+        Text "text",
+        /// A JSON object a line.
+        Json "json"
+    }
     /// When writes are on the device.
     AppendFsync = EverySecond {
         /// Before they are acknowledged.

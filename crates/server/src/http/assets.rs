@@ -14,14 +14,10 @@ use std::sync::LazyLock;
 type File = (&'static str, &'static str, &'static [u8]);
 
 const FILES: [File; 4] = [
-    ("/", "text/html; charset=utf-8", include_bytes!("../../../../dashboard/dist/index.html")),
-    ("/app.css", "text/css; charset=utf-8", include_bytes!("../../../../dashboard/dist/app.css")),
-    (
-        "/app.js",
-        "text/javascript; charset=utf-8",
-        include_bytes!("../../../../dashboard/dist/app.js"),
-    ),
-    ("/favicon.svg", "image/svg+xml", include_bytes!("../../../../dashboard/dist/favicon.svg")),
+    ("/", "text/html; charset=utf-8", include_bytes!("../../dashboard/index.html")),
+    ("/app.css", "text/css; charset=utf-8", include_bytes!("../../dashboard/app.css")),
+    ("/app.js", "text/javascript; charset=utf-8", include_bytes!("../../dashboard/app.js")),
+    ("/favicon.svg", "image/svg+xml", include_bytes!("../../dashboard/favicon.svg")),
 ];
 
 static TAGS: LazyLock<[String; FILES.len()]> =
@@ -85,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_file_of_the_build_is_in_the_table() {
-        let dist = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dashboard/dist");
+        let dist = concat!(env!("CARGO_MANIFEST_DIR"), "/dashboard");
         for entry in std::fs::read_dir(dist).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             assert!(file(&format!("/{name}"), &HeaderMap::new()).is_some(), "{name}");

@@ -1,6 +1,8 @@
 //! What the engine counts: cheap counters inside, a plain struct outside, with a text form for
-//! people and one for Prometheus (`metrics/text.rs`).
+//! people (`metrics/text.rs`) and one for Prometheus (`metrics/prometheus.rs`).
 
+#[cfg(feature = "metrics")]
+mod prometheus;
 mod stalls;
 mod text;
 pub(crate) mod training;

@@ -9,6 +9,7 @@ mod filter_allocator;
 mod hot_table_mode;
 mod memory_split;
 mod model_costs;
+mod refuse;
 mod write_tracking;
 
 pub(crate) use family::FamilyOptions;
@@ -20,6 +21,7 @@ pub use write_tracking::WriteTracking;
 
 use crate::error::{Error, Result};
 use crate::merge_operator::{MAX_OPERATOR_NAME_BYTES, MergeOperator};
+use refuse::{built_in, range};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,7 +180,7 @@ impl Default for Options {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CfOptions {
     /// Block compression by level; the last entry serves all deeper levels. Default: none for
-    /// L0 and L1, lz4 below.
+    /// L0 and L1, lz4 below (none in a build without the feature `lz4`).
     pub compression: Vec<Compression>,
     /// Filters by level; the last entry serves all deeper levels ([`DEFAULT_FILTER`] for all). As
     /// text: `"ribbon:10".parse()`; see [`FilterPolicy`].
@@ -208,7 +210,7 @@ pub struct CfOptions {
 impl Default for CfOptions {
     fn default() -> Self {
         Self {
-            compression: vec![Compression::None, Compression::None, Compression::Lz4],
+            compression: vec![Compression::None, Compression::None, Compression::default()],
             filter: vec![DEFAULT_FILTER],
             prefix_len: None,
             compaction: CompactionStyle::Leveled,
@@ -239,15 +241,9 @@ impl CfOptions {
             &format_args!("called by a name of {name_bytes} bytes"),
             "called by one of 1 to 256 bytes",
         )?;
-        range(!self.compression.is_empty(), "compression", &"empty", "one entry or more")
-    }
-}
-
-/// Refuses an option unless it is `ok`, naming it, its value and what it must be.
-fn range(ok: bool, what: &str, got: &dyn fmt::Display, want: &str) -> Result<()> {
-    match ok {
-        true => Ok(()),
-        false => Err(Error::InvalidArgument(format!("{what} is {got}; it must be {want}"))),
+        range(!self.compression.is_empty(), "compression", &"empty", "one entry or more")?;
+        self.compression.iter().try_for_each(|codec| built_in("compression", *codec))?;
+        built_in("value_compression", self.value_compression)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The machine's file system. Everything is retried when interrupted, and what a file system
 //! refuses (direct I/O, reserved room, batches) falls back to what it grants.
 
+#[cfg(feature = "io-uring")]
 mod batch;
 mod direct;
 mod file;
@@ -11,7 +12,7 @@ mod output;
 mod tests;
 
 use crate::counters::count_sync;
-use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Vfs};
+use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, Vfs};
 use direct::DirectFile;
 use file::{BufferedFile, PosixRandomFile, create_new};
 use lock::FileLock;
@@ -178,7 +179,8 @@ impl Vfs for PosixVfs {
         at("free space of", dir, free_bytes(dir))
     }
 
-    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
+    #[cfg(feature = "io-uring")]
+    fn read_batch(&self, requests: &mut [crate::ReadRequest<'_>]) {
         batch::read(requests);
     }
 }

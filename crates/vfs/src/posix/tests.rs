@@ -1,6 +1,7 @@
 //! The machine's file system against plain memory: buffered, direct, batched, locked.
 
 use super::*;
+use crate::ReadRequest;
 use proptest::prelude::*;
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -190,7 +190,7 @@ fn start(
     nodes: &mut Nodes,
 ) -> Result<()> {
     let config = config(args, at)?;
-    let set_log_level = serve::log(config.settings().loglevel);
+    let set_log_level = serve::log(&config.settings());
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }

@@ -1,0 +1,345 @@
+//! Metrics in the text format of Prometheus; part of the feature `metrics`.
+
+use super::stalls::StallMetrics;
+use super::{MEMORY_POOLS, Metrics};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LevelLabel {
+    level: u32,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CauseLabel {
+    cause: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PoolLabel {
+    pool: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ErrorLabel {
+    eighths: u32,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LatencyLabel {
+    op: String,
+    quantile: String,
+}
+
+type IntGauge = Gauge<u64, AtomicU64>;
+type RealGauge = Gauge<f64, AtomicU64>;
+
+impl Metrics {
+    /// The Prometheus text exposition of everything here; every name starts with `terrace_`.
+    pub fn to_prometheus(&self) -> String {
+        let mut registry = Registry::with_prefix("terrace");
+        self.register_counters(&mut registry);
+        self.register_stalls(&mut registry);
+        self.register_gauges(&mut registry);
+        self.register_levels(&mut registry);
+        let latency = Family::<LatencyLabel, RealGauge>::default();
+        for (op, l) in self.latencies() {
+            for (quantile, us) in
+                [("0.5", l.p50_us), ("0.99", l.p99_us), ("0.999", l.p999_us), ("1", l.max_us)]
+            {
+                let label = LatencyLabel { op: op.into(), quantile: quantile.into() };
+                latency.get_or_create(&label).set(us / 1e6);
+            }
+        }
+        registry.register(
+            "latency_seconds",
+            "Sampled latencies by operation and quantile",
+            latency,
+        );
+        let mut out = String::new();
+        if encode(&mut out, &registry).is_err() {
+            out.clear();
+            let _ = writeln!(out, "# encoding failed");
+        }
+        out
+    }
+
+    fn register_counters(&self, registry: &mut Registry) {
+        let counters = [
+            ("gets", "Point reads", self.gets),
+            ("gets_found", "Point reads that found their key", self.gets_found),
+            ("gets_in_memtable", "Point reads that a memtable answered", self.gets_in_memtable),
+            ("seeks", "Iterator seeks", self.seeks),
+            ("memory_moves", "Moves of memory between pools", self.memory_moves),
+            ("memory_moved_bytes", "Bytes of these moves", self.memory_moved_bytes),
+            ("memory_turns", "Moves against a pool's last direction", self.memory_turns),
+            ("batches", "Batches committed", self.batches),
+            ("ops_written", "Operations committed", self.ops_written),
+            ("user_bytes", "Bytes of keys and values committed", self.user_bytes),
+            ("log_bytes", "Bytes appended to the commit log", self.log_bytes),
+            ("log_syncs", "Syncs of the commit log", self.log_syncs),
+            ("conflicts", "Batches refused because a key read had changed", self.conflicts),
+            ("flushes", "Flushes", self.flushes),
+            ("flush_bytes", "Bytes flushed", self.flush_bytes),
+            ("hot_swaps", "Fresh hot tables", self.hot_swaps),
+            ("hot_checkpoints", "Checkpoints of hot tables", self.hot_checkpoints),
+            (
+                "hot_checkpoint_bytes",
+                "Bytes of checkpoints of hot tables",
+                self.hot_checkpoint_bytes,
+            ),
+            ("compactions", "Compactions that rewrote data", self.compactions),
+            ("trivial_moves", "Files moved down without rewriting", self.trivial_moves),
+            ("compaction_read_bytes", "Bytes compactions read", self.compaction_read_bytes),
+            ("compaction_written_bytes", "Bytes compactions wrote", self.compaction_written_bytes),
+            ("entries_dropped", "Entries that flush and compaction dropped", self.entries_dropped),
+            ("values_separated", "Values left in the log", self.values_separated),
+            ("separated_bytes", "Bytes of values left in the log", self.separated_bytes),
+            ("value_reads", "Values read from the log", self.value_reads),
+            ("value_read_bytes", "Bytes of values read from the log", self.value_read_bytes),
+            ("value_cache_hits", "Values found in the block cache", self.value_cache_hits),
+            ("gc_moved_values", "Values that garbage collection moved", self.gc_moved_values),
+            ("gc_moved_bytes", "Bytes that garbage collection wrote", self.gc_moved_bytes),
+            ("gc_freed_bytes", "Bytes of value segments given back", self.gc_freed_bytes),
+            ("background_errors", "Failed flushes, compactions and syncs", self.background_errors),
+            ("filter_checks", "Filter partitions asked", self.reads.filter_checks),
+            ("filter_negatives", "Filter answers: absent", self.reads.filter_negatives),
+            (
+                "filter_false_positives",
+                "Filter answers: maybe, wrongly",
+                self.reads.filter_false_positives,
+            ),
+            ("filters_absent", "Lookups that met no filter in memory", self.reads.filters_absent),
+            ("filter_unit_damages", "Filter units found damaged", self.reads.filter_unit_damages),
+            ("wasted_lookups", "Searches of an SST that found nothing", self.reads.wasted_lookups),
+            ("data_block_hits", "Data blocks found in the cache", self.reads.data_block_hits),
+            ("data_block_misses", "Data blocks read from the device", self.reads.data_block_misses),
+            ("index_hits", "Index partitions found in memory", self.reads.index_hits),
+            ("index_misses", "Index partitions read from the device", self.reads.index_misses),
+            ("filter_hits", "Filter partitions found in memory", self.reads.filter_hits),
+            ("filter_misses", "Filter partitions read from the device", self.reads.filter_misses),
+            ("lookups_by_model", "Lookups through learned indexes", self.reads.lookups_by_model),
+            ("lookups_by_index", "Lookups through index partitions", self.reads.lookups_by_index),
+            (
+                "lookups_by_level_model",
+                "Lookups through models of levels",
+                self.reads.lookups_by_level_model,
+            ),
+            ("model_training_nanoseconds", "Time spent training", self.model_training_ns),
+            ("models_built", "SSTs that got a learned index", self.models_built),
+            ("models_damaged", "Learned indexes found damaged", self.reads.model_damages),
+            ("level_models_built", "Models of levels made", self.level_models_built),
+            ("device_reads", "Reads of SSTs", self.reads.device_reads),
+            ("device_read_bytes", "Bytes of SST reads", self.reads.device_read_bytes),
+        ];
+        for (name, help, value) in counters {
+            let counter = Counter::<u64, AtomicU64>::default();
+            counter.inc_by(value);
+            registry.register(name, help, counter);
+        }
+    }
+
+    fn register_stalls(&self, registry: &mut Registry) {
+        type Column = (&'static str, &'static str, fn(StallMetrics) -> u64);
+        let columns: [Column; 3] = [
+            ("slowdowns", "Times that writes were slowed", |row| row.slowdowns),
+            ("stops", "Times that writes stopped", |row| row.stops),
+            ("stall_microseconds", "Time writers spent stalled", |row| row.stall_us),
+        ];
+        for (name, help, value) in columns {
+            let counters = Family::<CauseLabel, Counter<u64, AtomicU64>>::default();
+            for (cause, row) in self.stalls_by_cause() {
+                counters
+                    .get_or_create(&CauseLabel { cause: cause.name().into() })
+                    .inc_by(value(row));
+            }
+            registry.register(name, help, counters);
+        }
+    }
+
+    fn register_gauges(&self, registry: &mut Registry) {
+        let gauges = [
+            ("live_log_bytes", "Bytes of log segments that must be kept", self.live_log_bytes),
+            ("value_segments", "Files of the log that only SSTs need", self.value_segments),
+            ("value_segment_bytes", "Length of these files", self.value_segment_bytes),
+            ("value_live_bytes", "Bytes in the log that SSTs refer to", self.value_live_bytes),
+            ("gc_victim_segments", "Value segments being collected", self.gc_victim_segments),
+            ("cache_used_bytes", "Bytes the block cache holds", self.cache_used_bytes),
+            ("cache_capacity_bytes", "Bytes the block cache may hold", self.cache_capacity_bytes),
+            ("filter_memory_bytes", "Bytes of filter units in memory", self.filter_memory_bytes),
+            ("filter_budget_bytes", "Bytes that they may take", self.filter_budget_bytes),
+            ("filter_lent_bytes", "Filter bytes that the cache has", self.filter_lent_bytes),
+            ("model_bytes", "Bytes of models in memory", self.model_bytes),
+            ("level_models", "Levels that have one model", self.level_models),
+            ("model_error_max_blocks", "The most that a model was off", self.model_error_max),
+            ("memtable_bytes", "Bytes of memtables", self.memtable_bytes),
+            ("memtable_limit_bytes", "Bytes that they may take", self.memtable_limit_bytes),
+            ("hot_keys", "Keys in hot tables", self.hot_keys),
+            ("hot_bytes", "Bytes of hot tables and what decides on them", self.hot_bytes),
+            ("pinned_bytes", "Bytes open SST readers pin", self.pinned_bytes),
+            ("open_files", "Open SST readers", self.open_files),
+            ("reader_pinned_files", "Files kept for readers", self.reader_pinned_files),
+            ("reader_pinned_bytes", "Bytes of those", self.reader_pinned_bytes),
+            ("snapshots", "Live snapshots", self.snapshots),
+            ("disk_full", "1 while writes wait for disk room", u64::from(self.disk_full)),
+            (
+                "quarantined_files",
+                "SSTs that cannot be read and are left out of compactions",
+                self.quarantined_files,
+            ),
+            ("poisoned", "1 when writes are refused until reopened", u64::from(self.poisoned)),
+            ("evidence_stale", "1 while evidence is not written", u64::from(self.evidence_stale)),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = IntGauge::default();
+            gauge.set(value);
+            registry.register(name, help, gauge);
+        }
+        let ratios = [
+            (
+                "filter_lambda",
+                "Wasted lookups saved per lookup and byte by the marginal filter unit",
+                self.filter_lambda,
+            ),
+            (
+                "filter_expected_waste",
+                "Wasted lookups expected per lookup",
+                self.filter_expected_waste,
+            ),
+            ("model_error_mean_blocks", "How far models are off on average", self.model_error_mean),
+            ("write_amplification", "Bytes written per user byte", self.write_amplification()),
+            (
+                "space_amplification",
+                "SST bytes per live byte (estimate)",
+                self.space_amplification(),
+            ),
+        ];
+        for (name, help, value) in ratios {
+            let gauge = RealGauge::default();
+            gauge.set(value);
+            registry.register(name, help, gauge);
+        }
+        let gains = Family::<PoolLabel, RealGauge>::default();
+        for (pool, gain_us) in MEMORY_POOLS.into_iter().zip(self.memory_gains_us) {
+            gains.get_or_create(&PoolLabel { pool: pool.into() }).set(gain_us);
+        }
+        let help = "Device time per second that one more MiB would save";
+        registry.register("memory_gain_us", help, gains);
+    }
+
+    fn register_filter_levels(&self, registry: &mut Registry) {
+        type Figure = fn(&super::LevelMetrics) -> u64;
+        let figures: [(&str, &str, Figure); 6] = [
+            ("stopped", "Lookups ended by a filter", |row| row.filter_stopped),
+            ("vain", "Lookups let through that found nothing", |row| row.filter_vain),
+            ("found", "Lookups let through that found their key", |row| row.filter_found),
+            ("units_loaded", "Filter units loaded", |row| row.filter_units_loaded),
+            ("units_dropped", "Filter units dropped", |row| row.filter_units_dropped),
+            ("memory_bytes", "Bytes of filter units in memory", |row| row.filter_memory_bytes),
+        ];
+        for (name, help, figure) in figures {
+            let family = Family::<LevelLabel, IntGauge>::default();
+            for (level, row) in (0u32..).zip(&self.levels) {
+                family.get_or_create(&LevelLabel { level }).set(figure(row));
+            }
+            registry.register(format!("level_filter_{name}"), help, family);
+        }
+    }
+
+    fn register_models(&self, registry: &mut Registry) {
+        let refused = Family::<ReasonLabel, Counter<u64, AtomicU64>>::default();
+        let known = [
+            ("ties", self.models_refused_ties),
+            ("segments", self.models_refused_segments),
+            ("bytes", self.models_refused_bytes),
+        ];
+        let others = self.models_refused - known.iter().map(|(_, count)| count).sum::<u64>();
+        for (reason, count) in known.into_iter().chain([("other", others)]) {
+            refused.get_or_create(&ReasonLabel { reason: reason.into() }).inc_by(count);
+        }
+        registry.register("models_refused", "Files and levels without a model", refused);
+        let errors = Family::<ErrorLabel, Counter<u64, AtomicU64>>::default();
+        for (eighths, count) in (0u32..).zip(self.model_errors) {
+            errors.get_or_create(&ErrorLabel { eighths }).inc_by(count);
+        }
+        registry.register(
+            "model_errors",
+            "Keys by how far off their model is, in eighths of its error bound",
+            errors,
+        );
+        let files = Family::<LevelLabel, IntGauge>::default();
+        let levels = Family::<LevelLabel, IntGauge>::default();
+        for (level, row) in (0u32..).zip(&self.levels) {
+            files.get_or_create(&LevelLabel { level }).set(row.model_files);
+            levels.get_or_create(&LevelLabel { level }).set(row.level_models);
+        }
+        registry.register("level_model_files", "Open SSTs with a learned index", files);
+        registry.register("level_has_model", "Families with a model of the level", levels);
+    }
+
+    fn register_levels(&self, registry: &mut Registry) {
+        let files = Family::<LevelLabel, IntGauge>::default();
+        let size = Family::<LevelLabel, IntGauge>::default();
+        let written = Family::<LevelLabel, IntGauge>::default();
+        for (level, row) in (0u32..).zip(&self.levels) {
+            files.get_or_create(&LevelLabel { level }).set(row.file_count);
+            size.get_or_create(&LevelLabel { level }).set(row.size_bytes);
+            written.get_or_create(&LevelLabel { level }).set(row.written_bytes);
+        }
+        self.register_filter_levels(registry);
+        self.register_models(registry);
+        registry.register("level_files", "SSTs by level", files);
+        registry.register("level_size_bytes", "Bytes of SSTs by level", size);
+        registry.register(
+            "level_written_bytes",
+            "Bytes written into a level since the open",
+            written,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_carries_the_figures() {
+        let mut metrics = Metrics { gets: 7, ..Metrics::default() };
+        metrics.levels[6].file_count = 3;
+        metrics.levels[6].filter_stopped = 40;
+        metrics.filter_lambda = 1.5e-9;
+        (metrics.models_refused, metrics.models_refused_ties) = (3, 2);
+        (metrics.reads.lookups_by_model, metrics.levels[6].model_files) = (11, 2);
+        metrics.model_errors[8] = 5;
+        metrics.stalls[2] = StallMetrics { slowdowns: 0, stops: 4, stall_us: 2_500_000 };
+        let prometheus = metrics.to_prometheus();
+        for line in [
+            "terrace_models_refused_total{reason=\"ties\"} 2",
+            "terrace_models_refused_total{reason=\"other\"} 1",
+            "terrace_model_errors_total{eighths=\"8\"} 5",
+            "terrace_level_model_files{level=\"6\"} 2",
+            "terrace_lookups_by_model_total 11",
+            "terrace_stops_total{cause=\"memtables\"} 4",
+            "terrace_stall_microseconds_total{cause=\"memtables\"} 2500000",
+            "terrace_slowdowns_total{cause=\"garbage_collection\"} 0",
+            "terrace_level_filter_stopped{level=\"6\"} 40",
+        ] {
+            assert!(prometheus.contains(line), "{line} is not in {prometheus}");
+        }
+        assert!(prometheus.contains("terrace_filter_lambda 1.5e-9"), "{prometheus}");
+        assert!(prometheus.contains("terrace_gets_total 7"), "{prometheus}");
+        assert!(prometheus.contains("terrace_level_files{level=\"6\"} 3"), "{prometheus}");
+        assert!(prometheus.trim_end().ends_with("# EOF"), "{prometheus}");
+    }
+}

@@ -1,0 +1,20 @@
+//! How an option that cannot work is refused: with its name, its value and what it must be.
+
+use crate::error::{Error, Result};
+use std::fmt;
+use terrace_sst::Compression;
+
+/// Refuses an option unless it is `ok`, naming it, its value and what it must be.
+pub(super) fn range(ok: bool, what: &str, got: &dyn fmt::Display, want: &str) -> Result<()> {
+    match ok {
+        true => Ok(()),
+        false => Err(Error::InvalidArgument(format!("{what} is {got}; it must be {want}"))),
+    }
+}
+
+/// Refuses compression by a codec that this build is without.
+pub(super) fn built_in(what: &str, compression: Compression) -> Result<()> {
+    let name = compression.name();
+    let want = format!("built in: this build is without the feature `{name}`");
+    range(compression.is_built_in(), what, &name, &want)
+}

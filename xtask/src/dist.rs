@@ -1,0 +1,302 @@
+//! `cargo xtask dist [--profile NAME] [--wheel] [DIR]`: what is given to users, in one folder.
+//!
+//! ```text
+//! terrace-VERSION-ARCH-linux.tar.gz         the program, completions, manual pages, the service, this list of packages
+//! terrace-VERSION-ARCH-linux-debug.tar.gz   its debug information
+//! terrace_VERSION_ARCH.deb                  the same for Debian, with its service
+//! libterrace-VERSION-ARCH-linux.tar.gz      the library for C
+//! terracedb-VERSION-...-linux_ARCH.whl      with --wheel: the package for Python, for which pip fetches maturin
+//! terrace-VERSION.cdx.json                  what the program is built from (CycloneDX)
+//! Containerfile                             an image of the Debian package
+//! SHA256SUMS                                of all of them
+//! ```
+//! Packages of the same program are the same bytes: all times in them are that of the commit, or `SOURCE_DATE_EPOCH`.
+
+mod deb;
+mod files;
+mod program;
+mod sbom;
+
+use crate::c_library::{self, RELOCATABLE};
+use crate::output::run_shown;
+use crate::packages::{Packages, output};
+use crate::release::{DEBUG, PROFILE, PROGRAM};
+use crate::steps::{cargo, target_dir};
+use crate::wheel;
+use anyhow::{Context, Result, bail};
+use deb::Deb;
+use files::{Files, gzip, read};
+use program::Program;
+use sha2::{Digest as _, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The crate of the program.
+const CRATE: &str = "terrace-cli";
+
+/// Sources of what is packaged beside the program.
+const PACKAGING: &str = "packaging";
+
+/// The configuration of the service; dpkg keeps the administrator's changes.
+const CONFIGURATION: &str = "etc/terrace/terrace.toml";
+
+/// Where the service is installed.
+pub const UNIT: &str = "usr/lib/systemd/system/terrace.service";
+
+/// The file of checksums.
+pub const SUMS: &str = "SHA256SUMS";
+
+/// Documents that go with the program.
+const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+
+/// Builds everything, and packages it.
+pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    let (mut profile, mut dir) = (PROFILE, target_dir(root).join("packages"));
+    let mut has_wheel = false;
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--profile" => profile = rest.next().context("which profile?")?,
+            "--wheel" => has_wheel = true,
+            option if option.starts_with('-') => bail!("there is no option {option}"),
+            name => dir = PathBuf::from(name),
+        }
+    }
+    let build = ["build", "--locked", "--profile", profile, "-p", CRATE, "-p", "terrace-c"];
+    run_shown(cargo(&build).current_dir(root))?;
+    let built = target_dir(root).join(if profile == "dev" { "debug" } else { profile });
+    let mut out = Out::new(root, &dir)?;
+    let program = out.program(&built)?;
+    let mut debug = Files::default();
+    debug.add(DEBUG, 0o644, program.debug);
+    out.archive(&archive_name("terrace", "-debug"), &debug)?;
+    out.c_library(&built)?;
+    if has_wheel {
+        out.wheel(profile)?;
+    }
+    out.sums()
+}
+
+/// Packages of the program that is in the folder `built`, into `dir`; gives their names. For the test.
+pub fn packages(root: &Path, built: &Path, dir: &Path) -> Result<Vec<String>> {
+    let mut out = Out::new(root, dir)?;
+    out.program(built)?;
+    out.sums()?;
+    Ok(out.names)
+}
+
+/// The folder that packages are written to.
+struct Out<'a> {
+    root: &'a Path,
+    dir: &'a Path,
+    /// Of all files in packages, in seconds since 1970.
+    time_s: u64,
+    /// What was written.
+    names: Vec<String>,
+}
+
+impl<'a> Out<'a> {
+    fn new(root: &'a Path, dir: &'a Path) -> Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+        Ok(Self { root, dir, time_s: time_s(root)?, names: Vec::new() })
+    }
+
+    fn write(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.dir.join(name);
+        fs::write(&path, bytes).with_context(|| format!("write {}", path.display()))?;
+        println!("{:>8.1} MB  {}", bytes.len() as f64 / 1e6, path.display());
+        self.names.push(name.to_string());
+        Ok(())
+    }
+
+    /// An archive whose files lie in a folder of its own name.
+    fn archive(&mut self, name: &str, files: &Files) -> Result<()> {
+        let packed = files.tar_gz(&format!("{name}/"), self.time_s)?;
+        self.write(&format!("{name}.tar.gz"), &packed)
+    }
+
+    /// Everything that has the program in it.
+    fn program(&mut self, built: &Path) -> Result<Program> {
+        let work = Work::new(self.dir)?;
+        let program = Program::of(&built.join(PROGRAM), &work.0)?;
+        let list = sbom::cyclone_dx(&Packages::read(self.root)?, CRATE)?;
+        self.archive(&archive_name("terrace", ""), &portable(self.root, &program, &list)?)?;
+        self.debian(&program, &list)?;
+        self.write(&format!("terrace-{VERSION}.cdx.json"), list.as_bytes())?;
+        let containerfile = read(&self.root.join(PACKAGING).join("Containerfile"))?;
+        self.write("Containerfile", &containerfile)?;
+        Ok(program)
+    }
+
+    fn debian(&mut self, program: &Program, list: &str) -> Result<()> {
+        let scripts = ["postinst", "prerm", "postrm"].map(|name| {
+            let path = self.root.join(PACKAGING).join("debian").join(name);
+            let text = fs::read_to_string(&path);
+            Ok((name, text.with_context(|| format!("read {}", path.display()))?))
+        });
+        let scripts: Vec<_> = scripts.into_iter().collect::<Result<_>>()?;
+        let deb = Deb {
+            version: VERSION,
+            files: &installed(self.root, program, list)?,
+            conffiles: &[&format!("/{CONFIGURATION}")],
+            scripts: &scripts,
+            program: &program.stripped,
+            time_s: self.time_s,
+        };
+        let name = format!("terrace_{VERSION}_{}.deb", deb::architecture()?);
+        self.write(&name, &deb.build()?)
+    }
+
+    fn c_library(&mut self, built: &Path) -> Result<()> {
+        let work = Work::new(self.dir)?;
+        c_library::install(self.root, built, &work.0, RELOCATABLE)?;
+        let mut files = Files::default();
+        for folder in ["include", "lib"] {
+            files.add_folder(folder, &work.0.join(folder))?;
+        }
+        for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            files.add(name, 0o644, read(&self.root.join(name))?);
+        }
+        self.archive(&archive_name("libterrace", ""), &files)
+    }
+
+    fn wheel(&mut self, profile: &str) -> Result<()> {
+        let wheels = wheel::build(self.root, &target_dir(self.root), profile)?;
+        for entry in fs::read_dir(&wheels).with_context(|| format!("list {}", wheels.display()))? {
+            let entry = entry?;
+            self.write(&entry.file_name().to_string_lossy(), &read(&entry.path())?)?;
+        }
+        Ok(())
+    }
+
+    /// Checksums of all that was written, as `sha256sum -c` reads them.
+    fn sums(&mut self) -> Result<()> {
+        self.names.sort();
+        let mut lines = String::new();
+        for name in &self.names {
+            let sum = Sha256::digest(read(&self.dir.join(name))?);
+            let hex: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+            lines.push_str(&format!("{hex}  {name}\n"));
+        }
+        self.write(SUMS, lines.as_bytes())
+    }
+}
+
+/// A folder for what is made on the way, gone in the end.
+struct Work(PathBuf);
+
+impl Work {
+    fn new(dir: &Path) -> Result<Self> {
+        let path = dir.join("work");
+        // Left by a run that was cut short.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // What stays is only in the way.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `NAME-VERSION-ARCH-linux`, and `what`.
+fn archive_name(name: &str, what: &str) -> String {
+    format!("{name}-{VERSION}-{}-linux{what}", std::env::consts::ARCH)
+}
+
+/// What is unpacked anywhere.
+fn portable(root: &Path, program: &Program, list: &str) -> Result<Files> {
+    let mut files = Files::default();
+    files.add("bin/terrace", 0o755, program.stripped.clone());
+    for (shell, name, script) in &program.completions {
+        files.add(&format!("completions/{shell}/{name}"), 0o644, script.clone());
+    }
+    for (name, page) in &program.pages {
+        files.add(&format!("man/man1/{name}"), 0o644, page.clone());
+    }
+    for name in ["terrace.service", "terrace.toml"] {
+        files.add(&format!("service/{name}"), 0o644, read(&root.join(PACKAGING).join(name))?);
+    }
+    for name in DOCUMENTS {
+        files.add(name, 0o644, read(&root.join(name))?);
+    }
+    files.add("terrace.cdx.json", 0o644, list);
+    Ok(files)
+}
+
+/// What the Debian package installs.
+fn installed(root: &Path, program: &Program, list: &str) -> Result<Files> {
+    let mut files = Files::default();
+    files.add("usr/bin/terrace", 0o755, program.stripped.clone());
+    for (shell, name, script) in &program.completions {
+        let folder = match *shell {
+            "bash" => "bash-completion/completions",
+            "zsh" => "zsh/vendor-completions",
+            "fish" => "fish/vendor_completions.d",
+            other => bail!("where does {other} look for completions?"),
+        };
+        files.add(&format!("usr/share/{folder}/{name}"), 0o644, script.clone());
+    }
+    for (name, page) in &program.pages {
+        files.add(&format!("usr/share/man/man1/{name}"), 0o644, page.clone());
+    }
+    let packaging = root.join(PACKAGING);
+    files.add(UNIT, 0o644, read(&packaging.join("terrace.service"))?);
+    // It may get a password: the script that runs after the installation lets the service read it.
+    files.add(CONFIGURATION, 0o640, read(&packaging.join("terrace.toml"))?);
+    let folder = "usr/share/doc/terrace";
+    let changes = gzip(&read(&root.join("CHANGELOG.md"))?)?;
+    files.add(&format!("{folder}/changelog.gz"), 0o644, changes);
+    let copyright = [
+        b"Terrace may be used under either of two licences, as you like.\n\n".to_vec(),
+        read(&root.join("LICENSE-MIT"))?,
+        b"\nThe Apache License 2.0 is in /usr/share/common-licenses/Apache-2.0.\n\
+          Licences of what the program is built from: terrace.cdx.json beside this file.\n"
+            .to_vec(),
+    ];
+    files.add(&format!("{folder}/copyright"), 0o644, copyright.concat());
+    files.add(&format!("{folder}/terrace.cdx.json"), 0o644, list);
+    Ok(files)
+}
+
+/// `SOURCE_DATE_EPOCH`, or the time of the last commit.
+fn time_s(root: &Path) -> Result<u64> {
+    let text = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text,
+        Err(_) => {
+            let mut git = Command::new("git");
+            git.args(["log", "-1", "--format=%ct"]).current_dir(root);
+            String::from_utf8(output(&mut git)?)?
+        }
+    };
+    text.trim().parse().with_context(|| format!("{text:?} is no time in seconds"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_of_the_package_are_scripts() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/debian");
+        for name in ["postinst", "prerm", "postrm"] {
+            let output = Command::new("sh").arg("-n").arg(dir.join(name)).output().unwrap();
+            assert!(output.status.success(), "{name}: {output:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_mean_nothing_are_refused() {
+        let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for arguments in [&["--fast"][..], &["--profile"]] {
+            assert!(run(root, &words(arguments)).is_err(), "{arguments:?}");
+        }
+    }
+}
