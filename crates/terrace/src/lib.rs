@@ -44,6 +44,7 @@ mod options;
 mod read;
 mod repair;
 mod transaction;
+mod updates;
 mod values;
 mod version;
 mod write;
@@ -90,6 +91,8 @@ pub use terrace_base::{Clock, SystemClock};
 pub use terrace_buf::Slice;
 pub use terrace_sst::{Compression, FilterPolicy, PolicyError, ReadCounts};
 pub use transaction::Transaction;
+pub use updates::feed::{UpdateOptions, Updates};
+pub use updates::update::{Update, UpdateBatch, UpdateOp};
 pub use version::snapshots::Snapshot;
 pub use write::read_set::ReadSet;
 

@@ -6,6 +6,7 @@ mod introspect;
 mod live_options;
 mod merge;
 mod read_only_api;
+mod updates_api;
 
 pub use introspect::QuarantinedFile;
 pub use live_options::LIVE_OPTIONS;

@@ -6,6 +6,7 @@ mod at_step;
 mod background_errors;
 mod basics;
 mod camera;
+mod change_feed;
 mod crash_in_recovery;
 mod disk_full;
 mod drawn;
