@@ -5,6 +5,7 @@
 mod at_step;
 mod background_errors;
 mod basics;
+mod bulk;
 mod camera;
 mod change_feed;
 mod crash_in_recovery;
