@@ -10,7 +10,7 @@ use terrace::{
 };
 
 /// The names that [`set_store_option`] takes.
-pub const STORE_OPTIONS: [&str; 25] = [
+pub const STORE_OPTIONS: [&str; 26] = [
     "memory_budget",
     "memory_split",
     "create_if_missing",
@@ -35,6 +35,7 @@ pub const STORE_OPTIONS: [&str; 25] = [
     "reserve_bytes",
     "segment_bytes",
     "gc_garbage_ratio",
+    "log_retention_bytes",
     "max_reader_pinned_bytes",
 ];
 
@@ -84,6 +85,7 @@ pub fn set_store_option(options: &mut Options, name: &str, text: &str) -> Outcom
         "reserve_bytes" => advanced.reserve_bytes = size(name, text)?,
         "segment_bytes" => advanced.segment_bytes = size(name, text)?,
         "gc_garbage_ratio" => advanced.gc_garbage_ratio = number(name, text)?,
+        "log_retention_bytes" => advanced.log_retention_bytes = size(name, text)?,
         "max_reader_pinned_bytes" => {
             advanced.max_reader_pinned_bytes = unless_none(text, |text| size(name, text))?;
         }
@@ -238,7 +240,7 @@ mod tests {
     use super::*;
 
     /// A text for each option that is not its default.
-    const OTHER: [(&str, &str); 33] = [
+    const OTHER: [(&str, &str); 34] = [
         ("memory_budget", "64MiB"),
         ("memory_split", "auto"),
         ("create_if_missing", "false"),
@@ -263,6 +265,7 @@ mod tests {
         ("reserve_bytes", "0"),
         ("segment_bytes", "8MiB"),
         ("gc_garbage_ratio", "0.5"),
+        ("log_retention_bytes", "1GiB"),
         ("max_reader_pinned_bytes", "1GiB"),
         ("compression", "none, lz4,zstd"),
         ("filter", "bloom:10,none"),

@@ -178,6 +178,10 @@ fn describe_op(op: &Op<'_>) -> String {
     };
     let what = match (op.kind, op.value.split_first_chunk::<EXPIRY_BYTES>()) {
         (ValueKind::Delete, _) => format!("delete {}", shown(op.key)),
+        // An empty range deletes nothing: it stands for a file.
+        (ValueKind::RangeDelete, _) if op.key >= op.value => {
+            format!("ingested a file of {} to {}", shown(op.value), shown(op.key))
+        }
         (ValueKind::RangeDelete, _) => {
             format!("delete [{}, {})", shown(op.key), shown(op.value))
         }

@@ -85,8 +85,11 @@ pub struct LogReader {
 /// # Errors
 /// I/O only; what the bytes are is in the inner result.
 pub fn read_header(vfs: &dyn Vfs, path: &Path) -> Result<std::result::Result<Header, HeaderFault>> {
-    let mut window = Window::new(vfs.open(path, OpenMode::default())?);
-    Ok(format::decode_header(window.get(0, HEADER_BYTES as usize)?))
+    let file = vfs.open(path, OpenMode::default())?;
+    let mut bytes = [0; HEADER_BYTES as usize];
+    let bytes = &mut bytes[..file.len().min(HEADER_BYTES) as usize];
+    file.read_at(0, bytes)?;
+    Ok(format::decode_header(bytes))
 }
 
 impl LogReader {
@@ -154,22 +157,69 @@ impl LogReader {
     pub fn next(&mut self) -> Result<Step<'_>> {
         let offset = self.position;
         if self.ended.is_none() {
-            let found = match &self.header {
-                Err(why) if offset < HEADER_BYTES => Found::Torn(why.clone()),
-                _ => self.examine(offset)?,
-            };
-            match found {
-                Found::Record { kind, payload_bytes } => {
-                    let start = offset + RECORD_HEADER_BYTES as u64;
-                    self.position = start + payload_bytes as u64;
-                    let payload = self.window.loaded(start, payload_bytes);
-                    return Ok(Step::Record(Record { offset, kind, payload }));
-                }
-                Found::Nothing => self.ended = Some(None),
-                Found::Torn(why) => self.ended = Some(Some(why)),
-            }
+            let found = self.find(offset)?;
+            return Ok(self.step(offset, found));
         }
         Ok(Step::End { offset, torn: self.ended.clone().flatten() })
+    }
+
+    /// As [`LogReader::next`], of a segment that a writer may be appending to or finishing: an end is
+    /// reported only after the file was opened again and had no sound record there either. A later call
+    /// looks again.
+    ///
+    /// # Errors
+    /// As [`LogReader::next`].
+    pub fn next_beside_writer(&mut self, vfs: &dyn Vfs) -> Result<Step<'_>> {
+        let offset = self.position;
+        let mut found = self.find_if_there(offset)?;
+        if !matches!(found, Found::Record { .. }) {
+            let mut fresh = Self::open(vfs, self.window.file().path(), self.segment)?;
+            fresh.position = fresh.position.max(offset);
+            *self = fresh;
+            found = self.find_if_there(offset)?;
+        }
+        Ok(self.step(offset, found))
+    }
+
+    /// What stands at `offset`. Zeros are taken for preallocated room, and so is what a writer has cut off
+    /// since the file was opened.
+    fn find_if_there(&mut self, offset: u64) -> Result<Found> {
+        let is_cut = |error: &Error| match error {
+            Error::Io { source, .. } => source.kind() == std::io::ErrorKind::UnexpectedEof,
+            _ => false,
+        };
+        match self.window.get(offset, RECORD_HEADER_BYTES) {
+            Ok(head) if head.iter().all(|byte| *byte == 0) => Ok(Found::Nothing),
+            Ok(_) => match self.find(offset) {
+                Err(error) if is_cut(&error) => Ok(Found::Nothing),
+                found => found,
+            },
+            Err(error) if is_cut(&error) => Ok(Found::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What stands at `offset`, where a record is expected.
+    fn find(&mut self, offset: u64) -> Result<Found> {
+        match &self.header {
+            Err(why) if offset < HEADER_BYTES => Ok(Found::Torn(why.clone())),
+            _ => self.examine(offset),
+        }
+    }
+
+    /// Moves past a record that was found at `offset`, or notes the end there.
+    fn step(&mut self, offset: u64, found: Found) -> Step<'_> {
+        match found {
+            Found::Record { kind, payload_bytes } => {
+                let start = offset + RECORD_HEADER_BYTES as u64;
+                self.position = start + payload_bytes as u64;
+                let payload = self.window.loaded(start, payload_bytes);
+                return Step::Record(Record { offset, kind, payload });
+            }
+            Found::Nothing => self.ended = Some(None),
+            Found::Torn(why) => self.ended = Some(Some(why)),
+        }
+        Step::End { offset, torn: self.ended.clone().flatten() }
     }
 
     /// Opens the file again, for a writer may have appended to it. True if a sound record stands

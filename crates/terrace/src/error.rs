@@ -67,6 +67,16 @@ pub enum Error {
     /// here. [`Db::refresh`](crate::Db::refresh) it, or open it again.
     #[error("{0}; refresh the read-only store or open it again")]
     Outdated(Arc<terrace_base::Error>),
+    /// The log does not hold these updates any more: it keeps what
+    /// [`log_retention_bytes`](crate::AdvancedOptions::log_retention_bytes) allows, and an open feed keeps what it has
+    /// not read unless the disk is full. Copy the store anew and go on from there.
+    #[error("updates from {since} on are not in the log any more; the oldest there is {oldest}")]
+    UpdatesGone {
+        /// The sequence number that was to come next.
+        since: u64,
+        /// The oldest sequence number from which on every update is in the log.
+        oldest: u64,
+    },
     /// The store was closed.
     #[error("the store is closed")]
     Closed,

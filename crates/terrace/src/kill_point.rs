@@ -9,7 +9,7 @@
 use std::sync::OnceLock;
 
 /// Every step there is.
-pub const KILL_POINTS: [&str; 33] = [
+pub const KILL_POINTS: [&str; 34] = [
     "open:manifest_recovered",
     "open:spilled",
     "open:replayed",
@@ -38,6 +38,7 @@ pub const KILL_POINTS: [&str; 33] = [
     "family:dropped",
     "ingest:copied",
     "ingest:finished",
+    "ingest:logged",
     "ingest:installed",
     "checkpoint:frozen",
     "checkpoint:linked",

@@ -87,10 +87,11 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
         removed,
         ..FamilyEdit::default()
     };
-    if has_values || state.hot.is_some() || env.read.families.load().len() > 1 {
+    let keeps_log = env.base.dynamic.log_retention_bytes() > 0;
+    if has_values || state.hot.is_some() || keeps_log || env.read.families.load().len() > 1 {
         // What the file refers to must be durable before the file is in force. And a power cut may
         // lose the newest writes of all families, never older ones of one family, or hot ones, while
-        // newer ones of another stay.
+        // newer ones of another stay, or while change feeds miss what the file has.
         if let Err(error) = log_segments::sync_full_segments(&env.commit) {
             let written = edit.added.iter().map(|(_, file)| file.number);
             remove_unpublished(&env.base.vfs, &env.base.dir, written);

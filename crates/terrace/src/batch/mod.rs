@@ -7,7 +7,7 @@
 //!        | kind:u8  family:varint  key:bytes  [expiry:u64le]  size:varint  stored  checksum:u32le
 //! ```
 //! `value` is empty for a delete, the end key for a range delete, and starts with the expiry for
-//! a value with a TTL. Op number i has sequence number `first_seqno + i`.
+//! a value with a TTL. A range delete that ends where it starts or before stands for an ingested file. Op number i has sequence number `first_seqno + i`.
 //!
 //! The second form is that of a value which stays in the log (kinds `PutHandle` and, with an
 //! expiry, `PutTtlHandle`): `size` is the length of `stored` times four plus the compression, and
@@ -17,11 +17,13 @@
 mod ops;
 mod room;
 mod save_point;
+mod unapplied;
 
 pub use save_point::SavePoint;
 
 pub(crate) use ops::{Op, Ops, StoredHandle, decode, decode_next, not_a_batch};
 pub(crate) use room::entry_room_bytes;
+pub(crate) use unapplied::{of_ingestion, without_ops};
 
 use crate::error::{Error, Result};
 use crate::options::DEFAULT_VALUE_SEPARATION_THRESHOLD;

@@ -21,6 +21,15 @@ pub(crate) struct Op<'a> {
     pub separated: Option<Separated>,
 }
 
+impl<'a> Op<'a> {
+    /// The smallest and the largest key of an ingested file, if that is what it stands for: a range
+    /// that ends where it starts, or before, and deletes nothing.
+    pub fn ingested(&self) -> Option<(&'a [u8], &'a [u8])> {
+        let is_note = self.kind == ValueKind::RangeDelete && self.key >= self.value;
+        is_note.then_some((self.value, self.key))
+    }
+}
+
 /// A value that stays in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Separated {

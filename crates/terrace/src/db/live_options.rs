@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 /// The names that [`Db::set_option`] takes.
-pub const LIVE_OPTIONS: [&str; 7] = [
+pub const LIVE_OPTIONS: [&str; 8] = [
     "sync",
     "memory_budget",
     "memory_split",
@@ -21,6 +21,7 @@ pub const LIVE_OPTIONS: [&str; 7] = [
     "gc_garbage_ratio",
     "value_separation_threshold",
     "hot_table",
+    "log_retention_bytes",
 ];
 
 impl Db {
@@ -66,6 +67,13 @@ impl Db {
         }
         self.inner().base.dynamic.set_gc_garbage_ratio(ratio);
         Ok(())
+    }
+
+    /// Changes how many bytes of log segments are kept for [`Db::updates_since`]. What is above a smaller bound goes
+    /// within a second. A larger one keeps what is there now and what is written later; name it at the
+    /// open, too, if it is to hold for updates of before.
+    pub fn set_log_retention_bytes(&self, bytes: u64) {
+        self.inner().base.dynamic.set_log_retention_bytes(bytes);
     }
 
     /// Changes whether keys that are written again and again stay in memory. Off: with the next write
@@ -120,6 +128,10 @@ impl Db {
                 self.set_hot_table(value.parse()?);
                 Ok(())
             }
+            "log_retention_bytes" => {
+                self.set_log_retention_bytes(number(name, value)?);
+                Ok(())
+            }
             _ => Err(Error::InvalidArgument(format!(
                 "`{name}` cannot be changed while the store is open; these can: {}",
                 LIVE_OPTIONS.join(", ")
@@ -142,6 +154,7 @@ impl Db {
                 inner.read.family(0)?.separation().threshold.to_string()
             }
             "hot_table" => inner.base.dynamic.hot_table().to_string(),
+            "log_retention_bytes" => inner.base.dynamic.log_retention_bytes().to_string(),
             _ => return None,
         })
     }

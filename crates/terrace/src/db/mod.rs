@@ -1,12 +1,15 @@
 //! The store as its user sees it: [`Db`] and [`ColumnFamily`], thin over the verbs.
 
+mod bulk_api;
 mod family_writes;
 mod ingest_api;
 mod introspect;
 mod live_options;
 mod merge;
 mod read_only_api;
+mod updates_api;
 
+pub use bulk_api::BulkLoader;
 pub use introspect::QuarantinedFile;
 pub use live_options::LIVE_OPTIONS;
 

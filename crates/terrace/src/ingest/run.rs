@@ -1,17 +1,18 @@
 //! Ingests files: they are copied into the directory while writes go on; then writers are held while the
-//! family's memtables are flushed, the files get their sequence numbers and their end, and one edit puts all
+//! family's memtables are flushed (above existing data), the files get their sequence numbers and their end, and one edit puts all
 //! of them in force.
 //!
 //! Above existing data all entries of a file have one new sequence number, so snapshots of before do not see
 //! them. Each file has one of its own: files of L0 with equal ones would lose their order when some of them are
 //! merged. As the memtables are flushed first and a fresh one comes with the files, what a read finds in a
 //! memtable is newer than any file, as everywhere. The log is synced first: after a power cut no
-//! write of before may be missing while the files are there.
+//! write of before may be missing while the files are there. By then it has a note of the files, for change feeds.
 
 use crate::background::compact::Claim;
 use crate::background::compaction::pick::{LAST_LEVEL, Span};
 use crate::background::env::JobEnv;
 use crate::background::flush;
+use crate::batch;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::ingest::copied::Copied;
@@ -23,6 +24,7 @@ use crate::version::family::Family;
 use crate::version::install::{self, Change};
 use crate::version::unpublished::remove_unpublished;
 use crate::write::log_segments;
+use crate::write::queue::LogState;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -154,29 +156,101 @@ fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Inges
     env.base.health.check_writable()?;
     family.check_exists()?;
     flush::one_under_lead(env, &mut log, family)?;
-    if log.dirty {
-        log_segments::sync_log(&env.commit, &mut log)?;
-    }
-    let first = log.last_seqno + 1;
-    let last = log.last_seqno + copied.len() as u64;
-    if last >= MAX_SEQNO {
-        return Err(Error::InvalidArgument("all 2^56 sequence numbers are used up".into()));
-    }
+    let (first, last) = next_numbers(&log, copied.len())?;
     let fresh = fresh_memtable(env, family)?;
-    let files = copied.finish(stamp(env, family), first.onward())?;
+    let files = shared(copied.finish(stamp(env, family), first.onward())?);
     kill_point("ingest:finished");
     // Whether the edit is in force is unknown if it fails: nothing else may have these numbers.
-    log.last_seqno = last;
-    let done = install(env, family, files, last, Some(fresh));
+    note_in_log(env, &mut log, family, &files).inspect_err(|_| remove(env, &files))?;
+    let claimed =
+        env.jobs.scheduler.wait_until(|jobs| Ok(Some(claim_above(env, family, jobs, &files))));
+    let (levels, claim) = claimed.inspect_err(|_| remove(env, &files))?;
+    let done = install(env, family, (&files, levels), last, Some(fresh));
+    drop(claim);
     // Release: a thread that reads this number finds the files.
     env.read.visible_seqno.store(last, Ordering::Release);
     done
 }
 
 fn below(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Ingested> {
-    let files = copied.finish(stamp(env, family), std::iter::repeat(SeqNo::ZERO))?;
+    let files = shared(copied.finish(stamp(env, family), std::iter::repeat(SeqNo::ZERO))?);
     kill_point("ingest:finished");
-    install(env, family, files, SeqNo::ZERO, None)
+    loop {
+        // Without the lead: the compactions that are in the way may take long.
+        let is_free = |jobs: &mut SchedulerState| {
+            check_below(family, jobs, &files).map(|is_free| is_free.then_some(()))
+        };
+        env.jobs.scheduler.wait_until(is_free).inspect_err(|_| remove(env, &files))?;
+        if let Some(done) = below_under_lead(env, family, &files)? {
+            return Ok(done);
+        }
+    }
+}
+
+/// Installs files below existing data while nobody writes; not if a compaction that has begun since is in the way.
+/// On an error the files are removed.
+fn below_under_lead(
+    env: &JobEnv,
+    family: &Arc<Family>,
+    files: &[Arc<FileMeta>],
+) -> Result<Option<Ingested>> {
+    let begin = || -> Result<_> {
+        let lead = env.commit.queue()?.lead();
+        let mut log = lead.log();
+        env.base.health.check_writable()?;
+        let chosen = vec![LAST_LEVEL; files.len()];
+        let claimed = env.jobs.scheduler.wait_until(|jobs| {
+            let is_free = check_below(family, jobs, files)?;
+            let outputs = chosen.iter().copied().zip(files);
+            Ok(Some(is_free.then(|| Claim::of_outputs(env, jobs, family.id, outputs))))
+        });
+        let Some(claim) = claimed? else { return Ok(None) };
+        let (_, last) = next_numbers(&log, files.len())?;
+        note_in_log(env, &mut log, family, files)?;
+        Ok(Some((lead, log, chosen, claim, last)))
+    };
+    let begun = begin().inspect_err(|_| remove(env, files))?;
+    let Some((_lead, _log, levels, claim, last)) = begun else { return Ok(None) };
+    let done = install(env, family, (files, levels), SeqNo::ZERO, None);
+    drop(claim);
+    // Release: a feed that reads this number finds the files.
+    env.read.visible_seqno.store(last, Ordering::Release);
+    done.map(Some)
+}
+
+/// The sequence numbers of `count` files.
+fn next_numbers(log: &LogState, count: usize) -> Result<(SeqNo, SeqNo)> {
+    let (first, last) = (log.last_seqno.next(), log.last_seqno + count as u64);
+    match last < MAX_SEQNO {
+        true => Ok((first, last)),
+        false => Err(Error::InvalidArgument("all 2^56 sequence numbers are used up".into())),
+    }
+}
+
+/// Says in the log, durably, that `files` are ingested: change feeds have nothing else of them. Takes a number for
+/// each.
+fn note_in_log(
+    env: &JobEnv,
+    log: &mut LogState,
+    family: &Family,
+    files: &[Arc<FileMeta>],
+) -> Result<()> {
+    let (first, last) = next_numbers(log, files.len())?;
+    let bounds = files.iter().map(|file| (file.smallest.as_slice(), file.largest.as_slice()));
+    let note = batch::of_ingestion(first, family.id, bounds);
+    log_segments::append_unapplied(&env.commit, log, &note, last)?;
+    kill_point("ingest:logged");
+    Ok(())
+}
+
+fn shared(files: Vec<FileMeta>) -> Vec<Arc<FileMeta>> {
+    files.into_iter().map(Arc::new).collect()
+}
+
+/// Removes files that will not be installed.
+fn remove(env: &JobEnv, files: &[Arc<FileMeta>]) {
+    let numbers = files.iter().map(|file| file.number);
+    remove_unpublished(&env.base.vfs, &env.base.dir, numbers);
 }
 
 /// What the end of all files says, but for the sequence number.
@@ -197,24 +271,15 @@ fn fresh_memtable(env: &JobEnv, family: &Family) -> Result<Arc<MemTable>> {
     Ok(Arc::new(fresh.map_err(no_memory)?))
 }
 
-/// Chooses the levels and installs the files.
+/// Installs files into the levels that were chosen and claimed for them.
 fn install(
     env: &JobEnv,
     family: &Arc<Family>,
-    files: Vec<FileMeta>,
+    (files, levels): (&[Arc<FileMeta>], Vec<usize>),
     seqno: SeqNo,
     fresh: Option<Arc<MemTable>>,
 ) -> Result<Ingested> {
-    let files: Vec<Arc<FileMeta>> = files.into_iter().map(Arc::new).collect();
-    let chosen = env.jobs.scheduler.wait_until(|jobs| match seqno > SeqNo::ZERO {
-        true => Ok(Some(claim_above(env, family, jobs, &files))),
-        false => claim_below(env, family, jobs, &files),
-    });
-    let (levels, claim) = chosen.inspect_err(|_| {
-        let numbers = files.iter().map(|file| file.number);
-        remove_unpublished(&env.base.vfs, &env.base.dir, numbers);
-    })?;
-    let placed = levels.iter().zip(&files);
+    let placed = levels.iter().zip(files);
     let edit = FamilyEdit {
         id: family.id,
         flushed_seqno: (seqno > SeqNo::ZERO).then_some(seqno),
@@ -224,10 +289,9 @@ fn install(
     let (flushed, segments) = (Vec::new(), Vec::new());
     let change = Change { family: family.clone(), edit, flushed, segments, fresh };
     install::install(&env.versions, vec![change])?;
-    drop(claim);
     kill_point("ingest:installed");
     family.check_exists()?;
-    let placed = levels.into_iter().zip(&files);
+    let placed = levels.into_iter().zip(files);
     let placed = placed.map(|(level, file)| IngestedFile { level, size_bytes: file.size_bytes });
     Ok(Ingested {
         seqno: seqno.get(),
@@ -252,13 +316,12 @@ fn claim_above<'a>(
     (chosen, claim)
 }
 
-/// The last level for files that are older than all there is; none yet while a compaction has keys of theirs.
-fn claim_below<'a>(
-    env: &'a JobEnv,
-    family: &Family,
-    jobs: &mut SchedulerState,
-    files: &[Arc<FileMeta>],
-) -> Result<Option<(Vec<usize>, Claim<'a>)>> {
+/// Whether files that are older than all there is may go into the last level; not yet while a compaction has keys
+/// of theirs.
+///
+/// # Errors
+/// What is there is in the way.
+fn check_below(family: &Family, jobs: &SchedulerState, files: &[Arc<FileMeta>]) -> Result<bool> {
     let version = family.state().version.clone();
     let (style, running) = (family.options.style, &jobs.running);
     let levels = Levels { family: family.id, version: &version, style, running };
@@ -271,7 +334,7 @@ fn claim_below<'a>(
         return Err(Error::InvalidArgument(text));
     }
     if spans().any(|span| levels.is_compacted(&span)) {
-        return Ok(None);
+        return Ok(false);
     }
     if spans().any(|span| levels.has_entries_without_number(&span)) {
         let text = format!(
@@ -281,7 +344,5 @@ fn claim_below<'a>(
         );
         return Err(Error::InvalidArgument(text));
     }
-    let chosen = vec![LAST_LEVEL; files.len()];
-    let claim = Claim::of_outputs(env, jobs, family.id, chosen.iter().copied().zip(files));
-    Ok(Some((chosen, claim)))
+    Ok(true)
 }

@@ -1,13 +1,13 @@
 //! Writes a sorted file outside any store, to be ingested into one.
 
 use crate::error::{Error, Result};
-use crate::options::{CfOptions, Options};
+use crate::options::{CfOptions, FamilyOptions, Options};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer};
 use terrace_base::{Clock, RangeTombstone, RangeTombstones, SeqNo, SystemClock, ValueKind};
 use terrace_manifest::LEVEL_COUNT;
-use terrace_sst::EXTERNAL_FILE_NUMBER;
+use terrace_sst::{EXTERNAL_FILE_NUMBER, SstOptions};
 use terrace_vfs::{PosixVfs, Vfs};
 
 /// Writes one file for [`Db::ingest`](crate::Db::ingest). Keys come in ascending order, each once; range deletions
@@ -87,8 +87,18 @@ impl SstWriter {
     ) -> Result<Self> {
         let all = Options { default_family: options.clone(), ..Options::default() };
         all.check()?;
-        let sst = all.family(options).sst(LEVEL_COUNT - 1, SystemClock::default().wall_ms());
-        let path = path.as_ref().to_path_buf();
+        Self::of_family(vfs, path.as_ref(), &all.family(options))
+    }
+
+    /// As [`SstWriter::create_on`], as a family of an open store writes its files.
+    pub(crate) fn of_family(
+        vfs: Arc<dyn Vfs>,
+        path: &Path,
+        options: &FamilyOptions,
+    ) -> Result<Self> {
+        let sst = options.sst(LEVEL_COUNT - 1, SystemClock::default().wall_ms());
+        let sst = SstOptions { family: None, ..sst };
+        let path = path.to_path_buf();
         let writer = terrace_sst::SstWriter::create(&*vfs, &path, EXTERNAL_FILE_NUMBER, sst)?;
         Ok(Self {
             writer: Some(writer),
@@ -199,7 +209,8 @@ impl SstWriter {
         })
     }
 
-    fn add(&mut self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<()> {
+    /// Adds an entry; `value` as an SST has it.
+    pub(crate) fn add(&mut self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<()> {
         if let Some(last) = &self.last_key
             && key <= last.as_slice()
         {

@@ -330,6 +330,8 @@ pub struct Metrics {
     pub log_bytes: u64,
     /// Bytes of log segments that must be kept now.
     pub live_log_bytes: u64,
+    /// Bytes of log segments that are kept for change feeds only.
+    pub retained_log_bytes: u64,
     /// Syncs of the commit log.
     pub log_syncs: u64,
     /// Flushes.

@@ -171,6 +171,11 @@ impl Metrics {
     fn register_gauges(&self, registry: &mut Registry) {
         let gauges = [
             ("live_log_bytes", "Bytes of log segments that must be kept", self.live_log_bytes),
+            (
+                "retained_log_bytes",
+                "Bytes of log segments kept for change feeds",
+                self.retained_log_bytes,
+            ),
             ("value_segments", "Files of the log that only SSTs need", self.value_segments),
             ("value_segment_bytes", "Length of these files", self.value_segment_bytes),
             ("value_live_bytes", "Bytes in the log that SSTs refer to", self.value_live_bytes),

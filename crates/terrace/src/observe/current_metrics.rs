@@ -41,6 +41,7 @@ pub(crate) fn of(inner: &Inner) -> Metrics {
     m.quarantined_files = inner.jobs.errors.unreadable().len() as u64;
     m.evidence_stale = inner.versions.evidence.is_stale();
     m.live_log_bytes = inner.commit.queue.as_ref().and_then(|q| q.try_log_bytes()).unwrap_or(0);
+    m.retained_log_bytes = inner.versions.log_history.kept_bytes();
     for family in inner.read.families.load().iter() {
         m.memtable_bytes += family.memtable_bytes() as u64;
         if let Some(hot) = &family.state().hot {

@@ -9,6 +9,7 @@
 use crate::error::Result;
 use crate::event;
 use crate::version::file_numbers::FileNumbers;
+use crate::version::log_history::LogHistory;
 use crate::version::reader_pins::ReaderPins;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -28,14 +29,14 @@ enum Fate {
     IsLost(&'static str),
 }
 
-/// Settles every file in `dir` that neither `state` nor the log from `segment` on needs. `skipped` are
+/// Settles every file in `dir` that neither `state` nor the log with its `history` needs. `skipped` are
 /// the segments that recovery left out because no link leads to them. Foreign files stay, as
 /// `numbers` tells them. What goes and readers of the writer before still need goes when they do.
 pub(crate) fn settle(
     vfs: &dyn Vfs,
     dir: &Path,
     state: &ManifestState,
-    segment: SegmentNumber,
+    history: &LogHistory,
     skipped: &[SegmentNumber],
     numbers: &FileNumbers,
     reader_pins: &ReaderPins,
@@ -59,7 +60,7 @@ pub(crate) fn settle(
                 let finished = || is_finished_sst(vfs, &path, number, state.keeps_evidence);
                 lost_if(!state.retired.contains(&number) && finished(), "no version names this SST")
             }
-            FileName::Log(number) if number >= segment => Fate::Stays,
+            FileName::Log(number) if history.keeps(number) => Fate::Stays,
             FileName::Log(number) if value_segment(number, SegmentKind::CommitLog) => Fate::Stays,
             FileName::Log(number) => {
                 let skipped = skipped.contains(&number) && has_records(vfs, &path, number);

@@ -18,6 +18,7 @@ use crate::values::value_log::ValueLog;
 use crate::version::evidence::Evidence;
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
+use crate::version::log_history::LogHistory;
 use crate::version::reader_pins::ReaderPin;
 use crate::version::version_set::{ManifestLog, Obsolete};
 use std::collections::HashSet;
@@ -75,7 +76,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let file_numbers = FileNumbers::new(&[], state.next_file_number);
     let evidence = Evidence::unwritten(vfs, dir, claims);
     let manifest = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
-    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log: None };
+    let (history, log) = (LogHistory::default(), None);
+    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
     let inner = parts.into_inner(options, opened);
     *inner.last_look.lock() = Some(look);
     Ok(inner)

@@ -19,6 +19,7 @@ use crate::memory::filter_budget::FilterBudget;
 use crate::memory::table_cache::TableCache;
 use crate::merge_operator::MergeOperator;
 use crate::metrics::trends::Trends;
+use crate::open::kept_log::{self, ReplayedLog};
 use crate::open::orphans;
 use crate::open::recover::{self, OnDisk, Replayed};
 use crate::options::{AdvancedOptions, CfOptions, FamilyOptions, Options};
@@ -27,6 +28,7 @@ use crate::values::value_log::ValueLog;
 use crate::version::evidence::Evidence;
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
+use crate::version::log_history::LogHistory;
 use crate::version::read_env::ReadEnv;
 use crate::version::reader_pins::ReaderPins;
 use crate::version::unpublished;
@@ -157,8 +159,9 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let last_seqno = outcome.last_seqno;
     // The files stay as they are, and true, until there is room to write them anew.
     let evidence = Evidence::unwritten(vfs.clone(), dir, claims);
+    let history = LogHistory::new(log_segments::unfinished_history(&log), SeqNo::ZERO);
     let (file_numbers, log) = (numbers, Some(log));
-    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log };
+    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
     let inner = parts.into_inner(options.clone(), opened);
     let queue = inner.commit.queue()?;
     unsynced.into_iter().for_each(|segment| queue.push_unsynced(segment));
@@ -243,8 +246,16 @@ pub(crate) fn recover_log(
     let evidence = Evidence::start(vfs.clone(), dir, known);
     // Before the edit that says that the log begins with it: a needed segment always exists.
     let segment = (spill_parts.next_file_number)().segment();
-    let log_state =
-        log_segments::first_log(&*vfs, dir, segment, outcome.last_seqno, &options.log())?;
+    let replayed = ReplayedLog {
+        vfs: &*vfs,
+        dir,
+        listing: &listing,
+        numbers: &numbers,
+        segments: &segments,
+        state: &state,
+        outcome: &outcome,
+    };
+    let (log_state, history) = replayed.go_on(segment, options, salvages)?;
     let mut edit =
         recovered_edit(outcome.families.values(), segment, numbers.next(), outcome.last_seqno);
     for family in &mut edit.families {
@@ -264,11 +275,12 @@ pub(crate) fn recover_log(
             family.install(state.version.clone(), &[], None, &parts.table_cache);
         }
     }
+    kept_log::trim(&history, options, &log.state, segment);
     orphans::settle(
         &*vfs,
         dir,
         &log.state,
-        segment,
+        &history,
         &outcome.log.skipped,
         &numbers,
         &parts.reader_pins,
@@ -277,7 +289,7 @@ pub(crate) fn recover_log(
     reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
     let last_seqno = outcome.last_seqno;
     let (manifest, file_numbers, log) = (log, numbers, Some(log_state));
-    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log };
+    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
     Ok((parts.into_inner(options.clone(), opened), outcome.log))
 }
 
@@ -476,6 +488,8 @@ pub(crate) struct Opened {
     pub file_numbers: FileNumbers,
     pub last_seqno: SeqNo,
     pub evidence: Evidence,
+    /// What change feeds read; empty in a read-only store.
+    pub history: LogHistory,
     /// None: the store is read-only.
     pub log: Option<LogState>,
 }
@@ -519,7 +533,8 @@ impl Nouns {
 
     /// The store.
     pub(crate) fn into_inner(self, options: Options, opened: Opened) -> Inner {
-        let Opened { families, manifest, file_numbers, last_seqno, evidence, log } = opened;
+        let Opened { families, manifest, file_numbers, last_seqno, evidence, history, log } =
+            opened;
         for family in &families {
             let state = family.state();
             for (level, file) in state.version.files() {
@@ -557,6 +572,7 @@ impl Nouns {
             obsolete: Mutex::default(),
             reader_pins: self.reader_pins,
             purging: Mutex::default(),
+            log_history: Arc::new(history),
             deletions_held: AtomicU64::new(0),
         });
         let commit = Arc::new(CommitEnv {

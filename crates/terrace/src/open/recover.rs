@@ -109,7 +109,9 @@ impl Replayed {
         op: &Op<'a>,
         gathered: &mut Gathered<'a>,
     ) -> std::io::Result<()> {
-        if seqno <= self.flushed_seqno || self.is_older_than_hot(seqno, op) {
+        let is_flushed = seqno <= self.flushed_seqno || self.is_older_than_hot(seqno, op);
+        // An ingested file is in force, or it never was.
+        if is_flushed || op.ingested().is_some() {
             return Ok(());
         }
         let bound = batch::entry_room_bytes(op);
@@ -274,6 +276,8 @@ pub(crate) struct Outcome {
     pub families: BTreeMap<u32, Replayed>,
     /// The last sequence number that was given out: new writes get larger ones.
     pub last_seqno: SeqNo,
+    /// The last one that the log knows of; 0 if it has no records.
+    pub log_seqno: SeqNo,
     pub log: Recovered,
 }
 
@@ -403,5 +407,5 @@ pub(crate) fn replay(
     if let (Some(why), Some(end), false) = (&log.torn, log.end, setting.beside_writer) {
         event::torn_log(end, log.dropped_bytes, why);
     }
-    Ok(Outcome { families: replayed, last_seqno, log })
+    Ok(Outcome { families: replayed, last_seqno, log_seqno: next_seqno.previous(), log })
 }

@@ -22,6 +22,7 @@ const FIRST_INTERVAL: u64 = 3;
 pub(crate) struct DynamicOptions {
     sync: AtomicU64,
     gc_garbage_ratio: AtomicU64,
+    log_retention_bytes: AtomicU64,
     memory_budget: AtomicUsize,
     /// Whether it moves between its pools.
     moves: AtomicBool,
@@ -39,6 +40,7 @@ impl DynamicOptions {
         Self {
             sync: AtomicU64::new(encode(options.sync)),
             gc_garbage_ratio: AtomicU64::new(options.advanced.gc_garbage_ratio.to_bits()),
+            log_retention_bytes: AtomicU64::new(options.advanced.log_retention_bytes),
             memory_budget: AtomicUsize::new(options.memory_budget),
             moves: AtomicBool::new(options.advanced.memory_split == MemorySplit::Auto),
             memtables_bytes: AtomicUsize::new(options.memtables_bytes()),
@@ -79,6 +81,16 @@ impl DynamicOptions {
     /// Changes it; to be checked before.
     pub fn set_gc_garbage_ratio(&self, ratio: f64) {
         self.gc_garbage_ratio.store(ratio.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Bytes of log segments that are kept for change feeds.
+    pub fn log_retention_bytes(&self) -> u64 {
+        self.log_retention_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes it.
+    pub fn set_log_retention_bytes(&self, bytes: u64) {
+        self.log_retention_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Whether keys that are written again and again stay in memory.

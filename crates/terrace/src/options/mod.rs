@@ -10,6 +10,7 @@ mod hot_table_mode;
 mod memory_split;
 mod model_costs;
 mod refuse;
+mod write_options;
 mod write_tracking;
 
 pub(crate) use family::FamilyOptions;
@@ -17,6 +18,7 @@ pub use filter_allocator::FilterAllocator;
 pub use hot_table_mode::HotTableMode;
 pub use memory_split::MemorySplit;
 pub use model_costs::ModelCosts;
+pub use write_options::WriteOptions;
 pub use write_tracking::WriteTracking;
 
 use crate::error::{Error, Result};
@@ -330,6 +332,11 @@ pub struct AdvancedOptions {
     /// What lookups and training are taken to cost when it is decided what gets a model; `None`
     /// (the default) measures it.
     pub model_costs: Option<ModelCosts>,
+    /// Bytes of log segments that are kept after their writes are in SSTs, for
+    /// [`Db::updates_since`](crate::Db::updates_since) (0; RocksDB: `WAL_size_limit_MB`). Segments that stay anyway,
+    /// for their separated values, do not count. Whole segments go, the oldest first, so less than this is kept; all
+    /// of them go when the disk is full. Other than 0, a flush syncs the log before its file is in force.
+    pub log_retention_bytes: u64,
     /// What read-only stores of other processes may keep on disk that this one needs no more; above
     /// it the oldest files go, and a reader that misses one gets
     /// [`Error::Outdated`](crate::Error::Outdated). `None` (the default) keeps all of them until the
@@ -366,6 +373,7 @@ impl Default for AdvancedOptions {
             gc_garbage_ratio: DEFAULT_GC_GARBAGE_RATIO,
             level_model_files: DEFAULT_LEVEL_MODEL_FILES,
             model_costs: None,
+            log_retention_bytes: 0,
             max_reader_pinned_bytes: None,
         }
     }
@@ -398,6 +406,7 @@ impl fmt::Debug for AdvancedOptions {
             .field("gc_garbage_ratio", &self.gc_garbage_ratio)
             .field("level_model_files", &self.level_model_files)
             .field("model_costs", &self.model_costs)
+            .field("log_retention_bytes", &self.log_retention_bytes)
             .field("max_reader_pinned_bytes", &self.max_reader_pinned_bytes)
             .finish_non_exhaustive()
     }
@@ -584,13 +593,4 @@ impl Options {
 /// Bytes at which a memtable is full where all of them together have `memtables_bytes`.
 pub(crate) fn derived_memtable_bytes(memtables_bytes: usize) -> usize {
     (memtables_bytes / 4).clamp(256 << 10, DEFAULT_MEMTABLE_BYTES)
-}
-
-/// How one write is done.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct WriteOptions {
-    /// Durability of this write; `None` takes the store's. [`SyncMode::Interval`] is refused: whether
-    /// and how often the log is synced in the background is decided by [`Options::sync`] and
-    /// [`Db::set_sync`](crate::Db::set_sync).
-    pub sync: Option<SyncMode>,
 }

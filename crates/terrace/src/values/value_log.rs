@@ -247,13 +247,13 @@ impl ValueLog {
         self.pending_delete.lock().iter().any(|pending_delete| pending_delete.number == number)
     }
 
-    /// The files of segments that left the map and that nobody holds any more. The caller deletes
-    /// them and says so ([`ValueLog::forget`]).
-    pub fn unheld(&self) -> Vec<PathBuf> {
+    /// The files of segments that left the map and that nobody holds any more, nor needs as `is_kept` says. The
+    /// caller deletes them and says so ([`ValueLog::forget`]).
+    pub fn unheld(&self, is_kept: impl Fn(SegmentNumber) -> bool) -> Vec<PathBuf> {
         let pending_delete = self.pending_delete.lock();
-        let unheld = pending_delete
-            .iter()
-            .filter(|pending_delete| pending_delete.segment.strong_count() == 0);
+        let unheld = pending_delete.iter().filter(|pending_delete| {
+            pending_delete.segment.strong_count() == 0 && !is_kept(pending_delete.number)
+        });
         unheld.map(|pending_delete| pending_delete.path.clone()).collect()
     }
 

@@ -255,13 +255,17 @@ pub(crate) fn retire_log_before(
     if edit.families.is_empty() && edit.segments_added.is_empty() {
         return Ok(());
     }
+    // The segments may be all that says which numbers were given out.
+    let newest = log.state.last_seqno.max(versions.read.visible_seqno());
+    let edit = VersionEdit { last_seqno: Some(newest), ..edit };
     append(versions, &mut log, &edit)?;
     versions.read.value_log.seal(&edit.segments_added);
     Ok(())
 }
 
 /// Deletes commit-log segments that the manifest took out of force, but for those that are value
-/// segments now and those that somebody may still read: these go when they are let go of.
+/// segments now and those that somebody may still read: these go when they are let go of. Those that are
+/// kept for change feeds stay until the caller names them again.
 pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]) -> Result<()> {
     let sealed: HashSet<SegmentNumber> =
         versions.read.value_log.segment_stats().iter().map(|segment| segment.number).collect();
@@ -272,6 +276,7 @@ pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]
         }
         match versions.read.value_log.has(*number) {
             true => versions.read.value_log.remove(&[*number]),
+            false if versions.log_history.keeps(*number) => {}
             // A sealed segment may have died since the manifest was told, and be gone already.
             false => gone.push(names::log_path(&versions.base.dir, *number)),
         }
@@ -418,7 +423,7 @@ pub(crate) fn purge(versions: &VersionSet) -> Result<()> {
     let unheld = |o: &&Obsolete| o.file.strong_count() == 0;
     let ssts: Vec<FileNumber> =
         versions.obsolete.lock().iter().filter(unheld).map(|o| o.number).collect();
-    let segments = versions.read.value_log.unheld();
+    let segments = versions.read.value_log.unheld(|number| versions.log_history.keeps(number));
     // A checkpoint that begins from here on does not see these files: they are obsolete already.
     if versions.deletions_held.load(Ordering::SeqCst) > 0 || versions.base.health.is_closed() {
         return Ok(());

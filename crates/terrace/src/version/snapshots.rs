@@ -117,6 +117,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The sequence number of the last write that the snapshot sees. What came later is
+    /// [`Db::updates_since`](crate::Db::updates_since) the number after it.
+    pub fn sequence_number(&self) -> u64 {
+        self.held.seqno.get()
+    }
+
     /// The sequence number the snapshot reads at.
     pub(crate) fn seqno(&self) -> SeqNo {
         self.held.seqno

@@ -5,6 +5,7 @@ use crate::env::BaseEnv;
 use crate::jobs::Jobs;
 use crate::version::evidence::Evidence;
 use crate::version::file_numbers::FileNumbers;
+use crate::version::log_history::LogHistory;
 use crate::version::read_env::ReadEnv;
 use crate::version::reader_pins::ReaderPins;
 use crate::version::snapshots::{Snapshot, View};
@@ -45,6 +46,8 @@ pub(crate) struct VersionSet {
     pub reader_pins: ReaderPins,
     /// Held while obsolete files are removed: a thread that has waited for it finds them gone.
     pub purging: Mutex<()>,
+    /// The segments of the log that change feeds read.
+    pub log_history: Arc<LogHistory>,
     /// While above 0, no file is deleted (a checkpoint links them).
     pub deletions_held: AtomicU64,
 }

@@ -347,6 +347,7 @@ fn append(
     add(&env.base.counters.log_bytes, log.writer.len_bytes().saturating_sub(before));
     if group.iter().any(|p| p.sync == SyncMode::Batch) {
         sync_log(env, log)?;
+        env.versions.log_history.note_synced(seqno.previous());
         kill_point("commit:synced");
     } else if env.base.options.sync == SyncMode::Buffered
         && group.iter().any(|p| p.sync != SyncMode::Buffered || p.batch.separated().0 > 0)

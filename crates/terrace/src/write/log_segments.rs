@@ -2,12 +2,14 @@
 //! that no memtable needs any more are let go of. Called by the commit's leader, by flush, by open and
 //! by the house thread.
 
+use crate::batch;
 use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::options::SyncMode;
 use crate::version::install;
+use crate::version::log_history::{HistorySegment, Retention};
 use crate::write::count_written::count_segments;
 use crate::write::env::CommitEnv;
 use crate::write::queue::LogState;
@@ -43,18 +45,23 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     let old = std::mem::replace(&mut log.writer, fresh);
     log.broken = false;
     log.has_values = false;
+    let (number, first_seqno) = (log.writer.segment(), log.last_seqno.next());
     if old.segment() == SegmentNumber::ZERO {
         // There was none: see `unfinished_log`.
         log.dirty = false;
+        env.versions.log_history.begin(number, first_seqno, old.end());
         return Ok(());
     }
     // Up to its end: what a failed append had in hand is not in the file, or no part of the log.
     let LogPosition { segment, offset } = old.end();
     log.segments.push_back((segment, offset));
     // The new segment names this one: without records too its header must not be torn.
+    let end = old.end();
     if log.dirty || !old.is_synced() {
         env.queue()?.push_unsynced(old);
     }
+    // After that: what counts as full is synced, or will be by the next sync of full segments.
+    env.versions.log_history.begin(number, first_seqno, end);
     Ok(())
 }
 
@@ -117,15 +124,33 @@ pub(crate) fn unfinished_log(
     Ok((log, unsynced))
 }
 
-/// The log of a store that was just recovered: the segments before `segment` are out of force.
+/// The segments of [`unfinished_log`] as change feeds read them.
+pub(crate) fn unfinished_history(log: &LogState) -> Vec<HistorySegment> {
+    let last = log.writer.end();
+    let full = log.segments.iter().copied().filter(|(number, _)| *number < last.segment);
+    let ends = full.chain([(last.segment, last.offset)]);
+    ends.filter(|(number, _)| *number > SegmentNumber::ZERO)
+        .map(|(number, end)| HistorySegment { number, end: Some(end), first_seqno: None })
+        .collect()
+}
+
+/// The log of a store that was just recovered: the segments before `segment` are out of force. It continues
+/// the history of the log at `previous`, if that is known. With `states_number` it says durably, by a batch
+/// without operations, which sequence number comes next: the next open can then be sure that nothing is
+/// missing between the two.
 pub(crate) fn first_log(
     vfs: &dyn Vfs,
     dir: &Path,
-    segment: SegmentNumber,
-    last_seqno: SeqNo,
+    (segment, previous): (SegmentNumber, Option<LogPosition>),
+    (last_seqno, states_number): (SeqNo, bool),
     options: &LogOptions,
 ) -> terrace_base::Result<LogState> {
-    let writer = LogWriter::create(vfs, &names::log_path(dir, segment), segment, options)?;
+    let path = names::log_path(dir, segment);
+    let mut writer = LogWriter::create_after(vfs, &path, segment, options, previous)?;
+    if states_number {
+        writer.append(&[&batch::without_ops(last_seqno.next())])?;
+        writer.sync()?;
+    }
     vfs.sync_dir(dir)?;
     Ok(LogState {
         writer,
@@ -150,6 +175,7 @@ pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     log.writer.note_synced(end);
     log.dirty = false;
     env.versions.evidence.note_log(end, log.last_seqno);
+    env.versions.log_history.note_synced(log.last_seqno);
     add(&env.base.counters.log_syncs, 1);
     Ok(())
 }
@@ -157,8 +183,31 @@ pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
 /// Makes the full segments of the log durable. For a flush, which must not wait for the lead: its
 /// file may be durable only after what was written before to other families.
 pub(crate) fn sync_full_segments(env: &CommitEnv) -> Result<()> {
+    let upto = env.versions.log_history.last_full_seqno();
     let synced = env.queue()?.sync_full_segments();
-    synced.map_err(|error| env.base.health.poison("sync the log", error))
+    synced.map_err(|error| env.base.health.poison("sync the log", error))?;
+    env.versions.log_history.note_synced(upto);
+    Ok(())
+}
+
+/// Appends a record that no memtable takes, with numbers up to `last`, and makes the log durable.
+pub(crate) fn append_unapplied(
+    env: &CommitEnv,
+    log: &mut LogState,
+    payload: &[u8],
+    last: SeqNo,
+) -> Result<()> {
+    if log.broken {
+        next_segment(env, log)?;
+    }
+    if let Err(error) = log.writer.append(&[payload]) {
+        log.broken = true;
+        return Err(lost_append(env, "append to the log", error));
+    }
+    // Whatever becomes of the caller, the log has these numbers.
+    log.last_seqno = last;
+    log.dirty = true;
+    sync_log(env, log)
 }
 
 /// Makes the log durable and starts a new segment, so that all earlier ones are immutable.
@@ -195,8 +244,9 @@ pub(crate) fn hand_over(env: &CommitEnv) -> Result<()> {
 }
 
 /// Lets go of log segments that no memtable needs any more: those with values that SSTs refer to
-/// become value segments, the others are deleted. The manifest says first that they are out of
-/// force: what a crash leaves of them, or of their removal, then means nothing.
+/// become value segments, the others are deleted, or kept for change feeds as long as these may have them. The
+/// manifest says first that they are out of force: what a crash leaves of them, or of their removal,
+/// then means nothing.
 pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
     if env.versions.deletions_held.load(Ordering::SeqCst) > 0 {
         return Ok(());
@@ -209,16 +259,13 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
         let needed =
             families.iter().filter(|f| !f.is_dropped()).filter_map(|f| f.first_segment()).min();
         let needed = needed.unwrap_or_else(|| log.writer.segment());
-        if log.segments.front().is_none_or(|(oldest, _)| *oldest >= needed) {
-            return Ok(());
-        }
         let flushed = log.segments.iter().take_while(|(number, _)| *number < needed);
         (needed, flushed.copied().collect::<Vec<_>>())
     };
-    install::retire_log_before(&env.versions, needed, &flushed)?;
-    kill_point("retire:out_of_force");
     let mut retired = Vec::new();
-    {
+    if !flushed.is_empty() {
+        install::retire_log_before(&env.versions, needed, &flushed)?;
+        kill_point("retire:out_of_force");
         let lead = queue.lead();
         let mut log = lead.log();
         // A checkpoint lists the segments while it leads: those it saw stay.
@@ -233,6 +280,20 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
         }
         queue.forget_unsynced(needed);
     }
+    let dropped = trim_history(env, needed);
+    if retired.is_empty() && dropped.is_empty() {
+        return Ok(());
+    }
     count_segments(env, &retired);
+    retired.extend(dropped.iter().filter(|number| !flushed.iter().any(|(n, _)| n == *number)));
     install::drop_log_segments(&env.versions, &retired)
+}
+
+/// Takes segments before `in_force` out of the history that change feeds read, as far as it must not keep
+/// them.
+fn trim_history(env: &CommitEnv, in_force: SegmentNumber) -> Vec<SegmentNumber> {
+    let regardless = env.base.health.is_disk_full();
+    let limit_bytes = if regardless { 0 } else { env.base.dynamic.log_retention_bytes() };
+    let retention = Retention { limit_bytes, in_force, regardless };
+    env.versions.log_history.trim(retention, |number| env.read.value_log.has(number))
 }

@@ -18,7 +18,7 @@ fn open(sync: SyncMode) -> (SimVfs, Db) {
 #[test]
 fn every_live_option_is_what_it_was_set_to_and_others_are_refused() {
     let (_, db) = open(SyncMode::None);
-    let values = ["interval:50", "100000000", "auto", "123456", "0.5", "77", "auto"];
+    let values = ["interval:50", "100000000", "auto", "123456", "0.5", "77", "auto", "1000000"];
     for (name, value) in LIVE_OPTIONS.iter().zip(values) {
         let before = db.option(name).unwrap();
         db.set_option(name, value).unwrap();

@@ -5,7 +5,9 @@
 mod at_step;
 mod background_errors;
 mod basics;
+mod bulk;
 mod camera;
+mod change_feed;
 mod crash_in_recovery;
 mod disk_full;
 mod drawn;

@@ -1,0 +1,74 @@
+//! What the loader does with its memory and its files: several passes, and the account of what it takes.
+
+use super::*;
+use crate::{Db, Options};
+use std::collections::BTreeMap;
+use std::path::Path;
+use terrace_base::rng::{Rng, SplitMix64};
+use terrace_vfs::{SimVfs, Vfs};
+
+const DIR: &str = "/store";
+
+fn store(sim: &SimVfs) -> Db {
+    let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+    options.advanced.vfs = Arc::new(sim.clone());
+    options.advanced.target_file_bytes = 256 << 10;
+    options.advanced.reserve_bytes = 0;
+    Db::open(DIR, options).unwrap()
+}
+
+fn loader(db: &Db, memory_bytes: usize) -> Loader {
+    let options = BulkOptions { memory_bytes, ..BulkOptions::default() };
+    Loader::new(&db.inner().background, db.default_family().family(), options).unwrap()
+}
+
+fn temp_files(sim: &SimVfs) -> usize {
+    let names = sim.list(Path::new(DIR)).unwrap();
+    names.iter().filter(|name| name.ends_with(".tmp")).count()
+}
+
+#[test]
+fn ten_times_the_memory_is_sorted_in_several_passes_within_it() {
+    let sim = SimVfs::new(1);
+    let db = store(&sim);
+    let mut loader = loader(&db, MIN_MEMORY);
+    let mut rng = SplitMix64::new(1);
+    let mut want = BTreeMap::new();
+    let mut given_bytes = 0;
+    while given_bytes < 10 * MIN_MEMORY {
+        // One key in a few comes again.
+        let key = format!("{:08}", rng.below(200_000)).into_bytes();
+        let value = rng.next_u64().to_le_bytes().repeat(1 + rng.below(20) as usize);
+        given_bytes += key.len() + value.len();
+        loader.add(&key, ValueKind::Put, &[], &value).unwrap();
+        want.insert(key, value);
+    }
+    let at_once = MIN_MEMORY / READER_BYTES;
+    assert!(loader.runs.len() > 2 * at_once, "{} runs", loader.runs.len());
+    let files = loader.sort().unwrap();
+    assert!(files.len() > 10 && loader.runs.is_empty(), "{files:?}");
+    assert_eq!(temp_files(&sim), files.len(), "the runs are gone");
+    assert!(loader.peak_bytes() <= MIN_MEMORY, "{} bytes", loader.peak_bytes());
+    assert!(loader.peak_bytes() > MIN_MEMORY / 2, "{} bytes", loader.peak_bytes());
+    drop(loader);
+    assert_eq!(temp_files(&sim), 0);
+    assert!(db.iter().unwrap().entries().next().is_none(), "nothing was ingested");
+}
+
+#[test]
+fn an_entry_larger_than_the_memory_is_a_run_of_its_own() {
+    let sim = SimVfs::new(1);
+    let db = store(&sim);
+    let mut loader = loader(&db, MIN_MEMORY);
+    let large = vec![7; 3 * MIN_MEMORY];
+    loader.add(b"m", ValueKind::Put, &[], b"small").unwrap();
+    loader.add(b"z", ValueKind::Put, &[], &large).unwrap();
+    loader.add(b"a", ValueKind::Put, &[], b"small").unwrap();
+    loader.add(b"z", ValueKind::Delete, &[], b"").unwrap();
+    loader.add(b"l", ValueKind::Put, &[], &large).unwrap();
+    assert!(loader.runs.len() >= 2);
+    assert_eq!(loader.finish().unwrap().entry_count, 4);
+    let seen: Vec<_> = db.iter().unwrap().entries().map(|entry| entry.unwrap()).collect();
+    let lens: Vec<_> = seen.iter().map(|(key, value)| (key.to_vec(), value.len())).collect();
+    assert_eq!(lens, [(b"a".to_vec(), 5), (b"l".to_vec(), large.len()), (b"m".to_vec(), 5)]);
+}

@@ -1,0 +1,138 @@
+//! Feeds that follow: beside writers in the same process, and in a read-only store beside one.
+
+use super::{keys, log_files, options, rest};
+use crate::harness::{DIR, eventually};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use terrace::vfs::SimVfs;
+use terrace::{Db, Error, SyncMode, UpdateOp, WriteBatch};
+
+const WRITERS: u64 = 3;
+const BATCHES: u64 = 300;
+
+/// Every batch of a writer has its number in all of its keys.
+fn write(db: &Db, writer: u64) {
+    for n in 0..BATCHES {
+        let mut batch = WriteBatch::new();
+        for at in 0..1 + n % 4 {
+            let value = vec![writer as u8; if n % 16 == 0 { 1500 } else { 100 }];
+            batch.put(format!("{writer}/{n:05}/{at}"), value);
+        }
+        db.write(batch).unwrap();
+    }
+}
+
+#[test]
+fn a_feed_follows_concurrent_writers_in_every_mode() {
+    let modes = [
+        SyncMode::None,
+        SyncMode::Buffered,
+        SyncMode::Batch,
+        SyncMode::Interval(Duration::from_millis(1)),
+    ];
+    for sync in modes {
+        let sim = SimVfs::new(1);
+        let mut options = options(&sim);
+        options.sync = sync;
+        let db = Db::open(DIR, options).unwrap();
+        let mut feed = db.updates_since(1).unwrap();
+        let done = AtomicU64::new(0);
+        let mut seen = vec![0; WRITERS as usize];
+        let mut next = 1;
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (db, done) = (&db, &done);
+                scope.spawn(move || {
+                    write(db, writer);
+                    done.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            loop {
+                let all_done = done.load(Ordering::SeqCst) == WRITERS;
+                for batch in &mut feed {
+                    let batch = batch.unwrap();
+                    assert_eq!(batch.first_seqno(), next, "{sync:?}");
+                    next = batch.last_seqno() + 1;
+                    assert!(next - 1 <= db.latest_seqno(), "what is given is visible");
+                    let first = batch.updates().next().unwrap().unwrap();
+                    let UpdateOp::Put { key, .. } = first.op else { panic!("{first:?}") };
+                    let key = std::str::from_utf8(key).unwrap();
+                    let writer: usize = key[..1].parse().unwrap();
+                    assert!(key.contains(&format!("/{:05}/0", seen[writer])), "{key}");
+                    assert_eq!(batch.len(), 1 + seen[writer] % 4, "a batch comes whole");
+                    seen[writer] += 1;
+                }
+                if all_done {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(seen, vec![BATCHES as usize; WRITERS as usize], "{sync:?}");
+        assert_eq!(next, db.latest_seqno() + 1);
+    }
+}
+
+#[test]
+fn a_feed_of_a_read_only_store_goes_as_far_as_the_last_refresh() {
+    let sim = SimVfs::new(1);
+    let db = Db::open(DIR, options(&sim)).unwrap();
+    db.put("a", "1").unwrap();
+    let reader = Db::open_read_only(DIR, options(&sim)).unwrap();
+    let mut feed = reader.updates_since(1).unwrap();
+    db.put("b", "2").unwrap();
+    assert_eq!(keys(&mut feed), ["a"]);
+    assert!(feed.next().is_none());
+    reader.refresh().unwrap();
+    assert_eq!(keys(&mut feed), ["b"]);
+    // Across segments, each of which is let go of by the writer when it is flushed.
+    let mut want = Vec::new();
+    for round in 0..3 {
+        for n in 0..100 {
+            want.push(format!("{round}/{n:03}"));
+            db.put(&want[want.len() - 1], [1; 300]).unwrap();
+        }
+        reader.refresh().unwrap();
+        db.flush().unwrap();
+        if round < 2 {
+            let given = keys(&mut feed);
+            assert_eq!(given, want);
+            want.clear();
+        }
+    }
+    eventually("the writer needs one segment", || db.metrics().live_log_bytes < 1000);
+    assert_eq!(keys(&mut feed), want, "the reader's pin keeps what it looked at");
+    assert!(reader.oldest_update().unwrap() > 1);
+    drop((feed, reader));
+    eventually("what the reader has kept is gone", || log_files(&sim).len() == 1);
+    db.put("z", "26").unwrap();
+    let reader = Db::open_read_only(DIR, options(&sim)).unwrap();
+    let oldest = reader.oldest_update().unwrap();
+    assert!(
+        matches!(reader.updates_since(1), Err(Error::UpdatesGone { oldest: o, .. }) if o == oldest)
+    );
+    assert_eq!(keys(&mut reader.updates_since(reader.latest_seqno()).unwrap()), ["z"]);
+}
+
+#[test]
+fn a_read_only_store_sees_what_the_writer_keeps() {
+    let sim = SimVfs::new(1);
+    let mut options = options(&sim);
+    options.advanced.log_retention_bytes = 1 << 30;
+    let db = Db::open(DIR, options.clone()).unwrap();
+    for n in 0..300 {
+        db.put(format!("{n:03}"), [1; 300]).unwrap();
+    }
+    db.close().unwrap();
+    let db = Db::open(DIR, options.clone()).unwrap();
+    db.put("last", "1").unwrap();
+    let reader = Db::open_read_only(DIR, options).unwrap();
+    assert_eq!(reader.oldest_update().unwrap(), 1);
+    let mine = rest(&mut reader.updates_since(1).unwrap());
+    let theirs = rest(&mut db.updates_since(1).unwrap());
+    assert_eq!(mine.len(), 301);
+    let numbers = |batches: &[terrace::UpdateBatch]| -> Vec<u64> {
+        batches.iter().map(terrace::UpdateBatch::first_seqno).collect()
+    };
+    assert_eq!(numbers(&mine), numbers(&theirs));
+}
