@@ -24,6 +24,7 @@
 mod admin;
 mod background;
 mod batch;
+mod compaction_filter;
 mod db;
 mod env;
 mod error;
@@ -51,6 +52,9 @@ mod write;
 pub use background::collect_garbage::GcProgress;
 pub use background::compact_range::Progress;
 pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
+pub use compaction_filter::{
+    CompactionFilter, FilterContext, FilterDecision, FilterEntry, FilterError, FilterJob,
+};
 pub use db::{ColumnFamily, Db, LIVE_OPTIONS, QuarantinedFile};
 pub use error::{Error, ErrorSeverity, Result};
 pub use ingest::run::{IngestOptions, IngestPosition, IngestSource, Ingested, IngestedFile};

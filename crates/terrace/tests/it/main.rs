@@ -6,6 +6,8 @@ mod at_step;
 mod background_errors;
 mod basics;
 mod camera;
+mod compaction_filter;
+mod compaction_filter_model;
 mod crash_in_recovery;
 mod disk_full;
 mod drawn;
