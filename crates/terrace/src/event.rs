@@ -43,6 +43,16 @@ pub(crate) fn compacted(family: &str, what: &str, read: u64, written: u64, micro
     tracing::info!(target: TARGET, family, what, read_bytes = read, written_bytes = written, took_us = micros, "compaction");
 }
 
+/// The first failure of a job.
+pub(crate) fn filter_failed(family: &str, filter: &str, key: &[u8], why: &str) {
+    let key = key.get(..64).unwrap_or(key).escape_ascii();
+    tracing::error!(target: TARGET, family, filter, %key, why, "a compaction filter failed: the entry stays");
+}
+
+pub(crate) fn filter_set_aside(family: &str, job: &str) {
+    tracing::info!(target: TARGET, family, job, "a snapshot was taken while a compaction filter changed what it sees: repeated without the filter");
+}
+
 pub(crate) fn ingested(family: &str, files: usize, entries: u64, bytes: u64, micros: u64) {
     tracing::info!(target: TARGET, family, files, entries, bytes, took_us = micros, "ingestion");
 }

@@ -38,6 +38,7 @@
 mod admin;
 mod background;
 mod batch;
+mod compaction_filter;
 mod db;
 mod env;
 mod error;
@@ -66,6 +67,9 @@ mod write;
 pub use background::collect_garbage::GcProgress;
 pub use background::compact_range::Progress;
 pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
+pub use compaction_filter::{
+    CompactionFilter, FilterContext, FilterDecision, FilterEntry, FilterError, FilterJob,
+};
 pub use db::{BulkLoader, ColumnFamily, Db, LIVE_OPTIONS, QuarantinedFile};
 pub use error::{Error, ErrorSeverity, Result};
 pub use ingest::bulk::{BulkOptions, DEFAULT_BULK_MEMORY};

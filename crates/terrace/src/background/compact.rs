@@ -1,14 +1,16 @@
 //! Compaction, from the choice to the installed result: choose under
 //! the scheduler's lock, claim the inputs, run the job, install, release the claim.
 
-use crate::background::compaction::job::{self, JobContext};
+use crate::background::compaction::job::{self, JobContext, JobOutput, JobStats};
 use crate::background::compaction::pick::{
-    Choice, Compaction, File, Move, PickInput, Span, Values,
+    Choice, Compaction, File, Move, PickInput, Reason, Span, Values,
 };
 use crate::background::compaction::values::Moving;
 use crate::background::compaction::{pending_bytes, pick, pick_idle};
 use crate::background::env::JobEnv;
+use crate::background::filter::{self, Filtering};
 use crate::background::gc;
+use crate::compaction_filter::{FilterContext, FilterJob};
 use crate::error::{Error, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
@@ -347,54 +349,111 @@ fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<V
     let moving = moving(env);
     let moves = moving.as_ref().is_some_and(|moving| moving.moves(merge));
     let entered = env.jobs.list.enter(&*env.base.clock, job_start(family, merge, moves));
-    let context = JobContext {
-        vfs: &env.base.vfs,
-        dir: &env.base.dir,
-        table_cache: &env.read.table_cache,
-        next_file_number: &|| env.versions.next_file_number(),
-        options: &family.options,
-        flushed_seqno: env.versions.flushed_seqno(family.id),
-        snapshots: env.read.snapshots.list(),
-        clock: &*env.base.clock,
-        limiter: &env.base.limiter,
-        cancel: &env.jobs.scheduler.cancel,
-        version: &state.version,
-        progress: entered.progress(),
-        moving,
-    };
     let moving_job = moves.then(|| env.garbage.enter_job());
-    let output =
-        job::run(&context, merge).map_err(|error| match env.jobs.scheduler.is_stopping() {
-            true => Error::Closed,
-            false => job_failed(env, error),
-        })?;
-    let Some(output) = output else { return Err(Error::Closed) };
-    kill_point("compaction:written");
-    let (level, edit, stats) = (usize::from(merge.output_level), output.edit, output.stats);
-    let emptied = stats.moved_values > 0;
-    install_edit(env, family, edit, output.segments)?;
-    kill_point("compaction:installed");
-    if emptied {
+    let filtering = filtering(family, merge, &state.version);
+    let next_file_number = || env.versions.next_file_number();
+    let once = |filtering| {
+        let context = JobContext {
+            vfs: &env.base.vfs,
+            dir: &env.base.dir,
+            table_cache: &env.read.table_cache,
+            next_file_number: &next_file_number,
+            options: &family.options,
+            flushed_seqno: env.versions.flushed_seqno(family.id),
+            snapshots: env.read.snapshots.list(),
+            clock: &*env.base.clock,
+            limiter: &env.base.limiter,
+            cancel: &env.jobs.scheduler.cancel,
+            version: &state.version,
+            progress: entered.progress(),
+            moving: moving.clone(),
+            filtering,
+        };
+        merge_once(env, family, merge, &context)
+    };
+    let stats = match once(filtering)? {
+        Some(stats) => stats,
+        None => {
+            event::filter_set_aside(&family.name, &merge.to_string());
+            once(None)?.ok_or(Error::Closed)?
+        }
+    };
+    if stats.moved_values > 0 {
         // What is empty now goes at once: it has been there twice for long enough.
         install::drop_dead_segments(&env.versions)?;
     }
     drop(moving_job);
-    let c = &env.base.counters;
+    count_merge(env, merge, &stats);
+    env.base.counters.compaction_latency.record_ns(start.elapsed().as_nanos() as u64);
     let (read, written) = (stats.read_bytes, stats.written_bytes);
-    add(&c.compactions, 1);
-    add(&c.gc_moved_values, stats.moved_values);
-    add(&c.gc_moved_bytes, stats.moved_bytes);
-    add(&c.compaction_read_bytes, read);
-    add(&c.compaction_written_bytes, written);
-    if let Some(counter) = c.level_written_bytes.get(level) {
-        add(counter, written);
-    }
-    add(&c.entries_dropped, stats.dropped_entries);
-    c.compaction_latency.record_ns(start.elapsed().as_nanos() as u64);
     let took = start.elapsed().as_micros() as u64;
     event::compacted(&family.name, &merge.to_string(), read, written, took);
     gc::step(env);
     Ok((read + stats.moved_bytes, written + stats.moved_bytes))
+}
+
+/// Runs and installs a merge; `None`, with nothing changed, if a snapshot was taken meanwhile that sees what the
+/// compaction filter has changed.
+fn merge_once(
+    env: &JobEnv,
+    family: &Arc<Family>,
+    merge: &Compaction,
+    context: &JobContext<'_>,
+) -> Result<Option<JobStats>> {
+    let output =
+        job::run(context, merge).map_err(|error| match env.jobs.scheduler.is_stopping() {
+            true => Error::Closed,
+            false => job_failed(env, error),
+        })?;
+    let Some(JobOutput { edit, segments, stats }) = output else { return Err(Error::Closed) };
+    kill_point("compaction:written");
+    let change =
+        Change { family: family.clone(), edit, flushed: Vec::new(), segments, fresh: None };
+    let is_installed = match context.filtering.as_ref().is_some_and(Filtering::must_seal) {
+        true => install::install_if(&env.versions, vec![change], || {
+            env.read.snapshots.seal_unless_taken(&context.snapshots)
+        })?,
+        false => {
+            install::install(&env.versions, vec![change])?;
+            true
+        }
+    };
+    if is_installed {
+        kill_point("compaction:installed");
+    }
+    Ok(is_installed.then_some(stats))
+}
+
+/// The family's compaction filter, if it applies to a merge of `version`.
+fn filtering<'a>(
+    family: &'a Family,
+    merge: &Compaction,
+    version: &Version,
+) -> Option<Filtering<'a>> {
+    let filter = family.options.compaction_filter.as_deref()?;
+    let context = FilterContext {
+        family: family.name.clone(),
+        job: FilterJob::Compaction,
+        start_level: usize::from(merge.start_level),
+        output_level: usize::from(merge.output_level),
+        is_full: merge.files().count() == version.files().count(),
+        is_manual: merge.reason == Reason::Manual,
+    };
+    Filtering::begin(filter, context)
+}
+
+fn count_merge(env: &JobEnv, merge: &Compaction, stats: &JobStats) {
+    let c = &env.base.counters;
+    add(&c.compactions, 1);
+    add(&c.gc_moved_values, stats.moved_values);
+    add(&c.gc_moved_bytes, stats.moved_bytes);
+    add(&c.compaction_read_bytes, stats.read_bytes);
+    add(&c.compaction_written_bytes, stats.written_bytes);
+    if let Some(counter) = c.level_written_bytes.get(usize::from(merge.output_level)) {
+        add(counter, stats.written_bytes);
+    }
+    add(&c.entries_dropped, stats.dropped_entries);
+    filter::count(c, stats.filtered);
 }
 
 /// What is known of a merge when it starts.

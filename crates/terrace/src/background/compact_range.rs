@@ -7,6 +7,7 @@ use crate::background::env::JobEnv;
 use crate::background::flush;
 use crate::error::Result;
 use crate::jobs::background_errors::Work;
+use crate::jobs::scheduler::SchedulerState;
 use crate::version::family::Family;
 use crate::version::install;
 use std::ops::Bound;
@@ -57,6 +58,12 @@ pub(crate) fn range(
         start.map_or(Bound::Unbounded, |key| Bound::Included(bound(key))),
         end.map_or(Bound::Unbounded, |key| Bound::Excluded(bound(key))),
     );
+    if family.options.compaction_filter.is_some() {
+        // Those that run may have begun when there were other snapshots.
+        let runs = |jobs: &SchedulerState| jobs.running.iter().any(|r| r.family == family.id);
+        env.jobs.scheduler.wait_until(|jobs| Ok((!runs(jobs)).then_some(())))?;
+        manual.rewrites_before = Some(env.versions.file_numbers.next());
+    }
     let mut told = Progress { steps: 0, read_bytes: 0, written_bytes: 0, level: 0 };
     while let Some((choice, claim)) = next_step(env, family, &mut manual)? {
         let (read, written) = execute(env, family, &choice)?;

@@ -1,12 +1,14 @@
 //! Flush: all immutable memtables of a family become one L0 file.
 
 use crate::background::env::JobEnv;
+use crate::background::filter::{self, Filter, Filtering};
 use crate::background::fold::{Fold, Folding, Sink};
 use crate::background::gc;
 use crate::background::output::{Output, OutputContext};
 use crate::background::retain::{Below, Retain, collapse_tombstones, surviving_tombstones};
+use crate::compaction_filter::{FilterContext, FilterJob};
 use crate::env::rate_limit::RateLimiter;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event;
 use crate::iter::RunIter;
 use crate::iter::merge::MergingIter;
@@ -20,6 +22,7 @@ use crate::options::HotTableMode;
 use crate::version::family::Family;
 use crate::version::hot_keys::HotKeys;
 use crate::version::install::{self, Change};
+use crate::version::read_state::ReadState;
 use crate::version::unpublished::remove_unpublished;
 use crate::write::log_segments;
 use crate::write::queue::LogState;
@@ -28,7 +31,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync::Instant;
-use terrace_base::{Clock, FileNumber, InternalIter, SeqNo};
+use terrace_base::{Clock, FileNumber, InternalIter, SeqNo, ValueHandle};
+use terrace_buf::Slice;
 use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL};
 use terrace_sst::SstOptions;
 use terrace_vfs::Vfs;
@@ -44,7 +48,6 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
         return Ok(false);
     }
     let start = Instant::now();
-    let snapshots = env.read.snapshots.list();
     let memtable_bytes = state.immutables.iter().map(|m| m.size_bytes() as u64).sum();
     let entered = env.jobs.list.enter(
         &*env.base.clock,
@@ -57,23 +60,65 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
             to_read: state.immutables.iter().map(|m| m.entry_count() as u64).sum(),
         },
     );
+    let filtering = filtering(family);
+    let once = |filtering| flush_once(env, family, &state, entered.progress(), filtering);
+    let flushed = match once(filtering.as_ref())? {
+        Some(flushed) => flushed,
+        None => {
+            event::filter_set_aside(&family.name, "flush");
+            once(None)?.ok_or(Error::Closed)?
+        }
+    };
+    let Flushed { memtables, entries, bytes } = flushed;
+    let c = &env.base.counters;
+    add(&c.flushes, 1);
+    add(&c.flush_bytes, bytes);
+    add(&c.level_written_bytes[0], bytes);
+    let before: usize = state.immutables.iter().map(|m| m.entry_count()).sum();
+    add(&c.entries_dropped, (before as u64).saturating_sub(entries));
+    gc::step(env);
+    c.flush_latency.record_ns(start.elapsed().as_nanos() as u64);
+    event::flushed(&family.name, memtables, entries, bytes, start.elapsed().as_micros() as u64);
+    Ok(true)
+}
+
+/// What a flush did.
+struct Flushed {
+    memtables: usize,
+    entries: u64,
+    bytes: u64,
+}
+
+/// Writes and installs what waits in `state`; `None`, with nothing changed, if a snapshot was taken meanwhile that sees
+/// what the compaction filter has changed.
+fn flush_once(
+    env: &JobEnv,
+    family: &Arc<Family>,
+    state: &ReadState,
+    progress: &JobProgress,
+    filtering: Option<&Filtering<'_>>,
+) -> Result<Option<Flushed>> {
+    let snapshots = env.read.snapshots.list();
     let next_file_number = || env.versions.next_file_number();
-    let parts = job_parts(env, &next_file_number, entered.progress());
+    let parts = job_parts(env, &next_file_number, progress);
     let upto = state.immutables.iter().map(|m| m.max_seqno()).max().unwrap_or_default();
     // What is hot is not in this file.
     let hot = state.hot.as_deref();
     let flushed_seqno = hot.map_or(upto, |hot| upto.min(hot.log.since().seqno));
     let stated = hot.map_or(SeqNo::ZERO, |_| flushed_seqno);
-    let files = write_l0(&parts, family, &state.immutables, &snapshots, stated);
+    let read_value = |key: &[u8], handle| read_value(env, key, handle);
+    let filter = filtering.map(|filtering| Filter { filtering, read_value: &read_value });
+    let files = write_l0(&parts, family, &state.immutables, &snapshots, stated, filter);
     match family.hot_table(env.base.dynamic.hot_table()) {
         HotTableMode::Auto => {
-            family.hot_keys.lock().note_life(&state, env.base.dynamic.memtable_bytes());
+            family.hot_keys.lock().note_life(state, env.base.dynamic.memtable_bytes());
         }
         HotTableMode::Off => *family.hot_keys.lock() = HotKeys::default(),
     }
     let files = files.map_err(|error| env.base.health.fail("flush", error))?;
     kill_point("flush:written");
-    let written: u64 = files.iter().map(|file| file.size_bytes).sum();
+    let memtables = state.immutables.len();
+    let bytes: u64 = files.iter().map(|file| file.size_bytes).sum();
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
     let has_values = files.iter().any(|file| !file.value_refs.is_empty());
     // All that was hot in a table that none has followed has cooled, and is in this file or earlier ones.
@@ -99,22 +144,43 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
         }
     }
     let flushed: Vec<u64> = state.immutables.iter().map(|m| m.id).collect();
-    let count = flushed.len();
-    install::install(
-        &env.versions,
-        vec![Change { family: family.clone(), edit, flushed, segments: Vec::new(), fresh: None }],
-    )?;
+    let change =
+        Change { family: family.clone(), edit, flushed, segments: Vec::new(), fresh: None };
+    let is_installed = match filtering.is_some_and(Filtering::must_seal) {
+        true => install::install_if(&env.versions, vec![change], || {
+            env.read.snapshots.seal_unless_taken(&snapshots)
+        })?,
+        false => {
+            install::install(&env.versions, vec![change])?;
+            true
+        }
+    };
+    if !is_installed {
+        return Ok(None);
+    }
     kill_point("flush:installed");
-    let c = &env.base.counters;
-    add(&c.flushes, 1);
-    add(&c.flush_bytes, written);
-    add(&c.level_written_bytes[0], written);
-    let before: usize = state.immutables.iter().map(|m| m.entry_count()).sum();
-    add(&c.entries_dropped, (before as u64).saturating_sub(entries));
-    gc::step(env);
-    c.flush_latency.record_ns(start.elapsed().as_nanos() as u64);
-    event::flushed(&family.name, count, entries, written, start.elapsed().as_micros() as u64);
-    Ok(true)
+    filter::count(&env.base.counters, filtering.map(Filtering::counts).unwrap_or_default());
+    Ok(Some(Flushed { memtables, entries, bytes }))
+}
+
+/// The family's compaction filter, if it applies to flushes.
+fn filtering(family: &Family) -> Option<Filtering<'_>> {
+    let filter = family.options.compaction_filter.as_deref()?;
+    let context = FilterContext {
+        family: family.name.clone(),
+        job: FilterJob::Flush,
+        start_level: 0,
+        output_level: 0,
+        is_full: false,
+        is_manual: false,
+    };
+    Filtering::begin(filter, context)
+}
+
+/// A separated value of a memtable, for the compaction filter.
+fn read_value(env: &JobEnv, key: &[u8], handle: ValueHandle) -> terrace_base::Result<Slice> {
+    let value = env.read.value_log.get(key, handle, false)?;
+    value.ok_or_else(|| env.read.value_log.missing(&handle))
 }
 
 /// What writing an L0 file needs; recovery has these before there is an [`JobEnv`].
@@ -169,13 +235,15 @@ pub(crate) fn one_file<'a>(
 }
 
 /// Merges `memtables` (newest first) into one L0 file, synced; none if nothing survives. The
-/// directory is the caller's to sync. `flushed_seqno` as in [`one_file`].
+/// directory is the caller's to sync. `flushed_seqno` as in [`one_file`]; `filter` if the family's compaction filter
+/// applies.
 pub(crate) fn write_l0(
     parts: &Parts<'_>,
     family: &Family,
     memtables: &[Arc<MemTable>],
     snapshots: &[SeqNo],
     flushed_seqno: SeqNo,
+    filter: Option<Filter<'_>>,
 ) -> terrace_base::Result<Vec<FileMeta>> {
     let ranges = memtables.iter().flat_map(|m| m.range_tombstones());
     let tombstones = collapse_tombstones(ranges, snapshots);
@@ -187,7 +255,8 @@ pub(crate) fn write_l0(
     // Operands on separated values wait for a compaction.
     let read_value = |_: &[u8], _| None;
     let operator = family.options.merge_operator.as_deref();
-    let mut fold = Fold::new(retain, Folding { operator, read_value: &read_value });
+    let folding = Folding { operator, read_value: &read_value };
+    let mut fold = Fold::new(retain, folding).with_filter(filter);
     let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());
     let context = one_file(parts, family, now_ms, flushed_seqno);
     let mut output = Output::new(context, survivors);

@@ -8,11 +8,14 @@
 //! - it is not known, or a snapshot lies between: the operator makes one operand of them, if it can.
 //!
 //! What the operator refuses stays as it is, for a reader to get the error. Entries that `retain` keeps
-//! and that have nothing to do with operands pass through. Called by `flush` and `compaction/job`.
+//! and that have nothing to do with operands pass through, the newest of a key by the family's compaction filter
+//! (`filter`). Called by `flush` and `compaction/job`.
 
+use super::filter::Filter;
 use super::retain::{Retain, Verdict};
+use crate::compaction_filter::FilterDecision;
 use crate::merge_operator::{MergeOperator, Offered, Operands};
-use terrace_base::key::{MAX_VALUE_BYTES, pack_trailer, trailer_kind, trailer_seqno};
+use terrace_base::key::{EXPIRY_BYTES, MAX_VALUE_BYTES, pack_trailer, trailer_kind, trailer_seqno};
 use terrace_base::{Result, ValueHandle, ValueKind};
 use terrace_buf::Slice;
 
@@ -40,6 +43,7 @@ pub(crate) struct Folding<'a> {
 pub(crate) struct Fold<'a> {
     retain: Retain<'a>,
     folding: Folding<'a>,
+    filter: Option<Filter<'a>>,
     /// The key of `operands`.
     key: Vec<u8>,
     operands: Operands,
@@ -50,7 +54,13 @@ pub(crate) struct Fold<'a> {
 impl<'a> Fold<'a> {
     /// The stage behind `retain`.
     pub fn new(retain: Retain<'a>, folding: Folding<'a>) -> Self {
-        Self { retain, folding, key: Vec::new(), operands: Operands::default(), is_last: false }
+        let (key, operands) = (Vec::new(), Operands::default());
+        Self { retain, folding, filter: None, key, operands, is_last: false }
+    }
+
+    /// Asks `filter`, if there is one.
+    pub fn with_filter(self, filter: Option<Filter<'a>>) -> Self {
+        Self { filter, ..self }
     }
 
     /// Takes the next entry of the input; entries come in internal order.
@@ -76,7 +86,48 @@ impl<'a> Fold<'a> {
                 self.is_last = is_last;
                 self.operand(user_key, trailer, value, sink)
             }
+            Verdict::Keep { trailer: kept } if self.filter.is_some() => {
+                self.filtered(user_key, trailer, value, kept, sink)
+            }
             verdict => settle(user_key, trailer, value, verdict, sink),
+        }
+    }
+
+    /// Asks the filter about an entry that stays, under the trailer `kept`, if it may see it.
+    fn filtered(
+        &mut self,
+        user_key: &[u8],
+        trailer: u64,
+        value: &[u8],
+        kept: u64,
+        sink: &mut impl Sink,
+    ) -> Result<()> {
+        let is_given = |filter: &Filter<'_>| {
+            self.retain.is_newest()
+                && (self.retain.is_unseen() || filter.filtering.ignores_snapshots())
+        };
+        let decision = match (self.filter.filter(is_given), trailer_kind(trailer)) {
+            (Some(Filter { filtering, read_value }), Some(kind)) => {
+                filtering.judge(user_key, kind, value, read_value)?
+            }
+            _ => FilterDecision::Keep,
+        };
+        match decision {
+            FilterDecision::Keep => sink.keep(user_key, kept, value),
+            FilterDecision::Remove => {
+                settle(user_key, trailer, value, self.retain.deleted(trailer), sink)
+            }
+            FilterDecision::Change(changed) => {
+                sink.drop(user_key, trailer, value);
+                let expires = trailer_kind(trailer).is_some_and(ValueKind::expires);
+                let expiry = value.get(..EXPIRY_BYTES).filter(|_| expires);
+                let kind = if expires { ValueKind::PutTtl } else { ValueKind::Put };
+                let trailer = pack_trailer(trailer_seqno(kept), kind);
+                match expiry {
+                    Some(expiry) => sink.keep(user_key, trailer, &[expiry, &changed].concat()),
+                    None => sink.keep(user_key, trailer, &changed),
+                }
+            }
         }
     }
 

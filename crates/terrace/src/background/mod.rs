@@ -1,12 +1,13 @@
 //! Background work: the threads ([`worker`]) and what they do: [`flush`], [`hot_checkpoint`], [`compact`] (chosen and run by
 //! [`compaction`]), [`compact_range`], waiting for all of it ([`settle`]), garbage collection of values ([`gc`], [`collect_garbage`]), training of models
-//! ([`train_models`]). [`rebalance`] moves memory between pools, [`retain`] says which versions survive, [`output`] writes them.
+//! ([`train_models`]). [`rebalance`] moves memory between pools, [`retain`] says which versions survive, [`filter`] asks the program about them, [`output`] writes them.
 
 pub(crate) mod collect_garbage;
 pub(crate) mod compact;
 pub(crate) mod compact_range;
 pub(crate) mod compaction;
 pub(crate) mod env;
+pub(crate) mod filter;
 pub(crate) mod flush;
 pub(crate) mod fold;
 pub(crate) mod gc;

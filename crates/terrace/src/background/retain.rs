@@ -25,7 +25,8 @@
 //! guarantees that the inputs hold *all* versions of their keys between the newest input and the
 //! output level, and that no snapshot is taken later below a sequence number in an input.
 //!
-//! Operands survive as they are; `fold`, the next stage, makes values of them. Called by it.
+//! Operands survive as they are; `fold`, the next stage, makes values of them, and asks the family's compaction filter
+//! about the rest ([`Retain::deleted`]). Called by it.
 
 use std::iter::Peekable;
 use terrace_base::key::{EXPIRY_BYTES, pack_trailer, trailer_kind, trailer_seqno};
@@ -43,7 +44,8 @@ pub(crate) enum Verdict {
         /// Whether there is nothing below if no version of its stripe follows.
         is_last: bool,
     },
-    /// An expired value that still hides something: it stays as a point tombstone, without value.
+    /// A value that has expired, or that a filter removed, and that still hides something: it stays as a point
+    /// tombstone, without value.
     Tombstone { trailer: u64 },
     /// Nobody can see it and it hides nothing.
     Drop,
@@ -149,6 +151,8 @@ pub(crate) struct Retain<'a> {
     stacked: bool,
     /// Whether the version judged last lies under an operand of its stripe.
     under_operand: bool,
+    /// Whether the version judged last is the first, that is, the newest, of its key.
+    first: bool,
     /// Whether the next fragment covers `key`.
     covered: bool,
     below_holds: Option<bool>,
@@ -175,6 +179,7 @@ impl<'a> Retain<'a> {
             last_stripe: None,
             stacked: false,
             under_operand: false,
+            first: false,
             covered: false,
             below_holds: None,
         }
@@ -187,6 +192,7 @@ impl<'a> Retain<'a> {
         let stripe = stripe_of(self.snapshots, seqno);
         let stacked = std::mem::take(&mut self.stacked);
         self.under_operand = false;
+        self.first = false;
         match self.last_stripe {
             Some(last) if self.key == user_key => {
                 if last == stripe {
@@ -196,7 +202,10 @@ impl<'a> Retain<'a> {
                     self.under_operand = true;
                 }
             }
-            _ => self.enter(user_key),
+            _ => {
+                self.enter(user_key);
+                self.first = true;
+            }
         }
         self.last_stripe = Some(stripe);
         if self.covered && self.is_deleted_by_range(seqno, stripe) {
@@ -229,6 +238,29 @@ impl<'a> Retain<'a> {
     #[inline]
     pub fn under_operand(&self) -> bool {
         self.under_operand
+    }
+
+    /// Whether the version judged last is the newest of its key.
+    #[inline]
+    pub fn is_newest(&self) -> bool {
+        self.first
+    }
+
+    /// Whether no snapshot sees the version judged last.
+    #[inline]
+    pub fn is_unseen(&self) -> bool {
+        self.last_stripe == Some(self.snapshots.len())
+    }
+
+    /// What becomes of the version judged last, of `trailer`, if it is to be as deleted.
+    pub fn deleted(&mut self, trailer: u64) -> Verdict {
+        match self.last_stripe == Some(0) && !self.may_hold_below() {
+            true => Verdict::Drop,
+            false => {
+                let seqno = trailer_seqno(trailer);
+                Verdict::Tombstone { trailer: pack_trailer(seqno, ValueKind::Delete) }
+            }
+        }
     }
 
     /// Moves to the first version of another user key.

@@ -12,7 +12,7 @@ use crate::background::hot_checkpoint;
 use crate::background::rebalance;
 use crate::background::train_models::Learner;
 use crate::env::reserve;
-use crate::error::{Error, ErrorSeverity, Result};
+use crate::error::{Error, ErrorSeverity, Result, message_of};
 use crate::event;
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::Loan;
@@ -22,7 +22,6 @@ use crate::version::family::Family;
 use crate::version::install;
 use crate::write::log_segments;
 use crate::write::room;
-use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -149,11 +148,6 @@ fn run_or_poison(env: &JobEnv, name: &str, run: fn(&JobEnv)) {
     add(&env.base.counters.background_errors, 1);
     env.jobs.scheduler.job_ended();
     resume_unwind(panic);
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Counts and reports a job that failed.

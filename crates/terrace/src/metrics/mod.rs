@@ -225,6 +225,9 @@ counters! {
     compaction_read_bytes: AtomicU64,
     compaction_written_bytes: AtomicU64,
     entries_dropped: AtomicU64,
+    compaction_filter_removed: AtomicU64,
+    compaction_filter_changed: AtomicU64,
+    compaction_filter_failures: AtomicU64,
     values_separated: AtomicU64,
     separated_bytes: AtomicU64,
     gc_moved_values: AtomicU64,
@@ -359,6 +362,12 @@ pub struct Metrics {
     pub compaction_written_bytes: u64,
     /// Entries that flush and compaction dropped.
     pub entries_dropped: u64,
+    /// Entries that compaction filters removed.
+    pub compaction_filter_removed: u64,
+    /// Entries that compaction filters changed.
+    pub compaction_filter_changed: u64,
+    /// Entries that stayed because a compaction filter failed or panicked.
+    pub compaction_filter_failures: u64,
     /// Values that were left in the log instead of being copied into SSTs.
     pub values_separated: u64,
     /// Their stored bytes.

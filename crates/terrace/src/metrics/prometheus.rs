@@ -104,6 +104,21 @@ impl Metrics {
             ("compaction_read_bytes", "Bytes compactions read", self.compaction_read_bytes),
             ("compaction_written_bytes", "Bytes compactions wrote", self.compaction_written_bytes),
             ("entries_dropped", "Entries that flush and compaction dropped", self.entries_dropped),
+            (
+                "compaction_filter_removed",
+                "Entries that compaction filters removed",
+                self.compaction_filter_removed,
+            ),
+            (
+                "compaction_filter_changed",
+                "Entries that compaction filters changed",
+                self.compaction_filter_changed,
+            ),
+            (
+                "compaction_filter_failures",
+                "Entries that stayed because a compaction filter failed",
+                self.compaction_filter_failures,
+            ),
             ("values_separated", "Values left in the log", self.values_separated),
             ("separated_bytes", "Bytes of values left in the log", self.separated_bytes),
             ("value_reads", "Values read from the log", self.value_reads),

@@ -155,7 +155,8 @@ impl Replayed {
         let newest_first: Vec<_> = self.memtables.drain(..).rev().collect();
         self.spilled_seqno =
             newest_first.iter().map(|m| m.max_seqno()).fold(self.spilled_seqno, SeqNo::max);
-        let mut files = flush::write_l0(parts, &self.family, &newest_first, &[], SeqNo::ZERO)?;
+        let mut files =
+            flush::write_l0(parts, &self.family, &newest_first, &[], SeqNo::ZERO, None)?;
         // With a hot table the log goes back further than some SSTs do, and its hot keys are in none of them: what is
         // replayed comes before all SSTs in the order of L0, and before files with what was hot that were spilled earlier.
         // No two files have the same number: their order would then be that of their names, which a merge changes.

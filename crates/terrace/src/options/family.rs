@@ -1,6 +1,7 @@
 //! What the verbs know of one column family's options: everything resolved and checked, at open.
 
 use super::{CompactionStyle, Learning, ModelCosts};
+use crate::compaction_filter::CompactionFilter;
 use crate::merge_operator::MergeOperator;
 use std::sync::Arc;
 use terrace_base::SeqNo;
@@ -36,6 +37,7 @@ pub(crate) struct FamilyOptions {
     pub value_compression: Compression,
     pub learning: Learning,
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    pub compaction_filter: Option<Arc<dyn CompactionFilter>>,
     /// Whether entries of the deepest level keep their sequence numbers: by them a repair tells which
     /// operands a value has in it already.
     pub keeps_seqnos: bool,

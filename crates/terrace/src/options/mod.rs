@@ -21,6 +21,7 @@ pub use model_costs::ModelCosts;
 pub use write_options::WriteOptions;
 pub use write_tracking::WriteTracking;
 
+use crate::compaction_filter::CompactionFilter;
 use crate::error::{Error, Result};
 use crate::merge_operator::{MAX_OPERATOR_NAME_BYTES, MergeOperator};
 use refuse::{built_in, range};
@@ -207,6 +208,9 @@ pub struct CfOptions {
     /// unless the stored name is that of a built-in operator, which is then used. A family with a
     /// merge operator has no hot table.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// Which entries compactions remove or change (none). It is not stored: it applies while the store is open with it.
+    /// A family with a compaction filter has no hot table.
+    pub compaction_filter: Option<Arc<dyn CompactionFilter>>,
 }
 
 impl Default for CfOptions {
@@ -220,6 +224,7 @@ impl Default for CfOptions {
             value_compression: Compression::None,
             learning: Learning::default(),
             merge_operator: None,
+            compaction_filter: None,
         }
     }
 }
@@ -583,6 +588,7 @@ impl Options {
             value_compression: cf.value_compression,
             learning: cf.learning,
             merge_operator: cf.merge_operator.clone(),
+            compaction_filter: cf.compaction_filter.clone(),
             keeps_seqnos: cf.merge_operator.is_some(),
             model_costs: a.model_costs,
             family: None,

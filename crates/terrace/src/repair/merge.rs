@@ -56,6 +56,7 @@ impl Repair<'_> {
             version: &Version::empty(),
             progress: &JobProgress::default(),
             moving: None,
+            filtering: None,
         };
         let merged = job::run(&context, &compaction)?;
         let added = merged.map(|merged| merged.edit.added).unwrap_or_default();

@@ -71,11 +71,12 @@ impl Family {
     }
 
     /// Whether keys of it may be hot while the store's mode is `mode`. Not with a merge operator: what is replayed over
-    /// SSTs that have some of it already would be merged twice.
+    /// SSTs that have some of it already would be merged twice. Nor with a compaction filter: what is replayed would
+    /// bring back what the filter has removed.
     pub fn hot_table(&self, mode: HotTableMode) -> HotTableMode {
-        match self.options.merge_operator {
-            Some(_) => HotTableMode::Off,
-            None => mode,
+        match self.options.merge_operator.is_some() || self.options.compaction_filter.is_some() {
+            true => HotTableMode::Off,
+            false => mode,
         }
     }
 

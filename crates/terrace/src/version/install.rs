@@ -41,7 +41,18 @@ pub(crate) struct Change {
 /// that it does not.
 ///
 /// The changes of a family that was dropped meanwhile are left out, and their files removed.
-pub(crate) fn install(versions: &VersionSet, mut changes: Vec<Change>) -> Result<()> {
+pub(crate) fn install(versions: &VersionSet, changes: Vec<Change>) -> Result<()> {
+    install_if(versions, changes, || Some(())).map(|_| ())
+}
+
+/// As [`install`], if `permit` gives something, which is held until the changes are visible; it is called right before
+/// they become durable, under the manifest's lock. Says whether it did: if not, nothing has changed, and the files that
+/// were written are gone.
+pub(crate) fn install_if<P>(
+    versions: &VersionSet,
+    mut changes: Vec<Change>,
+    permit: impl FnOnce() -> Option<P>,
+) -> Result<bool> {
     if changes.iter().any(|change| !change.edit.added.is_empty()) {
         let named = changes.iter().try_for_each(|change| publish(versions, change));
         let synced = named.and_then(|()| versions.base.vfs.sync_dir(&versions.base.dir));
@@ -57,8 +68,12 @@ pub(crate) fn install(versions: &VersionSet, mut changes: Vec<Change>) -> Result
         discard(versions, &change);
     }
     if changes.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
+    let Some(_permit) = permit() else {
+        changes.iter().for_each(|change| discard(versions, change));
+        return Ok(false);
+    };
     let edit = VersionEdit {
         next_file_number: Some(versions.file_numbers.next()),
         last_seqno: Some(last_seqno(versions, &changes)),
@@ -100,7 +115,7 @@ pub(crate) fn install(versions: &VersionSet, mut changes: Vec<Change>) -> Result
     }
     drop(log);
     versions.obsolete.lock().extend(gone);
-    Ok(())
+    Ok(true)
 }
 
 /// The last sequence number that was given out: what is visible, or what files have that will be

@@ -8,13 +8,32 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_base::sync::Mutex;
+use terrace_base::sync::{Condvar, Mutex};
 use terrace_base::{AtomicSeqNo, SeqNo};
 
 /// The sequence numbers of live snapshots with their counts.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    live: Mutex<BTreeMap<SeqNo, usize>>,
+    live: Mutex<Live>,
+    /// Signalled when a seal ends.
+    unsealed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Live {
+    counts: BTreeMap<SeqNo, usize>,
+    /// Seals that are held: no snapshot is taken meanwhile.
+    seals: usize,
+}
+
+/// Keeps snapshots from being taken until it is dropped.
+pub(crate) struct Sealed<'a>(&'a Snapshots);
+
+impl Drop for Sealed<'_> {
+    fn drop(&mut self) {
+        self.0.live.lock().seals -= 1;
+        self.0.unsealed.notify_all();
+    }
 }
 
 /// All families of a read-only store between two refreshes.
@@ -42,9 +61,12 @@ impl Snapshots {
     /// As [`Self::take`], of a read-only store that shows `view`.
     pub fn take_of(self: &Arc<Self>, visible_seqno: &AtomicSeqNo, view: Option<View>) -> Snapshot {
         let mut live = self.live.lock();
+        while live.seals > 0 {
+            self.unsealed.wait(&mut live);
+        }
         // Acquire: pairs with the commit's Release, so that the writes up to it are readable.
         let seqno = visible_seqno.load(Ordering::Acquire);
-        *live.entry(seqno).or_default() += 1;
+        *live.counts.entry(seqno).or_default() += 1;
         Snapshot { held: Arc::new(Held { seqno, snapshots: self.clone(), view }) }
     }
 
@@ -65,12 +87,24 @@ impl Snapshots {
 
     /// The live sequence numbers, ascending.
     pub fn list(&self) -> Vec<SeqNo> {
-        self.live.lock().keys().copied().collect()
+        self.live.lock().counts.keys().copied().collect()
     }
 
     /// The oldest live sequence number.
     pub fn oldest(&self) -> Option<SeqNo> {
-        self.live.lock().keys().next().copied()
+        self.live.lock().counts.keys().next().copied()
+    }
+
+    /// Lets no snapshot be taken until the seal is dropped, which must be soon; `None` if one lives that is not
+    /// in `known`, an earlier [`Self::list`]. For a change of what reads see that is no write: of a snapshot that is
+    /// taken before it, what is in `known` says which versions must stay, and one that is taken after it sees it.
+    pub fn seal_unless_taken(&self, known: &[SeqNo]) -> Option<Sealed<'_>> {
+        let mut live = self.live.lock();
+        if live.counts.keys().any(|seqno| known.binary_search(seqno).is_err()) {
+            return None;
+        }
+        live.seals += 1;
+        Some(Sealed(self))
     }
 }
 
@@ -84,10 +118,10 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let mut live = self.snapshots.live.lock();
-        if let Some(count) = live.get_mut(&self.seqno) {
+        if let Some(count) = live.counts.get_mut(&self.seqno) {
             *count -= 1;
             if *count == 0 {
-                live.remove(&self.seqno);
+                live.counts.remove(&self.seqno);
             }
         }
     }
@@ -161,5 +195,34 @@ mod tests {
         assert_eq!(snapshots.list(), [SeqNo::new(9)]);
         drop(c);
         assert_eq!(snapshots.oldest(), None);
+    }
+
+    #[test]
+    fn no_snapshot_is_taken_while_they_are_sealed() {
+        let snapshots = Arc::new(Snapshots::default());
+        let visible = Arc::new(AtomicSeqNo::new(SeqNo::new(5)));
+        let known = snapshots.take(&visible);
+        let listed = snapshots.list();
+        visible.store(SeqNo::new(6), Ordering::Release);
+        let unknown = snapshots.take(&visible);
+        assert!(snapshots.seal_unless_taken(&listed).is_none());
+        drop(unknown);
+        let sealed = snapshots.seal_unless_taken(&listed).unwrap();
+        // Another job may seal beside it, and snapshots may go.
+        drop(snapshots.seal_unless_taken(&listed).unwrap());
+        drop(known);
+        let (begun, begins) = std::sync::mpsc::channel();
+        let taker = std::thread::spawn({
+            let (snapshots, visible) = (snapshots.clone(), visible.clone());
+            move || {
+                begun.send(()).unwrap();
+                snapshots.take(&visible).seqno()
+            }
+        });
+        begins.recv().unwrap();
+        assert!(snapshots.list().is_empty());
+        visible.store(SeqNo::new(7), Ordering::Release);
+        drop(sealed);
+        assert_eq!(taker.join().unwrap(), SeqNo::new(7));
     }
 }

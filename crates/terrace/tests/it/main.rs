@@ -8,6 +8,8 @@ mod basics;
 mod bulk;
 mod camera;
 mod change_feed;
+mod compaction_filter;
+mod compaction_filter_model;
 mod crash_in_recovery;
 mod disk_full;
 mod drawn;

@@ -12,6 +12,7 @@
 
 use super::pick::{Compaction, File, Span};
 use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
+use crate::background::filter::{Filter, FilterCounts, Filtering};
 use crate::background::fold::{Fold, Folding, Sink};
 use crate::background::output::{Output, OutputContext};
 use crate::background::retain::{Below, Retain, collapse_tombstones, surviving_tombstones};
@@ -68,6 +69,8 @@ pub(crate) struct JobContext<'a> {
     pub progress: &'a JobProgress,
     /// Which values to move; `None` in a store without separated values.
     pub moving: Option<Moving<'a>>,
+    /// The family's compaction filter, if it applies.
+    pub filtering: Option<Filtering<'a>>,
 }
 
 /// What a finished job asks to be installed, and what it did.
@@ -93,6 +96,8 @@ pub(crate) struct JobStats {
     pub moved_bytes: u64,
     /// Threads that worked on it.
     pub pieces: u64,
+    /// What the compaction filter did.
+    pub filtered: FilterCounts,
 }
 
 /// Merges; `None` if it was cancelled. The outputs and their directory are synced.
@@ -290,7 +295,11 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
     let retain = Retain::new(&ctx.snapshots, &tombstones, plan.now_ms, &mut below, zero_seqnos);
     let operator = ctx.options.merge_operator.as_deref();
     let read_value = |key: &[u8], handle| read_value(ctx, key, handle);
-    let mut fold = Fold::new(retain, Folding { operator, read_value: &read_value });
+    let to_fold = |key: &[u8], handle| read_value(key, handle).ok();
+    let filter =
+        ctx.filtering.as_ref().map(|filtering| Filter { filtering, read_value: &read_value });
+    let mut fold =
+        Fold::new(retain, Folding { operator, read_value: &to_fold }).with_filter(filter);
     let mut output = Output::new(output_context(plan), survivors).cancelable(ctx.cancel);
     if compaction.output_level > 0 {
         output = output.aligned_to(&compaction.grandparents);
@@ -348,10 +357,16 @@ impl Sink for Staged<'_> {
     }
 }
 
-/// The value that operands lie on, if it can be read.
-fn read_value(ctx: &JobContext<'_>, key: &[u8], handle: ValueHandle) -> Option<Slice> {
-    let moving = ctx.moving.as_ref()?;
-    moving.log.read_held(&moving.held, &[(key, handle)]).pop()?.ok()
+/// A separated value, for the merge operator or the compaction filter.
+fn read_value(ctx: &JobContext<'_>, key: &[u8], handle: ValueHandle) -> Result<Slice> {
+    let value = ctx.moving.as_ref().map(|moving| {
+        let value = moving.log.get_held(&moving.held, key, handle, false).transpose();
+        value.unwrap_or_else(|| Err(moving.log.missing(&handle)))
+    });
+    value.unwrap_or_else(|| {
+        let path = names::log_path(ctx.dir, handle.segment);
+        Err(Error::corruption(&path, handle.offset, "the store has no segments with values"))
+    })
 }
 
 fn stage_context<'p>(ctx: &'p JobContext<'_>) -> StageContext<'p> {
@@ -461,6 +476,7 @@ fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> 
             moved_values: pieces.iter().map(|piece| piece.moved.values).sum(),
             moved_bytes: pieces.iter().map(|piece| piece.moved.bytes).sum(),
             pieces: pieces.len() as u64,
+            filtered: ctx.filtering.as_ref().map(Filtering::counts).unwrap_or_default(),
         },
     })
 }

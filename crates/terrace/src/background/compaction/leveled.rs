@@ -416,7 +416,7 @@ fn idle_l0(
 }
 
 /// `compact_range`: all of L0, then level by level in windows of bounded size, each into the next
-/// filled level; at the bottom, files that a rewrite in place makes smaller.
+/// filled level; at the bottom, files that a rewrite in place makes smaller, or that a filter has not seen.
 pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualStep {
     if manual.level == 0 {
         if !input.files(0).iter().any(|f| manual.wants(f)) {
@@ -441,7 +441,10 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
             Some(below) => manual_window(input, &wanted, below),
             None => {
                 let smaller = |f: &&File| {
-                    f.range_tombstone_count > 0 || f.tombstone_count > 0 || is_due(f, input.now_ms)
+                    f.range_tombstone_count > 0
+                        || f.tombstone_count > 0
+                        || is_due(f, input.now_ms)
+                        || manual.rewrites(f)
                 };
                 wanted.iter().find(smaller).map_or_else(Vec::new, |f| vec![f.clone()])
             }

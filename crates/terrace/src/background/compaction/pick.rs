@@ -265,12 +265,20 @@ pub(crate) struct Manual {
     pub level: usize,
     /// Files of `level` that start before this key have had their turn.
     pub done_before: Option<Vec<u8>>,
+    /// Files with smaller numbers have not been merged since it began, and are to be, even alone: a compaction filter
+    /// is to see their entries.
+    pub rewrites_before: Option<FileNumber>,
 }
 
 impl Manual {
     /// At the start.
     pub fn new(start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
-        Self { start, end, level: 0, done_before: None }
+        Self { start, end, level: 0, done_before: None, rewrites_before: None }
+    }
+
+    /// Whether `file` is to be merged for the sake of a compaction filter alone.
+    pub fn rewrites(&self, file: &FileMeta) -> bool {
+        self.rewrites_before.is_some_and(|number| file.number < number)
     }
 
     /// Whether `file` lies in the range and has not had its turn.

@@ -213,7 +213,7 @@ fn merge(
 }
 
 /// `compact_range`: all runs into one, whatever the range, since runs are merged whole; nothing if
-/// there is one run already that holds no tombstones.
+/// there is one run already that holds no tombstones and that a filter has seen.
 pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualStep {
     if manual.level >= LEVEL_COUNT {
         return ManualStep::Done;
@@ -222,13 +222,16 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
     let wanted = runs.iter().flat_map(|run| run.files).any(|f| manual.wants(f));
     let garbage =
         |f: &File| f.tombstone_count > 0 || f.range_tombstone_count > 0 || f.ttl_due_ms.is_some();
-    let single = runs.len() == 1 && !runs[0].files.iter().any(garbage);
+    let single = runs.len() == 1
+        && !runs[0].files.iter().any(|f| garbage(f) || (manual.wants(f) && manual.rewrites(f)));
     if !wanted || single {
         return ManualStep::Done;
     }
     match merge(input, &runs, 0..runs.len(), Reason::Manual) {
         Some(choice) => {
-            manual.level = LEVEL_COUNT;
+            // After a move a filter has seen nothing.
+            let again = matches!(choice, Choice::Move(_)) && manual.rewrites_before.is_some();
+            manual.level = if again { manual.level } else { LEVEL_COUNT };
             ManualStep::Do(choice)
         }
         None => ManualStep::Wait,

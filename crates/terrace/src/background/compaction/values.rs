@@ -35,6 +35,7 @@ const WINDOW_BYTES: usize = 1 << 20;
 const MIN_PART: u64 = 8;
 
 /// Which values a job moves, and what it needs for that.
+#[derive(Clone)]
 pub(crate) struct Moving<'a> {
     pub log: &'a ValueLog,
     /// The segments of all inputs.

@@ -1,6 +1,8 @@
 //! A naive reader over all versions must see the same before and after, at every snapshot, now and when
 //! values have expired; and what can be folded must be folded.
 
+mod filtered;
+
 use super::*;
 use crate::background::retain::{Below, collapse_tombstones, surviving_tombstones};
 use crate::merge_operator::{AppendOperator, MergeError, associative};

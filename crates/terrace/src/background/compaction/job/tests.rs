@@ -192,6 +192,7 @@ impl Store {
                     victims_live_bytes: 0,
                     segment_bytes: 4 << 10,
                 }),
+                filtering: None,
             },
             compaction,
         )
@@ -477,6 +478,7 @@ fn speed() {
             version: &version,
             progress: &JobProgress::default(),
             moving: None,
+            filtering: None,
         };
         let (start, start_cpu_s) = (std::time::Instant::now(), thread_cpu_s());
         let output = run(&context, &compaction).unwrap().unwrap();

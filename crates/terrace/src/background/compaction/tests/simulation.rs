@@ -45,6 +45,7 @@ pub(in super::super) fn options(memtable_bytes: u64) -> FamilyOptions {
         value_compression: Compression::None,
         learning: crate::options::Learning::Off,
         merge_operator: None,
+        compaction_filter: None,
         keeps_seqnos: false,
         model_costs: None,
         family: None,
