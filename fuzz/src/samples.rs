@@ -48,6 +48,8 @@ pub fn small_ssts() -> Vec<Vec<u8>> {
     let no_filter = SstOptions { filter: FilterPolicy::None, ..plain() };
     files.push(sst(&no_filter, 12, 7, false));
     files.push(sst(&plain(), 1, 9000, false));
+    // A block that is padded to the end of a page.
+    files.push(sst(&plain(), 1, 4030, false));
     files.push(bare_sst());
     files
 }

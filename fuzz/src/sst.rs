@@ -21,6 +21,9 @@ const ABSENT_KEYS: [&[u8]; 5] = [b"", b"key00001x", b"m", b"\xff\xff\xff\xff\xff
 /// says; targets leave that out.
 const MAX_DECLARED_BYTES: u32 = 1 << 20;
 
+/// Added to how a block is stored if there is padding after its content.
+const PADDED: u8 = 0x80;
+
 /// Steps of a cursor after which it is thought to run in circles.
 const MAX_STEPS: usize = 1 << 20;
 
@@ -36,7 +39,8 @@ pub fn block(data: &[u8]) -> bool {
     if kind % 4 != 0 && declared > MAX_DECLARED_BYTES {
         return false;
     }
-    with_part(AsIs::Nothing, |parts| parts.block = (kind % 4, content.to_vec()))
+    let kind = (kind & PADDED) | (kind % 4);
+    with_part(AsIs::Nothing, |parts| parts.block = (kind, content.to_vec()))
 }
 
 /// The bytes are the index partition.

@@ -94,8 +94,8 @@ impl SstReader {
             if block.offset != output.offset() {
                 return Err(outside());
             }
-            let (content, compression) = block_handle::check(own, &place)?;
-            output.copy(content, compression as u8)?;
+            let (content, kind) = block_handle::check_sum(own, &place)?;
+            output.copy(content, kind)?;
         }
         Ok(())
     }

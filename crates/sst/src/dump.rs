@@ -144,8 +144,13 @@ impl Dump<'_> {
             return Ok(());
         };
         let at = handle.offset + (stored.len() - trailer.len()) as u64;
-        let kind = Compression::from_byte(trailer[0]).map_or("unknown", Compression::name);
-        self.line(at, trailer, &format!("compression {kind}, checksum"))
+        let kind = Compression::from_byte(trailer[0] & !block_handle::PADDED);
+        let kind = kind.map_or("unknown", Compression::name);
+        let padding = match block_handle::padding_bytes(&stored) {
+            0 => String::new(),
+            bytes => format!("after {bytes} bytes of padding: "),
+        };
+        self.line(at, trailer, &format!("{padding}compression {kind}, checksum"))
     }
 
     fn blocks(&mut self, top: &TopLevel) -> fmt::Result {

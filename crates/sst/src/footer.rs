@@ -17,12 +17,15 @@ use terrace_base::{Decoder, Error, FileNumber, Result};
 /// Length of the footer.
 pub const FOOTER_BYTES: usize = 60;
 
-/// The format version of nearly all files.
-pub const FORMAT_VERSION: u32 = 1;
+/// The format version of new files: blocks may have padding.
+pub const FORMAT_VERSION: u32 = 3;
 
-/// The format version of files whose entries have one sequence number, which only the properties say:
-/// to builds that do not know it they would look old.
-pub const GLOBAL_SEQNO_VERSION: u32 = 2;
+/// The first format version.
+const FIRST_VERSION: u32 = 1;
+
+/// The format version that files had before [`FORMAT_VERSION`] if their entries have one sequence number, which
+/// only the properties say: to builds that do not know it they would look old.
+const GLOBAL_SEQNO_VERSION: u32 = 2;
 
 /// The file number of an SST that belongs to no store yet. Stores count from 1.
 pub const EXTERNAL_FILE_NUMBER: FileNumber = FileNumber::ZERO;
@@ -39,7 +42,7 @@ const CHECKED_BYTES: usize = FOOTER_BYTES - 12;
 /// The handles of the blocks at the end of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// [`FORMAT_VERSION`] or [`GLOBAL_SEQNO_VERSION`].
+    /// [`FIRST_VERSION`] to [`FORMAT_VERSION`].
     pub version: u32,
     /// `None` if the file has no range tombstones.
     pub range_tombstones: Option<BlockHandle>,
@@ -91,7 +94,7 @@ impl Footer {
             let detail = format!("footer checksum is {found:08x}, stored is {checksum:08x}{whose}");
             return Err(place.corrupt(detail));
         }
-        if !matches!(version, FORMAT_VERSION | GLOBAL_SEQNO_VERSION) {
+        if !(FIRST_VERSION..=FORMAT_VERSION).contains(&version) {
             return Err(unsupported(place.path, version));
         }
         let footer = Self {
@@ -112,6 +115,15 @@ impl Footer {
         Ok(footer)
     }
 
+    /// Whether a file of this version may have one sequence number for all entries (`true`), or may lack it.
+    pub fn allows_global_seqno(&self, global: bool) -> bool {
+        match self.version {
+            FIRST_VERSION => !global,
+            GLOBAL_SEQNO_VERSION => global,
+            _ => true,
+        }
+    }
+
     /// Where the blocks that are read at opening start.
     pub fn tail_offset(&self) -> u64 {
         let tombstones = self.range_tombstones.map_or(u64::MAX, |handle| handle.offset);
@@ -121,7 +133,7 @@ impl Footer {
 
 fn unsupported(path: &Path, version: u32) -> Error {
     let detail = format!(
-        "SST format version {version}; this build reads {FORMAT_VERSION} and {GLOBAL_SEQNO_VERSION}"
+        "SST format version {version}; this build reads {FIRST_VERSION} to {FORMAT_VERSION}"
     );
     Error::Unsupported { path: path.to_path_buf(), detail }
 }
@@ -139,7 +151,7 @@ mod tests {
         #[test]
         fn round_trips_and_damage_is_seen(
             parts in proptest::collection::vec((0u64..5000, 6u32..1000), 3), tombstones: bool,
-            at in 0..FOOTER_BYTES, flip in 1u8.., version in FORMAT_VERSION..=GLOBAL_SEQNO_VERSION,
+            at in 0..FOOTER_BYTES, flip in 1u8.., version in FIRST_VERSION..=FORMAT_VERSION,
         ) {
             let handle = |at: usize| BlockHandle { offset: parts[at].0, stored_len: parts[at].1 };
             let footer = Footer {
@@ -170,11 +182,23 @@ mod tests {
     #[test]
     fn a_version_of_another_build_is_unsupported() {
         let handle = BlockHandle { offset: 0, stored_len: 101 };
-        let version = GLOBAL_SEQNO_VERSION + 1;
-        let footer =
-            Footer { version, range_tombstones: None, top_level: handle, properties: handle };
-        let bytes = footer.encode(FileNumber::new(3), 1000);
-        let error = Footer::decode(&bytes, &place(1000)).unwrap_err();
-        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        for version in [0, FORMAT_VERSION + 1] {
+            let footer =
+                Footer { version, range_tombstones: None, top_level: handle, properties: handle };
+            let bytes = footer.encode(FileNumber::new(3), 1000);
+            let error = Footer::decode(&bytes, &place(1000)).unwrap_err();
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_versions_before_3_say_whether_all_entries_have_one_sequence_number() {
+        let allowed = [1, 2, 3].map(|version| {
+            let handle = BlockHandle::default();
+            let footer =
+                Footer { version, range_tombstones: None, top_level: handle, properties: handle };
+            [false, true].map(|global| footer.allows_global_seqno(global))
+        });
+        assert_eq!(allowed, [[true, false], [false, true], [true, true]]);
     }
 }

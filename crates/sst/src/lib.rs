@@ -29,6 +29,7 @@ mod model_use;
 mod model_view;
 mod multi_get;
 mod options;
+mod pages;
 mod properties;
 mod reader;
 mod residency;
@@ -47,14 +48,16 @@ pub use filter_units::{
     FilterPartitionInfo, FilterUses, UnitLoad, UnitsLoaded, drop_filter_units, filter_charge_bytes,
     load_filter_units,
 };
-pub use footer::{EXTERNAL_FILE_NUMBER, FOOTER_BYTES, FORMAT_VERSION, GLOBAL_SEQNO_VERSION, MAGIC};
+pub use footer::{EXTERNAL_FILE_NUMBER, FOOTER_BYTES, FORMAT_VERSION, MAGIC};
 pub use index::learned::Training;
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
 pub use lookup::{BlockPlace, Entry, FilterAt, InLevel, Lookup};
 pub use lookup_trace::{BlockSaid, FilterSaid, LookupTrace, RunPlace};
 pub use model_view::{ModelPoint, ModelView};
 pub use multi_get::{BatchLookup, multi_get};
-pub use options::{DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, SstOptions};
+pub use options::{
+    DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, PAGE_BYTES, SstOptions,
+};
 pub use properties::{COMPARATOR, Properties};
 pub use reader::{FilterMemory, ReaderOptions, SstReader, read_properties};
 pub use residency::{BlockCache, CachedBlock};

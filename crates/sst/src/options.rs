@@ -5,8 +5,11 @@ use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use terrace_compression::Compression;
 use terrace_filter::FilterPolicy;
 
-/// Default target of a data block in memory, in bytes.
-pub const DEFAULT_BLOCK_SIZE: usize = 4096;
+/// The unit in which a file is read past the page cache.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Default target of a data block, in bytes.
+pub const DEFAULT_BLOCK_SIZE: usize = PAGE_BYTES;
 
 /// Default target of an index or filter partition in memory, in bytes.
 pub const DEFAULT_METADATA_BLOCK_SIZE: usize = 4096;
@@ -18,11 +21,12 @@ pub const MAX_BLOCK_BYTES: usize = MAX_VALUE_BYTES + EXPIRY_BYTES + MAX_KEY_BYTE
 /// How one SST is written. Readers need none of this: the file says it all.
 #[derive(Debug, Clone)]
 pub struct SstOptions {
-    /// Target of a data block in memory, buffer header and trailer included: 4,096 fills exactly
-    /// one 4 KiB slot of the page memory. Larger entries get a block of their own.
+    /// Target of a data block before compression, trailer included: 4,096 fills exactly one page of the file, and
+    /// one slot of the page memory. Sizes above a page are rounded down to whole pages. Larger entries
+    /// get a block of their own.
     pub block_size: usize,
     /// Target of an index partition, and of the largest unit of a filter partition, in memory,
-    /// counted in the same way.
+    /// buffer header and trailer included: 4,096 fills exactly one 4 KiB slot of the page memory.
     pub metadata_block_size: usize,
     /// How data blocks are stored. A block that saves less than an eighth is stored as it is.
     pub compression: Compression,

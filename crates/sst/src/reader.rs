@@ -11,7 +11,7 @@ pub(crate) use tail::payload;
 use crate::block_handle::{BlockHandle, Place};
 use crate::counters::ReadCounters;
 use crate::filter_read_policy::FilterReadPolicy;
-use crate::footer::{Footer, GLOBAL_SEQNO_VERSION};
+use crate::footer::Footer;
 use crate::index::top_level::TopLevel;
 use crate::lookup::{Entry, Lookup};
 use crate::model_use::ModelUse;
@@ -116,7 +116,7 @@ impl SstReader {
             None => RangeTombstones::default(),
         };
         let global = properties.global_seqno;
-        if global.is_some() != (tail.footer.version == GLOBAL_SEQNO_VERSION)
+        if !tail.footer.allows_global_seqno(global.is_some())
             || global.is_some_and(|seqno| seqno > MAX_SEQNO)
         {
             let detail = "the format version does not match the sequence number of all entries";

@@ -4,8 +4,8 @@
 //! its entries; the end then says the number for all of them, and nothing before it is touched. Called
 //! by the writer and by [`crate::copy`].
 
-use crate::block_handle::{BlockHandle, Packer};
-use crate::footer::{FORMAT_VERSION, Footer, GLOBAL_SEQNO_VERSION};
+use crate::block_handle::{BlockHandle, Packed, Packer};
+use crate::footer::{FORMAT_VERSION, Footer};
 use crate::index::learned::Training;
 use crate::index::top_level::TopLevel;
 use crate::properties::Properties;
@@ -102,10 +102,7 @@ impl UnfinishedSst {
         }
         let Self { output, properties, range_tombstones, top_level, .. } = &mut self;
         let footer = Footer {
-            version: match properties.global_seqno {
-                Some(_) => GLOBAL_SEQNO_VERSION,
-                None => FORMAT_VERSION,
-            },
+            version: FORMAT_VERSION,
             range_tombstones: match range_tombstones.is_empty() {
                 true => None,
                 false => Some(output.write(Compression::None, |out| {
@@ -190,17 +187,27 @@ impl Output {
         compression: Compression,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<BlockHandle> {
+        self.write_padded(compression, encode, |_| 0)
+    }
+
+    /// As [`Self::write`], with as many bytes of padding as `padding` says.
+    pub fn write_padded(
+        &mut self,
+        compression: Compression,
+        encode: impl FnOnce(&mut Vec<u8>),
+        padding: impl FnOnce(Packed) -> usize,
+    ) -> Result<BlockHandle> {
         let (offset, start) = (self.offset(), self.buffer.len());
         encode(&mut self.buffer);
-        let stored_len = self.packer.pack(&mut self.buffer, start, offset, compression)?;
+        let stored_len = self.packer.pack(&mut self.buffer, start, offset, compression, padding)?;
         if self.buffer.len() >= WRITE_BYTES {
             self.flush()?;
         }
         Ok(BlockHandle { offset, stored_len })
     }
 
-    /// Stores a block of another file, of which `content` and `kind` are what its checksum covers, at the
-    /// same offset.
+    /// Stores a block of another file, of which `content` (with padding) and `kind` are what its checksum
+    /// covers, at the same offset.
     pub fn copy(&mut self, content: &[u8], kind: u8) -> Result<()> {
         let checksum = block_checksum(content, kind, self.file_number, self.offset());
         self.buffer.extend_from_slice(content);

@@ -5,7 +5,7 @@
 //! Filters and index stay in memory until the last data block is out (about 1.3 % of the file),
 //! because the format keeps each kind together.
 
-use crate::block::format::ENTRY_TRAILER_BYTES;
+use crate::block::format::{ENTRY_TRAILER_BYTES, HEADER_BYTES};
 use crate::block::writer::BlockWriter;
 use crate::block_handle::{BlockHandle, TRAILER_BYTES};
 use crate::expiry::ExpiryHistogram;
@@ -15,6 +15,7 @@ use crate::index::learned::{LearnedWriter, Training};
 use crate::index::partition::PartitionWriter;
 use crate::index::top_level::{FilterPlace, IndexPlace, TAG_LEARNED, TopLevel};
 use crate::options::SstOptions;
+use crate::pages::PageFit;
 use crate::properties::Properties;
 use crate::unfinished::{Output, SstSummary, UnfinishedSst};
 use crate::value_refs::ValueTally;
@@ -34,6 +35,9 @@ use terrace_vfs::{CreateOptions, Vfs};
 /// Bytes of a page memory slot that are not payload: buffer header and block trailer.
 const SLOT_OVERHEAD_BYTES: usize = 64 + TRAILER_BYTES;
 
+/// About what an entry takes in a block besides key and value: head, two offsets, length, trailer.
+const ENTRY_OVERHEAD_BYTES: usize = 4 + 2 * 2 + 1 + ENTRY_TRAILER_BYTES;
+
 /// The smallest payload target that options can ask for.
 const MIN_TARGET_BYTES: usize = 16;
 
@@ -41,6 +45,8 @@ const MIN_TARGET_BYTES: usize = 16;
 pub struct SstWriter {
     output: Output,
     options: SstOptions,
+    pages: PageFit,
+    /// Payload bytes at which the current block is cut.
     block_target: usize,
     metadata_target: Option<usize>,
     block: BlockWriter,
@@ -81,9 +87,11 @@ impl SstWriter {
         let create = CreateOptions { direct: options.direct_write, preallocate_bytes: 0 };
         let payload = |size: usize| size.saturating_sub(SLOT_OVERHEAD_BYTES).max(MIN_TARGET_BYTES);
         let metadata_target = options.partitioned.then(|| payload(options.metadata_block_size));
+        let pages = PageFit::new(options.block_size, options.compression);
         Ok(Self {
             output: Output::new(vfs.create(path, &create)?, file_number),
-            block_target: payload(options.block_size),
+            block_target: pages.payload_target(0),
+            pages,
             metadata_target,
             block: BlockWriter::default(),
             unseparated: None,
@@ -123,10 +131,9 @@ impl SstWriter {
             let message = "entries must be added in internal order, without repeats";
             return Err(Error::InvalidArgument(message.into()));
         }
-        if !self.block.is_empty()
-            && self.block.size_with(user_key, trailer, value) > self.block_target
+        if !self.block.is_empty() && self.block.exceeds(self.block_target, user_key, trailer, value)
         {
-            self.finish_block()?;
+            self.finish_block(HEADER_BYTES + user_key.len() + value.len() + ENTRY_OVERHEAD_BYTES)?;
         }
         self.separate(user_key)?;
         if let Some(learned) = &mut self.learned {
@@ -216,7 +223,7 @@ impl SstWriter {
     /// Writes all but the end of the file, which says what its sequence numbers are.
     pub fn finish_body(mut self) -> Result<UnfinishedSst> {
         if !self.block.is_empty() {
-            self.finish_block()?;
+            self.finish_block(0)?;
         }
         self.properties.data_bytes = self.output.offset();
         if let Some(block) = self.unseparated.take() {
@@ -234,9 +241,13 @@ impl SstWriter {
         Ok(UnfinishedSst { output, top_level, range_tombstones, properties, training })
     }
 
-    fn finish_block(&mut self) -> Result<()> {
-        let block = &mut self.block;
-        let handle = self.output.write(self.options.compression, |out| block.finish(out))?;
+    /// Writes the block. `next_len` is about the payload of a block with the next entry alone, 0 if there is none.
+    fn finish_block(&mut self, next_len: usize) -> Result<()> {
+        let (block, pages) = (&mut self.block, &mut self.pages);
+        let padding = |packed| pages.padding(packed, next_len);
+        let compression = self.options.compression;
+        let handle = self.output.write_padded(compression, |out| block.finish(out), padding)?;
+        self.block_target = self.pages.payload_target(self.output.offset());
         self.unseparated = Some(handle);
         if let Some(learned) = &mut self.learned {
             learned.finish_block(handle.stored_len);

@@ -19,9 +19,24 @@ fn build(model: &Model) -> Vec<u8> {
     writer.finish(&mut out);
     let bytes = out.split_off(5);
     let slack = 3 + 4 * model.len() + model.iter().filter(|e| e.0.len() > 100).count() * 2;
-    assert!(estimate.abs_diff(bytes.len()) <= slack, "{estimate} for {}", bytes.len());
+    assert!(
+        estimate <= bytes.len() && bytes.len() <= estimate + slack,
+        "{estimate} for {}",
+        bytes.len()
+    );
     assert!(writer.is_empty());
     bytes
+}
+
+/// A block is cut to the byte.
+fn check_exceeds(model: &Model, len: usize) {
+    let Some(((key, trailer, value), before @ [_, ..])) = model.split_last() else { return };
+    let mut writer = BlockWriter::default();
+    for (key, trailer, value) in before {
+        writer.add(key, *trailer, value);
+    }
+    assert!(!writer.exceeds(len, key, *trailer, value));
+    assert!(writer.exceeds(len - 1, key, *trailer, value));
 }
 
 /// Keys with few distinct bytes, so that prefixes, equal heads and short keys abound.
@@ -50,6 +65,7 @@ fn lower_bound(model: &Model, key: &[u8], trailer: u64) -> usize {
 
 fn check(model: &Model, probes: &[(Vec<u8>, u64)]) {
     let bytes = build(model);
+    check_exceeds(model, bytes.len());
     let block = DataBlock::load(Buf::from(&bytes[..])).unwrap();
     let block = block.block();
     assert_eq!(block.count(), model.len());

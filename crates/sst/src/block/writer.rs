@@ -10,6 +10,13 @@ use terrace_base::key::common_prefix;
 /// Memory kept for the next block; more, left by a huge value, is given back.
 const KEEP_BYTES: usize = 1 << 20;
 
+/// Rests from this length on have a length of several bytes.
+const MAX_ONE_BYTE_LEN: usize = 128;
+
+/// What an estimate leaves out per entry at most: a head, two bytes of a length, and two of an offset, which
+/// there is once more than entries.
+const MAX_UNCOUNTED_BYTES: usize = HEAD_BYTES + 2 + 2 * 2;
+
 /// Entries of the block being built, as they came: the common prefix, and with it every entry's
 /// form, is known only when the block is full.
 #[derive(Default)]
@@ -22,6 +29,8 @@ pub(crate) struct BlockWriter {
     key_bytes: usize,
     value_bytes: usize,
     all_bare: bool,
+    shortest_key: usize,
+    longest_key: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -55,34 +64,43 @@ impl BlockWriter {
         }
     }
 
-    /// About the size of the block (exact but for keys that end inside their head).
+    /// About the size of the block: exact but for rests that end inside their heads and those whose length takes
+    /// several bytes, and never more than it is.
     pub fn size_bytes(&self) -> usize {
         self.size_of(self.len(), self.prefix_len, self.key_bytes, self.value_bytes, self.all_bare)
     }
 
-    /// About the size of the block with one more entry.
-    pub fn size_with(&self, key: &[u8], trailer: u64, value: &[u8]) -> usize {
-        self.size_of(
-            self.len() + 1,
-            self.prefix_with(key),
-            self.key_bytes + key.len(),
-            self.value_bytes + value.len(),
-            self.all_bare && is_bare(trailer),
-        )
+    /// Whether the block, which is not empty, would take more than `target` bytes with one more entry.
+    pub fn exceeds(&self, target: usize, key: &[u8], trailer: u64, value: &[u8]) -> bool {
+        let prefix_len = self.prefix_with(key);
+        let bare = self.all_bare && is_bare(trailer);
+        let (keys, values) = (self.key_bytes + key.len(), self.value_bytes + value.len());
+        let n = self.len() + 1;
+        let about = self.size_of(n, prefix_len, keys, values, bare);
+        let shortest = self.shortest_key.min(key.len()) - prefix_len;
+        let longest = self.longest_key.max(key.len()) - prefix_len;
+        let is_exact = shortest >= HEAD_BYTES && longest < MAX_ONE_BYTE_LEN;
+        if is_exact || about > target || about + n * MAX_UNCOUNTED_BYTES <= target {
+            return about > target;
+        }
+        let region = self.region_bytes(prefix_len, bare)
+            + entry_bytes(key.len() - prefix_len, value.len(), bare);
+        block_bytes(n, prefix_len, region) > target
     }
 
     fn size_of(&self, n: usize, prefix: usize, keys: usize, values: usize, bare: bool) -> usize {
         let trailers = if bare { 0 } else { n * ENTRY_TRAILER_BYTES };
         let tails = keys.saturating_sub(n * (prefix + HEAD_BYTES));
-        let region = n + tails + trailers + values;
-        let offset_bytes = if region > usize::from(u16::MAX) { 4 } else { 2 };
-        HEADER_BYTES + prefix + n * HEAD_BYTES + (n + 1) * offset_bytes + region
+        block_bytes(n, prefix, n + tails + trailers + values)
     }
 
     /// Appends an entry; the caller keeps internal order.
     pub fn add(&mut self, key: &[u8], trailer: u64, value: &[u8]) {
         self.prefix_len = self.prefix_with(key);
         self.all_bare = (self.all_bare || self.is_empty()) && is_bare(trailer);
+        self.shortest_key =
+            if self.is_empty() { key.len() } else { self.shortest_key.min(key.len()) };
+        self.longest_key = self.longest_key.max(key.len());
         self.key_bytes += key.len();
         self.value_bytes += value.len();
         self.raw.extend_from_slice(key);
@@ -94,7 +112,7 @@ impl BlockWriter {
     /// Appends the block to `out` and starts the next one.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let n = self.entries.len();
-        let offset_bytes = if self.region_bytes() > usize::from(u16::MAX) { 4 } else { 2 };
+        let offset_bytes = offset_bytes(self.region_bytes(self.prefix_len, self.all_bare));
         let flags = if offset_bytes == 4 { FLAG_WIDE } else { 0 }
             | if self.all_bare { FLAG_BARE } else { 0 };
         let start = out.len();
@@ -126,17 +144,16 @@ impl BlockWriter {
         self.clear();
     }
 
-    /// The exact bytes of all entries.
-    fn region_bytes(&self) -> usize {
+    /// The exact bytes of all entries, with a prefix of this length.
+    fn region_bytes(&self, prefix_len: usize, bare: bool) -> usize {
         let mut from = 0;
         let mut sum = 0;
         for entry in &self.entries {
-            let rest_len = entry.key_end - from - self.prefix_len;
-            let length_bytes = (rest_len.max(1).ilog2() / 7 + 1) as usize;
-            sum += length_bytes + tail_len(rest_len) + entry.value_end - entry.key_end;
+            let rest_len = entry.key_end - from - prefix_len;
+            sum += entry_bytes(rest_len, entry.value_end - entry.key_end, bare);
             from = entry.value_end;
         }
-        sum + if self.all_bare { 0 } else { self.entries.len() * ENTRY_TRAILER_BYTES }
+        sum
     }
 
     fn clear(&mut self) {
@@ -147,5 +164,24 @@ impl BlockWriter {
         self.key_bytes = 0;
         self.value_bytes = 0;
         self.all_bare = false;
+        self.shortest_key = 0;
+        self.longest_key = 0;
     }
+}
+
+/// The exact bytes of an entry.
+fn entry_bytes(rest_len: usize, value_len: usize, bare: bool) -> usize {
+    let length_bytes = (rest_len.max(1).ilog2() / 7 + 1) as usize;
+    let trailer_bytes = if bare { 0 } else { ENTRY_TRAILER_BYTES };
+    length_bytes + tail_len(rest_len) + trailer_bytes + value_len
+}
+
+fn offset_bytes(region: usize) -> usize {
+    if region > usize::from(u16::MAX) { 4 } else { 2 }
+}
+
+/// The bytes of a block of `n` entries that take `region` bytes.
+fn block_bytes(n: usize, prefix_len: usize, region: usize) -> usize {
+    let heads_at = (HEADER_BYTES + prefix_len).next_multiple_of(HEAD_BYTES);
+    heads_at + n * HEAD_BYTES + (n + 1) * offset_bytes(region) + region
 }

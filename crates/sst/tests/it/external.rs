@@ -15,10 +15,10 @@ use terrace_sst::{
 };
 use terrace_vfs::{SimVfs, Vfs};
 
-const GLOBAL: SeqNo = SeqNo::new(110);
+pub const GLOBAL: SeqNo = SeqNo::new(110);
 
 /// The newest version of each key, with `seqno`.
-fn with_seqno(model: &Model, seqno: SeqNo) -> Model {
+pub fn with_seqno(model: &Model, seqno: SeqNo) -> Model {
     let mut keys = BTreeSet::new();
     let newest = model.iter().filter(|((key, _), _)| keys.insert(key.clone()));
     let stamped = newest.map(|((key, inverted), value)| {
@@ -28,7 +28,7 @@ fn with_seqno(model: &Model, seqno: SeqNo) -> Model {
     stamped.collect()
 }
 
-fn tombstones_at(tombstones: &RangeTombstones, seqno: SeqNo) -> RangeTombstones {
+pub fn tombstones_at(tombstones: &RangeTombstones, seqno: SeqNo) -> RangeTombstones {
     let moved = tombstones.iter().map(|tombstone| RangeTombstone { seqno, ..tombstone });
     RangeTombstones::new(moved.collect::<Vec<_>>())
 }
@@ -53,6 +53,15 @@ fn copied(vfs: &SimVfs, number: u64, stamp: Stamp) -> Result<SstSummary> {
         open_external(vfs)?.copy_external(vfs, &path(number), FileNumber::new(number), false)?;
     body.sync()?;
     body.finish(Some(stamp))
+}
+
+/// Copies an external file of these bytes, with the entries of `model`, as file `number`.
+pub fn check_copy(bytes: &[u8], number: u64, model: &Model) -> SimVfs {
+    let vfs = SimVfs::new(1);
+    assert!(vfs.write_file(external(), bytes));
+    assert_eq!(open_external(&vfs).unwrap().verify().unwrap().entries, model.len() as u64);
+    copied(&vfs, number, stamp(GLOBAL)).unwrap();
+    vfs
 }
 
 fn write_external(

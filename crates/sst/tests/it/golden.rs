@@ -8,7 +8,10 @@ use terrace_base::{FileNumber, RangeTombstone, RangeTombstones, SeqNo, ValueKind
 use terrace_sst::{Compression, DumpDetail, SstOptions, dump};
 use terrace_vfs::{OpenMode, SimVfs, Vfs};
 
-fn golden_model() -> Model {
+/// Length of the last value.
+const WIDE_BYTES: usize = 3229;
+
+pub fn golden_model() -> Model {
     let mut model = Model::new();
     let mut add = |key: &str, seqno, kind, value: &[u8]| {
         model.insert((key.as_bytes().to_vec(), !pack_trailer(seqno, kind)), value.to_vec());
@@ -27,21 +30,29 @@ fn golden_model() -> Model {
     let expiring = [&1_700_000_000_000u64.to_le_bytes()[..], b"water"].concat();
     add("terrace/05", SeqNo::new(30), ValueKind::PutTtl, &expiring);
     add("terrace/valley", SeqNo::new(50), ValueKind::Put, &[b'v'; 300]);
+    // Its block reaches nearly to the end of a page, uncompressed.
+    add("terrace/wide", SeqNo::new(51), ValueKind::Put, &[b'w'; WIDE_BYTES]);
     model
 }
 
-fn golden_dump(compression: Compression) -> String {
-    let vfs = SimVfs::new(1);
-    let options = SstOptions {
+pub fn golden_tombstones() -> RangeTombstones {
+    let (start, end) = (b"terrace/03".to_vec(), b"terrace/07".to_vec());
+    RangeTombstones::new([RangeTombstone { start, end, seqno: SeqNo::new(25) }])
+}
+
+pub fn golden_options(compression: Compression) -> SstOptions {
+    SstOptions {
         block_size: 200,
         metadata_block_size: 200,
         compression,
         created_ms: 1_700_000_000_000,
         ..SstOptions::default()
-    };
-    let (start, end) = (b"terrace/03".to_vec(), b"terrace/07".to_vec());
-    let tombstones = RangeTombstones::new([RangeTombstone { start, end, seqno: SeqNo::new(25) }]);
-    write(&vfs, 12, options, &golden_model(), tombstones).unwrap();
+    }
+}
+
+fn golden_dump(compression: Compression) -> String {
+    let vfs = SimVfs::new(1);
+    write(&vfs, 12, golden_options(compression), &golden_model(), golden_tombstones()).unwrap();
     let file = vfs.open(&path(12), OpenMode::default()).unwrap();
     let mut text = String::new();
     dump(&*file, Some(FileNumber::new(12)), DumpDetail::Entries, &mut text).unwrap();

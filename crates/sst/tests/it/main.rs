@@ -10,5 +10,7 @@ mod files;
 mod golden;
 mod learned;
 mod model;
+mod pages;
 mod units;
 mod values;
+mod versions;

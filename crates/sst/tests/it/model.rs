@@ -15,7 +15,7 @@ const POLICIES: [&str; 6] =
 pub fn random_options(rng: &mut SplitMix64) -> SstOptions {
     let pick = |rng: &mut SplitMix64, of: &[usize]| of[rng.below(of.len() as u64) as usize];
     SstOptions {
-        block_size: pick(rng, &[64, 128, 512, 4096]),
+        block_size: pick(rng, &[64, 128, 512, 4096, 10_000]),
         metadata_block_size: pick(rng, &[128, 200, 512, 4096, 65536]),
         compression: COMPRESSIONS[rng.below(3) as usize],
         filter: POLICIES[rng.below(POLICIES.len() as u64) as usize].parse().unwrap(),

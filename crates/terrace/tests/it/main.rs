@@ -44,6 +44,7 @@ mod metamorphic;
 mod misplaced;
 mod model;
 mod mutants;
+mod pages;
 mod power_cut;
 mod range_deletes;
 mod readers;
