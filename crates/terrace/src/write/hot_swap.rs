@@ -113,11 +113,7 @@ pub(crate) fn prepare(
     let base = LogPlace { seqno: log.last_seqno, segment: log.writer.segment(), log_bytes };
     let change = sort_out(env, family, &state, plan.unwrap_or_default(), swap, (base, due));
     let no_memory = |e| terrace_base::Error::io("reserve memory for", &env.base.dir, e);
-    let change = change.map_err(no_memory)?;
-    if let Some(cooled) = &change.cooled {
-        log.last_seqno = cooled.max_seqno();
-    }
-    Ok(Some(change))
+    Ok(Some(change.map_err(no_memory)?))
 }
 
 /// Copies what stays hot, what becomes hot, and what cools.
@@ -186,8 +182,8 @@ fn finish(
         cools.insert_into(&cooled)?;
         copy_range_tombstones(state, &cooled)?;
         let since = state.hot.as_ref().map_or(base, |hot| hot.log.since());
-        // A number of its own, so that it comes before all that is in L0, and is no file's equal.
-        cooled.note_commit(since.segment, MAX_SEQNO.min(base.seqno + 1));
+        // As of now, so that it comes before all that is in L0.
+        cooled.note_commit(since.segment, base.seqno);
         change.cooled = Some(Arc::new(cooled));
     }
     if !stays.entries.is_empty() {
