@@ -59,8 +59,8 @@ fn outside(steps: &mut Steps) {
     cargo_test(steps, "c-programs", &programs, &["--include-ignored"], &needs);
     // Of the whole workspace, since for one package alone much would be compiled anew.
     let histories = ["--workspace", "--test", "it"];
-    let extra = ["--include-ignored", "nodes::history"];
-    cargo_test(steps, "histories", &histories, &extra, &needs);
+    let extra: &[&str] = &["--include-ignored", "nodes::history"];
+    cargo_test(steps, "histories", &histories, extra, &needs);
     wheel::add(steps, &needs);
     leveldb::add(steps, &needs);
     installed::add(steps);

@@ -26,7 +26,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::{Error, FileNumber, Result};
+use terrace_base::{Error, FileNumber, Result, SegmentNumber};
 use terrace_manifest::FileMeta;
 use terrace_manifest::evidence::{self, Claims, Evidence};
 use terrace_vfs::Vfs;
@@ -294,8 +294,14 @@ impl Checker<'_> {
         let live: HashSet<FileNumber> = tree.files().map(|file| file.number).collect();
         let oldest_log = tree.oldest_log_segment();
         let ssts = listing.ssts.iter().filter(|(number, _)| !live.contains(number));
-        let logs = listing.logs.range(..oldest_log).chain(&listing.value_logs);
-        let logs = logs.filter(|(number, _)| !tree.segments.contains_key(number));
+        let is_unclaimed = |number: &SegmentNumber| !tree.segments.contains_key(number);
+        for (_, path) in listing.logs.range(..oldest_log).filter(|(n, _)| is_unclaimed(n)) {
+            self.note(format!(
+                "{} is before the log that is needed: kept for change feeds, or a crash left it",
+                path.display()
+            ));
+        }
+        let logs = listing.value_logs.iter().filter(|(number, _)| is_unclaimed(number));
         let current = terrace_manifest::current::read(&**self.vfs, self.dir).ok();
         let manifests = listing.manifests.iter().filter(|(number, _)| Some(**number) < current);
         let ssts = ssts.map(|(_, path)| path);

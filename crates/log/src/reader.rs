@@ -364,3 +364,6 @@ pub(crate) fn unsupported_version(path: &Path, version: u32) -> Error {
     );
     Error::Unsupported { path: path.to_path_buf(), detail }
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,6 +65,14 @@ fn every_kind_is_told_op_by_op() {
 }
 
 #[test]
+fn a_range_that_ends_before_it_starts_is_an_ingested_file() {
+    let note: [(ValueKind, u32, &[u8], Given<'_>); 1] =
+        [(ValueKind::RangeDelete, 4, b"m", Given::Inline(b"a"))];
+    let (lines, faults) = describe(&encode(7, 1, &note), PLACE);
+    assert_eq!((lines[1].as_str(), faults), ("  7 family 4 ingested a file of a to m", 0));
+}
+
+#[test]
 fn a_separated_value_is_sound_only_as_it_is_and_where_it_is() {
     let whole = of_every_kind();
     for at in 49..49 + 9 {

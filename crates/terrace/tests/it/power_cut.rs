@@ -86,7 +86,9 @@ pub fn filmed(seed: u64, images: u64) -> (History, Vec<Shot>, Options, ManualClo
     let mut rng = SplitMix64::new(seed);
     let clock = stopped_clock();
     let camera = Camera::new(SimVfs::new(seed), rng.next_u64(), 12, images);
-    let options = drawn_options(Arc::new(camera.clone()), &clock, &mut rng);
+    let mut options = drawn_options(Arc::new(camera.clone()), &clock, &mut rng);
+    // With and without a log that is kept and gone on with.
+    options.advanced.log_retention_bytes = (seed % 3) * (40 << 10);
     let mix = Mix {
         sync_one_in: [0, 2, 8, 30][rng.below(4) as usize],
         maintain_one_in: [10, 25, 100][rng.below(3) as usize],

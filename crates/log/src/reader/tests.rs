@@ -1,0 +1,69 @@
+//! A reader beside its writer: it sees every record once the writer has handed it over, never a half one, and no end that is
+//! only what it had read ahead.
+
+use super::*;
+use crate::{LogOptions, LogWriter};
+use terrace_vfs::SimVfs;
+
+const NUMBER: SegmentNumber = SegmentNumber::new(3);
+
+fn path() -> &'static Path {
+    Path::new("/log/000003.log")
+}
+
+fn writer(sim: &SimVfs, preallocate_bytes: u64) -> LogWriter {
+    sim.create_dir_all(Path::new("/log")).unwrap();
+    let options = LogOptions { preallocate_bytes, buffered: false };
+    LogWriter::create(sim, path(), NUMBER, &options).unwrap()
+}
+
+/// The records that are there now.
+fn new_records(reader: &mut LogReader, sim: &SimVfs) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    while let Step::Record(record) = reader.next_beside_writer(sim).unwrap() {
+        records.push(record.payload.to_vec());
+    }
+    records
+}
+
+#[test]
+fn records_are_seen_as_they_come_also_in_preallocated_room_that_is_given_back() {
+    for preallocate_bytes in [0, 1 << 20] {
+        let sim = SimVfs::new(1);
+        let mut writer = writer(&sim, preallocate_bytes);
+        let mut reader = LogReader::open(&sim, path(), NUMBER).unwrap();
+        assert_eq!(new_records(&mut reader, &sim), [b""; 0]);
+        for n in 0..2000_u32 {
+            writer.append(&[&n.to_le_bytes().repeat(1 + n as usize % 90)]).unwrap();
+            if n % 7 == 0 {
+                let records = new_records(&mut reader, &sim);
+                assert_eq!(records.last().unwrap()[..4], n.to_le_bytes());
+                assert!(new_records(&mut reader, &sim).is_empty());
+            }
+        }
+        // The reader still has the file as it was before.
+        writer.finish().unwrap();
+        let rest = new_records(&mut reader, &sim);
+        assert_eq!(rest.last().unwrap()[..4], 1999_u32.to_le_bytes());
+        assert_eq!(reader.position(), writer.len_bytes());
+    }
+}
+
+#[test]
+fn a_half_record_is_an_end_until_it_is_whole() {
+    let sim = SimVfs::new(1);
+    let mut writer = writer(&sim, 0);
+    writer.append(&[b"first"]).unwrap();
+    let whole = sim.read_file(path()).unwrap();
+    writer.append(&[b"second"]).unwrap();
+    let both = sim.read_file(path()).unwrap();
+    for cut in whole.len()..both.len() {
+        let sim = SimVfs::new(1);
+        sim.create_dir_all(Path::new("/log")).unwrap();
+        assert!(sim.write_file(path(), &both[..cut]));
+        let mut reader = LogReader::open(&sim, path(), NUMBER).unwrap();
+        assert_eq!(new_records(&mut reader, &sim), [b"first"]);
+        assert!(sim.write_file(path(), &both));
+        assert_eq!(new_records(&mut reader, &sim), [b"second"], "cut at {cut}");
+    }
+}
