@@ -18,7 +18,7 @@ fn writer(sim: &SimVfs, preallocate_bytes: u64) -> LogWriter {
 }
 
 /// The records that are there now.
-fn new_records(reader: &mut LogReader, sim: &SimVfs) -> Vec<Vec<u8>> {
+fn records_now(reader: &mut LogReader, sim: &SimVfs) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     while let Step::Record(record) = reader.next_beside_writer(sim).unwrap() {
         records.push(record.payload.to_vec());
@@ -32,18 +32,18 @@ fn records_are_seen_as_they_come_also_in_preallocated_room_that_is_given_back() 
         let sim = SimVfs::new(1);
         let mut writer = writer(&sim, preallocate_bytes);
         let mut reader = LogReader::open(&sim, path(), NUMBER).unwrap();
-        assert_eq!(new_records(&mut reader, &sim), [b""; 0]);
+        assert_eq!(records_now(&mut reader, &sim), [b""; 0]);
         for n in 0..2000_u32 {
             writer.append(&[&n.to_le_bytes().repeat(1 + n as usize % 90)]).unwrap();
             if n % 7 == 0 {
-                let records = new_records(&mut reader, &sim);
+                let records = records_now(&mut reader, &sim);
                 assert_eq!(records.last().unwrap()[..4], n.to_le_bytes());
-                assert!(new_records(&mut reader, &sim).is_empty());
+                assert!(records_now(&mut reader, &sim).is_empty());
             }
         }
         // The reader still has the file as it was before.
         writer.finish().unwrap();
-        let rest = new_records(&mut reader, &sim);
+        let rest = records_now(&mut reader, &sim);
         assert_eq!(rest.last().unwrap()[..4], 1999_u32.to_le_bytes());
         assert_eq!(reader.position(), writer.len_bytes());
     }
@@ -62,8 +62,8 @@ fn a_half_record_is_an_end_until_it_is_whole() {
         sim.create_dir_all(Path::new("/log")).unwrap();
         assert!(sim.write_file(path(), &both[..cut]));
         let mut reader = LogReader::open(&sim, path(), NUMBER).unwrap();
-        assert_eq!(new_records(&mut reader, &sim), [b"first"]);
+        assert_eq!(records_now(&mut reader, &sim), [b"first"]);
         assert!(sim.write_file(path(), &both));
-        assert_eq!(new_records(&mut reader, &sim), [b"second"], "cut at {cut}");
+        assert_eq!(records_now(&mut reader, &sim), [b"second"], "cut at {cut}");
     }
 }

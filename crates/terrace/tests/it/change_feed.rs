@@ -318,7 +318,7 @@ fn an_open_feed_keeps_what_it_has_not_read() {
     db.flush().unwrap();
     db.compact_range::<&[u8]>(..).unwrap();
     db.collect_garbage(0.0).unwrap();
-    assert!(matches!(db.updates_since(1), Ok(_)), "it is pinned, so others may have it too");
+    assert!(db.updates_since(1).is_ok(), "it is pinned, so others may have it too");
     let first = feed.next().unwrap().unwrap();
     assert_eq!(first.first_seqno(), 1);
     let batches = rest(&mut feed);
