@@ -206,7 +206,7 @@ mod tests {
                 prop_assert!(count == 1 || len - padding <= block_size);
                 prop_assert!(count == 1 || pages_of(start, len) <= whole_pages);
                 prop_assert!(padding <= most, "{padding}");
-                prop_assert!(padding == 0 || (start + len as u64) % PAGE_BYTES as u64 == 0);
+                prop_assert!(padding == 0 || (start + len as u64).is_multiple_of(PAGE_BYTES as u64));
             }
         }
 

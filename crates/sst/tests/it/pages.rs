@@ -211,7 +211,8 @@ fn blocks_around_the_boundary_are_read_back() {
         let keys: Vec<_> = model.keys().map(|(key, _)| key.clone()).collect();
         let reads = files.data_reads(&reader, &keys);
         assert_eq!(reads.len(), keys.len(), "one read per lookup");
-        padded += reads.iter().filter(|(offset, len)| (offset + len) % PAGE_BYTES == 0).count();
+        padded +=
+            reads.iter().filter(|(offset, len)| (offset + len).is_multiple_of(PAGE_BYTES)).count();
         for (at, read) in reads.windows(2).enumerate() {
             assert_eq!(read[0].0 + read[0].1, read[1].0, "{len}: block {at} is followed at once");
         }

@@ -36,7 +36,7 @@ fn check(vfs: &SimVfs, number: u64, model: &Model, tombstones: &RangeTombstones)
 #[test]
 fn a_file_of_version_1_is_read() {
     let vfs = SimVfs::new(1);
-    assert!(vfs.write_file(path(12), &fixture("version-1")));
+    assert!(vfs.write_file(path(12), fixture("version-1")));
     assert_eq!(version(&vfs, 12), "1");
     check(&vfs, 12, &golden_model(), &golden_tombstones());
 }
@@ -44,7 +44,7 @@ fn a_file_of_version_1_is_read() {
 #[test]
 fn an_ingested_file_of_version_2_is_read() {
     let vfs = SimVfs::new(1);
-    assert!(vfs.write_file(path(13), &fixture("version-2")));
+    assert!(vfs.write_file(path(13), fixture("version-2")));
     assert_eq!(version(&vfs, 13), "2");
     let tombstones = tombstones_at(&golden_tombstones(), GLOBAL);
     check(&vfs, 13, &with_seqno(&golden_model(), GLOBAL), &tombstones);

@@ -294,8 +294,7 @@ pub struct AdvancedOptions {
     pub hot_table: HotTableMode,
     /// Whether the store counts which keys are written most.
     pub write_tracking: WriteTracking,
-    /// Uncompressed size at which a data block is cut ([`DEFAULT_BLOCK_SIZE`]). Above 4 KiB it is rounded down to a
-    /// multiple of that, so that blocks end where pages of the device do.
+    /// Uncompressed size at which a data block is cut ([`DEFAULT_BLOCK_SIZE`]); above 4 KiB in whole pages.
     pub block_size: usize,
     /// Size at which index and filter partitions are cut (4096).
     pub metadata_block_size: usize,
