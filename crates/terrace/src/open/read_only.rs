@@ -76,7 +76,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let evidence = Evidence::unwritten(vfs, dir, claims);
     let manifest = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
     let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, log: None };
-    let inner = parts.into_inner(options, opened);
+    let inner = parts.into_inner(options, opened)?;
     *inner.last_look.lock() = Some(look);
     Ok(inner)
 }

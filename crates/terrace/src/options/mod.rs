@@ -20,6 +20,7 @@ pub use write_tracking::WriteTracking;
 
 use crate::compaction_filter::CompactionFilter;
 use crate::error::{Error, Result};
+use crate::listener::EventListener;
 use crate::merge_operator::{MAX_OPERATOR_NAME_BYTES, MergeOperator};
 use std::fmt;
 use std::sync::Arc;
@@ -344,6 +345,8 @@ pub struct AdvancedOptions {
     /// [`Error::Outdated`](crate::Error::Outdated). `None` (the default) keeps all of them until the
     /// readers refresh, close or end, or the disk is full.
     pub max_reader_pinned_bytes: Option<u64>,
+    /// Who hears of flushes, compactions, stalls, errors and files (nobody).
+    pub event_listeners: Vec<Arc<dyn EventListener>>,
 }
 
 impl Default for AdvancedOptions {
@@ -376,6 +379,7 @@ impl Default for AdvancedOptions {
             level_model_files: DEFAULT_LEVEL_MODEL_FILES,
             model_costs: None,
             max_reader_pinned_bytes: None,
+            event_listeners: Vec::new(),
         }
     }
 }
