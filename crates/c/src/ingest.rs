@@ -58,9 +58,9 @@ pub unsafe extern "C" fn terrace_sst_writer_create(
         out.set(std::ptr::null_mut());
         // SAFETY: the rules of terrace.h.
         let (path, options) = unsafe { (self::path(path)?, Options::of(options)) };
-        // SAFETY: the rules of terrace.h.
         let name = match family.is_null() {
             true => None,
+            // SAFETY: the rules of terrace.h.
             false => Some(unsafe { text(family, "family") }?),
         };
         let named = options.column_families.iter().find(|(other, _)| Some(other.as_str()) == name);
