@@ -36,7 +36,7 @@ pub struct MemtableSealed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlushBegun {
-    /// Number of the job, by which its end is told from that of others.
+    /// Number of the job, which its end has as well.
     pub job: u64,
     /// Name of the column family.
     pub family: String,
@@ -66,7 +66,7 @@ pub struct FlushEnded {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompactionBegun {
-    /// Number of the job, by which its end is told from that of others.
+    /// Number of the job, which its end has as well.
     pub job: u64,
     /// Name of the column family.
     pub family: String,
@@ -179,7 +179,7 @@ pub struct FilesIngested {
     pub took: Duration,
 }
 
-/// Hears of what happens in a store. Given in
+/// Receives the events of a store. Given in
 /// [`AdvancedOptions::event_listeners`](crate::AdvancedOptions::event_listeners); every method does nothing unless it
 /// is written.
 ///
@@ -248,7 +248,7 @@ pub trait EventListener: Send + Sync {
     /// Files were ingested.
     fn on_files_ingested(&self, _event: &FilesIngested) {}
 
-    /// So many events were not told since too many waited.
+    /// This many events were dropped since too many waited.
     fn on_events_lost(&self, _count: u64) {}
 }
 

@@ -1,4 +1,4 @@
-//! What listeners are told of a compaction.
+//! The events of a compaction for listeners.
 
 use crate::background::compaction::pick::{Choice, File};
 use crate::background::env::JobEnv;

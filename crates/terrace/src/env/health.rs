@@ -24,7 +24,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Healthy; what goes wrong is told by `events`.
+    /// Healthy; failures are reported to `events`.
     pub fn new(events: Arc<Events>) -> Self {
         Self { events, ..Self::default() }
     }

@@ -34,7 +34,7 @@ pub(crate) struct BaseEnv {
     pub clock: Arc<dyn Clock>,
     pub read_only: bool,
     pub health: Health,
-    /// Who hears of what happens.
+    /// The listeners.
     pub events: Arc<Events>,
     pub limiter: Arc<RateLimiter>,
     pub counters: Counters,

@@ -1,5 +1,5 @@
-//! Telling listeners what happens: events wait in a queue, and a thread of its own tells them in their order. So whoever
-//! has something to tell may hold any lock, and a listener may block, call the store, or panic.
+//! Telling listeners what happens: events wait in a queue, and a thread of its own tells them in their order. So a caller
+//! may hold any lock, and a listener may block, call the store, or panic.
 //!
 //! Without listeners there is no thread, and telling costs a look at an empty list.
 
@@ -15,7 +15,7 @@ use std::thread::ThreadId;
 use terrace_base::sync::thread::{Builder, JoinHandle};
 use terrace_base::sync::{Condvar, Mutex};
 
-/// Events that wait for a listener at most; what happens then is not told.
+/// Events that wait for a listener at most; later ones are dropped.
 pub const MAX_WAITING_EVENTS: usize = 1 << 16;
 
 /// The listeners of an open store.
@@ -110,7 +110,7 @@ impl Events {
         shared.queued.notify_one();
     }
 
-    /// Returns when all that is queued has been told, unless a listener calls it. Nothing is told from then on.
+    /// Returns when all that is queued has been told, unless a listener calls it. Later events are dropped.
     pub fn end(&self) {
         let Some(shared) = &self.shared else { return };
         shared.queue.lock().ended = true;
@@ -147,7 +147,7 @@ impl Queue {
         self.waiting.push_back(event);
     }
 
-    /// What is told next.
+    /// The next event.
     fn pop(&mut self) -> Option<Event> {
         let lost = || (self.lost > 0).then(|| Event::EventsLost(std::mem::take(&mut self.lost)));
         self.waiting.pop_front().or_else(lost)
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Waits for a word before the first event; then says how many are lost, and what it hears of stalls.
+    /// Waits for a word before the first event; then says how many are lost, and passes on stalls.
     struct Slow {
         go: Mutex<Option<Receiver<()>>>,
         heard: Sender<Result<StallChanged, u64>>,

@@ -137,7 +137,7 @@ fn tell_created(versions: &VersionSet, change: &Change) {
     }
 }
 
-/// What listeners are told of a file.
+/// A file as listeners see it.
 pub(crate) fn sst_info(level: u8, file: &FileMeta) -> SstInfo {
     SstInfo {
         number: file.number.get(),

@@ -98,7 +98,7 @@ impl EventListener for Recorder {
 }
 
 /// Nothing compacts but for `compact_range`.
-fn quiet_options(vfs: Arc<dyn Vfs>, listeners: &[Arc<dyn EventListener>]) -> Options {
+fn quiet_options(vfs: Arc<dyn Vfs>, listeners: Vec<Arc<dyn EventListener>>) -> Options {
     let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
     // So that files can move from level to level as they are.
     options.default_family.compression = vec![Compression::None];
@@ -108,13 +108,13 @@ fn quiet_options(vfs: Arc<dyn Vfs>, listeners: &[Arc<dyn EventListener>]) -> Opt
     a.compact_when_idle = false;
     (a.l0_compaction_trigger, a.l0_slowdown, a.l0_stop) = (100, 200, 300);
     a.reserve_bytes = 0;
-    a.event_listeners = listeners.to_vec();
+    a.event_listeners = listeners;
     options
 }
 
 fn recorded(vfs: Arc<dyn Vfs>) -> (Db, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
-    (Db::open(DIR, quiet_options(vfs, &[recorder.clone()])).unwrap(), recorder)
+    (Db::open(DIR, quiet_options(vfs, vec![recorder.clone()])).unwrap(), recorder)
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_flush_is_told_from_the_memtable_to_the_file() {
     assert_eq!((begun.family.as_str(), begun.memtables, begun.entry_count), ("default", 1, 2));
     assert_eq!((ended.job, ended.family.as_str()), (begun.job, "default"));
     assert!(ended.error.is_none());
-    assert_eq!(ended.files, [created.file.clone()]);
+    assert_eq!(ended.files, std::slice::from_ref(&created.file));
     assert_eq!((created.file.level, created.file.entry_count), (0, 2));
     assert!(created.file.size_bytes > 0 && created.path.starts_with(DIR));
     // The close has nothing to flush.
@@ -222,8 +222,9 @@ fn a_stop_is_told_and_its_end() {
     }
     let vfs = Held::new(FLUSH);
     let recorder = Arc::new(Recorder::default());
-    let listeners: [Arc<dyn EventListener>; 2] = [recorder.clone(), Arc::new(LetsGo(vfs.clone()))];
-    let mut options = quiet_options(vfs.clone(), &listeners);
+    let listeners: Vec<Arc<dyn EventListener>> =
+        vec![recorder.clone(), Arc::new(LetsGo(vfs.clone()))];
+    let mut options = quiet_options(vfs.clone(), listeners);
     options.advanced.memtable_bytes = 64 << 10;
     let db = Db::open(DIR, options).unwrap();
     // More than all memtables hold: without the word nobody would go on.
@@ -252,8 +253,8 @@ fn a_job_that_fails_is_told_and_the_error() {
     let (db, recorder) = recorded(Arc::new(sim.clone()));
     db.put("a", "1").unwrap();
     db.flush().unwrap();
-    let file = sim.files().into_iter().map(|(path, _)| path);
-    let file = file.filter(|path| path.extension() == Some("sst".as_ref())).next_back().unwrap();
+    let mut files = sim.files().into_iter().map(|(path, _)| path);
+    let file = files.rfind(|path| path.extension() == Some("sst".as_ref())).unwrap();
     assert!(sim.corrupt(&file, 30, 0x10));
     db.put("a", "2").unwrap();
     db.flush().unwrap();
@@ -282,7 +283,7 @@ fn a_job_that_fails_is_told_and_the_error() {
 fn an_ingestion_is_told() {
     let recorder = Arc::new(Recorder::default());
     let sim: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
-    let store = Store::of(Db::open(DIR, quiet_options(sim, &[recorder.clone()])).unwrap());
+    let store = Store::of(Db::open(DIR, quiet_options(sim, vec![recorder.clone()])).unwrap());
     let paths = [
         write_numbered(&store, "/one.sst", &[0, 7], "v"),
         write_numbered(&store, "/two.sst", &[1, 8], "v"),
@@ -316,8 +317,8 @@ fn a_listener_may_call_the_store_and_panic() {
     let calls = Arc::new(Calls { db: OnceLock::new(), seen: Mutex::default() });
     let recorder = Arc::new(Recorder::default());
     let vfs = Arc::new(SimVfs::new(1));
-    let listeners: [Arc<dyn EventListener>; 2] = [calls.clone(), recorder.clone()];
-    let db = Db::open(DIR, quiet_options(vfs, &listeners)).unwrap();
+    let listeners: Vec<Arc<dyn EventListener>> = vec![calls.clone(), recorder.clone()];
+    let db = Db::open(DIR, quiet_options(vfs, listeners)).unwrap();
     assert!(calls.db.set(db.clone()).is_ok());
     db.put("a", "1").unwrap();
     db.flush().unwrap();
@@ -330,7 +331,7 @@ fn a_listener_may_call_the_store_and_panic() {
     assert!(ended >= 2, "the other listener hears all of it");
 }
 
-/// What a listener hears of files and jobs adds up, whatever happens in the store.
+/// The events of files and jobs add up, whatever happens in the store.
 #[test]
 fn what_is_told_of_files_and_jobs_adds_up() {
     over_seeds("event listener", effort(6), |seed, _| {
