@@ -17,7 +17,7 @@
 //
 // Threads. terrace_db, terrace_family and terrace_snapshot may be used by any number of threads at the same
 // time, terrace_options and terrace_read_options while nobody changes them. terrace_iter, terrace_batch,
-// terrace_transaction and terrace_value are for one thread at a time, any thread. Nothing is tied to the
+// terrace_transaction, terrace_sst_writer and terrace_value are for one thread at a time, any thread. Nothing is tied to the
 // thread that made it. A free must be the last use by any thread.
 //
 // Forks. A store has threads, which a fork does not copy. In the child every call with a handle of before
@@ -103,6 +103,15 @@
 // The write is on the device when the function returns.
 #define TERRACE_SYNC_BATCH 3
 
+// The files stay, and what they have counts as written just then.
+#define TERRACE_INGEST_DEFAULT 0
+
+// The files are removed once the store has them durably.
+#define TERRACE_INGEST_MOVE 1
+
+// Existing entries count where both have a key: for filling up a store with old data.
+#define TERRACE_INGEST_BELOW 2
+
 // Writes that become visible together or not at all. One thread at a time may use it. A batch that names a
 // family belongs to the open store of that family.
 typedef struct terrace_batch terrace_batch;
@@ -130,6 +139,9 @@ typedef struct terrace_read_options terrace_read_options;
 
 // A consistent view of the whole store at one moment. Any number of threads may read at it.
 typedef struct terrace_snapshot terrace_snapshot;
+
+// A sorted file that is being written, for terrace_ingest. It needs no store. One thread at a time may use it.
+typedef struct terrace_sst_writer terrace_sst_writer;
 
 // A transaction: reads the store as of its begin, sees its own writes, and commits whole or not at all.
 // Nothing is locked: if a key that it read has been written since, terrace_transaction_commit fails with
@@ -618,6 +630,74 @@ struct terrace_error *terrace_repair(const char *path,
                                      const struct terrace_options *options,
                                      bool dry_run,
                                      char **report);
+
+// Creates the file `path`, which must not exist. It is written as the options of the column family `family` say, of the
+// default one for NULL: compression, filters, and the merge operator, if it has operands. NULL options are the
+// defaults. Free the writer with terrace_sst_writer_free, which removes a file that is not finished.
+struct terrace_error *terrace_sst_writer_create(const char *path,
+                                                const struct terrace_options *options,
+                                                const char *family,
+                                                struct terrace_sst_writer **writer);
+
+// Adds a key with its value. Keys are added in ascending order, each once: another one is TERRACE_INVALID_ARGUMENT, and
+// the writer is as before.
+struct terrace_error *terrace_sst_writer_put(struct terrace_sst_writer *writer,
+                                             const uint8_t *key,
+                                             size_t key_len,
+                                             const uint8_t *value,
+                                             size_t value_len);
+
+// As terrace_sst_writer_put, until `expires_at_ms`, in milliseconds since 1970.
+struct terrace_error *terrace_sst_writer_put_until(struct terrace_sst_writer *writer,
+                                                   const uint8_t *key,
+                                                   size_t key_len,
+                                                   const uint8_t *value,
+                                                   size_t value_len,
+                                                   uint64_t expires_at_ms);
+
+// Adds a key that the ingestion deletes. It takes its place among the keys.
+struct terrace_error *terrace_sst_writer_delete(struct terrace_sst_writer *writer,
+                                                const uint8_t *key,
+                                                size_t key_len);
+
+// Adds an operand that the ingestion merges into the value of a key; TERRACE_INVALID_ARGUMENT if the options name no merge
+// operator.
+struct terrace_error *terrace_sst_writer_merge(struct terrace_sst_writer *writer,
+                                               const uint8_t *key,
+                                               size_t key_len,
+                                               const uint8_t *operand,
+                                               size_t operand_len);
+
+// The ingestion deletes every key from `start` on and below `end` that the store has, none of this file. In any order,
+// beside the keys.
+struct terrace_error *terrace_sst_writer_delete_range(struct terrace_sst_writer *writer,
+                                                      const uint8_t *start,
+                                                      size_t start_len,
+                                                      const uint8_t *end,
+                                                      size_t end_len);
+
+// About how long the file would be if it were finished now: for beginning another one.
+struct terrace_error *terrace_sst_writer_estimated_bytes(struct terrace_sst_writer *writer,
+                                                         uint64_t *bytes);
+
+// Finishes the file and makes it durable. *entries is how many keys it has, those that it deletes among them; NULL if
+// that is of no interest. A file without any is TERRACE_INVALID_ARGUMENT; after an error there is none. Only
+// terrace_sst_writer_free may follow.
+struct terrace_error *terrace_sst_writer_finish(struct terrace_sst_writer *writer,
+                                                uint64_t *entries);
+
+// Frees a writer; a file that is not finished is removed. NULL is allowed.
+void terrace_sst_writer_free(struct terrace_sst_writer *writer);
+
+// Makes `count` files that terrace_sst_writer_finish has finished part of a column family, all of them as one write, or
+// none. Durable when it returns. `how` is TERRACE_INGEST_DEFAULT, or TERRACE_INGEST_MOVE, TERRACE_INGEST_BELOW or
+// the sum of both. *entries is how many entries and deletions there were; NULL if that is of no interest.
+struct terrace_error *terrace_ingest(const struct terrace_db *db,
+                                     const struct terrace_family *family,
+                                     size_t count,
+                                     const char *const *paths,
+                                     int32_t how,
+                                     uint64_t *entries);
 
 // The version of the library, such as "0.1.0". It is never freed.
 const char *terrace_version(void);

@@ -39,6 +39,8 @@ mod transaction;
 
 mod admin;
 
+mod ingest;
+
 mod text;
 
 mod arguments;
@@ -47,6 +49,7 @@ pub use admin::*;
 pub use batch::*;
 pub use error::*;
 pub use family::*;
+pub use ingest::*;
 pub use iter::*;
 pub use options::*;
 pub use read::*;

@@ -7,8 +7,9 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::ops::Bound as Limit;
+use std::path::PathBuf;
 use std::sync::Arc;
-use terrace::WriteBatch;
+use terrace::{IngestOptions, IngestPosition, IngestSource, WriteBatch};
 
 /// A column family: a key space of its own within a store.
 #[pyclass(module = "terracedb", extends = Reader, frozen, subclass)]
@@ -127,6 +128,24 @@ impl ColumnFamily {
             batch.put_cf(&family, &*bytes(&key)?, &*bytes(&value)?);
         }
         self.view.work(py, |seen| seen.db.write(batch))
+    }
+
+    /// Makes files of an `SstWriter` part of the family, all of them as one write or none; gives the number of entries.
+    #[pyo3(signature = (paths, *, r#move=false, below=false))]
+    fn ingest(
+        &self,
+        py: Python<'_>,
+        paths: &Bound<'_, PyAny>,
+        r#move: bool,
+        below: bool,
+    ) -> PyResult<u64> {
+        let paths = paths.try_iter()?.map(|path| path?.extract::<PathBuf>());
+        let paths: Vec<PathBuf> = paths.collect::<PyResult<_>>()?;
+        let options = IngestOptions {
+            source: if r#move { IngestSource::Move } else { IngestSource::Copy },
+            position: if below { IngestPosition::Below } else { IngestPosition::Above },
+        };
+        self.view.work(py, |seen| Ok(seen.family.ingest(&paths, &options)?.entry_count))
     }
 
     /// Merges a range down to the last level.

@@ -17,6 +17,7 @@ mod errors;
 mod family;
 mod reader;
 mod snapshot;
+mod sst_writer;
 mod transaction;
 mod view;
 
@@ -33,6 +34,7 @@ fn _terracedb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<entries::Entries>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<transaction::Transaction>()?;
+    module.add_class::<sst_writer::SstWriter>()?;
     module.add_function(wrap_pyfunction!(db::repair, module)?)?;
     errors::add(module)?;
     let names: Vec<String> = module.dict().keys().extract()?;

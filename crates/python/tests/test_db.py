@@ -307,3 +307,73 @@ def test_large_values_and_limits(db):
     with pytest.raises(terracedb.InvalidArgumentError):
         db[b"k" * 65537] = b"v"
     assert b"k" * 65537 not in db
+
+
+def test_sorted_files_are_ingested_whole_or_not_at_all(db, tmp_path):
+    first, second = tmp_path / "1.sst", tmp_path / "2.sst"
+    db.update({b"b": b"old", b"x1": b"old"})
+    with terracedb.SstWriter(first, compression="zstd") as writer:
+        assert writer.path == first
+        writer[b"a"] = b"1"
+        with pytest.raises(terracedb.InvalidArgumentError):
+            writer[b"a"] = b"again"
+        with pytest.raises(terracedb.InvalidArgumentError):
+            writer.merge(b"c", b"no operator")
+        del writer[b"b"]
+        writer.put(b"c", b"soon", expires_at=time.time() + 1000)
+        writer.delete_range(b"x", b"y")
+        assert writer.estimated_bytes() > 0
+    with pytest.raises(terracedb.ClosedError):
+        writer[b"d"] = b"late"
+    writer = terracedb.SstWriter(second)
+    writer[b"b"] = b"2"
+    assert writer.finish() == 1
+    with pytest.raises(terracedb.ClosedError):
+        writer.finish()
+    # Their keys overlap.
+    with pytest.raises(terracedb.InvalidArgumentError):
+        db.ingest([first, second])
+    with pytest.raises(terracedb.InvalidArgumentError):
+        db.ingest([])
+    assert dict(db.items()) == {b"b": b"old", b"x1": b"old"}
+    assert db.ingest([first], move=True) == 4
+    assert dict(db.items()) == {b"a": b"1", b"c": b"soon"} and db.expires_at(b"c")
+    assert not first.exists()
+    with pytest.raises(terracedb.IoError):
+        db.ingest([first])
+    assert db.ingest([str(second)]) == 1 and second.exists()
+    assert db[b"b"] == b"2"
+
+
+def test_a_file_is_ingested_below_what_is_there(db, tmp_path):
+    family = db.create_column_family("f")
+    family[b"a"] = b"new"
+    with terracedb.SstWriter(tmp_path / "old.sst") as writer:
+        writer[b"a"] = b"old"
+        writer[b"b"] = b"old"
+    family.ingest([tmp_path / "old.sst"], below=True)
+    assert dict(family.items()) == {b"a": b"new", b"b": b"old"} and not dict(db.items())
+
+
+def test_operands_are_ingested_into_a_family_with_their_operator(tmp_path):
+    with terracedb.SstWriter(tmp_path / "m.sst", merge_operator="append:,") as writer:
+        writer.merge(b"k", b"2")
+    with terracedb.Db(tmp_path / "store", merge_operator="append:,") as db:
+        db[b"k"] = b"1"
+        db.ingest([tmp_path / "m.sst"])
+        assert db[b"k"] == b"1,2"
+
+
+def test_a_file_that_an_exception_leaves_is_gone(tmp_path):
+    path = tmp_path / "gone.sst"
+    with pytest.raises(RuntimeError):
+        with terracedb.SstWriter(path) as writer:
+            writer[b"a"] = b"1"
+            raise RuntimeError
+    assert not path.exists()
+    with pytest.raises(ValueError):
+        terracedb.SstWriter(path).put(b"a", b"1", expires_at=float("nan"))
+    assert not path.exists()
+    with pytest.raises(terracedb.InvalidArgumentError):
+        terracedb.SstWriter(path).finish()
+    assert not path.exists()

@@ -1,5 +1,6 @@
 """A store and a dict do the same, whatever is asked of them, in any order, over reopenings."""
 
+import os
 import shutil
 import tempfile
 
@@ -101,6 +102,34 @@ class Store(RuleBasedStateMachine):
         assert list(self.db.items(**bounds)) == expected
         assert list(self.db.keys(**bounds)) == [key for key, _ in expected]
         assert list(self.db.values(**bounds)) == [value for _, value in expected]
+
+    @rule(
+        entries=st.dictionaries(KEYS, st.none() | VALUES, min_size=1, max_size=30),
+        ranges=st.lists(st.tuples(KEYS, KEYS), max_size=2),
+        move=st.booleans(),
+    )
+    def ingest(self, entries, ranges, move):
+        path = self.dir + "/outside.sst"
+        with terracedb.SstWriter(path) as writer:
+            for key, value in sorted(entries.items()):
+                if value is None:
+                    del writer[key]
+                else:
+                    writer[key] = value
+            for start, end in ranges:
+                writer.delete_range(start, end)
+        count = self.db.ingest([path], move=move)
+        assert count >= len(entries)
+        assert os.path.exists(path) != move
+        if not move:
+            os.remove(path)
+        for start, end in ranges:
+            for key in [key for key in self.model if start <= key < end]:
+                del self.model[key]
+        for key, value in entries.items():
+            self.model.pop(key, None)
+            if value is not None:
+                self.model[key] = value
 
     @rule()
     def snapshot(self):

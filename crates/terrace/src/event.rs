@@ -53,6 +53,10 @@ pub(crate) fn filter_set_aside(family: &str, job: &str) {
     tracing::info!(target: TARGET, family, job, "a snapshot was taken while a compaction filter changed what it sees: repeated without the filter");
 }
 
+pub(crate) fn listener_panicked(why: &str) {
+    tracing::error!(target: TARGET, why, "an event listener panicked");
+}
+
 pub(crate) fn ingested(family: &str, files: usize, entries: u64, bytes: u64, micros: u64) {
     tracing::info!(target: TARGET, family, files, entries, bytes, took_us = micros, "ingestion");
 }

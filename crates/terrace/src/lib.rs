@@ -49,6 +49,7 @@ mod iter;
 mod jobs;
 mod kill_point;
 mod learned;
+mod listener;
 mod memory;
 mod memtable;
 mod merge_operator;
@@ -71,6 +72,7 @@ pub use compaction_filter::{
     CompactionFilter, FilterContext, FilterDecision, FilterEntry, FilterError, FilterJob,
 };
 pub use db::{BulkLoader, ColumnFamily, Db, LIVE_OPTIONS, QuarantinedFile};
+pub use env::notify::MAX_WAITING_EVENTS;
 pub use error::{Error, ErrorSeverity, Result};
 pub use ingest::bulk::{BulkOptions, DEFAULT_BULK_MEMORY};
 pub use ingest::run::{IngestOptions, IngestPosition, IngestSource, Ingested, IngestedFile};
@@ -78,6 +80,10 @@ pub use ingest::sst_writer::{SstFile, SstWriter};
 pub use jobs::job_list::{JobKind, JobShape};
 #[doc(hidden)]
 pub use kill_point::{KILL_POINTS, watch_kill_points};
+pub use listener::{
+    BackgroundError, CompactionBegun, CompactionEnded, EventListener, FileCreated, FileDeleted,
+    FilesIngested, FlushBegun, FlushEnded, MemtableSealed, SstInfo, StallChanged, StallCondition,
+};
 pub use merge_operator::{
     AppendOperator, CounterOperator, MaxOperator, MergeError, MergeOperator, associative,
     builtin_merge_operator,

@@ -242,6 +242,84 @@ static void administration(terrace_db *db, const char *dir) {
     terrace_db_free(reader);
 }
 
+static const char *file_below(const char *name, const char *root, char *place) {
+    snprintf(place, sizeof path, "%s-%s", root, name);
+    return place;
+}
+
+static void ingestion(terrace_db *db, const char *dir) {
+    static char first[sizeof path], second[sizeof path];
+    const char *paths[] = {file_below("1.sst", dir, first), file_below("2.sst", dir, second)};
+    terrace_options *options = terrace_options_new();
+    terrace_sst_writer *writer = NULL;
+    terrace_value value;
+    uint64_t entries = 0, bytes = 0, expires_at_ms = 0;
+    OK(terrace_options_set_family(options, "colours", "merge_operator", "append:,"));
+
+    terrace_family *colours = NULL;
+    OK(terrace_family_create(db, "ingested", NULL, &colours));
+    OK(terrace_put(db, colours, B("covered"), B("old")));
+    OK(terrace_put(db, colours, B("i2"), B("old")));
+    OK(terrace_sst_writer_create(paths[0], NULL, NULL, &writer));
+    OK(terrace_sst_writer_put(writer, B("i1"), B("red")));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_sst_writer_put(writer, B("i0"), B("late")));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_sst_writer_merge(writer, B("i11"), B("x")));
+    OK(terrace_sst_writer_delete(writer, B("i2")));
+    OK(terrace_sst_writer_delete_range(writer, B("covered"), B("covered!")));
+    OK(terrace_sst_writer_estimated_bytes(writer, &bytes));
+    CHECK(bytes > 0);
+    OK(terrace_sst_writer_finish(writer, &entries));
+    CHECK(entries == 2);
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_sst_writer_put(writer, B("i9"), B("late")));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_sst_writer_finish(writer, NULL));
+    terrace_sst_writer_free(writer);
+    OK(terrace_sst_writer_create(paths[1], NULL, NULL, &writer));
+    OK(terrace_sst_writer_put_until(writer, B("j"), B("soon"), UINT64_MAX));
+    OK(terrace_sst_writer_finish(writer, NULL));
+    terrace_sst_writer_free(writer);
+
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_ingest(db, colours, 0, NULL, TERRACE_INGEST_DEFAULT, NULL));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_ingest(db, colours, 2, paths, 4, NULL));
+    OK(terrace_ingest(db, colours, 2, paths, TERRACE_INGEST_MOVE, &entries));
+    CHECK(entries == 4);
+    OK(terrace_get(db, colours, NULL, B("i1"), &value));
+    CHECK(is(&value, "red"));
+    OK(terrace_get(db, colours, NULL, B("i2"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_get(db, colours, NULL, B("covered"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_get_with_expiry(db, colours, NULL, B("j"), &value, &expires_at_ms));
+    CHECK(is(&value, "soon") && expires_at_ms == UINT64_MAX);
+    FAILS(TERRACE_IO, terrace_ingest(db, colours, 2, paths, TERRACE_INGEST_DEFAULT, NULL));
+
+    OK(terrace_sst_writer_create(paths[0], NULL, NULL, &writer));
+    OK(terrace_sst_writer_put(writer, B("old"), B("1")));
+    OK(terrace_sst_writer_finish(writer, NULL));
+    terrace_sst_writer_free(writer);
+    OK(terrace_ingest(db, colours, 1, paths, TERRACE_INGEST_MOVE + TERRACE_INGEST_BELOW, NULL));
+    terrace_family_free(colours);
+
+    OK(terrace_sst_writer_create(paths[0], options, "colours", &writer));
+    OK(terrace_sst_writer_merge(writer, B("merged"), B("blue")));
+    OK(terrace_sst_writer_finish(writer, NULL));
+    terrace_sst_writer_free(writer);
+    OK(terrace_family_get(db, "colours", &colours));
+    OK(terrace_put(db, colours, B("merged"), B("red")));
+    OK(terrace_ingest(db, colours, 1, paths, TERRACE_INGEST_MOVE, NULL));
+    OK(terrace_get(db, colours, NULL, B("merged"), &value));
+    CHECK(is(&value, "red,blue"));
+    terrace_family_free(colours);
+
+    /* One that is not finished leaves no file: its path is free. */
+    for (int round = 0; round < 2; round++) {
+        OK(terrace_sst_writer_create(paths[0], options, NULL, &writer));
+        OK(terrace_sst_writer_put(writer, B("a"), B("1")));
+        terrace_sst_writer_free(writer);
+    }
+    terrace_sst_writer_free(NULL);
+    terrace_options_free(options);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     CHECK(terrace_version()[0] != '\0');
@@ -251,6 +329,7 @@ int main(int argc, char **argv) {
     iterators(db);
     transactions(db);
     administration(db, argv[1]);
+    ingestion(db, argv[1]);
     OK(terrace_close(db));
     OK(terrace_close(db));
     terrace_db_free(db);

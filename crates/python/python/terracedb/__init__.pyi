@@ -82,6 +82,11 @@ class ColumnFamily(Reader):
         """Removes a key and gives its value. Two calls, not one step: use a transaction where that matters."""
     def update(self, entries: Mapping[_Bytes, _Bytes] | Iterable[tuple[_Bytes, _Bytes]]) -> None:
         """Writes all entries as one batch."""
+    def ingest(self, paths: Iterable[_Path], *, move: bool = False, below: bool = False) -> int:
+        """Makes files of `SstWriter` part of the family, all of them as one write or none; gives the number of entries.
+
+        With `move` the files are removed afterwards; with `below` existing entries count where both have a key.
+        """
     def compact(self, start: _Bytes | None = None, end: _Bytes | None = None) -> None:
         """Merges a range down to the last level, dropping what nobody can see any more."""
 
@@ -211,6 +216,39 @@ class Batch:
         """Removes all operations."""
     def commit(self, *, sync: str | None = None) -> None:
         """Writes all of it, or nothing; the batch has ended afterwards. `sync` is `"none"` or `"batch"`."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+@final
+class SstWriter:
+    """A sorted file that is written outside a store, for `ingest`; options are those of a column family.
+
+    A `with` block finishes it, or removes it if an exception leaves it.
+    """
+
+    def __new__(cls, path: _Path, **options: Any) -> Self: ...
+    @property
+    def path(self) -> Any:
+        """Where the file lies."""
+    def put(self, key: _Bytes, value: _Bytes, *, expires_at: float | None = None) -> None:
+        """Adds a key, above all before it; with `expires_at`, until then, in seconds since 1970."""
+    def __setitem__(self, key: _Bytes, value: _Bytes) -> None: ...
+    def delete(self, key: _Bytes) -> None:
+        """Adds a key that the ingestion deletes."""
+    def __delitem__(self, key: _Bytes) -> None: ...
+    def delete_range(self, start: _Bytes, end: _Bytes) -> None:
+        """The ingestion deletes every key of the range that the store has, none of this file; in any order."""
+    def merge(self, key: _Bytes, operand: _Bytes) -> None:
+        """Adds an operand that the ingestion merges into the value of its key."""
+    def estimated_bytes(self) -> int:
+        """About how long the file would be if it were finished now."""
+    def finish(self) -> int:
+        """Finishes the file and makes it durable; gives the number of its keys, those that it deletes among them."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,

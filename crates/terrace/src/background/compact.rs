@@ -1,6 +1,7 @@
 //! Compaction, from the choice to the installed result: choose under
 //! the scheduler's lock, claim the inputs, run the job, install, release the claim.
 
+use crate::background::compact_events::{self, Merged, Volume};
 use crate::background::compaction::job::{self, JobContext, JobOutput, JobStats};
 use crate::background::compaction::pick::{
     Choice, Compaction, File, Move, PickInput, Reason, Span, Values,
@@ -17,6 +18,7 @@ use crate::jobs::background_errors::Work;
 use crate::jobs::job_list::{JobKind, JobStart};
 use crate::jobs::scheduler::{RunningCompaction, SchedulerState};
 use crate::kill_point::kill_point;
+use crate::listener::SstInfo;
 use crate::metrics::add;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
@@ -276,20 +278,22 @@ pub(crate) fn run_for_values(
     result.map(Some)
 }
 
-/// Bytes read and written.
-pub(crate) type Volume = (u64, u64);
-
 /// Runs and installs a choice, and keeps the stats on what fails and when it is tried again.
 pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
     let errors = &env.jobs.errors;
+    let job = compact_events::begun(env, family, choice);
+    let start = Instant::now();
     let (result, files) = match choice {
         Choice::Nothing => return Ok((0, 0)),
         Choice::Move(moved) => {
             add(&env.base.counters.trivial_moves, moved.files.len() as u64);
-            (install_edit(env, family, moved.edit(), Vec::new()).map(|()| (0, 0)), &[][..])
+            let outputs = moved.files.iter().map(|file| install::sst_info(moved.to, file));
+            let done = Merged { volume: (0, 0), outputs: outputs.collect() };
+            (install_edit(env, family, moved.edit(), Vec::new()).map(|()| done), &[][..])
         }
         Choice::Merge(merge) => (run_merge(env, family, merge), &merge.inputs[..]),
     };
+    compact_events::ended(env, family, choice, job, start.elapsed(), &result);
     let read = files.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
     match &result {
         Ok(_) => errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number)),
@@ -306,7 +310,7 @@ pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Re
             }
         }
     }
-    result
+    result.map(|merged| merged.volume)
 }
 
 /// Whether a merge of `file` failed because of this input: it could not be read, or refers to a
@@ -341,7 +345,7 @@ fn quarantine(
     }
 }
 
-fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<Volume> {
+fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<Merged> {
     let start = Instant::now();
     // What is a victim by now is emptied by this merge if it comes to it.
     gc::step(env);
@@ -371,8 +375,8 @@ fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<V
         };
         merge_once(env, family, merge, &context)
     };
-    let stats = match once(filtering)? {
-        Some(stats) => stats,
+    let (stats, outputs) = match once(filtering)? {
+        Some(done) => done,
         None => {
             event::filter_set_aside(&family.name, &merge.to_string());
             once(None)?.ok_or(Error::Closed)?
@@ -389,7 +393,7 @@ fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<V
     let took = start.elapsed().as_micros() as u64;
     event::compacted(&family.name, &merge.to_string(), read, written, took);
     gc::step(env);
-    Ok((read + stats.moved_bytes, written + stats.moved_bytes))
+    Ok(Merged { volume: (read + stats.moved_bytes, written + stats.moved_bytes), outputs })
 }
 
 /// Runs and installs a merge; `None`, with nothing changed, if a snapshot was taken meanwhile that sees what the
@@ -399,7 +403,7 @@ fn merge_once(
     family: &Arc<Family>,
     merge: &Compaction,
     context: &JobContext<'_>,
-) -> Result<Option<JobStats>> {
+) -> Result<Option<(JobStats, Vec<SstInfo>)>> {
     let output =
         job::run(context, merge).map_err(|error| match env.jobs.scheduler.is_stopping() {
             true => Error::Closed,
@@ -407,6 +411,7 @@ fn merge_once(
         })?;
     let Some(JobOutput { edit, segments, stats }) = output else { return Err(Error::Closed) };
     kill_point("compaction:written");
+    let outputs = edit.added.iter().map(|(level, file)| install::sst_info(*level, file)).collect();
     let change =
         Change { family: family.clone(), edit, flushed: Vec::new(), segments, fresh: None };
     let is_installed = match context.filtering.as_ref().is_some_and(Filtering::must_seal) {
@@ -421,7 +426,7 @@ fn merge_once(
     if is_installed {
         kill_point("compaction:installed");
     }
-    Ok(is_installed.then_some(stats))
+    Ok(is_installed.then_some((stats, outputs)))
 }
 
 /// The family's compaction filter, if it applies to a merge of `version`.

@@ -15,6 +15,7 @@ use crate::iter::merge::MergingIter;
 use crate::jobs::background_errors::Work;
 use crate::jobs::job_list::{JobKind, JobProgress, JobStart};
 use crate::kill_point::kill_point;
+use crate::listener::{Event, FlushBegun, FlushEnded, SstInfo};
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::metrics::training::TrainingTally;
@@ -30,6 +31,7 @@ use crate::write::room;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use terrace_base::sync::Instant;
 use terrace_base::{Clock, FileNumber, InternalIter, SeqNo, ValueHandle};
 use terrace_buf::Slice;
@@ -60,16 +62,10 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
             to_read: state.immutables.iter().map(|m| m.entry_count() as u64).sum(),
         },
     );
-    let filtering = filtering(family);
-    let once = |filtering| flush_once(env, family, &state, entered.progress(), filtering);
-    let flushed = match once(filtering.as_ref())? {
-        Some(flushed) => flushed,
-        None => {
-            event::filter_set_aside(&family.name, "flush");
-            once(None)?.ok_or(Error::Closed)?
-        }
-    };
-    let Flushed { memtables, entries, bytes } = flushed;
+    let job = tell_begun(env, family, &state);
+    let flushed = flush(env, family, &state, entered.progress());
+    tell_ended(env, family, job, start.elapsed(), &flushed);
+    let Flushed { memtables, entries, bytes, .. } = flushed?;
     let c = &env.base.counters;
     add(&c.flushes, 1);
     add(&c.flush_bytes, bytes);
@@ -82,8 +78,50 @@ pub(crate) fn run(env: &JobEnv, family: &Arc<Family>) -> Result<bool> {
     Ok(true)
 }
 
+/// Tells listeners that a flush begins; gives the number of the job.
+fn tell_begun(env: &JobEnv, family: &Family, state: &ReadState) -> u64 {
+    let job = env.base.events.next_job();
+    env.base.events.tell(|| {
+        Event::FlushBegun(FlushBegun {
+            job,
+            family: family.name.clone(),
+            memtables: state.immutables.len(),
+            entry_count: state.immutables.iter().map(|m| m.entry_count() as u64).sum(),
+        })
+    });
+    job
+}
+
+fn tell_ended(env: &JobEnv, family: &Family, job: u64, took: Duration, flushed: &Result<Flushed>) {
+    env.base.events.tell(|| {
+        Event::FlushEnded(FlushEnded {
+            job,
+            family: family.name.clone(),
+            files: flushed.as_ref().map(|flushed| flushed.files.clone()).unwrap_or_default(),
+            took,
+            error: flushed.as_ref().err().cloned(),
+        })
+    });
+}
+
+/// Writes and installs what waits in `state`.
+fn flush(
+    env: &JobEnv,
+    family: &Arc<Family>,
+    state: &ReadState,
+    progress: &JobProgress,
+) -> Result<Flushed> {
+    let filtering = filtering(family);
+    if let Some(flushed) = flush_once(env, family, state, progress, filtering.as_ref())? {
+        return Ok(flushed);
+    }
+    event::filter_set_aside(&family.name, "flush");
+    flush_once(env, family, state, progress, None)?.ok_or(Error::Closed)
+}
+
 /// What a flush did.
 struct Flushed {
+    files: Vec<SstInfo>,
     memtables: usize,
     entries: u64,
     bytes: u64,
@@ -120,6 +158,7 @@ fn flush_once(
     let memtables = state.immutables.len();
     let bytes: u64 = files.iter().map(|file| file.size_bytes).sum();
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
+    let told: Vec<SstInfo> = files.iter().map(|file| install::sst_info(0, file)).collect();
     let has_values = files.iter().any(|file| !file.value_refs.is_empty());
     // All that was hot in a table that none has followed has cooled, and is in this file or earlier ones.
     let checkpoints = state.version.hot().numbers().iter();
@@ -160,7 +199,7 @@ fn flush_once(
     }
     kill_point("flush:installed");
     filter::count(&env.base.counters, filtering.map(Filtering::counts).unwrap_or_default());
-    Ok(Some(Flushed { memtables, entries, bytes }))
+    Ok(Some(Flushed { files: told, memtables, entries, bytes }))
 }
 
 /// The family's compaction filter, if it applies to flushes.

@@ -4,6 +4,7 @@
 
 pub(crate) mod collect_garbage;
 pub(crate) mod compact;
+pub(crate) mod compact_events;
 pub(crate) mod compact_range;
 pub(crate) mod compaction;
 pub(crate) mod env;

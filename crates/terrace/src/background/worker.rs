@@ -155,6 +155,10 @@ fn report(env: &JobEnv, doing: &str, error: &Error) {
     if !matches!(error, Error::Closed) {
         add(&env.base.counters.background_errors, 1);
         event::background_error(doing, error);
+        // What stops writes has been told when it did.
+        if error.severity() == ErrorSeverity::Soft {
+            env.base.health.tell(doing, error);
+        }
     }
 }
 

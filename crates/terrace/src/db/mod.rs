@@ -115,6 +115,7 @@ impl Store {
         if !inner.base.read_only {
             inner.versions.evidence.settle();
         }
+        inner.base.events.end();
         *inner.lock.lock() = None;
         flushed.and(purged)
     }

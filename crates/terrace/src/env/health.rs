@@ -1,7 +1,9 @@
 //! Whether writes are allowed: healthy, waiting for disk room, or poisoned until the next open.
 
+use crate::env::notify::Events;
 use crate::error::{Error, Result};
 use crate::event;
+use crate::listener::{BackgroundError, Event};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use terrace_base::sync::Mutex;
@@ -18,9 +20,24 @@ pub(crate) struct Health {
     cause: Mutex<Option<Arc<terrace_base::Error>>>,
     /// While the disk is full: the whole reserve is given back, and only merges may use it.
     merges_only: AtomicBool,
+    events: Arc<Events>,
 }
 
 impl Health {
+    /// Healthy; failures are reported to `events`.
+    pub fn new(events: Arc<Events>) -> Self {
+        Self { events, ..Self::default() }
+    }
+
+    /// Tells that background work failed.
+    pub fn tell(&self, doing: &str, error: &Error) {
+        self.events.tell(|| {
+            let severity = error.severity();
+            let (doing, error) = (doing.to_string(), error.clone());
+            Event::BackgroundError(BackgroundError { doing, error, severity })
+        });
+    }
+
     /// `Ok` while writes are allowed. One relaxed load on the healthy path.
     #[inline]
     pub fn check_writable(&self) -> Result<()> {
@@ -79,6 +96,7 @@ impl Health {
         }
         if state == HEALTHY {
             event::disk_full(&cause);
+            self.tell(doing, &Error::DiskFull(cause.clone()));
         }
         *held = Some(cause.clone());
         self.state.store(DISK_FULL, Ordering::Relaxed);
@@ -96,12 +114,14 @@ impl Health {
         }
         let error = Error::Poisoned(cause);
         event::background_error(doing, &error);
+        self.tell(doing, &error);
         error
     }
 
     /// There is no room on the disk, as the open has found out.
     pub fn disk_is_full(&self, cause: Arc<terrace_base::Error>) {
         event::disk_full(&cause);
+        self.tell("open", &Error::DiskFull(cause.clone()));
         *self.cause.lock() = Some(cause);
         self.state.store(DISK_FULL, Ordering::Relaxed);
     }

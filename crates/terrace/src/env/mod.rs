@@ -4,6 +4,7 @@
 //! `background::env::JobEnv`.
 
 pub(crate) mod health;
+pub(crate) mod notify;
 pub(crate) mod rate_limit;
 pub(crate) mod reserve;
 
@@ -12,11 +13,12 @@ use crate::metrics::written_keys::WrittenKeys;
 use crate::options::Options;
 use crate::options::dynamic_options::DynamicOptions;
 use health::Health;
+use notify::Events;
 use rate_limit::RateLimiter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_base::Clock;
+use terrace_base::{Clock, Error, Result};
 use terrace_vfs::Vfs;
 
 /// Where a store is, how it was opened, whether it may write, and what it counts.
@@ -32,6 +34,8 @@ pub(crate) struct BaseEnv {
     pub clock: Arc<dyn Clock>,
     pub read_only: bool,
     pub health: Health,
+    /// The listeners.
+    pub events: Arc<Events>,
     pub limiter: Arc<RateLimiter>,
     pub counters: Counters,
     pub written: WrittenKeys,
@@ -39,16 +43,27 @@ pub(crate) struct BaseEnv {
 
 impl BaseEnv {
     /// The environment of a store that is being opened.
-    pub fn new(dir: &Path, options: Options, limiter: Arc<RateLimiter>, read_only: bool) -> Self {
+    ///
+    /// # Errors
+    /// The system has no thread for the listeners.
+    pub fn new(
+        dir: &Path,
+        options: Options,
+        limiter: Arc<RateLimiter>,
+        read_only: bool,
+    ) -> Result<Self> {
         static NEXT_OPEN_ID: AtomicU64 = AtomicU64::new(0);
-        Self {
+        let events = Events::start(&options.advanced.event_listeners);
+        let events = Arc::new(events.map_err(|error| Error::io("start a thread for", dir, error))?);
+        Ok(Self {
             open_id: NEXT_OPEN_ID.fetch_add(1, Ordering::Relaxed),
             dir: dir.to_path_buf(),
             dynamic: DynamicOptions::new(&options),
             vfs: options.advanced.vfs.clone(),
             clock: options.advanced.clock.clone(),
             read_only,
-            health: Health::default(),
+            health: Health::new(events.clone()),
+            events,
             limiter,
             counters: Counters::default(),
             written: WrittenKeys::new(
@@ -56,6 +71,6 @@ impl BaseEnv {
                 options.advanced.clock.monotonic_us(),
             ),
             options,
-        }
+        })
     }
 }

@@ -19,6 +19,7 @@ use crate::ingest::copied::Copied;
 use crate::ingest::place::Levels;
 use crate::jobs::scheduler::SchedulerState;
 use crate::kill_point::kill_point;
+use crate::listener::{Event, FilesIngested};
 use crate::memtable::MemTable;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
@@ -145,6 +146,15 @@ pub(crate) fn ingest(
     let bytes = done.files.iter().map(|file| file.size_bytes).sum();
     let took_us = start.elapsed().as_micros() as u64;
     event::ingested(&family.name, done.files.len(), done.entry_count, bytes, took_us);
+    env.base.events.tell(|| {
+        Event::FilesIngested(FilesIngested {
+            family: family.name.clone(),
+            files: done.files.len(),
+            entry_count: done.entry_count,
+            size_bytes: bytes,
+            took: start.elapsed(),
+        })
+    });
     Ok(done)
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn settle(
             }
         }
     }
-    changed |= reader_pins.remove(vfs, gone, "open:orphans_removed", false)?;
+    changed |= !reader_pins.remove(vfs, gone, "open:orphans_removed", false)?.is_empty();
     if changed {
         vfs.sync_dir(dir)?;
     }

@@ -78,7 +78,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let manifest = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
     let (history, log) = (LogHistory::default(), None);
     let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
-    let inner = parts.into_inner(options, opened);
+    let inner = parts.into_inner(options, opened)?;
     *inner.last_look.lock() = Some(look);
     Ok(inner)
 }

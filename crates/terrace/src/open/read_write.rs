@@ -162,7 +162,7 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let history = LogHistory::new(log_segments::unfinished_history(&log), SeqNo::ZERO);
     let (file_numbers, log) = (numbers, Some(log));
     let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
-    let inner = parts.into_inner(options.clone(), opened);
+    let inner = parts.into_inner(options.clone(), opened)?;
     let queue = inner.commit.queue()?;
     unsynced.into_iter().for_each(|segment| queue.push_unsynced(segment));
     Ok(inner)
@@ -290,7 +290,7 @@ pub(crate) fn recover_log(
     let last_seqno = outcome.last_seqno;
     let (manifest, file_numbers, log) = (log, numbers, Some(log_state));
     let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
-    Ok((parts.into_inner(options.clone(), opened), outcome.log))
+    Ok((parts.into_inner(options.clone(), opened)?, outcome.log))
 }
 
 pub(crate) fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
@@ -532,7 +532,7 @@ impl Nouns {
     }
 
     /// The store.
-    pub(crate) fn into_inner(self, options: Options, opened: Opened) -> Inner {
+    pub(crate) fn into_inner(self, options: Options, opened: Opened) -> Result<Inner> {
         let Opened { families, manifest, file_numbers, last_seqno, evidence, history, log } =
             opened;
         for family in &families {
@@ -550,7 +550,7 @@ impl Nouns {
         let segments: Vec<SegmentMeta> = manifest.state.segments.values().copied().collect();
         self.value_log.seal(&segments);
         let read_only = log.is_none();
-        let base = Arc::new(BaseEnv::new(&self.dir, options, self.limiter, read_only));
+        let base = Arc::new(BaseEnv::new(&self.dir, options, self.limiter, read_only)?);
         let trends = Trends::new(base.clock.monotonic_us());
         let (jobs, garbage) = (Arc::<Jobs>::default(), Arc::<Garbage>::default());
         let read = Arc::new(ReadEnv {
@@ -593,6 +593,6 @@ impl Nouns {
             commit: commit.clone(),
         });
         let (last_look, lock) = (Mutex::default(), Mutex::default());
-        Inner { base, read, versions, jobs, commit, background, trends, last_look, lock }
+        Ok(Inner { base, read, versions, jobs, commit, background, trends, last_look, lock })
     }
 }

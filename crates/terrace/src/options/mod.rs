@@ -7,6 +7,7 @@ pub(crate) mod dynamic_options;
 mod family;
 mod filter_allocator;
 mod hot_table_mode;
+mod memory_shares;
 mod memory_split;
 mod model_costs;
 mod refuse;
@@ -16,6 +17,7 @@ mod write_tracking;
 pub(crate) use family::FamilyOptions;
 pub use filter_allocator::FilterAllocator;
 pub use hot_table_mode::HotTableMode;
+pub use memory_shares::{DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, MemoryShares};
 pub use memory_split::MemorySplit;
 pub use model_costs::ModelCosts;
 pub use write_options::WriteOptions;
@@ -23,6 +25,7 @@ pub use write_tracking::WriteTracking;
 
 use crate::compaction_filter::CompactionFilter;
 use crate::error::{Error, Result};
+use crate::listener::EventListener;
 use crate::merge_operator::{MAX_OPERATOR_NAME_BYTES, MergeOperator};
 use refuse::{built_in, range};
 use std::fmt;
@@ -37,8 +40,6 @@ use terrace_vfs::{PosixVfs, Vfs};
 
 /// Default of [`Options::memory_budget`]: 512 MiB.
 pub const DEFAULT_MEMORY_BUDGET: usize = 512 << 20;
-/// Default share of the budget for filters; what they do not need goes to the cache.
-pub const DEFAULT_FILTER_SHARE: f64 = 0.2;
 /// The smallest memory budget a store opens with: 4 MiB.
 pub const MIN_MEMORY_BUDGET: usize = 4 << 20;
 /// Buffers of one compaction, in parts of the budget and in bytes: they are no part of it, so that a small
@@ -48,8 +49,6 @@ const MIN_JOB_BUFFER_BYTES: usize = 1 << 20;
 const MAX_JOB_BUFFER_BYTES: usize = 8 << 20;
 /// Least size at which a memtable may be full: 16 KiB.
 pub(crate) const MIN_MEMTABLE_BYTES: usize = 16 << 10;
-/// Default share of the budget for memtables; the rest is cache and filters.
-pub const DEFAULT_MEMTABLE_SHARE: f64 = 0.25;
 /// Default of [`CfOptions::filter`]: a ribbon of sixteen columns, 2 bytes per key on disk, of which
 /// memory holds as many as its budget allows and lookups deserve.
 pub const DEFAULT_FILTER: FilterPolicy = FilterPolicy::Ribbon { columns: 16 };
@@ -254,25 +253,6 @@ impl CfOptions {
     }
 }
 
-/// Shares of the memory budget. They need not add up to 1; what is left stays unused.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MemoryShares {
-    /// For memtables, mutable and immutable together.
-    pub memtables: f64,
-    /// For data blocks and index partitions.
-    pub cache: f64,
-    /// For filters at most, of all column families together; may be 0. What they do not need the
-    /// cache has meanwhile. With [`FilterAllocator::Cached`] the cache has all of it.
-    pub filters: f64,
-}
-
-impl Default for MemoryShares {
-    fn default() -> Self {
-        let (memtables, filters) = (DEFAULT_MEMTABLE_SHARE, DEFAULT_FILTER_SHARE);
-        Self { memtables, cache: 1.0 - memtables - filters, filters }
-    }
-}
-
 /// Knobs that most users leave alone.
 #[derive(Clone)]
 pub struct AdvancedOptions {
@@ -347,6 +327,8 @@ pub struct AdvancedOptions {
     /// [`Error::Outdated`](crate::Error::Outdated). `None` (the default) keeps all of them until the
     /// readers refresh, close or end, or the disk is full.
     pub max_reader_pinned_bytes: Option<u64>,
+    /// Listeners for flushes, compactions, stalls, errors and files (none).
+    pub event_listeners: Vec<Arc<dyn EventListener>>,
 }
 
 impl Default for AdvancedOptions {
@@ -380,6 +362,7 @@ impl Default for AdvancedOptions {
             model_costs: None,
             log_retention_bytes: 0,
             max_reader_pinned_bytes: None,
+            event_listeners: Vec::new(),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::kill_point::kill_point;
+use crate::listener::{Event, FileCreated, FileDeleted, SstInfo};
 use crate::memory::filter_budget::FilterBudget;
 use crate::memtable::MemTable;
 use crate::metrics::add;
@@ -110,12 +111,40 @@ pub(crate) fn install_if<P>(
             change.family.install(version, &change.flushed, fresh, &versions.read.table_cache);
         }
     }
+    changes.iter().for_each(|change| tell_created(versions, change));
     for (change, before) in changes.iter().zip(&befores) {
         hand_filters_over(&versions.read.filters, change, before);
     }
     drop(log);
     versions.obsolete.lock().extend(gone);
     Ok(true)
+}
+
+/// Tells which files have come.
+fn tell_created(versions: &VersionSet, change: &Change) {
+    if !versions.base.events.is_heard() {
+        return;
+    }
+    let fresh: HashSet<FileNumber> = fresh_files(change).collect();
+    for (level, file) in change.edit.added.iter().filter(|(_, f)| fresh.contains(&f.number)) {
+        versions.base.events.tell(|| {
+            Event::FileCreated(FileCreated {
+                family: change.family.name.clone(),
+                file: sst_info(*level, file),
+                path: names::sst_path(&versions.base.dir, file.number),
+            })
+        });
+    }
+}
+
+/// A file as listeners see it.
+pub(crate) fn sst_info(level: u8, file: &FileMeta) -> SstInfo {
+    SstInfo {
+        number: file.number.get(),
+        level: usize::from(level),
+        size_bytes: file.size_bytes,
+        entry_count: file.entry_count,
+    }
 }
 
 /// The last sequence number that was given out: what is visible, or what files have that will be
@@ -303,10 +332,15 @@ pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]
 /// more, and those of earlier calls. On a full disk readers come last.
 fn remove_files(versions: &VersionSet, paths: Vec<PathBuf>, step: &'static str) -> Result<()> {
     let regardless = versions.base.health.is_disk_full();
-    if versions.reader_pins.remove(&*versions.base.vfs, paths, step, regardless)? {
-        versions.base.vfs.sync_dir(&versions.base.dir)?;
+    let gone = versions.reader_pins.remove(&*versions.base.vfs, paths, step, regardless)?;
+    if gone.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let told = versions.base.vfs.sync_dir(&versions.base.dir);
+    for path in gone {
+        versions.base.events.tell(|| Event::FileDeleted(FileDeleted { path }));
+    }
+    Ok(told?)
 }
 
 /// Takes value segments that nothing refers to any more out of the store. Their files go when

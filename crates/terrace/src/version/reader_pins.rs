@@ -144,7 +144,7 @@ impl ReaderPins {
 
     /// Removes `paths`, which nothing in force names any more, and those of earlier calls that
     /// readers kept: each at once, or by a later call when no reader needs it; `step` is the kill point
-    /// after each. With `regardless` all of them go. Gives whether any went; the directory is not synced.
+    /// after each. With `regardless` all of them go. Gives which went; the directory is not synced.
     ///
     /// # Errors
     /// I/O. What could not be removed is tried again by the next call.
@@ -154,9 +154,9 @@ impl ReaderPins {
         paths: Vec<PathBuf>,
         step: &'static str,
         regardless: bool,
-    ) -> Result<bool> {
+    ) -> Result<Vec<PathBuf>> {
         if !self.is_writer {
-            return Ok(false);
+            return Ok(Vec::new());
         }
         let mut state = self.state.lock();
         let epoch = state.newest.unwrap_or(0);
@@ -166,7 +166,7 @@ impl ReaderPins {
             }
         }
         if state.waiting.is_empty() {
-            return Ok(false);
+            return Ok(Vec::new());
         }
         let free_below = match regardless {
             true => u64::MAX,
@@ -179,9 +179,10 @@ impl ReaderPins {
             }
         }
         let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
-        let bounded = removed.and_then(|removed| {
+        let bounded = removed.and_then(|mut removed| {
             let more = remove_while(vfs, &mut state, |_, pinned_bytes| pinned_bytes > max_bytes)?;
-            Ok(removed || more)
+            removed.extend(more);
+            Ok(removed)
         });
         self.note(&mut state);
         bounded
@@ -254,7 +255,7 @@ fn remove_while(
     vfs: &dyn Vfs,
     state: &mut State,
     go: impl Fn(&Waiting, u64) -> bool,
-) -> Result<bool> {
+) -> Result<Vec<PathBuf>> {
     let mut bytes = state.pinned_bytes();
     let mut gone = 0;
     let mut outcome = Ok(());
@@ -274,8 +275,8 @@ fn remove_while(
         }
         bytes -= waiting.bytes.unwrap_or(0);
     }
-    state.waiting.drain(..gone);
-    outcome.map(|()| gone > 0)
+    let gone = state.waiting.drain(..gone).map(|waiting| waiting.path.to_path_buf()).collect();
+    outcome.map(|()| gone)
 }
 
 #[cfg(test)]
@@ -373,7 +374,7 @@ mod tests {
         let (sim, _) = store();
         let path = file(&sim, 1);
         let removed = ReaderPins::none(DIR.as_ref()).remove(&sim, vec![path], STEP, true);
-        assert_eq!((removed.unwrap(), left(&sim).0), (false, vec![1]));
+        assert_eq!((removed.unwrap().len(), left(&sim).0), (0, vec![1]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::kill_point::kill_point;
+use crate::listener::{Event, MemtableSealed};
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::options::HotTableMode;
@@ -183,7 +184,17 @@ fn rotate_with(
     }
     let change = hot_swap::prepare(env, log, family, swap)?;
     let changes_hot = change.is_some();
+    let sealed = ends_segment.then(|| family.hold_state());
     let upto = family.rotate(fresh, log.last_seqno, change);
+    if let Some(sealed) = sealed.filter(|sealed| !sealed.memtable.is_empty()) {
+        env.base.events.tell(|| {
+            Event::MemtableSealed(MemtableSealed {
+                family: family.name.clone(),
+                entry_count: sealed.memtable.entry_count() as u64,
+                size_bytes: sealed.memtable.size_bytes() as u64,
+            })
+        });
+    }
     if changes_hot {
         add(&env.base.counters.hot_swaps, 1);
         kill_point("hot:swapped");

@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
+use crate::listener::StallCondition;
 use crate::metrics::StallCause;
 use crate::version::family::Family;
 use crate::write::env::CommitEnv;
@@ -57,7 +58,7 @@ pub(crate) fn admit(env: &CommitEnv, families: &[Arc<Family>], bytes: usize) -> 
     }
     wait_for_collection(env, bytes);
     for family in families {
-        let Some((pressure, cause)) = pressure(family) else { continue };
+        let Some((pressure, cause)) = note_condition(env, family) else { continue };
         if pressure < 1.0 {
             slow(env, family, pressure, cause, bytes);
             continue;
@@ -66,6 +67,21 @@ pub(crate) fn admit(env: &CommitEnv, families: &[Arc<Family>], bytes: usize) -> 
         wait_while(env, family, StallCause::L0Files, full)?;
     }
     Ok(())
+}
+
+/// The pressure of `family`; tells listeners what that means for writes.
+fn note_condition(env: &CommitEnv, family: &Family) -> Option<(f64, StallCause)> {
+    let pressure = pressure(family);
+    if env.base.events.is_heard() {
+        let condition = match pressure {
+            None => StallCondition::Normal,
+            Some((pressure, _)) if pressure < 1.0 => StallCondition::Slowed,
+            Some(_) => StallCondition::Stopped,
+        };
+        let cause = pressure.map(|(_, cause)| cause.name());
+        env.base.events.stall(&family.name, condition, cause);
+    }
+    pressure
 }
 
 /// Whether a write may have to wait now: because writes are slowed or stopped, or would be if a
@@ -186,7 +202,7 @@ fn wait_while(
     let stalls = &env.base.counters.stalls;
     let mut since = Instant::now();
     let mut told = false;
-    env.jobs.scheduler.wait_until(|_| {
+    let waited = env.jobs.scheduler.wait_until(|_| {
         if told {
             let now = Instant::now();
             stalls.waited(cause, now - since);
@@ -204,9 +220,14 @@ fn wait_while(
             told = true;
             stalls.stopped(cause);
             event::stalled(&family.name, cause.text(), true);
+            env.base.events.stall(&family.name, StallCondition::Stopped, Some(cause.name()));
         }
         Ok(None)
-    })
+    });
+    if told {
+        note_condition(env, family);
+    }
+    waited
 }
 
 #[cfg(test)]

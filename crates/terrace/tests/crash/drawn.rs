@@ -31,6 +31,7 @@ fn family(rng: &mut SplitMix64) -> CfOptions {
         value_compression: one(rng, &compressions),
         learning: one(rng, &[Learning::Build, Learning::Analyze, Learning::Off]),
         merge_operator: None,
+        compaction_filter: None,
     }
 }
 

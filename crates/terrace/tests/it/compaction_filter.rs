@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use terrace::vfs::SimVfs;
 use terrace::{
-    AppendOperator, CfOptions, CompactionFilter, CompactionStyle, Db, FilterContext,
+    AppendOperator, CfOptions, CompactionFilter, CompactionStyle, Compression, Db, FilterContext,
     FilterDecision, FilterEntry, FilterError, FilterJob, HotTableMode, Options, ReadOptions,
 };
 
@@ -135,6 +135,7 @@ fn compact_range_asks_about_files_that_it_need_only_move_and_about_the_deepest()
         for compactions in 0..3 {
             let vfs = SimVfs::new(1);
             let mut options = options(&vfs, with(by_value));
+            options.default_family.compression = vec![Compression::None];
             options.default_family.compaction = style;
             let filter = options.default_family.compaction_filter.take();
             let db = open(options.clone());
@@ -148,8 +149,6 @@ fn compact_range_asks_about_files_that_it_need_only_move_and_about_the_deepest()
             compact(&db);
             let seen = (get(&db, "a"), get(&db, "b"));
             assert_eq!(seen, (None, Some("changed".into())), "{style:?}, {compactions}");
-            let before = db.metrics().compactions;
-            assert!(before > 0);
             db.close().unwrap();
         }
     }

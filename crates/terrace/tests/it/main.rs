@@ -14,6 +14,7 @@ mod crash_in_recovery;
 mod disk_full;
 mod drawn;
 mod durability;
+mod event_listener;
 mod expiry;
 mod explain;
 mod families;

@@ -1,0 +1,169 @@
+//! `SstWriter`: a sorted file that is written outside a store, to be ingested.
+
+use crate::arguments::{bytes, option_texts};
+use crate::errors::{ended, raise};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::path::PathBuf;
+use terrace_binding::{Kept, set_family_option};
+
+/// A sorted file. As a `with` block it is finished at its end, and removed by an exception.
+#[pyclass(module = "terracedb", frozen)]
+pub struct SstWriter {
+    /// Nothing once it is finished or dropped. In a box, since Python aligns objects to 16 bytes and a writer wants more.
+    writer: Mutex<Option<Kept<Box<terrace::SstWriter>>>>,
+    path: PathBuf,
+}
+
+impl SstWriter {
+    /// Works on the file while other threads of Python go on.
+    fn work(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut terrace::SstWriter) -> terrace::Result<()> + Send,
+    ) -> PyResult<()> {
+        py.detach(|| {
+            let mut guard = self.writer.lock();
+            let Some(kept) = guard.as_mut() else { return Ok(false) };
+            let writer = kept.get_mut().map_err(Failed::Refused)?;
+            work(writer).map(|()| true).map_err(Failed::Engine)
+        })
+        .map_err(Failed::raised)?
+        .then_some(())
+        .ok_or_else(|| ended("file"))
+    }
+}
+
+/// Why a call failed, before it is an exception.
+enum Failed {
+    Refused(terrace_binding::Failure),
+    Engine(terrace::Error),
+}
+
+impl Failed {
+    fn raised(self) -> PyErr {
+        match self {
+            Self::Refused(failure) => raise(failure),
+            Self::Engine(error) => raise(error),
+        }
+    }
+}
+
+#[pymethods]
+impl SstWriter {
+    #[new]
+    #[pyo3(signature = (path, **options))]
+    fn new(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let mut family = terrace::CfOptions::default();
+        for (name, text) in option_texts(options)? {
+            set_family_option(&mut family, &name, &text).map_err(raise)?;
+        }
+        let created = py.detach(|| terrace::SstWriter::create(&path, &family)).map_err(raise)?;
+        Ok(Self { writer: Mutex::new(Some(Kept::new(Box::new(created)))), path })
+    }
+
+    /// Where the file lies.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Adds a key, which must be above all before it; with `expires_at`, until then, in seconds since 1970.
+    #[pyo3(signature = (key, value, *, expires_at=None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expires_at: Option<f64>,
+    ) -> PyResult<()> {
+        let (key, value) = (bytes(key)?, bytes(value)?);
+        let until = match expires_at {
+            None => None,
+            Some(at) if at.is_finite() && at >= 0.0 => Some((at * 1000.0) as u64),
+            Some(at) => {
+                let text = format!("expires_at is {at}; it must be seconds since 1970");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        self.work(py, |writer| match until {
+            None => writer.put(&key, &value),
+            Some(at_ms) => writer.put_until(&key, &value, at_ms),
+        })
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.put(key.py(), key, value, None)
+    }
+
+    /// Adds a key that the ingestion deletes.
+    fn delete(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = bytes(key)?;
+        self.work(key.py(), |writer| writer.delete(&bytes))
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.delete(key)
+    }
+
+    /// Deletes every key of a range that the store has when the file is ingested.
+    fn delete_range(
+        &self,
+        py: Python<'_>,
+        start: &Bound<'_, PyAny>,
+        end: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (start, end) = (bytes(start)?, bytes(end)?);
+        self.work(py, |writer| writer.delete_range(&start, &end))
+    }
+
+    /// Adds an operand that the ingestion merges into the value of its key.
+    fn merge(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        operand: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (key, operand) = (bytes(key)?, bytes(operand)?);
+        self.work(py, |writer| writer.merge(&key, &operand))
+    }
+
+    /// About how long the file would be if it were finished now.
+    fn estimated_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        let mut estimate = 0;
+        self.work(py, |writer| {
+            estimate = writer.estimated_bytes();
+            Ok(())
+        })?;
+        Ok(estimate)
+    }
+
+    /// Finishes the file and makes it durable; gives the number of its keys, those that it deletes among them.
+    fn finish(&self, py: Python<'_>) -> PyResult<u64> {
+        let kept = py.detach(|| self.writer.lock().take()).ok_or_else(|| ended("file"))?;
+        let writer = kept.into_inner().map_err(raise)?;
+        Ok(py.detach(|| writer.finish()).map_err(raise)?.entry_count)
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, *_exception))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _exception: &Bound<'_, PyTuple>,
+    ) -> PyResult<()> {
+        if !kind.is_none() {
+            drop(py.detach(|| self.writer.lock().take()));
+        } else if py.detach(|| self.writer.lock().is_some()) {
+            // Unless the block has done it.
+            self.finish(py)?;
+        }
+        Ok(())
+    }
+}
