@@ -141,8 +141,8 @@ impl Place<'_> {
         }
     }
 
-    /// `None` if families came or went meanwhile: the log may then show writes of after that, and a
-    /// batch in parts.
+    /// `None` if families came or went meanwhile, or files were ingested: the log may then show writes of after that,
+    /// a batch in parts, or without what was ingested before them.
     fn look_once(&self, known: &[Arc<Family>]) -> Result<Option<Found>> {
         let Self { vfs, dir, options, table_cache } = *self;
         let pin = ReaderPin::take(vfs, dir)?.map(Arc::new);
@@ -168,7 +168,8 @@ impl Place<'_> {
         let on_disk = OnDisk { families: &families, state: &state, table_cache };
         let outcome = recover::replay(&log, &on_disk, share + cache, &mut |_| Err(too_much()))?;
         if manifest_in_force(vfs, dir)? != manifest
-            && !Manifest::read(vfs, dir)?.families.keys().eq(state.families.keys())
+            && (outcome.ingests_later
+                || !Manifest::read(vfs, dir)?.families.keys().eq(state.families.keys()))
         {
             return Ok(None);
         }
@@ -186,9 +187,9 @@ impl Place<'_> {
     }
 }
 
-/// What to say of a store whose families change during every look.
+/// What to say of a store whose families or ingested files change during every look.
 fn families_change(dir: &Path) -> Error {
-    let why = "column families come and go faster than they can be read";
+    let why = "column families or ingested files come faster than they can be read";
     let source = std::io::Error::new(std::io::ErrorKind::ResourceBusy, why);
     terrace_base::Error::io("read the families of", dir, source).into()
 }

@@ -279,6 +279,8 @@ pub(crate) struct Outcome {
     pub last_seqno: SeqNo,
     /// The last one that the log knows of; 0 if it has no records.
     pub log_seqno: SeqNo,
+    /// Whether the log notes an ingestion that came after the manifest: its files are not in the state.
+    pub ingests_later: bool,
     pub log: Recovered,
 }
 
@@ -359,6 +361,7 @@ pub(crate) fn replay(
     let state = on_disk.state;
     let mut last_seqno = state.last_seqno;
     let mut next_seqno = SeqNo::ZERO;
+    let mut ingests_later = false;
     let mut failure = None;
     let path_of = |segment| names::log_path(dir, segment);
     let apply = &mut |segment, offset, payload: &[u8]| {
@@ -377,6 +380,7 @@ pub(crate) fn replay(
         let mut run_of = None;
         for (seqno, op) in first.onward().zip(ops) {
             let op = op.map_err(malformed)?;
+            ingests_later |= op.ingested().is_some() && seqno > state.last_seqno;
             if run_of != Some(op.family) {
                 settle(&mut replayed, run_of, &mut gathered).map_err(no_memory)?;
                 run_of = Some(op.family);
@@ -408,5 +412,6 @@ pub(crate) fn replay(
     if let (Some(why), Some(end), false) = (&log.torn, log.end, setting.beside_writer) {
         event::torn_log(end, log.dropped_bytes, why);
     }
-    Ok(Outcome { families: replayed, last_seqno, log_seqno: next_seqno.previous(), log })
+    let log_seqno = next_seqno.previous();
+    Ok(Outcome { families: replayed, last_seqno, log_seqno, ingests_later, log })
 }
