@@ -166,12 +166,12 @@ fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Inges
     env.base.health.check_writable()?;
     family.check_exists()?;
     flush::one_under_lead(env, &mut log, family)?;
-    let (first, last) = next_numbers(&log, copied.len())?;
+    let numbers @ (first, last) = next_numbers(&log, copied.len())?;
     let fresh = fresh_memtable(env, family)?;
     let files = shared(copied.finish(stamp(env, family), first.onward())?);
     kill_point("ingest:finished");
     // Whether the edit is in force is unknown if it fails: nothing else may have these numbers.
-    note_in_log(env, &mut log, family, &files).inspect_err(|_| remove(env, &files))?;
+    note_in_log(env, &mut log, family, &files, numbers).inspect_err(|_| remove(env, &files))?;
     let claimed =
         env.jobs.scheduler.wait_until(|jobs| Ok(Some(claim_above(env, family, jobs, &files))));
     let (levels, claim) = claimed.inspect_err(|_| remove(env, &files))?;
@@ -215,8 +215,8 @@ fn below_under_lead(
             Ok(Some(is_free.then(|| Claim::of_outputs(env, jobs, family.id, outputs))))
         });
         let Some(claim) = claimed? else { return Ok(None) };
-        let (_, last) = next_numbers(&log, files.len())?;
-        note_in_log(env, &mut log, family, files)?;
+        let numbers @ (_, last) = next_numbers(&log, files.len())?;
+        note_in_log(env, &mut log, family, files, numbers)?;
         Ok(Some((lead, log, chosen, claim, last)))
     };
     let begun = begin().inspect_err(|_| remove(env, files))?;
@@ -237,15 +237,15 @@ fn next_numbers(log: &LogState, count: usize) -> Result<(SeqNo, SeqNo)> {
     }
 }
 
-/// Says in the log, durably, that `files` are ingested: change feeds have nothing else of them. Takes a number for
-/// each.
+/// Says in the log, durably, that `files` are ingested: change feeds have nothing else of them. Each takes one of the
+/// numbers from `first` to `last`.
 fn note_in_log(
     env: &JobEnv,
     log: &mut LogState,
     family: &Family,
     files: &[Arc<FileMeta>],
+    (first, last): (SeqNo, SeqNo),
 ) -> Result<()> {
-    let (first, last) = next_numbers(log, files.len())?;
     let bounds = files.iter().map(|file| (file.smallest.as_slice(), file.largest.as_slice()));
     let note = batch::of_ingestion(first, family.id, bounds);
     log_segments::append_unapplied(&env.commit, log, &note, last)?;
