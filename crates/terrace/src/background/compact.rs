@@ -414,15 +414,8 @@ fn merge_once(
     let outputs = edit.added.iter().map(|(level, file)| install::sst_info(*level, file)).collect();
     let change =
         Change { family: family.clone(), edit, flushed: Vec::new(), segments, fresh: None };
-    let is_installed = match context.filtering.as_ref().is_some_and(Filtering::must_seal) {
-        true => install::install_if(&env.versions, vec![change], || {
-            env.read.snapshots.seal_unless_taken(&context.snapshots)
-        })?,
-        false => {
-            install::install(&env.versions, vec![change])?;
-            true
-        }
-    };
+    let is_installed =
+        filter::install(env, change, &context.snapshots, context.filtering.as_ref())?;
     if is_installed {
         kill_point("compaction:installed");
     }

@@ -9,16 +9,18 @@
 //!
 //! Whatever the filter does, no entry is lost by it: an error or a panic keeps the entry.
 
+use crate::background::env::JobEnv;
 use crate::compaction_filter::{
     CompactionFilter, FilterContext, FilterDecision, FilterEntry, FilterJob, ReadSeparated,
 };
 use crate::error::message_of;
 use crate::event;
 use crate::metrics::{Counters, add};
+use crate::version::install::{self, Change};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_base::key::MAX_VALUE_BYTES;
-use terrace_base::{Result, ValueKind};
+use terrace_base::{Result, SeqNo, ValueKind};
 
 /// A job's use of its family's filter, and what came of it; shared by the pieces of the job.
 pub(crate) struct Filtering<'a> {
@@ -80,7 +82,7 @@ impl<'a> Filtering<'a> {
     }
 
     /// Whether a snapshot that was taken meanwhile could see what the job changes.
-    pub fn must_seal(&self) -> bool {
+    fn must_seal(&self) -> bool {
         let counts = self.counts();
         !self.ignores_snapshots && counts.removed + counts.changed > 0
     }
@@ -143,6 +145,21 @@ impl<'a> Filtering<'a> {
         }
         FilterDecision::Keep
     }
+}
+
+/// Installs what a job has made that began with `snapshots` alive. Says whether it did: not, and nothing has changed,
+/// if the filter has changed something that a snapshot sees which was taken meanwhile.
+pub(crate) fn install(
+    env: &JobEnv,
+    change: Change,
+    snapshots: &[SeqNo],
+    filtering: Option<&Filtering<'_>>,
+) -> crate::error::Result<bool> {
+    if filtering.is_some_and(Filtering::must_seal) {
+        let permit = || env.read.snapshots.seal_unless_taken(snapshots);
+        return install::install_if(&env.versions, vec![change], permit);
+    }
+    install::install(&env.versions, vec![change]).map(|()| true)
 }
 
 /// Adds what filters did to the store's counters.

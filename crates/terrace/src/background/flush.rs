@@ -185,16 +185,7 @@ fn flush_once(
     let flushed: Vec<u64> = state.immutables.iter().map(|m| m.id).collect();
     let change =
         Change { family: family.clone(), edit, flushed, segments: Vec::new(), fresh: None };
-    let is_installed = match filtering.is_some_and(Filtering::must_seal) {
-        true => install::install_if(&env.versions, vec![change], || {
-            env.read.snapshots.seal_unless_taken(&snapshots)
-        })?,
-        false => {
-            install::install(&env.versions, vec![change])?;
-            true
-        }
-    };
-    if !is_installed {
+    if !filter::install(env, change, &snapshots, filtering)? {
         return Ok(None);
     }
     kill_point("flush:installed");
