@@ -173,46 +173,72 @@ fn file(smallest: &[u8], largest: &[u8], largest_exclusive: bool) -> FileMeta {
     }
 }
 
+/// What a merge reads, with what lies below and above it in sequence numbers: in this order in the arrays.
+#[derive(Debug)]
+struct Bands {
+    snapshots: Vec<SeqNo>,
+    points: [Vec<Entry>; 3],
+    tombstones: [Vec<RangeTombstone>; 3],
+    /// What lies below, as files.
+    files: Vec<FileMeta>,
+    /// The tombstones of the inputs, collapsed, and which of them stay.
+    set: RangeTombstones,
+    survivors: RangeTombstones,
+}
+
+impl Bands {
+    /// All entries and range tombstones once the inputs have become `out` and `survivors`.
+    fn with_output(
+        &self,
+        out: &[Entry],
+        survivors: &RangeTombstones,
+    ) -> (Vec<Entry>, Vec<RangeTombstone>) {
+        let kept: Vec<RangeTombstone> = survivors.iter().collect();
+        let [below, _, above] = &self.points;
+        let [below_t, _, above_t] = &self.tombstones;
+        ([below, out, above].concat(), [&below_t[..], &kept, above_t].concat())
+    }
+}
+
+fn bands() -> impl Strategy<Value = Bands> {
+    let raw = [(6, 2), (25, 4), (5, 2)]
+        .map(|(entries, tombstones)| (raw_entries(entries), raw_tombstones(tombstones)));
+    let snapshots = proptest::collection::btree_set(0..=3 * BAND + 1, 0..4);
+    (raw, snapshots).prop_map(|(raw, snapshots)| {
+        let snapshots: Vec<SeqNo> = snapshots.into_iter().map(SeqNo::new).collect();
+        let offsets = [0, BAND, 2 * BAND];
+        let points = std::array::from_fn(|at| band(&raw[at].0, &raw[at].1, offsets[at]));
+        let tombstones = std::array::from_fn(|at| range_tombstones(&raw[at].1, offsets[at]));
+        let [below, ..]: &[Vec<Entry>; 3] = &points;
+        let [below_t, inputs_t, _]: &[Vec<RangeTombstone>; 3] = &tombstones;
+        let files: Vec<FileMeta> = below
+            .iter()
+            .map(|e| file(&e.key, &e.key, false))
+            .chain(below_t.iter().map(|t| file(&t.start, &t.end, true)))
+            .collect();
+        let all: Vec<RangeTombstone> = RangeTombstones::new(inputs_t.clone()).iter().collect();
+        let set = collapse_tombstones(all.iter().map(RangeTombstone::as_ref), &snapshots);
+        let survivors = surviving_tombstones(&set, &snapshots, &Below::files(&files));
+        Bands { snapshots, points, tombstones, files, set, survivors }
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
     fn every_reader_sees_the_same_before_and_after(
-        raw_below in raw_entries(6),
-        raw_inputs in raw_entries(25),
-        raw_above in raw_entries(5),
-        raw_below_t in raw_tombstones(2),
-        raw_inputs_t in raw_tombstones(4),
-        raw_above_t in raw_tombstones(2),
-        snapshots in proptest::collection::btree_set(0..=3 * BAND + 1, 0..4),
+        bands in bands(),
         can_combine: bool,
     ) {
-        let snapshots: Vec<SeqNo> = snapshots.into_iter().map(SeqNo::new).collect();
-        let below_points = band(&raw_below, &raw_below_t, 0);
-        let below_t = range_tombstones(&raw_below_t, 0);
-        let inputs = band(&raw_inputs, &raw_inputs_t, BAND);
-        let inputs_t = range_tombstones(&raw_inputs_t, BAND);
-        let above = band(&raw_above, &raw_above_t, 2 * BAND);
-        let above_t = range_tombstones(&raw_above_t, 2 * BAND);
-        let files: Vec<FileMeta> = below_points
-            .iter()
-            .map(|e| file(&e.key, &e.key, false))
-            .chain(below_t.iter().map(|t| file(&t.start, &t.end, true)))
-            .collect();
-        let mut below = Below::files(&files);
-        let set = RangeTombstones::new(inputs_t.clone());
-        let all: Vec<RangeTombstone> = set.iter().collect();
-        let set = collapse_tombstones(all.iter().map(RangeTombstone::as_ref), &snapshots);
-        let survivors = surviving_tombstones(&set, &snapshots, &below);
+        let Bands { snapshots, points, tombstones, files, set, survivors } = &bands;
+        let mut below = Below::files(files);
         let append = AppendOperator::default();
         let operator: &dyn MergeOperator = if can_combine { &append } else { &OnlyFull };
-        let out = fold_all(&inputs, &set, &snapshots, &mut below, operator).kept;
+        let out = fold_all(&points[1], set, snapshots, &mut below, operator).kept;
 
-        let before: Vec<Entry> = [&below_points[..], &inputs, &above].concat();
-        let before_t: Vec<RangeTombstone> = [&below_t[..], &inputs_t, &above_t].concat();
-        let after: Vec<Entry> = [&below_points[..], &out, &above].concat();
-        let after_t: Vec<RangeTombstone> =
-            below_t.iter().cloned().chain(survivors.iter()).chain(above_t.iter().cloned()).collect();
+        let (before, before_t) = (points.concat(), tombstones.concat());
+        let (after, after_t) = bands.with_output(&out, survivors);
         for key in 0..KEYS {
             for at in snapshots.iter().copied().chain([MAX_SEQNO]) {
                 for now_ms in [NOW_MS, NOW_MS + 1] {

@@ -114,43 +114,19 @@ proptest! {
 
     #[test]
     fn readers_see_what_the_filter_decided_and_snapshots_what_they_saw(
-        raw_below in raw_entries(6),
-        raw_inputs in raw_entries(25),
-        raw_above in raw_entries(5),
-        raw_below_t in raw_tombstones(2),
-        raw_inputs_t in raw_tombstones(4),
-        raw_above_t in raw_tombstones(2),
-        snapshots in proptest::collection::btree_set(0..=3 * BAND + 1, 0..4),
+        bands in bands(),
         ignores_snapshots: bool,
     ) {
-        let snapshots: Vec<SeqNo> = snapshots.into_iter().map(SeqNo::new).collect();
-        let below_points = band(&raw_below, &raw_below_t, 0);
-        let below_t = range_tombstones(&raw_below_t, 0);
-        let inputs = band(&raw_inputs, &raw_inputs_t, BAND);
-        let inputs_t = range_tombstones(&raw_inputs_t, BAND);
-        let above = band(&raw_above, &raw_above_t, 2 * BAND);
-        let above_t = range_tombstones(&raw_above_t, 2 * BAND);
-        let files: Vec<FileMeta> = below_points
-            .iter()
-            .map(|e| file(&e.key, &e.key, false))
-            .chain(below_t.iter().map(|t| file(&t.start, &t.end, true)))
-            .collect();
-        let mut below = Below::files(&files);
-        let set = RangeTombstones::new(inputs_t.clone());
-        let all: Vec<RangeTombstone> = set.iter().collect();
-        let set = collapse_tombstones(all.iter().map(RangeTombstone::as_ref), &snapshots);
-        let survivors = surviving_tombstones(&set, &snapshots, &below);
+        let Bands { snapshots, points, tombstones, files, set, survivors } = &bands;
+        let mut below = Below::files(files);
         let filter = ByNumber { ignores_snapshots };
-        let filtered = filter_all(&inputs, &set, &snapshots, &mut below, &filter, &unreadable);
+        let filtered = filter_all(&points[1], set, snapshots, &mut below, &filter, &unreadable);
         let (out, counts) = filtered.unwrap();
 
-        let wanted = decided(&inputs, &snapshots, ignores_snapshots);
-        let before: Vec<Entry> = [&below_points[..], &inputs, &above].concat();
-        let wanted: Vec<Entry> = [&below_points[..], &wanted, &above].concat();
-        let before_t: Vec<RangeTombstone> = [&below_t[..], &inputs_t, &above_t].concat();
-        let after: Vec<Entry> = [&below_points[..], &out.kept, &above].concat();
-        let after_t: Vec<RangeTombstone> =
-            below_t.iter().cloned().chain(survivors.iter()).chain(above_t.iter().cloned()).collect();
+        let wanted = decided(&points[1], snapshots, ignores_snapshots);
+        let (before, before_t) = (points.concat(), tombstones.concat());
+        let wanted = [&points[0][..], &wanted, &points[2]].concat();
+        let (after, after_t) = bands.with_output(&out.kept, survivors);
         for key in 0..KEYS {
             for at in snapshots.iter().copied().chain([MAX_SEQNO]) {
                 for now_ms in [NOW_MS, NOW_MS + 1] {
