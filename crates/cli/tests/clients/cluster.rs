@@ -109,6 +109,21 @@ impl Cluster {
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
+    /// Makes a node stand still, and waits until each of its threads does: the signal alone says only that
+    /// they will.
+    fn stop(&self, at: usize) {
+        self.signal(at, "-STOP");
+        let tasks = format!("/proc/{}/task", self.nodes[at].id());
+        let stands_still = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            // The state comes after the name, which is in parentheses.
+            stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+        };
+        until("a thread does not stand still", || {
+            std::fs::read_dir(&tasks).unwrap().all(stands_still)
+        });
+    }
+
     /// The node whose port `CLUSTER SLOTS` shows for a key.
     fn owner_of(&self, key: &str, by: usize) -> Option<usize> {
         let Reply::Array(ranges) = self.client(by).say("CLUSTER SLOTS") else { return None };
@@ -248,7 +263,8 @@ fn processes_are_killed_and_stopped_and_no_acknowledged_write_is_lost() {
         matches!(was, Some(Reply::Bulk(_)))
     });
     assert_eq!(text(&was.unwrap()), "old");
-    cluster.signal(owner, "-STOP");
+    // The question comes after the pause began, so nothing can have answered it before.
+    cluster.stop(owner);
     reader.send_words(&[&format!("GET {key}")]);
     until("nobody took the shard over", || {
         cluster.client(INSTANCE_ONLY).say(&format!("SET {key} new")) == ok()
