@@ -17,7 +17,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{CfOptions, ColumnFamily, Db, Error, Options, ReadOptions, Snapshot, WriteBatch};
+use terrace::{
+    CfOptions, ColumnFamily, Db, Error, IngestOptions, Options, ReadOptions, Snapshot, SstWriter,
+    WriteBatch,
+};
 
 /// Keys that every batch sets in every family.
 const MEMBERS: u64 = 3;
@@ -247,6 +250,35 @@ fn a_family_that_comes_or_goes_during_an_open_does_so_before_the_writes_that_fol
                 (seen(&reader).unwrap(), reader.column_family("passing").is_some());
             assert_eq!(newest > 3, is_there != drops, "{newest} batches, the family: {is_there}");
         }
+    }
+}
+
+/// What was ingested before a write is shown with it, although the log, which shows the write, does not have what
+/// was ingested.
+#[test]
+fn files_that_are_ingested_during_an_open_come_before_the_writes_that_follow() {
+    for before in [Step::ListAfterManifest, Step::OpenLog] {
+        let sim = SimVfs::new(9);
+        let writer = Arc::new(Writer::open(DIR.as_ref(), sim_options(&sim)));
+        writer.write(3);
+        let (acting, disk) = (writer.clone(), sim.clone());
+        let act = move || {
+            let path = Path::new("/outside.sst");
+            let cf_options = CfOptions::default();
+            let mut file = SstWriter::create_on(Arc::new(disk.clone()), path, &cf_options).unwrap();
+            file.put(b"ingested", b"1").unwrap();
+            file.finish().unwrap();
+            acting.second.ingest(&[path], &IngestOptions::default()).unwrap();
+            acting.second.put(b"later", b"2").unwrap();
+        };
+        let vfs = ActBefore::new(&sim, true, before, 1, act);
+        let reader = Db::open_read_only(DIR, options(vfs.clone())).unwrap();
+        assert_eq!(vfs.left(), 0, "the writer did not act");
+        let second = reader.column_family("second").unwrap();
+        let is_there = |key: &str| second.get(key).unwrap().is_some();
+        assert_eq!(is_there("ingested"), is_there("later"), "before {before:?}");
+        reader.refresh().unwrap();
+        assert!(is_there("ingested") && is_there("later"));
     }
 }
 
