@@ -14,7 +14,7 @@ pub struct BenchArgs {
     #[arg(required = true, value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
 
-    /// Engines, taking turns: terrace,rocksdb,speedb,leveldb,fjall
+    /// Engines, taking turns: terrace,rocksdb,speedb,leveldb,fjall,lmdb,redb
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "terrace")]
     pub engine: Vec<String>,
 
@@ -136,7 +136,10 @@ fn after_help() -> String {
          with the most written keys moved; the same variants\n\
          mixed-phases: hits, misses, overwrites and scans by turns, direct I/O, 32 MiB of memory; Terrace with memory \
          that moves and with fixed splits: variants terrace-auto, terrace-fixed-default, terrace-fixed-reads, \
-         terrace-fixed-filters, terrace-fixed-writes\n\n\
+         terrace-fixed-filters, terrace-fixed-writes\n\
+         bulkload: the keys of fillrandom through the engine's loader, which sorts them (terrace); ingest: keys in order, \
+         in files that are taken in (terrace, rocksdb, speedb); backup: a backup, one more after a hundredth of the keys \
+         was overwritten, and a restore (the same engines)\n\n\
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\
          Settings of workloads: seed=1, seek_nexts=10, multi_get=1, write_rate=BYTES, \

@@ -6,6 +6,7 @@
 use crate::filter::{FilterSpec, PeerFilter};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::str::FromStr;
 
 /// An open store of some engine. Calls may come from many threads at once.
@@ -58,6 +59,26 @@ pub trait Store: Send + Sync {
     /// kept apart in key order, and waits for it.
     fn sort_values(&self) -> Result<()>;
 
+    /// Begins a load of entries in any order, which the engine sorts by itself.
+    fn bulk_loader(&self) -> Result<Box<dyn Loader + '_>> {
+        bail!("this engine has no loader that sorts")
+    }
+
+    /// Begins a load of entries in key order into files in `dir`, which are ingested at the end.
+    fn ingester(&self, dir: &Path) -> Result<Box<dyn Loader + '_>> {
+        bail!("this engine cannot ingest files from {}", dir.display())
+    }
+
+    /// Backs the store up into `dir`, which has older backups or none.
+    fn back_up(&self, dir: &Path) -> Result<()> {
+        bail!("this engine makes no backups in {}", dir.display())
+    }
+
+    /// Makes a store in `target` of the newest backup in `dir`.
+    fn restore(&self, dir: &Path, target: &Path) -> Result<()> {
+        bail!("this engine restores nothing from {} into {}", dir.display(), target.display())
+    }
+
     /// The engine's own statistics, for people.
     fn stats_text(&self) -> String;
 
@@ -82,6 +103,18 @@ pub trait Cursor {
     /// The current entry, or `None` past the end.
     fn entry(&self) -> Option<(&[u8], &[u8])>;
 }
+
+/// Takes the entries of a load; the store has them when it is finished.
+pub trait Loader {
+    /// Takes one entry.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Installs what was taken.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// Bytes of data in a file that is ingested, for every engine.
+pub const INGESTED_FILE_BYTES: u64 = 64 << 20;
 
 /// Sizes on disk, `None` where the engine does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -104,7 +104,7 @@ pub fn configure(config: &mut EngineConfig, engine: Engine, variant: Variant, sh
             set("separation_threshold", &THRESHOLD_BYTES.to_string());
             set("blob_file_bytes", &file.to_string());
         }
-        Engine::Fjall | Engine::Leveldb => {}
+        Engine::Fjall | Engine::Leveldb | Engine::Lmdb | Engine::Redb => {}
     }
 }
 
@@ -128,7 +128,8 @@ mod tests {
             all.into_iter().filter(|variant| variant.suits(engine)).count()
         };
         for engine in Engine::ALL {
-            assert_eq!(count(engine), if engine == Engine::Leveldb { 1 } else { 2 }, "{engine}");
+            let is_alone = engine == Engine::Leveldb || engine.is_tree();
+            assert_eq!(count(engine), if is_alone { 1 } else { 2 }, "{engine}");
         }
     }
 }

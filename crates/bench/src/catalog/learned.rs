@@ -32,7 +32,7 @@ pub fn configure(config: &mut EngineConfig, engine: Engine, set: KeySet, shape: 
     let (file_name, level_name) = match engine {
         Engine::Terrace => ("target_file_bytes", "level_base_bytes"),
         Engine::Rocksdb | Engine::Speedb => ("target_file_size_base", "max_bytes_for_level_base"),
-        Engine::Leveldb | Engine::Fjall => return,
+        Engine::Leveldb | Engine::Fjall | Engine::Lmdb | Engine::Redb => return,
     };
     for (name, bytes) in [(file_name, file), (level_name, LEVEL_FILES * file)] {
         config.extra.push((name.to_owned(), bytes.to_string()));

@@ -49,6 +49,9 @@ pub enum Workload {
     Skew,
     ClusterSkew,
     MixedPhases,
+    Bulkload,
+    Ingest,
+    Backup,
 }
 
 /// The stores workloads run on.
@@ -74,11 +77,17 @@ pub enum StoreKind {
     Skew(skew::Variant),
     /// Traffic that changes, behind little memory.
     MixedPhases(mixed_phases::Variant),
+    /// db_bench's, filled by the engine's bulk loader.
+    BulkLoad,
+    /// db_bench's, filled with files that were written outside it.
+    Ingest,
+    /// db_bench's, to be backed up.
+    Backup,
 }
 
 impl Workload {
     /// All, in the order in which they run on a store.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::Fillseq,
         Self::Fillrandom,
         Self::Readrandom,
@@ -104,6 +113,9 @@ impl Workload {
         Self::Skew,
         Self::ClusterSkew,
         Self::MixedPhases,
+        Self::Bulkload,
+        Self::Ingest,
+        Self::Backup,
     ];
 
     /// The name used on the command line and in reports.
@@ -129,6 +141,9 @@ impl Workload {
             Self::Skew => "skew",
             Self::ClusterSkew => "cluster-skew",
             Self::MixedPhases => "mixed-phases",
+            Self::Bulkload => "bulkload",
+            Self::Ingest => "ingest",
+            Self::Backup => "backup",
         }
     }
 
@@ -178,6 +193,9 @@ impl Workload {
                 StoreKind::MixedPhases(mixed_phases::Variant::FixedFilters),
                 StoreKind::MixedPhases(mixed_phases::Variant::FixedWrites),
             ],
+            Self::Bulkload => &[StoreKind::BulkLoad],
+            Self::Ingest => &[StoreKind::Ingest],
+            Self::Backup => &[StoreKind::Backup],
             _ => &[StoreKind::Basic],
         }
     }
@@ -192,7 +210,7 @@ impl StoreKind {
     /// Keys and value bytes unless the user says otherwise.
     pub fn default_size(self) -> (u64, usize) {
         match self {
-            Self::Basic => (10_000_000, 100),
+            Self::Basic | Self::BulkLoad | Self::Ingest | Self::Backup => (10_000_000, 100),
             Self::Ycsb => (2_000_000, 1000),
             Self::TinyCache(_) => (13_000_000, 400),
             // Bounded by the lines of the file; values are summaries, a few dozen bytes.
@@ -238,6 +256,14 @@ impl StoreKind {
                 });
             }
             Self::MixedPhases(_) if engine != Engine::Terrace => return Err(String::new()),
+            Self::BulkLoad if !engine.has_bulk_loader() => {
+                return Err(format!(
+                    "{engine} is left out of bulkload: it has no loader that sorts"
+                ));
+            }
+            Self::Ingest | Self::Backup if !engine.has_ingestion_and_backups() => {
+                return Err(format!("{engine} is left out of ingest and backup: it has neither"));
+            }
             Self::TinyCache(_) => "tiny-cache",
             Self::Elastic(_) => "elastic",
             Self::Filters if !engine.tells_of_filters() => {
@@ -253,6 +279,11 @@ impl StoreKind {
 
     /// What the user should know of this engine on this store, if anything.
     pub fn remark(self, engine: Engine) -> Option<String> {
+        if engine == Engine::Lmdb {
+            return Some(
+                "lmdb: its cache is the page cache, which --memory does not bound".to_owned(),
+            );
+        }
         let without = matches!(self, Self::LargeValues(_)) && !engine.has_direct_io();
         without.then(|| {
             format!(

@@ -150,7 +150,7 @@ mod tests {
             let expected = match engine {
                 Engine::Terrace => Variant::ALL.len(),
                 Engine::Rocksdb | Engine::Speedb => 1,
-                Engine::Leveldb | Engine::Fjall => 0,
+                Engine::Leveldb | Engine::Fjall | Engine::Lmdb | Engine::Redb => 0,
             };
             assert_eq!(count, expected, "{engine}");
         }

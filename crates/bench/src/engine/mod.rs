@@ -4,6 +4,8 @@ mod c_database;
 mod c_library;
 mod fjall;
 mod leveldb;
+mod lmdb;
+mod redb;
 mod rocksdb;
 mod terrace;
 
@@ -29,12 +31,23 @@ pub enum Engine {
     Leveldb,
     /// The fjall crate.
     Fjall,
+    /// LMDB through the heed crate.
+    Lmdb,
+    /// The redb crate.
+    Redb,
 }
 
 impl Engine {
     /// Every engine, Terrace first.
-    pub const ALL: [Self; 5] =
-        [Self::Terrace, Self::Rocksdb, Self::Speedb, Self::Leveldb, Self::Fjall];
+    pub const ALL: [Self; 7] = [
+        Self::Terrace,
+        Self::Rocksdb,
+        Self::Speedb,
+        Self::Leveldb,
+        Self::Fjall,
+        Self::Lmdb,
+        Self::Redb,
+    ];
 
     /// The name used on the command line and in reports.
     pub fn name(self) -> &'static str {
@@ -44,6 +57,8 @@ impl Engine {
             Self::Speedb => "speedb",
             Self::Leveldb => "leveldb",
             Self::Fjall => "fjall",
+            Self::Lmdb => "lmdb",
+            Self::Redb => "redb",
         }
     }
 
@@ -53,12 +68,27 @@ impl Engine {
         matches!(self, Self::Terrace | Self::Rocksdb | Self::Speedb)
     }
 
+    /// True if the engine is a B tree, which has neither filters nor compaction.
+    pub fn is_tree(self) -> bool {
+        matches!(self, Self::Lmdb | Self::Redb)
+    }
+
+    /// True if the engine sorts a load by itself before it ingests it.
+    pub fn has_bulk_loader(self) -> bool {
+        self == Self::Terrace
+    }
+
+    /// True if the engine takes in files that were written outside a store, and makes backups that share files.
+    pub fn has_ingestion_and_backups(self) -> bool {
+        matches!(self, Self::Terrace | Self::Rocksdb | Self::Speedb)
+    }
+
     /// True if the engine tells what its filters are like.
     pub fn tells_of_filters(self) -> bool {
         matches!(self, Self::Terrace | Self::Rocksdb | Self::Speedb)
     }
 
-    /// True if the engine builds such filters.
+    /// True if the engine builds such filters, or needs none.
     pub fn has_filter(self, spec: FilterSpec) -> bool {
         match spec.for_peers() {
             _ if self == Self::Terrace => true,
@@ -73,7 +103,7 @@ impl Engine {
     /// `given` is `--rocksdb-lib`.
     pub fn library(self, given: Option<&Path>) -> Result<Option<PathBuf>> {
         match self {
-            Self::Terrace | Self::Fjall => Ok(None),
+            Self::Terrace | Self::Fjall | Self::Lmdb | Self::Redb => Ok(None),
             Self::Rocksdb => c_library::find(&rocksdb::ROCKSDB, given).map(Some),
             Self::Speedb => c_library::find(&rocksdb::SPEEDB, None).map(Some),
             Self::Leveldb => c_library::find(&leveldb::LEVELDB, None).map(Some),
@@ -103,6 +133,8 @@ impl Engine {
         match (self, library) {
             (Self::Terrace, _) => terrace::open(dir, config),
             (Self::Fjall, _) => fjall::open(dir, config),
+            (Self::Lmdb, _) => lmdb::open(dir, config),
+            (Self::Redb, _) => redb::open(dir, config),
             (Self::Rocksdb | Self::Speedb, Some(path)) => rocksdb::open(self, path, dir, config),
             (Self::Leveldb, Some(path)) => leveldb::open(path, dir, config),
             (_, None) => bail!("{self} needs its shared library; run `cargo xtask peers`"),

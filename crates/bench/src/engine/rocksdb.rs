@@ -7,15 +7,18 @@
 #![allow(unsafe_code, reason = "calls into a C library")]
 
 mod counts;
+mod loads;
 mod opening;
 mod options;
 
 use crate::engine::c_database::{CDatabase, ErrorOut, Handle};
 use crate::engine::c_library::{Lookup, c_api};
 use crate::engine::wait_until_idle;
-use crate::store::{Cursor, FilterCounts, MetadataBytes, Store, ValueCounts, WriteCounts};
+use crate::store::{Cursor, FilterCounts, Loader, MetadataBytes, Store, ValueCounts, WriteCounts};
 use anyhow::{Result, ensure};
+use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
+use std::path::Path;
 use std::ptr;
 
 pub use opening::open;
@@ -91,7 +94,10 @@ c_api! {
 
 struct RocksdbStore {
     api: Api,
+    library: &'static Library,
     base: CDatabase,
+    /// The options that the database was opened with.
+    db_options: Handle,
     /// The default column family, for calls that have no form without one.
     family: Handle,
     statistics: bool,
@@ -273,6 +279,18 @@ impl Store for RocksdbStore {
         self.settle()
     }
 
+    fn ingester(&self, dir: &Path) -> Result<Box<dyn Loader + '_>> {
+        Ok(Box::new(loads::Ingester::new(self, dir)?))
+    }
+
+    fn back_up(&self, dir: &Path) -> Result<()> {
+        loads::back_up(self, dir)
+    }
+
+    fn restore(&self, dir: &Path, target: &Path) -> Result<()> {
+        loads::restore(self, dir, target)
+    }
+
     fn stats_text(&self) -> String {
         self.base.property("rocksdb.stats").unwrap_or_default()
     }
@@ -294,7 +312,11 @@ impl Store for RocksdbStore {
 
 impl Drop for RocksdbStore {
     fn drop(&mut self) {
-        // SAFETY: made when the database was opened, which is closed after this; destroyed once.
-        unsafe { (self.api.column_family_handle_destroy)(self.family) };
+        // SAFETY: made when the database was opened, which is closed after this and has a copy of the options;
+        // destroyed once.
+        unsafe {
+            (self.api.column_family_handle_destroy)(self.family);
+            (self.base.api.options_destroy)(self.db_options);
+        }
     }
 }

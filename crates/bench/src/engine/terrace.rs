@@ -5,29 +5,39 @@
 //! own. `--set terrace.NAME=VALUE` reaches the fields of `AdvancedOptions` and `CfOptions` that
 //! [`set`] names.
 
+mod loads;
+
 use crate::store::{
-    Compression, Cursor, Durability, EngineConfig, FilterCounts, FilterMemory, MetadataBytes,
-    MetadataPlace, ModelCounts, Store, ValueCounts, WriteCounts,
+    Compression, Cursor, Durability, EngineConfig, FilterCounts, FilterMemory, Loader,
+    MetadataBytes, MetadataPlace, ModelCounts, Store, ValueCounts, WriteCounts,
 };
 use anyhow::{Context, Result, bail};
+use loads::{Bulk, Ingester};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace::{
-    AdvancedOptions, CfOptions, CompactionStyle, DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, Db,
-    DirectIo, FilterAllocator, Iter, Learning, MemoryShares, Options, ReadOptions, SyncMode,
+    AdvancedOptions, BulkOptions, CfOptions, CompactionStyle, DEFAULT_FILTER_SHARE,
+    DEFAULT_MEMTABLE_SHARE, Db, DirectIo, FilterAllocator, Iter, Learning, MemoryShares, Options,
+    ReadOptions, SyncMode,
 };
+use terrace_backup::Backups;
 use terrace_manifest::names::{self, FileName};
 use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
 
 /// Cache for reading properties of SSTs, of which nothing is kept.
 const PROPERTIES_CACHE_BYTES: usize = 1 << 20;
 
+/// The least memory of a bulk loader.
+const MIN_BULK_BYTES: usize = 1 << 20;
+
 struct TerraceStore {
     db: Db,
     /// `None` reads in the default way.
     read_options: Option<ReadOptions>,
     dir: PathBuf,
+    /// Memory of the loader, which has as much as memtables have.
+    bulk_bytes: usize,
     options: String,
 }
 
@@ -38,7 +48,9 @@ pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
     let db = Db::open(dir, options)?;
     let read_options =
         (!config.fill_cache).then(|| ReadOptions { fill_cache: false, ..ReadOptions::default() });
-    Ok(Box::new(TerraceStore { db, read_options, dir: dir.to_owned(), options: text }))
+    let bulk_bytes = config.write_bytes.max(MIN_BULK_BYTES);
+    let dir = dir.to_owned();
+    Ok(Box::new(TerraceStore { db, read_options, dir, bulk_bytes, options: text }))
 }
 
 fn translate(config: &EngineConfig) -> Result<Options> {
@@ -135,6 +147,7 @@ fn set(
         "level_model_files" => advanced.level_model_files = value.parse()?,
         "segment_bytes" => advanced.segment_bytes = value.parse()?,
         "hot_table" => advanced.hot_table = value.parse()?,
+        "log_retention_bytes" => advanced.log_retention_bytes = value.parse()?,
         "gc_garbage_ratio" => advanced.gc_garbage_ratio = value.parse()?,
         "value_separation_threshold" => {
             family.value_separation_threshold =
@@ -292,6 +305,26 @@ impl Store for TerraceStore {
             self.db.compact_range::<&[u8]>(..)?;
         }
         self.settle()
+    }
+
+    fn bulk_loader(&self) -> Result<Box<dyn Loader + '_>> {
+        let options = BulkOptions { memory_bytes: self.bulk_bytes, ..BulkOptions::default() };
+        Ok(Box::new(Bulk(self.db.bulk_loader(&options)?)))
+    }
+
+    fn ingester(&self, dir: &Path) -> Result<Box<dyn Loader + '_>> {
+        Ok(Box::new(Ingester::new(&self.db, dir)))
+    }
+
+    fn back_up(&self, dir: &Path) -> Result<()> {
+        Backups::open(dir)?.create(&self.db, &mut |_| {})?;
+        Ok(())
+    }
+
+    fn restore(&self, dir: &Path, target: &Path) -> Result<()> {
+        let backups = Backups::open(dir)?;
+        let newest = backups.list()?.last().context("there is no backup")?.id;
+        Ok(backups.restore(newest, target, &mut |_| {})?)
     }
 
     fn stats_text(&self) -> String {

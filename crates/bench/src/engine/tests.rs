@@ -93,6 +93,46 @@ fn one_engine_keeps_the_contract() {
     assert!(metadata.filters.is_none_or(|bytes| bytes > filters_wanted), "{engine} {metadata:?}");
     store.close().unwrap();
     values_apart_keep_the_contract(engine, library.as_deref());
+    loads_and_backups_keep_the_contract(engine, library.as_deref());
+}
+
+/// What is loaded past the memtables is there, and is there again after a backup and a restore.
+fn loads_and_backups_keep_the_contract(engine: Engine, library: Option<&Path>) {
+    let key = |i: u64| (i * 7 % 2000).to_be_bytes();
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
+    let check = |store: &dyn Store, known: usize| {
+        let found = (0..2500u64).filter(|i| store.get(&i.to_be_bytes(), &mut |_| {}).unwrap());
+        assert_eq!(found.count(), known, "{engine}");
+    };
+    let store = engine.open(&place("bulk"), &config(), library).unwrap();
+    assert_eq!(store.bulk_loader().is_ok(), engine.has_bulk_loader(), "{engine}");
+    if engine.has_bulk_loader() {
+        let mut loader = store.bulk_loader().unwrap();
+        (0..2000).for_each(|i| loader.put(&key(i), b"value").unwrap());
+        loader.finish().unwrap();
+        check(&*store, 2000);
+    }
+    store.close().unwrap();
+    let store = engine.open(&place("ingest"), &config(), library).unwrap();
+    let can_ingest = store.ingester(dir.path()).is_ok();
+    assert_eq!(can_ingest, engine.has_ingestion_and_backups(), "{engine}");
+    if !can_ingest {
+        return store.close().unwrap();
+    }
+    let mut loader = store.ingester(dir.path()).unwrap();
+    (0..2000u64).for_each(|i| loader.put(&i.to_be_bytes(), b"value").unwrap());
+    loader.finish().unwrap();
+    check(&*store, 2000);
+    std::fs::create_dir(place("backups")).unwrap();
+    store.back_up(&place("backups")).unwrap();
+    store.put(&2000u64.to_be_bytes(), b"later").unwrap();
+    store.back_up(&place("backups")).unwrap();
+    store.restore(&place("backups"), &place("restored")).unwrap();
+    store.close().unwrap();
+    let store = engine.open(&place("restored"), &config(), library).unwrap();
+    check(&*store, 2001);
+    store.close().unwrap();
 }
 
 /// Values that are kept apart are found, scanned, overwritten and sorted like others.
@@ -158,7 +198,7 @@ fn engines_refuse_what_they_cannot_do() {
     assert!(refused(Engine::Speedb, with("bloom:4x6")).contains("bloom:4x6"));
     assert!(refused(Engine::Rocksdb, config()).contains("cargo xtask peers"));
     let extra = vec![("no_such_thing".to_owned(), "1".to_owned())];
-    for engine in [Engine::Terrace, Engine::Fjall] {
+    for engine in [Engine::Terrace, Engine::Fjall, Engine::Lmdb, Engine::Redb] {
         let text = format!(
             "{:#}",
             engine
@@ -173,20 +213,22 @@ fn engines_refuse_what_they_cannot_do() {
 #[test]
 fn names_are_checked_and_missing_libraries_explained() {
     let text = "cassandra".parse::<Engine>().unwrap_err().to_string();
-    assert!(text.contains("terrace, rocksdb, speedb, leveldb, fjall"), "{text}");
+    assert!(text.contains("terrace, rocksdb, speedb, leveldb, fjall, lmdb, redb"), "{text}");
     let text =
         format!("{:#}", Engine::Rocksdb.library(Some(Path::new("/no/such.so"))).unwrap_err());
     assert!(text.contains("/no/such.so"), "{text}");
 }
 
 #[test]
-fn the_stated_fjall_version_is_the_one_linked() {
+fn the_stated_versions_of_crates_are_those_linked() {
     let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock"));
     let lock = lock.unwrap();
-    let version = lock
-        .split("[[package]]")
-        .find(|package| package.contains("name = \"fjall\""))
-        .and_then(|package| package.lines().find_map(|line| line.strip_prefix("version = ")))
-        .unwrap();
-    assert_eq!(version.trim_matches('"'), fjall::VERSION);
+    for (name, stated) in [("fjall", fjall::VERSION), ("redb", redb::VERSION)] {
+        let version = lock
+            .split("[[package]]")
+            .find(|package| package.contains(&format!("name = \"{name}\"")))
+            .and_then(|package| package.lines().find_map(|line| line.strip_prefix("version = ")))
+            .unwrap();
+        assert_eq!(version.trim_matches('"'), stated, "{name}");
+    }
 }

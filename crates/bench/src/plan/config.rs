@@ -70,6 +70,7 @@ impl Request {
                 mixed_phases::configure(&mut config, variant, memory);
             }
             StoreKind::Basic | StoreKind::Ycsb | StoreKind::Packages => {}
+            StoreKind::BulkLoad | StoreKind::Ingest | StoreKind::Backup => {}
         }
         for (name, value) in &self.sets {
             set_engine(&mut config, engine, name, value)?;

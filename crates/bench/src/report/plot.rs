@@ -88,6 +88,8 @@ fn color(engine: Engine) -> RGBColor {
         Engine::Speedb => RGBColor(176, 84, 58),
         Engine::Leveldb => RGBColor(84, 112, 168),
         Engine::Fjall => RGBColor(134, 96, 158),
+        Engine::Lmdb => RGBColor(70, 150, 160),
+        Engine::Redb => RGBColor(120, 120, 120),
     }
 }
 

@@ -13,12 +13,14 @@
 //! - A lookup of a key that must be there and is not (or the reverse) ends the job: a figure of
 //!   an engine that loses data is none.
 
+mod backup;
 mod delete;
 pub mod elastic;
 mod fill;
 mod filters;
 pub mod large_values;
 pub mod learned;
+mod load;
 mod mixed;
 mod mixed_phases;
 mod overwrite;
@@ -64,6 +66,8 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         StoreKind::Learned(set) => learned::run(job, observer, set),
         StoreKind::Skew(_) => skew::run(job, observer),
         StoreKind::MixedPhases(_) => mixed_phases::run(job, observer),
+        StoreKind::BulkLoad | StoreKind::Ingest => load::run(job, observer),
+        StoreKind::Backup => backup::run(job, observer),
     }
 }
 

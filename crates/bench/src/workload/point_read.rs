@@ -13,9 +13,11 @@ use anyhow::{Result, ensure};
 use terrace_base::{Rng, SplitMix64};
 use terrace_workload::distribution::{Distribution, Sampler};
 use terrace_workload::keys::KeySpace;
-use terrace_workload::phase::{Tally, Worker};
+use terrace_workload::phase::{Phase, Tally, Worker};
 use terrace_workload::usage::Window;
 
+/// Lookups of [`check`].
+const CHECKED_KEYS: u64 = 10_000;
 /// Seconds of reading unless the user says otherwise.
 pub const READ_SECONDS: u64 = 15;
 
@@ -59,6 +61,15 @@ fn read(bench: &Bench<'_>, name: &str, missing: f64) -> Result<()> {
     let row = crate::report::Row::new(name, &facts, phase.threads, &outcome, usage, state);
     bench.observer.tell(crate::job::Event::Row(Box::new(row)));
     Ok(())
+}
+
+/// Looks some stored and some absent keys up, and insists on the right answers. Measures nothing.
+pub fn check(bench: &Bench<'_>) -> Result<()> {
+    let keys = bench.shape().keys;
+    let sampler = bench.sampler(&Distribution::Uniform, keys)?;
+    let phase = Phase { threads: 1, ops: keys.min(CHECKED_KEYS), duration: None, time_every: 1 };
+    let make = |thread| Ok(PointReader::new(bench, "checking", thread, sampler.clone(), 0.1));
+    bench.run_phase("checking", phase, make).map(drop)
 }
 
 /// A thread that looks keys up and insists on the right answer.

@@ -94,7 +94,7 @@ fn check(rows: &[Row]) {
 
 #[test]
 fn the_basic_workloads_run() {
-    for engine in [Engine::Terrace, Engine::Fjall] {
+    for engine in [Engine::Terrace, Engine::Fjall, Engine::Lmdb, Engine::Redb] {
         let rows = run_all(engine, StoreKind::Basic);
         check(&rows);
         assert_eq!(
@@ -121,6 +121,22 @@ fn the_basic_workloads_run() {
         assert_eq!((rows[2].ops, rows[2].user_bytes), (2000, 0));
         assert_eq!(rows[2].wasted_reads_per_op, None);
         assert!(rows[3].wasted_reads_per_op.is_some());
+    }
+}
+
+#[test]
+fn loads_and_backups_run_where_the_engine_has_them() {
+    for (workload, store, expected) in [
+        (Workload::Bulkload, StoreKind::BulkLoad, &["bulkload", "bulkload-unsettled"][..]),
+        (Workload::Ingest, StoreKind::Ingest, &["ingest", "ingest-unsettled"][..]),
+        (Workload::Backup, StoreKind::Backup, &["backup", "backup-again", "restore"][..]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = rows_of(&job(Engine::Terrace, store, &[workload], dir.path()));
+        check(&rows);
+        assert_eq!(names(&rows), expected);
+        assert_eq!((rows[0].ops, rows[0].user_bytes), (3000, 3000 * 116));
+        assert!(store.suits(Engine::Terrace).is_ok() && store.suits(Engine::Fjall).is_err());
     }
 }
 

@@ -7,6 +7,7 @@ use crate::engine::c_database::{CDatabase, CommonApi, Handle};
 use crate::engine::{Engine, c_library};
 use crate::store::{Durability, EngineConfig, Store};
 use anyhow::{Result, anyhow, bail, ensure};
+use libloading::Library;
 use std::ffi::{CString, c_int, c_uchar};
 use std::path::Path;
 use std::ptr;
@@ -30,7 +31,7 @@ pub fn open(
     let mut last_error = anyhow!("no table format was tried");
     for format_version in FORMAT_VERSIONS {
         let options = options_string(config, format_version)?;
-        match open_with(api, shared, dir, config, &options) {
+        match open_with(library, (api, shared), dir, config, &options) {
             Err(error) if error.to_string().contains("format_version") => last_error = error,
             Err(error) => return Err(error.context(format!("opening {engine} with {options}"))),
             Ok(mut store) => {
@@ -71,8 +72,8 @@ fn make_cache(api: &Api, config: &EngineConfig) -> Result<(Handle, String)> {
 }
 
 fn open_with(
-    api: Api,
-    shared: CommonApi,
+    library: &'static Library,
+    (api, shared): (Api, CommonApi),
     dir: &Path,
     config: &EngineConfig,
     options: &str,
@@ -84,7 +85,7 @@ fn open_with(
     let mut family: Handle = ptr::null_mut();
     // SAFETY: handles are used with functions of their type and destroyed once; the database
     // holds its own references to the cache and the table options.
-    let db = unsafe {
+    let (db, db_options) = unsafe {
         let base = (shared.options_create)();
         if config.statistics {
             (api.options_enable_statistics)(base);
@@ -106,11 +107,13 @@ fn open_with(
             ),
             false => ptr::null_mut(),
         };
-        (shared.options_destroy)(merged);
         (shared.options_destroy)(base);
         (api.block_based_options_destroy)(tables);
         (shared.cache_destroy)(cache);
-        db
+        if db.is_null() {
+            (shared.options_destroy)(merged);
+        }
+        (db, merged)
     };
     c_library::check(parse_error, shared.free)?;
     c_library::check(open_error, shared.free)?;
@@ -124,7 +127,9 @@ fn open_with(
     }
     let store = RocksdbStore {
         api,
+        library,
         base,
+        db_options,
         family,
         statistics: config.statistics,
         blob_collection: blob_collection(config)?,
