@@ -1,7 +1,8 @@
 //! Where data blocks begin and end on the pages of a device. A direct read transfers whole pages, so a block
 //! that crosses a page boundary without need costs a page more.
 //!
-//! A block is cut before the entry that would cross the boundary. If little is left before it, padding fills that.
+//! A block is cut before the entry that would cross the boundary. If little is left before it, padding fills that:
+//! up to a tenth of a page, so that entries of up to 400 bytes always begin blocks on a page.
 //! Otherwise the next block begins there: its first entry crosses the boundary whatever is done, so it
 //! stays alone in its block, and the block after it ends at the next boundary again. At most one entry
 //! per page is then read with a page more than it has to be.
@@ -13,8 +14,11 @@ use crate::block_handle::{Packed, TRAILER_BYTES};
 use crate::options::PAGE_BYTES;
 use terrace_compression::Compression;
 
-/// Padding takes at most one byte in this many of the pages that a block may fill: about what another block
-/// would cost. See decision 0023.
+/// In front of an entry that fits a page padding takes at most one byte in this many of a page. A block of its own for
+/// that entry would make twice as many blocks, each with its place in the index. See decision 0024.
+const PAGE_PADDING_PART: usize = 10;
+
+/// Padding takes at most one byte in this many of the pages that a larger block or entry may fill.
 const PADDING_PART: usize = 64;
 
 /// As [`PADDING_PART`], with compression: where a block ends is known less well.
@@ -89,11 +93,14 @@ impl PageFit {
             true => self.block_bytes.max(PAGE_BYTES).max(next_len),
             false => self.block_bytes.max(PAGE_BYTES),
         };
-        let part = match self.ratio {
-            Some(_) => COMPRESSED_PADDING_PART,
-            None => PADDING_PART,
+        let most = match self.ratio {
+            Some(_) => filled / COMPRESSED_PADDING_PART,
+            None if next_len <= PAGE_BYTES => {
+                (PAGE_BYTES / PAGE_PADDING_PART).max(filled / PADDING_PART)
+            }
+            None => filled / PADDING_PART,
         };
-        if gap <= filled / part { gap } else { 0 }
+        if gap <= most { gap } else { 0 }
     }
 }
 
@@ -200,7 +207,7 @@ mod tests {
             block_size in prop_oneof![Just(128), Just(1000), Just(4096), Just(5000), Just(16 << 10)],
         ) {
             let mut fit = PageFit::new(block_size, Compression::None);
-            let most = block_size.max(PAGE_BYTES).max(9000) / PADDING_PART;
+            let most = (block_size.max(9000) / PADDING_PART).max(PAGE_BYTES / PAGE_PADDING_PART);
             for (start, len, padding, count) in blocks(&mut fit, &sizes, 100) {
                 let whole_pages = (block_size / PAGE_BYTES).max(1);
                 prop_assert!(count == 1 || len - padding <= block_size);
@@ -242,8 +249,10 @@ mod tests {
         let packed = |end: u64| Packed { offset: 0, payload_len: 0, stored_len: end as usize };
         let padding =
             |end, next| PageFit::new(PAGE_BYTES, Compression::None).padding(packed(end), next);
-        assert_eq!(padding(4096 - 64, 0), 64);
-        assert_eq!(padding(4096 - 65, 100), 0);
+        assert_eq!(padding(4096 - 409, 420), 409);
+        assert_eq!(padding(4096 - 410, 420), 0);
+        let larger = PAGE_BYTES - TRAILER_BYTES + 1;
+        assert_eq!((padding(4096 - 64, larger), padding(4096 - 65, larger)), (64, 0));
         assert_eq!(padding(4096, 100), 0);
         // From 1,000 bytes before the boundary, 20 pages less a trailer take one more than they have to.
         let twenty = 20 * PAGE_BYTES - TRAILER_BYTES;
