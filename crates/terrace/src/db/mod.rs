@@ -577,7 +577,7 @@ impl ColumnFamily {
 }
 
 /// The inclusive lower bound that `bound` means: the successor of a key is the key plus a 0 byte.
-fn lower<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
+pub(crate) fn lower<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
     match bound {
         Bound::Unbounded => None,
         Bound::Included(key) => Some(key.as_ref().to_vec()),
@@ -586,7 +586,7 @@ fn lower<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
 }
 
 /// The exclusive upper bound that `bound` means.
-fn upper<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
+pub(crate) fn upper<K: AsRef<[u8]>>(bound: Bound<&K>) -> Option<Vec<u8>> {
     match bound {
         Bound::Unbounded => None,
         Bound::Excluded(key) => Some(key.as_ref().to_vec()),

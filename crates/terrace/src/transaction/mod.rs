@@ -13,9 +13,10 @@
 //! tracked is still the newest version, so it could have run wholly at that moment.
 
 mod own_writes;
+mod scan;
 
 use crate::batch::{SavePoint, WriteBatch};
-use crate::db::{ColumnFamily, Db};
+use crate::db::{ColumnFamily, Db, lower, upper};
 use crate::error::Result;
 use crate::options::WriteOptions;
 use crate::read::scan::ReadOptions;
@@ -25,7 +26,7 @@ use crate::write::read_set::ReadSet;
 use crate::write::validate;
 use own_writes::{Own, OwnWrites};
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
 use std::time::Duration;
 use terrace_buf::Slice;
 
@@ -82,17 +83,25 @@ impl ReadSet {
     pub fn watch_from_now(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) {
         self.add(cf.family(), key.as_ref(), cf.inner().read.visible_seqno());
     }
+
+    /// Takes in all keys of `range`, whether they are there or not: a version newer than the set itself is a
+    /// conflict, and so is a range delete over any part of it.
+    pub fn watch_range<K: AsRef<[u8]>>(&mut self, cf: &ColumnFamily, range: impl RangeBounds<K>) {
+        let since = self.snapshot().seqno();
+        let start = lower(range.start_bound()).unwrap_or_default();
+        self.add_range(cf.family(), &start, upper(range.end_bound()).as_deref(), since);
+    }
 }
 
 /// A transaction: reads at one moment, sees its own writes, and commits whole or not at all.
 ///
 /// It is optimistic: nobody waits for it, and it waits for nobody. [`Transaction::get`] remembers
-/// the key; if one of them has a newer version when the transaction commits, the commit is refused
+/// the key and [`Transaction::scan`] the range; if one of them has a newer version when the transaction commits, the commit is refused
 /// with [`Error::Conflict`](crate::Error::Conflict), and the caller runs it again. Transactions
 /// that commit are serializable: each could have run alone at the moment of its commit.
 ///
 /// Keys that were only written are no conflict, nor are those of a range that was deleted: the last commit
-/// wins. Iterators are not part of a transaction; one at [`Transaction::snapshot`] sees the same moment, but
+/// wins. Iterators of the store are not part of a transaction; one at [`Transaction::snapshot`] sees the same moment, but
 /// neither the transaction's writes, nor does it remember what it showed. A transaction that wrote nothing
 /// commits always: all it saw was of one moment.
 ///
@@ -299,7 +308,7 @@ impl Transaction {
         self.reads.snapshot()
     }
 
-    /// The keys that must not change until the commit.
+    /// The keys and ranges that must not change until the commit.
     pub fn read_set(&self) -> &ReadSet {
         &self.reads
     }
@@ -314,7 +323,7 @@ impl Transaction {
         self.batch.is_empty()
     }
 
-    /// Commits: all writes become visible together, if no key that was read has changed.
+    /// Commits: all writes become visible together, if no key or range that was read has changed.
     ///
     /// # Errors
     /// `Conflict` if one has: run the transaction again, from [`Db::transaction`] on. Any other

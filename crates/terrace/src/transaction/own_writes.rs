@@ -3,8 +3,8 @@
 //! Values are not copied: they lie in the batch, which encodes them as they are until it is sealed.
 
 use crate::batch::WriteBatch;
-use std::collections::HashMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// The last write to a key.
@@ -54,7 +54,7 @@ type Numbered = (usize, Own);
 #[derive(Debug, Default)]
 struct FamilyWrites {
     /// The last write to every key that was named.
-    keys: HashMap<Arc<[u8]>, Numbered>,
+    keys: BTreeMap<Arc<[u8]>, Numbered>,
     /// The range deletes, in their order.
     ranges: Vec<OwnRange>,
 }
@@ -96,6 +96,21 @@ impl OwnWrites {
             true => Some(&DELETED),
             false => named.map(|(_, own)| own),
         }
+    }
+
+    /// The keys in `[start, end)` that were named by a write, ascending; `None` is no end. Not with `start >= end`.
+    pub fn keys_between<'a>(
+        &'a self,
+        family: u32,
+        start: &'a [u8],
+        end: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = &'a [u8]> {
+        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        let writes = self.families.get(&family).into_iter();
+        let named = move |writes: &'a FamilyWrites| {
+            writes.keys.range::<[u8], _>((Bound::Included(start), end))
+        };
+        writes.flat_map(named).map(|(key, _)| &**key)
     }
 
     /// Notes the put of a value of `len` bytes that `batch` has just got, unless it refused it.

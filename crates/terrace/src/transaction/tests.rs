@@ -207,3 +207,40 @@ fn a_check_asks_no_sst_that_is_older_than_the_reads() {
     write("key 7").unwrap();
     assert!(matches!(write("another"), Err(Error::Conflict)));
 }
+
+#[test]
+fn within_a_group_a_range_that_was_read_is_touched_by_those_before() {
+    let (_dir, db) = open();
+    let cf = db.default_family();
+    let other = db.create_column_family("other", CfOptions::default()).unwrap();
+    let of = |cf: &ColumnFamily, from: &str, to: &str| {
+        let mut reads = db.read_set();
+        reads.watch_range(cf, from..to);
+        reads
+    };
+    let none = db.read_set();
+    let sets = [of(&cf, "m", "n"), of(&cf, "a", "b"), of(&other, "m", "n"), of(&cf, "m1", "m2")];
+    let results = queued_together(
+        &db,
+        vec![
+            checked(&db, &none, &["m"]),
+            checked(&db, &sets[0], &["refused"]),
+            checked(&db, &sets[1], &["m3"]),
+            checked(&db, &sets[2], &["b"]),
+            checked(&db, &sets[3], &["x"]),
+        ],
+    );
+    assert_eq!(outcomes(&results), "+C+++");
+    // Now all of that is in the memtable.
+    let unchanged = sets.map(|set| db.is_unchanged(&set).unwrap());
+    assert_eq!(unchanged, [false, true, true, true]);
+    // A range delete of the group, over a part.
+    let reads = of(&cf, "p", "q");
+    let delete: Write<'_> = Box::new(|| {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(b"p7", b"z");
+        db.write_if_unchanged(batch, &none, &WriteOptions::default())
+    });
+    let results = queued_together(&db, vec![delete, checked(&db, &reads, &["z"])]);
+    assert_eq!(outcomes(&results), "+C");
+}

@@ -1,6 +1,6 @@
 //! What was read, to be checked before something that depends on it is written.
 //!
-//! A set holds a snapshot, and the keys whose newer versions would be a conflict. While the snapshot
+//! A set holds a snapshot, and the keys and ranges of keys whose newer versions would be a conflict. While the snapshot
 //! lives, flush and compaction keep, of every key, either its newest version with its own sequence
 //! number or a range tombstone that hides it, if these are newer than the snapshot
 //! ([`crate::background::retain`], rules 1, 4, 5 and 6); so whether a key has changed can always be told.
@@ -49,11 +49,31 @@ pub struct ReadSet {
     watched: Arc<Vec<Watched>>,
 }
 
-/// The keys of one family, each with the sequence number above which a version is newer.
+/// A range of keys, which is not empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub start: Box<[u8]>,
+    /// The first key behind it; `None` if it has no end.
+    pub end: Option<Box<[u8]>>,
+}
+
+impl KeyRange {
+    pub fn contains(&self, key: &[u8]) -> bool {
+        *self.start <= *key && self.end.as_deref().is_none_or(|end| key < end)
+    }
+
+    /// Whether it has a key in common with `[start, end)`, which is not empty either.
+    pub fn overlaps(&self, start: &[u8], end: &[u8]) -> bool {
+        *self.start < *end && self.end.as_deref().is_none_or(|own_end| start < own_end)
+    }
+}
+
+/// The keys and ranges of one family, each with the sequence number above which a version is newer.
 #[derive(Clone)]
 pub(crate) struct Watched {
     pub family: Arc<Family>,
     pub keys: BTreeMap<Box<[u8]>, SeqNo>,
+    pub ranges: Vec<(KeyRange, SeqNo)>,
 }
 
 /// A read set on its way to the leader of a write group.
@@ -76,12 +96,40 @@ impl ReadSet {
         if known.is_some_and(|known| *known <= since) {
             return;
         }
+        self.of_family(family).keys.insert(key.into(), since);
+    }
+
+    /// Takes all keys of `[start, end)` in, as [`Self::add`] does, whether they are there or not; `None` is no end.
+    pub(crate) fn add_range(
+        &mut self,
+        family: &Arc<Family>,
+        start: &[u8],
+        end: Option<&[u8]>,
+        since: SeqNo,
+    ) {
+        if end.is_some_and(|end| start >= end) {
+            return;
+        }
+        let ranges = &mut self.of_family(family).ranges;
+        // Scans go on where the last one ended.
+        if let Some((last, _)) = ranges.last_mut().filter(|(_, of)| *of == since)
+            && last.end.as_deref() == Some(start)
+        {
+            last.end = end.map(Box::from);
+            return;
+        }
+        ranges.push((KeyRange { start: start.into(), end: end.map(Box::from) }, since));
+    }
+
+    fn of_family(&mut self, family: &Arc<Family>) -> &mut Watched {
         let watched = Arc::make_mut(&mut self.watched);
+        let at = watched.iter().position(|w| Arc::ptr_eq(&w.family, family));
         let at = at.unwrap_or_else(|| {
-            watched.push(Watched { family: family.clone(), keys: BTreeMap::new() });
+            let (family, keys, ranges) = (family.clone(), BTreeMap::new(), Vec::new());
+            watched.push(Watched { family, keys, ranges });
             watched.len() - 1
         });
-        watched[at].keys.insert(key.into(), since);
+        &mut watched[at]
     }
 
     /// The moment the set is of. Reads at it, unlike later ones, are what the check is about.
@@ -94,7 +142,12 @@ impl ReadSet {
         self.watched.iter().map(|watched| watched.keys.len()).sum()
     }
 
-    /// Whether there are no keys.
+    /// The number of ranges; those that were read one after the other without a gap are one.
+    pub fn range_count(&self) -> usize {
+        self.watched.iter().map(|watched| watched.ranges.len()).sum()
+    }
+
+    /// Whether there are no keys and no ranges.
     pub fn is_empty(&self) -> bool {
         self.watched.is_empty()
     }
@@ -106,7 +159,10 @@ impl ReadSet {
 
 impl fmt::Debug for ReadSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { snapshot, .. } = self;
-        f.debug_struct("ReadSet").field("snapshot", snapshot).field("len", &self.len()).finish()
+        f.debug_struct("ReadSet")
+            .field("snapshot", &self.snapshot)
+            .field("len", &self.len())
+            .field("range_count", &self.range_count())
+            .finish()
     }
 }

@@ -15,8 +15,9 @@ use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
+use crate::write::changed_range;
 use crate::write::queue::Pending;
-use crate::write::read_set::{ReadSet, Reads, Watched};
+use crate::write::read_set::{KeyRange, ReadSet, Reads, Watched};
 use std::collections::HashSet;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
@@ -71,8 +72,11 @@ pub(crate) fn refusals(env: &ReadEnv, group: &[Pending]) -> Vec<(usize, Error)> 
 
 /// What is left to check when the lead has come.
 fn check_in_turn(env: &ReadEnv, reads: &Reads, written: &Written<'_>) -> Result<()> {
-    let by_group =
-        |watched: &Watched| watched.keys.keys().any(|key| written.contains(watched.family.id, key));
+    let by_group = |watched: &Watched| {
+        let family = watched.family.id;
+        watched.keys.keys().any(|key| written.contains(family, key))
+            || watched.ranges.iter().any(|(range, _)| written.touches(family, range))
+    };
     let has_changed = (!written.is_empty() && reads.watched.iter().any(by_group))
         || any_changed(env, &reads.watched, |_| reads.checked)?;
     if has_changed { Err(conflict(env)) } else { Ok(()) }
@@ -83,14 +87,14 @@ fn conflict(env: &ReadEnv) -> Error {
     Error::Conflict
 }
 
-/// Whether any key has a version above what `since` makes of its own sequence number.
+/// Whether any key, or any key of a range, has a version above what `since` makes of its own sequence number.
 fn any_changed(env: &ReadEnv, watched: &[Watched], since: impl Fn(SeqNo) -> SeqNo) -> Result<bool> {
     if watched.is_empty() {
         return Ok(false);
     }
     let visible = env.visible_seqno();
     let families = env.families.load();
-    for Watched { family, keys } in watched {
+    for Watched { family, keys, ranges } in watched {
         if !families.iter().any(|open| Arc::ptr_eq(open, family)) {
             // With a family go its keys.
             return match family.is_dropped() {
@@ -105,6 +109,12 @@ fn any_changed(env: &ReadEnv, watched: &[Watched], since: impl Fn(SeqNo) -> SeqN
         for (key, own) in keys {
             let since = since(*own);
             if since < visible && has_changed(env, &state, key, since)? {
+                return Ok(true);
+            }
+        }
+        for (range, own) in ranges {
+            let since = since(*own);
+            if since < visible && changed_range::has_changed(env, &state, range, since)? {
                 return Ok(true);
             }
         }
@@ -210,5 +220,14 @@ impl<'a> Written<'a> {
         let covers =
             |(of, start, end): &(u32, &[u8], &[u8])| *of == family && *start <= key && key < *end;
         self.keys.contains(&(family, key)) || self.ranges.iter().any(covers)
+    }
+
+    /// Costs a look at everything that the group writes, of which there is at most a megabyte.
+    fn touches(&self, family: u32, range: &KeyRange) -> bool {
+        let overlaps = |(of, start, end): &(u32, &[u8], &[u8])| {
+            *of == family && start < end && range.overlaps(start, end)
+        };
+        self.keys.iter().any(|(of, key)| *of == family && range.contains(key))
+            || self.ranges.iter().any(overlaps)
     }
 }

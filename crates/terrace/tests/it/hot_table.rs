@@ -1,6 +1,7 @@
 //! The hot table: what it keeps from being flushed, and that reads, crashes, snapshots, range deletes
 //! and readers beside the writer never notice it.
 
+mod filtered;
 mod recovery;
 
 use crate::harness::{DIR, HANG_GUARD, SeedNote, effort, eventually, small_options, stopped_clock};

@@ -55,6 +55,7 @@ mod separation;
 mod stalls;
 mod strays;
 mod transaction_ranges;
+mod transaction_scans;
 mod transactions;
 mod values;
 mod written;
