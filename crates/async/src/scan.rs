@@ -1,0 +1,138 @@
+//! A scan as a stream of chunks. Between two chunks it holds a snapshot and a key, no iterator and no thread: so a slow
+//! reader keeps nobody waiting, and a scan that is dropped ends with its chunk.
+
+use crate::calls::Calls;
+use std::future::Future;
+use std::ops::{Bound, RangeBounds};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use terrace::{ColumnFamily, Db, Error, ReadOptions, Result, Slice, Snapshot};
+use tokio_stream::Stream;
+
+/// Entries of a chunk at most.
+const CHUNK_ENTRIES: usize = 256;
+
+/// A chunk ends after the entry with which it has this many bytes.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Keys and values in the order of keys.
+pub type ScanChunk = Vec<(Vec<u8>, Slice)>;
+
+/// A chunk, whether it is the last one, and the snapshot that it was read at.
+struct Read {
+    chunk: ScanChunk,
+    is_last: bool,
+    snapshot: Option<Snapshot>,
+}
+
+type Reading = Pin<Box<dyn Future<Output = Result<Read>> + Send>>;
+
+/// A stream of chunks, made by [`AsyncDb::scan`](crate::AsyncDb::scan). After an error it ends.
+///
+/// A chunk that is in memory is read by the thread that polls, another one by a blocking thread.
+pub struct Scan {
+    db: Db,
+    cf: ColumnFamily,
+    /// From where it goes on, and the snapshot once there is one.
+    options: ReadOptions,
+    calls: Calls,
+    reading: Option<Reading>,
+    is_over: bool,
+}
+
+impl Scan {
+    pub(crate) fn new(db: Db, cf: ColumnFamily, options: ReadOptions, calls: Calls) -> Self {
+        Self { db, cf, options, calls, reading: None, is_over: false }
+    }
+
+    /// The next chunk, if it is in memory. The first one takes a snapshot, which may wait.
+    fn at_once(&self) -> Option<Result<Read>> {
+        let snapshot = self.options.snapshot.clone()?;
+        let options = ReadOptions { in_memory: true, ..self.options.clone() };
+        match read(&self.cf, &options, snapshot) {
+            Err(Error::NotInMemory) if !self.options.in_memory => None,
+            read => Some(read),
+        }
+    }
+
+    fn begin(&self) -> Reading {
+        let (db, cf, calls) = (self.db.clone(), self.cf.clone(), self.calls.clone());
+        let mut options = self.options.clone();
+        Box::pin(async move {
+            let work = move || {
+                let snapshot = options.snapshot.take().unwrap_or_else(|| db.snapshot());
+                options.snapshot = Some(snapshot.clone());
+                read(&cf, &options, snapshot)
+            };
+            calls.run(work).await
+        })
+    }
+
+    /// What the stream gives for what was read.
+    fn take(&mut self, read: Result<Read>) -> Option<Result<ScanChunk>> {
+        let read = match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.is_over = true;
+                return Some(Err(error));
+            }
+        };
+        self.is_over = read.is_last;
+        self.options.snapshot = read.snapshot.filter(|_| !read.is_last);
+        let (last, _) = read.chunk.last()?;
+        self.options.lower_bound = Some([last, &[0][..]].concat());
+        Some(Ok(read.chunk))
+    }
+}
+
+impl Stream for Scan {
+    type Item = Result<ScanChunk>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        if self.reading.is_none() {
+            if let Some(read) = self.at_once() {
+                return Poll::Ready(self.take(read));
+            }
+            self.reading = Some(self.begin());
+        }
+        let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
+        let read = ready!(reading.as_mut().poll(context));
+        self.reading = None;
+        Poll::Ready(self.take(read))
+    }
+}
+
+/// Reads a chunk from the lower bound of `options` on, which have `snapshot`.
+fn read(cf: &ColumnFamily, options: &ReadOptions, snapshot: Snapshot) -> Result<Read> {
+    let mut iter = cf.iter_with(options)?;
+    iter.seek_to_first()?;
+    let (mut chunk, mut bytes) = (ScanChunk::new(), 0);
+    while iter.valid() && chunk.len() < CHUNK_ENTRIES && bytes < CHUNK_BYTES {
+        bytes += iter.key().len() + iter.value().len();
+        chunk.push((iter.key().to_vec(), Slice::from(iter.value())));
+        iter.next()?;
+    }
+    Ok(Read { is_last: !iter.valid(), chunk, snapshot: Some(snapshot) })
+}
+
+/// `options` with the bounds of `range`.
+pub(crate) fn bounded<K: AsRef<[u8]>>(
+    range: impl RangeBounds<K>,
+    options: ReadOptions,
+) -> ReadOptions {
+    let after = |key: &K| [key.as_ref(), &[0][..]].concat();
+    let lower_bound = match range.start_bound() {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(key.as_ref().to_vec()),
+        Bound::Excluded(key) => Some(after(key)),
+    };
+    let upper_bound = match range.end_bound() {
+        Bound::Unbounded => None,
+        Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+        Bound::Included(key) => Some(after(key)),
+    };
+    ReadOptions { lower_bound, upper_bound, ..options }
+}
