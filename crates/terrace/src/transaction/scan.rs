@@ -20,7 +20,7 @@ impl Transaction {
     /// # fn main() -> terrace::Result<()> {
     /// # let dir = std::env::temp_dir().join(format!("terrace-doc-txn-scan-{}", std::process::id()));
     /// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
-    /// // At most two may sit at a table, whoever comes.
+    /// // At most two may sit at a table, in whatever order they come.
     /// let sit_down = |name: &str| -> terrace::Result<bool> {
     ///     let mut transaction = db.transaction();
     ///     if transaction.scan("table/1/".."table/10", 2)?.len() == 2 {
