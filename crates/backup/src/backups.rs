@@ -4,17 +4,20 @@ use crate::copy::{Content, check, content_of};
 use crate::error::{Error, Result};
 use crate::record::{Backup, BackupFile};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use terrace::vfs::PosixVfs;
 use terrace_vfs::{OpenMode, Vfs};
 
 /// A record is a line per file; more bytes than this are no record.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
 
-/// A directory of backups, locked against other processes while this lives.
+/// A directory of backups, locked against other processes while this lives. Threads may share it: what changes the
+/// directory waits for its turn.
 pub struct Backups {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) dir: PathBuf,
+    /// Locked exclusively by what changes the directory, shared by what needs the files of a backup.
+    turn: RwLock<()>,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -59,7 +62,7 @@ impl Backups {
             }
             _ => error.into(),
         })?;
-        Ok(Self { vfs, dir, _lock: lock })
+        Ok(Self { vfs, dir, turn: RwLock::default(), _lock: lock })
     }
 
     /// All backups, the oldest first. One whose record is damaged is in the list with its error.
@@ -107,6 +110,7 @@ impl Backups {
     /// # Errors
     /// The first file that is missing or damaged.
     pub fn verify(&self, id: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let _turn = self.reads();
         let mut done = 0;
         for file in &self.get(id)?.files {
             let path = self.content_path(file);
@@ -118,6 +122,17 @@ impl Backups {
             progress(done);
         }
         Ok(())
+    }
+
+    /// Nothing is removed while this lives.
+    pub(crate) fn reads(&self) -> RwLockReadGuard<'_, ()> {
+        // Whoever panicked has left what a crash leaves.
+        self.turn.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody else changes the directory, or needs a file of it, while this lives.
+    pub(crate) fn changes(&self) -> RwLockWriteGuard<'_, ()> {
+        self.turn.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn record_path(&self, id: u64) -> PathBuf {

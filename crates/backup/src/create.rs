@@ -5,7 +5,9 @@ use crate::backups::{Backups, content};
 use crate::copy::{check, content_of, copy, write};
 use crate::error::Result;
 use crate::record::{Backup, BackupFile};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, PoisonError};
 use terrace::Db;
 use terrace_vfs::{Vfs, empty_dir, partial_path};
 
@@ -24,6 +26,33 @@ pub struct Created {
     pub copied_bytes: u64,
 }
 
+/// The stores that are backed up just now: the folder of the checkpoint is one per store. Only the process that has a
+/// store open can back it up.
+static STORES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// Signalled when one is taken out.
+static ENDED: Condvar = Condvar::new();
+
+/// Keeps other threads from backing up a store.
+struct StoreTurn(PathBuf);
+
+impl StoreTurn {
+    /// Waits until nobody else backs up the store in `dir`.
+    fn take(dir: &Path) -> Self {
+        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        while !stores.insert(dir.to_path_buf()) {
+            stores = ENDED.wait(stores).unwrap_or_else(PoisonError::into_inner);
+        }
+        Self(dir.to_path_buf())
+    }
+}
+
+impl Drop for StoreTurn {
+    fn drop(&mut self) {
+        STORES.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        ENDED.notify_all();
+    }
+}
+
 /// Removes the files of a checkpoint when dropped.
 struct Checkpoint<'a> {
     vfs: &'a dyn Vfs,
@@ -39,13 +68,16 @@ impl Drop for Checkpoint<'_> {
 
 impl Backups {
     /// Backs an open store up: what was written and acknowledged before the call is in it. Writes go on
-    /// meanwhile. Every file of the store is read; written is what no backup here has yet. `progress`
-    /// gets the bytes read so far.
+    /// meanwhile; other backups of the same store wait. Every file of the store is read; written is what no backup here has yet. `progress`
+    /// gets the bytes read so far. Content that is here already is not read again: whether it is damaged, [`Self::verify`]
+    /// says.
     ///
     /// # Errors
-    /// The store is read-only or poisoned, or a file cannot be read or written, or a file of the same
-    /// content is damaged here. The backups that were there stay; nothing of this one does.
+    /// The store is read-only or poisoned, or a file cannot be read or written. The backups that were there stay; nothing
+    /// of this one does.
     pub fn create(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
+        let _turn = self.changes();
+        let _store = StoreTurn::take(db.path());
         self.remove_unnamed_files()?;
         let store_vfs = &*db.options().advanced.vfs;
         let checkpoint = Checkpoint { vfs: store_vfs, dir: db.path().join(CHECKPOINT) };

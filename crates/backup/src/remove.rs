@@ -11,6 +11,7 @@ impl Backups {
     /// There is no such backup; a file cannot be removed; or the record of another backup is damaged,
     /// so that nobody knows which files it needs: then the backup is gone and its files stay.
     pub fn remove(&self, id: u64) -> Result<u64> {
+        let _turn = self.changes();
         let path = self.record_path(id);
         if !self.vfs.exists(&path)? {
             return Err(Error::NoSuchBackup(id));
@@ -25,6 +26,7 @@ impl Backups {
     /// # Errors
     /// As [`Self::remove`].
     pub fn keep_latest(&self, keep: usize) -> Result<u64> {
+        let _turn = self.changes();
         let ids = self.ids()?;
         let old = ids.len().saturating_sub(keep);
         for id in &ids[..old] {
@@ -36,7 +38,7 @@ impl Backups {
 
     /// Removes what a crash, an error or a removal left: files that no record names, and files that
     /// were being written. Gives their bytes. With a damaged record it removes no content, since that
-    /// record may need it.
+    /// record may need it. The caller has the turn.
     pub(crate) fn remove_unnamed_files(&self) -> Result<u64> {
         let records = self.dir.join("backups");
         for name in self.vfs.list(&records)? {

@@ -20,6 +20,7 @@ impl Backups {
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let (target, vfs) = (target.as_ref(), &*self.vfs);
+        let _turn = self.reads();
         if vfs.exists(target)? && !vfs.list(target)?.is_empty() {
             return Err(Error::TargetNotEmpty(target.into()));
         }

@@ -93,13 +93,22 @@ pub fn read_header(vfs: &dyn Vfs, path: &Path) -> Result<std::result::Result<Hea
 }
 
 impl LogReader {
-    /// Opens segment `segment`. A header that a crash can leave behind (missing, cut, zeros, bad
-    /// checksum) is reported by the first [`LogReader::next`] as an end at offset 0.
+    /// Opens segment `segment`, to which a writer may be appending. A header that a crash can leave behind (missing,
+    /// cut, zeros, bad checksum) is reported by the first [`LogReader::next`] as an end at offset 0.
     ///
     /// # Errors
     /// `Unsupported` for another format version; `Corruption` for a sound header of another
     /// segment, which means that files were swapped or renamed.
     pub fn open(vfs: &dyn Vfs, path: &Path, segment: SegmentNumber) -> Result<Self> {
+        match Self::open_at_length(vfs, path, segment) {
+            // The writer has finished the segment between the open and the read, which it does once.
+            Err(error) if is_cut(&error) => Self::open_at_length(vfs, path, segment),
+            opened => opened,
+        }
+    }
+
+    /// Opens the segment and reads what the file has at its length of now.
+    fn open_at_length(vfs: &dyn Vfs, path: &Path, segment: SegmentNumber) -> Result<Self> {
         let mut window = Window::new(vfs.open(path, OpenMode::default())?);
         let header = match format::decode_header(window.get(0, HEADER_BYTES as usize)?) {
             Ok(header) if header.segment == segment => Ok(header),
@@ -184,10 +193,6 @@ impl LogReader {
     /// What stands at `offset`. Zeros are taken for preallocated room, and so is what a writer has cut off
     /// since the file was opened.
     fn find_if_there(&mut self, offset: u64) -> Result<Found> {
-        let is_cut = |error: &Error| match error {
-            Error::Io { source, .. } => source.kind() == std::io::ErrorKind::UnexpectedEof,
-            _ => false,
-        };
         match self.window.get(offset, RECORD_HEADER_BYTES) {
             Ok(head) if head.iter().all(|byte| *byte == 0) => Ok(Found::Nothing),
             Ok(_) => match self.find(offset) {
@@ -353,6 +358,14 @@ impl LogReader {
         let record_bytes = u64::from(payload_bytes) + RECORD_HEADER_BYTES as u64;
         let known = RecordType::from_byte(kind).is_some() || *head == [0; RECORD_HEADER_BYTES];
         Ok((known && record_bytes <= rest).then_some(offset + record_bytes))
+    }
+}
+
+/// Whether a file was shorter than it had been when it was opened.
+fn is_cut(error: &Error) -> bool {
+    match error {
+        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::UnexpectedEof,
+        _ => false,
     }
 }
 

@@ -10,6 +10,7 @@
 mod circle;
 mod crash;
 mod damage;
+mod turns;
 
 use std::path::Path;
 use std::sync::Arc;
