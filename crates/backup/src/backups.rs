@@ -126,7 +126,7 @@ impl Backups {
 
     /// Nothing is removed while this lives.
     pub(crate) fn reads(&self) -> RwLockReadGuard<'_, ()> {
-        // Whoever panicked has left what a crash leaves.
+        // A thread that panicked has left what a crash leaves.
         self.turn.read().unwrap_or_else(PoisonError::into_inner)
     }
 
