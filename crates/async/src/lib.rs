@@ -1,7 +1,7 @@
 //! Terrace for programs on tokio: [`AsyncDb`] over an open [`Db`].
 //!
 //! A read that memory can answer is answered at once, on the thread that asks. All else goes to tokio's threads for
-//! blocking calls ([`calls`]), of which at most [`AsyncOptions::max_calls`] are under way; further ones wait for their turn.
+//! blocking calls (module `calls`), of which at most [`AsyncOptions::max_calls`] are under way; further ones wait for their turn.
 //!
 //! **Cancellation.** A future that is dropped before its turn has done nothing. One that is dropped later has lost only
 //! its answer: the call runs to its end on its thread, so a write is there whole or not at all, and its turn is
