@@ -1,5 +1,6 @@
 //! What a read sees: the memtables and the version of a family, swapped as one (get).
 
+use crate::error::Result;
 use crate::learned::level_model::LevelModel;
 use crate::memory::table_cache::{ReaderSlot, TableCache};
 use crate::memtable::MemTable;
@@ -84,6 +85,36 @@ impl ReadState {
     /// With this hot table.
     pub fn with_hot(self, hot: Option<Arc<HotTable>>) -> Self {
         Self { hot, ..self }
+    }
+
+    /// Whether the hot table or a memtable has something newer than `since`, which `has_newer` says of one of them;
+    /// `None` if none has and SSTs have to be asked, too.
+    pub fn newer_in_memory(
+        &self,
+        since: SeqNo,
+        mut has_newer: impl FnMut(&MemTable) -> Result<bool>,
+    ) -> Result<Option<bool>> {
+        if let Some(hot) = &self.hot
+            && has_newer(&hot.table)?
+        {
+            return Ok(Some(true));
+        }
+        for memtable in std::iter::once(&self.memtable).chain(&self.immutables) {
+            if memtable.is_empty() {
+                continue;
+            }
+            if memtable.max_seqno() <= since {
+                match memtable.is_cooled() {
+                    // It says nothing of those behind it.
+                    true => continue,
+                    false => return Ok(Some(false)),
+                }
+            }
+            if has_newer(memtable)? {
+                return Ok(Some(true));
+            }
+        }
+        Ok(None)
     }
 
     /// The memtables in the order in which a read asks them: what the first of them says of a key

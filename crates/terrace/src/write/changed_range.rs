@@ -22,25 +22,10 @@ pub(super) fn has_changed(
     range: &KeyRange,
     since: SeqNo,
 ) -> Result<bool> {
-    if let Some(hot) = &state.hot
-        && in_memtable(&hot.table, range, since)?
+    if let Some(known) =
+        state.newer_in_memory(since, |memtable| in_memtable(memtable, range, since))?
     {
-        return Ok(true);
-    }
-    for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
-        if memtable.is_empty() {
-            continue;
-        }
-        if memtable.max_seqno() <= since {
-            match memtable.is_cooled() {
-                // It says nothing of those behind it.
-                true => continue,
-                false => return Ok(false),
-            }
-        }
-        if in_memtable(memtable, range, since)? {
-            return Ok(true);
-        }
+        return Ok(known);
     }
     let (start, end) = (&*range.start, range.end.as_deref());
     let bounds = (Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded));

@@ -126,25 +126,9 @@ fn any_changed(env: &ReadEnv, watched: &[Watched], since: impl Fn(SeqNo) -> SeqN
 /// it. Asks for the newest of all, whatever is visible: a version at hand that came later may have
 /// taken the place, in a flush, of one that was due.
 fn has_changed(env: &ReadEnv, state: &ReadState, key: &[u8], since: SeqNo) -> Result<bool> {
-    if let Some(hot) = &state.hot
-        && has_newer(&hot.table, key, since)
-    {
-        return Ok(true);
-    }
-    for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
-        if memtable.is_empty() {
-            continue;
-        }
-        if memtable.max_seqno() <= since {
-            match memtable.is_cooled() {
-                // It says nothing of those behind it.
-                true => continue,
-                false => return Ok(false),
-            }
-        }
-        if has_newer(memtable, key, since) {
-            return Ok(true);
-        }
+    let in_memory = |memtable: &MemTable| Ok(has_newer(memtable, key, since));
+    if let Some(known) = state.newer_in_memory(since, in_memory)? {
+        return Ok(known);
     }
     for (number, level) in state.version.levels().iter().enumerate() {
         let candidates = match number {
