@@ -204,7 +204,8 @@ test("keyboard: every control is reached and shows it; arrows and Enter choose a
     await page.waitForSelector(".file-panel", { state: "hidden" });
   }
   // The browser tells of every answer 404, which an SST that is gone gets.
-  assert.deepEqual(errors.filter((error) => !error.includes("404 (Not Found)")), []);
+  const others = (errors as string[]).filter((error) => !error.includes("404 (Not Found)"));
+  assert.deepEqual(others, []);
   await page.context().close();
 });
 

@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod ports;
+
+pub use ports::{free_port, free_ports};
+
 use crate::{Limits, Protocol, Reply, ReplyParser, ReplyStep, ReplyWriter, write_request};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,7 +1,7 @@
 //! A cluster of processes with real etcd: what happens to acknowledged writes when a process is killed, and to
 //! reads when one stands still for longer than its lease.
 
-use crate::etcd::{EtcdCluster, free_ports};
+use crate::etcd::EtcdCluster;
 use crate::servers::Process;
 use std::net::TcpStream;
 use std::process::Command;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use terrace_cluster::{KeyRange, NodeId, Placement, ShardId, slot_of};
 use terrace_metadata::{Etcd, EtcdOptions};
 use terrace_resp::Reply;
-use terrace_resp::test_client::{Client, HANG_GUARD, ok, text, until};
+use terrace_resp::test_client::{Client, HANG_GUARD, free_port, ok, text, until};
 
 const NODES: usize = 3;
 
@@ -60,7 +60,7 @@ impl Cluster {
 
     /// A node's process on its directory.
     fn process(&self, at: usize) -> Process {
-        let port = free_ports(1)[0].to_string();
+        let port = free_port().to_string();
         let is_coordinator = if at == INSTANCE_ONLY { "no" } else { "yes" };
         let url = self.etcd.url(0);
         let flags = [

@@ -1,7 +1,7 @@
 //! The cluster clients of redis-py, go-redis, Jedis and the `redis` crate against `terrace cluster up`, whose
 //! nodes serve every key themselves, or send clients to the owner.
 
-use crate::process::{Server, free_ports};
+use crate::process::Server;
 use crate::servers::{run, tools};
 use redis::Commands;
 use redis::cluster::ClusterClient;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 use terrace_resp::Reply;
-use terrace_resp::test_client::{Client, until};
+use terrace_resp::test_client::{Client, free_ports, until};
 
 /// What nodes answer for keys of others.
 const MODES: [&str; 2] = ["proxy", "moved"];
@@ -23,7 +23,7 @@ struct Cluster {
 
 impl Cluster {
     fn start(mode: &str) -> Self {
-        let (dir, port) = (tempfile::tempdir().unwrap(), free_ports());
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_ports(3));
         let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
         command.args(["cluster", "up", "--http-port", "0", "--port", &port.to_string()]);
         command.args(["--set", &format!("cluster-redirect={mode}"), "--set", "maxmemory=64mb"]);

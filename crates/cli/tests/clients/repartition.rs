@@ -4,7 +4,7 @@
 //! For figures: `TERRACE_TEST_EFFORT=2 cargo test --release -p terrace-cli --test clients -- --ignored --nocapture
 //! keys_are_moved_by_a_plan`, on a machine that does nothing else.
 
-use crate::process::{Server, free_ports};
+use crate::process::Server;
 use serde_json::Value;
 use std::process::Command;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use terrace_base::{Rng, SplitMix64};
 use terrace_cluster::slot_of;
 use terrace_resp::Reply;
-use terrace_resp::test_client::{Client, ok, text, until};
+use terrace_resp::test_client::{Client, free_ports, ok, text, until};
 
 const CLIENTS: usize = 8;
 
@@ -82,7 +82,7 @@ fn keys_are_moved_by_a_plan_and_no_client_sees_an_error() {
     let effort = std::env::var("TERRACE_TEST_EFFORT").ok().and_then(|text| text.parse().ok());
     let count = if effort.unwrap_or(1_u64) > 1 { KEYS } else { KEYS / 10 };
     let dir = tempfile::tempdir().unwrap();
-    let port = free_ports();
+    let port = free_ports(3);
     let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
     command.current_dir(dir.path()).args(["cluster", "up", "--http-port", "0"]);
     command.args(["--port", &port.to_string(), "--set", "maxmemory=64mb"]);

@@ -1,10 +1,10 @@
 //! The servers of these tests: Terrace and Redis, and programs that are run against them.
 
-use crate::process::{Server, free_port};
+use crate::process::Server;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
-use terrace_resp::test_client::Client;
+use terrace_resp::test_client::{Client, free_port};
 
 /// A server that is killed when it is dropped.
 pub struct Process {

@@ -1,11 +1,11 @@
 //! `terrace cluster`: three nodes in one process, what is asked of them, and their second start.
 
-use crate::process::{Server, free_port, free_ports};
+use crate::process::Server;
 use crate::program::Program;
 use std::net::TcpListener;
 use std::process::Command;
 use terrace_resp::Reply;
-use terrace_resp::test_client::{Client, until};
+use terrace_resp::test_client::{Client, free_port, free_ports, until};
 
 /// A cluster that was started, and whose shards are all served.
 struct Up {
@@ -37,7 +37,7 @@ impl Up {
 
 #[test]
 fn a_cluster_is_started_changed_and_started_again() {
-    let (program, port) = (Program::new(), free_ports());
+    let (program, port) = (Program::new(), free_ports(3));
     let up = Up::start(&program, port, &[]);
     let at = up.at.clone();
     let ok = |words: &[&str]| program.ok(&[&["cluster"], words, &["--at", &at]].concat());
@@ -92,7 +92,7 @@ fn a_cluster_is_started_changed_and_started_again() {
 
 #[test]
 fn a_cluster_by_ranges_keeps_the_order_of_keys() {
-    let (program, port) = (Program::new(), free_ports());
+    let (program, port) = (Program::new(), free_ports(3));
     let up = Up::start(&program, port, &["--instances", "2", "--range", "m"]);
     let mut client = up.client();
     for key in ["zebra", "apple", "mango", "lemon"] {
@@ -116,12 +116,11 @@ fn what_cannot_be_started_says_why() {
     let twice = fails(&["up", "--set", "port=1"]);
     assert!(twice.contains("sets port itself"), "{twice}");
     assert!(fails(&["up", "--set", "maxmemory"]).contains("OPTION=VALUE"));
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
-    if port <= 55_000 {
-        let busy = fails(&["up", "--http-port", "0", "--port", &port.to_string()]);
-        assert!(busy.contains("node 1"), "{busy}");
-    }
+    let port = free_ports(3);
+    let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let busy = fails(&["up", "--http-port", "0", "--port", &port.to_string()]);
+    assert!(busy.contains("node 1"), "{busy}");
+    drop(taken);
     let nobody = free_port().to_string();
     let away = fails(&["status", "--at", &format!("127.0.0.1:{nobody}")]);
     assert!(away.contains("no node answers at"), "{away}");

@@ -1,12 +1,12 @@
 //! `terrace serve` as a process: its signals, its memory under those who mean no good.
 
-use crate::process::{Server, free_port};
+use crate::process::Server;
 use crate::program::Program;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Instant;
-use terrace_resp::test_client::HANG_GUARD;
+use terrace_resp::test_client::{HANG_GUARD, free_port};
 
 /// A server with a file of options.
 struct Serving {

@@ -2,11 +2,11 @@
 //! it says, waits for it, and kills it in the end.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use terrace_resp::test_client::HANG_GUARD;
+use terrace_resp::test_client::{HANG_GUARD, free_port};
 
 /// A server, killed when it is dropped.
 pub struct Server {
@@ -14,22 +14,6 @@ pub struct Server {
     pub port: u16,
     /// What it has written to standard error.
     log: Arc<Mutex<String>>,
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// The first port of a cluster of three nodes: this and the next two are free now, and so are those 10,000 above
-/// them, which nodes use among themselves.
-pub fn free_ports() -> u16 {
-    loop {
-        let port = free_port();
-        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if port < 50_000 && (0..3).all(|at| is_free(port + at) && is_free(port + at + 10_000)) {
-            return port;
-        }
-    }
 }
 
 impl Server {

@@ -2,9 +2,10 @@
 //! instead of staying silent, and all goes on afterwards.
 
 use crate::conformance::next;
-use crate::servers::{EtcdCluster, free_ports};
+use crate::servers::EtcdCluster;
 use std::time::{Duration, Instant};
 use terrace_metadata::{Change, Error, Etcd, EtcdOptions, Metadata, Snapshot, Transaction, Watch};
+use terrace_resp::test_client::free_port;
 
 /// Waiting for longer than this is a hang.
 const HANG: Duration = Duration::from_secs(600);
@@ -40,7 +41,7 @@ async fn ends(watch: &mut Box<dyn Watch>) -> String {
 #[tokio::test]
 #[ignore = "needs etcd; run by cargo xtask test"]
 async fn etcd_may_be_away_at_the_start() {
-    let port = free_ports(1)[0];
+    let port = free_port();
     let away = client(&[format!("http://127.0.0.1:{port}")]);
     let error = away.snapshot(b"").await.unwrap_err();
     assert!(matches!(error, Error::Unavailable(_)), "{error}");

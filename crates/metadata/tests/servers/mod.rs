@@ -3,10 +3,10 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use terrace_resp::test_client::free_port;
 
 /// Waiting for longer than this is a hang.
 const HANG: Duration = Duration::from_secs(600);
@@ -27,12 +27,9 @@ impl EtcdCluster {
     /// Starts this many members, and waits until they have a leader.
     pub fn start(count: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let ports = free_ports(2 * count);
-        let member = |pair: &[u16]| {
-            let (client_port, peer_port) = (pair[0], pair[1]);
-            EtcdMember { client_port, peer_port, process: None }
-        };
-        let mut cluster = Self { members: ports.chunks(2).map(member).collect(), dir };
+        let member =
+            |_| EtcdMember { client_port: free_port(), peer_port: free_port(), process: None };
+        let mut cluster = Self { members: (0..count).map(member).collect(), dir };
         (0..count).for_each(|at| cluster.start_member(at));
         cluster.wait_until_healthy();
         cluster
@@ -131,12 +128,6 @@ impl Drop for EtcdCluster {
             let _ = process.wait();
         }
     }
-}
-
-/// Ports that were free a moment ago, each once.
-pub fn free_ports(count: usize) -> Vec<u16> {
-    let open: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    open.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
 /// Looks until there is something.

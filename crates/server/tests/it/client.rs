@@ -1,7 +1,7 @@
 //! The client that these tests share with those of the binary.
 
 pub use terrace_resp::test_client::{
-    Client, HANG_GUARD, array, bulk, error, field, int, ok, shown, text, until,
+    Client, HANG_GUARD, array, bulk, error, field, free_port, int, ok, shown, text, until,
 };
 
 use std::io::ErrorKind;

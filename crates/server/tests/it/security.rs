@@ -27,8 +27,8 @@ fn by_default_only_this_machine_can_connect() {
     let running = loop {
         let flags = [
             ("dir", dir.path().join("store").to_string_lossy().into_owned()),
-            ("port", crate::served::free_port().to_string()),
-            ("http-port", crate::served::free_port().to_string()),
+            ("port", crate::client::free_port().to_string()),
+            ("http-port", crate::client::free_port().to_string()),
         ];
         let flags = flags.map(|(name, value)| (name.to_string(), value));
         match Running::start(Config::load(None, [], flags).unwrap()) {

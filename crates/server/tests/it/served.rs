@@ -1,7 +1,7 @@
 //! A server in this process, in a directory of its own.
 
-use crate::client::Client;
-use std::net::{SocketAddr, TcpListener};
+use crate::client::{Client, free_port};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -14,11 +14,6 @@ use terrace_server::{Running, ServeError, Server};
 pub struct Served {
     running: Option<Running>,
     pub dir: Arc<TempDir>,
-}
-
-/// A port that nobody listens on, most likely.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Served {
@@ -73,30 +68,23 @@ impl Served {
         flags: &[(&str, &str)],
         start: &dyn Fn(Config) -> Result<Running, ServeError>,
     ) -> Self {
-        // Another test may take a port between the look and the bind.
-        for _ in 0..20 {
-            let mut all: Vec<(String, String)> = vec![
-                ("dir".into(), dir.path().join("store").to_string_lossy().into_owned()),
-                ("bind".into(), "127.0.0.1".into()),
-                ("http-bind".into(), "127.0.0.1".into()),
-                ("port".into(), free_port().to_string()),
-                ("http-port".into(), "0".into()),
-            ];
-            if file.is_none() {
-                all.push(("maxmemory".into(), "32mb".into()));
-            }
-            all.extend(flags.iter().map(|(name, value)| match *value {
-                "free" => (name.to_string(), free_port().to_string()),
-                value => (name.to_string(), value.to_string()),
-            }));
-            let config = Config::load(file, [], all).unwrap();
-            match start(config) {
-                Ok(running) => return Self { running: Some(running), dir },
-                Err(error) if error.to_string().contains("cannot listen") => {}
-                Err(error) => panic!("{error}"),
-            }
+        let mut all: Vec<(String, String)> = vec![
+            ("dir".into(), dir.path().join("store").to_string_lossy().into_owned()),
+            ("bind".into(), "127.0.0.1".into()),
+            ("http-bind".into(), "127.0.0.1".into()),
+            ("port".into(), free_port().to_string()),
+            ("http-port".into(), "0".into()),
+        ];
+        if file.is_none() {
+            all.push(("maxmemory".into(), "32mb".into()));
         }
-        panic!("no port was free");
+        all.extend(flags.iter().map(|(name, value)| match *value {
+            "free" => (name.to_string(), free_port().to_string()),
+            value => (name.to_string(), value.to_string()),
+        }));
+        let config = Config::load(file, [], all).unwrap();
+        let running = start(config).unwrap_or_else(|error| panic!("{error}"));
+        Self { running: Some(running), dir }
     }
 
     pub fn running(&self) -> &Running {

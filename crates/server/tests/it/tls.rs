@@ -344,7 +344,7 @@ fn a_server_with_a_bad_certificate_does_not_start() {
         let key = write(&dir, "server.key", &identity.key);
         let flags = [
             ("dir", dir.path().join("store")),
-            ("tls-port", crate::served::free_port().to_string().into()),
+            ("tls-port", crate::client::free_port().to_string().into()),
             ("port", "0".into()),
             ("http-port", "0".into()),
             ("tls-cert-file", certificate),

@@ -9,7 +9,7 @@
 
 use super::clock::WallClock;
 use super::proxy::Proxy;
-use crate::etcd::{EtcdCluster, free_ports};
+use crate::etcd::EtcdCluster;
 use crate::servers::Process;
 use serde_json::Value;
 use std::net::{SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ use terrace_cluster::{KeyRange, NodeId, Placement, ShardId, slot_of};
 use terrace_keyspace::{Keyspace, Mode};
 use terrace_metadata::{Etcd, EtcdOptions};
 use terrace_resp::Reply;
-use terrace_resp::test_client::{Client, text, until};
+use terrace_resp::test_client::{Client, free_port, text, until};
 
 pub const NODES: usize = 3;
 
@@ -50,7 +50,7 @@ impl Nodes {
         let member_port = |at: usize| etcd.url(at).rsplit(':').next().unwrap().parse().unwrap();
         let ways = |_| (0..members).map(|at| Proxy::to(member_port(at))).collect();
         let to_etcd = (0..NODES).map(ways).collect();
-        let bus_ports = free_ports(NODES);
+        let bus_ports: Vec<u16> = (0..NODES).map(|_| free_port()).collect();
         let clock_dir = tempfile::tempdir().unwrap();
         let mut this = Self {
             bus: bus_ports.iter().map(|port| Proxy::to(*port)).collect(),

@@ -1,8 +1,8 @@
 //! What cannot be a node of a cluster is refused when it starts, with what is to be done about it.
 
 use super::harness::NodeCluster;
-use crate::client::{Client, error, ok};
-use crate::served::{Served, free_port};
+use crate::client::{Client, error, free_port, ok};
+use crate::served::Served;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
