@@ -4,12 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 use tempfile::TempDir;
-
-/// How often a store that is said to be open elsewhere is asked for again, and after what pause.
-const LOCK_TRIES: usize = 50;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A directory, and the binary run in it.
 pub struct Program {
@@ -44,19 +39,8 @@ impl Program {
         command
     }
 
-    /// Runs it. A store that is said to be open elsewhere is asked for again, some times: a program that another
-    /// test starts has the locks of this process until it is that program.
     pub fn run(&self, arguments: &[&str]) -> Ran {
-        let run = || Ran::of(arguments, self.command(arguments).output().unwrap());
-        let mut ran = run();
-        for _ in 0..LOCK_TRIES {
-            if !ran.err.contains("is open elsewhere") {
-                break;
-            }
-            std::thread::sleep(LOCK_PAUSE);
-            ran = run();
-        }
-        ran
+        Ran::of(arguments, self.command(arguments).output().unwrap())
     }
 
     /// As [`Program::run`], with this on standard input.

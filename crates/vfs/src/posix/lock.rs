@@ -28,8 +28,7 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 /// A held lock.
 pub(super) struct FileLock {
     identity: (u64, u64),
-    /// Closing it frees the lock.
-    _file: File,
+    file: File,
 }
 
 impl FileLock {
@@ -51,7 +50,7 @@ impl FileLock {
         let identity = identity(&file.metadata()?);
         retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive))?;
         held.insert(identity, Holders::Exclusive);
-        Ok(Self { identity, _file: file })
+        Ok(Self { identity, file })
     }
 
     /// A shared lock on an existing file.
@@ -69,7 +68,7 @@ impl FileLock {
             _ => 0,
         };
         held.insert(identity, Holders::Shared(before + 1));
-        Ok(Self { identity, _file: file })
+        Ok(Self { identity, file })
     }
 }
 
@@ -80,5 +79,28 @@ impl Drop for FileLock {
             Some(Holders::Shared(count)) if *count > 1 => *count -= 1,
             _ => drop(held.remove(&self.identity)),
         }
+        // A process that this one starts has its open files, and with them the lock, until it is another program:
+        // to close the file here would not free it before. If this fails, closing it does what it can.
+        let _ = retry_on_intr(|| flock(&self.file, FlockOperation::Unlock));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_free_at_once_although_a_child_has_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let lock = FileLock::take(&path).unwrap();
+        // What a child has between fork and exec.
+        let inherited = lock.file.try_clone().unwrap();
+        drop(lock);
+        let shared = FileLock::take(&path).and_then(|_| FileLock::share(&path)).unwrap();
+        let of_child = shared.file.try_clone().unwrap();
+        drop(shared);
+        FileLock::take(&path).unwrap();
+        drop((inherited, of_child));
     }
 }
