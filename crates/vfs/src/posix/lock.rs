@@ -97,7 +97,8 @@ mod tests {
         // What a child has between fork and exec.
         let inherited = lock.file.try_clone().unwrap();
         drop(lock);
-        let shared = FileLock::take(&path).and_then(|_| FileLock::share(&path)).unwrap();
+        drop(FileLock::take(&path).unwrap());
+        let shared = FileLock::share(&path).unwrap();
         let of_child = shared.file.try_clone().unwrap();
         drop(shared);
         FileLock::take(&path).unwrap();
