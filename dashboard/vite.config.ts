@@ -1,12 +1,21 @@
 // Build of the dashboard: few files with stable names, so that the server can embed them, and nothing
 // inline, so that the strictest Content-Security-Policy holds.
 import { defineConfig } from "vite";
+import { openapi } from "./openapi.ts";
 
 /** Where `npm run dev` finds the API: a running server, or the mock. */
 const API = process.env.TERRACE_URL ?? "http://127.0.0.1:6390";
 
 export default defineConfig({
   base: "./",
+  plugins: [
+    {
+      name: "openapi",
+      generateBundle() {
+        this.emitFile({ type: "asset", fileName: "openapi.json", source: openapi() });
+      },
+    },
+  ],
   build: {
     // Inside the crate that embeds it.
     outDir: "../crates/server/dashboard",

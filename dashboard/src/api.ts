@@ -24,6 +24,17 @@ export interface Key {
   len: number;
 }
 
+// ---------------------------------------------------------------- GET /api/v1
+
+export interface Index {
+  endpoints: Endpoint[];
+}
+
+export interface Endpoint {
+  path: string;
+  summary: string;
+}
+
 // ---------------------------------------------------------------- GET /api/v1/summary
 
 export interface Percentiles {

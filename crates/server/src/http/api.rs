@@ -40,6 +40,8 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics_text))
         .route("/healthz", get(|| async { "alive\n" }))
         .route("/readyz", get(ready))
+        .route("/api/v1", get(index))
+        .route("/api/v1/", get(index))
         .route("/api/v1/summary", get(summary))
         .route("/api/v1/shape", get(shape))
         .route("/api/v1/memory", get(memory))
@@ -109,6 +111,19 @@ async fn ready(State(shared): Server) -> Result<&'static str, ApiError> {
         None => Ok("ready\n"),
         Some(reason) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, reason)),
     }
+}
+
+/// The endpoints that [`assets::OPENAPI`] describes.
+async fn index() -> Answer<json::Index> {
+    let of = |text: &serde_json::Value| text.as_str().unwrap_or_default().to_string();
+    let document: serde_json::Value = serde_json::from_slice(assets::OPENAPI)
+        .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error))?;
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let endpoint = |(path, about): (&String, &serde_json::Value)| json::Endpoint {
+        path: path.clone(),
+        summary: of(&about["get"]["summary"]),
+    };
+    Ok(Json(json::Index { endpoints: paths.map(endpoint).collect() }))
 }
 
 async fn summary(State(shared): Server) -> Answer<json::Summary> {

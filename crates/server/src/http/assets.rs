@@ -13,11 +13,15 @@ use std::sync::LazyLock;
 /// Path, type, content.
 type File = (&'static str, &'static str, &'static [u8]);
 
-const FILES: [File; 4] = [
+/// What describes the API, by OpenAPI 3.1: made by the build of the dashboard from the types that it uses.
+pub(super) const OPENAPI: &[u8] = include_bytes!("../../dashboard/openapi.json");
+
+const FILES: [File; 5] = [
     ("/", "text/html; charset=utf-8", include_bytes!("../../dashboard/index.html")),
     ("/app.css", "text/css; charset=utf-8", include_bytes!("../../dashboard/app.css")),
     ("/app.js", "text/javascript; charset=utf-8", include_bytes!("../../dashboard/app.js")),
     ("/favicon.svg", "image/svg+xml", include_bytes!("../../dashboard/favicon.svg")),
+    ("/openapi.json", "application/json", OPENAPI),
 ];
 
 static TAGS: LazyLock<[String; FILES.len()]> =
@@ -30,7 +34,11 @@ fn tag(content: &[u8]) -> String {
 
 /// The file at `path`; `None` if there is none.
 pub(super) fn file(path: &str, headers: &HeaderMap) -> Option<Response> {
-    let path = if path == "/index.html" { "/" } else { path };
+    let path = match path {
+        "/index.html" => "/",
+        "/api/v1/openapi.json" => "/openapi.json",
+        path => path,
+    };
     let at = FILES.iter().position(|(known, _, _)| *known == path)?;
     let (_, kind, content) = FILES[at];
     let tag = TAGS[at].as_str();

@@ -29,6 +29,17 @@ impl Key {
     }
 }
 
+#[derive(Debug, Serialize)]
+pub(super) struct Index {
+    pub endpoints: Vec<Endpoint>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Endpoint {
+    pub path: String,
+    pub summary: String,
+}
+
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Percentiles {
     pub samples: u64,

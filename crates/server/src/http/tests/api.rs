@@ -56,6 +56,7 @@ fn every_endpoint_answers_as_api_ts_says_while_a_load_runs() {
     let load = Load::on(&served);
     thread::sleep(Duration::from_millis(1500));
     for (path, kind) in [
+        ("/api/v1", "Index"),
         ("/api/v1/summary", "Summary"),
         ("/api/v1/shape", "Shape"),
         ("/api/v1/jobs", "Job[]"),
@@ -102,6 +103,24 @@ fn every_endpoint_answers_as_api_ts_says_while_a_load_runs() {
     assert_eq!(slow["entries"].as_array().unwrap().len(), 128);
     assert_eq!(slow["entries"][0]["args"][1], "a\\x00b");
     assert_eq!(served.json("/api/v1/latency")["commands"][0]["name"], "get");
+}
+
+#[test]
+fn the_index_and_the_openapi_document_name_every_route() {
+    let served = Served::open();
+    let document = served.json("/api/v1/openapi.json");
+    let described: Vec<&str> =
+        document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let index = served.json("/api/v1");
+    let listed = index["endpoints"].as_array().unwrap().iter();
+    assert!(listed.map(|endpoint| &endpoint["path"]).eq(described.iter().copied()));
+    assert_eq!(served.json("/api/v1/"), index);
+    let routes = include_str!("../api.rs").split(".route(\"").skip(1);
+    let routes = routes.map(|rest| rest.split('"').next().unwrap());
+    let served = [crate::http::shared::CONFIG, "/api/v1/openapi.json"].into_iter().chain(routes);
+    let mut served: Vec<&str> = served.filter(|path| !path.ends_with('/')).collect();
+    served.sort_unstable();
+    assert_eq!(described, served);
 }
 
 struct Told(AdminAnswer);
