@@ -9,7 +9,7 @@
 use std::sync::OnceLock;
 
 /// Every step there is.
-pub const KILL_POINTS: [&str; 34] = [
+pub const KILL_POINTS: [&str; 35] = [
     "open:manifest_recovered",
     "open:spilled",
     "open:replayed",
@@ -44,6 +44,7 @@ pub const KILL_POINTS: [&str; 34] = [
     "checkpoint:linked",
     "checkpoint:filled",
     "close:flushed",
+    "close:stopped",
 ];
 
 #[cfg(debug_assertions)]

@@ -23,6 +23,7 @@ use crate::background::settle;
 use crate::background::worker::Workers;
 use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
+use crate::ingest::calls;
 use crate::inner::Inner;
 use crate::kill_point::kill_point;
 use crate::metrics::Metrics;
@@ -85,21 +86,41 @@ pub struct ColumnFamily {
 /// What the handles share; dropping it closes the store.
 struct Store {
     inner: Arc<Inner>,
-    workers: Mutex<Option<Workers>>,
+    stage: Mutex<Stage>,
+}
+
+/// Open, or closed with what the close gave.
+enum Stage {
+    Open(Workers),
+    Closed(Result<()>),
 }
 
 impl Store {
-    /// Flushes, stops the threads, releases the lock. Later calls do nothing.
+    /// Flushes, stops the threads, refuses writes, releases the lock. A later call gives the same, one at
+    /// the same time waits for it.
     fn close(&self) -> Result<()> {
-        let Some(workers) = self.workers.lock().take() else { return Ok(()) };
+        let mut stage = match self.stage.try_lock() {
+            Some(stage) => stage,
+            // The thread that closes waits for this one to end.
+            None if self.inner.base.events.is_told_here() => return Ok(()),
+            None => self.stage.lock(),
+        };
+        let closing = Stage::Closed(Err(Error::Closed));
+        let closed = match std::mem::replace(&mut *stage, closing) {
+            Stage::Open(workers) => self.close_now(workers),
+            Stage::Closed(closed) => closed,
+        };
+        *stage = Stage::Closed(closed.clone());
+        closed
+    }
+
+    fn close_now(&self, workers: Workers) -> Result<()> {
         let inner = &self.inner;
         let flushed = match inner.base.health.check_writable() {
             _ if inner.base.read_only => Ok(()),
-            Ok(()) => {
-                flush::all(&inner.background).and_then(|()| log_segments::sync(&inner.commit))
-            }
+            Ok(()) => flush::all(&inner.background),
             // The log holds everything; whether the device does too can still be seen to.
-            Err(Error::DiskFull(_)) => log_segments::sync(&inner.commit),
+            Err(Error::DiskFull(_)) => Ok(()),
             // What was acknowledged may be lost, which its writers have not been told.
             Err(error) => Err(error),
         };
@@ -107,17 +128,23 @@ impl Store {
         inner.jobs.scheduler.stop();
         workers.join();
         let purged = install::purge(&inner.versions);
-        inner.base.health.close();
-        if inner.base.read_only {
+        kill_point("close:stopped");
+        let synced = if inner.base.read_only {
+            inner.base.health.close();
             read_only::let_go(inner);
-        }
+            Ok(())
+        } else {
+            // What was written since the flush began is durable, or it is refused.
+            log_segments::end(&inner.commit)
+        };
         install::wait_for_last(&inner.versions);
+        calls::remove_load_files(&inner.background);
         if !inner.base.read_only {
             inner.versions.evidence.settle();
         }
         inner.base.events.end();
         *inner.lock.lock() = None;
-        flushed.and(purged)
+        flushed.and(synced).and(purged)
     }
 }
 
@@ -143,7 +170,7 @@ impl Db {
         let workers = Workers::start(&inner.background)?;
         // Every store has its default family: the manifest creates it first.
         let family = inner.read.family(0).unwrap_or_else(|| inner.read.families.load()[0].clone());
-        let store = Arc::new(Store { inner, workers: Mutex::new(Some(workers)) });
+        let store = Arc::new(Store { inner, stage: Mutex::new(Stage::Open(workers)) });
         Ok(Self { default: ColumnFamily { family, store } })
     }
 
@@ -365,6 +392,14 @@ impl Db {
 
     /// Flushes, stops background work, and releases the directory, for all clones and handles.
     /// Dropping the last clone does the same but cannot tell of an error.
+    ///
+    /// Other threads may go on calling the store. Once this has returned `Ok`, every write that has returned `Ok`
+    /// is durable, whatever the sync mode; what comes too late has failed with [`Error::Closed`], and so have bulk
+    /// loads and ingestions that were under way, of which nothing is left. A call while another thread closes
+    /// the store waits for it, and gives the same, as do later calls; only a listener's call returns at once.
+    ///
+    /// # Errors
+    /// That of the last flush or sync. `Poisoned`: acknowledged writes may be lost. The store is closed all the same.
     pub fn close(&self) -> Result<()> {
         self.default.store.close()
     }

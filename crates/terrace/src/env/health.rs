@@ -160,7 +160,8 @@ impl Health {
         }
     }
 
-    /// The store is closed; nothing is allowed any more. False if it was closed before.
+    /// The store is closed; nothing is allowed any more. False if it was closed before. Where there is a
+    /// write queue its leader says so ([`crate::write::log_segments::end`]).
     pub fn close(&self) -> bool {
         let _held = self.cause.lock();
         self.state.swap(CLOSED, Ordering::Relaxed) != CLOSED

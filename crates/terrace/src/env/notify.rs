@@ -110,12 +110,18 @@ impl Events {
         shared.queued.notify_one();
     }
 
+    /// Whether a listener calls this.
+    pub fn is_told_here(&self) -> bool {
+        let teller = self.shared.as_ref().and_then(|shared| shared.teller.get());
+        teller == Some(&std::thread::current().id())
+    }
+
     /// Returns when all that is queued has been told, unless a listener calls it. Later events are dropped.
     pub fn end(&self) {
         let Some(shared) = &self.shared else { return };
         shared.queue.lock().ended = true;
         shared.queued.notify_all();
-        if shared.teller.get() == Some(&std::thread::current().id()) {
+        if self.is_told_here() {
             return;
         }
         let thread = self.thread.lock().take();

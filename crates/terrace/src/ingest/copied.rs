@@ -4,6 +4,7 @@
 use crate::background::env::JobEnv;
 use crate::background::output::file_meta;
 use crate::error::{Error, Result};
+use crate::ingest::calls::check_runs;
 use crate::version::family::Family;
 use crate::version::unpublished::remove_unpublished;
 use std::path::{Path, PathBuf};
@@ -37,9 +38,7 @@ impl<'a> Copied<'a> {
     pub fn new(env: &'a JobEnv, family: &Family, sources: &[PathBuf]) -> Result<Self> {
         let mut copied = Self { env, files: Vec::new(), started: Vec::new() };
         for source in sources {
-            if env.jobs.scheduler.is_stopping() {
-                return Err(Error::Closed);
-            }
+            check_runs(env)?;
             copied.copy(family, source)?;
         }
         copied.sort()?;

@@ -15,6 +15,7 @@ use crate::background::flush;
 use crate::batch;
 use crate::error::{Error, Result};
 use crate::event;
+use crate::ingest::calls::RunningCall;
 use crate::ingest::copied::Copied;
 use crate::ingest::place::Levels;
 use crate::jobs::scheduler::SchedulerState;
@@ -87,27 +88,6 @@ pub struct IngestedFile {
     pub size_bytes: u64,
 }
 
-/// Keeps `close` waiting until the caller's files are gone or in force.
-struct Running<'a>(&'a JobEnv);
-
-impl<'a> Running<'a> {
-    fn new(env: &'a JobEnv) -> Result<Self> {
-        let mut jobs = env.jobs.scheduler.lock();
-        if env.jobs.scheduler.is_stopping() {
-            return Err(Error::Closed);
-        }
-        jobs.ingestions += 1;
-        Ok(Self(env))
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.jobs.scheduler.lock().ingestions -= 1;
-        self.0.jobs.scheduler.job_ended();
-    }
-}
-
 /// Ingests `sources` into `family`.
 pub(crate) fn ingest(
     env: &JobEnv,
@@ -127,7 +107,7 @@ pub(crate) fn ingest(
                     values already";
         return Err(Error::InvalidArgument(text.into()));
     }
-    let running = Running::new(env)?;
+    let running = RunningCall::begin(env)?;
     let copied = Copied::new(env, family, sources)?;
     kill_point("ingest:copied");
     let done = match options.position {

@@ -1,7 +1,7 @@
 //! What background threads wait for and what they are busy with.
 
 use crate::error::{Error, Result};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use terrace_base::FileNumber;
@@ -32,8 +32,11 @@ pub(crate) struct SchedulerState {
     /// Compactions that a caller of `compact_range` runs or waits to run: the background makes
     /// way.
     pub manual: usize,
-    /// Calls of `ingest` under way.
-    pub ingestions: usize,
+    /// Calls under way that write files into the directory on the caller's thread: ingestions, and
+    /// what bulk loads do.
+    pub calls: usize,
+    /// Temporary files of bulk loads.
+    pub load_files: BTreeSet<FileNumber>,
     /// Grows with every change that could make work.
     pub generation: u64,
     /// SchedulerState that ended so far.
@@ -123,10 +126,10 @@ impl Scheduler {
         }
     }
 
-    /// Waits until no compaction or ingestion runs, also while the store stops.
+    /// Waits until no compaction runs and no call writes files, also while the store stops.
     pub fn wait_until_none_runs(&self) {
         let mut jobs = self.lock();
-        while !jobs.running.is_empty() || jobs.ingestions > 0 {
+        while !jobs.running.is_empty() || jobs.calls > 0 {
             self.wait_for_end(&mut jobs, RECHECK);
         }
     }

@@ -100,7 +100,7 @@ pub(crate) fn refresh(inner: &Inner) -> Result<bool> {
     let mut found = place.look(&inner.read.families.load())?;
     // The memory of the look before is not given back while somebody may still read it.
     let look = std::mem::take(&mut found.look);
-    let is_new = publish(inner, found);
+    let is_new = publish(inner, found)?;
     *last = Some(look);
     Ok(is_new)
 }
@@ -289,9 +289,14 @@ fn show(
 }
 
 /// Shows what a look has found; whether there is anything new.
-fn publish(inner: &Inner, found: Found) -> bool {
+///
+/// # Errors
+/// `Closed`, with nothing shown.
+fn publish(inner: &Inner, found: Found) -> Result<bool> {
     let Found { pin, state, families, segments, outcome, .. } = found;
     let mut shown = inner.versions.manifest.lock();
+    // A close comes before [`let_go`], which takes this lock, and nothing may be shown after that.
+    inner.base.health.check_open()?;
     let old = std::mem::replace(&mut shown.state, state);
     let state = &shown.state;
     // What the new states refer to must be there before anybody sees them.
@@ -327,7 +332,7 @@ fn publish(inner: &Inner, found: Found) -> bool {
     inner.versions.obsolete.lock().extend(gone.iter().map(weak));
     drop((shown, old, removed, gone, dropped));
     forget_unheld(inner);
-    is_new
+    Ok(is_new)
 }
 
 /// The files of `state` whose numbers `other` does not have, each with its level.

@@ -53,6 +53,10 @@ impl Updates {
     /// A feed that begins with the batch that has number `since`.
     pub(crate) fn open(inner: &Arc<Inner>, since: u64, options: UpdateOptions) -> Result<Self> {
         inner.base.health.check_open()?;
+        or_closed(inner, Self::open_now(inner, since, options))
+    }
+
+    fn open_now(inner: &Arc<Inner>, since: u64, options: UpdateOptions) -> Result<Self> {
         if options.synced_only && inner.base.read_only {
             let text = "a read-only store does not know what its writer has made durable";
             return Err(Error::InvalidArgument(text.into()));
@@ -121,6 +125,11 @@ impl Updates {
 
     fn advance(&mut self) -> Result<Option<UpdateBatch>> {
         self.inner.base.health.check_open()?;
+        let next = self.advance_now();
+        or_closed(&self.inner, next)
+    }
+
+    fn advance_now(&mut self) -> Result<Option<UpdateBatch>> {
         let limit = self.limit();
         while self.next <= limit {
             if self.current.is_none() {
@@ -251,7 +260,12 @@ impl std::fmt::Debug for Updates {
 pub(crate) fn oldest(inner: &Inner) -> Result<u64> {
     inner.base.health.check_open()?;
     let newest = inner.read.visible_seqno();
-    let segments = Segments::of(inner)?;
-    let oldest = segments.oldest(inner)?;
-    Ok(oldest.unwrap_or(newest.next()).get())
+    let oldest = Segments::of(inner).and_then(|segments| segments.oldest(inner));
+    Ok(or_closed(inner, oldest)?.unwrap_or(newest.next()).get())
+}
+
+/// `Closed` instead of an error that comes of a close meanwhile: after it the files may be another process's, and
+/// gone.
+fn or_closed<T>(inner: &Inner, result: Result<T>) -> Result<T> {
+    result.or_else(|error| inner.base.health.check_open().and(Err(error)))
 }

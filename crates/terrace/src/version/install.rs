@@ -311,6 +311,11 @@ pub(crate) fn retire_log_before(
 /// segments now and those that somebody may still read: these go when they are let go of. Those that are
 /// kept for change feeds stay until the caller names them again.
 pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]) -> Result<()> {
+    // `close` waits for this lock before another process may open the directory.
+    let _alone = versions.purging.lock();
+    if versions.base.health.is_closed() {
+        return Ok(());
+    }
     let sealed: HashSet<SegmentNumber> =
         versions.read.value_log.segment_stats().iter().map(|segment| segment.number).collect();
     let mut gone = Vec::new();

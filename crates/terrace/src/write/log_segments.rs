@@ -34,6 +34,8 @@ pub(crate) fn lost_append(env: &CommitEnv, doing: &str, error: terrace_base::Err
 /// Finishes the segment and starts another one, which names the place where this one ends. A memtable
 /// knows by then that it needs the segment.
 pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    // `close` has led before another process may open the directory.
+    env.base.health.check_open()?;
     env.queue()?.drain();
     if !log.broken {
         let finished = log.writer.finish();
@@ -221,13 +223,26 @@ pub(crate) fn seal_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
 /// Syncs the log if anything was appended since the last sync.
 pub(crate) fn sync(env: &CommitEnv) -> Result<()> {
     let lead = env.queue()?.lead();
-    let mut log = lead.log();
+    env.base.health.check_open()?;
+    sync_under_lead(env, &mut lead.log())
+}
+
+/// Closes the store for writes: what was acknowledged so far is durable, and all that comes later is
+/// refused. Under the lead, so that no write can come in between.
+pub(crate) fn end(env: &CommitEnv) -> Result<()> {
+    let lead = env.queue()?.lead();
+    let synced = sync_under_lead(env, &mut lead.log());
+    env.base.health.close();
+    synced
+}
+
+fn sync_under_lead(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     if env.base.health.is_poisoned() {
         // What was acknowledged may never have reached the log.
         env.base.health.check_writable()?;
     }
     match log.dirty {
-        true => sync_log(env, &mut log),
+        true => sync_log(env, log),
         false => Ok(()),
     }
 }
@@ -236,6 +251,7 @@ pub(crate) fn sync(env: &CommitEnv) -> Result<()> {
 pub(crate) fn hand_over(env: &CommitEnv) -> Result<()> {
     let lead = env.queue()?.lead();
     let mut log = lead.log();
+    env.base.health.check_open()?;
     if log.broken {
         // It was handed over when its segment ended.
         return Ok(());

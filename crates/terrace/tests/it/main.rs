@@ -8,6 +8,7 @@ mod basics;
 mod bulk;
 mod camera;
 mod change_feed;
+mod close;
 mod compaction_filter;
 mod compaction_filter_model;
 mod crash_in_recovery;

@@ -18,6 +18,7 @@ mod run;
 
 use crate::background::env::JobEnv;
 use crate::error::{Error, Result};
+use crate::ingest::calls::{RunningCall, check_runs};
 use crate::ingest::run::{
     self as ingestion, IngestOptions, IngestPosition, IngestSource, Ingested,
 };
@@ -82,7 +83,7 @@ pub(crate) struct Loader {
     failed: bool,
 }
 
-/// The temporary files of a load; what is left of them when it ends is removed.
+/// The temporary files of a load; what is left of them when it ends, or when the store is closed, is removed.
 struct TempFiles {
     env: Arc<JobEnv>,
     numbers: RefCell<Vec<FileNumber>>,
@@ -91,25 +92,28 @@ struct TempFiles {
 impl TempFiles {
     /// A number for a new file.
     fn take(&self) -> Result<FileNumber> {
-        self.env.base.health.check_open()?;
         let number = self.env.versions.next_file_number();
+        let mut jobs = self.env.jobs.scheduler.lock();
+        check_runs(&self.env)?;
+        jobs.load_files.insert(number);
         self.numbers.borrow_mut().push(number);
         Ok(number)
     }
 
-    /// Removes a file that is needed no more.
-    fn remove(&self, number: FileNumber) {
-        self.numbers.borrow_mut().retain(|n| *n != number);
-        remove_unpublished(&self.env.base.vfs, &self.env.base.dir, std::iter::once(number));
+    /// Removes files that are needed no more. The caller's [`RunningCall`] keeps `close` waiting.
+    fn remove(&self, numbers: &[FileNumber]) {
+        self.numbers.borrow_mut().retain(|n| !numbers.contains(n));
+        self.env.jobs.scheduler.lock().load_files.retain(|n| !numbers.contains(n));
+        remove_unpublished(&self.env.base.vfs, &self.env.base.dir, numbers.iter().copied());
     }
 }
 
 impl Drop for TempFiles {
     fn drop(&mut self) {
-        let base = &self.env.base;
-        // After a close the directory, and these names, may be another process's.
-        if !base.health.is_closed() {
-            remove_unpublished(&base.vfs, &base.dir, self.numbers.take().into_iter());
+        // A close sees to it itself: after it the directory, and these names, may be another process's.
+        if let Ok(_running) = RunningCall::begin(&self.env) {
+            let numbers = self.numbers.take();
+            self.remove(&numbers);
         }
     }
 }
@@ -150,7 +154,8 @@ impl Loader {
         }
         let bytes = key.len() + prefix.len() + value.len();
         if !self.buffer.has_room(bytes) && !self.buffer.is_empty() {
-            let spilled = self.spill();
+            let env = self.env.clone();
+            let spilled = RunningCall::begin(&env).and_then(|_running| self.spill());
             self.failed |= spilled.is_err();
             spilled?;
         }
@@ -159,7 +164,7 @@ impl Loader {
     }
 
     fn check_usable(&self) -> Result<()> {
-        self.env.base.health.check_open()?;
+        check_runs(&self.env)?;
         match self.failed {
             true => {
                 Err(Error::InvalidArgument("the load has failed before; begin another one".into()))
@@ -185,6 +190,7 @@ impl Loader {
         let mut writer =
             RunWriter::create(&*base.vfs, &names::temp_path(&base.dir, number), number)?;
         while let Some(entry) = entries.next()? {
+            check_runs(&self.env)?;
             writer.add(&entry)?;
         }
         writer.finish()
@@ -192,6 +198,8 @@ impl Loader {
 
     /// Sorts what was given and ingests it.
     pub fn finish(mut self) -> Result<Ingested> {
+        let env = self.env.clone();
+        let _running = RunningCall::begin(&env)?;
         let files = self.sort()?;
         if files.is_empty() {
             return Ok(Ingested { seqno: 0, files: Vec::new(), entry_count: 0 });
@@ -227,14 +235,19 @@ impl Loader {
             let rest = self.runs.split_off(count);
             let done = std::mem::replace(&mut self.runs, vec![merged]);
             self.runs.extend(rest);
-            done.iter().for_each(|run| self.files.remove(run.number));
+            self.remove_runs(&done);
         }
         let mut merge = self.open(0..self.runs.len())?;
         let files = self.write_files(&mut merge)?;
         self.peak_bytes = self.peak_bytes.max(merge.peak_bytes());
         drop(merge);
-        self.runs.drain(..).for_each(|run| self.files.remove(run.number));
+        self.remove_runs(&self.runs);
+        self.runs.clear();
         Ok(files)
+    }
+
+    fn remove_runs(&self, runs: &[Run]) {
+        self.files.remove(&runs.iter().map(|run| run.number).collect::<Vec<_>>());
     }
 
     fn merge_of(&mut self, runs: std::ops::Range<usize>) -> Result<Run> {

@@ -3,6 +3,7 @@
 use super::Sorted;
 use crate::background::env::JobEnv;
 use crate::error::Result;
+use crate::ingest::calls::check_runs;
 use crate::ingest::sst_writer::SstWriter;
 use crate::version::family::Family;
 use terrace_base::FileNumber;
@@ -19,6 +20,7 @@ pub(super) fn write(
     let mut files = Vec::new();
     let mut writer: Option<SstWriter> = None;
     while let Some(entry) = entries.next()? {
+        check_runs(env)?;
         if let Some(full) = writer.take_if(|writer| writer.estimated_bytes() >= target_bytes) {
             full.finish()?;
         }
