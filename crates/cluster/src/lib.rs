@@ -33,9 +33,9 @@ pub use front::{
 pub use id::{Epoch, NodeId, ParseNodeIdError, Revision, ShardId};
 pub use key::{DbKey, MoveId};
 pub use moves::{
-    CopyChange, CopyState, Direction, Effect, FinishedMove, HomeKey, Intent, IntentState, KeyCopy,
-    KeyMove, MoveAnswer, MoveCall, MoveEffects, MoveEvent, MoveLimits, Mover, Outcome, RecordError,
-    Refusal, Site,
+    CopyChange, CopyState, Direction, Effect, FinishedMove, FlushId, Flushes, HomeKey, Intent,
+    IntentState, KeyCopy, KeyMove, MoveAnswer, MoveCall, MoveEffects, MoveEvent, MoveLimits, Mover,
+    Outcome, RecordError, Refusal, Site,
 };
 pub use owning::{
     Admission, ClaimAnswer, Fence, FenceAnswer, LeaseClock, OwnerAnswer, OwnerEffect, OwnerEvent,

@@ -2,6 +2,7 @@
 //! keys' shard, `HomeKey` are the rules of that shard's instance, `KeyCopy` those of the other one.
 
 mod copy;
+mod flushes;
 mod intent;
 mod key_move;
 mod mover;
@@ -10,6 +11,7 @@ mod record;
 mod tests;
 
 pub use copy::{CopyChange, CopyState, KeyCopy};
+pub use flushes::{FlushId, Flushes};
 pub use intent::{Direction, HomeKey, Intent, IntentState, Refusal};
 pub use key_move::{Effect, KeyMove, MoveAnswer, MoveCall, MoveEvent, Outcome, Site};
 pub use mover::{FinishedMove, MoveEffects, MoveLimits, Mover};

@@ -85,11 +85,11 @@ impl Keyspace {
     ) -> Result<Vec<std::result::Result<(), Refusal>>> {
         let _turn = self.moves.turn.lock();
         let mut batch = self.batch_of(keys)?;
-        let last = self.moves.last(shard);
+        let (last, may_move) = (self.moves.last(shard), self.moves.may_move());
         let mut begun = Vec::with_capacity(keys.len());
         for key in keys {
             let now = self.moves.home(key);
-            let next = now.begin(last, id, direction, other);
+            let next = now.begin(last, id, direction, other, may_move);
             if let Ok(next) = next
                 && next != now
             {
@@ -126,7 +126,8 @@ impl Keyspace {
                 Ok(value) => exported.push(value),
                 Err(why) => return Ok(Err(why)),
             }
-            batch.hold(key, next);
+            // From the commit on writes of the key are kept away.
+            batch.change_in_memory(RecordChange::Home(key.clone(), next));
         }
         batch.commit_with(&DURABLE)?;
         Ok(Ok(exported))
@@ -213,6 +214,9 @@ impl Keyspace {
         values: &[ExportedKey],
     ) -> Answer<()> {
         let mut batch = self.batch_of(keys)?;
+        if let Err(why) = self.moves.may_move() {
+            return Ok(Err(why));
+        }
         for (number, key) in keys.iter().enumerate() {
             match KeyCopy::import(self.moves.copy(key), id) {
                 Ok(CopyChange::Put(copy)) => {
@@ -263,6 +267,9 @@ impl Keyspace {
         max_bytes: usize,
     ) -> Answer<Vec<ExportedKey>> {
         let mut batch = self.batch_of(keys)?;
+        if let Err(why) = self.moves.may_move() {
+            return Ok(Err(why));
+        }
         let mut exported = Vec::with_capacity(keys.len());
         for key in keys {
             match KeyCopy::export(self.moves.copy(key), id) {

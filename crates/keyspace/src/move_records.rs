@@ -17,9 +17,11 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use terrace::{ColumnFamily, Db};
 use terrace_cluster::{
-    CopyState, DbKey, Epoch, Exception, HomeKey, Intent, KeyCopy, MoveId, ShardId,
+    CopyState, DbKey, Epoch, Exception, FlushId, Flushes, HomeKey, Intent, KeyCopy, MoveId,
+    Refusal, ShardId,
 };
 
 /// Name of the family of records.
@@ -38,6 +40,9 @@ pub(crate) enum RecordChange {
     Copy(DbKey, Option<KeyCopy>),
     Last(ShardId, MoveId),
     Fence(ShardId, Epoch),
+    /// A flush is announced, or executed. In memory only.
+    FlushAnnounced(FlushId),
+    FlushExecuted(FlushId),
 }
 
 /// A record as it is written: `None` deletes it.
@@ -51,6 +56,7 @@ struct Tables {
     hidden: usize,
     last: HashMap<ShardId, MoveId>,
     fences: HashMap<ShardId, Epoch>,
+    flushes: Flushes,
 }
 
 /// See the module.
@@ -62,6 +68,8 @@ pub(crate) struct MoveRecords {
     has_keys: AtomicBool,
     /// Copies that scans do not see.
     hidden: AtomicUsize,
+    /// The clock of announced flushes begins here.
+    opened: Instant,
     /// Held by who begins or undoes a move, or raises a fence: these read before they write.
     pub turn: Mutex<()>,
 }
@@ -85,6 +93,7 @@ impl MoveRecords {
             tables: RwLock::new(tables),
             has_keys: AtomicBool::new(false),
             hidden: AtomicUsize::new(0),
+            opened: Instant::now(),
             turn: Mutex::new(()),
         };
         records.count(&records.tables.read());
@@ -120,6 +129,7 @@ impl MoveRecords {
                 let key = [FENCE, &shard.0.to_be_bytes()].concat();
                 vec![(key, Some(epoch.0.to_le_bytes().to_vec()))]
             }
+            RecordChange::FlushAnnounced(_) | RecordChange::FlushExecuted(_) => Vec::new(),
         }
     }
 
@@ -127,7 +137,7 @@ impl MoveRecords {
     pub fn apply(&self, changes: impl Iterator<Item = RecordChange>) {
         let mut tables = self.tables.write();
         for change in changes {
-            tables.apply(change);
+            tables.apply(change, self.opened.elapsed());
         }
         self.count(&tables);
     }
@@ -172,6 +182,16 @@ impl MoveRecords {
         self.hidden() > 0 && self.copy(&DbKey::new(db, key)).is_some_and(state)
     }
 
+    /// Whether this store may take part in moves. Asked under the lock of a key of the move.
+    pub fn may_move(&self) -> std::result::Result<(), Refusal> {
+        self.tables.read().flushes.may_move(self.opened.elapsed())
+    }
+
+    /// Whether a flush may be executed. Asked under all locks.
+    pub fn is_announced(&self, id: FlushId) -> bool {
+        self.tables.read().flushes.is_announced(id, self.opened.elapsed())
+    }
+
     pub fn last(&self, shard: ShardId) -> MoveId {
         self.tables.read().last.get(&shard).copied().unwrap_or_default()
     }
@@ -196,7 +216,7 @@ impl MoveRecords {
 }
 
 impl Tables {
-    fn apply(&mut self, change: RecordChange) {
+    fn apply(&mut self, change: RecordChange, now: Duration) {
         match change {
             RecordChange::Home(key, home) if home == HomeKey::default() => {
                 self.homes.remove(&key);
@@ -220,6 +240,8 @@ impl Tables {
             RecordChange::Fence(shard, epoch) => {
                 self.fences.insert(shard, epoch);
             }
+            RecordChange::FlushAnnounced(id) => self.flushes.announce(id, now),
+            RecordChange::FlushExecuted(id) => self.flushes.end(id),
         }
     }
 
@@ -252,7 +274,8 @@ impl Tables {
                 self.homes.insert(key, HomeKey::recovered(exception, intent));
             }
             COPY => {
-                self.apply(RecordChange::Copy(key, Some(KeyCopy::decode(value).ok()?)));
+                let change = RecordChange::Copy(key, Some(KeyCopy::decode(value).ok()?));
+                self.apply(change, Duration::ZERO);
             }
             _ => return None,
         }

@@ -46,7 +46,7 @@ pub(crate) use admin::debug_refusal;
 pub use command_docs::documentation;
 pub use command_table::{Table, table};
 pub use failure::{Failure, Outcome};
-pub(crate) use keys::TSCAN_LIMIT;
+pub(crate) use keys::{ANNOUNCE, EXECUTE, TSCAN_LIMIT, is_flush_option};
 pub use redis_names::REDIS_NAMES;
 pub(crate) use run::permit;
 pub use run::run;

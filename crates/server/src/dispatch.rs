@@ -242,9 +242,13 @@ fn route_again(
     output: &mut Vec<u8>,
 ) -> Executed {
     let coordinator = server.cluster.as_ref().and_then(Cluster::coordinator);
+    // What is for a whole shard is sent again by who sent it.
+    let is_sent_again = session.caller == Caller::Again && session.shard.is_some();
     match (session.caller, coordinator) {
-        (Caller::Client | Caller::Again, _) if mode == Mode::Device => Executed::Back,
-        (Caller::Client | Caller::Again, Some(coordinator)) => {
+        (Caller::Client | Caller::Again, _) if mode == Mode::Device && !is_sent_again => {
+            Executed::Back
+        }
+        (Caller::Client | Caller::Again, Some(coordinator)) if !is_sent_again => {
             // As a call to this node itself, which goes on as soon as the routes have followed.
             let own = CallTarget::Owner(coordinator.me());
             let is_exec = spec.name == "exec";

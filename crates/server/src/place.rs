@@ -16,7 +16,7 @@ mod split;
 mod transaction;
 
 pub(crate) use fan_out::is_for_all;
-pub(crate) use merge::{LIMITS, Merge};
+pub(crate) use merge::{LIMITS, Merge, is_error};
 pub(crate) use split::{Part, Split};
 pub(crate) use transaction::{check_queued, keys_of, requests_of};
 

@@ -65,6 +65,8 @@ pub enum Refusal {
     TooLarge,
     /// The key was used in a transaction with others lately, and stays with them.
     Tied,
+    /// All keys are about to be removed ([`Flushes`](crate::Flushes)).
+    Flushing,
 }
 
 impl fmt::Display for Refusal {
@@ -76,6 +78,7 @@ impl fmt::Display for Refusal {
             Self::Held => "the key is being moved",
             Self::TooLarge => "the value is too large to be moved",
             Self::Tied => "the key is used in transactions with others",
+            Self::Flushing => "all keys are being removed",
         })
     }
 }
@@ -98,17 +101,19 @@ impl HomeKey {
         Self { exception, intent, is_held }
     }
 
-    /// Step 1. `last` is the largest id that ever began in this shard; it becomes `id` in the same batch.
+    /// Step 1. `last` is the largest id that ever began in this shard; it becomes `id` in the same batch, also if
+    /// the move is refused. `may_move` is what [`Flushes::may_move`](crate::Flushes::may_move) says.
     ///
     /// # Errors
     /// `Late` if a later move began; `Busy`; `NotHere` if a key that goes out is away, or one that comes
-    /// home is not at `other`.
+    /// home is not at `other`; `Flushing`.
     pub fn begin(
         self,
         last: MoveId,
         id: MoveId,
         direction: Direction,
         other: ShardId,
+        may_move: Result<(), Refusal>,
     ) -> Result<Self, Refusal> {
         let is_mine = self.intent.is_some_and(|intent| intent.id == id);
         match (id.cmp(&last), self.intent) {
@@ -121,6 +126,7 @@ impl HomeKey {
             Direction::Out => self.exception.is_none(),
             Direction::Home => self.exception.is_some_and(|exception| exception.at == other),
         };
+        may_move?;
         let intent = Intent { id, direction, other, state: IntentState::Open };
         match is_there {
             true => Ok(Self { intent: Some(intent), ..self }),
@@ -176,6 +182,25 @@ impl HomeKey {
             },
             _ => Ok(self),
         }
+    }
+
+    /// A flush of all stores is announced, or all keys are removed: a move that is not committed is undone. A key
+    /// that is away stays away; the store that has it is flushed as well.
+    pub fn flush(self) -> Self {
+        match self.intent {
+            Some(intent) if intent.state == IntentState::Open => {
+                let intent = Some(Intent { state: IntentState::Undone, ..intent });
+                Self { intent, is_held: false, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Whether calls that were routed before the key came home may still find the copy that is to be dropped.
+    pub fn has_left_a_copy(self) -> bool {
+        let is_settled =
+            |it: Intent| it.direction == Direction::Out || it.state != IntentState::Committed;
+        !self.intent.is_none_or(is_settled)
     }
 
     /// The copy at the other instance is settled. Does nothing for a move that is open or gone.

@@ -2,6 +2,7 @@
 //! message is one atomic step, and what it changes is durable, but for what `restart` takes away.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 use terrace_cluster::*;
 
 /// A value; `None`: the key does not exist.
@@ -22,6 +23,10 @@ pub struct Off {
     pub drain_calls: bool,
     /// Owners reply although they are not sure of their lease.
     pub stamp_check: bool,
+    /// Stores are flushed without an announcement.
+    pub flush_rounds: bool,
+    /// A flush does not wait until copies of keys that came home are dropped.
+    pub flush_waits: bool,
 }
 
 /// What a client wants of a key.
@@ -84,6 +89,8 @@ pub struct Instance {
     pub homes: BTreeMap<DbKey, HomeKey>,
     /// Keys of other shards.
     pub copies: BTreeMap<DbKey, KeyCopy>,
+    /// Time stands still; they lapse when it is said.
+    pub flushes: Flushes,
 }
 
 impl Instance {
@@ -96,6 +103,7 @@ impl Instance {
             last: MoveId::default(),
             homes: BTreeMap::new(),
             copies: BTreeMap::new(),
+            flushes: Flushes::default(),
         }
     }
 
@@ -104,6 +112,38 @@ impl Instance {
         for key in self.homes.values_mut() {
             *key = HomeKey::recovered(key.exception, key.intent);
             key.is_held &= !self.off.instance_hold;
+        }
+        self.flushes = Flushes::default();
+    }
+
+    fn may_move(&self) -> Result<(), Refusal> {
+        match self.off.flush_rounds {
+            true => Ok(()),
+            false => self.flushes.may_move(Duration::ZERO),
+        }
+    }
+
+    /// A flush of all stores is coming: whether this store is ready for it.
+    pub fn announce(&mut self, id: FlushId) -> bool {
+        self.undo_open_moves();
+        self.flushes.announce(id, Duration::ZERO);
+        self.off.flush_waits || !self.homes.values().any(|home| home.has_left_a_copy())
+    }
+
+    /// Removes all keys: whether the flush is announced.
+    pub fn flush(&mut self, id: FlushId) -> bool {
+        let is_announced = self.off.flush_rounds || self.flushes.is_announced(id, Duration::ZERO);
+        if is_announced {
+            self.undo_open_moves();
+            self.values.clear();
+            self.flushes.end(id);
+        }
+        is_announced
+    }
+
+    fn undo_open_moves(&mut self) {
+        for (key, home) in self.homes.clone() {
+            self.set_home(&key, home.flush());
         }
     }
 
@@ -219,9 +259,10 @@ impl Instance {
     ) -> Result<MoveAnswer<Value>, Refusal> {
         match call {
             MoveCall::Begin => {
+                let may_move = self.may_move();
                 let begin = |key: &DbKey| {
                     let home = self.home_key(key);
-                    home.begin(self.last, head.id, head.direction, head.other)
+                    home.begin(self.last, head.id, head.direction, head.other, may_move)
                 };
                 let begun: Vec<_> = head.keys.iter().map(begin).collect();
                 for (key, home) in head.keys.iter().zip(&begun) {
@@ -311,10 +352,12 @@ impl Instance {
         let id = head.id;
         match call {
             MoveCall::Export => {
+                self.may_move()?;
                 self.all_copies(head, None, |copy| KeyCopy::export(copy, id))?;
                 return Ok(self.exported(head));
             }
             MoveCall::Import(values) => {
+                self.may_move()?;
                 self.all_copies(head, Some(values), |copy| KeyCopy::import(copy, id))?;
             }
             MoveCall::Finish => {

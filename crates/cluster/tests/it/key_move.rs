@@ -156,3 +156,51 @@ fn without_the_hold_at_the_instance_a_late_write_is_read_and_lost() {
     };
     violates("linearizable", model);
 }
+
+#[test]
+fn a_flush_beside_moves_is_one_write_of_the_key() {
+    for clients in [vec![vec![Op::Write(1)], vec![Op::Read]], vec![vec![Op::Read, Op::Read]]] {
+        let model = KeyMoves { clients, owners: vec![2], flushes: 1, ..KeyMoves::default() };
+        check("flush", model);
+    }
+}
+
+#[test]
+fn a_flush_that_a_store_did_not_wait_for_promises_nothing() {
+    let model = KeyMoves {
+        clients: vec![vec![Op::Read]],
+        owners: vec![2],
+        flushes: 1,
+        lapses: 1,
+        restarts: 1,
+        ..KeyMoves::default()
+    };
+    check("flush that lapses", model);
+}
+
+/// The copy comes into a store after that one was flushed.
+#[test]
+fn without_an_announcement_a_key_outlives_a_flush() {
+    let off = with(|off| off.flush_rounds = true);
+    let model = KeyMoves {
+        clients: vec![vec![Op::Read]],
+        owners: vec![2],
+        flushes: 1,
+        off,
+        ..KeyMoves::default()
+    };
+    violates("linearizable", model);
+}
+
+/// A read by a route of before finds it after another one found nothing at home.
+#[test]
+fn a_flush_that_does_not_wait_for_a_copy_that_was_left_is_seen_and_not_seen() {
+    let model = KeyMoves {
+        clients: vec![vec![Op::Read, Op::Read]],
+        owners: vec![2],
+        flushes: 1,
+        off: with(|off| off.flush_waits = true),
+        ..KeyMoves::default()
+    };
+    violates("linearizable", model);
+}

@@ -1,6 +1,6 @@
 //! The key move, model-checked: every order in which messages of moves and calls of clients can arrive,
 //! with messages that are late, lost, or come twice, an owner that stops anywhere, a later owner beside
-//! one that does not know of it, and a home that restarts. The machines are those of the product.
+//! one that does not know of it, a home that restarts, and flushes of both stores. The machines are those of the product.
 //!
 //! One key of shard 1, whose other instance is that of shard 2. An owner that crashes is one that takes
 //! no more steps; a message that is lost is one that is never delivered. What happens is bounded by
@@ -35,6 +35,11 @@ pub struct KeyMoves {
     pub duplicates: u8,
     /// Restarts of the home instance.
     pub restarts: u8,
+    /// Flushes of both stores, one after the other; led by somebody who sends every message once and waits
+    /// for the answers.
+    pub flushes: u8,
+    /// Stores that wait no longer for a flush that was announced.
+    pub lapses: u8,
     pub off: Off,
 }
 
@@ -44,6 +49,24 @@ pub enum Message {
     MoveAnswer { owner: usize, id: MoveId, ticket: u32, answer: MoveAnswer<Value> },
     Call { owner: usize, at: ShardId, client: usize, number: u8, op: Op },
     CallAnswer { owner: usize, client: usize, number: u8, answer: CallAnswer },
+    Flush { at: ShardId, round: Round, id: FlushId },
+    FlushAnswer { is_done: bool, id: FlushId },
+}
+
+/// A round of a flush of all stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Round {
+    Announce,
+    Execute,
+}
+
+/// The flush that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Flushing {
+    id: FlushId,
+    round: Round,
+    /// Stores that have not answered in this round.
+    awaited: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,6 +120,9 @@ pub struct State {
     pub network: Vec<Message>,
     clients: Vec<Client>,
     history: LinearizabilityTester<usize, Register<Value>>,
+    flushing: Option<Flushing>,
+    flushes: u8,
+    lapses: u8,
     timeouts: u8,
     give_ups: u8,
     duplicates: u8,
@@ -106,6 +132,7 @@ pub struct State {
 impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.home, &self.other, &self.owners, &self.clients, &self.history).hash(state);
+        (&self.flushing, self.flushes, self.lapses).hash(state);
         (self.timeouts, self.give_ups, self.duplicates, self.restarts).hash(state);
         let hashes = self.network.iter().map(|message| {
             let mut hasher = DefaultHasher::new();
@@ -121,12 +148,18 @@ impl Hash for State {
 pub enum Action {
     Begin(usize),
     Timeout(usize),
-    Route { client: usize, owner: usize },
+    Route {
+        client: usize,
+        owner: usize,
+    },
     GiveUp(usize),
     Deliver(usize),
     DeliverAndKeep(usize),
     RestartHome,
     TakeOver,
+    BeginFlush,
+    /// At home, or else at the other.
+    Lapse(bool),
 }
 
 fn key() -> DbKey {
@@ -174,7 +207,10 @@ impl State {
                 let client = &self.clients[*client];
                 client.state == ClientState::Waiting(*owner) && client.number == *number
             }
-            Message::Move { .. } | Message::Call { .. } => true,
+            Message::FlushAnswer { id, .. } => {
+                self.flushing.as_ref().is_some_and(|flushing| flushing.id == *id)
+            }
+            Message::Move { .. } | Message::Call { .. } | Message::Flush { .. } => true,
         }
     }
 
@@ -234,6 +270,20 @@ impl State {
                 let answer = at.on_call(sender(owner), &key(), op);
                 self.send(Message::CallAnswer { owner, client, number, answer });
             }
+            Message::Flush { at, round, id } => {
+                let at = if at == HOME { &mut self.home } else { &mut self.other };
+                let is_done = match round {
+                    Round::Announce if at.announce(id) => true,
+                    // It comes again.
+                    Round::Announce => {
+                        let at = at.shard;
+                        return self.send(Message::Flush { at, round, id });
+                    }
+                    Round::Execute => at.flush(id),
+                };
+                self.network.push(Message::FlushAnswer { is_done, id });
+            }
+            Message::FlushAnswer { is_done, .. } => self.flush_answered(is_done),
             Message::CallAnswer { owner, client: at, answer, .. } => {
                 // A later owner is there only after the lease of the former has ended.
                 let is_sure = owner + 1 == self.owners.len() || model.off.stamp_check;
@@ -253,6 +303,41 @@ impl State {
                     CallAnswer::Deposed => self.owners[owner].is_alive = false,
                 }
             }
+        }
+    }
+
+    /// A flush counts as a write of every key, by somebody who comes after the clients.
+    fn begin_flush(&mut self, model: &KeyMoves) {
+        self.flushes += 1;
+        let flusher = self.clients.len();
+        self.history.on_invoke(flusher, RegisterOp::Write(None)).unwrap();
+        self.begin_round(match model.off.flush_rounds {
+            true => Round::Execute,
+            false => Round::Announce,
+        });
+    }
+
+    fn begin_round(&mut self, round: Round) {
+        let id = FlushId(u64::from(self.flushes));
+        self.flushing = Some(Flushing { id, round, awaited: 2 });
+        for at in [HOME, OTHER] {
+            self.send(Message::Flush { at, round, id });
+        }
+    }
+
+    /// A store has answered. One that refused the flush has lapsed, and nothing is promised.
+    fn flush_answered(&mut self, is_done: bool) {
+        let Some(flushing) = &mut self.flushing else { return };
+        flushing.awaited -= 1;
+        match (is_done, flushing.awaited, flushing.round) {
+            (false, ..) => self.flushing = None,
+            (true, 0, Round::Announce) => self.begin_round(Round::Execute),
+            (true, 0, Round::Execute) => {
+                self.flushing = None;
+                let flusher = self.clients.len();
+                self.history.on_return(flusher, RegisterRet::WriteOk).unwrap();
+            }
+            _ => {}
         }
     }
 
@@ -341,6 +426,9 @@ impl Model for KeyMoves {
             network: Vec::new(),
             clients: vec![client; self.clients.len()],
             history: LinearizabilityTester::new(Register(Some(0))),
+            flushing: None,
+            flushes: 0,
+            lapses: 0,
             timeouts: 0,
             give_ups: 0,
             duplicates: 0,
@@ -387,6 +475,14 @@ impl Model for KeyMoves {
         if state.owners.len() < self.owners.len() {
             actions.push(Action::TakeOver);
         }
+        if state.flushing.is_none() && state.flushes < self.flushes {
+            actions.push(Action::BeginFlush);
+        }
+        if state.lapses < self.lapses {
+            let waits = |at: &Instance| at.flushes != Flushes::default();
+            actions.extend(waits(&state.home).then_some(Action::Lapse(true)));
+            actions.extend(waits(&state.other).then_some(Action::Lapse(false)));
+        }
     }
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
@@ -426,6 +522,12 @@ impl Model for KeyMoves {
                 next.home.restart();
             }
             Action::TakeOver => next.take_over(),
+            Action::BeginFlush => next.begin_flush(self),
+            Action::Lapse(at_home) => {
+                next.lapses += 1;
+                let at = if at_home { &mut next.home } else { &mut next.other };
+                at.flushes = Flushes::default();
+            }
         }
         next.settle(self);
         Some(next)

@@ -40,7 +40,7 @@ impl CommandBatch {
                 }
             }
         }
-        self.flush_records(first, last)?;
+        self.undo_open_moves(first, last)?;
         let undoes = self.attempts > 0;
         for db in first..=last {
             let owned = |(key, _): (&[u8], _)| key.to_vec();

@@ -3,7 +3,7 @@
 use super::CommandBatch;
 use crate::error::Result;
 use crate::move_records::RecordChange;
-use terrace_cluster::{DbKey, HomeKey, IntentState, Refusal};
+use terrace_cluster::{DbKey, IntentState, Refusal};
 
 impl CommandBatch {
     /// Changes a record in this batch. The lock of its key is held.
@@ -19,9 +19,9 @@ impl CommandBatch {
         Ok(())
     }
 
-    /// Keeps writes of a key away, or no longer, from the commit on: in memory only.
-    pub(crate) fn hold(&mut self, key: &DbKey, home: HomeKey) {
-        self.record_changes.push(RecordChange::Home(key.clone(), home));
+    /// As [`Self::change_record`], in memory only.
+    pub(crate) fn change_in_memory(&mut self, change: RecordChange) {
+        self.record_changes.push(change);
     }
 
     /// Whether a command, in the name of the key's shard, may read or write a key of this instance.
@@ -64,22 +64,12 @@ impl CommandBatch {
         terrace_cluster::KeyCopy::call(copy, is_write).map(drop)
     }
 
-    /// The records of what a flush of databases removes: moves that are under way do not go on. Keys
-    /// that are away stay away: the store that has them is flushed as well, and may get them again.
-    pub(super) fn flush_records(&mut self, first: u8, last: u8) -> Result<()> {
-        for (key, mut home) in self.space.moves.homes() {
-            if !(first..=last).contains(&key.db) {
-                continue;
-            }
-            let before = home;
-            if let Some(intent) = &mut home.intent
-                && intent.state == IntentState::Open
-            {
-                intent.state = IntentState::Undone;
-                home.is_held = false;
-            }
-            if home != before {
-                self.change_record(RecordChange::Home(key, home))?;
+    /// For a flush of these databases: moves that are under way do not go on.
+    pub(crate) fn undo_open_moves(&mut self, first: u8, last: u8) -> Result<()> {
+        for (key, home) in self.space.moves.homes() {
+            let next = home.flush();
+            if (first..=last).contains(&key.db) && next != home {
+                self.change_record(RecordChange::Home(key, next))?;
             }
         }
         Ok(())

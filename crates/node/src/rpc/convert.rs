@@ -281,6 +281,7 @@ fn api_refusal(refusal: Refusal) -> api::Refusal {
         Refusal::Held => api::Refusal::Held,
         Refusal::TooLarge => api::Refusal::TooLarge,
         Refusal::Tied => api::Refusal::Tied,
+        Refusal::Flushing => api::Refusal::Flushing,
     }
 }
 
@@ -293,6 +294,7 @@ fn refusal_of(number: i32) -> Result<Option<Refusal>, Status> {
         api::Refusal::Held => Refusal::Held,
         api::Refusal::TooLarge => Refusal::TooLarge,
         api::Refusal::Tied => Refusal::Tied,
+        api::Refusal::Flushing => Refusal::Flushing,
     }))
 }
 
@@ -408,7 +410,7 @@ mod tests {
         }
         for answer in [
             MoveAnswer::Done,
-            MoveAnswer::Begun(vec![Ok(()), Err(Refusal::Busy), Err(Refusal::Tied)]),
+            MoveAnswer::Begun(vec![Ok(()), Err(Refusal::Busy), Err(Refusal::Flushing)]),
             MoveAnswer::Exported(values),
             MoveAnswer::Refused(Refusal::TooLarge),
             MoveAnswer::Deposed,

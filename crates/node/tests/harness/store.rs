@@ -136,7 +136,7 @@ impl State {
                 let last = self.last;
                 let mut begun = Vec::new();
                 for key in keys {
-                    let result = self.home_of(key).begin(last, *id, *direction, *other);
+                    let result = self.home_of(key).begin(last, *id, *direction, *other, Ok(()));
                     if let Ok(home) = result {
                         self.home.insert(key.clone(), home);
                     }

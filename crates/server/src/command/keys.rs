@@ -5,11 +5,21 @@ use super::expiry::{self, Unit};
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::acl::Access;
 use crate::glob;
+use crate::session::Caller;
+use terrace_cluster::FlushId;
 use terrace_keyspace::{ExpireIf, KeyRange, KeyScan, Kind, Type};
 use terrace_resp::{Aggregate, Protocol};
 
 /// How many keys `TSCAN` shows if it is not told.
 pub(crate) const TSCAN_LIMIT: u64 = 1000;
+
+/// The words of the two rounds of a flush of all stores, each with the flush's number. Between nodes only.
+pub(crate) const ANNOUNCE: &[u8] = b"ANNOUNCE";
+pub(crate) const EXECUTE: &[u8] = b"EXECUTE";
+
+/// To the flush of a store that was started again since it was announced, or was waited for too long.
+const NOT_ANNOUNCED: &str =
+    "TRYAGAIN a store did not wait for the flush; other stores may be flushed";
 
 const READ: Flags = Flags::READ.with(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.with(Flags::FAST);
@@ -464,16 +474,38 @@ fn dbsize(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// Whether this is an option of `FLUSHALL` and `FLUSHDB`.
+pub(crate) fn is_flush_option(option: &[u8]) -> bool {
+    option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
+}
+
 fn flush(call: &mut Call<'_>, all: bool) -> Outcome {
-    let knows = |option: &[u8]| {
-        option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
-    };
-    if call.count() > 2 || !call.args_from(1).all(knows) {
+    let db = call.session.db;
+    if call.session.caller != Caller::Client && call.count() == 3 {
+        return flush_in_rounds(call, (!all).then_some(db));
+    }
+    if call.count() > 2 || !call.args_from(1).all(is_flush_option) {
         return Err(Failure::SYNTAX);
     }
     match all {
         true => call.batch.flush_all()?,
-        false => call.batch.flush(call.session.db)?,
+        false => call.batch.flush(db)?,
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// For another node: a round of a flush of all stores.
+fn flush_in_rounds(call: &mut Call<'_>, db: Option<u8>) -> Outcome {
+    let id = std::str::from_utf8(call.arg(2)).ok().and_then(|id| id.parse().ok());
+    let id = FlushId(id.ok_or(Failure::SYNTAX)?);
+    match call.arg(1) {
+        // It comes again.
+        ANNOUNCE if !call.batch.announce_flush(id)? => return Err(Failure::Moved),
+        ANNOUNCE => {}
+        EXECUTE if !call.batch.execute_flush(id, db)? => return Err(Failure::line(NOT_ANNOUNCED)),
+        EXECUTE => {}
+        _ => return Err(Failure::SYNTAX),
     }
     call.reply.ok();
     Ok(())

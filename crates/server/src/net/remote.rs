@@ -6,7 +6,7 @@
 //! round of requests of a client on its way at a time.
 
 use crate::cluster::Cluster;
-use crate::place::{self, Await, Away, Merge, Part};
+use crate::place::{self, Await, Away, Merge, Part, is_error};
 use crate::session::Session;
 use terrace_cluster::{CallTarget, Revision};
 use terrace_resp::{Command, Protocol};
@@ -65,6 +65,8 @@ struct Hole {
     protocol: Protocol,
     /// Where in `arrived` the replies of the parts are.
     parts: Parts,
+    /// The requests of its second round; then there is no other hole.
+    then: Vec<Vec<u8>>,
 }
 
 enum Parts {
@@ -124,6 +126,7 @@ impl RemoteReplies {
         session: &mut Session,
         cluster: Option<&Cluster>,
     ) -> Option<Await> {
+        let mut then = Vec::new();
         let (merge, parts) = match away {
             Away::Wait(until) => return Some(until),
             Away::Send(target) => {
@@ -136,7 +139,10 @@ impl RemoteReplies {
                 self.requests.extend_from_slice(&requests);
                 (Merge::Only, Ok((target, count)))
             }
-            Away::Split(split) => (split.merge, Err(split.parts)),
+            Away::Split(split) => {
+                then = split.then;
+                (split.merge, Err(split.parts))
+            }
         };
         let coordinator = cluster.and_then(Cluster::coordinator);
         let own = coordinator.map(|one| CallTarget::Owner(one.me()));
@@ -161,8 +167,25 @@ impl RemoteReplies {
         };
         let (at, replies_before) = (output.len(), batch_replies);
         let is_wanted = crate::dispatch::wants_reply(session);
-        self.holes.push(Hole { at, replies_before, is_wanted, merge, protocol, parts });
+        self.holes.push(Hole { at, replies_before, is_wanted, merge, protocol, parts, then });
         None
+    }
+
+    /// Begins the second round of the last command, if it has one and the first is over: its hole, and what is to be
+    /// sent. Not if a part failed: then the reply to that is the reply.
+    pub fn begin_second_round(&mut self) -> Option<(u32, Protocol, Vec<Vec<u8>>)> {
+        let number = self.holes.len().checked_sub(1).filter(|_| self.outstanding == 0)?;
+        let hole = &mut self.holes[number];
+        let requests = std::mem::take(&mut hole.then);
+        let has_failed = |(start, end): &(usize, usize)| is_error(&self.arrived[*start..*end]);
+        if requests.is_empty()
+            || matches!(&hole.parts, Parts::Several(places) if places.iter().any(has_failed))
+        {
+            return None;
+        }
+        hole.parts = Parts::Several(vec![(0, 0); requests.len()]);
+        self.outstanding = requests.len();
+        Some((number as u32, hole.protocol, requests))
     }
 
     fn take_parts(&mut self, parts: Vec<Part>, hole: u32, protocol: Protocol) -> Parts {
@@ -256,7 +279,7 @@ mod tests {
         let output = b"+1\r\n+2\r\n+3\r\n+4\r\n".to_vec();
         let hole = |at, replies_before, merge, parts| {
             let protocol = Protocol::Resp2;
-            Hole { at, replies_before, is_wanted, merge, protocol, parts }
+            Hole { at, replies_before, is_wanted, merge, protocol, parts, then: Vec::new() }
         };
         let several = Parts::Several(vec![(0, 0); 2]);
         let mut remote = RemoteReplies::default();

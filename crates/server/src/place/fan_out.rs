@@ -2,15 +2,17 @@
 //!
 //! A part goes to the owner of a shard of the store, with the shard before the command
 //! ([`super::ON_SHARD`]); every key is in exactly one store. The parts are not of one moment, and a key
-//! that is moved meanwhile may be seen twice, or not at all.
+//! that is moved meanwhile may be seen twice, or not at all. A flush has two rounds
+//! (`terrace_cluster::Flushes`), and no key outlives it.
 
 use super::merge::Merge;
 use super::split::{Part, Split};
 use super::{Away, ON_SHARD, Place, Placing, refused};
-use crate::command::CommandSpec;
+use crate::command::{ANNOUNCE, CommandSpec, EXECUTE, is_flush_option};
 use crate::session::Caller;
 use std::collections::BTreeSet;
-use terrace_cluster::{CallTarget, Placement, Route, ShardId, Topology, Unserved};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use terrace_cluster::{CallTarget, FlushId, Placement, Route, ShardId, Topology, Unserved};
 use terrace_resp::{Command, parse_integer, write_request};
 
 /// Stores that cursors can tell from one another.
@@ -53,12 +55,31 @@ impl Placing<'_> {
             "keys" => Merge::Concatenated,
             "dbsize" => Merge::Sum { all: true },
             "randomkey" => Merge::Any,
-            _ => Merge::AllOk { all: true },
+            _ if args.iter().skip(1).all(is_flush_option) => {
+                return self.flush(&shards, spec.name).unwrap_or_else(|place| place);
+            }
+            // The command says what is wrong.
+            _ => return Place::Here(false),
         };
-        match shards.iter().map(|shard| self.part_on(*shard, &words)).collect() {
-            Ok(parts) => Away::Split(Box::new(Split { parts, merge })).into(),
+        match self.parts_on(&shards, &words) {
+            Ok(parts) => Away::Split(Box::new(Split { parts, then: Vec::new(), merge })).into(),
             Err(place) => place,
         }
+    }
+
+    /// Both rounds of a flush of all stores.
+    fn flush(&self, shards: &[ShardId], name: &str) -> Result<Place, Place> {
+        // Another one each time.
+        let id = FlushId(RandomState::new().build_hasher().finish()).to_string();
+        let parts = self.parts_on(shards, &[name.as_bytes(), ANNOUNCE, id.as_bytes()])?;
+        let execute =
+            |shard: &ShardId| on_shard(*shard, &[name.as_bytes(), EXECUTE, id.as_bytes()]);
+        let then = shards.iter().map(execute).collect();
+        Ok(Away::Split(Box::new(Split { parts, then, merge: Merge::AllOk { all: true } })).into())
+    }
+
+    fn parts_on(&self, shards: &[ShardId], words: &[&[u8]]) -> Result<Vec<Part>, Place> {
+        shards.iter().map(|shard| self.part_on(*shard, words)).collect()
     }
 
     /// A command for a whole shard, of which this node is the owner to the mind of another.
@@ -70,7 +91,8 @@ impl Placing<'_> {
             Route::Owner(_) if self.session.caller == Caller::Owner => self.moved(),
             Route::Owner(_) => match self.part_on(shard, &args.iter().collect::<Vec<_>>()) {
                 Ok(part) => {
-                    Away::Split(Box::new(Split { parts: vec![part], merge: Merge::Only })).into()
+                    let (parts, then) = (vec![part], Vec::new());
+                    Away::Split(Box::new(Split { parts, then, merge: Merge::Only })).into()
                 }
                 Err(place) => place,
             },
@@ -80,25 +102,13 @@ impl Placing<'_> {
 
     /// The part of a command for the store of a shard.
     fn part_on(&self, shard: ShardId, words: &[&[u8]]) -> Result<Part, Place> {
-        let number = shard.to_string();
-        let mut requests = Vec::new();
-        let mut on_shard = || {
-            write_request(&mut requests, &[&[ON_SHARD, number.as_bytes()], words].concat());
-        };
+        // Also to an instance: if it does not take the call, this is routed again as what it is.
+        let requests = on_shard(shard, words);
         let target = match self.coordinator.route_shard(shard) {
-            Route::Local | Route::Held => {
-                on_shard();
-                CallTarget::Owner(self.coordinator.me())
-            }
-            Route::Owner(node) if self.session.caller != Caller::Owner => {
-                on_shard();
-                CallTarget::Owner(node)
-            }
+            Route::Local | Route::Held => CallTarget::Owner(self.coordinator.me()),
+            Route::Owner(node) if self.session.caller != Caller::Owner => CallTarget::Owner(node),
             Route::Owner(_) => return Err(self.moved()),
-            Route::Instance(call) => {
-                write_request(&mut requests, words);
-                CallTarget::Instance(call)
-            }
+            Route::Instance(call) => CallTarget::Instance(call),
             Route::Unserved(why) => return Err(refused(format!("CLUSTERDOWN {why}"))),
         };
         Ok(Part { target, requests, replies: 1, keys: Vec::new() })
@@ -117,10 +127,19 @@ impl Placing<'_> {
         let next = (at + 1 < shards.len()).then_some(at as u64 + 1);
         let merge = Merge::Page { at: at as u64, next, stores: MAX_STORES };
         match self.part_on(*shard, &words) {
-            Ok(part) => Away::Split(Box::new(Split { parts: vec![part], merge })).into(),
+            Ok(part) => {
+                Away::Split(Box::new(Split { parts: vec![part], then: Vec::new(), merge })).into()
+            }
             Err(place) => place,
         }
     }
+}
+
+/// A command for a whole shard.
+fn on_shard(shard: ShardId, words: &[&[u8]]) -> Vec<u8> {
+    let (number, mut request) = (shard.to_string(), Vec::new());
+    write_request(&mut request, &[&[ON_SHARD, number.as_bytes()], words].concat());
+    request
 }
 
 fn parse_cursor(word: &[u8]) -> Option<u64> {

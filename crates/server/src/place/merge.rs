@@ -71,7 +71,7 @@ impl Merge {
 
     /// Appends the reply that the `parts` make, in their order, to `out`.
     pub fn write(&self, parts: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
-        if let Some(error) = parts.iter().find(|part| matches!(part.first(), Some(b'-' | b'!'))) {
+        if let Some(error) = parts.iter().find(|part| is_error(part)) {
             return out.extend_from_slice(error);
         }
         if matches!(self, Self::Only | Self::AllOk { .. }) {
@@ -118,6 +118,11 @@ impl Merge {
         }
         Some(())
     }
+}
+
+/// Whether a reply is an error.
+pub(crate) fn is_error(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'-' | b'!'))
 }
 
 fn decode(bytes: &[u8]) -> Option<Reply<'_>> {

@@ -10,6 +10,9 @@ use terrace_resp::{Command, write_request};
 pub(crate) struct Split {
     /// Each for another node, or in another's name.
     pub parts: Vec<Part>,
+    /// Requests that are routed, each for itself, when all parts are executed and none was answered with an error: then
+    /// the reply is made of the replies to these.
+    pub then: Vec<Vec<u8>>,
     /// What makes one reply of theirs.
     pub merge: Merge,
 }
@@ -83,5 +86,5 @@ pub(super) fn by_target(
         "mset" => Merge::AllOk { all: false },
         _ => Merge::Sum { all: false },
     };
-    Away::Split(Box::new(Split { parts, merge }))
+    Away::Split(Box::new(Split { parts, then: Vec::new(), merge }))
 }

@@ -214,11 +214,44 @@ impl EventLoop {
     pub(super) fn go_on(&mut self, token: usize, id: u64) {
         if let Some(client) = self.clients.get_mut(token)
             && client.id == id
+            && let Some(state) = &mut client.state
+            && let Some((hole, protocol, requests)) = state.remote.begin_second_round()
+        {
+            return self.post_second_round((token, id), (hole, protocol), &requests);
+        }
+        if let Some(client) = self.clients.get_mut(token)
+            && client.id == id
             && client.leave_cluster()
         {
             self.queue_if_more(token);
             self.flush(token);
         }
+    }
+
+    /// The second round of a client's command: a call of its own, so that its parts are routed now.
+    fn post_second_round(
+        &mut self,
+        (token, id): (usize, u64),
+        (hole, protocol): (u32, Protocol),
+        requests: &[Vec<u8>],
+    ) {
+        let server = self.server.clone();
+        let Some(coordinator) = server.cluster.as_ref().and_then(|one| one.coordinator()) else {
+            return;
+        };
+        let mut end = 0;
+        let waiters = requests.iter().enumerate().map(|(part, request)| {
+            end += request.len();
+            Waiter { token, id, hole, part: part as u32, replies: 1, end, tries: 0 }
+        });
+        let (waiters, bytes): (Vec<_>, _) = (waiters.collect(), requests.concat());
+        let (home, sent) = (self.handle.clone(), Arc::new(bytes.clone()));
+        let done: Done = Box::new(move |reply| {
+            home.send(Message::Replied(Replied { waiters, protocol, requests: sent, reply }));
+        });
+        let mut call = OpenCall::new(coordinator.me(), Caller::Again, done);
+        (call.protocol, call.requests) = (protocol, bytes);
+        self.handle.send(Message::Call(Box::new(call)));
     }
 
     /// Executes requests again, in their order, as soon as the topology is that of `revision`.

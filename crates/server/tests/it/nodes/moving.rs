@@ -1,12 +1,17 @@
 //! What clients see at one named step of a move (`terrace_keyspace::move_point`), and of keys that go out and come home.
 
 use super::harness::NodeCluster;
-use crate::client::{Client, array, bulk, hears_nothing, int, ok};
+use crate::client::{Client, array, bulk, hears_nothing, int, ok, until};
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use terrace_base::{Rng, SplitMix64};
-use terrace_cluster::{DbKey, Direction, Epoch, MoveId, Placement, ShardId};
+use terrace_cluster::{
+    CallTarget, DbKey, Direction, Epoch, MoveId, OutgoingCall, Placement, Refusal, ReplyProtocol,
+    ShardId,
+};
+use terrace_keyspace::Mode;
 use terrace_resp::Reply;
 
 type AtPoint = (&'static str, Box<dyn FnOnce()>);
@@ -161,6 +166,142 @@ fn a_flush_ends_a_move_that_is_not_committed() {
     home.forget_move(id, &keys).unwrap();
     assert_eq!(other.say(&format!("GET {key}")), bulk("after"));
     assert_eq!(cluster.places_of(&key), [0]);
+}
+
+/// A round of a flush, as a node sends it to another one for a shard.
+fn round_at(cluster: &NodeCluster, at: usize, words: &str) -> String {
+    let coordinator = cluster.coordinator(at);
+    let mut requests = Vec::new();
+    let words = format!("ONSHARD {} FLUSHALL {words}", at + 1);
+    let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+    terrace_resp::write_request(&mut requests, &words);
+    let (requests, protocol) = (Arc::new(requests), ReplyProtocol::Resp2);
+    let (answered, answer) = std::sync::mpsc::channel();
+    let done = Box::new(move |reply| answered.send(reply).unwrap());
+    let target = CallTarget::Owner(coordinator.me());
+    coordinator.call(target, OutgoingCall { db: 0, protocol, requests }, done);
+    String::from_utf8(answer.recv().unwrap().unwrap()).unwrap()
+}
+
+/// All steps of a move of a key of the first node to the second, or home, by hand.
+fn carry(
+    cluster: &NodeCluster,
+    key: &str,
+    number: u64,
+    direction: Direction,
+) -> Result<(), Refusal> {
+    let (home, there) = (&cluster.one(0).server().space, &cluster.one(1).server().space);
+    let (keys, id) = ([DbKey::new(0, key)], MoveId { epoch: Epoch(1 << 40), number });
+    home.begin_move(ShardId(1), id, direction, ShardId(2), &keys).unwrap().remove(0)?;
+    let carried = match direction {
+        Direction::Out => home.export_home(id, &keys, 1 << 20).unwrap().and_then(|values| {
+            there.import_keys(id, &keys, &values).unwrap()?;
+            home.commit_move(id, &keys, &[]).unwrap()?;
+            there.finish_import(id, &keys).unwrap();
+            Ok(())
+        }),
+        Direction::Home => there.export_copies(id, &keys, 1 << 20).unwrap().and_then(|values| {
+            home.commit_move(id, &keys, &values).unwrap()?;
+            there.drop_copies(id, &keys).unwrap();
+            Ok(())
+        }),
+    };
+    if carried.is_err() {
+        home.undo_move(ShardId(1), id, &keys).unwrap().unwrap();
+        match direction {
+            Direction::Out => there.drop_copies(id, &keys).unwrap(),
+            Direction::Home => there.release_copies(id, &keys).unwrap(),
+        }
+    }
+    home.forget_move(id, &keys).unwrap();
+    carried
+}
+
+/// The store that would get the key is flushed already, and the one that has it is not.
+#[test]
+fn no_key_comes_into_a_store_that_is_flushed_from_one_that_is_not() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    let mut client = cluster.client(1);
+    // Out, with the second store flushed first; then home, with the first one flushed first.
+    for (number, first, direction) in [(1, 1, Direction::Out), (4, 0, Direction::Home)] {
+        let key = cluster.key_of(0, &format!("{direction:?}"));
+        assert_eq!(client.say(&format!("SET {key} before")), ok());
+        if direction == Direction::Home {
+            carry(&cluster, &key, number, Direction::Out).unwrap();
+        }
+        for at in 0..2 {
+            assert_eq!(round_at(&cluster, at, &format!("ANNOUNCE {number}")), "+OK\r\n");
+        }
+        assert_eq!(round_at(&cluster, first, &format!("EXECUTE {number}")), "+OK\r\n");
+        let moved = carry(&cluster, &key, number + 1, direction);
+        assert_eq!(moved, Err(Refusal::Flushing), "{direction:?}");
+        let again = round_at(&cluster, first, &format!("EXECUTE {number}"));
+        assert!(again.starts_with("-TRYAGAIN"), "once only: {again}");
+        assert_eq!(round_at(&cluster, 1 - first, &format!("EXECUTE {number}")), "+OK\r\n");
+        assert_eq!(cluster.places_of(&key), Vec::<usize>::new(), "{direction:?}");
+        carry(&cluster, &key, number + 2, direction).unwrap();
+    }
+}
+
+/// `FLUSHALL` goes on only when no store takes part in moves any more.
+#[test]
+fn a_flush_waits_until_all_stores_know_of_it() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    let [key, probe] = ["kept", "probe"].map(|name| cluster.key_of(0, name));
+    let (mut client, mut flusher) = (cluster.client(0), cluster.client(0));
+    assert_eq!(client.say(&format!("SET {key} before")), ok());
+    let (home, there) = (&cluster.one(0).server().space, &cluster.one(1).server().space);
+    let mut locked = there.command_batch(Mode::Device);
+    locked.lock(0, [b"locked".as_slice()].into_iter()).unwrap();
+    flusher.send_words(&["FLUSHALL"]);
+    let (keys, mut number) = ([DbKey::new(0, probe)], 0);
+    until("the first store does not hear of the flush", || {
+        number += 1;
+        let id = MoveId { epoch: Epoch(1 << 40), number };
+        let begun = home.begin_move(ShardId(1), id, Direction::Out, ShardId(2), &keys).unwrap();
+        home.undo_move(ShardId(1), id, &keys).unwrap().unwrap();
+        home.forget_move(id, &keys).unwrap();
+        begun == [Err(Refusal::Flushing)] || cluster.places_of(&key).is_empty()
+    });
+    assert_eq!(cluster.places_of(&key), [0], "it is flushed before the other one knows");
+    locked.abandon();
+    assert_eq!(flusher.reply(), ok());
+    assert_eq!(cluster.places_of(&key), Vec::<usize>::new());
+    home.begin_move(
+        ShardId(1),
+        MoveId { epoch: Epoch(1 << 41), number: 1 },
+        Direction::Out,
+        ShardId(2),
+        &keys,
+    )
+    .unwrap()
+    .remove(0)
+    .unwrap();
+}
+
+/// A node sends what is for a whole shard again until no copy of a key that came home may still be read.
+#[test]
+fn a_flush_waits_for_a_copy_that_is_still_to_be_dropped() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    let key = cluster.key_of(0, "home-again");
+    assert_eq!(cluster.client(0).say(&format!("SET {key} before")), ok());
+    carry(&cluster, &key, 1, Direction::Out).unwrap();
+    let (home, there) = (&cluster.one(0).server().space, &cluster.one(1).server().space);
+    let (keys, id) = ([DbKey::new(0, key.as_str())], MoveId { epoch: Epoch(1 << 40), number: 2 });
+    home.begin_move(ShardId(1), id, Direction::Home, ShardId(2), &keys).unwrap().remove(0).unwrap();
+    let values = there.export_copies(id, &keys, 1 << 20).unwrap().unwrap();
+    home.commit_move(id, &keys, &values).unwrap().unwrap();
+    let answer = round_at(&cluster, 0, "ANNOUNCE 1");
+    assert!(answer.starts_with("-TERRACEMOVED"), "{answer}");
+    let mut flusher = cluster.client(1);
+    flusher.send_words(&["FLUSHALL"]);
+    let sent_again = || cluster.one(1).server().stats.rerouted.get();
+    until("it is not sent again", || sent_again() > 2 || cluster.places_of(&key).is_empty());
+    assert_eq!(cluster.places_of(&key), [0, 1]);
+    there.drop_copies(id, &keys).unwrap();
+    home.forget_move(id, &keys).unwrap();
+    assert_eq!(flusher.reply(), ok());
+    assert_eq!(cluster.places_of(&key), Vec::<usize>::new());
 }
 
 /// A key that is away is flushed where it is, stays away, and what is written afterwards stays.
