@@ -2,12 +2,12 @@
 //! reads when one stands still for longer than its lease.
 
 use crate::etcd::EtcdCluster;
+use crate::recorder::Backoff;
 use crate::servers::Process;
 use std::net::TcpStream;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 use tempfile::TempDir;
 use terrace_cluster::{KeyRange, NodeId, Placement, ShardId, slot_of};
 use terrace_metadata::{Etcd, EtcdOptions};
@@ -170,7 +170,7 @@ impl Load {
             let (stop, acked, sent) = (stop.clone(), acked.clone(), sent.clone());
             let keys = keys.clone();
             std::thread::spawn(move || {
-                let mut connection = None;
+                let (mut connection, mut backoff) = (None, Backoff::default());
                 let mut at = number;
                 while !stop.load(Ordering::SeqCst) {
                     let client = connection.get_or_insert_with(|| connect(port));
@@ -178,8 +178,11 @@ impl Load {
                     sent[at].fetch_add(1, Ordering::SeqCst);
                     client.send_words(&[&format!("INCR {}", keys[at])]);
                     match client.try_reply() {
-                        Some(Reply::Integer(_)) => _ = acked[at].fetch_add(1, Ordering::SeqCst),
-                        Some(Reply::Error(_)) => std::thread::sleep(Duration::from_millis(5)),
+                        Some(Reply::Integer(_)) => {
+                            acked[at].fetch_add(1, Ordering::SeqCst);
+                            backoff = Backoff::default();
+                        }
+                        Some(Reply::Error(_)) => backoff.wait(),
                         Some(other) => panic!("{other:?}"),
                         None => connection = None,
                     }

@@ -9,7 +9,7 @@ mod clock;
 mod nodes;
 mod proxy;
 
-use crate::recorder::{Clients, Line, Pace, check, count, longest_gap};
+use crate::recorder::{Backoff, Clients, Line, Pace, check, count, longest_gap};
 use nodes::{INSTANCE_ONLY, NODES, Nodes, ask, keys_of};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,17 +58,19 @@ impl Load {
         let (moves, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (to, moved, over) = (addresses.clone(), moves.clone(), stop.clone());
         let mover = std::thread::spawn(move || {
-            let mut random = SplitMix64::new(seed);
+            let (mut random, mut backoff) = (SplitMix64::new(seed), Backoff::default());
             while !over.load(Ordering::SeqCst) {
                 let address = to.lock().unwrap()[random.below(NODES as u64) as usize];
                 let key = &keys[random.below(keys.len() as u64) as usize];
                 let shard = ["HOME", "1", "2", "3"][random.below(4) as usize];
                 let reply = ask(address, &["CLUSTER", "MOVEKEY", key, shard]);
-                moved.fetch_add(
-                    u64::from(matches!(reply, Some(Reply::Simple(_)))),
-                    Ordering::SeqCst,
-                );
-                std::thread::sleep(Duration::from_millis(20));
+                if matches!(reply, Some(Reply::Simple(_))) {
+                    moved.fetch_add(1, Ordering::SeqCst);
+                    backoff = Backoff::default();
+                    std::thread::sleep(Duration::from_millis(20));
+                } else {
+                    backoff.wait();
+                }
             }
         });
         Self { clients, addresses, moves, stop, mover }
@@ -415,8 +417,10 @@ fn wait_for_death(nodes: &mut Nodes, at: usize, words: Vec<String>) {
     let over = is_over.clone();
     // Its answer may take until the dead node is there again.
     let sender = std::thread::spawn(move || {
+        let mut backoff = Backoff::default();
         while !over.load(Ordering::SeqCst) {
             ask(address, &words.iter().map(String::as_str).collect::<Vec<_>>());
+            backoff.wait();
         }
     });
     until("nothing comes to this step", || nodes.nodes[at].has_ended());

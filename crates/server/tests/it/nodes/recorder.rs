@@ -15,8 +15,38 @@ use terrace_base::{Rng, SplitMix64};
 use terrace_resp::Reply;
 use terrace_resp::test_client::{Client, HANG_GUARD, text, until};
 
-/// How clients go on after a round with an error, or without an answer.
-const AFTER_ERROR: Duration = Duration::from_millis(5);
+/// How long a client waits after an error, or where there is no answer: at first, and at most.
+const AFTER_ERROR: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+
+/// Lets somebody wait who is not served, longer each time in a row: a shard without an owner answers at once, and a
+/// history of thousands of errors can not be checked.
+pub struct Backoff(Duration);
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self(AFTER_ERROR.0)
+    }
+}
+
+impl Backoff {
+    /// How long it is this time.
+    fn next(&mut self) -> Duration {
+        let wait = self.0;
+        self.0 = (wait * 2).min(AFTER_ERROR.1);
+        wait
+    }
+
+    pub fn wait(&mut self) {
+        std::thread::sleep(self.next());
+    }
+}
+
+#[test]
+fn who_is_not_served_waits_longer_and_longer_up_to_a_bound() {
+    let mut backoff = Backoff::default();
+    let waits: Vec<u128> = (0..7).map(|_| backoff.next().as_millis()).collect();
+    assert_eq!(waits, [5, 10, 20, 40, 80, 100, 100]);
+}
 
 /// How much each client does.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +149,7 @@ impl Recorder {
 
     /// To some node that listens; first to the one of its number.
     fn connect(&mut self) -> Client {
-        let start = Instant::now();
+        let (start, mut backoff) = (Instant::now(), Backoff::default());
         loop {
             let address = {
                 let addresses = self.shared.addresses.lock().unwrap();
@@ -132,7 +162,7 @@ impl Recorder {
                 return Client::over(stream);
             }
             assert!(start.elapsed() < HANG_GUARD, "no node listens");
-            std::thread::sleep(AFTER_ERROR);
+            backoff.wait();
         }
     }
 
@@ -169,15 +199,15 @@ impl Recorder {
 
     /// All rounds.
     fn run(&mut self) {
-        let (mut start, mut done) = (Instant::now(), 0);
+        let (mut start, mut done, mut backoff) = (Instant::now(), 0, Backoff::default());
         while !self.is_stopped() && self.shared.pace.rounds.is_none_or(|rounds| done < rounds) {
             match self.round() {
                 true => {
-                    (start, done) = (Instant::now(), done + 1);
+                    (start, done, backoff) = (Instant::now(), done + 1, Backoff::default());
                     self.shared.served.fetch_add(1, Ordering::SeqCst);
                     std::thread::sleep(self.shared.pace.pause);
                 }
-                false => std::thread::sleep(AFTER_ERROR.max(self.shared.pace.pause)),
+                false => backoff.wait(),
             }
             assert!(start.elapsed() < HANG_GUARD, "nothing is served after {done} rounds");
         }
