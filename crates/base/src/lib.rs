@@ -3,6 +3,7 @@
 //!
 //! Floor 0: uses no other crate of the workspace, does no I/O, and holds no global state.
 
+pub mod caught;
 pub mod checksum;
 pub mod clock;
 pub mod codec;

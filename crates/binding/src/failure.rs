@@ -5,6 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use terrace::Error;
+use terrace_base::caught::message_of;
 
 /// The result of what a binding does.
 pub type Outcome<T> = Result<T, Failure>;
@@ -75,10 +76,8 @@ impl Failure {
     }
 
     #[cold]
-    fn panic(payload: &(dyn Any + Send)) -> Self {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_string());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        let text = text.unwrap_or_else(|| "no message".to_string());
+    fn panic(payload: Box<dyn Any + Send>) -> Self {
+        let text = message_of(payload);
         let message = format!("the library panicked, which is a defect of it: {text}");
         Self { code: Code::Panic, message }
     }
@@ -122,7 +121,7 @@ impl From<Error> for Failure {
 pub fn guard<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(outcome) => outcome,
-        Err(payload) => Err(Failure::panic(&*payload)),
+        Err(payload) => Err(Failure::panic(payload)),
     }
 }
 
@@ -130,12 +129,23 @@ pub fn guard<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
 mod tests {
     use super::*;
 
+    /// Panics when it is dropped.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::panic_any(Bomb);
+        }
+    }
+
     #[test]
     fn a_panic_is_a_failure_with_its_message() {
         let failure = guard::<()>(|| panic!("of {}", 7)).unwrap_err();
         assert_eq!(failure.code, Code::Panic);
         assert!(failure.message.ends_with("of 7"), "{failure}");
         let failure = guard::<()>(|| std::panic::panic_any(7)).unwrap_err();
+        assert!(failure.message.ends_with("no message"), "{failure}");
+        let failure = guard::<()>(|| std::panic::panic_any(Bomb)).unwrap_err();
         assert!(failure.message.ends_with("no message"), "{failure}");
         assert_eq!(guard(|| Ok(3)), Ok(3));
     }

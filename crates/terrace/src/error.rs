@@ -1,6 +1,5 @@
 //! The engine's errors, grouped by what the caller can do about them.
 
-use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -132,10 +131,4 @@ impl From<terrace_base::Error> for Error {
             _ => Self::Io(Arc::new(error)),
         }
     }
-}
-
-/// What a panic said.
-pub(crate) fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

@@ -13,12 +13,12 @@ use crate::background::env::JobEnv;
 use crate::compaction_filter::{
     CompactionFilter, FilterContext, FilterDecision, FilterEntry, FilterJob, ReadSeparated,
 };
-use crate::error::message_of;
 use crate::event;
 use crate::metrics::{Counters, add};
 use crate::version::install::{self, Change};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrace_base::caught::message_of;
 use terrace_base::key::MAX_VALUE_BYTES;
 use terrace_base::{Result, SeqNo, ValueKind};
 
@@ -50,7 +50,7 @@ impl<'a> Filtering<'a> {
             (filter.applies_to(&context), filter.ignores_snapshots(), filter.name().to_string())
         }));
         let (applies, ignores_snapshots, name) = asked.unwrap_or_else(|panic| {
-            event::filter_failed(&context.family, "", &[], message_of(&*panic));
+            event::filter_failed(&context.family, "", &[], &message_of(panic));
             (false, false, String::new())
         });
         applies.then_some(Self {
@@ -105,6 +105,7 @@ impl<'a> Filtering<'a> {
             return Ok(FilterDecision::Keep);
         };
         let asked = catch_unwind(AssertUnwindSafe(|| self.filter.filter(&self.context, &entry)));
+        let asked = asked.map_err(message_of);
         if asked.is_err() {
             self.panicked.store(true, Ordering::Relaxed);
         }
@@ -129,8 +130,7 @@ impl<'a> Filtering<'a> {
                 Ok(decision)
             }
             Ok(Err(why)) => Ok(self.failed(key, &why.0)),
-            Err(panic) => {
-                let what = message_of(&*panic);
+            Err(what) => {
                 let why = format!("it panicked, and this job goes on without it: {what}");
                 Ok(self.failed(key, &why))
             }

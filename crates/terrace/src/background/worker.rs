@@ -12,7 +12,7 @@ use crate::background::hot_checkpoint;
 use crate::background::rebalance;
 use crate::background::train_models::Learner;
 use crate::env::reserve;
-use crate::error::{Error, ErrorSeverity, Result, message_of};
+use crate::error::{Error, ErrorSeverity, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::Loan;
@@ -27,6 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use terrace_base::caught::{discard, message_of};
 use terrace_base::sync::{Instant, thread};
 use terrace_manifest::FileMeta;
 
@@ -133,7 +134,7 @@ impl Workers {
     pub fn join(self) {
         for thread in self.threads {
             // `run_or_poison` has seen to a panic; the rest must still end.
-            let _ = thread.join();
+            thread.join().unwrap_or_else(discard);
         }
     }
 }
@@ -142,12 +143,13 @@ impl Workers {
 /// store is poisoned, and waiters for a job get the error.
 fn run_or_poison(env: &JobEnv, name: &str, run: fn(&JobEnv)) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(env))) else { return };
-    let why = format!("the thread {name} panicked: {}", message_of(&*panic));
+    let said = message_of(panic);
+    let why = format!("the thread {name} panicked: {said}");
     let error = terrace_base::Error::io("work on", &env.base.dir, io::Error::other(why));
     env.base.health.poison("run a background thread", error);
     add(&env.base.counters.background_errors, 1);
     env.jobs.scheduler.job_ended();
-    resume_unwind(panic);
+    resume_unwind(Box::new(said));
 }
 
 /// Counts and reports a job that failed.

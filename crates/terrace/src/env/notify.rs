@@ -3,7 +3,6 @@
 //!
 //! Without listeners there is no thread, and telling costs a look at an empty list.
 
-use crate::error::message_of;
 use crate::event;
 use crate::listener::{Event, EventListener, StallChanged, StallCondition};
 use std::collections::{BTreeMap, VecDeque};
@@ -12,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
+use terrace_base::caught::{discard, message_of};
 use terrace_base::sync::thread::{Builder, JoinHandle};
 use terrace_base::sync::{Condvar, Mutex};
 
@@ -126,7 +126,7 @@ impl Events {
         }
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            let _ = thread.join();
+            thread.join().unwrap_or_else(discard);
         }
     }
 }
@@ -167,7 +167,7 @@ impl Shared {
             for listener in &self.listeners {
                 let told = catch_unwind(AssertUnwindSafe(|| event.tell(&**listener)));
                 if let Err(panic) = told {
-                    event::listener_panicked(message_of(&*panic));
+                    event::listener_panicked(&message_of(panic));
                 }
             }
         }
@@ -259,8 +259,18 @@ mod tests {
     fn a_listener_may_end_it_and_may_panic() {
         struct Panics;
         impl EventListener for Panics {
-            fn on_events_lost(&self, _: u64) {
-                panic!("a planted panic");
+            fn on_events_lost(&self, count: u64) {
+                match count {
+                    1 => panic!("a planted panic"),
+                    _ => std::panic::panic_any(Bomb),
+                }
+            }
+        }
+        /// Panics when it is dropped.
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                std::panic::panic_any(Bomb);
             }
         }
         struct Counts(AtomicU64, OnceLock<Arc<Events>>);

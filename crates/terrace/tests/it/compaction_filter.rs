@@ -1,6 +1,6 @@
 //! Compaction filters: what they are asked about and told, what snapshots keep, and what a filter that fails does.
 
-use crate::harness::{DIR, eventually, stopped_clock};
+use crate::harness::{Bomb, DIR, eventually, stopped_clock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -392,7 +392,7 @@ fn a_filter_that_fails_or_panics_loses_nothing_and_stops_nothing() {
             calls.fetch_add(1, Ordering::Relaxed);
             match entry.key() {
                 b"b" => Err(FilterError("planted".into())),
-                b"d" => panic!("a planted panic"),
+                b"d" => std::panic::panic_any(Bomb),
                 _ => Ok(FilterDecision::Remove),
             }
         })

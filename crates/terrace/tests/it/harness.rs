@@ -33,6 +33,15 @@ pub const START_MS: u64 = 1_000_000;
 /// No wait of a test takes longer, on whatever machine: a guard against hanging, not a bound.
 pub const HANG_GUARD: Duration = Duration::from_secs(600);
 
+/// What a panic may carry: it panics when it is dropped.
+pub struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::panic_any(Bomb);
+    }
+}
+
 /// Waits until `done`; panics if that never happens.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();

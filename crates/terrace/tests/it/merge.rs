@@ -1,7 +1,7 @@
 //! Merge operators: what is refused, what is kept, and what reads and compactions make of operands. The
 //! random workloads of the harness merge, too.
 
-use crate::harness::{DIR, stopped_clock};
+use crate::harness::{Bomb, DIR, stopped_clock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -312,4 +312,17 @@ fn built_in_operators_are_those_of_their_names() {
         assert_eq!(got, want, "{name}");
         db.close().unwrap();
     }
+}
+
+/// Its panic ends the thread that flushes, and neither the call that waits for it nor the close.
+#[test]
+fn an_operator_that_panics_poisons_the_store_which_can_be_closed() {
+    let vfs = SimVfs::new(1);
+    let bomb = associative("bomb", |_, _, _| std::panic::panic_any(Bomb));
+    let db = Db::open(DIR, options(&vfs, Some(bomb))).unwrap();
+    db.put("k", "a").unwrap();
+    db.merge("k", "b").unwrap();
+    assert!(matches!(db.flush(), Err(Error::Poisoned(_))));
+    assert!(matches!(db.close(), Err(Error::Poisoned(_))));
+    assert!(matches!(db.close(), Err(Error::Poisoned(_))), "a later close says the same");
 }

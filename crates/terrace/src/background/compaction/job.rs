@@ -25,9 +25,11 @@ use crate::memory::table_cache::TableCache;
 use crate::options::FamilyOptions;
 use crate::version::unpublished::remove_unpublished;
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_base::caught::message_of;
 use terrace_base::range_tombstone::Fragment;
 use terrace_base::sync::thread;
 use terrace_base::{
@@ -118,15 +120,18 @@ pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Optio
         let plan = &plan;
         let start = |range: &(Option<&'_ [u8]>, Option<&'_ [u8]>)| {
             let (lower, upper) = (range.0.map(<[u8]>::to_vec), range.1.map(<[u8]>::to_vec));
-            let work = move || run_piece(plan, lower.as_deref(), upper.as_deref());
+            let piece = move || run_piece(plan, lower.as_deref(), upper.as_deref());
+            // A panic's own payload might panic once more where nobody joins.
+            let work = || catch_unwind(AssertUnwindSafe(piece)).map_err(message_of);
             has_thread().and_then(|()| thread::spawn_scoped(scope, work)).ok()
         };
         let threads: Vec<_> = others.iter().map(start).collect();
         results.extend(first.iter().map(|range| run_piece(plan, range.0, range.1)));
         for (thread, range) in threads.into_iter().zip(others) {
             match thread.map(|thread| thread.join()) {
-                Some(Ok(result)) => results.push(result),
-                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                Some(Ok(Ok(result))) => results.push(result),
+                Some(Ok(Err(said))) => resume_unwind(Box::new(said)),
+                Some(Err(panic)) => resume_unwind(panic),
                 // The system had no thread for it.
                 None => results.push(run_piece(plan, range.0, range.1)),
             }
