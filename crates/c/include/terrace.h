@@ -213,7 +213,7 @@ struct terrace_error *terrace_open_read_only(const char *path,
                                              struct terrace_db **db);
 
 // Shows, in a store that is open read-only, what was written since it was opened or refreshed. *is_changed
-// is whether there is anything new; NULL if that is of no interest.
+// is whether there may be anything new; NULL if that is of no interest.
 struct terrace_error *terrace_refresh(const struct terrace_db *db,
                                       bool *is_changed);
 

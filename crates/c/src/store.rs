@@ -87,7 +87,7 @@ unsafe fn open(
 }
 
 /// Shows, in a store that is open read-only, what was written since it was opened or refreshed. *is_changed
-/// is whether there is anything new; NULL if that is of no interest.
+/// is whether there may be anything new; NULL if that is of no interest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_refresh(db: *const Db, is_changed: *mut bool) -> *mut Error {
     call(|| {

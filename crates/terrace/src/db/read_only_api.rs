@@ -26,7 +26,9 @@ impl Db {
     }
 
     /// Shows, in a store that is open read-only, what was written since it was opened or refreshed;
-    /// gives whether there is anything new. Column families come and go with it. Iterators and
+    /// gives whether there may be anything new: writes, column families, or SSTs, since what a flush or a
+    /// compaction writes may show less or other than before if the writer has a
+    /// [compaction filter](crate::CompactionFilter). Column families come and go with it. Iterators and
     /// snapshots of before keep what they show, and keep it on disk. Reads that run meanwhile see
     /// each family as before or as after; for several families as of one moment take a snapshot.
     ///

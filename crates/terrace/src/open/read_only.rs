@@ -313,7 +313,9 @@ fn publish(inner: &Inner, found: Found) -> Result<bool> {
     // Release: pairs with the Acquire of readers.
     let newest = outcome.newest_seqno(state);
     let before = inner.read.visible_seqno.fetch_max(newest, Ordering::Release);
-    let is_new = newest > before || !old.families.keys().eq(state.families.keys());
+    // Whose compaction filter has changed what is visible, only the writer knows.
+    let is_rewritten = added.iter().chain(&removed).any(|(level, _)| *level < HOT_LEVEL);
+    let is_new = newest > before || is_rewritten || !old.families.keys().eq(state.families.keys());
     show(outcome, state, &pin, &inner.read.table_cache);
     let dropped = inner.read.families.load_full();
     for family in dropped.iter().filter(|f| !state.families.contains_key(&f.id)) {

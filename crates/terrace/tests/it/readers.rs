@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{
-    CfOptions, ColumnFamily, Db, Error, IngestOptions, Options, ReadOptions, Snapshot, SstWriter,
+    CfOptions, ColumnFamily, CompactionFilter, Db, Error, FilterContext, FilterDecision,
+    FilterEntry, FilterError, FilterJob, IngestOptions, Options, ReadOptions, Snapshot, SstWriter,
     WriteBatch,
 };
 
@@ -489,6 +490,55 @@ fn a_refresh_tells_of_writes_that_the_log_held_back_from_an_install() {
     assert_eq!(seen(&reader).unwrap(), 6);
     assert_eq!(seen_at(&reader, &before).unwrap(), 4);
     assert!(!reader.refresh().unwrap());
+}
+
+/// Removes what begins with `-`.
+struct Removes(FilterJob);
+
+impl CompactionFilter for Removes {
+    fn name(&self) -> &str {
+        "removes"
+    }
+
+    fn filter(
+        &self,
+        _: &FilterContext,
+        entry: &FilterEntry<'_>,
+    ) -> Result<FilterDecision, FilterError> {
+        Ok(match entry.value()?.first() {
+            Some(b'-') => FilterDecision::Remove,
+            _ => FilterDecision::Keep,
+        })
+    }
+
+    fn applies_to(&self, job: &FilterContext) -> bool {
+        job.job == self.0
+    }
+}
+
+#[test]
+fn a_refresh_tells_of_what_only_a_compaction_filter_has_changed() {
+    for job in [FilterJob::Flush, FilterJob::Compaction] {
+        let sim = SimVfs::new(1);
+        let mut with_filter = sim_options(&sim);
+        with_filter.default_family.compaction_filter = Some(Arc::new(Removes(job)));
+        let writer = Db::open(DIR, with_filter).unwrap();
+        writer.put("goes", "-").unwrap();
+        writer.put("stays", "+").unwrap();
+        if job == FilterJob::Compaction {
+            writer.flush().unwrap();
+        }
+        let reader = Db::open_read_only(DIR, sim_options(&sim)).unwrap();
+        let seen = || ["goes", "stays"].map(|key| reader.get(key).unwrap().is_some());
+        assert_eq!(seen(), [true, true], "{job:?}");
+        match job {
+            FilterJob::Flush => writer.flush().unwrap(),
+            _ => writer.compact_range::<&[u8]>(..).unwrap(),
+        }
+        assert!(reader.refresh().unwrap(), "{job:?}");
+        assert_eq!(seen(), [false, true], "{job:?}");
+        assert!(!reader.refresh().unwrap(), "{job:?}");
+    }
 }
 
 #[test]
