@@ -50,6 +50,10 @@ pub enum Code {
     Forked = 17,
     /// An error that this version of the bindings does not know.
     Other = 18,
+    /// The log does not hold these updates any more.
+    UpdatesGone = 19,
+    /// The merge operator refused the operands of a key.
+    MergeFailed = 20,
 }
 
 /// An error for a caller in another language.
@@ -110,6 +114,8 @@ impl From<Error> for Failure {
             Error::NotInMemory => Code::NotInMemory,
             Error::Outdated(_) => Code::Outdated,
             Error::Closed => Code::Closed,
+            Error::UpdatesGone { .. } => Code::UpdatesGone,
+            Error::MergeFailed(_) => Code::MergeFailed,
             _ => Code::Other,
         };
         Self { code, message: error.to_string() }
@@ -156,5 +162,9 @@ mod tests {
         assert_eq!(failure.code, Code::NoSuchFamily);
         assert_eq!(failure.message, Error::NoSuchFamily("x".into()).to_string());
         assert_eq!(Failure::from(Error::Conflict).code as i32, 7);
+        let gone = Failure::from(Error::UpdatesGone { since: 3, oldest: 17 });
+        assert_eq!((gone.code, gone.code as i32), (Code::UpdatesGone, 19));
+        assert!(gone.message.contains("17"), "{gone}");
+        assert_eq!(Failure::from(Error::MergeFailed("no".into())).code as i32, 20);
     }
 }

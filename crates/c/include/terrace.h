@@ -17,8 +17,8 @@
 //
 // Threads. terrace_db, terrace_family and terrace_snapshot may be used by any number of threads at the same
 // time, terrace_options and terrace_read_options while nobody changes them. terrace_iter, terrace_batch,
-// terrace_transaction, terrace_sst_writer and terrace_value are for one thread at a time, any thread. Nothing is tied to the
-// thread that made it. A free must be the last use by any thread.
+// terrace_transaction, terrace_sst_writer, terrace_updates and terrace_value are for one thread at a time, any thread.
+// Nothing is tied to the thread that made it. A free must be the last use by any thread.
 //
 // Forks. A store has threads, which a fork does not copy. In the child every call with a handle of before
 // fails with TERRACE_FORKED, and freeing one does nothing; the parent goes on. A child that calls exec is
@@ -91,6 +91,12 @@
 // An error of another kind.
 #define TERRACE_OTHER 18
 
+// The log does not hold these updates any more. Copy the store anew and go on from there.
+#define TERRACE_UPDATES_GONE 19
+
+// The merge operator refused the operands of a key. Nothing is lost: they stay.
+#define TERRACE_MERGE_FAILED 20
+
 // A write is durable as the store's option "sync" says.
 #define TERRACE_SYNC_DEFAULT 0
 
@@ -111,6 +117,22 @@
 
 // Existing entries count where both have a key: for filling up a store with old data.
 #define TERRACE_INGEST_BELOW 2
+
+// The key was set to the value.
+#define TERRACE_UPDATE_PUT 1
+
+// The key was deleted.
+#define TERRACE_UPDATE_DELETE 2
+
+// The keys from "key" on and below "end" were deleted.
+#define TERRACE_UPDATE_DELETE_RANGE 3
+
+// The operand, which is the "value", was merged into the value of the key.
+#define TERRACE_UPDATE_MERGE 4
+
+// A file was ingested whose keys lie from "key" up to "end", that included. The log does not have its entries: read
+// these keys from the store.
+#define TERRACE_UPDATE_INGESTED 5
 
 // Writes that become visible together or not at all. One thread at a time may use it. A batch that names a
 // family belongs to the open store of that family.
@@ -148,6 +170,10 @@ typedef struct terrace_sst_writer terrace_sst_writer;
 // TERRACE_CONFLICT, and the caller runs it again. One thread at a time may use it. While it lives, what is
 // overwritten meanwhile keeps its disk space.
 typedef struct terrace_transaction terrace_transaction;
+
+// A change feed: it stands on one committed batch after the other. One thread at a time may use it. It keeps the log
+// that it has not read, so free it when it is not needed.
+typedef struct terrace_updates terrace_updates;
 
 // A value that was read: `len` bytes at `data`, which is NULL if the key is absent (and is not for a value
 // of no bytes). The bytes stay as they are until terrace_value_free. Not to be copied; a copy must not be
@@ -698,6 +724,72 @@ struct terrace_error *terrace_ingest(const struct terrace_db *db,
                                      const char *const *paths,
                                      int32_t how,
                                      uint64_t *entries);
+
+// Opens the feed of what was committed from sequence number `seqno` on, in all column families; the first batch may
+// begin before it. With `synced_only` it gives only what no crash takes back. TERRACE_UPDATES_GONE if the log
+// does not go back that far: see terrace_oldest_update, and the option "log_retention_bytes". It stands on no batch
+// before terrace_updates_next. Free it with terrace_updates_free.
+struct terrace_error *terrace_updates_since(const struct terrace_db *db,
+                                            uint64_t seqno,
+                                            bool synced_only,
+                                            struct terrace_updates **updates);
+
+// Moves to the next batch. *is_there is false if there is nothing new; a later call looks again. After an error the feed
+// stands on no batch.
+struct terrace_error *terrace_updates_next(struct terrace_updates *updates,
+                                           bool *is_there);
+
+// The sequence number of the first operation of the batch; 0 if the feed stands on none.
+uint64_t terrace_updates_first_seqno(const struct terrace_updates *updates);
+
+// The sequence number of the last operation of the batch: when all of it is done, go on with the one after it. 0 if the
+// feed stands on none.
+uint64_t terrace_updates_last_seqno(const struct terrace_updates *updates);
+
+// The number of operations of the batch, which have consecutive sequence numbers; 0 if the feed stands on none.
+size_t terrace_updates_len(const struct terrace_updates *updates);
+
+// What operation `index` of the batch, from 0 on, did: one of TERRACE_UPDATE_; 0 if there is none.
+int32_t terrace_updates_kind(const struct terrace_updates *updates, size_t index);
+
+// The name of the column family of an operation, until the feed moves or is freed; NULL if that was dropped since.
+const char *terrace_updates_family(const struct terrace_updates *updates,
+                                   size_t index);
+
+// The key of an operation, of *len bytes, which stays until the feed moves or is freed.
+const uint8_t *terrace_updates_key(const struct terrace_updates *updates,
+                                   size_t index,
+                                   size_t *len);
+
+// The value or operand of an operation, as terrace_updates_key; NULL if it has none.
+const uint8_t *terrace_updates_value(const struct terrace_updates *updates,
+                                     size_t index,
+                                     size_t *len);
+
+// The end of the range of an operation, as terrace_updates_key; NULL if it has none.
+const uint8_t *terrace_updates_end(const struct terrace_updates *updates,
+                                   size_t index,
+                                   size_t *len);
+
+// When the value that an operation put expires, in milliseconds since 1970; 0 if it does not.
+uint64_t terrace_updates_expires_at_ms(const struct terrace_updates *updates, size_t index);
+
+// Makes a batch for `target`, another store, of the operations that the feed stands on, in the column families of the
+// same names; those of families that were dropped since are left out. TERRACE_NO_SUCH_FAMILY if the target lacks one,
+// TERRACE_INVALID_ARGUMENT for ingested files. Write it with terrace_write, free it with terrace_batch_free.
+struct terrace_error *terrace_updates_to_batch(const struct terrace_updates *updates,
+                                               const struct terrace_db *target,
+                                               struct terrace_batch **batch);
+
+// Frees a feed. NULL is allowed.
+void terrace_updates_free(struct terrace_updates *updates);
+
+// The sequence number of the newest write that reads see; 0 in an empty store.
+struct terrace_error *terrace_latest_seqno(const struct terrace_db *db, uint64_t *seqno);
+
+// The oldest sequence number that terrace_updates_since takes now; one above the newest if there is none.
+struct terrace_error *terrace_oldest_update(const struct terrace_db *db,
+                                            uint64_t *seqno);
 
 // The version of the library, such as "0.1.0". It is never freed.
 const char *terrace_version(void);

@@ -47,13 +47,17 @@ impl Batch {
         // SAFETY: said above.
         unsafe { exclusive(pointer, "batch") }?.kept.get_mut()
     }
+
+    /// One that has the operations of `batch`.
+    pub(crate) fn filled(batch: WriteBatch) -> Self {
+        Self { kept: Kept::new(Filled { batch, save_points: Vec::new() }) }
+    }
 }
 
 /// An empty batch. Free it with terrace_batch_free.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_batch_new() -> *mut Batch {
-    let filled = Filled { batch: WriteBatch::new(), save_points: Vec::new() };
-    Box::into_raw(Box::new(Batch { kept: Kept::new(filled) }))
+    Box::into_raw(Box::new(Batch::filled(WriteBatch::new())))
 }
 
 /// Sets a key to a value. What is over a limit is refused by terrace_write.

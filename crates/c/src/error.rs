@@ -40,6 +40,10 @@ pub const TERRACE_PANIC: i32 = 16;
 pub const TERRACE_FORKED: i32 = 17;
 /// An error of another kind.
 pub const TERRACE_OTHER: i32 = 18;
+/// The log does not hold these updates any more. Copy the store anew and go on from there.
+pub const TERRACE_UPDATES_GONE: i32 = 19;
+/// The merge operator refused the operands of a key. Nothing is lost: they stay.
+pub const TERRACE_MERGE_FAILED: i32 = 20;
 
 const _: () = {
     assert!(TERRACE_CORRUPTION == Code::Corruption as i32 && TERRACE_IO == Code::Io as i32);
@@ -57,6 +61,8 @@ const _: () = {
     assert!(TERRACE_OUTDATED == Code::Outdated as i32);
     assert!(TERRACE_CLOSED == Code::Closed as i32 && TERRACE_PANIC == Code::Panic as i32);
     assert!(TERRACE_FORKED == Code::Forked as i32 && TERRACE_OTHER == Code::Other as i32);
+    assert!(TERRACE_UPDATES_GONE == Code::UpdatesGone as i32);
+    assert!(TERRACE_MERGE_FAILED == Code::MergeFailed as i32);
 };
 
 /// Why a function failed: a code and a message. The caller frees it.

@@ -41,6 +41,8 @@ mod admin;
 
 mod ingest;
 
+mod updates;
+
 mod text;
 
 mod arguments;
@@ -58,4 +60,5 @@ pub use snapshot::*;
 pub use store::*;
 pub use text::*;
 pub use transaction::*;
+pub use updates::*;
 pub use write::*;

@@ -21,7 +21,12 @@ pub struct Batch {
 impl Batch {
     /// An empty one of the store of `view`.
     pub fn new(view: Arc<View>) -> Self {
-        Self { view, batch: Mutex::new(Some(WriteBatch::new())) }
+        Self::filled(view, WriteBatch::new())
+    }
+
+    /// One for the store of `view` that has the operations of `batch`.
+    pub fn filled(view: Arc<View>, batch: WriteBatch) -> Self {
+        Self { view, batch: Mutex::new(Some(batch)) }
     }
 
     fn add(

@@ -2,10 +2,11 @@
 
 use crate::arguments::option_texts;
 use crate::batch::Batch;
-use crate::errors::{ConflictError, raise};
+use crate::errors::{ConflictError, raise, raise_error};
 use crate::family::ColumnFamily;
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
+use crate::updates::Updates;
 use crate::view::View;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -50,6 +51,11 @@ fn options(
 }
 
 impl Db {
+    /// What the store's objects look at.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
     fn family(&self, py: Python<'_>, family: terrace::ColumnFamily) -> PyResult<Py<ColumnFamily>> {
         let view = self.view.look(|seen| Ok(View::new(seen.db.clone(), family, None)))?;
         Py::new(py, ColumnFamily::initializer(Arc::new(view)))
@@ -177,6 +183,23 @@ impl Db {
     /// The names of all column families.
     fn column_families(&self) -> PyResult<Vec<String>> {
         self.view.look(|seen| Ok(seen.db.column_families()))
+    }
+
+    /// What was committed from a sequence number on, as an iterator of batches.
+    #[pyo3(signature = (seqno, *, synced_only=false))]
+    fn updates_since(&self, py: Python<'_>, seqno: u64, synced_only: bool) -> PyResult<Updates> {
+        let feed = self.view.work(py, |seen| Ok(Updates::open(&seen.db, seqno, synced_only)))?;
+        feed.map_err(raise_error)
+    }
+
+    /// The sequence number of the newest write that reads see; 0 in an empty store.
+    fn latest_seqno(&self) -> PyResult<u64> {
+        self.view.look(|seen| Ok(seen.db.latest_seqno()))
+    }
+
+    /// The oldest sequence number that `updates_since` takes now.
+    fn oldest_update(&self, py: Python<'_>) -> PyResult<u64> {
+        self.view.work(py, |seen| seen.db.oldest_update())
     }
 
     /// Makes everything written so far durable.

@@ -46,12 +46,29 @@ kinds! {
     OutdatedError Outdated "A read-only store lacks a file that its writer has removed.";
     ClosedError Closed "The store, batch, transaction or snapshot was closed.";
     ForkedError Forked "The object is of the process that this one was forked from.";
+    UpdatesGoneError UpdatesGone "The log does not hold these updates any more; `oldest` is the first that there is.";
+    MergeFailedError MergeFailed "The merge operator refused the operands of a key, which stay.";
 }
 
 /// The exception of what failed.
 #[cold]
 pub fn raise(failure: impl Into<Failure>) -> PyErr {
     exception(failure.into())
+}
+
+/// As [`raise`]; the exception of updates that are gone knows the `oldest` that there is.
+#[cold]
+pub fn raise_error(error: terrace::Error) -> PyErr {
+    let oldest = match &error {
+        terrace::Error::UpdatesGone { oldest, .. } => Some(*oldest),
+        _ => None,
+    };
+    let raised = raise(error);
+    let Some(oldest) = oldest else { return raised };
+    match Python::attach(|py| raised.value(py).setattr("oldest", oldest)) {
+        Ok(()) => raised,
+        Err(error) => error,
+    }
 }
 
 /// The exception of using what has ended.

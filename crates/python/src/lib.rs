@@ -19,6 +19,7 @@ mod reader;
 mod snapshot;
 mod sst_writer;
 mod transaction;
+mod updates;
 mod view;
 
 use pyo3::prelude::*;
@@ -35,6 +36,9 @@ fn _terracedb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<transaction::Transaction>()?;
     module.add_class::<sst_writer::SstWriter>()?;
+    module.add_class::<updates::Updates>()?;
+    module.add_class::<updates::UpdateBatch>()?;
+    module.add_class::<updates::Update>()?;
     module.add_function(wrap_pyfunction!(db::repair, module)?)?;
     errors::add(module)?;
     let names: Vec<String> = module.dict().keys().extract()?;

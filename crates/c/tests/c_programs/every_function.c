@@ -320,6 +320,109 @@ static void ingestion(terrace_db *db, const char *dir) {
     terrace_options_free(options);
 }
 
+/* Whether `call`, which sets `len`, gives `text`, NULL for nothing. */
+#define PART_IS(call, text) (data = (call), part_is(data, len, text))
+
+static int part_is(const uint8_t *data, size_t len, const char *text) {
+    if (!text) {
+        return data == NULL && len == 0;
+    }
+    return data != NULL && len == strlen(text) && memcmp(data, text, len) == 0;
+}
+
+static void updates(const char *dir) {
+    terrace_options *options = terrace_options_new();
+    terrace_db *db = NULL, *replica = NULL;
+    terrace_updates *feed = NULL;
+    terrace_family *colours = NULL;
+    terrace_value value;
+    uint64_t latest = 9, oldest = 9, next;
+    const uint8_t *data;
+    size_t len, count = 0;
+    bool is_there = true;
+    OK(terrace_options_set(options, "log_retention_bytes", "64MiB"));
+    OK(terrace_options_set_family(options, "colours", "merge_operator", "append:,"));
+    OK(terrace_open(below("feed", dir), options, &db));
+    OK(terrace_open(below("replica", dir), options, &replica));
+    terrace_options_free(options);
+    OK(terrace_family_get(db, "colours", &colours));
+    OK(terrace_latest_seqno(db, &latest));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_updates_since(db, latest + 2, false, &feed));
+    CHECK(feed == NULL);
+    OK(terrace_updates_since(db, latest + 1, false, &feed));
+    OK(terrace_updates_next(feed, &is_there));
+    CHECK(!is_there && terrace_updates_len(feed) == 0 && terrace_updates_last_seqno(feed) == 0);
+
+    terrace_batch *batch = terrace_batch_new();
+    OK(terrace_batch_put(batch, NULL, B("a"), B("1")));
+    OK(terrace_batch_put_until(batch, NULL, B("b"), NULL, 0, 4102444800000ull));
+    OK(terrace_batch_delete(batch, NULL, B("c")));
+    OK(terrace_batch_delete_range(batch, colours, B("r"), B("s")));
+    OK(terrace_batch_merge(batch, colours, B("sky"), B("blue")));
+    OK(terrace_write(db, batch, TERRACE_SYNC_BATCH));
+    terrace_batch_free(batch);
+    OK(terrace_merge(db, colours, B("sky"), B("grey")));
+    OK(terrace_updates_next(feed, &is_there));
+    CHECK(is_there && terrace_updates_len(feed) == 5);
+    CHECK(terrace_updates_first_seqno(feed) == latest + 1);
+    CHECK(terrace_updates_last_seqno(feed) == latest + 5);
+    int kinds[] = {TERRACE_UPDATE_PUT, TERRACE_UPDATE_PUT, TERRACE_UPDATE_DELETE,
+                   TERRACE_UPDATE_DELETE_RANGE, TERRACE_UPDATE_MERGE, 0};
+    const char *keys[] = {"a", "b", "c", "r", "sky", NULL};
+    for (size_t at = 0; at < 6; at++) {
+        CHECK(terrace_updates_kind(feed, at) == kinds[at]);
+        CHECK(PART_IS(terrace_updates_key(feed, at, &len), keys[at]));
+    }
+    CHECK(strcmp(terrace_updates_family(feed, 0), "default") == 0);
+    CHECK(strcmp(terrace_updates_family(feed, 4), "colours") == 0);
+    CHECK(terrace_updates_family(feed, 5) == NULL);
+    CHECK(PART_IS(terrace_updates_value(feed, 0, &len), "1"));
+    CHECK(PART_IS(terrace_updates_value(feed, 1, &len), ""));
+    CHECK(PART_IS(terrace_updates_value(feed, 2, &len), NULL));
+    CHECK(PART_IS(terrace_updates_end(feed, 3, &len), "s"));
+    CHECK(PART_IS(terrace_updates_value(feed, 4, &len), "blue"));
+    CHECK(terrace_updates_expires_at_ms(feed, 0) == 0);
+    CHECK(terrace_updates_expires_at_ms(feed, 1) == 4102444800000ull);
+    terrace_updates_free(feed);
+
+    /* What was flushed is still there, since the log is kept; a replica is made of it. */
+    OK(terrace_flush(db));
+    OK(terrace_oldest_update(db, &oldest));
+    CHECK(oldest <= latest + 1);
+    OK(terrace_updates_since(db, latest + 1, true, &feed));
+    for (next = 0; OK(terrace_updates_next(feed, &is_there)), is_there; count++) {
+        OK(terrace_updates_to_batch(feed, replica, &batch));
+        OK(terrace_write(replica, batch, TERRACE_SYNC_DEFAULT));
+        terrace_batch_free(batch);
+        next = terrace_updates_last_seqno(feed) + 1;
+    }
+    CHECK(count == 2 && next == latest + 7);
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_updates_to_batch(feed, replica, &batch));
+    CHECK(batch == NULL);
+    terrace_family_free(colours);
+    OK(terrace_family_get(replica, "colours", &colours));
+    OK(terrace_get(replica, colours, NULL, B("sky"), &value));
+    CHECK(is(&value, "blue,grey"));
+    terrace_family_free(colours);
+    OK(terrace_close(replica));
+    terrace_db_free(replica);
+
+    /* Without retention, and read by nobody, what is flushed goes, by a thread of the store. */
+    terrace_updates_free(feed);
+    OK(terrace_set_option(db, "log_retention_bytes", "0"));
+    for (int flushes = 0; oldest <= latest + 1; flushes++) {
+        CHECK(flushes < 1000);
+        OK(terrace_put(db, NULL, B("a"), B("2")));
+        OK(terrace_flush(db));
+        OK(terrace_wait_idle(db));
+        OK(terrace_oldest_update(db, &oldest));
+    }
+    FAILS(TERRACE_UPDATES_GONE, terrace_updates_since(db, latest + 1, false, &feed));
+    CHECK(feed == NULL);
+    OK(terrace_close(db));
+    terrace_db_free(db);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     CHECK(terrace_version()[0] != '\0');
@@ -330,6 +433,7 @@ int main(int argc, char **argv) {
     transactions(db);
     administration(db, argv[1]);
     ingestion(db, argv[1]);
+    updates(argv[1]);
     OK(terrace_close(db));
     OK(terrace_close(db));
     terrace_db_free(db);

@@ -68,6 +68,17 @@ static void nulls(terrace_db *db) {
     BAD(terrace_checkpoint(db, NULL));
     BAD(terrace_collect_garbage(db, 7.0));
     BAD(terrace_close(NULL));
+    terrace_updates *feed = NULL;
+    bool is_there = true;
+    BAD(terrace_updates_since(NULL, 1, false, &feed));
+    BAD(terrace_updates_since(db, 1, false, NULL));
+    BAD(terrace_updates_next(NULL, &is_there));
+    CHECK(!is_there);
+    BAD(terrace_latest_seqno(db, NULL));
+    BAD(terrace_oldest_update(NULL, NULL));
+    CHECK(terrace_updates_len(NULL) == 0 && terrace_updates_kind(NULL, 0) == 0);
+    CHECK(terrace_updates_key(NULL, 0, NULL) == NULL && terrace_updates_first_seqno(NULL) == 0);
+    terrace_updates_free(NULL);
     BAD(terrace_repair(NULL, NULL, true, &text));
 
     /* Out of range is known at the open. */
@@ -156,6 +167,9 @@ static void after_close(const char *dir) {
     terrace_snapshot *snapshot = NULL;
     terrace_transaction *txn = NULL;
     terrace_family *family = NULL;
+    terrace_updates *feed = NULL;
+    bool is_there = true;
+    uint64_t latest = 0;
     terrace_value value, later;
     terrace_batch *batch = terrace_batch_new();
     size_t len;
@@ -167,7 +181,12 @@ static void after_close(const char *dir) {
     OK(terrace_snapshot_new(db, &snapshot));
     OK(terrace_transaction_begin(db, &txn));
     OK(terrace_family_get(db, "default", &family));
+    OK(terrace_latest_seqno(db, &latest));
+    OK(terrace_updates_since(db, latest + 1, false, &feed));
     OK(terrace_close(db));
+    FAILS(TERRACE_CLOSED, terrace_updates_next(feed, &is_there));
+    CHECK(!is_there);
+    terrace_updates_free(feed);
 
     FAILS(TERRACE_CLOSED, terrace_get(db, NULL, NULL, B("last"), &later));
     CHECK(is(&later, NULL));
@@ -299,7 +318,12 @@ static void closed_by_another(const char *dir) {
 static void a_fork(terrace_db *db) {
     terrace_iter *iter = NULL;
     terrace_snapshot *snapshot = NULL;
+    terrace_updates *feed = NULL;
+    bool is_there = true;
+    uint64_t latest = 0;
     terrace_value value, later;
+    OK(terrace_latest_seqno(db, &latest));
+    OK(terrace_updates_since(db, latest + 1, false, &feed));
     OK(terrace_put(db, NULL, B("before"), B("fork")));
     OK(terrace_get(db, NULL, NULL, B("before"), &value));
     OK(terrace_iter_new(db, NULL, NULL, &iter));
@@ -313,10 +337,12 @@ static void a_fork(terrace_db *db) {
         FAILS(TERRACE_FORKED, terrace_put(db, NULL, B("x"), B("y")));
         FAILS(TERRACE_FORKED, terrace_iter_next(iter));
         FAILS(TERRACE_FORKED, terrace_close(db));
+        FAILS(TERRACE_FORKED, terrace_updates_next(feed, &is_there));
         CHECK(!terrace_iter_valid(iter));
         CHECK(is(&value, "fork"));
         terrace_iter_free(iter);
         terrace_snapshot_free(snapshot);
+        terrace_updates_free(feed);
         terrace_db_free(db);
         exit(0);
     }
@@ -325,6 +351,9 @@ static void a_fork(terrace_db *db) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(is(&value, "fork"));
     OK(terrace_iter_next(iter));
+    OK(terrace_updates_next(feed, &is_there));
+    CHECK(is_there && terrace_updates_last_seqno(feed) == latest + 1);
+    terrace_updates_free(feed);
     terrace_iter_free(iter);
     terrace_snapshot_free(snapshot);
     OK(terrace_get(db, NULL, NULL, B("before"), &value));

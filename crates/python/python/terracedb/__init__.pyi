@@ -134,6 +134,16 @@ class Db(ColumnFamily):
         """Drops a column family with all its keys."""
     def column_families(self) -> list[str]:
         """The names of all column families."""
+    def updates_since(self, seqno: int, *, synced_only: bool = False) -> Updates:
+        """What was committed from a sequence number on, in all column families; `UpdatesGoneError` if that is too old.
+
+        The option `log_retention_bytes` says how much of the log is kept for it. With `synced_only` it gives only
+        what no crash takes back.
+        """
+    def latest_seqno(self) -> int:
+        """The sequence number of the newest write that reads see; 0 in an empty store."""
+    def oldest_update(self) -> int:
+        """The oldest number that `updates_since` takes now; one above the newest if there is none."""
     def sync(self) -> None:
         """Makes everything written so far durable."""
     def flush(self) -> None:
@@ -303,6 +313,76 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None: ...
 
+@final
+class Updates(_Iterator[UpdateBatch]):
+    """A change feed: an iterator over committed batches, in the order of their commits.
+
+    It ends where reads end now; a later loop over it goes on with what has come since. It keeps the log that it has
+    not read: close it when it is not needed.
+    """
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> UpdateBatch: ...
+    @property
+    def next_seqno(self) -> int:
+        """The sequence number that comes next."""
+    def close(self) -> None:
+        """Lets go of the log that it has not read; also at the end of a `with` block."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+@final
+class UpdateBatch:
+    """Writes that were committed together; their sequence numbers are consecutive."""
+
+    @property
+    def first_seqno(self) -> int:
+        """The sequence number of the first operation."""
+    @property
+    def last_seqno(self) -> int:
+        """The sequence number of the last operation: go on with the one after it."""
+    def __len__(self) -> int:
+        """The number of operations."""
+    def updates(self) -> list[Update]:
+        """The operations in their order."""
+    def to_batch(self, target: Db) -> Batch:
+        """The same operations for another store, in its column families of the same names.
+
+        Those of families that were dropped since are left out. `NoSuchFamilyError` if the target lacks one,
+        `InvalidArgumentError` for ingested files.
+        """
+
+@final
+class Update:
+    """One operation. What it does not have is `None`."""
+
+    @property
+    def seqno(self) -> int:
+        """Its sequence number."""
+    @property
+    def kind(self) -> str:
+        """`put`, `delete`, `delete_range`, `merge` or `ingested`."""
+    @property
+    def family(self) -> str | None:
+        """The name of its column family, unless that was dropped since."""
+    @property
+    def key(self) -> bytes:
+        """The key, or the first one of a range."""
+    @property
+    def value(self) -> bytes | None:
+        """The value that was put, or the operand that was merged."""
+    @property
+    def end(self) -> bytes | None:
+        """The first key after a deleted range, or the largest one of an ingested file."""
+    @property
+    def expires_at(self) -> float | None:
+        """When the value that was put expires, in seconds since 1970."""
+
 def repair(path: _Path, *, dry_run: bool = False) -> dict[str, Any]:
     """Makes the store in `path` one that opens, out of what is sound of it; gives what was `saved` and `lost`."""
 
@@ -325,3 +405,9 @@ class NotInMemoryError(Error): ...
 class OutdatedError(Error): ...
 class ClosedError(Error): ...
 class ForkedError(Error): ...
+
+class UpdatesGoneError(Error):
+    oldest: int
+    """The first sequence number from which on every update is in the log."""
+
+class MergeFailedError(Error): ...
