@@ -20,6 +20,9 @@
 // terrace_transaction, terrace_sst_writer, terrace_updates and terrace_value are for one thread at a time, any thread.
 // Nothing is tied to the thread that made it. A free must be the last use by any thread.
 //
+// Callbacks are called by any thread that reads, and by threads of the library, several at the same time. They must not
+// call functions of a store, nor leave by longjmp or an exception of C++. What they are passed lives until they return.
+//
 // Forks. A store has threads, which a fork does not copy. In the child every call with a handle of before
 // fails with TERRACE_FORKED, and freeing one does nothing; the parent goes on. A child that calls exec is
 // not concerned.
@@ -152,6 +155,9 @@ typedef struct terrace_family terrace_family;
 // time may use it. It may outlive the handle of its store.
 typedef struct terrace_iter terrace_iter;
 
+// Where a merge puts its outcome. It lives until the callback returns.
+typedef struct terrace_merge_result terrace_merge_result;
+
 // How a store is opened, or a column family created. One thread at a time may change it; any number may
 // open stores with it.
 typedef struct terrace_options terrace_options;
@@ -174,6 +180,37 @@ typedef struct terrace_transaction terrace_transaction;
 // A change feed: it stands on one committed batch after the other. One thread at a time may use it. It keeps the log
 // that it has not read, so free it when it is not needed.
 typedef struct terrace_updates terrace_updates;
+
+// Makes the value of a key of `existing`, which is NULL if the key is absent, deleted or expired, and of `count`
+// operands, 1 or more, the oldest first. It says the value by terrace_merge_result_set; by
+// terrace_merge_result_refuse, or by nothing, that there is none: then reads of the key fail with
+// TERRACE_MERGE_FAILED and the operands stay. All bytes are there until it returns.
+//
+// It must be pure: the same arguments have the same result in every process that opens the store. Readers and
+// background threads call it, several at the same time. It must not call the store, nor leave by longjmp or an
+// exception.
+typedef void (*terrace_full_merge)(void *context,
+                                   const uint8_t *key,
+                                   size_t key_len,
+                                   const uint8_t *existing,
+                                   size_t existing_len,
+                                   const uint8_t *const *operands,
+                                   const size_t *operand_lens,
+                                   size_t count,
+                                   struct terrace_merge_result *result);
+
+// Makes one operand of `count`, 2 or more, the oldest first, that does what they do, whatever lies below them. If it says
+// none, or refuses, they all stay. Otherwise as terrace_full_merge.
+typedef void (*terrace_partial_merge)(void *context,
+                                      const uint8_t *key,
+                                      size_t key_len,
+                                      const uint8_t *const *operands,
+                                      const size_t *operand_lens,
+                                      size_t count,
+                                      struct terrace_merge_result *result);
+
+// Frees the context of callbacks. It is called once, by any thread.
+typedef void (*terrace_free_context)(void *context);
 
 // A value that was read: `len` bytes at `data`, which is NULL if the key is absent (and is not for a value
 // of no bytes). The bytes stay as they are until terrace_value_free. Not to be copied; a copy must not be
@@ -224,6 +261,28 @@ struct terrace_error *terrace_options_add_family(struct terrace_options *options
 
 // Frees options. NULL is allowed.
 void terrace_options_free(struct terrace_options *options);
+
+// The outcome of a merge is `value`, which is copied. Only in a callback, with the result that it was given.
+void terrace_merge_result_set(struct terrace_merge_result *result,
+                              const uint8_t *value,
+                              size_t value_len);
+
+// The operands cannot be merged. `message`, which may be NULL, says why, in the error that readers get.
+void terrace_merge_result_refuse(struct terrace_merge_result *result,
+                                 const char *message);
+
+// Sets the merge operator of the column family `family`, of the default one for NULL: what terrace_merge does there. Its
+// name, of 1 to 256 bytes, is stored, and the store is refused without an operator of that name: change
+// it when the meaning of operands changes. `context` is passed to the callbacks. `partial_merge` may be NULL.
+// `free_context`, which may be NULL, is called once, by any thread, when the options and every store that was opened with
+// them are freed; on failure of this function the context stays the caller's.
+struct terrace_error *terrace_options_set_merge_operator(struct terrace_options *options,
+                                                         const char *family,
+                                                         const char *name,
+                                                         void *context,
+                                                         terrace_full_merge full_merge,
+                                                         terrace_partial_merge partial_merge,
+                                                         terrace_free_context free_context);
 
 // Opens the store in directory `path`, which is created unless the option create_if_missing is "false".
 // NULL options are the defaults. On success *db is a handle: close it with terrace_close, then free it with

@@ -19,6 +19,10 @@ mod error;
 
 mod options;
 
+mod merge_operator;
+
+mod callback;
+
 mod store;
 
 mod family;
@@ -49,10 +53,12 @@ mod arguments;
 
 pub use admin::*;
 pub use batch::*;
+pub use callback::FreeContext;
 pub use error::*;
 pub use family::*;
 pub use ingest::*;
 pub use iter::*;
+pub use merge_operator::*;
 pub use options::*;
 pub use read::*;
 pub use read_options::*;

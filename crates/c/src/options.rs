@@ -4,7 +4,7 @@ use crate::arguments::{exclusive, text};
 use crate::error::{Error, call, free};
 use std::ffi::c_char;
 use terrace::CfOptions;
-use terrace_binding::{set_family_option, set_store_option};
+use terrace_binding::{Outcome, set_family_option, set_store_option};
 
 /// How a store is opened, or a column family created. One thread at a time may change it; any number may
 /// open stores with it.
@@ -20,6 +20,18 @@ impl Options {
     pub(crate) unsafe fn of(pointer: *const Self) -> terrace::Options {
         // SAFETY: said above.
         unsafe { pointer.as_ref() }.map_or_else(Default::default, |handle| handle.options.clone())
+    }
+
+    /// Those of the column family `name`, of the default one for NULL.
+    ///
+    /// # Safety
+    /// As [`text`].
+    pub(crate) unsafe fn family(&mut self, name: *const c_char) -> Outcome<&mut CfOptions> {
+        if name.is_null() {
+            return Ok(&mut self.options.default_family);
+        }
+        // SAFETY: said above.
+        Ok(named(&mut self.options, unsafe { text(name, "family") }?))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::errors::raise;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyList, PyMemoryView, PyTuple};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyList, PyMemoryView, PyTuple};
 use std::borrow::Cow;
 use std::time::Duration;
 use terrace::WriteOptions;
@@ -52,14 +52,8 @@ pub fn write_options(sync: Option<&str>) -> PyResult<WriteOptions> {
     Ok(WriteOptions { sync })
 }
 
-/// Names and texts of options that were given as keyword arguments.
-pub fn option_texts(options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, String)>> {
-    let Some(options) = options else { return Ok(Vec::new()) };
-    let each = options.iter().map(|(name, value)| Ok((name.extract()?, option_text(&value)?)));
-    each.collect()
-}
-
-fn option_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+/// The text of an option's value.
+pub fn option_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
     if value.is_none() {
         return Ok("none".to_string());
     }

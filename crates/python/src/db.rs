@@ -1,53 +1,23 @@
 //! `Db`: an open store, which is its default column family as well.
 
-use crate::arguments::option_texts;
 use crate::batch::Batch;
 use crate::errors::{ConflictError, raise, raise_error};
 use crate::family::ColumnFamily;
+use crate::options::{set_family_options, store_options};
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 use crate::updates::Updates;
 use crate::view::View;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
 use std::sync::Arc;
 use terrace::{Error, Options, RepairOptions};
-use terrace_binding::{set_family_option, set_store_option};
 
 /// An open store. All threads may use it.
 #[pyclass(module = "terracedb", extends = ColumnFamily, frozen)]
 pub struct Db {
     view: Arc<View>,
-}
-
-/// The options that keyword arguments name.
-fn options(
-    texts: Option<&Bound<'_, PyDict>>,
-    families: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Options> {
-    let mut options = Options::default();
-    for (name, text) in option_texts(texts)? {
-        set_store_option(&mut options, &name, &text).map_err(raise)?;
-    }
-    let Some(families) = families else { return Ok(options) };
-    let dict = families.cast::<PyDict>().ok();
-    for name in families.try_iter()? {
-        let name = name?;
-        let mut family = options.default_family.clone();
-        if let Some(dict) = dict {
-            let Some(own) = dict.get_item(&name)? else { continue };
-            let own = own.cast_into::<PyDict>().map_err(|_| {
-                PyTypeError::new_err("column_families is a list of names, or a dict of dicts")
-            })?;
-            for (name, text) in option_texts(Some(&own))? {
-                set_family_option(&mut family, &name, &text).map_err(raise)?;
-            }
-        }
-        options.column_families.push((name.extract()?, family));
-    }
-    Ok(options)
 }
 
 impl Db {
@@ -73,7 +43,7 @@ impl Db {
         column_families: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let options = self::options(options, column_families)?;
+        let options = store_options(options, column_families)?;
         let opened = py.detach(|| match read_only {
             false => terrace::Db::open(&path, options),
             true => terrace::Db::open_read_only(&path, options),
@@ -168,9 +138,7 @@ impl Db {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<ColumnFamily>> {
         let mut chosen = terrace::CfOptions::default();
-        for (name, text) in option_texts(options)? {
-            set_family_option(&mut chosen, &name, &text).map_err(raise)?;
-        }
+        set_family_options(&mut chosen, options)?;
         let family = self.view.work(py, |seen| seen.db.create_column_family(name, chosen))?;
         self.family(py, family)
     }

@@ -1,5 +1,6 @@
 //! Exceptions: one class per kind of error, all below `terracedb.Error`.
 
+use crate::callbacks::take_raised;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -53,7 +54,14 @@ kinds! {
 /// The exception of what failed.
 #[cold]
 pub fn raise(failure: impl Into<Failure>) -> PyErr {
-    exception(failure.into())
+    let failure = failure.into();
+    // A merge that failed on this thread, if it was one of Python's.
+    let cause = if failure.code == Code::MergeFailed { take_raised() } else { None };
+    let raised = exception(failure);
+    if cause.is_some() {
+        Python::attach(|py| raised.set_cause(py, cause));
+    }
+    raised
 }
 
 /// As [`raise`]; the exception of updates that are gone knows the `oldest` that there is.

@@ -3,7 +3,7 @@
 //! Classes are immutable to Python's eyes and guard what changes by a lock that is taken without the
 //! interpreter's, so that no thread waits for the one while it holds the other. What may wait for the
 //! device gives the interpreter to other threads; a read that is answered from memory does not, since that
-//! would cost more than the read. What callers see is said in `python/terracedb/__init__.pyi`.
+//! would cost more than the read. Functions of Python that the engine calls back are in `callbacks`. What callers see is said in `python/terracedb/__init__.pyi`.
 //!
 //! Floor 6: uses the engine and what the bindings share.
 
@@ -11,10 +11,13 @@
 
 mod arguments;
 mod batch;
+mod callbacks;
 mod db;
 mod entries;
 mod errors;
 mod family;
+mod merge_operator;
+mod options;
 mod reader;
 mod snapshot;
 mod sst_writer;
@@ -36,10 +39,12 @@ fn _terracedb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<transaction::Transaction>()?;
     module.add_class::<sst_writer::SstWriter>()?;
+    module.add_class::<merge_operator::MergeOperator>()?;
     module.add_class::<updates::Updates>()?;
     module.add_class::<updates::UpdateBatch>()?;
     module.add_class::<updates::Update>()?;
     module.add_function(wrap_pyfunction!(db::repair, module)?)?;
+    callbacks::register(module)?;
     errors::add(module)?;
     let names: Vec<String> = module.dict().keys().extract()?;
     let public: Vec<String> = names.into_iter().filter(|name| !name.starts_with('_')).collect();

@@ -1,6 +1,7 @@
 //! `Reader`: what stores, column families and snapshots have in common, the side of a dict that reads.
 
 use crate::arguments::{bound, bytes};
+use crate::callbacks::reads_call_python;
 use crate::entries::{Entries, Part};
 use crate::view::View;
 use pyo3::exceptions::PyKeyError;
@@ -20,6 +21,10 @@ impl Reader {
     /// The value of `key`. One that is in memory is read without giving the interpreter away.
     #[inline]
     pub fn look_up(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Slice>> {
+        if reads_call_python() {
+            // Not under a lock, nor with an interpreter that others wait for.
+            return self.view.work(py, |seen| seen.family.get_with(key, &seen.reading));
+        }
         let cached = self.view.look(|seen| match seen.family.get_with(key, &seen.in_memory) {
             Err(Error::NotInMemory) => Ok(None),
             found => found.map(Some).map_err(crate::errors::raise),

@@ -1,13 +1,14 @@
 //! `SstWriter`: a sorted file that is written outside a store, to be ingested.
 
-use crate::arguments::{bytes, option_texts};
+use crate::arguments::bytes;
 use crate::errors::{ended, raise};
+use crate::options::set_family_options;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
-use terrace_binding::{Kept, set_family_option};
+use terrace_binding::Kept;
 
 /// A sorted file. As a `with` block it is finished at its end, and removed by an exception.
 #[pyclass(module = "terracedb", frozen)]
@@ -57,9 +58,7 @@ impl SstWriter {
     #[pyo3(signature = (path, **options))]
     fn new(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut family = terrace::CfOptions::default();
-        for (name, text) in option_texts(options)? {
-            set_family_option(&mut family, &name, &text).map_err(raise)?;
-        }
+        set_family_options(&mut family, options)?;
         let created = py.detach(|| terrace::SstWriter::create(&path, &family)).map_err(raise)?;
         Ok(Self { writer: Mutex::new(Some(Kept::new(Box::new(created)))), path })
     }

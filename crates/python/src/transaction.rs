@@ -1,6 +1,7 @@
 //! `Transaction`: optimistic transactions.
 
 use crate::arguments::{bytes, ttl, write_options};
+use crate::callbacks::detached;
 use crate::errors::{ended, raise};
 use crate::family::ColumnFamily;
 use parking_lot::Mutex;
@@ -41,6 +42,14 @@ impl Transaction {
             Some(outcome.and_then(|running| work(running).map_err(Failure::from)))
         });
         outcome.ok_or_else(|| ended("transaction"))?.map_err(raise)
+    }
+}
+
+/// A transaction holds its store open.
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        let running = self.running.get_mut().take();
+        detached(|| drop(running));
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an object looks at: a column family, now or at a snapshot. It can be let go of before the object.
 
+use crate::callbacks::detached;
 use crate::errors::{ended, raise};
 use parking_lot::{RwLock, RwLockReadGuard};
 use pyo3::prelude::*;
@@ -51,9 +52,17 @@ impl View {
         py.detach(|| work(seen)).map_err(raise)
     }
 
-    /// Lets go of what it looks at.
+    /// Lets go of what it looks at. The caller does not hold the interpreter, since that may close the store.
     pub fn release(&self) {
         let seen = self.seen.write().take();
         drop(seen);
+    }
+}
+
+/// The last object of a store closes it.
+impl Drop for View {
+    fn drop(&mut self) {
+        let seen = self.seen.get_mut().take();
+        detached(|| drop(seen));
     }
 }

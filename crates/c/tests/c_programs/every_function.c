@@ -423,6 +423,118 @@ static void updates(const char *dir) {
     terrace_db_free(db);
 }
 
+/* What a merge operator of the tests is given; it is freed by the library. */
+struct longest {
+    bool is_broken;
+    int *frees;
+};
+
+/* Keeps the longest of all values and operands, the last of several. */
+static void longest_of(const uint8_t *const *parts, const size_t *lens, size_t count,
+                       const uint8_t *first, size_t first_len, terrace_merge_result *result) {
+    for (size_t at = 0; at < count; at++) {
+        if (!first || lens[at] >= first_len) {
+            first = parts[at];
+            first_len = lens[at];
+        }
+    }
+    terrace_merge_result_set(result, first, first_len);
+}
+
+static void merge_longest(void *context, const uint8_t *key, size_t key_len, const uint8_t *existing,
+                          size_t existing_len, const uint8_t *const *operands,
+                          const size_t *operand_lens, size_t count, terrace_merge_result *result) {
+    CHECK(key_len > 0 && count > 0);
+    if (((struct longest *)context)->is_broken) {
+        if (key[0] == 'r') {
+            terrace_merge_result_refuse(result, "it is broken");
+        } else if (key[0] == 'n') {
+            terrace_merge_result_refuse(result, NULL);
+        }
+        return;
+    }
+    longest_of(operands, operand_lens, count, existing, existing_len, result);
+}
+
+static void combine_longest(void *context, const uint8_t *key, size_t key_len,
+                            const uint8_t *const *operands, const size_t *operand_lens,
+                            size_t count, terrace_merge_result *result) {
+    (void)context;
+    CHECK(key && key_len > 0 && count > 1);
+    longest_of(operands, operand_lens, count, NULL, 0, result);
+}
+
+static void free_longest(void *context) {
+    ++*((struct longest *)context)->frees;
+    free(context);
+}
+
+static void set_longest(terrace_options *options, struct longest **longest, int *frees) {
+    *longest = calloc(1, sizeof **longest);
+    CHECK(*longest);
+    (*longest)->frees = frees;
+    OK(terrace_options_set_merge_operator(options, "words", "longest", *longest, merge_longest,
+                                          combine_longest, free_longest));
+}
+
+static void merge_operators(const char *dir) {
+    static char place[sizeof path];
+    terrace_options *options = terrace_options_new();
+    terrace_db *db = NULL;
+    terrace_family *words = NULL;
+    terrace_value value;
+    struct longest *longest;
+    int frees = 0;
+    snprintf(place, sizeof place, "%s-merging", dir);
+    set_longest(options, &longest, &frees);
+    set_longest(options, &longest, &frees);
+    CHECK(frees == 1); /* the first one */
+    FAILS(TERRACE_INVALID_ARGUMENT,
+          terrace_options_set_merge_operator(options, NULL, "counter", NULL, merge_longest, NULL, NULL));
+    FAILS(TERRACE_INVALID_ARGUMENT,
+          terrace_options_set_merge_operator(options, NULL, "mine", NULL, NULL, NULL, free_longest));
+    OK(terrace_open(place, options, &db));
+    OK(terrace_family_get(db, "words", &words));
+    OK(terrace_put(db, words, B("a"), B("ox")));
+    OK(terrace_flush(db));
+    OK(terrace_merge(db, words, B("a"), B("hen")));
+    OK(terrace_merge(db, words, B("a"), B("cow")));
+    OK(terrace_merge(db, words, B("absent"), NULL, 0));
+    OK(terrace_get(db, words, NULL, B("a"), &value));
+    CHECK(is(&value, "cow"));
+    OK(terrace_get(db, words, NULL, B("absent"), &value));
+    CHECK(is(&value, ""));
+    OK(terrace_flush(db));
+    OK(terrace_merge(db, words, B("a"), B("x")));
+
+    /* One that refuses loses nothing. */
+    OK(terrace_merge(db, words, B("refused"), B("1")));
+    OK(terrace_merge(db, words, B("no reason"), B("2")));
+    longest->is_broken = true;
+    FAILS(TERRACE_MERGE_FAILED, terrace_get(db, words, NULL, B("a"), &value));
+    CHECK(is(&value, NULL));
+    FAILS(TERRACE_MERGE_FAILED, terrace_get(db, words, NULL, B("no reason"), &value));
+    terrace_error *error = terrace_get(db, words, NULL, B("refused"), &value);
+    CHECK(strstr(terrace_error_message(error), "it is broken") != NULL);
+    terrace_error_free(error);
+    OK(terrace_flush(db));
+    OK(terrace_compact_range(db, words, NULL, 0, NULL, 0));
+    FAILS(TERRACE_MERGE_FAILED, terrace_get(db, words, NULL, B("a"), &value));
+    longest->is_broken = false;
+    OK(terrace_compact_range(db, words, NULL, 0, NULL, 0));
+    OK(terrace_get(db, words, NULL, B("a"), &value));
+    CHECK(is(&value, "cow"));
+    OK(terrace_get(db, words, NULL, B("refused"), &value));
+    CHECK(is(&value, "1"));
+    OK(terrace_close(db));
+    terrace_db_free(db);
+    CHECK(frees == 1);
+    terrace_options_free(options);
+    terrace_family_free(words);
+    CHECK(frees == 2);
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_open(place, NULL, &db));
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     CHECK(terrace_version()[0] != '\0');
@@ -434,6 +546,7 @@ int main(int argc, char **argv) {
     administration(db, argv[1]);
     ingestion(db, argv[1]);
     updates(argv[1]);
+    merge_operators(argv[1]);
     OK(terrace_close(db));
     OK(terrace_close(db));
     terrace_db_free(db);

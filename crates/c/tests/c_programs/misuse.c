@@ -8,6 +8,15 @@
 
 #define BAD(call) FAILS(TERRACE_INVALID_ARGUMENT, call)
 
+/* Gives a value that is not there. */
+static void merge(void *context, const uint8_t *key, size_t key_len, const uint8_t *existing,
+                  size_t existing_len, const uint8_t *const *operands, const size_t *operand_lens,
+                  size_t count, terrace_merge_result *result) {
+    (void)context, (void)key, (void)key_len, (void)existing, (void)existing_len;
+    (void)operands, (void)operand_lens, (void)count;
+    terrace_merge_result_set(result, NULL, 7);
+}
+
 static void nulls(terrace_db *db) {
     terrace_value value;
     terrace_iter *iter = NULL;
@@ -59,6 +68,12 @@ static void nulls(terrace_db *db) {
     BAD(terrace_options_set(options, "memory_budget", "-1"));
     BAD(terrace_options_set(options, "\xff\xfe", "1"));
     BAD(terrace_options_set_family(options, "f", "sync", "none"));
+    BAD(terrace_options_set_merge_operator(options, NULL, "mine", NULL, NULL, NULL, NULL));
+    BAD(terrace_options_set_merge_operator(NULL, NULL, "mine", NULL, merge, NULL, NULL));
+    BAD(terrace_options_set_merge_operator(options, NULL, NULL, NULL, merge, NULL, NULL));
+    BAD(terrace_options_set_merge_operator(options, "\xff", "mine", NULL, merge, NULL, NULL));
+    terrace_merge_result_set(NULL, NULL, 7);
+    terrace_merge_result_refuse(NULL, NULL);
     BAD(terrace_read_options_set(reading, "x", "y"));
     BAD(terrace_read_options_set_prefix(reading, NULL, 3));
     BAD(terrace_set_option(db, "block_size", "1"));

@@ -16,7 +16,9 @@ fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(header_path()).unwrap();
     let code: String = header.lines().filter(|line| !line.starts_with("//")).collect();
     let calls = code.split('(').filter_map(|before| before.rsplit([' ', '*']).next());
-    calls.filter(|name| name.starts_with("terrace_")).map(str::to_string).collect()
+    // What ends with a parenthesis is the type of a callback.
+    let calls = calls.filter(|name| name.starts_with("terrace_") && !name.ends_with(')'));
+    calls.map(str::to_string).collect()
 }
 
 /// The header is what cbindgen makes of the code. `UPDATE=1` writes it.

@@ -314,6 +314,31 @@ class Transaction:
     ) -> None: ...
 
 @final
+class MergeOperator:
+    """What operands do to values, as functions: a value of the option `merge_operator`.
+
+    `full_merge(key, existing, operands)` makes a value of what was there, `None` if nothing, and of the operands, the
+    oldest first. `partial_merge(key, operands)` makes one operand of several, or gives `None`. Both must be pure; all threads call
+    them, and they must not use the store. An exception is a `MergeFailedError` of the read, and the operands stay.
+    The name is stored: change it when the meaning of operands changes.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        full_merge: Callable[[bytes, bytes | None, list[bytes]], _Bytes],
+        partial_merge: Callable[[bytes, list[bytes]], _Bytes | None] | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def associative(
+        name: str, merge: Callable[[bytes, bytes | None, bytes], _Bytes]
+    ) -> MergeOperator:
+        """The operator of a function `merge(key, existing, operand)`, where values and operands are the same kind of thing."""
+    @property
+    def name(self) -> str:
+        """The name that is stored with the column family."""
+
+@final
 class Updates(_Iterator[UpdateBatch]):
     """A change feed: an iterator over committed batches, in the order of their commits.
 

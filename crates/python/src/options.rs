@@ -1,0 +1,65 @@
+//! Options that are given as keyword arguments: texts, and objects that call Python.
+
+use crate::arguments::option_text;
+use crate::errors::raise;
+use crate::merge_operator::MergeOperator;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use terrace::{CfOptions, Options};
+use terrace_binding::{set_family_option, set_store_option};
+
+/// Sets an option that is an object; false if it is none.
+fn set_object(options: &mut CfOptions, name: &str, value: &Bound<'_, PyAny>) -> bool {
+    match name {
+        "merge_operator" => match value.cast::<MergeOperator>() {
+            Ok(operator) => options.merge_operator = Some(operator.get().operator()),
+            Err(_) => return false,
+        },
+        _ => return false,
+    }
+    true
+}
+
+/// Sets the options of a column family that keyword arguments name.
+pub fn set_family_options(
+    options: &mut CfOptions,
+    given: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    for (name, value) in given.into_iter().flatten() {
+        let name: String = name.extract()?;
+        if !set_object(options, &name, &value) {
+            set_family_option(options, &name, &option_text(&value)?).map_err(raise)?;
+        }
+    }
+    Ok(())
+}
+
+/// The options of a store that keyword arguments name.
+pub fn store_options(
+    given: Option<&Bound<'_, PyDict>>,
+    families: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Options> {
+    let mut options = Options::default();
+    for (name, value) in given.into_iter().flatten() {
+        let name: String = name.extract()?;
+        if !set_object(&mut options.default_family, &name, &value) {
+            set_store_option(&mut options, &name, &option_text(&value)?).map_err(raise)?;
+        }
+    }
+    let Some(families) = families else { return Ok(options) };
+    let dict = families.cast::<PyDict>().ok();
+    for name in families.try_iter()? {
+        let name = name?;
+        let mut family = options.default_family.clone();
+        if let Some(dict) = dict {
+            let Some(own) = dict.get_item(&name)? else { continue };
+            let own = own.cast_into::<PyDict>().map_err(|_| {
+                PyTypeError::new_err("column_families is a list of names, or a dict of dicts")
+            })?;
+            set_family_options(&mut family, Some(&own))?;
+        }
+        options.column_families.push((name.extract()?, family));
+    }
+    Ok(options)
+}
