@@ -100,6 +100,21 @@
 // The merge operator refused the operands of a key. Nothing is lost: they stay.
 #define TERRACE_MERGE_FAILED 20
 
+// The entry stays as it is.
+#define TERRACE_FILTER_KEEP 0
+
+// The key is absent from now on; older versions of it do not come back.
+#define TERRACE_FILTER_REMOVE 1
+
+// The entry has the value that terrace_filter_entry_change was given from now on.
+#define TERRACE_FILTER_CHANGE 2
+
+// Flushes ask the filter, too.
+#define TERRACE_FILTER_FLUSHES 1
+
+// Entries that a snapshot sees are given to the filter as well, so that reads at a snapshot can find less than before.
+#define TERRACE_FILTER_IGNORES_SNAPSHOTS 2
+
 // A write is durable as the store's option "sync" says.
 #define TERRACE_SYNC_DEFAULT 0
 
@@ -150,6 +165,9 @@ typedef struct terrace_error terrace_error;
 // A column family: a key space of its own within a store. NULL stands for the default one wherever a
 // function takes a family. Any number of threads may use a handle at the same time.
 typedef struct terrace_family terrace_family;
+
+// The entry that a filter decides on. It lives until the callback returns.
+typedef struct terrace_filter_entry terrace_filter_entry;
 
 // A cursor over the keys and values of a column family at one moment, in both directions. One thread at a
 // time may use it. It may outlive the handle of its store.
@@ -211,6 +229,12 @@ typedef void (*terrace_partial_merge)(void *context,
 
 // Frees the context of callbacks. It is called once, by any thread.
 typedef void (*terrace_free_context)(void *context);
+
+// Says what becomes of an entry: one of TERRACE_FILTER_KEEP, _REMOVE and _CHANGE. Any other number is a failure of the filter,
+// which keeps the entry and is counted in the metrics.
+//
+// Background threads call it, several at the same time. It must not call the store, nor leave by longjmp or an exception.
+typedef int32_t (*terrace_filter)(void *context, struct terrace_filter_entry *entry);
 
 // A value that was read: `len` bytes at `data`, which is NULL if the key is absent (and is not for a value
 // of no bytes). The bytes stay as they are until terrace_value_free. Not to be copied; a copy must not be
@@ -283,6 +307,45 @@ struct terrace_error *terrace_options_set_merge_operator(struct terrace_options 
                                                          terrace_full_merge full_merge,
                                                          terrace_partial_merge partial_merge,
                                                          terrace_free_context free_context);
+
+// The key of the entry, of *len bytes.
+const uint8_t *terrace_filter_entry_key(const struct terrace_filter_entry *entry, size_t *len);
+
+// The value of the entry, of *len bytes. One that terrace_filter_entry_is_separated costs a read of the device: ask only if the
+// key does not decide. NULL if it cannot be read; then the entry stays, whatever the filter says.
+const uint8_t *terrace_filter_entry_value(const struct terrace_filter_entry *entry,
+                                          size_t *len);
+
+// Whether the value lies in the log.
+bool terrace_filter_entry_is_separated(const struct terrace_filter_entry *entry);
+
+// When the entry expires, in milliseconds since 1970; 0 if it does not.
+uint64_t terrace_filter_entry_expires_at_ms(const struct terrace_filter_entry *entry);
+
+// The level that is written.
+uint32_t terrace_filter_entry_output_level(const struct terrace_filter_entry *entry);
+
+// Whether every sorted file of the column family is read: no other version of the key is in any file.
+bool terrace_filter_entry_is_full(const struct terrace_filter_entry *entry);
+
+// Gives the entry another value, which is copied, if the filter then says TERRACE_FILTER_CHANGE. When it expires does not
+// change.
+void terrace_filter_entry_change(struct terrace_filter_entry *entry,
+                                 const uint8_t *value,
+                                 size_t value_len);
+
+// Sets the compaction filter of the column family `family`, of the default one for NULL: compactions ask it about the
+// newest version of each key that they read, and it keeps, removes or changes the entry. See docs/compaction-filter.md. It
+// is not stored: it applies as long as the store is open with it. `name` is for the log, `context` is passed to the
+// callback, `flags` is 0 or the sum of TERRACE_FILTER_FLUSHES and TERRACE_FILTER_IGNORES_SNAPSHOTS. `free_context` as
+// in terrace_options_set_merge_operator.
+struct terrace_error *terrace_options_set_compaction_filter(struct terrace_options *options,
+                                                            const char *family,
+                                                            const char *name,
+                                                            void *context,
+                                                            terrace_filter filter,
+                                                            int32_t flags,
+                                                            terrace_free_context free_context);
 
 // Opens the store in directory `path`, which is created unless the option create_if_missing is "false".
 // NULL options are the defaults. On success *db is a handle: close it with terrace_close, then free it with

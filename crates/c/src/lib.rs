@@ -21,6 +21,8 @@ mod options;
 
 mod merge_operator;
 
+mod compaction_filter;
+
 mod callback;
 
 mod store;
@@ -54,6 +56,7 @@ mod arguments;
 pub use admin::*;
 pub use batch::*;
 pub use callback::FreeContext;
+pub use compaction_filter::*;
 pub use error::*;
 pub use family::*;
 pub use ingest::*;

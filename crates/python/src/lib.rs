@@ -12,6 +12,7 @@
 mod arguments;
 mod batch;
 mod callbacks;
+mod compaction_filter;
 mod db;
 mod entries;
 mod errors;
@@ -40,6 +41,7 @@ fn _terracedb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transaction::Transaction>()?;
     module.add_class::<sst_writer::SstWriter>()?;
     module.add_class::<merge_operator::MergeOperator>()?;
+    module.add_class::<compaction_filter::CompactionFilter>()?;
     module.add_class::<updates::Updates>()?;
     module.add_class::<updates::UpdateBatch>()?;
     module.add_class::<updates::Update>()?;

@@ -1,6 +1,7 @@
 //! Options that are given as keyword arguments: texts, and objects that call Python.
 
 use crate::arguments::option_text;
+use crate::compaction_filter::CompactionFilter;
 use crate::errors::raise;
 use crate::merge_operator::MergeOperator;
 use pyo3::exceptions::PyTypeError;
@@ -10,15 +11,23 @@ use terrace::{CfOptions, Options};
 use terrace_binding::{set_family_option, set_store_option};
 
 /// Sets an option that is an object; false if it is none.
-fn set_object(options: &mut CfOptions, name: &str, value: &Bound<'_, PyAny>) -> bool {
+fn set_object(options: &mut CfOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
         "merge_operator" => match value.cast::<MergeOperator>() {
             Ok(operator) => options.merge_operator = Some(operator.get().operator()),
-            Err(_) => return false,
+            Err(_) => return Ok(false),
         },
-        _ => return false,
+        "compaction_filter" if value.is_none() => options.compaction_filter = None,
+        "compaction_filter" => match value.cast::<CompactionFilter>() {
+            Ok(filter) => options.compaction_filter = Some(filter.get().filter()),
+            Err(_) => {
+                let text = "compaction_filter is a terracedb.CompactionFilter or None";
+                return Err(PyTypeError::new_err(text));
+            }
+        },
+        _ => return Ok(false),
     }
-    true
+    Ok(true)
 }
 
 /// Sets the options of a column family that keyword arguments name.
@@ -28,7 +37,7 @@ pub fn set_family_options(
 ) -> PyResult<()> {
     for (name, value) in given.into_iter().flatten() {
         let name: String = name.extract()?;
-        if !set_object(options, &name, &value) {
+        if !set_object(options, &name, &value)? {
             set_family_option(options, &name, &option_text(&value)?).map_err(raise)?;
         }
     }
@@ -43,7 +52,7 @@ pub fn store_options(
     let mut options = Options::default();
     for (name, value) in given.into_iter().flatten() {
         let name: String = name.extract()?;
-        if !set_object(&mut options.default_family, &name, &value) {
+        if !set_object(&mut options.default_family, &name, &value)? {
             set_store_option(&mut options, &name, &option_text(&value)?).map_err(raise)?;
         }
     }

@@ -535,6 +535,94 @@ static void merge_operators(const char *dir) {
     FAILS(TERRACE_INVALID_ARGUMENT, terrace_open(place, NULL, &db));
 }
 
+/* Removes "old...", changes "bad...", fails at "odd...", keeps the rest. The context counts what it is asked about. */
+static int32_t by_name(void *context, terrace_filter_entry *entry) {
+    size_t key_len, value_len;
+    const uint8_t *key = terrace_filter_entry_key(entry, &key_len);
+    const uint8_t *value = terrace_filter_entry_value(entry, &value_len);
+    CHECK(key_len >= 3 && value != NULL);
+    CHECK(terrace_filter_entry_is_separated(entry) == (value_len > 1000));
+    CHECK((terrace_filter_entry_expires_at_ms(entry) != 0) == (memcmp(key, "soon", 3) == 0));
+    uint32_t level = terrace_filter_entry_output_level(entry);
+    CHECK(level < 7 && terrace_filter_entry_is_full(entry) == (level > 0));
+    ++*(int *)context;
+    if (memcmp(key, "old", 3) == 0) {
+        return TERRACE_FILTER_REMOVE;
+    }
+    if (memcmp(key, "bad", 3) == 0) {
+        terrace_filter_entry_change(entry, B("good"));
+        return TERRACE_FILTER_CHANGE;
+    }
+    if (memcmp(key, "odd", 3) == 0) {
+        return key_len > 3 ? 17 : TERRACE_FILTER_CHANGE;
+    }
+    return TERRACE_FILTER_KEEP;
+}
+
+static void count_free(void *context) {
+    *(int *)context += 1000;
+}
+
+static void compaction_filters(const char *dir) {
+    static char place[sizeof path];
+    static uint8_t large[4000];
+    terrace_options *options = terrace_options_new();
+    terrace_db *db = NULL;
+    terrace_value value;
+    int asked = 0;
+    snprintf(place, sizeof place, "%s-filtering", dir);
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_options_set_compaction_filter(options, NULL, "by name", &asked,
+                                                                          by_name, 4, count_free));
+    FAILS(TERRACE_INVALID_ARGUMENT,
+          terrace_options_set_compaction_filter(options, NULL, "by name", &asked, NULL, 0, count_free));
+    OK(terrace_options_set(options, "value_separation_threshold", "1KiB"));
+    OK(terrace_options_set_compaction_filter(options, NULL, "by name", &asked, by_name, 0, count_free));
+    OK(terrace_open(place, options, &db));
+    terrace_options_free(options);
+    OK(terrace_put(db, NULL, B("old"), B("1")));
+    OK(terrace_put(db, NULL, B("old large"), large, sizeof large));
+    OK(terrace_put(db, NULL, B("bad"), B("evil")));
+    OK(terrace_put(db, NULL, B("odd"), B("3")));
+    OK(terrace_put(db, NULL, B("odd number"), B("4")));
+    OK(terrace_put_with_ttl(db, NULL, B("soon"), B("gone"), 3600 * 1000));
+    OK(terrace_flush(db));
+    CHECK(asked == 0);
+    OK(terrace_compact_range(db, NULL, NULL, 0, NULL, 0));
+    CHECK(asked == 6);
+    OK(terrace_get(db, NULL, NULL, B("old"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_get(db, NULL, NULL, B("old large"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_get(db, NULL, NULL, B("bad"), &value));
+    CHECK(is(&value, "good"));
+    OK(terrace_get(db, NULL, NULL, B("odd"), &value));
+    CHECK(is(&value, "3"));
+    OK(terrace_get(db, NULL, NULL, B("odd number"), &value));
+    CHECK(is(&value, "4"));
+    OK(terrace_get(db, NULL, NULL, B("soon"), &value));
+    CHECK(is(&value, "gone"));
+    OK(terrace_close(db));
+    terrace_db_free(db);
+    CHECK(asked == 1006);
+
+    /* Flushes ask, too, if they are to. */
+    options = terrace_options_new();
+    OK(terrace_options_set_compaction_filter(options, NULL, "by name", &asked, by_name,
+                                             TERRACE_FILTER_FLUSHES + TERRACE_FILTER_IGNORES_SNAPSHOTS, NULL));
+    asked = 0;
+    snprintf(place, sizeof place, "%s-filtering-flushes", dir);
+    OK(terrace_open(place, options, &db));
+    terrace_options_free(options);
+    OK(terrace_put(db, NULL, B("old"), B("1")));
+    OK(terrace_flush(db));
+    CHECK(asked == 1);
+    OK(terrace_get(db, NULL, NULL, B("old"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_close(db));
+    terrace_db_free(db);
+    CHECK(asked == 1);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     CHECK(terrace_version()[0] != '\0');
@@ -547,6 +635,7 @@ int main(int argc, char **argv) {
     ingestion(db, argv[1]);
     updates(argv[1]);
     merge_operators(argv[1]);
+    compaction_filters(argv[1]);
     OK(terrace_close(db));
     OK(terrace_close(db));
     terrace_db_free(db);

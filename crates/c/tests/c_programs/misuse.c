@@ -72,6 +72,11 @@ static void nulls(terrace_db *db) {
     BAD(terrace_options_set_merge_operator(NULL, NULL, "mine", NULL, merge, NULL, NULL));
     BAD(terrace_options_set_merge_operator(options, NULL, NULL, NULL, merge, NULL, NULL));
     BAD(terrace_options_set_merge_operator(options, "\xff", "mine", NULL, merge, NULL, NULL));
+    BAD(terrace_options_set_compaction_filter(options, NULL, "mine", NULL, NULL, 0, NULL));
+    terrace_filter_entry_change(NULL, NULL, 7);
+    CHECK(terrace_filter_entry_key(NULL, &len) == NULL && len == 0);
+    len = 7;
+    CHECK(terrace_filter_entry_value(NULL, NULL) == NULL && !terrace_filter_entry_is_full(NULL));
     terrace_merge_result_set(NULL, NULL, 7);
     terrace_merge_result_refuse(NULL, NULL);
     BAD(terrace_read_options_set(reading, "x", "y"));

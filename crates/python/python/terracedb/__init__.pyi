@@ -339,6 +339,29 @@ class MergeOperator:
         """The name that is stored with the column family."""
 
 @final
+class CompactionFilter:
+    """Which entries compactions keep, as a function: a value of the option `compaction_filter`.
+
+    `filter(key, value)` says `True` to keep an entry, `False` to remove it, or bytes to give it that value. With `keys_only`
+    the value is `None` and is not read; with `flushes` flushes ask, too; with `ignores_snapshots` reads at a snapshot can find less
+    than before. Threads of the store call it, and it must not use the store. An exception keeps the entry; the first
+    one is shown by `sys.unraisablehook`.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        filter: Callable[[bytes, bytes | None], bool | _Bytes],
+        *,
+        keys_only: bool = False,
+        flushes: bool = False,
+        ignores_snapshots: bool = False,
+    ) -> Self: ...
+    @property
+    def name(self) -> str:
+        """The name in events."""
+
+@final
 class Updates(_Iterator[UpdateBatch]):
     """A change feed: an iterator over committed batches, in the order of their commits.
 
