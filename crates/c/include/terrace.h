@@ -366,7 +366,7 @@ struct terrace_error *terrace_refresh(const struct terrace_db *db,
                                       bool *is_changed);
 
 // Flushes, stops the threads and releases the directory. Every later call with this handle, or with one
-// made from it, fails with TERRACE_CLOSED; calling it again is success. The handle is still to be freed.
+// made from it, fails with TERRACE_CLOSED; calling it again gives the same. The handle is still to be freed.
 struct terrace_error *terrace_close(const struct terrace_db *db);
 
 // Frees the handle; no thread may use it any more. A store that was not closed is closed when the last
