@@ -1,4 +1,4 @@
-//! What to do with a caught panic. Its payload is a value of whoever panicked, such as a listener of the
+//! What to do with a caught panic. Its payload is a value of the code that panicked, such as a listener of the
 //! program, so that dropping it may panic as well.
 
 use std::any::Any;

@@ -1,7 +1,5 @@
 //! The change feed: `Updates` gives `UpdateBatch`es, these `Update`s.
 
-use crate::batch::Batch;
-use crate::db::Db;
 use crate::errors::{ended, raise, raise_error};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -97,6 +95,11 @@ impl UpdateBatch {
     fn read(&self) -> PyResult<&terrace::UpdateBatch> {
         self.batch.get().map_err(raise)
     }
+
+    /// The same operations as a batch for another store.
+    pub fn copied_for(&self, target: &terrace::Db) -> PyResult<terrace::WriteBatch> {
+        self.read()?.to_write_batch(target).map_err(raise)
+    }
 }
 
 #[pymethods]
@@ -127,14 +130,6 @@ impl UpdateBatch {
     fn updates(&self, py: Python<'_>) -> PyResult<Vec<Update>> {
         let each = self.read()?.updates().map(|update| Ok(Update::of(py, &update.map_err(raise)?)));
         each.collect()
-    }
-
-    /// The same operations as a batch for another store.
-    fn to_batch(&self, target: &Bound<'_, Db>) -> PyResult<Batch> {
-        let batch = self.read()?;
-        let view = target.get().view();
-        let copied = view.look(|seen| batch.to_write_batch(&seen.db).map_err(raise))?;
-        Ok(Batch::filled(view.clone(), copied))
     }
 }
 

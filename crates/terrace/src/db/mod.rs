@@ -7,11 +7,14 @@ mod introspect;
 mod live_options;
 mod merge;
 mod read_only_api;
+mod store;
 mod updates_api;
 
 pub use bulk_api::BulkLoader;
 pub use introspect::QuarantinedFile;
 pub use live_options::LIVE_OPTIONS;
+
+use store::Store;
 
 use crate::admin::checkpoint;
 use crate::admin::families;
@@ -23,19 +26,15 @@ use crate::background::settle;
 use crate::background::worker::Workers;
 use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
-use crate::ingest::calls;
 use crate::inner::Inner;
-use crate::kill_point::kill_point;
 use crate::metrics::Metrics;
 use crate::observe::current_metrics;
-use crate::open::read_only;
 use crate::open::read_write;
 use crate::options::{CfOptions, Options, SyncMode, WriteOptions};
 use crate::read::get;
 use crate::read::get::{Found, Reading};
 use crate::read::scan::{self, Iter, ReadOptions};
 use crate::version::family::Family;
-use crate::version::install;
 use crate::version::snapshots::Snapshot;
 use crate::write::commit;
 use crate::write::log_segments;
@@ -45,7 +44,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_base::ValueKind;
-use terrace_base::sync::Mutex;
 use terrace_buf::Slice;
 
 /// An open store. Clones share it; the last one to go closes it.
@@ -83,78 +81,6 @@ pub struct ColumnFamily {
     store: Arc<Store>,
 }
 
-/// What the handles share; dropping it closes the store.
-struct Store {
-    inner: Arc<Inner>,
-    stage: Mutex<Stage>,
-}
-
-/// Open, or closed with what the close gave.
-enum Stage {
-    Open(Workers),
-    Closed(Result<()>),
-}
-
-impl Store {
-    /// Flushes, stops the threads, refuses writes, releases the lock. A later call gives the same, one at
-    /// the same time waits for it.
-    fn close(&self) -> Result<()> {
-        let mut stage = match self.stage.try_lock() {
-            Some(stage) => stage,
-            // The thread that closes waits for this one to end.
-            None if self.inner.base.events.is_told_here() => return Ok(()),
-            None => self.stage.lock(),
-        };
-        let closing = Stage::Closed(Err(Error::Closed));
-        let closed = match std::mem::replace(&mut *stage, closing) {
-            Stage::Open(workers) => self.close_now(workers),
-            Stage::Closed(closed) => closed,
-        };
-        *stage = Stage::Closed(closed.clone());
-        closed
-    }
-
-    fn close_now(&self, workers: Workers) -> Result<()> {
-        let inner = &self.inner;
-        let flushed = match inner.base.health.check_writable() {
-            _ if inner.base.read_only => Ok(()),
-            Ok(()) => flush::all(&inner.background),
-            // The log holds everything; whether the device does too can still be seen to.
-            Err(Error::DiskFull(_)) => Ok(()),
-            // What was acknowledged may be lost, which its writers have not been told.
-            Err(error) => Err(error),
-        };
-        kill_point("close:flushed");
-        inner.jobs.scheduler.stop();
-        workers.join();
-        let purged = install::purge(&inner.versions);
-        kill_point("close:stopped");
-        let synced = if inner.base.read_only {
-            inner.base.health.close();
-            read_only::let_go(inner);
-            Ok(())
-        } else {
-            // What was written since the flush began is durable, or it is refused.
-            log_segments::end(&inner.commit)
-        };
-        install::wait_for_last(&inner.versions);
-        calls::remove_load_files(&inner.background);
-        if !inner.base.read_only {
-            inner.versions.evidence.settle();
-        }
-        inner.base.events.end();
-        *inner.lock.lock() = None;
-        flushed.and(synced).and(purged)
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        // Errors are given by `close`; the log keeps what a failed flush leaves.
-        let _ = self.close();
-    }
-}
-
 impl Db {
     /// Opens the store in directory `path`, creating it if the options say so.
     ///
@@ -170,7 +96,7 @@ impl Db {
         let workers = Workers::start(&inner.background)?;
         // Every store has its default family: the manifest creates it first.
         let family = inner.read.family(0).unwrap_or_else(|| inner.read.families.load()[0].clone());
-        let store = Arc::new(Store { inner, stage: Mutex::new(Stage::Open(workers)) });
+        let store = Arc::new(Store::new(inner, workers));
         Ok(Self { default: ColumnFamily { family, store } })
     }
 
