@@ -21,11 +21,6 @@ pub struct Db {
 }
 
 impl Db {
-    /// What the store's objects look at.
-    pub fn view(&self) -> &Arc<View> {
-        &self.view
-    }
-
     fn family(&self, py: Python<'_>, family: terrace::ColumnFamily) -> PyResult<Py<ColumnFamily>> {
         let view = self.view.look(|seen| Ok(View::new(seen.db.clone(), family, None)))?;
         Py::new(py, ColumnFamily::initializer(Arc::new(view)))

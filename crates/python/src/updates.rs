@@ -1,6 +1,11 @@
 //! The change feed: `Updates` gives `UpdateBatch`es, these `Update`s.
 
+<<<<<<< ours
+=======
+use crate::batch::Batch;
+>>>>>>> theirs
 use crate::errors::{ended, raise, raise_error};
+use crate::family::ColumnFamily;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -131,6 +136,17 @@ impl UpdateBatch {
         let each = self.read()?.updates().map(|update| Ok(Update::of(py, &update.map_err(raise)?)));
         each.collect()
     }
+<<<<<<< ours
+=======
+
+    /// The same operations as a batch for another store, of which `target` is an object.
+    fn to_batch(&self, target: &Bound<'_, ColumnFamily>) -> PyResult<Batch> {
+        let batch = self.read()?;
+        let view = &target.get().view;
+        let copied = view.look(|seen| batch.to_write_batch(&seen.db).map_err(raise))?;
+        Ok(Batch::filled(view.clone(), copied))
+    }
+>>>>>>> theirs
 }
 
 /// One operation. What it does not have is `None`.

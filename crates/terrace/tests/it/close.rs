@@ -183,7 +183,7 @@ fn a_second_close_waits_for_the_first() {
     second.lock().unwrap().take().unwrap().join().unwrap().unwrap();
 }
 
-/// It calls `close` when it is told of a flush.
+/// It calls `close` while it handles a flush.
 #[derive(Default)]
 struct Closes {
     db: OnceLock<Db>,
