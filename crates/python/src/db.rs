@@ -6,7 +6,7 @@ use crate::family::ColumnFamily;
 use crate::options::{set_family_options, store_options};
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
-use crate::updates::{UpdateBatch, Updates};
+use crate::updates::Updates;
 use crate::view::View;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -85,12 +85,6 @@ impl Db {
     /// A batch of writes.
     fn batch(&self) -> Batch {
         Batch::new(self.view.clone())
-    }
-
-    /// The operations of a batch that another store's change feed gave, as a batch for this one.
-    fn batch_of(&self, updates: &UpdateBatch) -> PyResult<Batch> {
-        let copied = self.view.look(|seen| updates.copied_for(&seen.db))?;
-        Ok(Batch::filled(self.view.clone(), copied))
     }
 
     /// A transaction that begins now.

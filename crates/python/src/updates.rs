@@ -1,9 +1,6 @@
 //! The change feed: `Updates` gives `UpdateBatch`es, these `Update`s.
 
-<<<<<<< ours
-=======
 use crate::batch::Batch;
->>>>>>> theirs
 use crate::errors::{ended, raise, raise_error};
 use crate::family::ColumnFamily;
 use parking_lot::Mutex;
@@ -100,11 +97,6 @@ impl UpdateBatch {
     fn read(&self) -> PyResult<&terrace::UpdateBatch> {
         self.batch.get().map_err(raise)
     }
-
-    /// The same operations as a batch for another store.
-    pub fn copied_for(&self, target: &terrace::Db) -> PyResult<terrace::WriteBatch> {
-        self.read()?.to_write_batch(target).map_err(raise)
-    }
 }
 
 #[pymethods]
@@ -136,8 +128,6 @@ impl UpdateBatch {
         let each = self.read()?.updates().map(|update| Ok(Update::of(py, &update.map_err(raise)?)));
         each.collect()
     }
-<<<<<<< ours
-=======
 
     /// The same operations as a batch for another store, of which `target` is an object.
     fn to_batch(&self, target: &Bound<'_, ColumnFamily>) -> PyResult<Batch> {
@@ -146,7 +136,6 @@ impl UpdateBatch {
         let copied = view.look(|seen| batch.to_write_batch(&seen.db).map_err(raise))?;
         Ok(Batch::filled(view.clone(), copied))
     }
->>>>>>> theirs
 }
 
 /// One operation. What it does not have is `None`.

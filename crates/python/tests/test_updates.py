@@ -99,9 +99,9 @@ def test_a_target_needs_the_families_and_no_files(db, tmp_path):
     assert (ingested.kind, ingested.key, ingested.end) == ("ingested", b"a", b"b")
     with terracedb.Db(tmp_path / "target", **KEPT) as target:
         with pytest.raises(terracedb.NoSuchFamilyError):
-            target.batch_of(of_family)
+            of_family.to_batch(target)
         with pytest.raises(terracedb.InvalidArgumentError):
-            target.batch_of(of_file)
+            of_file.to_batch(target)
 
 
 def test_a_batch_outlives_feed_and_store(tmp_path):
@@ -177,7 +177,7 @@ def test_a_replica_that_follows_is_the_same(tmp_path_factory, batches, stops):
         nonlocal following
         for batch in db.updates_since(following):
             assert batch.first_seqno == following
-            replica.batch_of(batch).commit()
+            batch.to_batch(replica).commit()
             following = batch.last_seqno + 1
 
     for at, ops in enumerate(batches):

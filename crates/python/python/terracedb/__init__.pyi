@@ -122,13 +122,6 @@ class Db(ColumnFamily):
         """The store at this moment."""
     def batch(self) -> Batch:
         """Writes that become visible together."""
-    def batch_of(self, updates: UpdateBatch) -> Batch:
-        """The operations that another store's change feed gave, as a batch for this store's column families of the
-        same names.
-
-        Those of families that were dropped since are left out. `NoSuchFamilyError` if this store lacks one,
-        `InvalidArgumentError` for ingested files.
-        """
     def transaction(self) -> Transaction:
         """A transaction that begins now."""
     def transact(self, function: Callable[[Transaction], _T], *, attempts: int = 100) -> _T:
@@ -405,6 +398,12 @@ class UpdateBatch:
         """The number of operations."""
     def updates(self) -> list[Update]:
         """The operations in their order."""
+    def to_batch(self, target: Db) -> Batch:
+        """The same operations for another store, in its column families of the same names.
+
+        Those of families that were dropped since are left out. `NoSuchFamilyError` if the target lacks one,
+        `InvalidArgumentError` for ingested files.
+        """
 
 @final
 class Update:
