@@ -1,11 +1,10 @@
 //! A cluster of processes with real etcd: what happens to acknowledged writes when a process is killed, and to
 //! reads when one stands still for longer than its lease.
 
-use crate::etcd::EtcdCluster;
+use crate::etcd::{EtcdCluster, continue_process, stop_process};
 use crate::recorder::Backoff;
 use crate::servers::Process;
 use std::net::TcpStream;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -102,26 +101,6 @@ impl Cluster {
             matches!(found, Some(Reply::Bulk(_)))
         });
         text(&found.unwrap())
-    }
-
-    fn signal(&self, at: usize, signal: &str) {
-        let id = self.nodes[at].id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
-    }
-
-    /// Makes a node stand still, and waits until each of its threads does: the signal alone says only that
-    /// they will.
-    fn stop(&self, at: usize) {
-        self.signal(at, "-STOP");
-        let tasks = format!("/proc/{}/task", self.nodes[at].id());
-        let stands_still = |task: std::io::Result<std::fs::DirEntry>| {
-            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
-            // The state comes after the name, which is in parentheses.
-            stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
-        };
-        until("a thread does not stand still", || {
-            std::fs::read_dir(&tasks).unwrap().all(stands_still)
-        });
     }
 
     /// The node whose port `CLUSTER SLOTS` shows for a key.
@@ -267,13 +246,13 @@ fn processes_are_killed_and_stopped_and_no_acknowledged_write_is_lost() {
     });
     assert_eq!(text(&was.unwrap()), "old");
     // The question comes after the pause began, so nothing can have answered it before.
-    cluster.stop(owner);
+    stop_process(cluster.nodes[owner].id());
     reader.send_words(&[&format!("GET {key}")]);
     until("nobody took the shard over", || {
         cluster.client(INSTANCE_ONLY).say(&format!("SET {key} new")) == ok()
     });
     assert_ne!(cluster.owner_of(&key, INSTANCE_ONLY), Some(owner));
-    cluster.signal(owner, "-CONT");
+    continue_process(cluster.nodes[owner].id());
     let shown = reader.try_reply();
     println!("after the pause: {shown:?}");
     assert!(!matches!(&shown, Some(Reply::Bulk(value)) if &value[..] == b"old"), "{shown:?}");

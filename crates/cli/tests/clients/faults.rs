@@ -194,13 +194,11 @@ fn coordinator_is_killed(nodes: &mut Nodes, load: &Load, _: &[String]) -> usize 
 fn coordinator_stands_still(nodes: &mut Nodes, load: &Load, _: &[String]) -> usize {
     let was = coordinator(nodes);
     load.avoid(was.0);
-    nodes.signal(was.0, "-STOP");
-    until("it goes on", || nodes.is_stopped(was.0));
+    nodes.stop(was.0);
     let stopped = Instant::now();
     wait_for_take_over(nodes, was);
     std::thread::sleep(length().saturating_sub(stopped.elapsed()));
-    assert!(nodes.is_stopped(was.0));
-    nodes.signal(was.0, "-CONT");
+    nodes.go_on(was.0);
     load.use_again(nodes, was.0);
     INSTANCE_ONLY
 }
@@ -211,7 +209,8 @@ fn coordinator_is_cut_from_etcd(nodes: &mut Nodes, _: &Load, _: &[String]) -> us
     nodes.to_etcd[was.0].iter().for_each(|way| way.cut(true, true));
     wait_for_take_over(nodes, was);
     std::thread::sleep(length().saturating_sub(start.elapsed()));
-    assert!(nodes.to_etcd[was.0].iter().any(|way| way.held() > 0), "nothing was held back");
+    let is_held = || nodes.to_etcd[was.0].iter().any(|way| way.held() > 0);
+    until("nothing is held back", is_held);
     nodes.to_etcd[was.0].iter().for_each(|way| way.cut(false, false));
     INSTANCE_ONLY
 }
@@ -220,8 +219,9 @@ fn coordinator_is_cut_from_etcd(nodes: &mut Nodes, _: &Load, _: &[String]) -> us
 fn cut_from(nodes: &Nodes, at: usize, there: bool, back: bool) -> usize {
     let held = nodes.bus[at].held();
     nodes.bus[at].cut(there, back);
-    std::thread::sleep(length());
-    assert!(nodes.bus[at].held() > held, "nothing was held back");
+    let start = Instant::now();
+    until("nothing is held back", || nodes.bus[at].held() > held);
+    std::thread::sleep(length().saturating_sub(start.elapsed()));
     nodes.bus[at].cut(false, false);
     at
 }
@@ -253,13 +253,13 @@ fn wall_clock_is_wrong(nodes: &mut Nodes, load: &Load, _: &[String]) -> usize {
 fn two_partitioners(nodes: &mut Nodes, load: &Load, _: &[String]) -> usize {
     let first = partitioner(nodes, 0);
     load.avoid(first);
-    nodes.signal(first, "-STOP");
+    nodes.stop(first);
     let stopped = Instant::now();
     let by = (first + 1) % NODES;
     until("nobody leads the partitioner", || nodes.partitioners(by).iter().any(|it| *it != first));
     println!("  another partitioner leads after {} ms", stopped.elapsed().as_millis());
     at_most("take-over of the partitioner", stopped.elapsed(), lease() + Duration::from_secs(3));
-    nodes.signal(first, "-CONT");
+    nodes.go_on(first);
     load.use_again(nodes, first);
     let planned: Vec<_> = [(first, "top-n-to-one:6:1"), (by, "top-n-tiered:2,2,2")]
         .map(|(at, plan)| {

@@ -2,7 +2,7 @@
 //! instead of staying silent, and all goes on afterwards.
 
 use crate::conformance::next;
-use crate::servers::EtcdCluster;
+use crate::servers::{EtcdCluster, continue_process, stop_process};
 use std::time::{Duration, Instant};
 use terrace_metadata::{Change, Error, Etcd, EtcdOptions, Metadata, Snapshot, Transaction, Watch};
 use terrace_resp::test_client::free_port;
@@ -65,13 +65,13 @@ async fn a_stopped_etcd_ends_calls_and_watches() {
     let revision = metadata.commit(Transaction::new().put("a", "1")).await.unwrap().unwrap();
     let mut watch = metadata.watch(b"", revision + 1).await.unwrap();
     let grant = metadata.grant(Duration::from_secs(60)).await.unwrap();
-    cluster.signal_member(0, "-STOP");
+    stop_process(cluster.process_id(0));
     // The connection stands, nothing answers: only an own time-out notices.
     let why = ends(&mut watch).await;
     assert!(why.contains("silent"), "{why}");
     assert!(matches!(metadata.keep_alive(grant.lease).await, Err(Error::Unavailable(_))));
     assert!(matches!(metadata.snapshot(b"").await, Err(Error::Unavailable(_))));
-    cluster.signal_member(0, "-CONT");
+    continue_process(cluster.process_id(0));
     let second = write_until_it_works(&metadata, "b").await;
     let mut watch = metadata.watch(b"b", revision + 1).await.unwrap();
     let seen = next(&mut watch).await.unwrap();

@@ -63,10 +63,9 @@ impl EtcdCluster {
         process.wait().unwrap();
     }
 
-    /// Stops a member's process (SIGSTOP) or lets it go on (SIGCONT).
-    pub fn signal_member(&self, at: usize, signal: &str) {
-        let id = self.members[at].process.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    /// A member's process.
+    pub fn process_id(&self, at: usize) -> u32 {
+        self.members[at].process.as_ref().unwrap().id()
     }
 
     /// Of all members.
@@ -128,6 +127,32 @@ impl Drop for EtcdCluster {
             let _ = process.wait();
         }
     }
+}
+
+fn signal(process: u32, signal: &str) {
+    let kill = Command::new("kill").args([signal, &process.to_string()]).status();
+    assert!(kill.unwrap().success());
+}
+
+/// Makes a process stand still, and waits until each of its threads does: the signal alone says only that they will.
+pub fn stop_process(process: u32) {
+    signal(process, "-STOP");
+    wait_for("a process that stands still", || stands_still(process).then_some(()));
+}
+
+/// Lets it go on.
+pub fn continue_process(process: u32) {
+    signal(process, "-CONT");
+}
+
+/// Whether each thread of a process stands still, as the kernel says.
+pub fn stands_still(process: u32) -> bool {
+    std::fs::read_dir(format!("/proc/{process}/task")).unwrap().all(|task| {
+        // A thread may have ended meanwhile.
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+        // The state comes after the name, which is in parentheses.
+        stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+    })
 }
 
 /// Looks until there is something.

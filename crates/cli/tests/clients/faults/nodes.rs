@@ -9,12 +9,11 @@
 
 use super::clock::WallClock;
 use super::proxy::Proxy;
-use crate::etcd::EtcdCluster;
+use crate::etcd::{EtcdCluster, continue_process, stands_still, stop_process};
 use crate::servers::Process;
 use serde_json::Value;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 use terrace_cluster::{KeyRange, NodeId, Placement, ShardId, slot_of};
@@ -199,15 +198,15 @@ impl Nodes {
         leaders.filter_map(at).collect()
     }
 
-    pub fn signal(&self, at: usize, signal: &str) {
-        let id = self.nodes[at].id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    /// Makes a node stand still; returns when it does.
+    pub fn stop(&self, at: usize) {
+        stop_process(self.nodes[at].id());
     }
 
-    /// Whether the kernel says that a node stands still.
-    pub fn is_stopped(&self, at: usize) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.nodes[at].id())).unwrap();
-        stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
+    /// Lets one go on that stood still until now.
+    pub fn go_on(&self, at: usize) {
+        assert!(stands_still(self.nodes[at].id()), "it went on by itself");
+        continue_process(self.nodes[at].id());
     }
 
     /// What each node logged.

@@ -3,8 +3,8 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 /// How often a thread looks whether the way is open, or the proxy gone.
@@ -12,8 +12,8 @@ const LOOK: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
 struct State {
-    /// From who connects, and to them.
-    is_cut: [AtomicBool; 2],
+    /// From who connects, and to them. Read as long as a piece is passed on.
+    is_cut: [RwLock<bool>; 2],
     /// Pieces of a stream that were held back.
     held: AtomicU64,
     is_over: AtomicBool,
@@ -44,10 +44,12 @@ impl Proxy {
         Self { port, state }
     }
 
-    /// Cuts the way from who connects, and the way back, or opens them.
+    /// Cuts the way from who connects, and the way back, or opens them. What is passed on at the moment is through when
+    /// this returns.
     pub fn cut(&self, there: bool, back: bool) {
-        self.state.is_cut[0].store(there, Ordering::SeqCst);
-        self.state.is_cut[1].store(back, Ordering::SeqCst);
+        for (way, is_cut) in self.state.is_cut.iter().zip([there, back]) {
+            *way.write().unwrap() = is_cut;
+        }
     }
 
     /// How many pieces were held back: the proof that a cut happened.
@@ -96,12 +98,14 @@ fn pump(mut source: &TcpStream, mut sink: &TcpStream, state: &State, way: usize)
             }
             Err(_) => return,
         };
-        if state.is_cut[way].load(Ordering::SeqCst) {
+        let mut is_cut = state.is_cut[way].read().unwrap();
+        if *is_cut {
             state.held.fetch_add(1, Ordering::SeqCst);
-            while state.is_cut[way].load(Ordering::SeqCst) && !state.is_over.load(Ordering::SeqCst)
-            {
-                std::thread::sleep(LOOK);
-            }
+        }
+        while *is_cut && !state.is_over.load(Ordering::SeqCst) {
+            drop(is_cut);
+            std::thread::sleep(LOOK);
+            is_cut = state.is_cut[way].read().unwrap();
         }
         if sink.write_all(&piece[..read]).is_err() {
             return;
