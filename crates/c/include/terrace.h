@@ -15,9 +15,10 @@
 // NULL pointer with length 0 is no bytes. Names, option texts and messages are UTF-8 and end with a zero
 // byte; paths end with a zero byte and are otherwise any bytes.
 //
-// Threads. terrace_db, terrace_family and terrace_snapshot may be used by any number of threads at the same
+// Threads. terrace_db, terrace_family, terrace_snapshot and terrace_backups may be used by any number of threads at the same
 // time, terrace_options and terrace_read_options while nobody changes them. terrace_iter, terrace_batch,
-// terrace_transaction, terrace_sst_writer, terrace_updates and terrace_value are for one thread at a time, any thread.
+// terrace_transaction, terrace_sst_writer, terrace_bulk_loader, terrace_updates and terrace_value are for one thread at a
+// time, any thread.
 // Nothing is tied to the thread that made it. A free must be the last use by any thread.
 //
 // Callbacks are called by any thread that reads, and by threads of the library, several at the same time. They must not
@@ -152,9 +153,17 @@
 // these keys from the store.
 #define TERRACE_UPDATE_INGESTED 5
 
+// A directory of backups, which share the files that did not change between them. Any number of threads may use it: what
+// changes the directory takes turns. No other process can open it meanwhile.
+typedef struct terrace_backups terrace_backups;
+
 // Writes that become visible together or not at all. One thread at a time may use it. A batch that names a
 // family belongs to the open store of that family.
 typedef struct terrace_batch terrace_batch;
+
+// A load of entries in any order, as one write: what is not finished is not there. One thread at a time may use it. It keeps
+// the store open.
+typedef struct terrace_bulk_loader terrace_bulk_loader;
 
 // An open store. Any number of threads may use it at the same time.
 typedef struct terrace_db terrace_db;
@@ -846,6 +855,88 @@ struct terrace_error *terrace_ingest(const struct terrace_db *db,
                                      const char *const *paths,
                                      int32_t how,
                                      uint64_t *entries);
+
+// Begins a load of a column family. The entries go past the log and the memtables: they are sorted with `memory_bytes` of
+// memory, 1 MiB or more, 0 for the default, in temporary files if need be, and ingested. Of entries with the same
+// key the last one counts. `how` is TERRACE_INGEST_DEFAULT, or TERRACE_INGEST_BELOW if existing entries count. Free it with
+// terrace_bulk_loader_free.
+struct terrace_error *terrace_bulk_loader_new(const struct terrace_db *db,
+                                              const struct terrace_family *family,
+                                              size_t memory_bytes,
+                                              int32_t how,
+                                              struct terrace_bulk_loader **loader);
+
+// Sets a key to a value.
+struct terrace_error *terrace_bulk_loader_put(struct terrace_bulk_loader *loader,
+                                              const uint8_t *key,
+                                              size_t key_len,
+                                              const uint8_t *value,
+                                              size_t value_len);
+
+// As terrace_bulk_loader_put, until `expires_at_ms`, in milliseconds since 1970.
+struct terrace_error *terrace_bulk_loader_put_until(struct terrace_bulk_loader *loader,
+                                                    const uint8_t *key,
+                                                    size_t key_len,
+                                                    const uint8_t *value,
+                                                    size_t value_len,
+                                                    uint64_t expires_at_ms);
+
+// Deletes a key, also if the store has it.
+struct terrace_error *terrace_bulk_loader_delete(struct terrace_bulk_loader *loader,
+                                                 const uint8_t *key,
+                                                 size_t key_len);
+
+// Sorts what was given and makes it part of the store, all of it or nothing, durably. *entries is how many entries and
+// deletions there were; NULL if that is of no interest. Whatever the outcome, only terrace_bulk_loader_free may follow.
+struct terrace_error *terrace_bulk_loader_finish(struct terrace_bulk_loader *loader,
+                                                 uint64_t *entries);
+
+// Frees a load; one that is not finished is as if it had never been. NULL is allowed.
+void terrace_bulk_loader_free(struct terrace_bulk_loader *loader);
+
+// Opens the backups in directory `path`, which is created if it is missing. TERRACE_LOCKED if another process has them open;
+// TERRACE_INVALID_ARGUMENT if the directory holds something else. Free it with terrace_backups_free.
+struct terrace_error *terrace_backups_open(const char *path,
+                                           struct terrace_backups **backups);
+
+// Backs an open store up: what was acknowledged before the call is in it, and writes go on meanwhile. *id is the number of
+// the backup, above all before it; NULL if that is of no interest.
+struct terrace_error *terrace_backups_create(const struct terrace_backups *backups,
+                                             const struct terrace_db *db,
+                                             uint64_t *id);
+
+// Puts the numbers of the backups, the oldest first, into `ids`, at most `capacity` of them. *count is how many there are.
+struct terrace_error *terrace_backups_list(const struct terrace_backups *backups,
+                                           uint64_t *ids,
+                                           size_t capacity,
+                                           size_t *count);
+
+// When a backup was made, in milliseconds since 1970, and the bytes that a restore writes. Each may be NULL.
+// TERRACE_CORRUPTION if its record is damaged.
+struct terrace_error *terrace_backups_describe(const struct terrace_backups *backups,
+                                               uint64_t id,
+                                               uint64_t *created_ms,
+                                               uint64_t *size_bytes);
+
+// Reads every byte of a backup and compares it with what was written. The first damage is TERRACE_CORRUPTION.
+struct terrace_error *terrace_backups_verify(const struct terrace_backups *backups,
+                                             uint64_t id);
+
+// Makes directory `target`, new or empty, the store that was backed up; every byte is compared. After an error nothing is left
+// there.
+struct terrace_error *terrace_backups_restore(const struct terrace_backups *backups,
+                                              uint64_t id,
+                                              const char *target);
+
+// Removes a backup, and the files that no other one has.
+struct terrace_error *terrace_backups_remove(const struct terrace_backups *backups, uint64_t id);
+
+// Removes all backups but the `keep` latest.
+struct terrace_error *terrace_backups_keep_latest(const struct terrace_backups *backups,
+                                                  size_t keep);
+
+// Closes a directory of backups. NULL is allowed.
+void terrace_backups_free(struct terrace_backups *backups);
 
 // Opens the feed of what was committed from sequence number `seqno` on, in all column families; the first batch may
 // begin before it. With `synced_only` it gives only what no crash takes back. TERRACE_UPDATES_GONE if the log

@@ -47,6 +47,10 @@ mod admin;
 
 mod ingest;
 
+mod bulk;
+
+mod backup;
+
 mod updates;
 
 mod text;
@@ -54,7 +58,9 @@ mod text;
 mod arguments;
 
 pub use admin::*;
+pub use backup::*;
 pub use batch::*;
+pub use bulk::*;
 pub use callback::FreeContext;
 pub use compaction_filter::*;
 pub use error::*;

@@ -21,6 +21,11 @@ pub struct Db {
 }
 
 impl Db {
+    /// The store itself.
+    pub fn store(&self) -> PyResult<terrace::Db> {
+        self.view.look(|seen| Ok(seen.db.clone()))
+    }
+
     fn family(&self, py: Python<'_>, family: terrace::ColumnFamily) -> PyResult<Py<ColumnFamily>> {
         let view = self.view.look(|seen| Ok(View::new(seen.db.clone(), family, None)))?;
         Py::new(py, ColumnFamily::initializer(Arc::new(view)))

@@ -1,6 +1,8 @@
 //! `ColumnFamily`: a reader that writes.
 
-use crate::arguments::{bound, bytes, ttl};
+use crate::arguments::{bound, bytes, option_text, ttl};
+use crate::bulk_loader::BulkLoader;
+use crate::errors::raise;
 use crate::reader::Reader;
 use crate::view::View;
 use pyo3::exceptions::PyKeyError;
@@ -9,7 +11,8 @@ use pyo3::types::{PyBytes, PyDict};
 use std::ops::Bound as Limit;
 use std::path::PathBuf;
 use std::sync::Arc;
-use terrace::{IngestOptions, IngestPosition, IngestSource, WriteBatch};
+use terrace::{BulkOptions, IngestOptions, IngestPosition, IngestSource, WriteBatch};
+use terrace_binding::{Failure, parse_size};
 
 /// A column family: a key space of its own within a store.
 #[pyclass(module = "terracedb", extends = Reader, frozen, subclass)]
@@ -146,6 +149,30 @@ impl ColumnFamily {
             position: if below { IngestPosition::Below } else { IngestPosition::Above },
         };
         self.view.work(py, |seen| Ok(seen.family.ingest(&paths, &options)?.entry_count))
+    }
+
+    /// Begins a load of entries in any order.
+    #[pyo3(signature = (*, memory=None, below=false))]
+    fn bulk_loader(
+        &self,
+        py: Python<'_>,
+        memory: Option<&Bound<'_, PyAny>>,
+        below: bool,
+    ) -> PyResult<BulkLoader> {
+        let mut options = BulkOptions::default();
+        if let Some(memory) = memory {
+            let text = option_text(memory)?;
+            let bytes = parse_size(&text).and_then(|bytes| usize::try_from(bytes).ok());
+            let refusal = || {
+                let wants = "a number of bytes, such as 65536 or 64MiB";
+                raise(Failure::argument(format!("memory is \"{text}\"; it must be {wants}")))
+            };
+            options.memory_bytes = bytes.ok_or_else(refusal)?;
+        }
+        if below {
+            options.position = IngestPosition::Below;
+        }
+        self.view.work(py, |seen| seen.family.bulk_loader(&options)).map(BulkLoader::new)
     }
 
     /// Merges a range down to the last level.

@@ -10,7 +10,9 @@
 #![allow(unsafe_code, reason = "what PyO3's macros generate")]
 
 mod arguments;
+mod backups;
 mod batch;
+mod bulk_loader;
 mod callbacks;
 mod compaction_filter;
 mod db;
@@ -40,6 +42,9 @@ fn _terracedb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<transaction::Transaction>()?;
     module.add_class::<sst_writer::SstWriter>()?;
+    module.add_class::<bulk_loader::BulkLoader>()?;
+    module.add_class::<backups::Backups>()?;
+    module.add_class::<backups::Backup>()?;
     module.add_class::<merge_operator::MergeOperator>()?;
     module.add_class::<compaction_filter::CompactionFilter>()?;
     module.add_class::<updates::Updates>()?;

@@ -1,10 +1,9 @@
 //! `SstWriter`: a sorted file that is written outside a store, to be ingested.
 
-use crate::arguments::bytes;
+use crate::arguments::{bytes, until_ms};
 use crate::errors::{ended, raise};
 use crate::options::set_family_options;
 use parking_lot::Mutex;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
@@ -78,15 +77,7 @@ impl SstWriter {
         value: &Bound<'_, PyAny>,
         expires_at: Option<f64>,
     ) -> PyResult<()> {
-        let (key, value) = (bytes(key)?, bytes(value)?);
-        let until = match expires_at {
-            None => None,
-            Some(at) if at.is_finite() && at >= 0.0 => Some((at * 1000.0) as u64),
-            Some(at) => {
-                let text = format!("expires_at is {at}; it must be seconds since 1970");
-                return Err(PyValueError::new_err(text));
-            }
-        };
+        let (key, value, until) = (bytes(key)?, bytes(value)?, until_ms(expires_at)?);
         self.work(py, |writer| match until {
             None => writer.put(&key, &value),
             Some(at_ms) => writer.put_until(&key, &value, at_ms),

@@ -13,7 +13,13 @@ def public(cls):
     ignored = {"__repr__", "__doc__", "__module__", "__init_subclass__", "__subclasshook__", "__weakref__", "__dict__"}
     own = {name for name in vars(cls) if name not in ignored}
     own |= {"__new__"} if "__new__" in vars(cls) else set()
-    made = (terracedb.Db, terracedb.SstWriter, terracedb.MergeOperator, terracedb.CompactionFilter)
+    made = (
+        terracedb.Db,
+        terracedb.SstWriter,
+        terracedb.Backups,
+        terracedb.MergeOperator,
+        terracedb.CompactionFilter,
+    )
     return {name for name in own if name != "__new__" or cls in made}
 
 

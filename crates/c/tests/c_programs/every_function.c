@@ -623,6 +623,101 @@ static void compaction_filters(const char *dir) {
     CHECK(asked == 1);
 }
 
+static void loads(terrace_db *db) {
+    terrace_family *loaded = NULL;
+    terrace_bulk_loader *loader = NULL;
+    terrace_value value;
+    uint64_t entries = 0, expires_at_ms = 0;
+    OK(terrace_family_create(db, "loaded", NULL, &loaded));
+    OK(terrace_put(db, loaded, B("gone"), B("old")));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_bulk_loader_new(db, loaded, 1, TERRACE_INGEST_DEFAULT, &loader));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_bulk_loader_new(db, loaded, 0, TERRACE_INGEST_MOVE, &loader));
+    CHECK(loader == NULL);
+    OK(terrace_bulk_loader_new(db, loaded, 1 << 20, TERRACE_INGEST_DEFAULT, &loader));
+    OK(terrace_bulk_loader_put(loader, B("b"), B("first")));
+    OK(terrace_bulk_loader_put(loader, B("a"), B("1")));
+    OK(terrace_bulk_loader_put(loader, B("b"), B("last")));
+    OK(terrace_bulk_loader_put_until(loader, B("c"), NULL, 0, 4102444800000ull));
+    OK(terrace_bulk_loader_delete(loader, B("gone")));
+    OK(terrace_get(db, loaded, NULL, B("a"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_bulk_loader_finish(loader, &entries));
+    CHECK(entries == 4);
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_bulk_loader_put(loader, B("d"), B("late")));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_bulk_loader_finish(loader, NULL));
+    terrace_bulk_loader_free(loader);
+    OK(terrace_get(db, loaded, NULL, B("b"), &value));
+    CHECK(is(&value, "last"));
+    OK(terrace_get(db, loaded, NULL, B("gone"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_get_with_expiry(db, loaded, NULL, B("c"), &value, &expires_at_ms));
+    CHECK(is(&value, "") && expires_at_ms == 4102444800000ull);
+
+    OK(terrace_bulk_loader_new(db, loaded, 0, TERRACE_INGEST_BELOW, &loader));
+    OK(terrace_bulk_loader_put(loader, B("a"), B("below")));
+    OK(terrace_bulk_loader_put(loader, B("aa"), B("below")));
+    OK(terrace_bulk_loader_finish(loader, NULL));
+    terrace_bulk_loader_free(loader);
+    OK(terrace_get(db, loaded, NULL, B("a"), &value));
+    CHECK(is(&value, "1"));
+    OK(terrace_get(db, loaded, NULL, B("aa"), &value));
+    CHECK(is(&value, "below"));
+
+    /* One that is not finished leaves nothing. */
+    OK(terrace_bulk_loader_new(db, loaded, 0, TERRACE_INGEST_DEFAULT, &loader));
+    OK(terrace_bulk_loader_put(loader, B("never"), B("1")));
+    terrace_bulk_loader_free(loader);
+    OK(terrace_get(db, loaded, NULL, B("never"), &value));
+    CHECK(is(&value, NULL));
+    terrace_family_free(loaded);
+}
+
+static void backups(const char *dir) {
+    static char kept[sizeof path], restored[sizeof path], store[sizeof path];
+    terrace_backups *backups = NULL, *other = NULL;
+    terrace_db *db = NULL;
+    terrace_value value;
+    uint64_t first = 0, second = 0, ids[3] = {0, 0, 0}, created_ms = 0, size_bytes = 0;
+    size_t count = 7;
+    file_below("backed-up", dir, store);
+    file_below("backups", dir, kept);
+    file_below("restored", dir, restored);
+    OK(terrace_open(store, NULL, &db));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_backups_open(store, &backups));
+    CHECK(backups == NULL);
+    OK(terrace_backups_open(kept, &backups));
+    FAILS(TERRACE_LOCKED, terrace_backups_open(kept, &other));
+    OK(terrace_backups_list(backups, NULL, 0, &count));
+    CHECK(count == 0);
+    OK(terrace_put(db, NULL, B("a"), B("1")));
+    OK(terrace_backups_create(backups, db, &first));
+    OK(terrace_put(db, NULL, B("a"), B("2")));
+    OK(terrace_backups_create(backups, db, NULL));
+    OK(terrace_backups_create(backups, db, &second));
+    OK(terrace_backups_list(backups, ids, 2, &count));
+    CHECK(count == 3 && ids[0] == first && ids[1] > first && ids[1] < second && ids[2] == 0);
+    OK(terrace_backups_describe(backups, first, &created_ms, &size_bytes));
+    CHECK(created_ms > 1600000000000ull && size_bytes > 0);
+    OK(terrace_backups_describe(backups, first, NULL, NULL));
+    OK(terrace_backups_verify(backups, first));
+    OK(terrace_backups_restore(backups, first, restored));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_backups_restore(backups, first, restored));
+    OK(terrace_backups_remove(backups, first));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_backups_verify(backups, first));
+    OK(terrace_backups_keep_latest(backups, 1));
+    OK(terrace_backups_list(backups, ids, 3, &count));
+    CHECK(count == 1 && ids[0] == second);
+    OK(terrace_close(db));
+    FAILS(TERRACE_CLOSED, terrace_backups_create(backups, db, NULL));
+    terrace_db_free(db);
+    terrace_backups_free(backups);
+    OK(terrace_open(restored, NULL, &db));
+    OK(terrace_get(db, NULL, NULL, B("a"), &value));
+    CHECK(is(&value, "1"));
+    OK(terrace_close(db));
+    terrace_db_free(db);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     CHECK(terrace_version()[0] != '\0');
@@ -633,6 +728,8 @@ int main(int argc, char **argv) {
     transactions(db);
     administration(db, argv[1]);
     ingestion(db, argv[1]);
+    loads(db);
+    backups(argv[1]);
     updates(argv[1]);
     merge_operators(argv[1]);
     compaction_filters(argv[1]);

@@ -94,6 +94,18 @@ static void nulls(terrace_db *db) {
     BAD(terrace_updates_since(db, 1, false, NULL));
     BAD(terrace_updates_next(NULL, &is_there));
     CHECK(!is_there);
+    terrace_bulk_loader *loader = NULL;
+    terrace_backups *backups = NULL;
+    size_t count = 7;
+    BAD(terrace_bulk_loader_new(NULL, NULL, 0, 0, &loader));
+    BAD(terrace_bulk_loader_put(NULL, B("a"), B("b")));
+    BAD(terrace_bulk_loader_finish(NULL, NULL));
+    BAD(terrace_backups_open(NULL, &backups));
+    BAD(terrace_backups_create(NULL, db, NULL));
+    BAD(terrace_backups_list(NULL, NULL, 1, &count));
+    BAD(terrace_backups_restore(NULL, 1, "x"));
+    terrace_bulk_loader_free(NULL);
+    terrace_backups_free(NULL);
     BAD(terrace_latest_seqno(db, NULL));
     BAD(terrace_oldest_update(NULL, NULL));
     CHECK(terrace_updates_len(NULL) == 0 && terrace_updates_kind(NULL, 0) == 0);

@@ -12,6 +12,7 @@ __all__: list[str]
 _Bytes = Union[bytes, bytearray, memoryview]
 _Path = Union[str, PathLike[str]]
 _T = TypeVar("_T")
+_Backups = list["Backup"]
 
 class Reader:
     """Keys and values, to be read: what stores, column families and snapshots have in common."""
@@ -86,6 +87,11 @@ class ColumnFamily(Reader):
         """Makes files of `SstWriter` part of the family, all of them as one write or none; gives the number of entries.
 
         With `move` the files are removed afterwards; with `below` existing entries count where both have a key.
+        """
+    def bulk_loader(self, *, memory: int | str | None = None, below: bool = False) -> BulkLoader:
+        """Begins a load of entries in any order, which are sorted with bounded memory (`"64MiB"`) and ingested as one write.
+
+        With `below` existing entries count where both have a key.
         """
     def compact(self, start: _Bytes | None = None, end: _Bytes | None = None) -> None:
         """Merges a range down to the last level, dropping what nobody can see any more."""
@@ -266,6 +272,73 @@ class SstWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
+
+@final
+class BulkLoader:
+    """A load of entries in any order, as one write: of those with the same key the last one counts.
+
+    A `with` block finishes it, or drops it if an exception leaves it.
+    """
+
+    def put(self, key: _Bytes, value: _Bytes, *, expires_at: float | None = None) -> None:
+        """Sets a key; with `expires_at`, until then, in seconds since 1970."""
+    def __setitem__(self, key: _Bytes, value: _Bytes) -> None: ...
+    def delete(self, key: _Bytes) -> None:
+        """Deletes a key, also if the store has it."""
+    def __delitem__(self, key: _Bytes) -> None: ...
+    def finish(self) -> int:
+        """Sorts what was given and makes it part of the store, durably; gives the number of entries and deletions."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Backups:
+    """A directory of backups, which share the files that did not change between them. All threads may use it."""
+
+    def __new__(cls, path: _Path) -> Self: ...
+    def create(self, db: Db) -> Backup:
+        """Backs an open store up: what was acknowledged before the call is in it, and writes go on meanwhile."""
+    def list(self) -> _Backups:
+        """All backups, the oldest first."""
+    def verify(self, id: int) -> None:
+        """Reads every byte of a backup and compares it with what was written; `CorruptionError` names the first damage."""
+    def restore(self, id: int, target: _Path) -> None:
+        """Makes a directory, new or empty, the store that was backed up; after an error nothing is left there."""
+    def remove(self, id: int) -> int:
+        """Removes a backup; gives the bytes of the files that only it had."""
+    def keep_latest(self, keep: int) -> int:
+        """Removes all backups but the `keep` latest; gives the bytes of the files that went."""
+    def close(self) -> None:
+        """Lets other processes open the directory; also at the end of a `with` block."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Backup:
+    """What a directory has of one backup."""
+
+    @property
+    def id(self) -> int:
+        """Its number: later ones are larger."""
+    @property
+    def created_at(self) -> float | None:
+        """When it was made, in seconds since 1970; `None` if its record is damaged."""
+    @property
+    def size_bytes(self) -> int | None:
+        """The bytes that a restore writes; `None` if its record is damaged."""
+    @property
+    def damage(self) -> str | None:
+        """What is wrong with its record."""
 
 @final
 class Transaction:

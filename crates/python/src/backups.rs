@@ -1,0 +1,142 @@
+//! `Backups`: incremental backups that share their files.
+
+use crate::db::Db;
+use crate::errors::{ended, raise};
+use parking_lot::RwLock;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::path::PathBuf;
+use std::sync::Arc;
+use terrace_backup::Error as BackupError;
+use terrace_binding::{Code, Failure, Kept};
+
+/// A directory of backups.
+#[pyclass(module = "terracedb", frozen)]
+pub struct Backups {
+    /// Nothing after `close`.
+    backups: RwLock<Option<Arc<Kept<terrace_backup::Backups>>>>,
+}
+
+/// What a directory has of one backup.
+#[pyclass(module = "terracedb", frozen)]
+pub struct Backup {
+    /// Its number: later ones are larger.
+    #[pyo3(get)]
+    id: u64,
+    /// When it was made, in seconds since 1970; `None` if its record is damaged.
+    #[pyo3(get)]
+    created_at: Option<f64>,
+    /// The bytes that a restore writes; `None` if its record is damaged.
+    #[pyo3(get)]
+    size_bytes: Option<u64>,
+    /// What is wrong with its record.
+    #[pyo3(get)]
+    damage: Option<String>,
+}
+
+impl From<terrace_backup::Backup> for Backup {
+    fn from(backup: terrace_backup::Backup) -> Self {
+        let (created_at, size) = (backup.created_ms as f64 / 1000.0, backup.size_bytes());
+        Self { id: backup.id, created_at: Some(created_at), size_bytes: Some(size), damage: None }
+    }
+}
+
+fn failure(error: BackupError) -> Failure {
+    let message = error.to_string();
+    let code = match error {
+        BackupError::Store(error) => return error.into(),
+        BackupError::Busy(_) => Code::Locked,
+        BackupError::Damaged { .. } => Code::Corruption,
+        _ => Code::InvalidArgument,
+    };
+    Failure { code, message }
+}
+
+impl Backups {
+    /// Works while other threads of Python go on.
+    fn work<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&terrace_backup::Backups) -> terrace_backup::Result<T> + Send,
+    ) -> PyResult<T> {
+        let backups = self.backups.read().clone().ok_or_else(|| ended("directory of backups"))?;
+        let opened = backups.get().map_err(raise)?;
+        py.detach(|| work(opened).map_err(failure)).map_err(raise)
+    }
+}
+
+#[pymethods]
+impl Backups {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let opened = py.detach(|| terrace_backup::Backups::open(path).map_err(failure));
+        let opened = Arc::new(Kept::new(opened.map_err(raise)?));
+        Ok(Self { backups: RwLock::new(Some(opened)) })
+    }
+
+    /// Backs an open store up.
+    fn create(&self, py: Python<'_>, db: &Bound<'_, Db>) -> PyResult<Backup> {
+        let db = db.get().store()?;
+        let created = self.work(py, |backups| {
+            let created = backups.create(&db, &mut |_| {});
+            // Without the interpreter: it may be the last handle.
+            drop(db);
+            created
+        })?;
+        Ok(created.backup.into())
+    }
+
+    /// All backups, the oldest first.
+    fn list(&self, py: Python<'_>) -> PyResult<Vec<Backup>> {
+        let listed = self.work(py, terrace_backup::Backups::list)?;
+        let each = listed.into_iter().map(|listed| match listed.backup {
+            Ok(backup) => backup.into(),
+            Err(error) => {
+                let damage = Some(error.to_string());
+                Backup { id: listed.id, created_at: None, size_bytes: None, damage }
+            }
+        });
+        Ok(each.collect())
+    }
+
+    /// Reads every byte of a backup and compares it with what was written.
+    fn verify(&self, py: Python<'_>, id: u64) -> PyResult<()> {
+        self.work(py, |backups| backups.verify(id, &mut |_| {}))
+    }
+
+    /// Makes a directory, new or empty, the store that was backed up.
+    fn restore(&self, py: Python<'_>, id: u64, target: PathBuf) -> PyResult<()> {
+        self.work(py, |backups| backups.restore(id, target, &mut |_| {}))
+    }
+
+    /// Removes a backup; gives the bytes of the files that only it had.
+    fn remove(&self, py: Python<'_>, id: u64) -> PyResult<u64> {
+        self.work(py, |backups| backups.remove(id))
+    }
+
+    /// Removes all backups but the latest; gives the bytes of the files that went.
+    fn keep_latest(&self, py: Python<'_>, keep: usize) -> PyResult<u64> {
+        self.work(py, |backups| backups.keep_latest(keep))
+    }
+
+    /// Lets other processes open the directory; also at the end of a `with` block.
+    fn close(&self) {
+        *self.backups.write() = None;
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+}
+
+#[pymethods]
+impl Backup {
+    fn __repr__(&self) -> String {
+        format!("<terracedb.Backup {}>", self.id)
+    }
+}

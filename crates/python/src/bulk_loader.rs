@@ -1,0 +1,108 @@
+//! `BulkLoader`: loads entries in any order, as one write.
+
+use crate::arguments::{bytes, until_ms};
+use crate::callbacks::detached;
+use crate::errors::{ended, raise};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use terrace_binding::{Failure, Kept, Outcome};
+
+/// A load. As a `with` block it is finished at its end, and dropped by an exception.
+#[pyclass(module = "terracedb", frozen)]
+pub struct BulkLoader {
+    /// Nothing once it is finished or dropped. In a box, since Python aligns objects to 16 bytes and a loader may want more.
+    loader: Mutex<Option<Kept<Box<terrace::BulkLoader>>>>,
+}
+
+impl BulkLoader {
+    /// For a load that has begun.
+    pub fn new(loader: terrace::BulkLoader) -> Self {
+        Self { loader: Mutex::new(Some(Kept::new(Box::new(loader)))) }
+    }
+
+    /// Works on the load while other threads of Python go on.
+    fn work(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut terrace::BulkLoader) -> terrace::Result<()> + Send,
+    ) -> PyResult<()> {
+        let outcome: Option<Outcome<()>> = py.detach(|| {
+            let mut guard = self.loader.lock();
+            let loader = guard.as_mut()?.get_mut();
+            Some(loader.and_then(|loader| work(loader).map_err(Failure::from)))
+        });
+        outcome.ok_or_else(|| ended("load"))?.map_err(raise)
+    }
+}
+
+/// A load holds its store open.
+impl Drop for BulkLoader {
+    fn drop(&mut self) {
+        let loader = self.loader.get_mut().take();
+        detached(|| drop(loader));
+    }
+}
+
+#[pymethods]
+impl BulkLoader {
+    /// Sets a key; with `expires_at`, until then, in seconds since 1970.
+    #[pyo3(signature = (key, value, *, expires_at=None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expires_at: Option<f64>,
+    ) -> PyResult<()> {
+        let (key, value, until) = (bytes(key)?, bytes(value)?, until_ms(expires_at)?);
+        self.work(py, |loader| match until {
+            None => loader.put(&key, &value),
+            Some(at_ms) => loader.put_until(&key, &value, at_ms),
+        })
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.put(key.py(), key, value, None)
+    }
+
+    /// Deletes a key, also if the store has it.
+    fn delete(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = bytes(key)?;
+        self.work(key.py(), |loader| loader.delete(&bytes))
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.delete(key)
+    }
+
+    /// Sorts what was given and makes it part of the store; gives the number of entries and deletions.
+    fn finish(&self, py: Python<'_>) -> PyResult<u64> {
+        let outcome: Option<Outcome<u64>> = py.detach(|| {
+            let kept = self.loader.lock().take()?;
+            let loader = kept.into_inner();
+            Some(loader.and_then(|loader| Ok(loader.finish()?.entry_count)))
+        });
+        outcome.ok_or_else(|| ended("load"))?.map_err(raise)
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, *_exception))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _exception: &Bound<'_, PyTuple>,
+    ) -> PyResult<()> {
+        if !kind.is_none() {
+            py.detach(|| drop(self.loader.lock().take()));
+        } else if py.detach(|| self.loader.lock().is_some()) {
+            // Unless the block has done it.
+            self.finish(py)?;
+        }
+        Ok(())
+    }
+}
