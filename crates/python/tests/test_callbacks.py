@@ -161,7 +161,7 @@ def test_a_store_that_is_forgotten_closes_while_it_calls_python(tmp_path):
     """The end of the store waits for a flush, which waits for the interpreter."""
     for _ in range(3):
         db = terracedb.Db(tmp_path / "s", merge_operator=union_operator())
-        db.merge(b"k", b"a")
+        db[b"k"] = b"a"
         db.merge(b"k", b"b")
         transaction = db.transaction()
         del db
@@ -190,6 +190,24 @@ def test_the_interpreter_ends_whatever_is_still_open(tmp_path, ends):
         operator = terracedb.MergeOperator("join", lambda k, old, new: b",".join([old] * (old is not None) + new))
         with terracedb.Db(tmp_path / "s", merge_operator=operator) as db:
             assert {value.count(b"x") for value in db.values()} == {20 * round}
+
+
+def test_the_end_of_the_interpreter_waits_for_a_call_under_way(tmp_path):
+    code = """
+        import sys, threading, time, terracedb
+        began = threading.Event()
+        def merge(key, existing, operands):
+            began.set()
+            time.sleep(0.5)
+            print("merged", flush=True)
+            return operands[-1]
+        db = terracedb.Db(sys.argv[1], merge_operator=terracedb.MergeOperator("last", merge))
+        db[b"k"] = b"1"
+        db.merge(b"k", b"2")
+        threading.Thread(target=db.flush, daemon=True).start()
+        began.wait()
+    """
+    assert "merged" in run(code, tmp_path / "s")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
