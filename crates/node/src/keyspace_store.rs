@@ -7,13 +7,11 @@
 
 use crate::rpc::{MoveMessage, ShardRecords, TopCounts};
 use crate::store::{Identity, InstanceStore, StoreError, StoreLoad};
-use parking_lot::Mutex;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use terrace::{CfOptions, ColumnFamily, HotTableMode, SyncMode, WriteBatch, WriteOptions};
 use terrace_cluster::{Direction, Epoch, MoveAnswer, MoveCall, NodeId, Refusal, ShardId, TopKey};
-use terrace_keyspace::{ExportedKey, Keyspace, MAX_DATABASES, MAX_EXPORT_BYTES, TopWrittenKeys};
+use terrace_keyspace::{ExportedKey, Keyspace, MAX_DATABASES, MAX_EXPORT_BYTES};
 
 const FAMILY: &str = "node";
 const IDENTITY: &[u8] = b"identity";
@@ -21,9 +19,6 @@ const VERSION: u8 = 1;
 
 /// Most bytes of all keys of one move: they are in one message. A move with more is undone.
 const MAX_MOVE_BYTES: usize = 128 << 20;
-
-/// How long somebody who asks for counts waits for the first ones.
-const MAX_COUNT_WAIT: Duration = Duration::from_secs(3);
 
 /// How much of a memtable the hot table may take, as the engine does.
 const HOT_PARTS: u64 = 2;
@@ -33,16 +28,6 @@ type Answer = MoveAnswer<Vec<u8>>;
 /// See the module.
 pub struct KeyspaceStore {
     keyspace: Arc<Keyspace>,
-    asked: Mutex<Asked>,
-}
-
-/// When counts were last asked for.
-#[derive(Default, Clone, Copy)]
-struct Asked {
-    /// Operations that had been written.
-    written: u64,
-    /// Writes that were counted.
-    counted: u64,
 }
 
 fn failed(error: impl Display) -> StoreError {
@@ -52,34 +37,11 @@ fn failed(error: impl Display) -> StoreError {
 impl KeyspaceStore {
     /// The store behind this keyspace.
     pub fn new(keyspace: Arc<Keyspace>) -> Self {
-        Self { keyspace, asked: Mutex::default() }
+        Self { keyspace }
     }
 
     fn family(&self) -> Option<ColumnFamily> {
         self.keyspace.db().column_family(FAMILY)
-    }
-
-    /// Keys are counted when they leave the log, which takes long where little is written: if less than half of what
-    /// was written since the last question is counted, the memtables are flushed, so that it leaves the log.
-    fn top_written(&self, keys: usize) -> Result<TopWrittenKeys, StoreError> {
-        let db = self.keyspace.db();
-        let written = db.metrics().ops_written;
-        let asked = *self.asked.lock();
-        let mut top = self.keyspace.top_written(keys);
-        // Counts are halved now and then: fewer than before are none.
-        let counted = top.writes.saturating_sub(asked.counted);
-        if counted < written.saturating_sub(asked.written).div_ceil(2) {
-            db.flush().map_err(failed)?;
-            // Segments leave the log a moment later.
-            let end = Instant::now() + MAX_COUNT_WAIT;
-            let before = top.writes;
-            while top.writes <= before && Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(5));
-                top = self.keyspace.top_written(keys);
-            }
-        }
-        *self.asked.lock() = Asked { written, counted: top.writes };
-        Ok(top)
     }
 
     fn move_keys(&self, message: &MoveMessage) -> Result<Answer, StoreError> {
@@ -200,9 +162,11 @@ impl InstanceStore for KeyspaceStore {
     }
 
     fn top_counts(&self, keys: usize) -> Result<TopCounts, StoreError> {
-        let top = self.top_written(keys)?;
-        // Both can change while the store is open.
         let db = self.keyspace.db();
+        // A write that is in the log still counts as any other: a hot table keeps it there for long.
+        db.count_written().map_err(failed)?;
+        let top = self.keyspace.top_written(keys);
+        // Both can change while the store is open.
         let memtable_bytes = db.memtable_bytes() as u64;
         let mode = db.option("hot_table").and_then(|mode| mode.parse().ok());
         let hot_bytes = match mode {

@@ -133,8 +133,7 @@ fn repartition(node: &mut ClusterClient, plan: &str, keys: Option<u64>) -> Resul
     if number("plan-keys") == 0 && number("moves") == 0 {
         writeln!(
             out,
-            "writes are counted when they leave the log: after more of them there may be more to plan \
-             with"
+            "too little was written, or too evenly: after more writes there may be something to plan with"
         )?;
     }
     let failed = match field("failed") {

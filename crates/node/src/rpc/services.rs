@@ -37,7 +37,7 @@ const MAX_TOP_KEYS: u32 = 100_000;
 /// How long a step of a move may take: it may carry many bytes. A node that is gone is noticed earlier.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long an instance may take to say what it counted: the first time it flushes its memtables for it.
+/// How long an instance may take to say what it counted: it reads what its log has since the last question.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a node does for others.

@@ -1,10 +1,9 @@
 //! The keyspace of a server as the store of a node: who it belongs to, and whole moves between two.
 
-use crate::harness::HANG;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use terrace::Options;
+use std::time::Duration;
+use terrace::{HotTableMode, Options};
 use terrace_cluster::{
     DbKey, Direction, Epoch, Intent, IntentState, MoveAnswer, MoveCall, MoveId, NodeId, Placement,
     Refusal, ShardId,
@@ -104,32 +103,45 @@ fn a_key_goes_out_and_comes_home() {
     assert_eq!(out(&here, MoveCall::Export), MoveAnswer::Refused(Refusal::Late));
 }
 
-/// Little is written and nothing is flushed by itself: a question for counts is answered with all writes since the last one,
-/// every time, and not only the first.
+/// A question for counts is answered with all writes since the last one, every time and at once: little is written, or
+/// it stays in the log for long since it is of hot keys, which stay hot.
 #[test]
 fn what_was_written_since_the_last_question_is_counted() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut options = Options::default();
-    options.advanced.write_tracking.keys = 100;
-    options.advanced.write_tracking.halved_every = Duration::from_secs(86_400);
-    let space = Keyspace::open_without_active_expire(dir.path(), options, None).unwrap();
-    let store = KeyspaceStore::new(space.clone());
-    let count_of = |name: &str| {
-        let counts = store.top_counts(10).unwrap();
-        counts.keys.iter().find(|top| top.key == DbKey::new(0, name)).map_or(0, |top| top.count)
-    };
-    for name in ["first", "second"] {
-        for number in 0..50 {
-            let mut batch = space.command_batch(Mode::Device);
-            batch.lock_everything();
-            batch.put(0, name.as_bytes(), &[number], &PutOptions::default()).unwrap();
-            batch.commit().unwrap();
+    for hot_table in [HotTableMode::Off, HotTableMode::Auto] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.advanced.hot_table = hot_table;
+        options.advanced.memtable_bytes = 64 << 10;
+        options.advanced.write_tracking.keys = 100;
+        options.advanced.write_tracking.halved_every = Duration::from_secs(86_400);
+        let space = Keyspace::open_without_active_expire(dir.path(), options, None).unwrap();
+        let store = KeyspaceStore::new(space.clone());
+        let write = |name: &str| {
+            for number in 0..50 {
+                let mut batch = space.command_batch(Mode::Device);
+                batch.lock_everything();
+                batch.put(0, name.as_bytes(), &[number; 200], &PutOptions::default()).unwrap();
+                batch.commit().unwrap();
+            }
+        };
+        let count_of = |name: &str| {
+            let counts = store.top_counts(10).unwrap();
+            counts.keys.iter().find(|top| top.key == DbKey::new(0, name)).map_or(0, |top| top.count)
+        };
+        let has_hot_keys = || space.db().metrics().hot_keys > 0;
+        let mut rounds = 0;
+        while rounds < 20 || hot_table == HotTableMode::Auto && !has_hot_keys() {
+            ["first", "second"].into_iter().for_each(&write);
+            rounds += 1;
+            assert!(rounds < 10_000, "nothing becomes hot");
         }
-        let start = Instant::now();
-        // A segment that leaves the log late is in the next answer.
-        while count_of(name) != 50 {
-            assert!(start.elapsed() < HANG, "the writes of {name} are not counted");
-            std::thread::sleep(Duration::from_millis(5));
+        for further in 1..=3 {
+            for (name, other) in [("first", rounds + further - 1), ("second", rounds + further)] {
+                write(name);
+                let counts = (count_of(name), count_of("first") + count_of("second"));
+                assert_eq!(counts, (50 * (rounds + further), 50 * (rounds + further + other)));
+            }
         }
+        assert_eq!(has_hot_keys(), hot_table == HotTableMode::Auto);
     }
 }

@@ -10,28 +10,10 @@ use crate::kill_point::kill_point;
 use crate::values::value_log::segment_path;
 use crate::write::log_segments;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::SegmentNumber;
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
 use terrace_vfs::{CreateOptions, OpenMode, Vfs, copy_rest, empty_dir, partial_path};
-
-/// Holds file deletions back while it lives.
-struct HeldDeletions<'a>(&'a AtomicU64);
-
-impl<'a> HeldDeletions<'a> {
-    fn new(held: &'a AtomicU64) -> Self {
-        // SeqCst: a purge that reads 0 afterwards must not happen.
-        held.fetch_add(1, Ordering::SeqCst);
-        Self(held)
-    }
-}
-
-impl Drop for HeldDeletions<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
 
 /// Makes `target`, which must not exist or be empty, a store with the present contents of
 /// `inner`. On an error nothing is left at `target`.
@@ -60,7 +42,7 @@ pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
 }
 
 fn fill(inner: &Inner, dir: &Path) -> Result<()> {
-    let _held = HeldDeletions::new(&inner.versions.deletions_held);
+    let _held = inner.versions.hold_deletions();
     let (state, segments, known) = freeze(inner)?;
     kill_point("checkpoint:frozen");
     let vfs = &*inner.base.vfs;

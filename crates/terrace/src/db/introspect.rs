@@ -8,6 +8,7 @@ use crate::observe::memory_pools::{self, MemoryShape};
 use crate::observe::store_shape::{self, FilterHeat, ModelShape, Shape};
 use crate::read::estimate::{self, Estimate};
 use crate::read::get::explain::{self, Explanation};
+use crate::write::count_log;
 use std::ops::RangeBounds;
 use terrace_base::FileNumber;
 
@@ -55,7 +56,7 @@ impl Db {
     }
 
     /// The `n` keys that are written most, if [`AdvancedOptions::write_tracking`] is on; else none. What is in
-    /// memtables still is not counted yet.
+    /// memtables still is not counted yet: [`Self::count_written`] does that.
     ///
     /// [`AdvancedOptions::write_tracking`]: crate::AdvancedOptions::write_tracking
     pub fn top_written(&self, n: usize) -> TopWritten {
@@ -66,6 +67,15 @@ impl Db {
             Some(family.name.clone())
         };
         inner.base.written.top(n, name_of)
+    }
+
+    /// Counts what was written before this call and is in the log still, for [`Self::top_written`]. Each write is counted
+    /// once. Reads what the log has since the last call, as a rule from the page cache, and begins a segment of it.
+    ///
+    /// # Errors
+    /// The log cannot go on: the disk is full, the store is poisoned, or open for reading only.
+    pub fn count_written(&self) -> Result<()> {
+        count_log::count_log(&self.inner().commit)
     }
 
     /// What the store looks like now: families, levels, files, and the jobs that run. Reads nothing

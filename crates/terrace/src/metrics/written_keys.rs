@@ -1,8 +1,10 @@
-//! Which keys are written most: counted from segments of the log that are needed no more. Written by
-//! `write/count_written.rs`, read by `Db::top_written`.
+//! Which keys are written most: counted from segments of the log, each once: when it is needed no more, or before, if
+//! somebody asks. Written by `write/count_written.rs`, read by `Db::top_written`.
 
 use crate::options::WriteTracking;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
+use terrace_base::SegmentNumber;
 use terrace_base::sync::Mutex;
 use terrace_sketch::HeavyKeys;
 
@@ -38,6 +40,8 @@ pub struct TopWritten {
 struct Counted {
     heavy: HeavyKeys,
     halved_at_us: u64,
+    /// Segments that are counted and still in the log.
+    ahead: BTreeSet<SegmentNumber>,
 }
 
 /// The counters of a store.
@@ -50,7 +54,7 @@ impl WrittenKeys {
     pub fn new(options: &WriteTracking, now_us: u64) -> Self {
         let counted = (options.keys > 0).then(|| {
             let heavy = HeavyKeys::new(options.keys, RandomState::new().hash_one(0));
-            Mutex::new(Counted { heavy, halved_at_us: now_us })
+            Mutex::new(Counted { heavy, halved_at_us: now_us, ahead: BTreeSet::new() })
         });
         let halved_every_us = options.halved_every.as_micros().try_into().unwrap_or(u64::MAX);
         Self { counted, halved_every_us: halved_every_us.max(1) }
@@ -60,10 +64,23 @@ impl WrittenKeys {
         self.counted.is_some()
     }
 
-    /// Counts what `each` shows: families, keys, bytes.
-    pub fn count(&self, now_us: u64, each: impl FnOnce(&mut dyn FnMut(u32, &[u8], u64))) {
+    /// Counts what `each` shows of a segment: families, keys, bytes. Nothing if it was counted while it was in the log;
+    /// `stays`: it is in the log still.
+    pub fn count(
+        &self,
+        now_us: u64,
+        (segment, stays): (SegmentNumber, bool),
+        each: impl FnOnce(&mut dyn FnMut(u32, &[u8], u64)),
+    ) {
         let Some(counted) = &self.counted else { return };
         let mut counted = counted.lock();
+        let is_counted = match stays {
+            true => !counted.ahead.insert(segment),
+            false => counted.ahead.remove(&segment),
+        };
+        if is_counted {
+            return;
+        }
         // However long it was: after 64 halvings nothing is left.
         let intervals = now_us.saturating_sub(counted.halved_at_us) / self.halved_every_us;
         (0..intervals.min(64)).for_each(|_| counted.heavy.age());

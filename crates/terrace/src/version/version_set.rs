@@ -10,7 +10,7 @@ use crate::version::read_env::ReadEnv;
 use crate::version::reader_pins::ReaderPins;
 use crate::version::snapshots::{Snapshot, View};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_base::sync::Mutex;
 use terrace_base::{FileNumber, SeqNo};
@@ -48,11 +48,27 @@ pub(crate) struct VersionSet {
     pub purging: Mutex<()>,
     /// The segments of the log that change feeds read.
     pub log_history: Arc<LogHistory>,
-    /// While above 0, no file is deleted (a checkpoint links them).
+    /// While above 0, no file is deleted (a checkpoint links them, what is in the log is counted).
     pub deletions_held: AtomicU64,
 }
 
+/// Holds file deletions back while it lives.
+pub(crate) struct HeldDeletions<'a>(&'a AtomicU64);
+
+impl Drop for HeldDeletions<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl VersionSet {
+    /// Holds file deletions back.
+    pub fn hold_deletions(&self) -> HeldDeletions<'_> {
+        // SeqCst: a purge that reads 0 afterwards must not happen.
+        self.deletions_held.fetch_add(1, Ordering::SeqCst);
+        HeldDeletions(&self.deletions_held)
+    }
+
     /// A snapshot of what is visible now.
     pub fn snapshot(&self) -> Snapshot {
         let read = &self.read;

@@ -1,6 +1,6 @@
-//! Which keys are written most, from segments of the log that are needed no more (retire, between leaving
-//! the log and leaving the disk). The file is read once again, as a rule from the page cache; a writer never waits
-//! for it.
+//! Which keys are written most, from segments of the log: as a rule when they are needed no more (retire, between
+//! leaving the log and leaving the disk), or earlier for who asks (`count_log.rs`). The file is read once again, as a
+//! rule from the page cache; a writer never waits for it.
 
 use crate::batch;
 use crate::write::env::CommitEnv;
@@ -9,9 +9,9 @@ use terrace_base::{SegmentNumber, ValueKind};
 use terrace_log::{LogReader, RecordKind, Step};
 use terrace_manifest::names;
 
-/// Counts the operations of these segments, whose files the caller has not let go of. A segment that cannot
-/// be read is left out: nothing but the counts depends on it.
-pub(crate) fn count_segments(env: &CommitEnv, segments: &[SegmentNumber]) {
+/// Counts the operations of these segments, whose files the caller has not let go of, unless that was done before;
+/// `stay`: they are in the log still. A segment that cannot be read is left out: nothing but the counts depends on it.
+pub(crate) fn count_segments(env: &CommitEnv, segments: &[SegmentNumber], stay: bool) {
     if !env.base.written.is_on() || segments.is_empty() {
         return;
     }
@@ -24,7 +24,7 @@ pub(crate) fn count_segments(env: &CommitEnv, segments: &[SegmentNumber]) {
         .collect();
     for segment in segments {
         let mut read = Ok(());
-        env.base.written.count(env.base.clock.monotonic_us(), |seen| {
+        env.base.written.count(env.base.clock.monotonic_us(), (*segment, stay), |seen| {
             read = count_segment(env, *segment, &left_out, seen);
         });
         if let Err(error) = read {

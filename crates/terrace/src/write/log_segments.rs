@@ -300,7 +300,7 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
     if retired.is_empty() && dropped.is_empty() {
         return Ok(());
     }
-    count_segments(env, &retired);
+    count_segments(env, &retired, false);
     retired.extend(dropped.iter().filter(|number| !flushed.iter().any(|(n, _)| n == *number)));
     install::drop_log_segments(&env.versions, &retired)
 }

@@ -115,6 +115,29 @@ fn families_are_told_apart_or_left_out_and_counts_fade() {
     assert_eq!(shown(&db), [("default".into(), 17)]);
 }
 
+/// Who asks does not wait until a segment leaves the log, and nothing is counted again when it does.
+#[test]
+fn what_is_in_the_log_is_counted_when_it_is_asked_for() {
+    let (vfs, clock) = (SimVfs::new(1), ManualClock::at(1));
+    let mut options = options(&vfs, &clock, 1_000);
+    options.advanced.memtable_bytes = 1 << 20;
+    let db = Db::open(DIR, options).unwrap();
+    let times = write_all(&db, b"v");
+    let writes: u64 = times.values().sum();
+    for _ in 0..2 {
+        db.count_written().unwrap();
+        assert_eq!((counts(&db, 1_000), db.top_written(0).writes), (times.clone(), writes));
+    }
+    assert_eq!(db.metrics().flushes, 0);
+    let more = write_all(&db, b"w");
+    db.flush().unwrap();
+    // Segments leave the log in their order: those from before are gone, too.
+    wait_for(&db, 2 * writes);
+    let twice: BTreeMap<_, _> = times.iter().map(|(key, n)| (key.clone(), n + more[key])).collect();
+    assert_eq!((counts(&db, 1_000), db.top_written(0).writes), (twice, 2 * writes));
+    db.close().unwrap();
+}
+
 #[test]
 fn nothing_is_counted_unless_it_is_wanted() {
     let (vfs, clock) = (SimVfs::new(1), ManualClock::at(1));

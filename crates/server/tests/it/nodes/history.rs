@@ -77,8 +77,6 @@ fn disturb(
 
 /// A plan of what is counted until now; how many keys it moves.
 fn repartition(cluster: &NodeCluster, random: &mut SplitMix64, plan: &str) -> u64 {
-    // Keys are counted when they leave the log.
-    (0..NODES).for_each(|at| cluster.one(at).server().space.db().flush().unwrap());
     let spec: PlanSpec = plan.parse().unwrap();
     let mut moves = None;
     until("no plan is made", || {
