@@ -1,5 +1,6 @@
-//! A connection to a node of a cluster: requests of the Redis protocol, one reply each.
+//! A connection to a node of a cluster, with TLS or without: requests of the Redis protocol, one reply each.
 
+use crate::client_tls::TlsArgs;
 use anyhow::{Context, Result, bail};
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -16,12 +17,17 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 /// See the module.
 pub struct ClusterClient {
     address: String,
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     parser: ReplyParser,
     received: Vec<u8>,
 }
 
-/// Who says that it may do this.
+/// Bytes both ways.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
+/// Who says that it may do this, and how the nodes are reached.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Login {
     /// User to authenticate as [default: the default user]
@@ -36,6 +42,8 @@ pub struct Login {
         hide_env_values = true
     )]
     password: Option<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 impl ClusterClient {
@@ -51,6 +59,10 @@ impl ClusterClient {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
                     let parser = ReplyParser::new(Limits::default());
+                    let stream: Box<dyn Stream> = match login.tls.over(&stream, address)? {
+                        Some(session) => Box::new(session),
+                        None => Box::new(stream),
+                    };
                     let address = address.to_string();
                     let mut client = Self { address, stream, parser, received: Vec::new() };
                     client.log_in(login)?;
@@ -88,6 +100,7 @@ impl ClusterClient {
         let mut bytes = Vec::new();
         write_request(&mut bytes, request);
         self.stream.write_all(&bytes)?;
+        self.stream.flush()?;
         loop {
             if let ReplyStep::Frame(frame) = self.parser.next(&self.received)? {
                 let (reply, used) = (frame.decode()?.into_owned(), frame.bytes().len());

@@ -10,6 +10,7 @@
 
 mod allocator;
 mod arguments;
+mod client_tls;
 mod cluster_client;
 mod commands;
 mod csv;

@@ -2,6 +2,7 @@
 
 use crate::process::Server;
 use crate::program::Program;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::net::TcpListener;
 use std::process::Command;
 use terrace_resp::Reply;
@@ -128,4 +129,49 @@ fn what_cannot_be_started_says_why() {
     let server = Server::terrace(program.command(&[]), &["--dir", "alone"]);
     let alone = fails(&["status", "--at", &format!("127.0.0.1:{}", server.port)]);
     assert!(alone.contains("cluster support disabled"), "{alone}");
+}
+
+/// A node that clients reach by TLS only, and what it is asked for with the options of `redis-cli`.
+#[test]
+fn a_node_with_tls_alone_is_administered() {
+    let program = Program::new();
+    let file = |name: &str, content: &str| {
+        std::fs::write(program.path(name), content).unwrap();
+    };
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    file("ca.pem", &params.self_signed(&key).unwrap().pem());
+    let issuer = Issuer::new(params, key);
+    for name in ["node", "client"] {
+        let params = CertificateParams::new(vec!["127.0.0.1".to_string()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        file(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
+        file(&format!("{name}.key"), &key.serialize_pem());
+    }
+    let (port, bus) = (free_port(), free_port().to_string());
+    let (own, at) = (port.to_string(), format!("127.0.0.1:{port}"));
+    let mut command = program.command(&["serve", "--http-port", "0", "--bind", "127.0.0.1"]);
+    command.args(["--port", "0", "--tls-port", &own, "--dir", "node", "--maxmemory", "32mb"]);
+    command.args(["--tls-cert-file", "node.pem", "--tls-key-file", "node.key"]);
+    command.args(["--tls-ca-cert-file", "ca.pem", "--tls-auth-clients", "yes"]);
+    command.args(["--cluster-enabled", "yes", "--cluster-port", &bus]);
+    let _server = Server::start(command, port);
+    let tls =
+        ["--at", &at, "--tls", "--cacert", "ca.pem", "--cert", "client.pem", "--key", "client.key"];
+    let with_tls = |words: &[&str]| program.run(&[&["cluster"], words, &tls].concat());
+    until("it is not served", || with_tls(&["status"]).code == 0);
+    assert!(with_tls(&["status"]).out.contains(&at));
+    let moved = with_tls(&["move", "key", "home"]);
+    assert_eq!((&*moved.err, &*moved.out), ("", "moved \"key\" to home\n"));
+    // Without, or not as somebody that the node knows, or not knowing the node.
+    for few in [&tls[..2], &tls[..5]] {
+        let why = program.fails(1, &[&["cluster", "status"], few].concat());
+        assert!(why.contains("does not answer"), "{why}");
+    }
+    let stranger = ["cluster", "status", "--at", &at, "--tls", "--cacert", "node.pem"];
+    assert!(program.fails(1, &stranger).contains("does not answer"));
+    let missing = ["cluster", "status", "--at", &at, "--tls", "--cacert", "nothing.pem"];
+    assert!(program.fails(1, &missing).contains("nothing.pem"));
+    assert_eq!(program.run(&["cluster", "status", "--tls"]).code, 2, "--cacert is missing");
 }
