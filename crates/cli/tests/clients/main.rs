@@ -7,6 +7,7 @@
 mod benchmark;
 mod cluster;
 mod cluster_clients;
+mod cluster_commands;
 mod differential;
 #[path = "../../../metadata/tests/servers/mod.rs"]
 mod etcd;
