@@ -187,7 +187,7 @@ fn look(
         over: before.iter().map(|done| done.acknowledged.len()).collect(),
     };
     let (_, there) = judge(&view, now.round, &after, &bounds)?;
-    Ok((view, there))
+    Ok((view, there.into_iter().map(|(least, _)| least).collect()))
 }
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;

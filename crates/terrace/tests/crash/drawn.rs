@@ -1,14 +1,39 @@
 //! The options of a round: other ones at every reopen, of everything that may change between two.
 
+use crate::script::{JOINT, MERGED, SHARED, SWEPT, sweep};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::Vfs;
 use terrace::{
-    CfOptions, CompactionStyle, Compression, DirectIo, FilterAllocator, FilterPolicy, HotTableMode,
-    Learning, MemoryShares, Options, SyncMode,
+    AppendOperator, CfOptions, CompactionFilter, CompactionStyle, Compression, DirectIo,
+    FilterAllocator, FilterContext, FilterDecision, FilterEntry, FilterError, FilterJob,
+    FilterPolicy, HotTableMode, Learning, MemoryShares, Options, SyncMode,
 };
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
+
+/// The compaction filter of the family at [`SWEPT`].
+struct Sweeps {
+    flushes: bool,
+}
+
+impl CompactionFilter for Sweeps {
+    fn name(&self) -> &str {
+        "sweeps"
+    }
+
+    fn filter(
+        &self,
+        _: &FilterContext,
+        entry: &FilterEntry<'_>,
+    ) -> Result<FilterDecision, FilterError> {
+        Ok(sweep(entry.value()?))
+    }
+
+    fn applies_to(&self, job: &FilterContext) -> bool {
+        self.flushes || job.job == FilterJob::Compaction
+    }
+}
 
 fn one<T: Clone>(rng: &mut SplitMix64, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize].clone()
@@ -58,6 +83,15 @@ pub fn options(seed: u64, vfs: Arc<dyn Vfs>, now_ms: u64, families: &[String]) -
         ..Options::default()
     };
     options.column_families = families.iter().map(|name| (name.clone(), family(rng))).collect();
+    for (name, family) in &mut options.column_families {
+        match SHARED.iter().position(|shared| shared == name) {
+            Some(MERGED) => family.merge_operator = Some(Arc::new(AppendOperator::new(JOINT))),
+            Some(SWEPT) if !rng.one_in(4) => {
+                family.compaction_filter = Some(Arc::new(Sweeps { flushes: rng.one_in(2) }));
+            }
+            _ => {}
+        }
+    }
     let a = &mut options.advanced;
     a.vfs = vfs;
     a.clock = Arc::new(ManualClock::wall_at(now_ms));
@@ -90,6 +124,7 @@ pub fn options(seed: u64, vfs: Arc<dyn Vfs>, now_ms: u64, families: &[String]) -
     a.segment_bytes = one(rng, &[4 << 10, 64 << 10, 1 << 20]);
     a.gc_garbage_ratio = one(rng, &[0.1, 0.3, 0.5]);
     a.level_model_files = one(rng, &[2, 32]);
+    a.log_retention_bytes = one(rng, &[0, 0, 64 << 10, 1 << 20]);
     a.hot_table = one(rng, &[HotTableMode::Off, HotTableMode::Auto]);
     options
 }

@@ -8,6 +8,7 @@ use crate::beside::{Now, Readers};
 use crate::child::{ORDERS, Orders};
 use crate::drawn;
 use crate::expected::{Bounds, Round, State, View, judge};
+use crate::feed::{History, Known};
 use crate::journal::{self, Done};
 use crate::kill::{self, OPERATION};
 use crate::left_over::left_over;
@@ -64,6 +65,9 @@ struct Driver {
     dir: PathBuf,
     state: State,
     readers: Readers,
+    history: History,
+    /// Whether there may be segments of the log that are kept for feeds.
+    keeps_log: bool,
     now_ms: u64,
     /// Points yet to be drawn; refilled when it is empty.
     points: Vec<&'static str>,
@@ -80,6 +84,8 @@ impl Driver {
             dir: dir.to_path_buf(),
             state: State::new(),
             readers: Readers::default(),
+            history: History::default(),
+            keeps_log: true,
             now_ms: START_MS,
             points: Vec::new(),
             tally: Tally::default(),
@@ -186,6 +192,12 @@ impl Driver {
         drawn::options(round.seed, PosixVfs::shared(), round.now_ms, &[]).sync
     }
 
+    fn log_retention_bytes(&self, round: &Round) -> u64 {
+        let names: Vec<String> = SHARED[1..].iter().map(ToString::to_string).collect();
+        let options = drawn::options(round.seed, PosixVfs::shared(), round.now_ms, &names);
+        options.advanced.log_retention_bytes
+    }
+
     fn judge(&mut self, orders: &Orders, round: &Round, end: End) -> Result<(), String> {
         let done = Done::read_all(&self.dir);
         self.tally.operations += done.iter().map(|d| d.acknowledged.len() as u64).sum::<u64>();
@@ -205,8 +217,11 @@ impl Driver {
             most: done.iter().map(|done| done.begun.len()).collect(),
             over: done.iter().map(|done| done.acknowledged.len()).collect(),
         };
-        let (state, _) =
+        let (state, there) =
             judge(&view, round, &done, &bounds).map_err(|why| format!("after {end:?}: {why}"))?;
+        let known = Known { round, done: &done, there: &there };
+        let read = self.history.check(&db, &known, &mut SplitMix64::new(round.seed));
+        read.map_err(|why| format!("the change feed after {end:?}: {why}"))?;
         if round.number.is_multiple_of(5) {
             db.verify().map_err(|e| format!("verify: {e}"))?;
         }
@@ -221,7 +236,12 @@ impl Driver {
             // Readers keep files past a close.
             if !has_readers(round) {
                 let left_over = left_over(&PosixVfs::new(), &store);
-                let left_over = left_over.map_err(|e| format!("looking for files: {e}"))?;
+                let mut left_over = left_over.map_err(|e| format!("looking for files: {e}"))?;
+                // What feeds may still want, or wanted until this round.
+                self.keeps_log |= self.log_retention_bytes(round) > 0;
+                let files = left_over.len();
+                left_over.retain(|name| !self.keeps_log || !name.ends_with(".log"));
+                self.keeps_log &= self.log_retention_bytes(round) > 0 || left_over.len() < files;
                 if !left_over.is_empty() {
                     return Err(format!("left over in a closed store: {left_over:?}"));
                 }
@@ -297,7 +317,8 @@ impl Driver {
         println!(
             "crash test: SEED={}, {rounds} rounds on one store: {} kills, {} closes, {} of them with no \
              file left over, {} operations; beside a writer {} read-only opens, {} refreshes, {} of them \
-             with news, {} reads of what was read before; {} checkpoints, {} files set aside; at most {} \
+             with news, {} reads of what was read before; {} batches of the log, {} of them of rounds before, {} reads \
+             from a random number; {} checkpoints, {} files set aside; at most {} \
              bytes on disk, {} live at the end; 0 lost, 0 holes",
             self.seed,
             t.kills,
@@ -308,6 +329,9 @@ impl Driver {
             beside.refreshes,
             beside.news,
             beside.reread,
+            self.history.read,
+            self.history.of_before,
+            self.history.suffixes,
             t.checkpoints,
             t.set_aside,
             t.most_bytes,
@@ -376,6 +400,7 @@ fn a_store_that_lives_through_every_kill_has_what_was_acknowledged_and_no_hole()
         assert!(driver.tally.kills > rounds / 2, "only {} children died", driver.tally.kills);
         assert!(driver.tally.tidy_closes > 0, "no closed store was looked through");
         assert!(driver.readers.tally.news > 0, "no reader saw anything new");
+        assert!(driver.history.of_before > 0, "no log went back to a round before");
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -2,13 +2,21 @@
 //! being told. Threads share families but no keys, except those of the shared counter.
 
 use std::collections::{BTreeMap, BTreeSet};
+use terrace::FilterDecision;
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// Threads of a child, each with keys of its own.
 pub const THREADS: usize = 4;
 
 /// Families that every thread writes to. Each thread also has [`OWN`], which comes and goes.
-pub const SHARED: [&str; 3] = ["default", "users", "logs"];
+pub const SHARED: [&str; 5] = ["default", "users", "logs", "merged", "swept"];
+
+/// The place of the family with a merge operator, which puts [`JOINT`] between values.
+pub const MERGED: usize = 3;
+pub const JOINT: &str = "+";
+
+/// The place of the family with a compaction filter ([`sweep`]).
+pub const SWEPT: usize = 4;
 
 /// The place of a thread's own family, after the shared ones.
 pub const OWN: usize = SHARED.len();
@@ -53,11 +61,52 @@ pub struct Value {
     pub tag: u64,
     pub len: u32,
     pub random: bool,
+    /// Whether the compaction filter has changed it.
+    pub swept: bool,
+}
+
+/// What the bytes of a value begin with that the compaction filter has changed.
+const SWEPT_MARK: &str = "swept ";
+
+/// What the compaction filter does to a value: to one in five, and to another one in five, and to each only once.
+pub fn sweep(value: &[u8]) -> FilterDecision {
+    let tag = value.get(..16).and_then(|tag| std::str::from_utf8(tag).ok());
+    let Some(tag) = tag.and_then(|tag| u64::from_str_radix(tag, 16).ok()) else {
+        return FilterDecision::Keep;
+    };
+    match tag % 5 {
+        0 => FilterDecision::Remove,
+        1 => FilterDecision::Change(Value { tag, len: 0, random: false, swept: true }.bytes()),
+        _ => FilterDecision::Keep,
+    }
+}
+
+/// What a key holds: one value, or those that were merged into it as well.
+pub type Content = Vec<Value>;
+
+/// The bytes of a content.
+pub fn bytes_of(content: &Content) -> Vec<u8> {
+    content.iter().map(Value::bytes).collect::<Vec<_>>().join(JOINT.as_bytes())
+}
+
+/// Whether a key of the family at `place` that was left with `content` may be read as `got`.
+pub fn may_be(place: usize, content: &Content, got: Option<&[u8]>) -> bool {
+    let bytes = bytes_of(content);
+    got == Some(&*bytes)
+        || place == SWEPT
+            && match sweep(&bytes) {
+                FilterDecision::Remove => got.is_none(),
+                FilterDecision::Change(changed) => got == Some(&*changed),
+                _ => false,
+            }
 }
 
 impl Value {
     /// Its bytes, which no other value has.
     pub fn bytes(&self) -> Vec<u8> {
+        if self.swept {
+            return format!("{SWEPT_MARK}{:016x}", self.tag).into_bytes();
+        }
         let mut bytes = format!("{:016x}:", self.tag).into_bytes();
         let mut rng = SplitMix64::new(self.tag);
         while bytes.len() < self.len as usize {
@@ -72,6 +121,7 @@ impl Value {
 #[derive(Debug, Clone)]
 pub enum Change {
     Put { family: usize, key: u64, value: Value, expiry_ms: Option<u64> },
+    Merge { family: usize, key: u64, value: Value },
     Delete { family: usize, key: u64 },
     DeleteRange { family: usize, start: u64, end: u64 },
 }
@@ -140,7 +190,7 @@ impl Script {
     }
 
     fn family(&mut self) -> usize {
-        self.rng.below(if self.own_exists { 4 } else { 3 }) as usize
+        self.rng.below(SHARED.len() as u64 + u64::from(self.own_exists)) as usize
     }
 
     fn value(&mut self) -> Value {
@@ -150,7 +200,7 @@ impl Script {
             1..=6 => 300 + self.rng.below(2000),
             _ => self.rng.below(120),
         };
-        Value { tag: self.tags, len: len as u32, random: self.rng.one_in(3) }
+        Value { tag: self.tags, len: len as u32, random: self.rng.one_in(3), swept: false }
     }
 
     fn change(&mut self, family: usize) -> Change {
@@ -159,6 +209,14 @@ impl Script {
             5 => {
                 let start = self.rng.below(KEYS);
                 Change::DeleteRange { family, start, end: start + 1 + self.rng.below(KEYS / 6) }
+            }
+            draw if family == MERGED => {
+                let key = self.rng.below(KEYS);
+                match draw < 20 {
+                    true => Change::Merge { family, key, value: self.value() },
+                    // What operands do to expiries is tested elsewhere.
+                    false => Change::Put { family, key, value: self.value(), expiry_ms: None },
+                }
             }
             draw => {
                 let expiry_ms = (draw < 9).then(|| self.now_ms + 1 + self.rng.below(60_000));
@@ -200,7 +258,8 @@ impl Script {
                 file.push(Change::DeleteRange { family, start, end });
             }
             for key in keys.iter().copied() {
-                let expiry_ms = self.rng.one_in(8).then(|| self.now_ms + self.rng.below(60_000));
+                let expires = family != MERGED && self.rng.one_in(8);
+                let expiry_ms = expires.then(|| self.now_ms + self.rng.below(60_000));
                 file.push(match self.rng.one_in(6) {
                     true => Change::Delete { family, key },
                     false => Change::Put { family, key, value: self.value(), expiry_ms },
@@ -252,7 +311,7 @@ impl Script {
 }
 
 /// The state of one key.
-pub type Entry = (Value, Option<u64>);
+pub type Entry = (Content, Option<u64>);
 
 /// What one thread's part of the store holds after some of its operations.
 #[derive(Debug, Clone, Default)]
@@ -296,7 +355,10 @@ impl Model {
     fn change(&mut self, change: &Change) {
         match change {
             Change::Put { family, key, value, expiry_ms } => {
-                self.family(*family).insert(*key, (*value, *expiry_ms));
+                self.family(*family).insert(*key, (vec![*value], *expiry_ms));
+            }
+            Change::Merge { family, key, value } => {
+                self.family(*family).entry(*key).or_default().0.push(*value);
             }
             Change::Delete { family, key } => {
                 self.family(*family).remove(key);
@@ -308,17 +370,18 @@ impl Model {
     }
 
     /// The entries of the family at `place` that are seen at `now_ms`.
-    pub fn seen(&self, place: usize, now_ms: u64) -> BTreeMap<u64, Value> {
+    pub fn seen(&self, place: usize, now_ms: u64) -> BTreeMap<u64, Content> {
         self.seen_of(place, self.incarnation(), now_ms)
     }
 
     /// As [`Self::seen`], if the own family is that which was created as number `own`.
-    pub fn seen_of(&self, place: usize, own: Option<u32>, now_ms: u64) -> BTreeMap<u64, Value> {
+    pub fn seen_of(&self, place: usize, own: Option<u32>, now_ms: u64) -> BTreeMap<u64, Content> {
         let entries = match place {
             OWN => own.and_then(|own| self.own.get(&own)),
             _ => self.shared.get(place),
         };
-        let alive = |(value, expiry): &Entry| expiry.is_none_or(|e| e > now_ms).then_some(*value);
+        let alive =
+            |(content, expiry): &Entry| expiry.is_none_or(|e| e > now_ms).then(|| content.clone());
         let entries = entries.into_iter().flatten();
         entries.filter_map(|(key, entry)| Some((*key, alive(entry)?))).collect()
     }
