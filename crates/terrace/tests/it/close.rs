@@ -246,14 +246,14 @@ fn a_close_removes_the_files_of_a_load_that_is_not_finished() {
     assert_eq!(sim.files(), files);
 }
 
-/// Held at its n-th file, for every n, until the store has begun to close.
+/// Held at its n-th file, for every n, until the store refuses calls.
 #[test]
 fn a_close_ends_a_load_and_waits_until_its_files_are_gone() {
     let mut held = 0;
     for nth in 0.. {
         let vfs = Before::new(nth);
         let db = vfs.open();
-        let (closing, files) = (db.clone(), vfs.sim.clone());
+        let (closing, asking, files) = (db.clone(), db.clone(), vfs.sim.clone());
         let closer = Arc::new(Mutex::new(None));
         let started = closer.clone();
         fn after(vfs: &Before, skipped: u64, act: Box<dyn FnOnce() + Send>) {
@@ -264,14 +264,11 @@ fn a_close_ends_a_load_and_waits_until_its_files_are_gone() {
             }
         }
         let act = move || {
-            let begun = Arc::new(AtomicBool::new(false));
-            let begins = begun.clone();
             *started.lock().unwrap() = Some(std::thread::spawn(move || {
-                at_step("close:stopped", move || begins.store(true, Ordering::SeqCst));
                 closing.close().unwrap();
                 left_over(&files, Path::new(DIR)).unwrap()
             }));
-            eventually("the store stops", || begun.load(Ordering::SeqCst));
+            eventually("the store refuses calls", || matches!(asking.sync(), Err(Error::Closed)));
         };
         after(&vfs, nth, Box::new(act));
         let loaded = load(&db);

@@ -7,6 +7,7 @@ use crate::harness::{DIR, eventually};
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
 use terrace::{Compression, Db, MemoryShares, MemorySplit, Options};
+use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
 const KEYS: u64 = 400_000;
@@ -48,6 +49,8 @@ impl Bed {
 
         options.memory_budget = BUDGET as usize;
         options.advanced.memtable_bytes = 0;
+        // It stands, so that a budget that moves does so when the test says so, and never by itself.
+        options.advanced.clock = Arc::new(ManualClock::at(1_700_000_000_000));
         // As divided by default, but that memtables have more.
         let part = MEMORY_BYTES / BUDGET;
         options.advanced.memory_shares =
