@@ -42,6 +42,9 @@ pub struct History {
     batches: BTreeMap<u64, Logged>,
     /// The newest number then.
     newest: u64,
+    /// Notes of ingestions that a kill came between with their files: a store that is open for reading shows no
+    /// number that only such a note has. The next writer counts it, so that its feed has the note.
+    late: Vec<Vec<Line>>,
     /// Batches that were read, those of them that belong to earlier rounds, and reads from random numbers.
     pub read: u64,
     pub of_before: u64,
@@ -140,25 +143,7 @@ fn is_of(batch: &Logged, round: &Round, thread: usize, number: usize, op: &Op) -
             let lines = batch.iter().map(|change| line_of_change(thread, change));
             lines.chain(marked.then_some(marker)).collect::<Vec<_>>()
         }
-        Op::Ingest { family, files } => {
-            let keys = |file: &[Change]| -> Vec<u64> {
-                let key = |change: &Change| match change {
-                    Change::Put { key, .. }
-                    | Change::Merge { key, .. }
-                    | Change::Delete { key, .. } => Some(*key),
-                    Change::DeleteRange { .. } => None,
-                };
-                file.iter().filter_map(key).collect()
-            };
-            let bounds = files.iter().map(|file| keys(file)).filter(|keys| !keys.is_empty());
-            let line = |keys: Vec<u64>| {
-                let (smallest, largest) = (keys[0], keys[keys.len() - 1]);
-                let (smallest, largest) = (key(thread, smallest), key(thread, largest));
-                let what = format!("ingest {} {}", text(&smallest), text(&largest));
-                Line::new(Some(family_name(thread, *family)), what)
-            };
-            bounds.map(line).collect()
-        }
+        Op::Ingest { family, files } => note_of(thread, *family, files),
         // Which number the increment got, the state says ([`crate::expected::judge`]).
         Op::Count => {
             let counts =
@@ -172,7 +157,41 @@ fn is_of(batch: &Logged, round: &Round, thread: usize, number: usize, op: &Op) -
         }
         _ => return false,
     };
-    batch.lines.len() == want.len() && batch.lines.iter().zip(&want).all(|(a, b)| a.is_same(b))
+    is_same(&batch.lines, &want)
+}
+
+fn is_same(lines: &[Line], other: &[Line]) -> bool {
+    lines.len() == other.len() && lines.iter().zip(other).all(|(a, b)| a.is_same(b))
+}
+
+/// What the log has of files that `thread` ingests.
+fn note_of(thread: usize, family: usize, files: &[Vec<Change>]) -> Vec<Line> {
+    let keys = |file: &Vec<Change>| -> Vec<u64> {
+        let key = |change: &Change| match change {
+            Change::Put { key, .. } | Change::Merge { key, .. } | Change::Delete { key, .. } => {
+                Some(*key)
+            }
+            Change::DeleteRange { .. } => None,
+        };
+        file.iter().filter_map(key).collect()
+    };
+    let line = |keys: Vec<u64>| {
+        let (smallest, largest) = (keys[0], keys[keys.len() - 1]);
+        let (smallest, largest) = (key(thread, smallest), key(thread, largest));
+        let what = format!("ingest {} {}", text(&smallest), text(&largest));
+        Line::new(Some(family_name(thread, family)), what)
+    };
+    files.iter().map(keys).filter(|keys| !keys.is_empty()).map(line).collect()
+}
+
+/// The ingestion that `thread` had begun when it was killed.
+fn half_done<'a>(ops: &'a [Op], done: &Done) -> Option<(usize, &'a [Vec<Change>])> {
+    match ops.last() {
+        Some(Op::Ingest { family, files }) if done.acknowledged.len() < ops.len() => {
+            Some((*family, files))
+        }
+        _ => None,
+    }
 }
 
 impl History {
@@ -204,7 +223,17 @@ impl History {
             }
         }
         let is_whole = oldest <= self.newest + 1;
+        let comes_late = |batch: &&Logged| self.late.iter().any(|note| is_same(note, &batch.lines));
+        let late = new.iter().take_while(comes_late).count();
+        let new = &new[late..];
         check_new(new, known, is_whole)?;
+        self.late.retain(|note| !all.iter().any(|batch| is_same(note, &batch.lines)));
+        for (thread, done) in known.done.iter().enumerate() {
+            let ops = known.round.ops(thread, done.begun.len());
+            let note = half_done(&ops, done).map(|(family, files)| note_of(thread, family, files));
+            let is_there = |note: &Vec<Line>| new.iter().any(|batch| is_same(note, &batch.lines));
+            self.late.extend(note.filter(|note| !is_there(note)));
+        }
         let since = oldest + rng.below(newest.saturating_sub(oldest) + 2);
         let since = since.min(newest + 1);
         let end = read(db, since)?;
@@ -237,9 +266,7 @@ fn check_new(new: &[Logged], known: &Known<'_>, is_whole: bool) -> Result<(), St
         let logged: Vec<usize> = (0..begun).filter(|at| changes_entries(&ops[*at])).collect();
         let (least, most) = known.there[thread];
         // Its note is in the log before the files are in force.
-        let is_ingest = ops.last().is_some_and(|op| matches!(op, Op::Ingest { .. }));
-        let half_done = known.done[thread].acknowledged.len() < begun && is_ingest;
-        let most = if half_done { begun } else { most };
+        let most = if half_done(&ops, &known.done[thread]).is_some() { begun } else { most };
         let ends = (least..=most).map(|count| logged.partition_point(|at| *at < count));
         let fits = |end: &usize| {
             let Some(from) = end.checked_sub(batches.len()) else { return false };
