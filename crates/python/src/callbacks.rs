@@ -31,7 +31,8 @@ pub fn call<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String
         false => Python::try_attach(|py| {
             work(py).map_err(|error| {
                 let said = error.to_string();
-                RAISED.with_borrow_mut(|raised| *raised = Some(error));
+                // The one before may call back when it is freed.
+                drop(RAISED.replace(Some(error)));
                 said
             })
         }),

@@ -6,7 +6,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use terrace::{ColumnFamily, ReadOptions, Snapshot};
-use terrace_binding::Kept;
+use terrace_binding::{Failure, Kept};
 
 /// A family and how it is read.
 pub struct Seen {
@@ -48,8 +48,9 @@ impl View {
         work: impl FnOnce(&Seen) -> terrace::Result<T> + Send,
     ) -> PyResult<T> {
         let seen = self.seen.read().clone().ok_or_else(|| ended(self.what))?;
-        let seen = seen.get().map_err(raise)?;
-        py.detach(|| work(seen)).map_err(raise)
+        // The store is closed by its last user, and that may call Python: not while this holds the interpreter.
+        let work = move || seen.get().and_then(|seen| work(seen).map_err(Failure::from));
+        py.detach(work).map_err(raise)
     }
 
     /// Lets go of what it looks at. The caller does not hold the interpreter, since that may close the store.

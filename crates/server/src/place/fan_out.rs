@@ -87,15 +87,17 @@ impl Placing<'_> {
         match self.coordinator.route_shard(shard) {
             _ if self.session.has_moved => self.moved(),
             Route::Local | Route::Held => Place::Here(true),
-            Route::Instance(call) => Away::Send(CallTarget::Instance(call)).into(),
             Route::Owner(_) if self.session.caller == Caller::Owner => self.moved(),
-            Route::Owner(_) => match self.part_on(shard, &args.iter().collect::<Vec<_>>()) {
-                Ok(part) => {
-                    let (parts, then) = (vec![part], Vec::new());
-                    Away::Split(Box::new(Split { parts, then, merge: Merge::Only })).into()
+            // With the shard's number: an instance that does not take it gives it back to be routed again.
+            Route::Owner(_) | Route::Instance(_) => {
+                match self.part_on(shard, &args.iter().collect::<Vec<_>>()) {
+                    Ok(part) => {
+                        let (parts, then) = (vec![part], Vec::new());
+                        Away::Split(Box::new(Split { parts, then, merge: Merge::Only })).into()
+                    }
+                    Err(place) => place,
                 }
-                Err(place) => place,
-            },
+            }
             Route::Unserved(why) => refused(format!("CLUSTERDOWN {why}")),
         }
     }
