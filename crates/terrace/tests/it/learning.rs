@@ -268,7 +268,9 @@ fn analyze_trains_files_that_live_and_are_read() {
         read(&db, &mut rng, 2000);
         let m = db.metrics();
         let trained = |level: &terrace::LevelMetrics| {
-            level.file_count > 5 && level.model_files == level.file_count
+            // A file that is cut off with few keys is refused a model, and where files are cut depends on the
+            // moments of flushes.
+            level.model_files > 5 && level.model_files + m.models_refused >= level.file_count
         };
         m.levels.iter().any(trained) && m.reads.lookups_by_model > 0
     });

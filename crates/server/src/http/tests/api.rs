@@ -197,7 +197,7 @@ fn filters_and_models_of_a_file_are_those_of_that_file() {
         ("/api/v1/filters?family=default&file=999999", 404),
         ("/api/v1/filters", 400),
         ("/api/v1/nothing", 404),
-        ("/api/v1", 404),
+        ("/api", 404),
         ("/api/v1/explain", 400),
         ("/api/v1/explain?key=a&hex=61", 400),
         ("/api/v1/explain?hex=abc", 400),
