@@ -203,16 +203,28 @@ fn set_pool_bytes(env: &JobEnv, pool: Pool, bytes: usize) {
             let asked = env.base.options.advanced.memtable_bytes;
             env.base.dynamic.set_memtables_bytes(bytes, asked);
         }
-        Pool::Blocks => env.read.table_cache.set_cache_share_bytes(bytes),
+        Pool::Blocks => {
+            env.read.table_cache.set_cache_share_bytes(bytes);
+            // Filters have no more of it than it may do without.
+            let most = env.read.table_cache.most_borrowed_bytes();
+            if env.read.filters.memory().borrowed_bytes > most {
+                change_loan(env, -(most as isize));
+            }
+        }
         Pool::Filters => {
             env.read.filters.set_budget_bytes(bytes);
             // Else the cache would have what another pool gets.
             if env.read.filters.memory().lent_bytes > bytes {
-                env.read.table_cache.lend(bytes);
-                env.read.filters.confirm_loan(bytes);
+                change_loan(env, bytes as isize);
             }
         }
     }
+}
+
+/// What the block cache has of the filters' memory or, below zero, they of its.
+fn change_loan(env: &JobEnv, bytes: isize) {
+    env.read.table_cache.lend(bytes);
+    env.read.filters.confirm_loan(bytes);
 }
 
 /// Changes the budget to that of `options`. The pools get the shares that they were opened with or, if the
@@ -232,6 +244,15 @@ pub(crate) fn set_split(env: &JobEnv, split: MemorySplit) {
     let mut state = env.arbiter.lock();
     give_back_pending(env, &mut state);
     let before = env.base.dynamic.set_memory_split(split);
+    if split == MemorySplit::Auto {
+        // What filters have borrowed is theirs from now on, until the arbiter moves it.
+        let blocks = pool_bytes(env, Pool::Blocks);
+        let kept = env.read.filters.keep_borrowed();
+        if kept > 0 {
+            env.read.table_cache.set_cache_share_bytes(blocks.saturating_sub(kept));
+            env.read.table_cache.lend(0);
+        }
+    }
     if split == MemorySplit::Fixed && before != split {
         let memory_budget = env.base.dynamic.memory_budget();
         let options = Options { memory_budget, ..env.base.options.clone() };

@@ -15,7 +15,7 @@ use crate::env::reserve;
 use crate::error::{Error, ErrorSeverity, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
-use crate::memory::filter_budget::Loan;
+use crate::memory::filter_budget::{CacheFacts, Loan};
 use crate::metrics::add;
 use crate::options::{MemorySplit, SyncMode};
 use crate::version::family::Family;
@@ -323,13 +323,15 @@ fn filter_loop(env: &JobEnv) {
         true => env.read.table_cache.reader(file).ok(),
         false => None,
     };
-    let (mut seen, mut groups, mut rest) = (0, 0, FILTER_TICK);
+    let (mut seen, mut seen_blocks, mut groups, mut rest) = (0, 0, 0, FILTER_TICK);
     let mut saved = Instant::now();
     while !env.jobs.scheduler.is_stopping() {
         let lookups = env.base.counters.gets.get();
         let written = env.base.counters.groups.load(Ordering::Relaxed);
         let calm = is_calm(env, std::mem::replace(&mut groups, written) == written);
-        let busy = lookups != seen || env.read.filters.has_work(calm);
+        let blocks = blocks_read_on_loan(env);
+        let reads = lookups != seen || std::mem::replace(&mut seen_blocks, blocks) != blocks;
+        let busy = reads || env.read.filters.has_work(calm);
         if busy || rest == FILTER_TICK {
             seen = lookups;
             let progress = env.read.filters.step(lookups, calm, &open);
@@ -386,12 +388,12 @@ fn is_calm(env: &JobEnv, nothing_written: bool) -> bool {
     jobs.is_quiet() && (nothing_written || jobs.settling > 0)
 }
 
-/// Lends the block cache a little of what filters do not need, or takes it back; whether there may
+/// Lends the block cache a little of what filters do not need, or borrows a little of it; whether there may
 /// be more to change.
 fn pass_loan_on(env: &JobEnv) -> bool {
     // Who looks at the pools sees both sides of the loan, or none; and the budget stays what it is planned by.
     let _arbiter = env.arbiter.lock();
-    match env.read.filters.plan_loan() {
+    match env.read.filters.plan_loan(&cache_facts(env)) {
         Loan::AsItIs => false,
         Loan::Soon => true,
         Loan::Change(bytes) => {
@@ -400,6 +402,36 @@ fn pass_loan_on(env: &JobEnv) -> bool {
             true
         }
     }
+}
+
+/// What is to be known of the block cache to borrow from it. A budget that moves is the arbiter's alone.
+fn cache_facts(env: &JobEnv) -> CacheFacts {
+    let cache = env.read.table_cache.cache().stats();
+    let reads = env.read.table_cache.counters().snapshot();
+    CacheFacts {
+        lookups: env.base.counters.gets.get(),
+        wasted: reads.wasted_lookups,
+        block_hits: reads.data_block_hits,
+        block_misses: reads.data_block_misses,
+        ghost_hits: cache.ghost_hits,
+        ghost_bytes: cache.ghost_bytes,
+        evictions: cache.evictions,
+        capacity_bytes: cache.capacity_bytes,
+        most_borrowed_bytes: match env.base.dynamic.memory_split() {
+            MemorySplit::Fixed => env.read.table_cache.most_borrowed_bytes(),
+            MemorySplit::Auto => 0,
+        },
+    }
+}
+
+/// Blocks that were read so far while filters borrow from their cache, else nothing: scans alone are a reason
+/// to look whether the cache needs its memory.
+fn blocks_read_on_loan(env: &JobEnv) -> u64 {
+    if env.read.filters.memory().borrowed_bytes == 0 {
+        return 0;
+    }
+    let reads = env.read.table_cache.counters().snapshot();
+    reads.data_block_hits + reads.data_block_misses
 }
 
 /// Gives most of the reserve back, and lets writes resume when the disk has room for a memtable again.

@@ -10,7 +10,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use terrace_base::sync::Mutex;
 use terrace_base::{Error, FileNumber, Result};
 use terrace_learned::analyzer::Lookups;
@@ -32,6 +32,13 @@ fn marks(properties: &Properties) -> [u64; 5] {
         properties.created_ms,
     ]
 }
+
+/// The part of its share that the block cache keeps whatever filters could save with it, so that other traffic
+/// does not find it empty.
+const KEPT_PART: usize = 4;
+/// And of what metadata take, this part more, for blocks on their way through, which are some in each shard.
+const KEPT_SLACK_PART: usize = 16;
+const KEPT_SLACK_BYTES: usize = 16 << 10;
 
 /// Where the reader of one file is while it is open.
 pub(crate) struct ReaderSlot {
@@ -104,8 +111,9 @@ pub(crate) struct TableCache {
     slots: Mutex<BTreeMap<FileNumber, Arc<ReaderSlot>>>,
     filters: Arc<FilterBudget>,
     trainings: TrainingTally,
-    /// Bytes that the block cache has besides its share, from filters that do not need them.
-    loan_bytes: AtomicUsize,
+    /// Bytes that the block cache has besides its share, from filters that do not need them; below zero, those
+    /// that filters have of its share.
+    loan_bytes: AtomicIsize,
     /// Held while a reader enters or leaves its slot, so that the filter budget is called for both in
     /// the order in which they happen.
     turn: Mutex<()>,
@@ -141,7 +149,7 @@ impl TableCache {
             slots: Mutex::new(BTreeMap::new()),
             filters,
             trainings: TrainingTally::default(),
-            loan_bytes: AtomicUsize::new(0),
+            loan_bytes: AtomicIsize::new(0),
             turn: Mutex::new(()),
         }
     }
@@ -300,15 +308,26 @@ impl TableCache {
         &self.trainings
     }
 
-    /// Lends the block cache this many bytes besides its share.
-    pub fn lend(&self, bytes: usize) {
+    /// Lends the block cache this many bytes besides its share or, if they are below zero, takes them from it.
+    pub fn lend(&self, bytes: isize) {
         let before = self.loan_bytes.swap(bytes, Ordering::Relaxed);
         if bytes < before {
             // At once: somebody is about to use them.
-            let have = self.options.cache.capacity_bytes();
-            self.options.cache.set_capacity_bytes(have.saturating_sub(before - bytes));
+            self.options.cache.set_capacity_bytes(self.wanted_bytes());
         }
         self.charge();
+    }
+
+    /// The most that filters may borrow of its share. It keeps what is pinned, and what metadata take: models and
+    /// index partitions are what is left of a cache that is small beside the data, and are seldom read again when
+    /// they have left it, so that the ghosts tell little of what they save.
+    pub fn most_borrowed_bytes(&self) -> usize {
+        let all = self.cache_share_bytes();
+        let cache = &self.options.cache;
+        let metadata = cache.stats().high_used_bytes;
+        let slack = (metadata / KEPT_SLACK_PART).max(cache.shard_count() * KEPT_SLACK_BYTES);
+        let kept = (metadata + slack).clamp(all / KEPT_PART, all / 2);
+        (all - kept).saturating_sub(self.pinned_bytes())
     }
 
     /// What readers pin is taken from the block cache's share of the budget.
@@ -323,7 +342,9 @@ impl TableCache {
     fn wanted_bytes(&self) -> usize {
         let pinned = self.pinned_bytes.load(Ordering::Relaxed);
         let all = self.cache_share_bytes();
-        all.saturating_sub(pinned).max(all / 16) + self.loan_bytes.load(Ordering::Relaxed)
+        let loan = self.loan_bytes.load(Ordering::Relaxed);
+        let own = all.saturating_sub(pinned + loan.min(0).unsigned_abs()).max(all / 16);
+        own + loan.max(0).unsigned_abs()
     }
 
     /// Where the SSTs lie.

@@ -410,6 +410,8 @@ pub struct Metrics {
     pub filter_budget_bytes: u64,
     /// Bytes of the filters' share that the block cache has, since filters do not need them.
     pub filter_lent_bytes: u64,
+    /// Bytes of the block cache's share that filters have, since they save more reads with them.
+    pub filter_borrowed_bytes: u64,
     /// Moves of memory between pools ([`MemorySplit::Auto`](crate::MemorySplit)).
     pub memory_moves: u64,
     /// Bytes of these moves.

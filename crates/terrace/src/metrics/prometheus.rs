@@ -200,6 +200,7 @@ impl Metrics {
             ("filter_memory_bytes", "Bytes of filter units in memory", self.filter_memory_bytes),
             ("filter_budget_bytes", "Bytes that they may take", self.filter_budget_bytes),
             ("filter_lent_bytes", "Filter bytes that the cache has", self.filter_lent_bytes),
+            ("filter_borrowed_bytes", "Cache bytes that filters have", self.filter_borrowed_bytes),
             ("model_bytes", "Bytes of models in memory", self.model_bytes),
             ("level_models", "Levels that have one model", self.level_models),
             ("model_error_max_blocks", "The most that a model was off", self.model_error_max),

@@ -139,11 +139,12 @@ impl Metrics {
         }
         writeln!(
             f,
-            "            {} of {} in memory, {} lent to the cache, {:.4} wasted lookups expected per \
+            "            {} of {} in memory, {} lent to the cache, {} borrowed from it, {:.4} wasted lookups expected per \
              lookup, lambda {:.2e}, {} units damaged",
             Bytes(self.filter_memory_bytes),
             Bytes(self.filter_budget_bytes),
             Bytes(self.filter_lent_bytes),
+            Bytes(self.filter_borrowed_bytes),
             self.filter_expected_waste,
             self.filter_lambda,
             self.reads.filter_unit_damages,

@@ -66,7 +66,7 @@ pub(crate) fn of(inner: &Inner) -> MemoryShape {
     let (cache_used, cache_most) = (cache.used_bytes() as u64, cache.capacity_bytes() as u64);
     let filters = inner.read.filters.memory();
     let filters_used = filters.used_bytes as u64;
-    let filters_most = filters.budget_bytes.saturating_sub(filters.lent_bytes) as u64;
+    let filters_most = filters.limit_bytes() as u64;
     MemoryShape {
         budget_bytes: inner.base.dynamic.memory_budget() as u64,
         pools: vec![

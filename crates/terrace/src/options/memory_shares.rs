@@ -12,8 +12,8 @@ pub struct MemoryShares {
     pub memtables: f64,
     /// For data blocks and index partitions.
     pub cache: f64,
-    /// For filters at most, of all column families together; may be 0. What they do not need the
-    /// cache has meanwhile. With [`FilterAllocator::Cached`](crate::FilterAllocator::Cached) the cache has all of it.
+    /// For filters, of all column families together; may be 0, and then there are none. What they do not
+    /// need the cache has meanwhile, and they have some of its where they save more reads with it. With [`FilterAllocator::Cached`](crate::FilterAllocator::Cached) the cache has all of it.
     pub filters: f64,
 }
 

@@ -7,7 +7,8 @@ use std::str::FromStr;
 /// How the memory budget is divided between memtables, block cache and filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MemorySplit {
-    /// As [`MemoryShares`](crate::MemoryShares) say, for good.
+    /// As [`MemoryShares`](crate::MemoryShares) say, but that block cache and filters lend each other what
+    /// the other one saves more reads with.
     #[default]
     Fixed,
     /// As they say at first; then a small part of the budget moves every second or so to where it saves

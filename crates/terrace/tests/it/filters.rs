@@ -87,7 +87,8 @@ fn check_budget(db: &Db, m: &Metrics) {
         _ => (options.memory_budget as f64 * options.advanced.memory_shares.filters) as u64,
     };
     assert!(m.filter_memory_bytes <= m.filter_budget_bytes, "{m}");
-    assert_eq!(m.filter_budget_bytes + m.filter_lent_bytes, share, "{m}");
+    let own = m.filter_budget_bytes - m.filter_borrowed_bytes;
+    assert_eq!(own + m.filter_lent_bytes, share, "{m}");
     let by_level: u64 = m.levels.iter().map(|level| level.filter_memory_bytes).sum();
     assert!(by_level <= m.filter_memory_bytes, "{m}");
 }

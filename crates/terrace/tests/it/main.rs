@@ -21,6 +21,7 @@ mod explain;
 mod families;
 mod faults;
 mod faults_in_turn;
+mod filter_loan;
 mod filters;
 mod fixture;
 mod gc;

@@ -12,15 +12,17 @@
 //! | `curve` | what the units of a filter cost and save |
 //! | `heat` | how many lookups reach a partition in vain |
 //! | `allocator`, `price`, `multi_queue` | who gets units |
+//! | `borrowing` | how much filters borrow from the block cache |
 //! | `inherit`, `adoption` | what a new file takes over from those it replaces |
 //! | `packed` | heat as the manifest keeps it |
 //! | `registry` | files, partitions, bytes |
 //!
-//! What filters do not need is lent to the block cache and taken back in small steps
-//! ([`FilterBudget::plan_loan`]).
+//! What filters do not need is lent to the block cache and taken back in small steps, and where filters earn
+//! more than the cache they borrow from it ([`FilterBudget::plan_loan`], `borrowing`).
 
 mod adoption;
 mod allocator;
+mod borrowing;
 mod curve;
 mod filter_registry;
 mod heat;
@@ -30,11 +32,13 @@ mod packed;
 mod price;
 
 pub(crate) use adoption::Adoption;
+pub(crate) use borrowing::CacheFacts;
 
 use crate::event;
 use crate::metrics::Metrics;
 use crate::options::FilterAllocator;
 use allocator::{Allocator, Offer, Room};
+use borrowing::{Borrowing, FilterFacts, Wish};
 use filter_registry::{FilterRegistry, Load};
 use multi_queue::MultiQueue;
 use packed::Restored;
@@ -87,9 +91,10 @@ struct Ledger {
     /// Those files, the hottest last.
     to_open: Vec<FileNumber>,
     /// Bytes of the budget that units do not take any more, and those that the block cache has
-    /// got.
-    spared_bytes: usize,
-    lent_bytes: usize,
+    /// got. Below zero is what they may take, and the cache has given, besides the budget.
+    spared_bytes: isize,
+    lent_bytes: isize,
+    borrowing: Borrowing,
     /// Expected wasted reads per lookup: of the last pass, and of the one that goes on.
     expected_waste: f64,
     waste_in_pass: f64,
@@ -117,24 +122,42 @@ pub(crate) enum Loan {
     AsItIs,
     /// The next step makes room for a larger one.
     Soon,
-    /// It is to be this many bytes; to be confirmed with [`FilterBudget::confirm_loan`].
-    Change(usize),
+    /// It is to be this many bytes, below zero if filters borrow; to be confirmed with
+    /// [`FilterBudget::confirm_loan`].
+    Change(isize),
 }
 
 /// The memory of filters at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FilterMemoryUse {
-    /// What they may use together with what they lend.
+    /// What they may use together with what they lend, and without what they borrow.
     pub budget_bytes: usize,
     pub used_bytes: usize,
     /// What the block cache has of it.
     pub lent_bytes: usize,
+    /// What they have of the block cache's.
+    pub borrowed_bytes: usize,
     /// Wasted lookups saved per lookup and byte by the unit that just deserves memory.
     pub lambda: f64,
 }
 
 /// How a reader of a file is had; `None` if it should not or cannot be opened now.
 pub(crate) type OpenReader<'a> = &'a dyn Fn(&FileMeta) -> Option<Arc<SstReader>>;
+
+impl FilterMemoryUse {
+    /// What they may use now.
+    pub fn limit_bytes(&self) -> usize {
+        self.budget_bytes.saturating_sub(self.lent_bytes) + self.borrowed_bytes
+    }
+}
+
+/// What is left of a budget after a loan, or is there with what is borrowed.
+fn after_loan(budget_bytes: usize, loan_bytes: isize) -> usize {
+    match loan_bytes {
+        0.. => budget_bytes.saturating_sub(loan_bytes.unsigned_abs()),
+        _ => budget_bytes.saturating_add(loan_bytes.unsigned_abs()),
+    }
+}
 
 impl FilterBudget {
     /// A budget of this many bytes, of which nothing is used.
@@ -152,6 +175,7 @@ impl FilterBudget {
             to_open: Vec::new(),
             spared_bytes: 0,
             lent_bytes: 0,
+            borrowing: Borrowing::default(),
             expected_waste: 0.0,
             waste_in_pass: 0.0,
             moving: false,
@@ -365,41 +389,71 @@ impl FilterBudget {
         self.ledger.lock().registry.end_loads();
     }
 
-    /// The next small change of what the block cache may have besides its own share. A loan grows
-    /// in two steps, first units make room, then the cache has it; and it shrinks in two, first
-    /// the cache gives bytes back, then units may take them.
-    pub fn plan_loan(&self) -> Loan {
+    /// The next small change of what the block cache may have besides its own share or, below zero, without
+    /// it. A loan grows in two steps, first units make room, then the cache has it; and it shrinks in two,
+    /// first the cache gives bytes back, then units may take them.
+    pub fn plan_loan(&self, cache: &CacheFacts) -> Loan {
         let mut ledger = self.ledger.lock();
+        let budget = self.budget_bytes();
         if !self.is_elastic() || !ledger.surveyed {
             return Loan::AsItIs;
         }
         let (spared, lent) = (ledger.spared_bytes, ledger.lent_bytes);
         if spared > lent {
-            return match ledger.registry.used_bytes() + spared <= self.budget_bytes() {
+            return match ledger.registry.used_bytes() <= after_loan(budget, spared) {
                 true => Loan::Change(spared),
                 false => Loan::Soon,
             };
         }
-        let step = (self.budget_bytes().max(lent) / LOAN_PART).max(MIN_LOAN_BYTES);
+        let step = (budget.max(lent.unsigned_abs()) / LOAN_PART).max(MIN_LOAN_BYTES);
         let wanted = ledger.allocator.wanted_bytes();
         // Some more than is wanted, so that what comes next finds room.
         let need = wanted.saturating_add(wanted / 16).saturating_add(2 * step);
-        let target = self.budget_bytes().saturating_sub(need);
+        let target = signed(budget) - signed(need);
+        let step = signed(step);
         if target >= lent + step {
             ledger.spared_bytes = lent + step;
-            Loan::Soon
-        } else if target < lent {
-            Loan::Change(lent.saturating_sub(step))
-        } else {
-            Loan::AsItIs
+            ledger.borrowing.restart();
+            return Loan::Soon;
+        }
+        if lent > 0 {
+            return match target < lent {
+                true => Loan::Change((lent - step).max(0)),
+                false => Loan::AsItIs,
+            };
+        }
+        if budget == 0 {
+            // There are to be no filters.
+            return Loan::AsItIs;
+        }
+        match ledger.weigh_loan(budget, cache) {
+            Wish::Stay => Loan::AsItIs,
+            Wish::Borrow(bytes) => Loan::Change(lent - signed(bytes)),
+            Wish::Return(bytes) => {
+                ledger.spared_bytes = lent + signed(bytes);
+                Loan::Soon
+            }
         }
     }
 
-    /// The block cache has `lent_bytes` besides its share now.
-    pub fn confirm_loan(&self, lent_bytes: usize) {
+    /// The block cache has `lent_bytes` besides its share now, or has given as many if they are below zero.
+    pub fn confirm_loan(&self, lent_bytes: isize) {
         let mut ledger = self.ledger.lock();
         ledger.lent_bytes = lent_bytes;
         ledger.spared_bytes = lent_bytes;
+    }
+
+    /// What is borrowed becomes part of the budget; gives its bytes, which are the caller's to take from the
+    /// share of the block cache.
+    pub fn keep_borrowed(&self) -> usize {
+        let mut ledger = self.ledger.lock();
+        if ledger.lent_bytes >= 0 {
+            return 0;
+        }
+        let bytes = ledger.lent_bytes.unsigned_abs();
+        (ledger.lent_bytes, ledger.spared_bytes) = (0, 0);
+        self.budget_bytes.fetch_add(bytes, Ordering::Relaxed);
+        bytes
     }
 
     /// Whether a step has something to do although there was no lookup. New files that inherit
@@ -411,7 +465,8 @@ impl FilterBudget {
                 || (calm && !ledger.newcomers.is_empty())
                 || ledger.registry.changed
                 || ledger.moving
-                || ledger.registry.used_bytes() > self.budget_bytes())
+                || ledger.registry.used_bytes()
+                    > after_loan(self.budget_bytes(), ledger.spared_bytes.min(0)))
     }
 
     /// Wasted lookups per lookup of the store that reach file `number`, as far as is known; `None`
@@ -432,7 +487,8 @@ impl FilterBudget {
         FilterMemoryUse {
             budget_bytes: self.budget_bytes(),
             used_bytes: ledger.registry.used_bytes(),
-            lent_bytes: ledger.lent_bytes,
+            lent_bytes: ledger.lent_bytes.max(0).unsigned_abs(),
+            borrowed_bytes: ledger.lent_bytes.min(0).unsigned_abs(),
             lambda: ledger.allocator.lambda(),
         }
     }
@@ -441,8 +497,9 @@ impl FilterBudget {
     pub fn fill(&self, m: &mut Metrics) {
         let ledger = self.ledger.lock();
         m.filter_memory_bytes = ledger.registry.used_bytes() as u64;
-        m.filter_budget_bytes = self.budget_bytes().saturating_sub(ledger.lent_bytes) as u64;
-        m.filter_lent_bytes = ledger.lent_bytes as u64;
+        m.filter_budget_bytes = after_loan(self.budget_bytes(), ledger.lent_bytes) as u64;
+        m.filter_lent_bytes = ledger.lent_bytes.max(0).unsigned_abs() as u64;
+        m.filter_borrowed_bytes = ledger.lent_bytes.min(0).unsigned_abs() as u64;
         m.filter_lambda = ledger.allocator.lambda();
         m.filter_expected_waste = ledger.expected_waste;
         for (row, tally) in m.levels.iter_mut().zip(&ledger.registry.tallies) {
@@ -456,7 +513,25 @@ impl FilterBudget {
     }
 }
 
+/// Bytes as a signed number.
+fn signed(bytes: usize) -> isize {
+    isize::try_from(bytes).unwrap_or(isize::MAX / 4)
+}
+
 impl Ledger {
+    /// Whether filters borrow more, or less; nothing is lent.
+    fn weigh_loan(&mut self, budget_bytes: usize, cache: &CacheFacts) -> Wish {
+        let filters = FilterFacts {
+            lambda: self.allocator.lambda(),
+            expected_waste: self.expected_waste,
+            have_bytes: after_loan(budget_bytes, self.lent_bytes),
+            borrowed_bytes: self.lent_bytes.unsigned_abs(),
+            used_bytes: self.registry.used_bytes(),
+            wanted_bytes: self.allocator.wanted_bytes(),
+        };
+        self.borrowing.decide(cache, &filters)
+    }
+
     /// One slice: what is to be loaded, whether anything moves, and whether the pass ends.
     fn decide(&mut self, budget_bytes: usize) -> (Vec<Load>, bool, bool) {
         self.registry.changed = false;
@@ -471,7 +546,7 @@ impl Ledger {
             self.expected_waste = self.waste_in_pass;
         }
         let room = Room {
-            budget_bytes: budget_bytes.saturating_sub(self.spared_bytes),
+            budget_bytes: after_loan(budget_bytes, self.spared_bytes),
             used_bytes: self.registry.used_bytes(),
             load_bytes: STEP_LOAD_BYTES,
             least_gain: MIN_SAVING / budget_bytes.max(1) as f64,
