@@ -204,27 +204,24 @@ fn set_pool_bytes(env: &JobEnv, pool: Pool, bytes: usize) {
             env.base.dynamic.set_memtables_bytes(bytes, asked);
         }
         Pool::Blocks => {
-            env.read.table_cache.set_cache_share_bytes(bytes);
             // Filters have no more of it than it may do without.
-            let most = env.read.table_cache.most_borrowed_bytes();
-            if env.read.filters.memory().borrowed_bytes > most {
-                change_loan(env, -(most as isize));
+            let most = env.read.table_cache.most_borrowed_bytes(bytes);
+            let before = env.read.filters.memory().loan_bytes();
+            let loan = before.max(-(most as isize));
+            env.read.table_cache.set_cache_memory(bytes, loan);
+            if loan != before {
+                env.read.filters.confirm_loan(loan);
             }
         }
         Pool::Filters => {
             env.read.filters.set_budget_bytes(bytes);
             // Else the cache would have what another pool gets.
             if env.read.filters.memory().lent_bytes > bytes {
-                change_loan(env, bytes as isize);
+                env.read.table_cache.lend(bytes as isize);
+                env.read.filters.confirm_loan(bytes as isize);
             }
         }
     }
-}
-
-/// What the block cache has of the filters' memory or, below zero, they of its.
-fn change_loan(env: &JobEnv, bytes: isize) {
-    env.read.table_cache.lend(bytes);
-    env.read.filters.confirm_loan(bytes);
 }
 
 /// Changes the budget to that of `options`. The pools get the shares that they were opened with or, if the
@@ -249,8 +246,7 @@ pub(crate) fn set_split(env: &JobEnv, split: MemorySplit) {
         let blocks = pool_bytes(env, Pool::Blocks);
         let kept = env.read.filters.keep_borrowed();
         if kept > 0 {
-            env.read.table_cache.set_cache_share_bytes(blocks.saturating_sub(kept));
-            env.read.table_cache.lend(0);
+            env.read.table_cache.set_cache_memory(blocks.saturating_sub(kept), 0);
         }
     }
     if split == MemorySplit::Fixed && before != split {

@@ -418,7 +418,10 @@ fn cache_facts(env: &JobEnv) -> CacheFacts {
         evictions: cache.evictions,
         capacity_bytes: cache.capacity_bytes,
         most_borrowed_bytes: match env.base.dynamic.memory_split() {
-            MemorySplit::Fixed => env.read.table_cache.most_borrowed_bytes(),
+            MemorySplit::Fixed => {
+                let share = env.read.table_cache.cache_share_bytes();
+                env.read.table_cache.most_borrowed_bytes(share)
+            }
             MemorySplit::Auto => 0,
         },
     }

@@ -10,7 +10,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use terrace_base::sync::Mutex;
 use terrace_base::{Error, FileNumber, Result};
 use terrace_learned::analyzer::Lookups;
@@ -94,6 +94,15 @@ impl Drop for Pinned {
     }
 }
 
+/// What the block cache may have.
+#[derive(Debug, Clone, Copy)]
+struct CacheMemory {
+    /// Its part of the budget.
+    share_bytes: usize,
+    /// What it has besides, from filters that do not need it; below zero, what filters have of its share.
+    loan_bytes: isize,
+}
+
 /// A reader held for the length of one read; no shared counter is touched.
 pub(crate) type ReaderGuard = Guard<Option<Arc<SstReader>>>;
 
@@ -102,7 +111,6 @@ pub(crate) struct TableCache {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     options: ReaderOptions,
-    cache_bytes: AtomicUsize,
     max_open: usize,
     /// Another process may remove files.
     read_only: bool,
@@ -111,9 +119,8 @@ pub(crate) struct TableCache {
     slots: Mutex<BTreeMap<FileNumber, Arc<ReaderSlot>>>,
     filters: Arc<FilterBudget>,
     trainings: TrainingTally,
-    /// Bytes that the block cache has besides its share, from filters that do not need them; below zero, those
-    /// that filters have of its share.
-    loan_bytes: AtomicIsize,
+    /// Held while the capacity of the block cache is set to what follows from it.
+    cache_memory: Mutex<CacheMemory>,
     /// Held while a reader enters or leaves its slot, so that the filter budget is called for both in
     /// the order in which they happen.
     turn: Mutex<()>,
@@ -130,7 +137,7 @@ impl TableCache {
         direct: bool,
         max_open: usize,
     ) -> Self {
-        let cache_bytes = cache.capacity_bytes();
+        let cache_memory = CacheMemory { share_bytes: cache.capacity_bytes(), loan_bytes: 0 };
         Self {
             vfs,
             dir: dir.to_path_buf(),
@@ -141,7 +148,6 @@ impl TableCache {
                 direct,
                 counters,
             },
-            cache_bytes: AtomicUsize::new(cache_bytes),
             max_open: max_open.max(4),
             read_only: false,
             open: AtomicUsize::new(0),
@@ -149,7 +155,7 @@ impl TableCache {
             slots: Mutex::new(BTreeMap::new()),
             filters,
             trainings: TrainingTally::default(),
-            loan_bytes: AtomicIsize::new(0),
+            cache_memory: Mutex::new(cache_memory),
             turn: Mutex::new(()),
         }
     }
@@ -292,15 +298,17 @@ impl TableCache {
         Pinned { table_cache: this.clone(), bytes }
     }
 
-    /// Bytes that the block cache may hold while nothing is pinned.
+    /// Bytes that the block cache may hold while nothing is pinned or lent.
     pub fn cache_share_bytes(&self) -> usize {
-        self.cache_bytes.load(Ordering::Relaxed)
+        self.cache_memory.lock().share_bytes
     }
 
-    /// Changes that. A smaller cache is smaller when this returns.
-    pub fn set_cache_share_bytes(&self, bytes: usize) {
-        self.cache_bytes.store(bytes, Ordering::Relaxed);
-        self.options.cache.set_capacity_bytes(self.wanted_bytes());
+    /// Changes that, and what is lent to the block cache or, below zero, taken from it. A smaller cache is smaller
+    /// when this returns.
+    pub fn set_cache_memory(&self, share_bytes: usize, loan_bytes: isize) {
+        let mut memory = self.cache_memory.lock();
+        *memory = CacheMemory { share_bytes, loan_bytes };
+        self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
     }
 
     /// What came of training.
@@ -310,39 +318,34 @@ impl TableCache {
 
     /// Lends the block cache this many bytes besides its share or, if they are below zero, takes them from it.
     pub fn lend(&self, bytes: isize) {
-        let before = self.loan_bytes.swap(bytes, Ordering::Relaxed);
-        if bytes < before {
-            // At once: somebody is about to use them.
-            self.options.cache.set_capacity_bytes(self.wanted_bytes());
-        }
-        self.charge();
+        let share_bytes = self.cache_share_bytes();
+        self.set_cache_memory(share_bytes, bytes);
     }
 
-    /// The most that filters may borrow of its share. It keeps what is pinned, and what metadata take: models and
-    /// index partitions are what is left of a cache that is small beside the data, and are seldom read again when
-    /// they have left it, so that the ghosts tell little of what they save.
-    pub fn most_borrowed_bytes(&self) -> usize {
-        let all = self.cache_share_bytes();
+    /// The most that filters may borrow of a share of this many bytes. The cache keeps what is pinned, and what
+    /// metadata take: models and index partitions are what is left of a cache that is small beside the data, and are
+    /// seldom read again when they have left it, so that the ghosts tell little of what they save.
+    pub fn most_borrowed_bytes(&self, share_bytes: usize) -> usize {
         let cache = &self.options.cache;
         let metadata = cache.stats().high_used_bytes;
         let slack = (metadata / KEPT_SLACK_PART).max(cache.shard_count() * KEPT_SLACK_BYTES);
-        let kept = (metadata + slack).clamp(all / KEPT_PART, all / 2);
-        (all - kept).saturating_sub(self.pinned_bytes())
+        let kept = (metadata + slack).clamp(share_bytes / KEPT_PART, share_bytes / 2);
+        (share_bytes - kept).saturating_sub(self.pinned_bytes())
     }
 
     /// What readers pin is taken from the block cache's share of the budget.
     fn charge(&self) {
-        let want = self.wanted_bytes();
+        let memory = self.cache_memory.lock();
+        let want = self.wanted_bytes(&memory);
         let have = self.options.cache.capacity_bytes();
-        if want.abs_diff(have) > self.cache_share_bytes() / 128 {
+        if want.abs_diff(have) > memory.share_bytes / 128 {
             self.options.cache.set_capacity_bytes(want);
         }
     }
 
-    fn wanted_bytes(&self) -> usize {
+    fn wanted_bytes(&self, memory: &CacheMemory) -> usize {
         let pinned = self.pinned_bytes.load(Ordering::Relaxed);
-        let all = self.cache_share_bytes();
-        let loan = self.loan_bytes.load(Ordering::Relaxed);
+        let CacheMemory { share_bytes: all, loan_bytes: loan } = *memory;
         let own = all.saturating_sub(pinned + loan.min(0).unsigned_abs()).max(all / 16);
         own + loan.max(0).unsigned_abs()
     }

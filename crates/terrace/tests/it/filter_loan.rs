@@ -34,6 +34,8 @@ impl Bed {
         let mut options = Options { memory_budget: 128 << 20, ..Options::default() };
         options.default_family.compression = vec![Compression::None];
         options.advanced.vfs = Arc::new(SimVfs::new(3));
+        // The budget moves when a test says so.
+        options.advanced.clock = Arc::new(ManualClock::at(1_000_000));
         options.advanced.memtable_bytes = 64 << 20;
         let db = Db::open(DIR, options.clone()).unwrap();
         for n in 0..KEYS {
@@ -71,6 +73,13 @@ impl Bed {
             let n = self.rng.below(16) * 20_000;
             assert!(self.db.get(key(2 * n)).unwrap().is_some());
         }
+    }
+
+    /// Blocks in the cache, and room for them.
+    fn cached(&self) -> (u64, u64) {
+        let blocks = &self.db.memory().pools[1];
+        assert_eq!(blocks.name, "blocks");
+        (blocks.used_bytes, blocks.limit_bytes)
     }
 
     fn borrowed(&self) -> u64 {
@@ -149,8 +158,11 @@ fn what_is_borrowed_stays_when_the_budget_begins_to_move() {
         bed.borrowed() > 10_000
     });
     let before = limit(&bed, 2);
+    let (used, room) = bed.cached();
+    assert!(used * 10 > room * 9, "{used} of {room}");
     bed.db.set_memory_split(MemorySplit::Auto);
     bed.check();
+    assert_eq!(bed.cached().0, used, "no block leaves for that");
     assert_eq!(bed.borrowed(), 0);
     assert!(limit(&bed, 2) + 10_000 >= before, "{} {before}", limit(&bed, 2));
     bed.db.set_memory_split(MemorySplit::Fixed);
@@ -167,6 +179,9 @@ fn a_smaller_budget_shrinks_the_loan() {
         bed.look_up_absent(1000);
         bed.borrowed() > 2 << 10
     });
+    bed.db.set_memory_budget(8 << 20).unwrap();
+    let (used, room) = bed.cached();
+    assert!(used * 10 > room * 9, "only what has no room leaves: {used} of {room}");
     bed.db.set_memory_budget(4 << 20).unwrap();
     bed.look_up_absent(1000);
     let memory = bed.db.memory();

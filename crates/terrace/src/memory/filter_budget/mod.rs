@@ -149,6 +149,11 @@ impl FilterMemoryUse {
     pub fn limit_bytes(&self) -> usize {
         self.budget_bytes.saturating_sub(self.lent_bytes) + self.borrowed_bytes
     }
+
+    /// What the block cache has of it or, below zero, they of the block cache's.
+    pub fn loan_bytes(&self) -> isize {
+        signed(self.lent_bytes) - signed(self.borrowed_bytes)
+    }
 }
 
 /// What is left of a budget after a loan, or is there with what is borrowed.
@@ -398,7 +403,9 @@ impl FilterBudget {
         if !self.is_elastic() || !ledger.surveyed {
             return Loan::AsItIs;
         }
-        let (spared, lent) = (ledger.spared_bytes, ledger.lent_bytes);
+        // The budget may have become smaller since.
+        let spared = ledger.spared_bytes.min(signed(budget));
+        let lent = ledger.lent_bytes;
         if spared > lent {
             return match ledger.registry.used_bytes() <= after_loan(budget, spared) {
                 true => Loan::Change(spared),
