@@ -35,6 +35,8 @@ struct Feed {
     updates: terrace::Updates,
     /// Nothing before the first batch, and where there is nothing new.
     current: Option<Current>,
+    /// A batch whose operations could not be read: the next call tries it again.
+    unread: Option<UpdateBatch>,
 }
 
 /// The batch that a feed stands on.
@@ -56,7 +58,15 @@ struct CopiedOp {
 }
 
 impl Current {
-    fn of(batch: UpdateBatch) -> terrace::Result<Self> {
+    /// The operations of `batch`, which comes back with the error.
+    fn of(batch: UpdateBatch) -> Result<Self, (UpdateBatch, terrace::Error)> {
+        match Self::copy(&batch) {
+            Ok((ops, bytes)) => Ok(Self { batch, ops, bytes }),
+            Err(error) => Err((batch, error)),
+        }
+    }
+
+    fn copy(batch: &UpdateBatch) -> terrace::Result<(Vec<CopiedOp>, Vec<u8>)> {
         let (mut bytes, mut ops) = (Vec::new(), Vec::with_capacity(batch.len()));
         let mut copied = |part: &[u8]| {
             let start = bytes.len();
@@ -94,7 +104,26 @@ impl Current {
                 expires_at_ms,
             });
         }
-        Ok(Self { batch, ops, bytes })
+        Ok((ops, bytes))
+    }
+}
+
+impl Feed {
+    fn advance(&mut self) -> terrace::Result<()> {
+        self.current = None;
+        let batch = match self.unread.take() {
+            Some(batch) => Some(batch),
+            None => self.updates.next().transpose()?,
+        };
+        let Some(batch) = batch else { return Ok(()) };
+        match Current::of(batch) {
+            Ok(current) => self.current = Some(current),
+            Err((batch, error)) => {
+                self.unread = Some(batch);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -134,13 +163,13 @@ pub unsafe extern "C" fn terrace_updates_since(
         // SAFETY: the rules of terrace.h.
         let opened = unsafe { Db::of(db) }?;
         let updates = opened.db.updates_with(seqno, &UpdateOptions { synced_only })?;
-        out.give(Updates { kept: Kept::new(Feed { updates, current: None }) });
+        out.give(Updates { kept: Kept::new(Feed { updates, current: None, unread: None }) });
         Ok(())
     })
 }
 
 /// Moves to the next batch. *is_there is false if there is nothing new; a later call looks again. After an error the feed
-/// stands on no batch.
+/// stands on no batch, and the next call tries again; none is passed over.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_updates_next(
     updates: *mut Updates,
@@ -152,8 +181,7 @@ pub unsafe extern "C" fn terrace_updates_next(
         out.set(false);
         // SAFETY: the rules of terrace.h.
         let feed = unsafe { exclusive(updates, "updates") }?.kept.get_mut()?;
-        feed.current = None;
-        feed.current = feed.updates.next().transpose()?.map(Current::of).transpose()?;
+        feed.advance()?;
         out.set(feed.current.is_some());
         Ok(())
     })
