@@ -74,8 +74,8 @@ impl Failure {
     /// The failure of every call in a process that was forked from the one that made the handle.
     #[cold]
     pub fn forked() -> Self {
-        let message = "the handle was made before a fork; open the store in this process \
-                       (read-only, if the other process has it open)";
+        let message = "the handle was made before a fork; open the store in a process that was started by \
+                       exec (in Python the spawn method), read-only if the other process has it open";
         Self { code: Code::Forked, message: message.into() }
     }
 
