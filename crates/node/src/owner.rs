@@ -6,7 +6,7 @@
 use crate::rpc::{MoveMessage, ShardRecords};
 use crate::shared::Shared;
 use crate::sweep::{self, Sweep};
-use crate::view::{AwayKeys, Callback, Order, OwnedShard, View};
+use crate::view::{AwayKeys, Callback, Order, OwnedShard, OwnerStatus, View};
 use crate::wishes::{Answer, Wishes};
 use parking_lot::RwLock;
 use std::collections::{BTreeSet, HashMap};
@@ -190,7 +190,8 @@ impl Owner {
         if self.is_serving && !self.is_stopping && self.sweep.is_due(self.start.elapsed()) {
             let owned = &self.owned;
             let shard = (owned.shard, owned.epoch, owned.instance);
-            sweep::ask(&self.shared, shard, &owned.orders);
+            let asked_count = sweep::ask(&self.shared, shard, &owned.orders);
+            self.sweep.note_asked(asked_count);
         }
     }
 
@@ -218,6 +219,7 @@ impl Owner {
     fn take(&mut self, order: Order) {
         match order {
             Order::Copies { instance, shards, copies } => {
+                self.sweep.note_answer();
                 self.drop_stale(instance, &shards, copies);
             }
             Order::SweepAgain => self.sweep.note_failure(self.start.elapsed()),
@@ -238,8 +240,11 @@ impl Owner {
             }
             Order::Status(done) => {
                 let moves = self.mover.moves();
-                let moves = moves.map(|it| format!("{} {}", it.id(), it.step_name())).collect();
-                let _ = done.send((self.mover.waiting_count() as u64, moves));
+                let _ = done.send(OwnerStatus {
+                    waiting_moves: self.mover.waiting_count() as u64,
+                    moves: moves.map(|it| format!("{} {}", it.id(), it.step_name())).collect(),
+                    is_sweeping: self.sweep.is_under_way(),
+                });
             }
         }
     }

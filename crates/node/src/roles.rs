@@ -4,7 +4,7 @@
 use crate::follower;
 use crate::rpc::{CallSink, MoveMessage, Roles, ShardRecords, TopCounts, api};
 use crate::shared::Shared;
-use crate::view::{Order, OwnedShard};
+use crate::view::{Order, OwnedShard, OwnerStatus};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -112,7 +112,8 @@ impl Roles for NodeRoles {
             let (done, status) = oneshot::channel();
             let _ = owned.orders.send(Order::Status(done));
             let status = tokio::time::timeout(ORDER_TIMEOUT, status).await;
-            let (waiting_moves, moves) = status.ok().and_then(Result::ok).unwrap_or_default();
+            let OwnerStatus { waiting_moves, moves, is_sweeping } =
+                status.ok().and_then(Result::ok).unwrap_or_default();
             let is_sure = shared.stamp.covers(owned.generation);
             shards.push(api::ShardStatus {
                 shard: owned.shard.0,
@@ -121,6 +122,7 @@ impl Roles for NodeRoles {
                 exceptions: owned.keys.read().exceptions.len() as u64,
                 waiting_moves,
                 moves,
+                is_sweeping,
             });
         }
         shards.sort_by_key(|shard| shard.shard);

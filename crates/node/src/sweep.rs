@@ -22,12 +22,14 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// When a shard is swept next, since the start of its task.
 pub(crate) struct Sweep {
     due: Option<Duration>,
+    /// Instances that were asked and have not answered.
+    asked_count: usize,
 }
 
 impl Sweep {
     /// A shard is taken over: it is swept at once, and then after moves.
     pub fn new() -> Self {
-        Self { due: Some(Duration::ZERO) }
+        Self { due: Some(Duration::ZERO), asked_count: 0 }
     }
 
     /// A move is over.
@@ -38,6 +40,21 @@ impl Sweep {
     /// An instance has not answered.
     pub fn note_failure(&mut self, now: Duration) {
         self.due.get_or_insert(now + AGAIN);
+    }
+
+    /// This many instances are asked.
+    pub fn note_asked(&mut self, count: usize) {
+        self.asked_count += count;
+    }
+
+    /// One of them has answered, or will not.
+    pub fn note_answer(&mut self) {
+        self.asked_count -= 1;
+    }
+
+    /// Whether an instance is still to be asked, or to answer.
+    pub fn is_under_way(&self) -> bool {
+        self.due.is_some() || self.asked_count > 0
     }
 
     /// How long to wait for the next sweep, if there is one.
@@ -56,17 +73,18 @@ impl Sweep {
 }
 
 /// Asks all other instances for the copies that they keep in the name of a shard; the answers come as
-/// [`Order::Copies`].
+/// [`Order::Copies`]. Returns how many will come.
 pub(crate) fn ask(
     shared: &Arc<Shared>,
     (shard, epoch, home): (ShardId, Epoch, NodeId),
     orders: &mpsc::UnboundedSender<Order>,
-) {
-    let Some(topology) = shared.topology() else { return };
+) -> usize {
+    let Some(topology) = shared.topology() else { return 0 };
     let mut instances: BTreeMap<NodeId, Vec<ShardId>> = BTreeMap::new();
     for one in topology.shards.values().filter(|one| one.instance != home) {
         instances.entry(one.instance).or_default().push(one.id);
     }
+    let count = instances.len();
     for (instance, shards) in instances {
         let (shared, orders) = (shared.clone(), orders.clone());
         tokio::spawn(async move {
@@ -75,6 +93,7 @@ pub(crate) fn ask(
             let _ = orders.send(Order::Copies { instance, shards, copies });
         });
     }
+    count
 }
 
 /// Which copies of an instance, that has these shards, are left behind, each as of a move. `copies` is its
@@ -113,4 +132,24 @@ pub(crate) fn drop_copies(
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_under_way_until_all_have_answered() {
+        let now = Duration::ZERO;
+        let mut sweep = Sweep::new();
+        assert!(sweep.is_under_way(), "due");
+        assert!(sweep.is_due(now));
+        sweep.note_asked(2);
+        sweep.note_answer();
+        assert!(sweep.is_under_way(), "one has not answered");
+        sweep.note_answer();
+        assert!(!sweep.is_under_way());
+        sweep.note_failure(now);
+        assert!(sweep.is_under_way(), "due again");
+    }
 }

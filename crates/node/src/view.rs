@@ -80,7 +80,16 @@ pub(crate) enum Order {
     /// What was left behind at an instance may be there still.
     SweepAgain,
     /// What the task does, for people.
-    Status(oneshot::Sender<(u64, Vec<String>)>),
+    Status(oneshot::Sender<OwnerStatus>),
+}
+
+/// What the task of an owned shard does.
+#[derive(Debug, Default)]
+pub(crate) struct OwnerStatus {
+    pub waiting_moves: u64,
+    /// The step of each move that is under way.
+    pub moves: Vec<String>,
+    pub is_sweeping: bool,
 }
 
 impl OwnedShard {

@@ -289,6 +289,7 @@ fn exported(key: &str, value: &str) -> terrace_keyspace::ExportedKey {
 #[test]
 fn copies_that_late_messages_leave_behind_are_swept() {
     let mut cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    cluster.wait_until_swept();
     let [late, moved] = ["late", "moved"].map(|name| cluster.key_of(0, name));
     let mut client = cluster.client(0);
     assert_eq!(client.say(&format!("SET {moved} 2")), ok());
@@ -305,6 +306,7 @@ fn copies_that_late_messages_leave_behind_are_swept() {
     cluster.move_key(0, &moved, Some(1));
     crate::client::until("it is not swept after a move", || cluster.places_of(&late).is_empty());
     assert_eq!(space.move_state().copies.len(), 1, "the other one stays");
+    cluster.wait_until_swept();
     leave_behind(&cluster);
     let dir = cluster.end_node(0);
     cluster.start_node(0, dir);

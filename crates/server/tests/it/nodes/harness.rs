@@ -109,6 +109,18 @@ impl NodeCluster {
         self.wait_until_served();
     }
 
+    /// Waits until no owner looks for copies that were left behind: it would drop those that a test makes
+    /// behind its back. It looks when it takes a shard over, and after moves.
+    pub fn wait_until_swept(&self) {
+        for at in (0..self.served.len()).filter(|at| self.served[*at].is_some()) {
+            let member = self.membership(at);
+            until("an owner still asks for copies", || {
+                let status = member.runtime().block_on(member.node().status());
+                status.shards.iter().all(|shard| !shard.is_sweeping)
+            });
+        }
+    }
+
     /// Keys of the shard of node `at`.
     pub fn keys_of(&self, at: usize, name: &str, count: usize) -> Vec<String> {
         let running = self.served.iter().position(Option::is_some).unwrap();

@@ -71,6 +71,7 @@ impl Drop for Pauses {
 #[test]
 fn a_read_beside_the_commit_of_a_move_finds_the_key() {
     let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    cluster.wait_until_swept();
     let key = cluster.key_of(0, "leaving");
     assert_eq!(cluster.client(0).say(&format!("SET {key} value")), ok());
     let space = cluster.one(0).server().space.clone();
@@ -148,6 +149,7 @@ fn a_watched_key_that_was_away_counts_as_changed() {
 #[test]
 fn a_flush_ends_a_move_that_is_not_committed() {
     let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    cluster.wait_until_swept();
     let key = cluster.key_of(0, "leaving");
     let (mut client, mut other) = (cluster.client(0), cluster.client(1));
     assert_eq!(client.say(&format!("SET {key} before")), ok());
@@ -221,6 +223,7 @@ fn carry(
 #[test]
 fn no_key_comes_into_a_store_that_is_flushed_from_one_that_is_not() {
     let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    cluster.wait_until_swept();
     let mut client = cluster.client(1);
     // Out, with the second store flushed first; then home, with the first one flushed first.
     for (number, first, direction) in [(1, 1, Direction::Out), (4, 0, Direction::Home)] {
@@ -247,6 +250,7 @@ fn no_key_comes_into_a_store_that_is_flushed_from_one_that_is_not() {
 #[test]
 fn a_flush_waits_until_all_stores_know_of_it() {
     let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    cluster.wait_until_swept();
     let [key, probe] = ["kept", "probe"].map(|name| cluster.key_of(0, name));
     let (mut client, mut flusher) = (cluster.client(0), cluster.client(0));
     assert_eq!(client.say(&format!("SET {key} before")), ok());
@@ -283,6 +287,7 @@ fn a_flush_waits_until_all_stores_know_of_it() {
 #[test]
 fn a_flush_waits_for_a_copy_that_is_still_to_be_dropped() {
     let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    cluster.wait_until_swept();
     let key = cluster.key_of(0, "home-again");
     assert_eq!(cluster.client(0).say(&format!("SET {key} before")), ok());
     carry(&cluster, &key, 1, Direction::Out).unwrap();
