@@ -21,6 +21,9 @@ pub(crate) const EXECUTE: &[u8] = b"EXECUTE";
 const NOT_ANNOUNCED: &str =
     "TRYAGAIN a store did not wait for the flush; other stores may be flushed";
 
+/// To a round that would be executed on whatever store it has come to.
+const NO_SHARD: &str = "ERR a round of a flush must name its shard";
+
 const READ: Flags = Flags::READ.with(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.with(Flags::FAST);
 /// Looks at many keys, one after the other.
@@ -497,6 +500,9 @@ fn flush(call: &mut Call<'_>, all: bool) -> Outcome {
 
 /// For another node: a round of a flush of all stores.
 fn flush_in_rounds(call: &mut Call<'_>, db: Option<u8>) -> Outcome {
+    if call.session.caller != Caller::Instance && call.session.shard.is_none() {
+        return Err(Failure::line(NO_SHARD));
+    }
     let id = std::str::from_utf8(call.arg(2)).ok().and_then(|id| id.parse().ok());
     let id = FlushId(id.ok_or(Failure::SYNTAX)?);
     match call.arg(1) {

@@ -220,6 +220,33 @@ fn writes_of_a_held_key_wait_and_reads_go_on() {
     cluster.settle();
 }
 
+/// A node sends its rounds with a shard. Without one they would empty the store that they happen to reach.
+#[test]
+fn a_round_of_a_flush_that_names_no_shard_is_refused() {
+    let cluster = three();
+    let key = cluster.key_of(0, "kept");
+    assert_eq!(cluster.served[0].client().say(&format!("SET {key} 1")), ok());
+    let of = |request: &str| {
+        let replies = answer(&cluster, 0, CallMode::Owner, format!("{request}\r\n").as_bytes());
+        String::from_utf8(replies.unwrap()).unwrap()
+    };
+    for flush in ["FLUSHALL", "FLUSHDB"] {
+        for round in ["ANNOUNCE 7", "EXECUTE 7"] {
+            let refused = of(&format!("{flush} {round}"));
+            assert_eq!(
+                refused, "-ERR a round of a flush must name its shard\r\n",
+                "{flush} {round}"
+            );
+        }
+    }
+    assert_eq!(cluster.served[0].client().say(&format!("EXISTS {key}")), int(1));
+    for round in ["ANNOUNCE 7", "EXECUTE 7"] {
+        assert_eq!(of(&format!("ONSHARD 0 FLUSHALL {round}")), "+OK\r\n", "{round}");
+    }
+    assert_eq!(cluster.served[0].client().say(&format!("EXISTS {key}")), int(0));
+    cluster.settle();
+}
+
 /// What a node answers to a call of another one.
 fn answer(cluster: &FakeCluster, at: usize, mode: CallMode, requests: &[u8]) -> CallReply {
     let (answer, answered) = std::sync::mpsc::channel();
