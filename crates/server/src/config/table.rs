@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning, MemorySplit};
 use terrace_cluster::PlanSpec;
+use terrace_keyspace::MAX_DATABASES;
 
 /// When an option can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,7 +170,8 @@ options! {
     "Store" {
         "dir" => dir: String = "./terrace-data", Kind::Path, Start,
             "Folder of the store.";
-        "databases" => databases: u32 = "16", Kind::Whole { min: 1, max: 256 }, Start,
+        "databases" => databases: u32 = "16",
+            Kind::Whole { min: 1, max: MAX_DATABASES as i64 }, Start,
             "Databases that SELECT knows.";
         "maxmemory" or "memory-budget" => maxmemory: u64 = "512mb",
             Kind::Bytes { min: terrace_min_budget(), max: u64::MAX >> 1 }, Live,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 use terrace_resp::Reply;
-use terrace_server::config::{LogLevel, OPTIONS, Settings, When, option};
+use terrace_server::config::{Config, LogLevel, OPTIONS, Settings, When, option};
 
 /// Another value than the default for every option that is live.
 const LIVE: &[(&str, &str)] = &[
@@ -84,6 +84,21 @@ fn every_live_option_changes_and_every_other_one_is_refused() {
     }
     let unknown = error(&client.say("CONFIG SET maxclient 5"));
     assert!(unknown.starts_with("ERR Unknown option"), "{unknown}");
+}
+
+#[test]
+fn all_databases_that_may_be_asked_for_can_be_used() {
+    let served = Served::with(&[("databases", "128")]);
+    let mut client = served.client();
+    assert_eq!(client.say("SELECT 127"), ok());
+    assert_eq!(client.say("SET key last"), ok());
+    assert_eq!(client.say("RPUSH list a"), int(1));
+    assert_eq!(client.say("DBSIZE"), int(2));
+    assert_eq!(error(&client.say("SELECT 128")), "ERR DB index is out of range");
+    assert_eq!(client.say("GET key"), bulk("last"));
+    let more = [("databases".to_string(), "129".to_string())];
+    let refused = Config::load(None, [], more.to_vec()).unwrap_err().to_string();
+    assert!(refused.contains("a whole number from 1 to 128"), "{refused}");
 }
 
 #[test]
