@@ -9,6 +9,25 @@ fn refused(client: &mut Client, request: &str, expected: &str) {
 }
 
 #[test]
+fn a_limit_that_limits_nothing_is_allowed_with_ranks() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    assert_eq!(client.say("ZADD z 1 a 2 b 3 c"), int(3));
+    let all = array(["a", "b", "c"].map(bulk));
+    assert_eq!(client.say("ZRANGE z 0 -1 LIMIT 0 -1"), all);
+    // Its offset is ignored.
+    assert_eq!(client.say("ZRANGE z 0 -1 LIMIT 2 -1"), all);
+    assert_eq!(client.say("ZRANGE z 0 0 REV LIMIT -5 -1"), array([bulk("c")]));
+    assert_eq!(client.say("ZRANGESTORE y z 1 2 LIMIT 1 -1"), int(2));
+    for limit in ["0 0", "0 -2", "0 1"] {
+        let refused = error(&client.say(&format!("ZRANGE z 0 -1 LIMIT {limit}")));
+        assert!(refused.starts_with("ERR syntax error, LIMIT is only"), "{limit}: {refused}");
+    }
+    let ends = "ERR value is not an integer or out of range";
+    refused(&mut client, "ZRANGE z 0 x LIMIT 0 -1", ends);
+}
+
+#[test]
 fn a_key_is_given_one_expiry_or_a_word_instead() {
     let served = Served::with(&[]);
     let mut client = served.client();

@@ -115,7 +115,8 @@ fn range(call: &mut Call<'_>, form: Form) -> Outcome {
         at += 1;
     }
     let (by, order) = (by.unwrap_or(By::Rank), order.unwrap_or(Order::Up));
-    if limit.is_some() && by == By::Rank {
+    // By rank a limit that limits nothing is allowed, whatever its offset, and ignored.
+    if by == By::Rank && limit.take().is_some_and(|limit: Limit| limit.count != -1) {
         return Err(Failure::line(
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
         ));
