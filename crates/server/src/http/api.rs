@@ -259,6 +259,9 @@ struct ExplainQuery {
 }
 
 async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanation> {
+    if !uri.query().is_none_or(escape::is_utf8_unescaped) {
+        return Err(ApiError::bad("a key that is not UTF-8 is given as hex"));
+    }
     let query: ExplainQuery = parameters(&uri)?;
     let key = match (query.key, query.hex) {
         (Some(key), None) => key.into_bytes(),

@@ -1,6 +1,7 @@
 //! Bytes that may be anything, as text that is for people; and Base64.
 
 use std::fmt::Write as _;
+use terrace_base::hex;
 
 /// `bytes` as UTF-8 where that is printable, else as `\xNN`; a backslash is doubled.
 pub(super) fn text(bytes: &[u8]) -> String {
@@ -30,6 +31,24 @@ fn is_printable(c: char) -> bool {
         '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
         | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}');
     !c.is_control() && !format
+}
+
+/// Whether a query of a URL is UTF-8 when its `%XX` are bytes. The reader of queries would put U+FFFD
+/// where it is not.
+pub(super) fn is_utf8_unescaped(query: &str) -> bool {
+    let (mut bytes, mut rest) = (Vec::with_capacity(query.len()), query.as_bytes());
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        let escaped = (*first == b'%').then(|| rest.split_at_checked(2)).flatten();
+        match escaped.and_then(|(digits, after)| Some((hex::decode(digits)?, after))) {
+            Some((byte, after)) => {
+                bytes.extend(byte);
+                rest = after;
+            }
+            None => bytes.push(*first),
+        }
+    }
+    std::str::from_utf8(&bytes).is_ok()
 }
 
 /// The bytes of Base64 (RFC 4648, section 4) with its padding; `None` if that is none.
@@ -77,6 +96,27 @@ mod tests {
     }
 
     #[test]
+    fn a_query_is_utf8_or_not_when_its_bytes_are_unescaped() {
+        for query in [
+            "",
+            "key=a",
+            "key=%c3%b6&db=0",
+            "key=%C3%B6",
+            "key=\u{f6}",
+            "%",
+            "%c",
+            "%zz",
+            "a%2",
+            "%25ff",
+        ] {
+            assert!(is_utf8_unescaped(query), "{query}");
+        }
+        for query in ["key=%ff", "key=%FF%00", "key=%c3", "db=0&key=%c3a", "%%ff"] {
+            assert!(!is_utf8_unescaped(query), "{query}");
+        }
+    }
+
+    #[test]
     fn base64_of_the_rfc() {
         for (encoded, plain) in [
             ("", ""),
@@ -96,7 +136,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(any in ".*") {
-            let _ = base64(&any);
+            let _ = (base64(&any), is_utf8_unescaped(&any));
             prop_assert!(text(any.as_bytes()).chars().all(is_printable));
         }
     }

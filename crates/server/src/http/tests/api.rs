@@ -203,6 +203,8 @@ fn filters_and_models_of_a_file_are_those_of_that_file() {
         ("/api/v1/explain?hex=abc", 400),
         ("/api/v1/explain?db=128&key=a", 400),
         ("/api/v1/explain?db=-1&key=a", 400),
+        // Another key would be explained.
+        ("/api/v1/explain?key=%ff", 400),
         ("/api/v1/history?seconds=-1", 400),
     ] {
         let answer = served.get(path);
