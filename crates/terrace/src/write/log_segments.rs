@@ -280,6 +280,11 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
     };
     let mut retired = Vec::new();
     if !flushed.is_empty() {
+        if env.base.dynamic.log_retention_bytes() > 0 && !env.base.health.is_disk_full() {
+            // What change feeds are to find after a power cut is linked through the headers of these segments, also of
+            // those without records.
+            sync_full_segments(env)?;
+        }
         install::retire_log_before(&env.versions, needed, &flushed)?;
         kill_point("retire:out_of_force");
         let lead = queue.lead();

@@ -177,3 +177,27 @@ fn a_log_that_lacks_what_files_have_is_not_gone_on_with() {
     }
     assert!(begins_anew > 0, "no image has lost a record that was flushed");
 }
+
+/// A segment without records, as a checkpoint leaves it, is a link between what a feed is to find and the end of the
+/// log.
+#[test]
+fn what_is_kept_survives_a_power_cut_also_before_a_segment_without_records() {
+    for seed in 0..20 {
+        let sim = SimVfs::new(seed);
+        let mut options = options(&sim);
+        options.sync = SyncMode::Batch;
+        options.advanced.log_retention_bytes = 1 << 30;
+        let db = Db::open(DIR, options.clone()).unwrap();
+        db.put("a", "1").unwrap();
+        db.flush().unwrap();
+        db.checkpoint("/checkpoint").unwrap();
+        // Takes what is flushed out of force.
+        db.collect_garbage(1.0).unwrap();
+        db.put("b", "2").unwrap();
+        let cut = sim.crash_image(seed);
+        drop(db);
+        options.advanced.vfs = Arc::new(cut);
+        let db = Db::open(DIR, options).unwrap();
+        assert_eq!(keys(&mut db.updates_since(1).unwrap()), ["a", "b"], "seed {seed}");
+    }
+}
