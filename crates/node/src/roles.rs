@@ -112,8 +112,10 @@ impl Roles for NodeRoles {
             let (done, status) = oneshot::channel();
             let _ = owned.orders.send(Order::Status(done));
             let status = tokio::time::timeout(ORDER_TIMEOUT, status).await;
+            // Who does not answer may be at anything.
+            let unknown = || OwnerStatus { is_sweeping: true, ..OwnerStatus::default() };
             let OwnerStatus { waiting_moves, moves, is_sweeping } =
-                status.ok().and_then(Result::ok).unwrap_or_default();
+                status.ok().and_then(Result::ok).unwrap_or_else(unknown);
             let is_sure = shared.stamp.covers(owned.generation);
             shards.push(api::ShardStatus {
                 shard: owned.shard.0,

@@ -7,6 +7,7 @@
 
 use crate::background::env::JobEnv;
 use crate::memory::arbiter::{ArbiterState, Pending, Pool};
+use crate::memory::filter_budget::signed;
 use crate::memory::pool_gains::{self, DeviceCosts, PoolFacts, PoolGains};
 use crate::metrics::trends::{Counts, Growth};
 use crate::options::{DEFAULT_MEMTABLE_BYTES, MemorySplit, Options};
@@ -204,10 +205,12 @@ fn set_pool_bytes(env: &JobEnv, pool: Pool, bytes: usize) {
             env.base.dynamic.set_memtables_bytes(bytes, asked);
         }
         Pool::Blocks => {
-            // Filters have no more of it than it may do without.
-            let most = env.read.table_cache.most_borrowed_bytes(bytes);
+            // Filters have no more of a smaller one than it may do without; a larger one waits until they have given back.
             let before = env.read.filters.memory().loan_bytes();
-            let loan = before.max(-(most as isize));
+            let loan = match bytes < env.read.table_cache.cache_share_bytes() {
+                true => before.max(-signed(env.read.table_cache.most_borrowed_bytes(bytes))),
+                false => before,
+            };
             env.read.table_cache.set_cache_memory(bytes, loan);
             if loan != before {
                 env.read.filters.confirm_loan(loan);

@@ -346,8 +346,9 @@ impl TableCache {
     fn wanted_bytes(&self, memory: &CacheMemory) -> usize {
         let pinned = self.pinned_bytes.load(Ordering::Relaxed);
         let CacheMemory { share_bytes: all, loan_bytes: loan } = *memory;
-        let own = all.saturating_sub(pinned + loan.min(0).unsigned_abs()).max(all / 16);
-        own + loan.max(0).unsigned_abs()
+        let taken = pinned.saturating_add(loan.min(0).unsigned_abs());
+        let own = all.saturating_sub(taken).max(all / 16);
+        own.saturating_add(loan.max(0).unsigned_abs())
     }
 
     /// Where the SSTs lie.

@@ -278,9 +278,13 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
         let flushed = log.segments.iter().take_while(|(number, _)| *number < needed);
         (needed, flushed.copied().collect::<Vec<_>>())
     };
+    // Read once: what is kept is what was made durable for that.
+    let regardless = env.base.health.is_disk_full();
+    let limit_bytes = if regardless { 0 } else { env.base.dynamic.log_retention_bytes() };
+    let retention = Retention { limit_bytes, in_force: needed, regardless };
     let mut retired = Vec::new();
     if !flushed.is_empty() {
-        if env.base.dynamic.log_retention_bytes() > 0 && !env.base.health.is_disk_full() {
+        if limit_bytes > 0 {
             // What change feeds are to find after a power cut is linked through the headers of these segments, also of
             // those without records.
             sync_full_segments(env)?;
@@ -301,7 +305,7 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
         }
         queue.forget_unsynced(needed);
     }
-    let dropped = trim_history(env, needed);
+    let dropped = trim_history(env, retention);
     if retired.is_empty() && dropped.is_empty() {
         return Ok(());
     }
@@ -310,11 +314,7 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
     install::drop_log_segments(&env.versions, &retired)
 }
 
-/// Takes segments before `in_force` out of the history that change feeds read, as far as it must not keep
-/// them.
-fn trim_history(env: &CommitEnv, in_force: SegmentNumber) -> Vec<SegmentNumber> {
-    let regardless = env.base.health.is_disk_full();
-    let limit_bytes = if regardless { 0 } else { env.base.dynamic.log_retention_bytes() };
-    let retention = Retention { limit_bytes, in_force, regardless };
+/// Takes segments out of the history that change feeds read, as far as it must not keep them.
+fn trim_history(env: &CommitEnv, retention: Retention) -> Vec<SegmentNumber> {
     env.versions.log_history.trim(retention, |number| env.read.value_log.has(number))
 }

@@ -18,9 +18,9 @@
 //!   [`MOST_RESTLESS`] times; giving back never waits. Restlessness fades in windows without a turn.
 //! - **Catching up.** Filters that have not filled what they have borrow no more.
 //!
-//! The clock is lookups and block reads. A step is at least a 64th of what both pools have, so whatever the
-//! workload becomes, all that the cache earns more with is back after at most [`LONGEST_WINDOW`] and 64 times
-//! [`WINDOW`] of them.
+//! What decides is counted in lookups and block reads. A step is at least a 64th of what both pools have, so whatever
+//! the workload becomes, all that the cache earns more with is back after at most [`LONGEST_WINDOW`] and 64 times
+//! [`WINDOW`] of them; or later on a fast store, since each step takes the filters' thread two turns of 50 ms.
 
 /// Lookups, or reads of blocks if there are more, before anything is decided.
 pub(super) const WINDOW: u64 = 2048;
@@ -114,8 +114,10 @@ pub(super) struct Borrowing {
 #[derive(Debug, Clone, Copy)]
 struct Window {
     accesses: u64,
-    /// Reads saved by a byte more of filters.
+    /// Reads saved by a byte more of filters; nothing if too few lookups were wasted to tell.
     filters: f64,
+    /// Whether what filters save is known: enough was wasted, or would have been if it were as it was.
+    is_telling: bool,
     /// Those saved by a byte more of the cache, at least and at most; `None` if that is not known.
     ghosts: Option<(f64, f64)>,
     /// Those that a byte of the cache saves on average.
@@ -161,7 +163,9 @@ impl Borrowing {
         let earned = window.filters;
         let saved = |bytes: usize| earned * bytes as f64 / window.accesses as f64;
         let borrowed = filters.borrowed_bytes;
-        let is_idle = saved(borrowed) < MIN_SAVING;
+        // The first time that must be certain: where hardly any lookup is wasted, most windows count too few.
+        let is_known = window.is_telling || self.returned;
+        let is_idle = is_known && saved(borrowed) < MIN_SAVING;
         if borrowed > 0 && (is_idle || least > RETURN_RATIO * earned) {
             let is_clear = is_idle || least > FAST_RATIO * earned;
             let bytes = if is_clear { FAST_STEPS * step } else { step };
@@ -219,6 +223,7 @@ impl Window {
         let missed = misses as f64 / (hits + misses).max(1) as f64;
         // The price was reckoned with what was wasted before: less may be now.
         let is_telling = wasted >= MIN_WASTED && filters.expected_waste > 0.0;
+        let accesses = lookups.max(hits + misses);
         let telling = match is_telling {
             true => (wasted as f64 / filters.expected_waste).min(lookups as f64),
             false => 0.0,
@@ -234,8 +239,11 @@ impl Window {
             }
         };
         Self {
-            accesses: lookups.max(hits + misses),
+            accesses,
             filters: filters.lambda * telling * missed,
+            is_telling: is_telling
+                || filters.expected_waste * accesses as f64 >= 2.0 * MIN_WASTED as f64
+                || accesses >= LONGEST_WINDOW,
             ghosts,
             blocks: hits as f64 / now.capacity_bytes.max(1) as f64,
         }

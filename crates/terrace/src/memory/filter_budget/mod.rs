@@ -210,6 +210,7 @@ impl FilterBudget {
     /// caller's to see to.
     pub fn set_budget_bytes(&self, bytes: usize) {
         self.budget_bytes.store(bytes, Ordering::Relaxed);
+        self.ledger.lock().borrowing.restart();
     }
 
     /// How readers are to be opened.
@@ -431,7 +432,8 @@ impl FilterBudget {
         }
         if budget == 0 {
             // There are to be no filters.
-            return Loan::AsItIs;
+            ledger.spared_bytes = 0;
+            return if lent < 0 { Loan::Soon } else { Loan::AsItIs };
         }
         match ledger.weigh_loan(budget, cache) {
             Wish::Stay => Loan::AsItIs,
@@ -459,6 +461,7 @@ impl FilterBudget {
         }
         let bytes = ledger.lent_bytes.unsigned_abs();
         (ledger.lent_bytes, ledger.spared_bytes) = (0, 0);
+        ledger.borrowing.restart();
         self.budget_bytes.fetch_add(bytes, Ordering::Relaxed);
         bytes
     }
@@ -521,7 +524,7 @@ impl FilterBudget {
 }
 
 /// Bytes as a signed number.
-fn signed(bytes: usize) -> isize {
+pub(crate) fn signed(bytes: usize) -> isize {
     isize::try_from(bytes).unwrap_or(isize::MAX / 4)
 }
 
