@@ -948,7 +948,7 @@ struct terrace_error *terrace_updates_since(const struct terrace_db *db,
                                             struct terrace_updates **updates);
 
 // Moves to the next batch. *is_there is false if there is nothing new; a later call looks again. After an error the feed
-// stands on no batch.
+// stands on no batch, and the next call tries again; none is passed over.
 struct terrace_error *terrace_updates_next(struct terrace_updates *updates,
                                            bool *is_there);
 

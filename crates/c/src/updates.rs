@@ -58,14 +58,7 @@ struct CopiedOp {
 }
 
 impl Current {
-    /// The operations of `batch`, which comes back with the error.
-    fn of(batch: UpdateBatch) -> Result<Self, (UpdateBatch, terrace::Error)> {
-        match Self::copy(&batch) {
-            Ok((ops, bytes)) => Ok(Self { batch, ops, bytes }),
-            Err(error) => Err((batch, error)),
-        }
-    }
-
+    /// The operations of `batch`, and their bytes.
     fn copy(batch: &UpdateBatch) -> terrace::Result<(Vec<CopiedOp>, Vec<u8>)> {
         let (mut bytes, mut ops) = (Vec::new(), Vec::with_capacity(batch.len()));
         let mut copied = |part: &[u8]| {
@@ -116,14 +109,16 @@ impl Feed {
             None => self.updates.next().transpose()?,
         };
         let Some(batch) = batch else { return Ok(()) };
-        match Current::of(batch) {
-            Ok(current) => self.current = Some(current),
-            Err((batch, error)) => {
+        match Current::copy(&batch) {
+            Ok((ops, bytes)) => {
+                self.current = Some(Current { batch, ops, bytes });
+                Ok(())
+            }
+            Err(error) => {
                 self.unread = Some(batch);
-                return Err(error);
+                Err(error)
             }
         }
-        Ok(())
     }
 }
 
