@@ -1,7 +1,7 @@
 //! Bytes that may be anything, as text that is for people; and Base64.
 
+use percent_encoding::percent_decode_str;
 use std::fmt::Write as _;
-use terrace_base::hex;
 
 /// `bytes` as UTF-8 where that is printable, else as `\xNN`; a backslash is doubled.
 pub(super) fn text(bytes: &[u8]) -> String {
@@ -36,19 +36,7 @@ fn is_printable(c: char) -> bool {
 /// Whether a query of a URL is UTF-8 when its `%XX` are bytes. The reader of queries would put U+FFFD
 /// where it is not.
 pub(super) fn is_utf8_unescaped(query: &str) -> bool {
-    let (mut bytes, mut rest) = (Vec::with_capacity(query.len()), query.as_bytes());
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        let escaped = (*first == b'%').then(|| rest.split_at_checked(2)).flatten();
-        match escaped.and_then(|(digits, after)| Some((hex::decode(digits)?, after))) {
-            Some((byte, after)) => {
-                bytes.extend(byte);
-                rest = after;
-            }
-            None => bytes.push(*first),
-        }
-    }
-    std::str::from_utf8(&bytes).is_ok()
+    percent_decode_str(query).decode_utf8().is_ok()
 }
 
 /// The bytes of Base64 (RFC 4648, section 4) with its padding; `None` if that is none.
