@@ -69,6 +69,7 @@ mod tests {
             name,
             used_bytes,
             limit_bytes: used_bytes,
+            lent_bytes: 0,
             saved_reads_per_mib_s,
             saved_us_per_mib_s: None,
         };

@@ -73,7 +73,7 @@ pub(crate) fn measure(read: &ReadEnv, all: &Counts, growth: &Growth) -> (PoolGai
         evictions: cache.evictions,
         allocator: base.options.advanced.filter_allocator,
         lambda: filters.lambda,
-        lent_bytes: filters.lent_bytes as u64,
+        lent_bytes: filters.lent_bytes() as u64,
         costs,
     };
     (pool_gains::of(all, growth, &facts), facts)
@@ -181,7 +181,7 @@ fn settle(env: &JobEnv, state: &mut ArbiterState) {
         Pool::Blocks => 0,
         Pool::Filters => {
             let filters = env.read.filters.memory();
-            filters.used_bytes + filters.lent_bytes
+            filters.used_bytes + filters.lent_bytes()
         }
     };
     if used <= pool_bytes(env, from) {
@@ -206,7 +206,7 @@ fn set_pool_bytes(env: &JobEnv, pool: Pool, bytes: usize) {
         }
         Pool::Blocks => {
             // Filters have no more of a smaller one than it may do without; a larger one waits until they have given back.
-            let before = env.read.filters.memory().loan_bytes();
+            let before = env.read.filters.memory().loan_bytes;
             let loan = match bytes < env.read.table_cache.cache_share_bytes() {
                 true => before.max(-signed(env.read.table_cache.most_borrowed_bytes(bytes))),
                 false => before,
@@ -219,7 +219,7 @@ fn set_pool_bytes(env: &JobEnv, pool: Pool, bytes: usize) {
         Pool::Filters => {
             env.read.filters.set_budget_bytes(bytes);
             // Else the cache would have what another pool gets.
-            if env.read.filters.memory().lent_bytes > bytes {
+            if env.read.filters.memory().lent_bytes() > bytes {
                 env.read.table_cache.lend(bytes as isize);
                 env.read.filters.confirm_loan(bytes as isize);
             }
@@ -232,6 +232,7 @@ fn set_pool_bytes(env: &JobEnv, pool: Pool, bytes: usize) {
 pub(crate) fn set_budget(env: &JobEnv, options: &Options) {
     let mut state = env.arbiter.lock();
     give_back_pending(env, &mut state);
+    env.read.table_cache.change_memtable_loan(|_| 0);
     let split = shares(env, options);
     env.base.dynamic.set_memory_budget(options.memory_budget);
     for (pool, bytes) in Pool::ALL.into_iter().zip(split) {
@@ -244,6 +245,7 @@ pub(crate) fn set_split(env: &JobEnv, split: MemorySplit) {
     let mut state = env.arbiter.lock();
     give_back_pending(env, &mut state);
     let before = env.base.dynamic.set_memory_split(split);
+    env.read.table_cache.change_memtable_loan(|_| 0);
     if split == MemorySplit::Auto {
         // What filters have borrowed is theirs from now on, until the arbiter moves it.
         let blocks = pool_bytes(env, Pool::Blocks);

@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorSeverity, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::{CacheFacts, Loan};
+use crate::memory::memtable_loan::MemtableLoan;
 use crate::metrics::add;
 use crate::options::{MemorySplit, SyncMode};
 use crate::version::family::Family;
@@ -325,6 +326,7 @@ fn filter_loop(env: &JobEnv) {
     };
     let (mut seen, mut seen_blocks, mut groups, mut rest) = (0, 0, 0, FILTER_TICK);
     let mut saved = Instant::now();
+    let mut memtable_loan = MemtableLoan::default();
     while !env.jobs.scheduler.is_stopping() {
         let lookups = env.base.counters.gets.get();
         let written = env.base.counters.groups.load(Ordering::Relaxed);
@@ -335,6 +337,7 @@ fn filter_loop(env: &JobEnv) {
         if busy || rest == FILTER_TICK {
             seen = lookups;
             let progress = env.read.filters.step(lookups, calm, &open);
+            lend_memtables(env, &mut memtable_loan);
             let lends = pass_loan_on(env);
             if env.base.read_only {
                 rebalance::step(env);
@@ -404,6 +407,23 @@ fn pass_loan_on(env: &JobEnv) -> bool {
     }
 }
 
+/// Lends the block cache a little more of what memtables do not use. A budget that moves is the arbiter's alone, and
+/// the memtables of a read-only store are not known to shrink.
+fn lend_memtables(env: &JobEnv, loan: &mut MemtableLoan) {
+    let _arbiter = env.arbiter.lock();
+    let base = &env.base;
+    if base.read_only || base.dynamic.memory_split() != MemorySplit::Fixed {
+        return;
+    }
+    let reads = env.read.table_cache.counters().snapshot();
+    let accesses = base.counters.gets.get().max(reads.data_block_hits + reads.data_block_misses);
+    let share = base.dynamic.memtables_bytes();
+    env.read.table_cache.change_memtable_loan(|lent| {
+        let used = env.read.families.load().iter().map(|family| family.memtable_bytes()).sum();
+        loan.plan(accesses, lent, used, share)
+    });
+}
+
 /// What is to be known of the block cache to borrow from it. A budget that moves is the arbiter's alone.
 fn cache_facts(env: &JobEnv) -> CacheFacts {
     let cache = env.read.table_cache.cache().stats();
@@ -430,7 +450,7 @@ fn cache_facts(env: &JobEnv) -> CacheFacts {
 /// Blocks that were read so far while filters borrow from their cache, else nothing: scans alone are a reason
 /// to look whether the cache needs its memory.
 fn blocks_read_on_loan(env: &JobEnv) -> u64 {
-    if env.read.filters.memory().borrowed_bytes == 0 {
+    if env.read.filters.memory().borrowed_bytes() == 0 {
         return 0;
     }
     let reads = env.read.table_cache.counters().snapshot();

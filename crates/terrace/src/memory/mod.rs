@@ -1,8 +1,10 @@
 //! What the memory budget is spent on besides memtables: open readers and their blocks
-//! ([`table_cache`]), and filter units ([`filter_budget`]); what more of it would save ([`pool_gains`]), and what
+//! ([`table_cache`]), and filter units ([`filter_budget`]); what memtables
+//! lend while they do not use it ([`memtable_loan`]); what more of it would save ([`pool_gains`]), and what
 //! moves it ([`arbiter`]).
 
 pub(crate) mod arbiter;
 pub(crate) mod filter_budget;
+pub(crate) mod memtable_loan;
 pub(crate) mod pool_gains;
 pub(crate) mod table_cache;

@@ -36,6 +36,8 @@ fn marks(properties: &Properties) -> [u64; 5] {
 /// The part of its share that the block cache keeps whatever filters could save with it, so that other traffic
 /// does not find it empty.
 const KEPT_PART: usize = 4;
+/// And where memtables lend it more than that.
+const LEAST_KEPT_PART: usize = 8;
 /// And of what metadata take, this part more, for blocks on their way through, which are some in each shard.
 const KEPT_SLACK_PART: usize = 16;
 const KEPT_SLACK_BYTES: usize = 16 << 10;
@@ -101,6 +103,8 @@ struct CacheMemory {
     share_bytes: usize,
     /// What it has besides, from filters that do not need it; below zero, what filters have of its share.
     loan_bytes: isize,
+    /// And what memtables do not use of theirs.
+    memtable_loan_bytes: usize,
 }
 
 /// A reader held for the length of one read; no shared counter is touched.
@@ -121,6 +125,8 @@ pub(crate) struct TableCache {
     trainings: TrainingTally,
     /// Held while the capacity of the block cache is set to what follows from it.
     cache_memory: Mutex<CacheMemory>,
+    /// What memtables lend, written under `cache_memory`: a write looks at it without a lock.
+    memtable_loan_bytes: AtomicUsize,
     /// Held while a reader enters or leaves its slot, so that the filter budget is called for both in
     /// the order in which they happen.
     turn: Mutex<()>,
@@ -137,7 +143,11 @@ impl TableCache {
         direct: bool,
         max_open: usize,
     ) -> Self {
-        let cache_memory = CacheMemory { share_bytes: cache.capacity_bytes(), loan_bytes: 0 };
+        let cache_memory = CacheMemory {
+            share_bytes: cache.capacity_bytes(),
+            loan_bytes: 0,
+            memtable_loan_bytes: 0,
+        };
         Self {
             vfs,
             dir: dir.to_path_buf(),
@@ -156,6 +166,7 @@ impl TableCache {
             filters,
             trainings: TrainingTally::default(),
             cache_memory: Mutex::new(cache_memory),
+            memtable_loan_bytes: AtomicUsize::new(0),
             turn: Mutex::new(()),
         }
     }
@@ -307,8 +318,31 @@ impl TableCache {
     /// when this returns.
     pub fn set_cache_memory(&self, share_bytes: usize, loan_bytes: isize) {
         let mut memory = self.cache_memory.lock();
-        *memory = CacheMemory { share_bytes, loan_bytes };
+        *memory = CacheMemory { share_bytes, loan_bytes, ..*memory };
         self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
+    }
+
+    /// Bytes that the block cache has since memtables do not use them.
+    #[inline]
+    pub fn memtable_loan_bytes(&self) -> usize {
+        self.memtable_loan_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the block cache may hold now, and what of it memtables lend; of one moment.
+    pub fn cache_limits(&self) -> (usize, usize) {
+        let memory = self.cache_memory.lock();
+        (self.options.cache.capacity_bytes(), memory.memtable_loan_bytes)
+    }
+
+    /// Changes what memtables lend to what `wanted` makes of it. A smaller cache is smaller when this returns.
+    pub fn change_memtable_loan(&self, wanted: impl FnOnce(usize) -> usize) {
+        let mut memory = self.cache_memory.lock();
+        let bytes = wanted(memory.memtable_loan_bytes);
+        if bytes != memory.memtable_loan_bytes {
+            memory.memtable_loan_bytes = bytes;
+            self.memtable_loan_bytes.store(bytes, Ordering::Relaxed);
+            self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
+        }
     }
 
     /// What came of training.
@@ -318,18 +352,22 @@ impl TableCache {
 
     /// Lends the block cache this many bytes besides its share or, if they are below zero, takes them from it.
     pub fn lend(&self, bytes: isize) {
-        let share_bytes = self.cache_share_bytes();
-        self.set_cache_memory(share_bytes, bytes);
+        let mut memory = self.cache_memory.lock();
+        memory.loan_bytes = bytes;
+        self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
     }
 
     /// The most that filters may borrow of a share of this many bytes. The cache keeps what is pinned, and what
     /// metadata take: models and index partitions are what is left of a cache that is small beside the data, and are
-    /// seldom read again when they have left it, so that the ghosts tell little of what they save.
+    /// seldom read again when they have left it, so that the ghosts tell little of what they save. Where memtables
+    /// lend it as much, it keeps little of its own: when they take it back, filters have more than this, and return it.
     pub fn most_borrowed_bytes(&self, share_bytes: usize) -> usize {
         let cache = &self.options.cache;
         let metadata = cache.stats().high_used_bytes;
         let slack = (metadata / KEPT_SLACK_PART).max(cache.shard_count() * KEPT_SLACK_BYTES);
         let kept = (metadata + slack).clamp(share_bytes / KEPT_PART, share_bytes / 2);
+        let kept =
+            kept.saturating_sub(self.memtable_loan_bytes()).max(share_bytes / LEAST_KEPT_PART);
         (share_bytes - kept).saturating_sub(self.pinned_bytes())
     }
 
@@ -345,10 +383,10 @@ impl TableCache {
 
     fn wanted_bytes(&self, memory: &CacheMemory) -> usize {
         let pinned = self.pinned_bytes.load(Ordering::Relaxed);
-        let CacheMemory { share_bytes: all, loan_bytes: loan } = *memory;
+        let CacheMemory { share_bytes: all, loan_bytes: loan, memtable_loan_bytes } = *memory;
         let taken = pinned.saturating_add(loan.min(0).unsigned_abs());
         let own = all.saturating_sub(taken).max(all / 16);
-        own.saturating_add(loan.max(0).unsigned_abs())
+        own.saturating_add(loan.max(0).unsigned_abs()).saturating_add(memtable_loan_bytes)
     }
 
     /// Where the SSTs lie.

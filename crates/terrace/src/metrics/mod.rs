@@ -412,6 +412,8 @@ pub struct Metrics {
     pub filter_lent_bytes: u64,
     /// Bytes of the block cache's share that filters have, since they save more reads with them.
     pub filter_borrowed_bytes: u64,
+    /// Bytes of the memtables' share that the block cache has, since memtables do not use them now.
+    pub memtable_lent_bytes: u64,
     /// Moves of memory between pools ([`MemorySplit::Auto`](crate::MemorySplit)).
     pub memory_moves: u64,
     /// Bytes of these moves.

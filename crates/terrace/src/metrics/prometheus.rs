@@ -201,6 +201,7 @@ impl Metrics {
             ("filter_budget_bytes", "Bytes that they may take", self.filter_budget_bytes),
             ("filter_lent_bytes", "Filter bytes that the cache has", self.filter_lent_bytes),
             ("filter_borrowed_bytes", "Cache bytes that filters have", self.filter_borrowed_bytes),
+            ("memtable_lent_bytes", "Memtable bytes that the cache has", self.memtable_lent_bytes),
             ("model_bytes", "Bytes of models in memory", self.model_bytes),
             ("level_models", "Levels that have one model", self.level_models),
             ("model_error_max_blocks", "The most that a model was off", self.model_error_max),

@@ -175,9 +175,10 @@ impl Metrics {
     fn memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "memory      memtables {} of {}, pinned {} in {} open files, {} snapshots, {} moves of {}",
+            "memory      memtables {} of {}, {} lent to the cache, pinned {} in {} open files, {} snapshots, {} moves of {}",
             Bytes(self.memtable_bytes),
             Bytes(self.memtable_limit_bytes),
+            Bytes(self.memtable_lent_bytes),
             Bytes(self.pinned_bytes),
             self.open_files,
             self.snapshots,

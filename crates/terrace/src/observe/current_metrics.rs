@@ -32,6 +32,7 @@ pub(crate) fn of(inner: &Inner) -> Metrics {
     m.cache_used_bytes = inner.read.table_cache.cache().used_bytes() as u64;
     m.cache_capacity_bytes = inner.read.table_cache.cache().capacity_bytes() as u64;
     m.pinned_bytes = inner.read.table_cache.pinned_bytes() as u64;
+    m.memtable_lent_bytes = inner.read.table_cache.memtable_loan_bytes() as u64;
     m.open_files = inner.read.table_cache.open_count() as u64;
     let pinned = inner.versions.reader_pins.pinned();
     (m.reader_pinned_files, m.reader_pinned_bytes) = (pinned.files, pinned.bytes);

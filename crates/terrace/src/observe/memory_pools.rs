@@ -40,6 +40,8 @@ pub struct PoolShape {
     pub used_bytes: u64,
     /// Bytes that it may use now. Of `pinned`, what it uses.
     pub limit_bytes: u64,
+    /// Bytes of them that `blocks` may use as well, until a write needs them: of `memtables` only.
+    pub lent_bytes: u64,
     /// Device time, as reads per second, that one more MiB would save; `None` where that is not known.
     pub saved_reads_per_mib_s: Option<f64>,
     /// The same, as microseconds per second.
@@ -56,21 +58,25 @@ pub(crate) fn of(inner: &Inner) -> MemoryShape {
         name,
         used_bytes,
         limit_bytes,
+        lent_bytes: 0,
         saved_reads_per_mib_s: gain.map(|us| us / facts.costs.read_us),
         saved_us_per_mib_s: gain,
     };
-    // Limits change under this lock only, so those of one moment are seen together.
+    // Limits change under this lock only, so those of one moment are seen together; but what memtables lend, which
+    // a write takes back.
     let arbiter = inner.background.arbiter.lock();
+    let (cache_most, lent) = inner.read.table_cache.cache_limits();
+    let cache_most = cache_most as u64;
     let memtables_most = inner.base.dynamic.memtables_bytes() as u64;
-    let cache = inner.read.table_cache.cache();
-    let (cache_used, cache_most) = (cache.used_bytes() as u64, cache.capacity_bytes() as u64);
+    let cache_used = inner.read.table_cache.cache().used_bytes() as u64;
     let filters = inner.read.filters.memory();
     let filters_used = filters.used_bytes as u64;
     let filters_most = filters.limit_bytes() as u64;
+    let memtables = pool("memtables", m.memtable_bytes, memtables_most, gains.memtables);
     MemoryShape {
         budget_bytes: inner.base.dynamic.memory_budget() as u64,
         pools: vec![
-            pool("memtables", m.memtable_bytes, memtables_most, gains.memtables),
+            PoolShape { lent_bytes: lent as u64, ..memtables },
             pool("blocks", cache_used, cache_most, gains.blocks),
             pool("filters", filters_used, filters_most, gains.filters),
             pool("pinned", m.pinned_bytes, m.pinned_bytes, None),

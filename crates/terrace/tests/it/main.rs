@@ -42,6 +42,7 @@ mod limits;
 mod live_options;
 mod lost_files;
 mod memory_split;
+mod memtable_loan;
 mod merge;
 mod metamorphic;
 mod misplaced;

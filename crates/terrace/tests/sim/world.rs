@@ -224,7 +224,7 @@ fn check_memory(store: &Store, disk: &Disk, counts: &Counts) {
     // Memtables that were asked for may be larger than their share.
     if store.db.options().advanced.memtable_bytes == 0 {
         let limits = memory.pools.iter().filter(|pool| pool.name != "pinned");
-        let sum: u64 = limits.map(|pool| pool.limit_bytes).sum();
+        let sum: u64 = limits.map(|pool| pool.limit_bytes - pool.lent_bytes).sum();
         assert!(sum <= memory.budget_bytes, "memory: {memory:?}");
     }
 }

@@ -222,9 +222,9 @@ impl Window {
         let (lookups, wasted) = (grew(|c| c.lookups), grew(|c| c.wasted));
         let missed = misses as f64 / (hits + misses).max(1) as f64;
         // The price was reckoned with what was wasted before: less may be now.
-        let is_telling = wasted >= MIN_WASTED && filters.expected_waste > 0.0;
+        let is_enough = wasted >= MIN_WASTED && filters.expected_waste > 0.0;
         let accesses = lookups.max(hits + misses);
-        let telling = match is_telling {
+        let telling = match is_enough {
             true => (wasted as f64 / filters.expected_waste).min(lookups as f64),
             false => 0.0,
         };
@@ -241,7 +241,7 @@ impl Window {
         Self {
             accesses,
             filters: filters.lambda * telling * missed,
-            is_telling: is_telling
+            is_telling: is_enough
                 || filters.expected_waste * accesses as f64 >= 2.0 * MIN_WASTED as f64
                 || accesses >= LONGEST_WINDOW,
             ghosts,

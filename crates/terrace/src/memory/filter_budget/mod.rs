@@ -133,10 +133,8 @@ pub(crate) struct FilterMemoryUse {
     /// What they may use together with what they lend, and without what they borrow.
     pub budget_bytes: usize,
     pub used_bytes: usize,
-    /// What the block cache has of it.
-    pub lent_bytes: usize,
-    /// What they have of the block cache's.
-    pub borrowed_bytes: usize,
+    /// What the block cache has of it or, below zero, they of the block cache's.
+    pub loan_bytes: isize,
     /// Wasted lookups saved per lookup and byte by the unit that just deserves memory.
     pub lambda: f64,
 }
@@ -147,12 +145,17 @@ pub(crate) type OpenReader<'a> = &'a dyn Fn(&FileMeta) -> Option<Arc<SstReader>>
 impl FilterMemoryUse {
     /// What they may use now.
     pub fn limit_bytes(&self) -> usize {
-        self.budget_bytes.saturating_sub(self.lent_bytes) + self.borrowed_bytes
+        after_loan(self.budget_bytes, self.loan_bytes)
     }
 
-    /// What the block cache has of it or, below zero, they of the block cache's.
-    pub fn loan_bytes(&self) -> isize {
-        signed(self.lent_bytes) - signed(self.borrowed_bytes)
+    /// What the block cache has of it.
+    pub fn lent_bytes(&self) -> usize {
+        self.loan_bytes.max(0).unsigned_abs()
+    }
+
+    /// What they have of the block cache's.
+    pub fn borrowed_bytes(&self) -> usize {
+        self.loan_bytes.min(0).unsigned_abs()
     }
 }
 
@@ -497,8 +500,7 @@ impl FilterBudget {
         FilterMemoryUse {
             budget_bytes: self.budget_bytes(),
             used_bytes: ledger.registry.used_bytes(),
-            lent_bytes: ledger.lent_bytes.max(0).unsigned_abs(),
-            borrowed_bytes: ledger.lent_bytes.min(0).unsigned_abs(),
+            loan_bytes: ledger.lent_bytes,
             lambda: ledger.allocator.lambda(),
         }
     }
