@@ -136,12 +136,12 @@ fn lead_group(env: &CommitEnv, lead: &Lead<'_>, own: Pending) -> Result<()> {
     let (own_bytes, own_syncs) = (own.batch.size_bytes(), own.sync == SyncMode::Batch);
     let families = env.read.families.load();
     stall::admit(env, &families, own_bytes)?;
-    let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes), |_| true);
+    let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes), false, |_| true);
     let result = commit_together(env, lead, &families, Some(own), others);
     let mut left = if own_syncs || result.is_err() { 0 } else { MORE_BYTES };
     while left > 0 && !lead.is_passed_on() && !stall::may_hold_back(env) {
         // What waits for a device is for its own writer to wait for.
-        let others = lead.gather(left, |p| p.sync != SyncMode::Batch && p.reads.is_none());
+        let others = lead.gather(left, true, |p| p.sync != SyncMode::Batch && p.reads.is_none());
         if others.is_empty() {
             break;
         }

@@ -83,13 +83,40 @@ enum Turn {
 #[derive(Default)]
 struct Queue {
     leading: bool,
+    /// Writers with their batches.
     waiting: VecDeque<Arc<Waiter>>,
+    /// Those who want the lead without a batch: flushes, syncs, checkpoints. They do not wait behind a crowd of
+    /// writers, but where both wait, the lead goes to one and the other kind in turn, so that neither starves.
+    urgent: VecDeque<Arc<Waiter>>,
+    /// Whether the last to get the lead was one of these.
+    urgent_led: bool,
 }
 
 impl Queue {
-    /// Lets the next writer lead.
+    /// Whether the next to lead has no batch.
+    fn urgent_is_next(&self) -> bool {
+        !self.urgent.is_empty() && (!self.urgent_led || self.waiting.is_empty())
+    }
+
+    /// Who leads next.
+    fn next(&self) -> Option<&Arc<Waiter>> {
+        if self.urgent_is_next() { self.urgent.front() } else { self.waiting.front() }
+    }
+
+    /// Takes the lead if nobody has it; whether it did.
+    fn try_lead(&mut self, is_urgent: bool) -> bool {
+        if self.leading {
+            return false;
+        }
+        (self.leading, self.urgent_led) = (true, is_urgent);
+        true
+    }
+
+    /// Lets the next one lead.
     fn pass_on(&mut self) {
-        match self.waiting.pop_front() {
+        self.urgent_led = self.urgent_is_next();
+        let next = if self.urgent_led { self.urgent.pop_front() } else { self.waiting.pop_front() };
+        match next {
             Some(next) => next.tell(Turn::Lead),
             None => self.leading = false,
         }
@@ -163,8 +190,7 @@ impl WriteQueue {
         let is_quick = pending.sync != SyncMode::Batch;
         let waiter = {
             let mut queue = self.queue.lock();
-            if !queue.leading {
-                queue.leading = true;
+            if queue.try_lead(false) {
                 return Entered::Leads(Lead::of(self), pending);
             }
             let waiter = Waiter::new(Some(pending));
@@ -194,13 +220,11 @@ impl WriteQueue {
     fn lead_undrained(&self) -> Lead<'_> {
         let waiter = {
             let mut queue = self.queue.lock();
-            if !queue.leading {
-                queue.leading = true;
+            if queue.try_lead(true) {
                 return Lead::of(self);
             }
             let waiter = Waiter::new(None);
-            // In front: a flush or a sync does not wait behind a crowd of writers.
-            queue.waiting.push_front(waiter.clone());
+            queue.urgent.push_back(waiter.clone());
             waiter
         };
         let done = waiter.wait(true);
@@ -320,7 +344,7 @@ impl<'a> Lead<'a> {
     /// Passes the lead on unless the next writer sleeps: to go on for it then costs less than to wake it.
     pub fn pass_on_unless_asleep(&self) {
         let mut queue = self.queue.queue.lock();
-        if queue.waiting.front().is_none_or(|next| !next.asleep.load(Ordering::Relaxed)) {
+        if queue.next().is_none_or(|next| !next.asleep.load(Ordering::Relaxed)) {
             self.passed_on.set(true);
             queue.pass_on();
         }
@@ -337,14 +361,18 @@ impl<'a> Lead<'a> {
     }
 
     /// Takes batches of waiting writers, in order, while together they stay under `limit_bytes`, up to the
-    /// first that is not to be taken.
+    /// first that is not to be taken. If the leader `yields`, none while somebody waits without a batch.
     pub fn gather(
         &self,
         limit_bytes: usize,
+        yields: bool,
         may_take: impl Fn(&Pending) -> bool,
     ) -> Vec<(Arc<Waiter>, Pending)> {
         let mut taken = Vec::new();
         let mut queue = self.queue.queue.lock();
+        if yields && !queue.urgent.is_empty() {
+            return taken;
+        }
         let mut bytes = 0;
         while let Some(front) = queue.waiting.front() {
             let mut held = front.pending.lock();
@@ -375,7 +403,6 @@ impl Drop for Lead<'_> {
 mod tests {
     use super::*;
     use std::path::Path;
-    use std::sync::Arc;
     use terrace_log::LogOptions;
     use terrace_vfs::{Fault, FaultKind, SimVfs, Vfs};
 
@@ -387,19 +414,59 @@ mod tests {
         writer
     }
 
-    #[test]
-    fn a_segment_whose_sync_failed_is_never_taken_for_durable() {
-        let vfs = Arc::new(SimVfs::new(1));
+    /// A queue over a log in `vfs`.
+    fn queue(vfs: &SimVfs) -> WriteQueue {
         vfs.create_dir_all(Path::new("/log")).unwrap();
-        let current = segment(&vfs, SegmentNumber::new(9));
-        let queue = WriteQueue::new(LogState {
-            writer: current,
+        WriteQueue::new(LogState {
+            writer: segment(vfs, SegmentNumber::new(9)),
             has_values: false,
             segments: VecDeque::new(),
             last_seqno: SeqNo::ZERO,
             dirty: false,
             broken: false,
+        })
+    }
+
+    #[test]
+    fn who_leads_without_a_batch_takes_turns_with_writers_and_is_not_overtaken() {
+        let queue = queue(&SimVfs::new(1));
+        let order = Mutex::new(Vec::new());
+        let in_line = || {
+            let queue = queue.queue.lock();
+            queue.waiting.len() + queue.urgent.len()
+        };
+        std::thread::scope(|scope| {
+            let first = queue.lead();
+            for (at, name) in ["w1", "w2", "u1", "u2", "u3"].into_iter().enumerate() {
+                let (queue, order) = (&queue, &order);
+                scope.spawn(move || {
+                    let _lead = match name.starts_with('u') {
+                        true => queue.lead(),
+                        false => {
+                            let (batch, sync, origin) =
+                                (WriteBatch::new(), SyncMode::None, Origin::here());
+                            match queue.enter(Pending { batch, sync, reads: None, origin }) {
+                                Entered::Leads(lead, _) => lead,
+                                Entered::Done(_) => panic!("nobody takes its batch"),
+                            }
+                        }
+                    };
+                    order.lock().push(name);
+                });
+                while in_line() <= at {
+                    std::thread::yield_now();
+                }
+            }
+            drop(first);
         });
+        // The first one had no batch either.
+        assert_eq!(*order.lock(), ["w1", "u1", "w2", "u2", "u3"]);
+    }
+
+    #[test]
+    fn a_segment_whose_sync_failed_is_never_taken_for_durable() {
+        let vfs = SimVfs::new(1);
+        let queue = queue(&vfs);
         (1..4).for_each(|number| queue.push_unsynced(segment(&vfs, SegmentNumber::new(number))));
         let at_op = vfs.op_count() + 1;
         let kind = FaultKind::SyncFails;
