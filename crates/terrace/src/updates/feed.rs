@@ -29,8 +29,9 @@ pub struct UpdateOptions {
 
 /// An iterator over committed batches, made by [`Db::updates_since`](crate::Db::updates_since).
 ///
-/// It ends where reads end now: `None` says that there is nothing new, and a later call looks again. It keeps the
-/// log from there on until it is dropped, or the disk is full.
+/// It ends where reads end now: `None` says that there is nothing new, and a later call looks again. An error comes
+/// again with every call until its cause is gone, for good once the store is closed: stop at it, since what passes over
+/// errors (`flatten`, `count`) never ends. It keeps the log from there on until it is dropped, or the disk is full.
 pub struct Updates {
     inner: Arc<Inner>,
     options: UpdateOptions,
