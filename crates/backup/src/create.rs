@@ -74,11 +74,21 @@ impl Backups {
     ///
     /// # Errors
     /// The store is read-only or poisoned, or a file cannot be read or written. The backups that were there stay; nothing
-    /// of this one does.
+    /// of this one does, so that a full disk has its room again. What cannot be removed then is removed by the next one.
     pub fn create(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
         let _turn = self.changes();
         let _store = StoreTurn::take(db.path());
         self.remove_unnamed_files()?;
+        let created = self.create_in_turn(db, progress);
+        if created.is_err() {
+            // The error that counts is the first one.
+            let _ = self.remove_unnamed_files();
+        }
+        created
+    }
+
+    /// [`Self::create`], while nobody else changes the directory or backs the store up.
+    fn create_in_turn(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
         let store_vfs = &*db.options().advanced.vfs;
         let checkpoint = Checkpoint { vfs: store_vfs, dir: db.path().join(CHECKPOINT) };
         empty_dir(store_vfs, &checkpoint.dir)?;

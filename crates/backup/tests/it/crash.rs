@@ -72,6 +72,12 @@ fn a_power_cut_or_a_kill_at_every_operation_leaves_whole_backups() {
     assert!(crashes > 30, "{crashes}");
 }
 
+/// Records and contents of all backups, and what is left of failed ones.
+fn stored(sim: &SimVfs) -> Vec<std::path::PathBuf> {
+    let files = sim.files().into_iter().map(|(path, _)| path);
+    files.filter(|path| path.starts_with(BACKUPS)).collect()
+}
+
 #[test]
 fn a_full_disk_at_every_write_gives_an_error_and_leaves_whole_backups() {
     let (sim, before, now) = prepared(12);
@@ -86,6 +92,7 @@ fn a_full_disk_at_every_write_gives_an_error_and_leaves_whole_backups() {
             forever: true,
             filter: Some(OpClass::Append),
         }));
+        let had = stored(&image);
         let outcome = backups.create(&db, &mut quiet());
         let executed = image.executed_faults();
         image.set_fault(None);
@@ -95,6 +102,9 @@ fn a_full_disk_at_every_write_gives_an_error_and_leaves_whole_backups() {
             break;
         }
         faults += 1;
+        if outcome.is_err() {
+            assert_eq!(stored(&image), had, "operation {skip}: the room is free again");
+        }
         let is_there = check(&image.kill_image(), &before, &now);
         assert!(is_there || outcome.is_err(), "operation {skip}: acknowledged and gone");
     }
