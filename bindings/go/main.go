@@ -7,6 +7,7 @@ import (
 	"log"
 	"os"
 	"sync"
+	"time"
 
 	"terrace.example/terrace"
 )
@@ -66,6 +67,12 @@ func main() {
 	}
 	if _, err := terrace.Open(os.Args[1]+"x", map[string]string{"colour": "blue"}); err == nil {
 		log.Fatal("an option that there is not was taken")
+	}
+	if err := db.PutWithTTL([]byte("late"), []byte("x"), -time.Second); err != nil {
+		log.Fatal(err)
+	}
+	if late, err := db.Get([]byte("late")); err != nil || late != nil {
+		log.Fatalf("a value whose time has passed is %q, %v", late, err)
 	}
 	for number := 0; number < jobs; number++ {
 		if err := push(db, []byte(fmt.Sprintf("job %d", number))); err != nil {

@@ -108,10 +108,15 @@ func (db *DB) Put(key, value []byte) error {
 	return failure(C.terrace_put(db.handle, nil, k, kn, v, vn))
 }
 
-// PutWithTTL sets a key to a value until a duration has passed.
+// PutWithTTL sets a key to a value until a duration has passed. With one that is not positive, as of a deadline that has
+// passed, the key is absent at once.
 func (db *DB) PutWithTTL(key, value []byte, ttl time.Duration) error {
 	k, kn := bytes(key)
 	v, vn := bytes(value)
+	if ttl < 0 {
+		// As a number without a sign it would be for ever.
+		ttl = 0
+	}
 	return failure(C.terrace_put_with_ttl(db.handle, nil, k, kn, v, vn, C.uint64_t(ttl.Milliseconds())))
 }
 
@@ -173,20 +178,24 @@ func (t *Transaction) Put(key, value []byte) error {
 // by another.
 func (db *DB) Transact(work func(*Transaction) error) error {
 	for {
-		var handle *C.terrace_transaction
-		err := failure(C.terrace_transaction_begin(db.handle, &handle))
-		if err != nil {
-			return err
-		}
-		err = work(&Transaction{handle})
-		if err == nil {
-			err = failure(C.terrace_transaction_commit(handle, C.TERRACE_SYNC_DEFAULT))
-		}
-		C.terrace_transaction_free(handle)
+		err := db.attempt(work)
 		if err == nil || !IsConflict(err) {
 			return err
 		}
 	}
+}
+
+// attempt calls work with a transaction, commits it and frees it, also if work panics.
+func (db *DB) attempt(work func(*Transaction) error) error {
+	var handle *C.terrace_transaction
+	if err := failure(C.terrace_transaction_begin(db.handle, &handle)); err != nil {
+		return err
+	}
+	defer C.terrace_transaction_free(handle)
+	if err := work(&Transaction{handle}); err != nil {
+		return err
+	}
+	return failure(C.terrace_transaction_commit(handle, C.TERRACE_SYNC_DEFAULT))
 }
 
 // Version is that of the library.
