@@ -1,7 +1,7 @@
 //! The buffer of a bulk load: entries in the order in which they were given, sorted when it is full.
 
 use super::{Entry, Sorted};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use terrace_base::ValueKind;
 
 /// An entry in the buffer; its key lies at `start`, its value behind it.
@@ -26,10 +26,24 @@ pub(super) struct SortBuffer {
 impl SortBuffer {
     /// A buffer that is full at `limit_bytes`, bytes and slots together. Both lists can take all of it from the start,
     /// so that none is copied when it grows; the system gives memory only for what is used.
-    pub fn new(limit_bytes: usize) -> Self {
-        let bytes = Vec::with_capacity(limit_bytes);
-        let slots = Vec::with_capacity(limit_bytes / SLOT_BYTES);
-        Self { limit_bytes, bytes, slots }
+    ///
+    /// # Errors
+    /// The system does not promise as much.
+    pub fn new(limit_bytes: usize) -> Result<Self> {
+        let (mut bytes, mut slots) = (Vec::new(), Vec::new());
+        let reserved = bytes
+            .try_reserve_exact(limit_bytes)
+            .and_then(|()| slots.try_reserve_exact(limit_bytes / SLOT_BYTES));
+        if reserved.is_err() {
+            let text = format!("memory_bytes is {limit_bytes}; the system does not give as much");
+            return Err(Error::InvalidArgument(text));
+        }
+        Ok(Self { limit_bytes, bytes, slots })
+    }
+
+    /// One that takes nothing.
+    pub fn none() -> Self {
+        Self { limit_bytes: 0, bytes: Vec::new(), slots: Vec::new() }
     }
 
     pub fn used_bytes(&self) -> usize {

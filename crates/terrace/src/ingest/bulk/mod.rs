@@ -132,7 +132,7 @@ impl Loader {
             env: env.clone(),
             family: family.clone(),
             options,
-            buffer: SortBuffer::new(options.memory_bytes),
+            buffer: SortBuffer::new(options.memory_bytes)?,
             runs: Vec::new(),
             files: TempFiles { env: env.clone(), numbers: RefCell::default() },
             peak_bytes: 0,
@@ -176,7 +176,7 @@ impl Loader {
     /// Writes what is in the buffer as a run.
     fn spill(&mut self) -> Result<()> {
         self.peak_bytes = self.peak_bytes();
-        let mut buffer = std::mem::replace(&mut self.buffer, SortBuffer::new(0));
+        let mut buffer = std::mem::replace(&mut self.buffer, SortBuffer::none());
         let run = self.write_run(&mut buffer.sorted())?;
         buffer.clear();
         self.buffer = buffer;
@@ -217,7 +217,7 @@ impl Loader {
             return self.merge_runs();
         }
         self.peak_bytes = self.peak_bytes();
-        let mut buffer = std::mem::replace(&mut self.buffer, SortBuffer::new(0));
+        let mut buffer = std::mem::replace(&mut self.buffer, SortBuffer::none());
         self.write_files(&mut buffer.sorted())
     }
 
@@ -226,7 +226,7 @@ impl Loader {
         if !self.buffer.is_empty() {
             self.spill()?;
         }
-        self.buffer = SortBuffer::new(0);
+        self.buffer = SortBuffer::none();
         let at_once = (self.options.memory_bytes / READER_BYTES).max(2);
         while self.runs.len() > at_once {
             // The oldest ones, whose result is then the oldest: the order says which entry is the last one given.

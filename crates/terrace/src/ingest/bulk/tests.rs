@@ -56,6 +56,17 @@ fn ten_times_the_memory_is_sorted_in_several_passes_within_it() {
 }
 
 #[test]
+fn memory_that_no_machine_has_is_refused() {
+    let sim = SimVfs::new(1);
+    let db = store(&sim);
+    for memory_bytes in [usize::MAX, isize::MAX as usize, 1 << 60] {
+        let options = BulkOptions { memory_bytes, ..BulkOptions::default() };
+        let refused = Loader::new(&db.inner().background, db.default_family().family(), options);
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{memory_bytes}");
+    }
+}
+
+#[test]
 fn an_entry_larger_than_the_memory_is_a_run_of_its_own() {
     let sim = SimVfs::new(1);
     let db = store(&sim);
