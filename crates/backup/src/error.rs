@@ -26,6 +26,9 @@ pub enum Error {
     },
     /// The target of a restore exists and is not an empty directory.
     TargetNotEmpty(PathBuf),
+    /// A restore cannot be made there, for the reason given: the target has no name, or where it is filled first there
+    /// are other files, or another restore.
+    Target(String),
 }
 
 impl std::fmt::Display for Error {
@@ -47,6 +50,7 @@ impl std::fmt::Display for Error {
                 "{} is not empty; a backup is restored into a new or an empty directory",
                 dir.display()
             ),
+            Self::Target(why) => f.write_str(why),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::backups::{Backups, content};
 use crate::copy::{check, copy};
 use crate::error::{Error, Result};
 use std::path::Path;
-use terrace_vfs::{empty_dir, partial_path};
+use terrace_vfs::{PartialDir, is_refusal};
 
 impl Backups {
     /// Makes `target`, which must not exist or be empty, the store that was backed up. It is filled
@@ -25,24 +25,18 @@ impl Backups {
             return Err(Error::TargetNotEmpty(target.into()));
         }
         let backup = self.get(id)?;
-        let partial = partial_path(target);
-        empty_dir(vfs, &partial)?;
-        vfs.create_dir_all(&partial)?;
+        let partial = PartialDir::prepare(vfs, target).map_err(|error| {
+            if is_refusal(&error) { Error::Target(error.to_string()) } else { error.into() }
+        })?;
         let mut done = 0;
         for file in &backup.files {
             let source = self.content_path(file);
-            let copied = copy((vfs, &source), (vfs, &partial.join(&file.name)));
-            let checked = copied.and_then(|copied| check(&source, copied, content(file)));
-            if let Err(error) = checked {
-                // The error above is the one to report.
-                let _ = empty_dir(vfs, &partial);
-                return Err(error);
-            }
+            let copied = copy((vfs, &source), (vfs, &partial.path().join(&file.name)))?;
+            check(&source, copied, content(file))?;
             done += file.size_bytes;
             progress(done);
         }
-        vfs.sync_dir(&partial)?;
-        vfs.rename(&partial, target)?;
-        Ok(vfs.sync_dir(target.parent().unwrap_or(Path::new("/")))?)
+        vfs.sync_dir(partial.path())?;
+        Ok(partial.finish()?)
     }
 }

@@ -1,8 +1,13 @@
 //! A directory or file that gets its name when it is whole: until then it has another one, which what was
 //! interrupted leaves behind.
 
-use crate::{Result, Vfs};
+use crate::{Error, Result, Vfs};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+
+/// The file that whoever fills a directory has locked. A store's lock has the same name: it need not go when the
+/// directory becomes one.
+pub const LOCK_NAME: &str = "LOCK";
 
 /// The name of a file or directory while it is being written: beside its later one.
 pub fn partial_path(target: &Path) -> PathBuf {
@@ -19,4 +24,161 @@ pub fn empty_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A directory that is filled at [`partial_path`] and then gets its name. Dropped before [`Self::finish`], it leaves no
+/// file.
+///
+/// It has a lock, which keeps a second one for the same target out. The lock also tells what an interrupted one left
+/// from a directory of the user's that happens to have this name: that is refused.
+pub struct PartialDir<'a> {
+    vfs: &'a dyn Vfs,
+    target: PathBuf,
+    path: PathBuf,
+    is_finished: bool,
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl<'a> PartialDir<'a> {
+    /// An empty one for `target`; what an interrupted one left is removed.
+    ///
+    /// # Errors
+    /// An I/O error of kind `InvalidInput` if `target` ends in no name, `WouldBlock` if it is being filled, and
+    /// `AlreadyExists` if the directory has files without a lock; see [`is_refusal`].
+    pub fn prepare(vfs: &'a dyn Vfs, target: &Path) -> Result<Self> {
+        if target.file_name().is_none() {
+            return Err(refusal(target, ErrorKind::InvalidInput, "a new directory needs a name"));
+        }
+        let path = partial_path(target);
+        vfs.create_dir_all(&path)?;
+        let names = vfs.list(&path)?;
+        if !names.is_empty() && !names.iter().any(|name| name == LOCK_NAME) {
+            let text =
+                "the new directory is filled there first, but it has other files; move them away";
+            return Err(refusal(&path, ErrorKind::AlreadyExists, text));
+        }
+        let lock = vfs.lock(&path.join(LOCK_NAME)).map_err(|error| match &error {
+            Error::Io { source, .. } if source.kind() == ErrorKind::WouldBlock => {
+                let text = "the same directory is being made by somebody else";
+                refusal(&path, ErrorKind::WouldBlock, text)
+            }
+            _ => error,
+        })?;
+        let target = target.to_path_buf();
+        let this = Self { vfs, target, path, is_finished: false, _lock: lock };
+        this.remove_files()?;
+        // After a power cut the lock must be there if any file is.
+        vfs.sync_dir(&this.path)?;
+        Ok(this)
+    }
+
+    /// Where the files are written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the directory its name, durably. Its files are durable already.
+    ///
+    /// # Errors
+    /// The target has come into being meanwhile, or the file system refuses.
+    pub fn finish(mut self) -> Result<()> {
+        self.vfs.rename(&self.path, &self.target)?;
+        self.is_finished = true;
+        self.vfs.sync_dir(self.target.parent().unwrap_or(Path::new("/")))
+    }
+
+    /// Removes all files but the lock.
+    fn remove_files(&self) -> Result<()> {
+        for name in self.vfs.list(&self.path)? {
+            if name != LOCK_NAME {
+                self.vfs.remove(&self.path.join(name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PartialDir<'_> {
+    fn drop(&mut self) {
+        // The error that brought us here is the one to report. The lock goes last: it says whose the rest is.
+        if !self.is_finished && self.remove_files().is_ok() {
+            let _ = self.vfs.remove(&self.path.join(LOCK_NAME));
+        }
+    }
+}
+
+/// What [`refusal`] says it was doing.
+const REFUSED: &str = "prepare";
+
+fn refusal(path: &Path, kind: ErrorKind, text: &str) -> Error {
+    Error::io(REFUSED, path, io::Error::new(kind, text))
+}
+
+/// Whether an error of [`PartialDir::prepare`] is about what the caller asked for, not about the file system.
+pub fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Io { op: REFUSED, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, SimVfs};
+
+    fn write(vfs: &SimVfs, path: &str) {
+        let mut file = vfs.create(Path::new(path), &CreateOptions::default()).unwrap();
+        file.append(b"x").unwrap();
+        file.finish().unwrap();
+    }
+
+    fn names(vfs: &SimVfs, dir: &str) -> Vec<String> {
+        let mut names = vfs.list(Path::new(dir)).unwrap();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_of_the_user_are_not_removed() {
+        let vfs = SimVfs::new(1);
+        vfs.create_dir_all(Path::new("/new.partial")).unwrap();
+        write(&vfs, "/new.partial/precious");
+        let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
+        assert!(is_refusal(&refused) && refused.to_string().contains("other files"), "{refused}");
+        assert_eq!(names(&vfs, "/new.partial"), ["precious"]);
+    }
+
+    #[test]
+    fn two_do_not_fill_the_same_directory() {
+        let vfs = SimVfs::new(2);
+        let first = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
+        write(&vfs, "/new.partial/a");
+        let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
+        assert!(is_refusal(&refused) && refused.to_string().contains("somebody else"), "{refused}");
+        first.finish().unwrap();
+        assert_eq!(names(&vfs, "/new"), [LOCK_NAME, "a"]);
+        assert!(!vfs.exists(Path::new("/new.partial")).unwrap());
+    }
+
+    #[test]
+    fn what_is_left_of_an_interrupted_one_goes() {
+        let vfs = SimVfs::new(3);
+        // As a killed process leaves it: the file of the lock, and nobody has the lock.
+        vfs.create_dir_all(Path::new("/new.partial")).unwrap();
+        write(&vfs, "/new.partial/LOCK");
+        write(&vfs, "/new.partial/a");
+        let partial = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
+        assert_eq!(names(&vfs, "/new.partial"), [LOCK_NAME]);
+        write(&vfs, "/new.partial/b");
+        drop(partial);
+        assert!(names(&vfs, "/new.partial").is_empty());
+    }
+
+    #[test]
+    fn a_directory_without_a_name_is_refused() {
+        let vfs = SimVfs::new(4);
+        for target in ["", ".", "..", "/", "a/.."] {
+            let refused = PartialDir::prepare(&vfs, Path::new(target)).err().unwrap();
+            assert!(is_refusal(&refused), "{target}: {refused}");
+        }
+        assert!(vfs.files().is_empty());
+    }
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use terrace_base::SegmentNumber;
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
-use terrace_vfs::{CreateOptions, OpenMode, Vfs, copy_rest, empty_dir, partial_path};
+use terrace_vfs::{CreateOptions, OpenMode, PartialDir, Vfs, copy_rest, is_refusal};
 
 /// Makes `target`, which must not exist or be empty, a store with the present contents of
 /// `inner`. On an error nothing is left at `target`.
@@ -26,19 +26,12 @@ pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
             target.display()
         )));
     }
-    let partial = partial_path(target);
-    empty_dir(vfs, &partial)?;
-    vfs.create_dir_all(&partial)?;
-    let result = fill(inner, &partial).and_then(|()| {
-        kill_point("checkpoint:filled");
-        vfs.rename(&partial, target)?;
-        Ok(vfs.sync_dir(target.parent().unwrap_or(Path::new(".")))?)
-    });
-    if result.is_err() {
-        // The first error is the one to report.
-        let _ = empty_dir(vfs, &partial);
-    }
-    result
+    let partial = PartialDir::prepare(vfs, target).map_err(|error| {
+        if is_refusal(&error) { Error::InvalidArgument(error.to_string()) } else { error.into() }
+    })?;
+    fill(inner, partial.path())?;
+    kill_point("checkpoint:filled");
+    Ok(partial.finish()?)
 }
 
 fn fill(inner: &Inner, dir: &Path) -> Result<()> {

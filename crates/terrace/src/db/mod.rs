@@ -300,7 +300,12 @@ impl Db {
     }
 
     /// Makes directory `path` (new or empty) a store with the present contents of this one, of
-    /// hard links where the file system allows; later writes here do not show there.
+    /// hard links where the file system allows; later writes here do not show there. It is filled
+    /// beside its place, as `path.partial`, and gets its name when it is whole.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `path` is not empty or ends in no name, or if `path.partial` has
+    /// files of others or is being filled, by another checkpoint to the same path.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         checkpoint::create(self.inner(), path.as_ref())
     }

@@ -354,3 +354,24 @@ fn a_checkpoint_or_a_flush_after_a_close_begins_no_log_segment() {
     assert!(matches!(db.flush(), Err(Error::Closed)));
     assert_eq!(vfs.sim.files(), *files.lock().unwrap());
 }
+
+#[test]
+fn a_second_checkpoint_to_the_same_place_is_refused_and_leaves_the_first_whole() {
+    let vfs = Before::new(1);
+    let db = vfs.open();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    db.put("l", "w").unwrap();
+    let beside = db.clone();
+    let outcome = Arc::new(Mutex::new(None));
+    let second = outcome.clone();
+    let is_rename = |call: &Call<'_>, _: &Path| matches!(call, Call::Rename(to) if *to == Path::new("/checkpoint"));
+    vfs.set(is_rename, move || *second.lock().unwrap() = Some(beside.checkpoint("/checkpoint")));
+    db.checkpoint("/checkpoint").unwrap();
+    assert!(vfs.has_acted());
+    let second = outcome.lock().unwrap().take();
+    assert!(matches!(second, Some(Err(Error::InvalidArgument(_)))), "{second:?}");
+    let copy = Db::open("/checkpoint", options(Arc::new(vfs.sim.clone()), SyncMode::None)).unwrap();
+    assert_eq!(copy.get("k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(copy.get("l").unwrap().as_deref(), Some(&b"w"[..]));
+}
