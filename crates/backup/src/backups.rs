@@ -2,7 +2,7 @@
 
 use crate::copy::{Content, check, content_of};
 use crate::error::{Error, Result};
-use crate::record::{Backup, BackupFile};
+use crate::record::{Backup, BackupFile, HASH_DIGITS};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use terrace::vfs::PosixVfs;
@@ -10,6 +10,9 @@ use terrace_vfs::{OpenMode, Vfs};
 
 /// A record is a line per file; more bytes than this are no record.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
+
+/// How the names of files end that are being written.
+const PARTIAL: &str = ".partial";
 
 /// A directory of backups, locked against other processes while this lives. Threads may share it: what changes the
 /// directory waits for its turn.
@@ -44,12 +47,13 @@ impl Backups {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<Self> {
-        let dir = dir.as_ref().to_path_buf();
-        if !vfs.exists(&dir.join("backups"))? && vfs.exists(&dir)? {
-            let names = vfs.list(&dir)?;
-            if names.iter().any(|name| name != "LOCK") {
-                return Err(Error::NotBackups(dir));
-            }
+        let dir = match dir.as_ref() {
+            // The directory of the process, whose files are to be looked at as well.
+            empty if empty.as_os_str().is_empty() => PathBuf::from("."),
+            dir => dir.to_path_buf(),
+        };
+        if !holds_only_backups(&*vfs, &dir)? {
+            return Err(Error::NotBackups(dir));
         }
         for part in ["files", "backups"] {
             vfs.create_dir_all(&dir.join(part))?;
@@ -150,6 +154,39 @@ pub(crate) fn content(file: &BackupFile) -> Content {
 }
 
 /// The number that a record's name means: written one way only.
+/// Whether `dir` may be used: it is missing, empty, or has backups. Directories called `files` and `backups` are nothing
+/// unusual, so what is in them decides: content that no backup names is removed.
+fn holds_only_backups(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
+    if !vfs.exists(dir)? {
+        return Ok(true);
+    }
+    // What somebody puts beside backups is left alone.
+    if !vfs.exists(&dir.join("backups"))? && vfs.list(dir)?.iter().any(|name| name != "LOCK") {
+        return Ok(false);
+    }
+    let parts: [(&str, fn(&str) -> bool); 2] = [("files", is_content), ("backups", is_record)];
+    for (part, is_own) in parts {
+        let path = dir.join(part);
+        if vfs.exists(&path)? && !vfs.list(&path)?.iter().all(|name| is_own(name)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a file may be a record, or one that is being written.
+fn is_record(name: &str) -> bool {
+    parse_id(name.strip_suffix(PARTIAL).unwrap_or(name)).is_some()
+}
+
+/// Whether a file may be content, or some that is being written.
+pub(crate) fn is_content(name: &str) -> bool {
+    let name = name.strip_suffix(PARTIAL).unwrap_or(name);
+    let Some((hash, len)) = name.split_once('-') else { return false };
+    let is_hash = hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash && parse_id(len).is_some()
+}
+
 fn parse_id(name: &str) -> Option<u64> {
     name.parse().ok().filter(|id: &u64| id.to_string() == name)
 }
@@ -157,6 +194,16 @@ fn parse_id(name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_hashes_with_lengths_are_content() {
+        let file = BackupFile { name: String::new(), size_bytes: 120, hash: 7 };
+        assert!(is_content(&file.content_name()) && is_record("7") && is_record("7.partial"));
+        assert!(is_content(&format!("{}.partial", file.content_name())));
+        for name in ["", "precious", "a-1", "00000000000000000000000000000007-012", ".partial"] {
+            assert!(!is_content(name) && !is_record(name), "{name}");
+        }
+    }
 
     #[test]
     fn only_numbers_are_records() {

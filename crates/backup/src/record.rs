@@ -16,6 +16,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const HEAD: &str = "terrace backup 1";
 
+/// Hexadecimal digits of a hash in the name of content.
+pub(crate) const HASH_DIGITS: usize = 32;
+
 /// What one backup consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backup {
@@ -41,7 +44,7 @@ pub struct BackupFile {
 impl BackupFile {
     /// The name of the content, which backups share.
     pub(crate) fn content_name(&self) -> String {
-        format!("{:032x}-{}", self.hash, self.size_bytes)
+        format!("{:0HASH_DIGITS$x}-{}", self.hash, self.size_bytes)
     }
 }
 

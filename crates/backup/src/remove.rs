@@ -1,6 +1,6 @@
 //! Removing backups, and the content that only they had.
 
-use crate::backups::Backups;
+use crate::backups::{Backups, is_content};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ impl Backups {
         let files = self.dir.join("files");
         let mut removed_bytes = 0;
         for name in self.vfs.list(&files)? {
-            if !named.contains(&name) {
+            if !named.contains(&name) && is_content(&name) {
                 let path = files.join(name);
                 removed_bytes += self.vfs.len(&path)?;
                 self.vfs.remove(&path)?;

@@ -2,6 +2,7 @@
 
 use super::*;
 use terrace_backup::Error;
+use terrace_vfs::CreateOptions;
 
 #[test]
 fn each_backup_gives_what_the_store_held_at_its_time() {
@@ -94,6 +95,41 @@ fn two_processes_do_not_work_at_once_and_other_directories_are_refused() {
     let onto_a_store = backups.restore(1, STORE, &mut quiet());
     assert!(matches!(onto_a_store, Err(Error::TargetNotEmpty(_))));
     assert!(matches!(backups.restore(9, "/new", &mut quiet()), Err(Error::NoSuchBackup(9))));
+}
+
+#[test]
+fn files_of_the_user_stay_whatever_their_directories_are_called() {
+    let sim = SimVfs::new(6);
+    let put = |path: &str| {
+        sim.create_dir_all(Path::new(path).parent().unwrap()).unwrap();
+        let mut file = sim.create(Path::new(path), &CreateOptions::default()).unwrap();
+        file.append(b"precious").unwrap();
+        file.finish().unwrap();
+    };
+    let is_there = |path: &str| sim.exists(Path::new(path)).unwrap();
+    // Of an application, not of backups.
+    put("/app/files/photo.jpg");
+    put("/app/backups/monday.tar");
+    for dir in ["/app", "/app/backups"] {
+        let refused = Backups::open_with(Arc::new(sim.clone()), dir);
+        assert!(matches!(refused, Err(Error::NotBackups(_))), "{dir}");
+    }
+    let backups = backups(&sim);
+    let db = open(&sim);
+    let content = format!("{BACKUPS}/files/photo.jpg");
+    put(&content);
+    put("/new.partial/photo.jpg");
+    put(&format!("{BACKUPS}/README"));
+    backups.create(&db, &mut quiet()).unwrap();
+    assert!(matches!(backups.restore(1, "/new", &mut quiet()), Err(Error::Target(_))));
+    assert!(matches!(backups.restore(1, "", &mut quiet()), Err(Error::Target(_))));
+    backups.keep_latest(0).unwrap();
+    for path in
+        ["/app/files/photo.jpg", "/app/backups/monday.tar", "/new.partial/photo.jpg", &content]
+    {
+        assert!(is_there(path), "{path}");
+    }
+    db.close().unwrap();
 }
 
 #[test]
