@@ -6,9 +6,13 @@ use crate::errors::raise;
 use crate::merge_operator::MergeOperator;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyMapping, PyString};
 use terrace::{CfOptions, Options};
 use terrace_binding::{set_family_option, set_store_option};
+
+/// What the argument `column_families` is.
+const WANTED_FAMILIES: &str =
+    "column_families is a list of names, or a mapping of names to mappings of options";
 
 /// Sets an option that is an object; false if it is none.
 fn set_object(options: &mut CfOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -57,15 +61,17 @@ pub fn store_options(
         }
     }
     let Some(families) = families else { return Ok(options) };
-    let dict = families.cast::<PyDict>().ok();
+    if families.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err(WANTED_FAMILIES));
+    }
+    let own = families.cast::<PyMapping>().ok();
     for name in families.try_iter()? {
         let name = name?;
         let mut family = options.default_family.clone();
-        if let Some(dict) = dict {
-            let Some(own) = dict.get_item(&name)? else { continue };
-            let own = own.cast_into::<PyDict>().map_err(|_| {
-                PyTypeError::new_err("column_families is a list of names, or a dict of dicts")
-            })?;
+        if let Some(own) = own {
+            let own = own.get_item(&name)?;
+            let own = own.cast::<PyMapping>().map_err(|_| PyTypeError::new_err(WANTED_FAMILIES))?;
+            let own = PyDict::from_sequence(own.items()?.as_any())?;
             set_family_options(&mut family, Some(&own))?;
         }
         options.column_families.push((name.extract()?, family));

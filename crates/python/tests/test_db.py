@@ -1,6 +1,7 @@
 """What the store does, one thing a test."""
 
 import time
+import types
 
 import pytest
 
@@ -218,6 +219,21 @@ def test_transact_runs_again_until_there_is_no_conflict(db):
         db.transact(never, attempts=3)
     with pytest.raises(ZeroDivisionError):
         db.transact(lambda transaction: 1 // 0)
+
+
+def test_options_of_families_are_of_any_mapping_and_a_name_is_no_list(tmp_path):
+    for wrong in ("log", {"log": None}, {"log": "zstd"}, 7):
+        with pytest.raises(TypeError):
+            terracedb.Db(tmp_path / "s", column_families=wrong)
+    families = types.MappingProxyType({"n": types.MappingProxyType({"merge_operator": "counter"})})
+    with terracedb.Db(tmp_path / "s", column_families=families) as db:
+        assert db.column_families() == ["default", "n"]
+        db.column_family("n").merge(b"k", (5).to_bytes(8, "little"))
+
+
+def test_memory_that_no_machine_has_is_refused(tmp_path):
+    with terracedb.Db(tmp_path / "s") as db, pytest.raises(terracedb.InvalidArgumentError):
+        db.bulk_loader(memory="10000000TiB")
 
 
 def test_column_families(tmp_path):
