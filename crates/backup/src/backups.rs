@@ -164,14 +164,11 @@ fn holds_only_backups(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
     if !vfs.exists(&dir.join("backups"))? && vfs.list(dir)?.iter().any(|name| name != "LOCK") {
         return Ok(false);
     }
-    let parts: [(&str, fn(&str) -> bool); 2] = [("files", is_content), ("backups", is_record)];
-    for (part, is_own) in parts {
+    let has_only = |part: &str, is_own: fn(&str) -> bool| -> Result<bool> {
         let path = dir.join(part);
-        if vfs.exists(&path)? && !vfs.list(&path)?.iter().all(|name| is_own(name)) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+        Ok(!vfs.exists(&path)? || vfs.list(&path)?.iter().all(|name| is_own(name)))
+    };
+    Ok(has_only("files", is_content)? && has_only("backups", is_record)?)
 }
 
 /// Whether a file may be a record, or one that is being written.
