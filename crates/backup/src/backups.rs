@@ -12,7 +12,7 @@ use terrace_vfs::{OpenMode, Vfs};
 const MAX_RECORD_BYTES: u64 = 1 << 30;
 
 /// How the names of files end that are being written.
-const PARTIAL: &str = ".partial";
+pub(crate) const PARTIAL: &str = ".partial";
 
 /// A directory of backups, locked against other processes while this lives. Threads may share it: what changes the
 /// directory waits for its turn.
@@ -153,7 +153,6 @@ pub(crate) fn content(file: &BackupFile) -> Content {
     Content { size_bytes: file.size_bytes, hash: file.hash }
 }
 
-/// The number that a record's name means: written one way only.
 /// Whether `dir` may be used: it is missing, empty, or has backups. Directories called `files` and `backups` are nothing
 /// unusual, so what is in them decides: content that no backup names is removed.
 fn holds_only_backups(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
@@ -164,15 +163,18 @@ fn holds_only_backups(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
     if !vfs.exists(&dir.join("backups"))? && vfs.list(dir)?.iter().any(|name| name != "LOCK") {
         return Ok(false);
     }
-    let has_only = |part: &str, is_own: fn(&str) -> bool| -> Result<bool> {
+    let names = |part: &str| -> Result<Vec<String>> {
         let path = dir.join(part);
-        Ok(!vfs.exists(&path)? || vfs.list(&path)?.iter().all(|name| is_own(name)))
+        Ok(if vfs.exists(&path)? { vfs.list(&path)? } else { Vec::new() })
     };
-    Ok(has_only("files", is_content)? && has_only("backups", is_record)?)
+    let records = names("backups")?;
+    // A record says whose the directory is, whatever came beside it.
+    let is_ours = records.iter().any(|name| is_record(name));
+    Ok(is_ours || (records.is_empty() && names("files")?.iter().all(|name| is_content(name))))
 }
 
 /// Whether a file may be a record, or one that is being written.
-fn is_record(name: &str) -> bool {
+pub(crate) fn is_record(name: &str) -> bool {
     parse_id(name.strip_suffix(PARTIAL).unwrap_or(name)).is_some()
 }
 
@@ -184,6 +186,7 @@ pub(crate) fn is_content(name: &str) -> bool {
     is_hash && parse_id(len).is_some()
 }
 
+/// The number that a record's name means: written one way only.
 fn parse_id(name: &str) -> Option<u64> {
     name.parse().ok().filter(|id: &u64| id.to_string() == name)
 }

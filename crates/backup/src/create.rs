@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
 use terrace::Db;
-use terrace_vfs::{LOCK_NAME, Vfs, empty_dir, partial_path};
+use terrace_vfs::{Vfs, empty_dir, partial_path};
 
 /// The folder of the store in which the checkpoint is made: on the same file system, so that its
 /// files are hard links. It stays, empty.
@@ -94,8 +94,6 @@ impl Backups {
         empty_dir(store_vfs, &checkpoint.dir)?;
         db.checkpoint(&checkpoint.dir)?;
         let mut names = store_vfs.list(&checkpoint.dir)?;
-        // Every store has a lock of its own.
-        names.retain(|name| name != LOCK_NAME);
         names.sort_unstable();
         let created_ms = db.options().advanced.clock.wall_ms();
         let id = self.ids()?.last().map_or(1, |last| last + 1);

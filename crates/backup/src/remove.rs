@@ -1,6 +1,6 @@
 //! Removing backups, and the content that only they had.
 
-use crate::backups::{Backups, is_content};
+use crate::backups::{Backups, PARTIAL, is_content, is_record};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
 
@@ -42,7 +42,7 @@ impl Backups {
     pub(crate) fn remove_unnamed_files(&self) -> Result<u64> {
         let records = self.dir.join("backups");
         for name in self.vfs.list(&records)? {
-            if name.ends_with(".partial") {
+            if name.ends_with(PARTIAL) && is_record(&name) {
                 self.vfs.remove(&records.join(name))?;
             }
         }

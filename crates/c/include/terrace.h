@@ -7,7 +7,7 @@
 // Handles. Every handle is made by one function and freed by the one that its comment names, once. Handles
 // count on each other, so the order in which they are freed does not matter: an iterator, a snapshot, a value
 // or a transaction may outlive the handle of its store. NULL where a handle is needed is
-// TERRACE_INVALID_ARGUMENT; a handle that was freed must not be passed. After terrace_close calls fail with
+// TERRACE_INVALID_ARGUMENT; a handle that was freed must not be passed. After terrace_close reads and writes fail with
 // TERRACE_CLOSED until the handle is freed; an iterator that was there before shows what it has in memory or
 // fails.
 //
@@ -375,7 +375,9 @@ struct terrace_error *terrace_refresh(const struct terrace_db *db,
                                       bool *is_changed);
 
 // Flushes, stops the threads and releases the directory. Every later call with this handle, or with one
-// made from it, fails with TERRACE_CLOSED; calling it again gives the same. The handle is still to be freed.
+// made from it, that reads, writes or works on files fails with TERRACE_CLOSED; what needs only memory, as
+// terrace_metrics_text or terrace_get_option, still answers. Closing again gives the same. The handle is still to be
+// freed.
 struct terrace_error *terrace_close(const struct terrace_db *db);
 
 // Frees the handle; no thread may use it any more. A store that was not closed is closed when the last

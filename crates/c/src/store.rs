@@ -103,7 +103,9 @@ pub unsafe extern "C" fn terrace_refresh(db: *const Db, is_changed: *mut bool) -
 }
 
 /// Flushes, stops the threads and releases the directory. Every later call with this handle, or with one
-/// made from it, fails with TERRACE_CLOSED; calling it again gives the same. The handle is still to be freed.
+/// made from it, that reads, writes or works on files fails with TERRACE_CLOSED; what needs only memory, as
+/// terrace_metrics_text or terrace_get_option, still answers. Closing again gives the same. The handle is still to be
+/// freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_close(db: *const Db) -> *mut Error {
     call(|| {

@@ -5,9 +5,9 @@ use crate::{Error, Result, Vfs};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The file that whoever fills a directory has locked. A store's lock has the same name: it need not go when the
-/// directory becomes one.
-pub const LOCK_NAME: &str = "LOCK";
+/// The file that whoever fills a directory has locked. No other directory has a file of this name, and a store takes it
+/// for a temporary one, should it stay.
+const LOCK_NAME: &str = "filling.tmp";
 
 /// The name of a file or directory while it is being written: beside its later one.
 pub fn partial_path(target: &Path) -> PathBuf {
@@ -84,7 +84,10 @@ impl<'a> PartialDir<'a> {
     pub fn finish(mut self) -> Result<()> {
         self.vfs.rename(&self.path, &self.target)?;
         self.is_finished = true;
-        self.vfs.sync_dir(self.target.parent().unwrap_or(Path::new("/")))
+        self.vfs.sync_dir(self.target.parent().unwrap_or(Path::new("/")))?;
+        // Harmless where it is, should this fail.
+        let _ = self.vfs.remove(&self.target.join(LOCK_NAME));
+        Ok(())
     }
 
     /// Removes all files but the lock.
@@ -100,8 +103,10 @@ impl<'a> PartialDir<'a> {
 
 impl Drop for PartialDir<'_> {
     fn drop(&mut self) {
-        // The error that brought us here is the one to report. The lock goes last: it says whose the rest is.
-        if !self.is_finished && self.remove_files().is_ok() {
+        // The error that brought us here is the one to report. The lock goes last, also for a power cut: it says whose
+        // the rest is.
+        let is_empty = || self.remove_files().and_then(|()| self.vfs.sync_dir(&self.path)).is_ok();
+        if !self.is_finished && is_empty() {
             let _ = self.vfs.remove(&self.path.join(LOCK_NAME));
         }
     }
@@ -146,6 +151,35 @@ mod tests {
         assert_eq!(names(&vfs, "/new.partial"), ["precious"]);
     }
 
+    /// A store has a lock of its own, which does not make it one of ours.
+    #[test]
+    fn a_closed_store_is_not_removed() {
+        let vfs = SimVfs::new(1);
+        vfs.create_dir_all(Path::new("/new.partial")).unwrap();
+        write(&vfs, "/new.partial/LOCK");
+        write(&vfs, "/new.partial/000001.sst");
+        let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
+        assert!(is_refusal(&refused), "{refused}");
+        assert_eq!(names(&vfs, "/new.partial"), ["000001.sst", "LOCK"]);
+    }
+
+    /// A power cut while an unfinished one goes never leaves files without the lock, which would be taken for another's.
+    #[test]
+    fn after_a_power_cut_the_next_one_is_not_refused() {
+        let vfs = SimVfs::new(5);
+        let partial = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
+        vfs.sync_dir(Path::new("/")).unwrap();
+        for name in ["a", "b", "c"] {
+            write(&vfs, &format!("/new.partial/{name}"));
+        }
+        vfs.sync_dir(Path::new("/new.partial")).unwrap();
+        drop(partial);
+        for seed in 0..100 {
+            let after = vfs.crash_image(seed);
+            PartialDir::prepare(&after, Path::new("/new")).unwrap();
+        }
+    }
+
     #[test]
     fn two_do_not_fill_the_same_directory() {
         let vfs = SimVfs::new(2);
@@ -154,7 +188,7 @@ mod tests {
         let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
         assert!(is_refusal(&refused) && refused.to_string().contains("somebody else"), "{refused}");
         first.finish().unwrap();
-        assert_eq!(names(&vfs, "/new"), [LOCK_NAME, "a"]);
+        assert_eq!(names(&vfs, "/new"), ["a"]);
         assert!(!vfs.exists(Path::new("/new.partial")).unwrap());
     }
 
@@ -163,7 +197,7 @@ mod tests {
         let vfs = SimVfs::new(3);
         // As a killed process leaves it: the file of the lock, and nobody has the lock.
         vfs.create_dir_all(Path::new("/new.partial")).unwrap();
-        write(&vfs, "/new.partial/LOCK");
+        write(&vfs, "/new.partial/filling.tmp");
         write(&vfs, "/new.partial/a");
         let partial = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
         assert_eq!(names(&vfs, "/new.partial"), [LOCK_NAME]);

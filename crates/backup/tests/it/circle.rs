@@ -123,6 +123,10 @@ fn files_of_the_user_stay_whatever_their_directories_are_called() {
     backups.create(&db, &mut quiet()).unwrap();
     assert!(matches!(backups.restore(1, "/new", &mut quiet()), Err(Error::Target(_))));
     assert!(matches!(backups.restore(1, "", &mut quiet()), Err(Error::Target(_))));
+    // With a backup there it is a directory of backups, whatever else is in it.
+    drop(backups);
+    let backups = Backups::open_with(Arc::new(sim.clone()), BACKUPS).unwrap();
+    backups.verify(1, &mut quiet()).unwrap();
     backups.keep_latest(0).unwrap();
     for path in
         ["/app/files/photo.jpg", "/app/backups/monday.tar", "/new.partial/photo.jpg", &content]

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorSeverity, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::{CacheFacts, Loan};
-use crate::memory::memtable_loan::MemtableLoan;
+use crate::memory::memtable_loan::{self, MemtableLoan};
 use crate::metrics::add;
 use crate::options::{MemorySplit, SyncMode};
 use crate::version::family::Family;
@@ -331,7 +331,7 @@ fn filter_loop(env: &JobEnv) {
         let lookups = env.base.counters.gets.get();
         let written = env.base.counters.groups.load(Ordering::Relaxed);
         let calm = is_calm(env, std::mem::replace(&mut groups, written) == written);
-        let blocks = blocks_read_on_loan(env);
+        let blocks = blocks_read(env);
         let reads = lookups != seen || std::mem::replace(&mut seen_blocks, blocks) != blocks;
         let busy = reads || env.read.filters.has_work(calm);
         if busy || rest == FILTER_TICK {
@@ -418,10 +418,15 @@ fn lend_memtables(env: &JobEnv, loan: &mut MemtableLoan) {
     let reads = env.read.table_cache.counters().snapshot();
     let accesses = base.counters.gets.get().max(reads.data_block_hits + reads.data_block_misses);
     let share = base.dynamic.memtables_bytes();
-    env.read.table_cache.change_memtable_loan(|lent| {
-        let used = env.read.families.load().iter().map(|family| family.memtable_bytes()).sum();
-        loan.plan(accesses, lent, used, share)
-    });
+    let table_cache = &env.read.table_cache;
+    let used = || {
+        let claimed = table_cache.claimed_bytes();
+        let families = env.read.families.load();
+        claimed + families.iter().map(|family| family.memtable_bytes()).sum::<usize>()
+    };
+    table_cache.change_memtable_loan(|lent| loan.plan(accesses, lent, used(), share));
+    // A write that began meanwhile may have found the loan as it was.
+    table_cache.change_memtable_loan(|lent| memtable_loan::left_for(used(), lent, share));
 }
 
 /// What is to be known of the block cache to borrow from it. A budget that moves is the arbiter's alone.
@@ -447,10 +452,11 @@ fn cache_facts(env: &JobEnv) -> CacheFacts {
     }
 }
 
-/// Blocks that were read so far while filters borrow from their cache, else nothing: scans alone are a reason
-/// to look whether the cache needs its memory.
-fn blocks_read_on_loan(env: &JobEnv) -> u64 {
-    if env.read.filters.memory().borrowed_bytes() == 0 {
+/// Blocks that were read so far, if that is a reason to look at loans: scans alone may need the memory that memtables
+/// do not use, or that filters borrow.
+fn blocks_read(env: &JobEnv) -> u64 {
+    let may_lend = !env.base.read_only && env.base.dynamic.memory_split() == MemorySplit::Fixed;
+    if !may_lend && env.read.filters.memory().borrowed_bytes() == 0 {
         return 0;
     }
     let reads = env.read.table_cache.counters().snapshot();

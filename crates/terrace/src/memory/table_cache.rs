@@ -96,6 +96,19 @@ impl Drop for Pinned {
     }
 }
 
+/// Memory that a group of writes is about to take in memtables, until this is dropped: then it has.
+pub(crate) struct MemtableClaim<'a> {
+    table_cache: &'a TableCache,
+    bytes: usize,
+}
+
+impl Drop for MemtableClaim<'_> {
+    fn drop(&mut self) {
+        // Release, in SeqCst: who reads what is left of the claims finds what was inserted.
+        self.table_cache.claimed_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
 /// What the block cache may have.
 #[derive(Debug, Clone, Copy)]
 struct CacheMemory {
@@ -127,6 +140,9 @@ pub(crate) struct TableCache {
     cache_memory: Mutex<CacheMemory>,
     /// What memtables lend, written under `cache_memory`: a write looks at it without a lock.
     memtable_loan_bytes: AtomicUsize,
+    /// What groups of writes are about to take in memtables. A write adds its part and then looks at the loan; who
+    /// enlarges the loan looks at this afterwards: one of the two sees the other.
+    claimed_bytes: AtomicUsize,
     /// Held while a reader enters or leaves its slot, so that the filter budget is called for both in
     /// the order in which they happen.
     turn: Mutex<()>,
@@ -167,6 +183,7 @@ impl TableCache {
             trainings: TrainingTally::default(),
             cache_memory: Mutex::new(cache_memory),
             memtable_loan_bytes: AtomicUsize::new(0),
+            claimed_bytes: AtomicUsize::new(0),
             turn: Mutex::new(()),
         }
     }
@@ -325,7 +342,19 @@ impl TableCache {
     /// Bytes that the block cache has since memtables do not use them.
     #[inline]
     pub fn memtable_loan_bytes(&self) -> usize {
-        self.memtable_loan_bytes.load(Ordering::Relaxed)
+        self.memtable_loan_bytes.load(Ordering::SeqCst)
+    }
+
+    /// A group of writes is about to take at most this many bytes in memtables.
+    pub fn claim_for_memtables(&self, bytes: usize) -> MemtableClaim<'_> {
+        self.claimed_bytes.fetch_add(bytes, Ordering::SeqCst);
+        MemtableClaim { table_cache: self, bytes }
+    }
+
+    /// What groups of writes are about to take in memtables. To be read before what memtables have: a group that ends
+    /// in between counts twice then, and never not at all.
+    pub fn claimed_bytes(&self) -> usize {
+        self.claimed_bytes.load(Ordering::SeqCst)
     }
 
     /// What the block cache may hold now, and what of it memtables lend; of one moment.
@@ -340,7 +369,7 @@ impl TableCache {
         let bytes = wanted(memory.memtable_loan_bytes);
         if bytes != memory.memtable_loan_bytes {
             memory.memtable_loan_bytes = bytes;
-            self.memtable_loan_bytes.store(bytes, Ordering::Relaxed);
+            self.memtable_loan_bytes.store(bytes, Ordering::SeqCst);
             self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
         }
     }
@@ -371,12 +400,13 @@ impl TableCache {
         (share_bytes - kept).saturating_sub(self.pinned_bytes())
     }
 
-    /// What readers pin is taken from the block cache's share of the budget.
+    /// What readers pin is taken from the block cache's share of the budget; what they no longer pin comes back in
+    /// larger pieces.
     fn charge(&self) {
         let memory = self.cache_memory.lock();
         let want = self.wanted_bytes(&memory);
         let have = self.options.cache.capacity_bytes();
-        if want.abs_diff(have) > memory.share_bytes / 128 {
+        if want < have || want - have > memory.share_bytes / 128 {
             self.options.cache.set_capacity_bytes(want);
         }
     }
@@ -385,7 +415,9 @@ impl TableCache {
         let pinned = self.pinned_bytes.load(Ordering::Relaxed);
         let CacheMemory { share_bytes: all, loan_bytes: loan, memtable_loan_bytes } = *memory;
         let taken = pinned.saturating_add(loan.min(0).unsigned_abs());
-        let own = all.saturating_sub(taken).max(all / 16);
+        // Where filters have borrowed, what is pinned since may take nearly all, until they have given back.
+        let least = if loan < 0 { all / 64 } else { all / 16 };
+        let own = all.saturating_sub(taken).max(least);
         own.saturating_add(loan.max(0).unsigned_abs()).saturating_add(memtable_loan_bytes)
     }
 

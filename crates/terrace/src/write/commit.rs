@@ -229,6 +229,8 @@ fn commit_once(
 ) -> Result<()> {
     // The state may have changed while this writer waited for its turn.
     env.base.health.check_may_free()?;
+    let room_bytes: usize = group.iter().map(|p| p.batch.total_room_bytes()).sum();
+    let _claim = env.read.table_cache.claim_for_memtables(room_bytes);
     let mut log = lead.log();
     make_room(env, lead, &mut log, families, group)?;
     let separated: usize = group.iter().map(|p| p.batch.separated().0).sum();
@@ -243,7 +245,7 @@ fn commit_once(
     }
     let placed = append(env, &mut log, group, first)?;
     log.last_seqno = last;
-    let mut turn = lead.insert_turn(group.iter().map(|p| p.batch.total_room_bytes()).sum());
+    let mut turn = lead.insert_turn(room_bytes);
     drop(log);
     lead.pass_on_unless_asleep();
     sync::interleave();

@@ -69,22 +69,21 @@ pub(crate) fn make_room(
     for family in families {
         rotated |= make_hot_room(env, lead, log, family, group)?;
     }
-    take_memory_back(env, lead, families, group);
+    take_memory_back(env, families);
     match rotated {
         true => check_room(env, families, group),
         false => Ok(()),
     }
 }
 
-/// What the block cache has of the memtables' memory goes back to them before the group needs it.
-fn take_memory_back(env: &CommitEnv, lead: &Lead<'_>, families: &[Arc<Family>], group: &[Pending]) {
+/// What the block cache has of the memtables' memory goes back to them before those who have claimed it need it.
+fn take_memory_back(env: &CommitEnv, families: &[Arc<Family>]) {
     let table_cache = &env.read.table_cache;
     if table_cache.memtable_loan_bytes() == 0 {
         return;
     }
-    let needed: usize = group.iter().map(|p| p.batch.total_room_bytes()).sum();
-    let held: usize = families.iter().map(|family| family.memtable_bytes()).sum();
-    let used = held + needed + lead.in_flight_bytes();
+    let claimed = table_cache.claimed_bytes();
+    let used = claimed + families.iter().map(|family| family.memtable_bytes()).sum::<usize>();
     let share = env.base.dynamic.memtables_bytes();
     table_cache.change_memtable_loan(|lent| memtable_loan::left_for(used, lent, share));
 }

@@ -4,7 +4,7 @@ use crate::harness::{DIR, eventually};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace::vfs::SimVfs;
-use terrace::{Compression, Db, MemoryShape, MemoryShares, MemorySplit, Options, WriteBatch};
+use terrace::{Compression, Db, MemoryShares, MemorySplit, Options, WriteBatch};
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
@@ -16,11 +16,6 @@ const SHARE: u64 = 2 << 20;
 
 fn key(n: u64) -> [u8; 8] {
     n.to_be_bytes()
-}
-
-/// What all pools may have together.
-fn limits(memory: &MemoryShape) -> u64 {
-    memory.pools[..3].iter().map(|pool| pool.limit_bytes - pool.lent_bytes).sum()
 }
 
 struct Bed {
@@ -80,7 +75,8 @@ impl Bed {
     /// All pools together never have more than the budget; memtables never use what they lend.
     fn check(&self) {
         let memory = self.db.memory();
-        assert!(limits(&memory) <= memory.budget_bytes, "{memory:?}");
+        let limits = memory.pools[..3].iter().map(|pool| pool.limit_bytes - pool.lent_bytes);
+        assert!(limits.sum::<u64>() <= memory.budget_bytes, "{memory:?}");
         let memtables = &memory.pools[0];
         assert_eq!(memtables.name, "memtables");
         assert!(memtables.used_bytes + memtables.lent_bytes <= memtables.limit_bytes, "{memory:?}");
@@ -125,8 +121,9 @@ fn a_batch_as_large_as_all_memtables_takes_back_all() {
     bed.db.close().unwrap();
 }
 
+/// Also while somebody reads, so that a thread that lends looks beside them, writes find their memory.
 #[test]
-fn writes_and_reads_from_several_threads_keep_to_the_budget() {
+fn writes_from_several_threads_take_back_what_they_use() {
     let mut bed = Bed::new();
     bed.read_until_lent(SHARE / 2);
     let is_done = AtomicBool::new(false);
@@ -138,20 +135,40 @@ fn writes_and_reads_from_several_threads_keep_to_the_budget() {
                 assert!(db.get(key(rng.below(KEYS))).unwrap().is_some());
             }
         });
-        let writers: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    for n in 0..20_000 {
-                        db.put(key(n), [7; VALUE_BYTES]).unwrap();
-                    }
+        for round in 0..40u64 {
+            let writers: Vec<_> = (0..2u64)
+                .map(|writer| {
+                    scope.spawn(move || {
+                        for n in 0..20 * writer {
+                            db.put(key(n), [7; VALUE_BYTES]).unwrap();
+                        }
+                        let mut batch = WriteBatch::new();
+                        for n in 0..(round * 37) % 500 {
+                            batch.put(key(n), [8; VALUE_BYTES]);
+                        }
+                        db.write(batch).unwrap();
+                    })
                 })
-            })
-            .collect();
-        while writers.iter().any(|writer| !writer.is_finished()) {
-            let memory = db.memory();
-            assert!(limits(&memory) <= memory.budget_bytes, "{memory:?}");
+                .collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            bed.check();
         }
         is_done.store(true, Ordering::Relaxed);
+    });
+    bed.db.close().unwrap();
+}
+
+/// A program that never asks for single keys gets it as well.
+#[test]
+fn scans_alone_are_a_reason_to_lend() {
+    let mut bed = Bed::new();
+    eventually("memtables lend", || {
+        for _ in 0..100 {
+            let mut iter = bed.db.iter().unwrap();
+            iter.seek(&key(bed.rng.below(KEYS))).unwrap();
+            assert!(iter.valid());
+        }
+        bed.lent() >= SHARE / 2
     });
     bed.db.close().unwrap();
 }

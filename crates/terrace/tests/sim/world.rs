@@ -226,6 +226,9 @@ fn check_memory(store: &Store, disk: &Disk, counts: &Counts) {
         let limits = memory.pools.iter().filter(|pool| pool.name != "pinned");
         let sum: u64 = limits.map(|pool| pool.limit_bytes - pool.lent_bytes).sum();
         assert!(sum <= memory.budget_bytes, "memory: {memory:?}");
+        let memtables = &memory.pools[0];
+        let free = memtables.limit_bytes.saturating_sub(memtables.used_bytes);
+        assert!(memtables.lent_bytes <= free, "memory: {memory:?}");
     }
 }
 

@@ -49,6 +49,10 @@ impl FileLock {
             .open(path)?;
         let identity = identity(&file.metadata()?);
         retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive))?;
+        // Who had it may have removed the file meanwhile: this is then the lock of nothing.
+        if path.metadata().ok().map(|metadata| self::identity(&metadata)) != Some(identity) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         held.insert(identity, Holders::Exclusive);
         Ok(Self { identity, file })
     }
