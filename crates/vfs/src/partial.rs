@@ -5,7 +5,7 @@ use crate::{Error, Result, Vfs};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The file that whoever fills a directory has locked. No other directory has a file of this name, and a store takes it
+/// The file that a [`PartialDir`] has locked. No other directory has a file of this name, and a store takes it
 /// for a temporary one, should it stay.
 const LOCK_NAME: &str = "filling.tmp";
 

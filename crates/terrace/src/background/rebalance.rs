@@ -176,7 +176,7 @@ fn readings(env: &JobEnv, all: &Counts, growth: &Growth) -> [PoolReading; 3] {
 fn settle(env: &JobEnv, state: &mut ArbiterState) {
     let Some(Pending { from, to, bytes }) = state.pending else { return };
     let used = match from {
-        Pool::Memtables => env.read.families.load().iter().map(|f| f.memtable_bytes()).sum(),
+        Pool::Memtables => env.read.memtable_bytes(),
         // A smaller cache is smaller at once.
         Pool::Blocks => 0,
         Pool::Filters => {

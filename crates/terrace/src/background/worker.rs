@@ -419,11 +419,7 @@ fn lend_memtables(env: &JobEnv, loan: &mut MemtableLoan) {
     let accesses = base.counters.gets.get().max(reads.data_block_hits + reads.data_block_misses);
     let share = base.dynamic.memtables_bytes();
     let table_cache = &env.read.table_cache;
-    let used = || {
-        let claimed = table_cache.claimed_bytes();
-        let families = env.read.families.load();
-        claimed + families.iter().map(|family| family.memtable_bytes()).sum::<usize>()
-    };
+    let used = || table_cache.claimed_bytes() + env.read.memtable_bytes();
     table_cache.change_memtable_loan(|lent| loan.plan(accesses, lent, used(), share));
     // A write that began meanwhile may have found the loan as it was.
     table_cache.change_memtable_loan(|lent| memtable_loan::left_for(used(), lent, share));
@@ -540,7 +536,7 @@ fn bound_memtables(env: &JobEnv) -> Result<()> {
     let is_large = |f: &&Arc<Family>| f.state().memtable.size_bytes() > most + slack;
     let mut large: Vec<_> = families.iter().filter(is_large).cloned().collect();
     // Or all of them are too much together, with hot tables, and nothing is on its way out.
-    let held: usize = families.iter().map(|family| family.memtable_bytes()).sum();
+    let held = env.read.memtable_bytes();
     if large.is_empty()
         && held > env.base.dynamic.memtables_bytes()
         && families.iter().all(|family| family.state().immutables.is_empty())

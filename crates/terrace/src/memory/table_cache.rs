@@ -104,7 +104,7 @@ pub(crate) struct MemtableClaim<'a> {
 
 impl Drop for MemtableClaim<'_> {
     fn drop(&mut self) {
-        // Release, in SeqCst: who reads what is left of the claims finds what was inserted.
+        // Release, in SeqCst: a thread that reads what is left of the claims finds what was inserted.
         self.table_cache.claimed_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
     }
 }

@@ -73,9 +73,8 @@ pub(crate) fn of(inner: &Inner) -> MemoryShape {
     let filters_used = filters.used_bytes as u64;
     let filters_most = filters.limit_bytes() as u64;
     // After what is lent: a flush that ends in between makes it less.
-    let families = inner.read.families.load();
-    let memtables_used: usize = families.iter().map(|family| family.memtable_bytes()).sum();
-    let memtables = pool("memtables", memtables_used as u64, memtables_most, gains.memtables);
+    let memtables_used = inner.read.memtable_bytes() as u64;
+    let memtables = pool("memtables", memtables_used, memtables_most, gains.memtables);
     MemoryShape {
         budget_bytes: inner.base.dynamic.memory_budget() as u64,
         pools: vec![

@@ -38,6 +38,11 @@ impl ReadEnv {
         self.visible_seqno.load(Ordering::Acquire)
     }
 
+    /// Bytes of the memtables of all families, hot tables among them.
+    pub fn memtable_bytes(&self) -> usize {
+        self.families.load().iter().map(|family| family.memtable_bytes()).sum()
+    }
+
     /// The family with this id, if it is open.
     pub fn family(&self, id: u32) -> Option<Arc<Family>> {
         self.families.load().iter().find(|family| family.id == id).cloned()

@@ -69,7 +69,7 @@ pub(crate) fn make_room(
     for family in families {
         rotated |= make_hot_room(env, lead, log, family, group)?;
     }
-    take_memory_back(env, families);
+    take_memory_back(env);
     match rotated {
         true => check_room(env, families, group),
         false => Ok(()),
@@ -77,13 +77,12 @@ pub(crate) fn make_room(
 }
 
 /// What the block cache has of the memtables' memory goes back to them before those who have claimed it need it.
-fn take_memory_back(env: &CommitEnv, families: &[Arc<Family>]) {
+fn take_memory_back(env: &CommitEnv) {
     let table_cache = &env.read.table_cache;
     if table_cache.memtable_loan_bytes() == 0 {
         return;
     }
-    let claimed = table_cache.claimed_bytes();
-    let used = claimed + families.iter().map(|family| family.memtable_bytes()).sum::<usize>();
+    let used = table_cache.claimed_bytes() + env.read.memtable_bytes();
     let share = env.base.dynamic.memtables_bytes();
     table_cache.change_memtable_loan(|lent| memtable_loan::left_for(used, lent, share));
 }
