@@ -232,7 +232,7 @@ fn set_pool_bytes(env: &JobEnv, pool: Pool, bytes: usize) {
 pub(crate) fn set_budget(env: &JobEnv, options: &Options) {
     let mut state = env.arbiter.lock();
     give_back_pending(env, &mut state);
-    env.read.table_cache.change_memtable_loan(|_| 0);
+    env.read.table_cache.end_memtable_loan();
     let split = shares(env, options);
     env.base.dynamic.set_memory_budget(options.memory_budget);
     for (pool, bytes) in Pool::ALL.into_iter().zip(split) {
@@ -245,7 +245,7 @@ pub(crate) fn set_split(env: &JobEnv, split: MemorySplit) {
     let mut state = env.arbiter.lock();
     give_back_pending(env, &mut state);
     let before = env.base.dynamic.set_memory_split(split);
-    env.read.table_cache.change_memtable_loan(|_| 0);
+    env.read.table_cache.end_memtable_loan();
     if split == MemorySplit::Auto {
         // What filters have borrowed is theirs from now on, until the arbiter moves it.
         let blocks = pool_bytes(env, Pool::Blocks);

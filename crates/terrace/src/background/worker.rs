@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorSeverity, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::{CacheFacts, Loan};
-use crate::memory::memtable_loan::{self, MemtableLoan};
+use crate::memory::memtable_loan::MemtableLoan;
 use crate::metrics::add;
 use crate::options::{MemorySplit, SyncMode};
 use crate::version::family::Family;
@@ -420,9 +420,9 @@ fn lend_memtables(env: &JobEnv, loan: &mut MemtableLoan) {
     let share = base.dynamic.memtables_bytes();
     let table_cache = &env.read.table_cache;
     let used = || table_cache.claimed_bytes() + env.read.memtable_bytes();
-    table_cache.change_memtable_loan(|lent| loan.plan(accesses, lent, used(), share));
+    table_cache.lend_from_memtables(loan, accesses, used(), share);
     // A write that began meanwhile may have found the loan as it was.
-    table_cache.change_memtable_loan(|lent| memtable_loan::left_for(used(), lent, share));
+    table_cache.give_back_to_memtables(used(), share);
 }
 
 /// What is to be known of the block cache to borrow from it. A budget that moves is the arbiter's alone.

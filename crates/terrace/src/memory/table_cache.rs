@@ -4,6 +4,7 @@
 //! A read state keeps the slots of its files, so a read reaches an open reader without a lock.
 
 use crate::memory::filter_budget::FilterBudget;
+use crate::memory::memtable_loan::{self, MemtableLoan};
 use crate::metrics::SAMPLE_EVERY;
 use crate::metrics::training::TrainingTally;
 use arc_swap::{ArcSwapOption, Guard};
@@ -109,15 +110,13 @@ impl Drop for MemtableClaim<'_> {
     }
 }
 
-/// What the block cache may have.
+/// What the block cache may have, besides what memtables lend.
 #[derive(Debug, Clone, Copy)]
 struct CacheMemory {
     /// Its part of the budget.
     share_bytes: usize,
     /// What it has besides, from filters that do not need it; below zero, what filters have of its share.
     loan_bytes: isize,
-    /// And what memtables do not use of theirs.
-    memtable_loan_bytes: usize,
 }
 
 /// A reader held for the length of one read; no shared counter is touched.
@@ -159,11 +158,7 @@ impl TableCache {
         direct: bool,
         max_open: usize,
     ) -> Self {
-        let cache_memory = CacheMemory {
-            share_bytes: cache.capacity_bytes(),
-            loan_bytes: 0,
-            memtable_loan_bytes: 0,
-        };
+        let cache_memory = CacheMemory { share_bytes: cache.capacity_bytes(), loan_bytes: 0 };
         Self {
             vfs,
             dir: dir.to_path_buf(),
@@ -335,7 +330,7 @@ impl TableCache {
     /// when this returns.
     pub fn set_cache_memory(&self, share_bytes: usize, loan_bytes: isize) {
         let mut memory = self.cache_memory.lock();
-        *memory = CacheMemory { share_bytes, loan_bytes, ..*memory };
+        *memory = CacheMemory { share_bytes, loan_bytes };
         self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
     }
 
@@ -359,16 +354,40 @@ impl TableCache {
 
     /// What the block cache may hold now, and what of it memtables lend; of one moment.
     pub fn cache_limits(&self) -> (usize, usize) {
-        let memory = self.cache_memory.lock();
-        (self.options.cache.capacity_bytes(), memory.memtable_loan_bytes)
+        let _memory = self.cache_memory.lock();
+        (self.options.cache.capacity_bytes(), self.memtable_loan_bytes())
     }
 
-    /// Changes what memtables lend to what `wanted` makes of it. A smaller cache is smaller when this returns.
-    pub fn change_memtable_loan(&self, wanted: impl FnOnce(usize) -> usize) {
-        let mut memory = self.cache_memory.lock();
-        let bytes = wanted(memory.memtable_loan_bytes);
-        if bytes != memory.memtable_loan_bytes {
-            memory.memtable_loan_bytes = bytes;
+    /// Lends the block cache as much as `loan` plans after `accesses`, with memtables that use `used_bytes` of
+    /// `share_bytes`.
+    pub fn lend_from_memtables(
+        &self,
+        loan: &mut MemtableLoan,
+        accesses: u64,
+        used_bytes: usize,
+        share_bytes: usize,
+    ) {
+        self.change_memtable_loan(|lent| loan.plan(accesses, lent, used_bytes, share_bytes));
+    }
+
+    /// Memtables are about to use `used_bytes` of `share_bytes`: the block cache gives back what it has of them, and is
+    /// smaller when this returns.
+    pub fn give_back_to_memtables(&self, used_bytes: usize, share_bytes: usize) {
+        self.change_memtable_loan(|lent| memtable_loan::left_for(used_bytes, lent, share_bytes));
+    }
+
+    /// Memtables lend nothing.
+    pub fn end_memtable_loan(&self) {
+        self.change_memtable_loan(|_| 0);
+    }
+
+    /// Changes what memtables lend. `wanted` is arithmetic only: the last owner of a version that is dropped under this
+    /// lock would wait for it, since what the version pins is charged under it ([`Pinned`]).
+    fn change_memtable_loan(&self, wanted: impl FnOnce(usize) -> usize) {
+        let memory = self.cache_memory.lock();
+        let before = self.memtable_loan_bytes();
+        let bytes = wanted(before);
+        if bytes != before {
             self.memtable_loan_bytes.store(bytes, Ordering::SeqCst);
             self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
         }
@@ -413,12 +432,13 @@ impl TableCache {
 
     fn wanted_bytes(&self, memory: &CacheMemory) -> usize {
         let pinned = self.pinned_bytes.load(Ordering::Relaxed);
-        let CacheMemory { share_bytes: all, loan_bytes: loan, memtable_loan_bytes } = *memory;
+        let CacheMemory { share_bytes: all, loan_bytes: loan } = *memory;
         let taken = pinned.saturating_add(loan.min(0).unsigned_abs());
         // Where filters have borrowed, what is pinned since may take nearly all, until they have given back.
         let least = if loan < 0 { all / 64 } else { all / 16 };
         let own = all.saturating_sub(taken).max(least);
-        own.saturating_add(loan.max(0).unsigned_abs()).saturating_add(memtable_loan_bytes)
+        let lent = loan.max(0).unsigned_abs().saturating_add(self.memtable_loan_bytes());
+        own.saturating_add(lent)
     }
 
     /// Where the SSTs lie.

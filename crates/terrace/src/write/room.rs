@@ -4,7 +4,6 @@
 use crate::error::Result;
 use crate::kill_point::kill_point;
 use crate::listener::{Event, MemtableSealed};
-use crate::memory::memtable_loan;
 use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::options::HotTableMode;
@@ -84,7 +83,7 @@ fn take_memory_back(env: &CommitEnv) {
     }
     let used = table_cache.claimed_bytes() + env.read.memtable_bytes();
     let share = env.base.dynamic.memtables_bytes();
-    table_cache.change_memtable_loan(|lent| memtable_loan::left_for(used, lent, share));
+    table_cache.give_back_to_memtables(used, share);
 }
 
 /// Sees to it that the hot table of `family`, if there is one, can take its part of the group. Whether
