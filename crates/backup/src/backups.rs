@@ -69,12 +69,16 @@ impl Backups {
         Ok(Self { vfs, dir, turn: RwLock::default(), _lock: lock })
     }
 
-    /// All backups, the oldest first. One whose record is damaged is in the list with its error.
+    /// All backups, the oldest first. One whose record is damaged is in the list with its error. One that is being
+    /// removed may be left out.
     ///
     /// # Errors
     /// The directory cannot be read.
     pub fn list(&self) -> Result<Vec<Listed>> {
-        Ok(self.ids()?.into_iter().map(|id| Listed { id, backup: self.get(id) }).collect())
+        let listed = self.ids()?.into_iter().map(|id| Listed { id, backup: self.get(id) });
+        // Removed meanwhile.
+        let is_gone = |listed: &Listed| matches!(listed.backup, Err(Error::NoSuchBackup(_)));
+        Ok(listed.filter(|listed| !is_gone(listed)).collect())
     }
 
     /// The numbers of all backups, the oldest first; no record is read.

@@ -3,7 +3,7 @@
 
 use crate::backups::{Backups, content};
 use crate::copy::{check, content_of, copy, write};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::record::{Backup, BackupFile};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use terrace_vfs::{Vfs, empty_dir, partial_path};
 
 /// The folder of the store in which the checkpoint is made: on the same file system, so that its
 /// files are hard links. It stays, empty.
-const CHECKPOINT: &str = "backup-work";
+const CHECKPOINT: &str = terrace::BACKUP_WORK_DIR;
 
 /// What a backup was and cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +70,16 @@ impl Backups {
     /// Backs an open store up: what was written and acknowledged before the call is in it. Writes go on
     /// meanwhile; other backups of the same store wait. Every file of the store is read; written is what no backup here has yet. `progress`
     /// gets the bytes read so far. Content that is here already is not read again: whether it is damaged, [`Self::verify`]
-    /// says.
+    /// says. The number is one more than the largest that is there: that of the last backup comes again if it was
+    /// removed.
     ///
     /// # Errors
-    /// The store is read-only or poisoned, or a file cannot be read or written. The backups that were there stay; nothing
-    /// of this one does, so that a full disk has its room again. What cannot be removed then is removed by the next one.
+    /// The store is closed, read-only or poisoned, or a file cannot be read or written. The backups that were there stay;
+    /// nothing of this one does, so that a full disk has its room again; but if only the last sync failed, it may be there.
+    /// What cannot be removed then is removed by the next one, or when the store is opened.
     pub fn create(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
+        // Before anything is touched in the directory of the store: another process may be its writer.
+        db.check_writable()?;
         let _turn = self.changes();
         let _store = StoreTurn::take(db.path());
         self.remove_unnamed_files()?;
@@ -96,7 +100,7 @@ impl Backups {
         let mut names = store_vfs.list(&checkpoint.dir)?;
         names.sort_unstable();
         let created_ms = db.options().advanced.clock.wall_ms();
-        let id = self.ids()?.last().map_or(1, |last| last + 1);
+        let id = self.next_id()?;
         let mut backup = Backup { id, created_ms, files: Vec::with_capacity(names.len()) };
         let (mut copied_files, mut copied_bytes, mut done) = (0, 0, 0);
         for name in names {
@@ -117,6 +121,16 @@ impl Backups {
         vfs.rename(&partial, &path)?;
         vfs.sync_dir(&self.dir.join("backups"))?;
         Ok(Created { backup, copied_files, copied_bytes })
+    }
+
+    /// One more than the largest number of a backup that is there.
+    fn next_id(&self) -> Result<u64> {
+        let last = self.ids()?.last().copied().unwrap_or(0);
+        let damaged = || Error::Damaged {
+            path: self.record_path(last),
+            what: "no backup has so large a number".into(),
+        };
+        last.checked_add(1).ok_or_else(damaged)
     }
 
     /// Copies a file of the checkpoint unless its content is there. Gives whether it was not.

@@ -12,7 +12,8 @@ impl Backups {
     /// name when it is whole and durable. `progress` gets the bytes written so far.
     ///
     /// # Errors
-    /// There is no such backup, it is damaged, or a file cannot be written. Nothing is left at `target`.
+    /// There is no such backup, it is damaged, `target` cannot be replaced by a new directory, or a file cannot be
+    /// written. Nothing is left at `target`, unless only the last sync failed.
     pub fn restore(
         &self,
         id: u64,

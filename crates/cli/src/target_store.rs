@@ -48,12 +48,15 @@ impl Target {
         }
         let cannot = || format!("cannot make {}", partial.display());
         fs::create_dir(&partial).with_context(cannot)?;
-        let target = Self { dir, partial: partial.clone(), finished: false };
+        let mut target = Self { dir, partial: partial.clone(), finished: false };
         if let Some(old) = old {
             fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
             // Whether a directory can take its place is better known before than after hours.
             fs::rename(&partial, &target.dir).with_context(|| target.cannot_replace())?;
+            // What is there until the next one is made is another's.
+            target.finished = true;
             fs::create_dir(&partial).with_context(cannot)?;
+            target.finished = false;
             fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
         }
         Ok(target)

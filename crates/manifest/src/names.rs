@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! 000012.sst  000013.log  000015.vlog  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE
-//! READERS-000001  SYNCED-1  SYNCED-2  lost/
+//! READERS-000001  SYNCED-1  SYNCED-2  lost/  backup-work/
 //! ```
 //! Numbers are decimal, padded with zeros to six digits, and longer when they must be. SSTs, log
 //! segments and temporary files share one number space; manifests and `READERS` count on their own.
 
 use std::path::{Path, PathBuf};
 use terrace_base::{FileNumber, SegmentNumber};
+
+/// The directory in a store's where a backup has its checkpoint; the next open empties it.
+pub const BACKUP_WORK_DIR: &str = "backup-work";
 
 /// What a file name in a store's directory means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -103,6 +103,7 @@ pub fn folder_of(store: &Path) -> PathBuf {
 fn make_in(folder: &Path, space: &Keyspace, now_ms: u64) -> Result<PathBuf> {
     let refused = |doing, error| refused(doing, folder, error);
     std::fs::create_dir_all(folder).map_err(|error| refused("create", error))?;
+    remove_interrupted(folder);
     let path = folder.join(now_ms.to_string());
     space.db().checkpoint(&path)?;
     let mut old: Vec<(u64, PathBuf)> = std::fs::read_dir(folder)
@@ -120,6 +121,19 @@ fn make_in(folder: &Path, space: &Keyspace, now_ms: u64) -> Result<PathBuf> {
         }
     }
     Ok(path)
+}
+
+/// Removes what checkpoints that were interrupted have linked: one is made at a time, and by who has the store open.
+fn remove_interrupted(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(".partial"));
+        if number.is_some_and(|number| number.parse::<u64>().is_ok())
+            && let Err(error) = std::fs::remove_dir_all(entry.path())
+        {
+            tracing::warn!(path = %entry.path().display(), %error, "an unfinished checkpoint stays");
+        }
+    }
 }
 
 fn refused(doing: &'static str, path: &Path, error: std::io::Error) -> Error {

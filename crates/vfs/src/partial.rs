@@ -44,7 +44,8 @@ impl<'a> PartialDir<'a> {
     ///
     /// # Errors
     /// An I/O error of kind `InvalidInput` if `target` ends in no name, `WouldBlock` if it is being filled, and
-    /// `AlreadyExists` if the directory has files without a lock; see [`is_refusal`].
+    /// `AlreadyExists` if the directory has files without a lock, or if the target is anything but an empty directory;
+    /// see [`is_refusal`].
     pub fn prepare(vfs: &'a dyn Vfs, target: &Path) -> Result<Self> {
         if target.file_name().is_none() {
             return Err(refusal(target, ErrorKind::InvalidInput, "a new directory needs a name"));
@@ -66,10 +67,27 @@ impl<'a> PartialDir<'a> {
         })?;
         let target = target.to_path_buf();
         let this = Self { vfs, target, path, is_finished: false, _lock: lock };
+        this.check_replaceable()?;
         this.remove_files()?;
         // After a power cut the lock must be there if any file is.
         vfs.sync_dir(&this.path)?;
         Ok(this)
+    }
+
+    /// Whether a directory can take the place of the target, if there is something: this is better known before than
+    /// after hours. The target is another empty directory then.
+    fn check_replaceable(&self) -> Result<()> {
+        if !self.vfs.exists(&self.target)? {
+            return Ok(());
+        }
+        let probe = self.path.join("probe");
+        self.vfs.create_dir_all(&probe)?;
+        self.vfs.rename(&probe, &self.target).map_err(|error| {
+            // Empty as it is, it would hinder nobody.
+            let _ = self.vfs.remove(&probe);
+            let text = format!("it cannot be replaced by the new directory: {error}");
+            refusal(&self.target, ErrorKind::AlreadyExists, &text)
+        })
     }
 
     /// Where the files are written.
@@ -80,7 +98,8 @@ impl<'a> PartialDir<'a> {
     /// Gives the directory its name, durably. Its files are durable already.
     ///
     /// # Errors
-    /// The target has come into being meanwhile, or the file system refuses.
+    /// The target has come into being meanwhile, or the file system refuses. If only the sync failed the directory has
+    /// its name, until a power cut.
     pub fn finish(mut self) -> Result<()> {
         self.vfs.rename(&self.path, &self.target)?;
         self.is_finished = true;
@@ -204,6 +223,26 @@ mod tests {
         write(&vfs, "/new.partial/b");
         drop(partial);
         assert!(names(&vfs, "/new.partial").is_empty());
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_replaced_is_refused_before_the_work() {
+        let vfs = SimVfs::new(6);
+        vfs.create_dir_all(Path::new("/new/inner")).unwrap();
+        write(&vfs, "/file");
+        for target in ["/new", "/file"] {
+            let refused = PartialDir::prepare(&vfs, Path::new(target)).err().unwrap();
+            let text = refused.to_string();
+            assert!(is_refusal(&refused) && text.contains("cannot be replaced"), "{text}");
+            assert!(!vfs.exists(&partial_path(Path::new(target)).join("probe")).unwrap());
+            assert!(names(&vfs, &format!("{target}.partial")).is_empty());
+        }
+        // An empty one is taken.
+        vfs.remove(Path::new("/new/inner")).unwrap();
+        let partial = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
+        write(&vfs, "/new.partial/a");
+        partial.finish().unwrap();
+        assert_eq!(names(&vfs, "/new"), ["a"]);
     }
 
     #[test]

@@ -158,3 +158,47 @@ fn a_store_that_was_restored_is_backed_up_beside_the_one_it_came_from() {
     twin.close().unwrap();
     db.close().unwrap();
 }
+
+/// The directory where a store is backed up is its writer's: another process, which only reads the store or has it no
+/// longer open, must not touch it.
+#[test]
+fn a_store_that_cannot_be_written_is_refused_before_its_directory_is_touched() {
+    let sim = SimVfs::new(7);
+    let db = open(&sim);
+    write(&db, 0, 0..100);
+    let backups = backups(&sim);
+    let working = "/store/backup-work/000007.sst";
+    sim.create_dir_all(Path::new("/store/backup-work")).unwrap();
+    sim.create(Path::new(working), &CreateOptions::default()).unwrap().finish().unwrap();
+    let refused = |db: &Db| {
+        let error = backups.create(db, &mut quiet()).unwrap_err();
+        assert!(sim.exists(Path::new(working)).unwrap(), "{error}");
+        assert!(!sim.exists(Path::new("/store/backup-work.partial")).unwrap(), "{error}");
+        assert!(backups.list().unwrap().is_empty());
+        error
+    };
+    let reader = Db::open_read_only("/store", db.options().clone()).unwrap();
+    assert!(matches!(refused(&reader), Error::Store(terrace::Error::ReadOnly(_))));
+    assert!(reader.checkpoint("/checkpoint").is_err());
+    assert!(!sim.exists(Path::new("/checkpoint.partial")).unwrap());
+    reader.close().unwrap();
+    db.close().unwrap();
+    assert!(matches!(refused(&db), Error::Store(terrace::Error::Closed)));
+    // It was left by a backup that was killed, as far as the next open knows.
+    let db = open(&sim);
+    assert!(!sim.exists(Path::new(working)).unwrap());
+    db.close().unwrap();
+}
+
+#[test]
+fn numbers_of_backups_end() {
+    let sim = SimVfs::new(8);
+    let db = open(&sim);
+    write(&db, 0, 0..10);
+    let backups = backups(&sim);
+    let path = format!("/backups/backups/{}", u64::MAX);
+    sim.create(Path::new(&path), &CreateOptions::default()).unwrap().finish().unwrap();
+    let error = backups.create(&db, &mut quiet()).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    db.close().unwrap();
+}

@@ -16,9 +16,9 @@ use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
 use terrace_vfs::{CreateOptions, OpenMode, PartialDir, Vfs, copy_rest, is_refusal};
 
 /// Makes `target`, which must not exist or be empty, a store with the present contents of
-/// `inner`. On an error nothing is left at `target`.
+/// `inner`. On an error nothing is left at `target`, unless the last sync of its parent fails.
 pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
-    inner.base.health.check_writable()?;
+    inner.commit.check_writable()?;
     let vfs = &*inner.base.vfs;
     if vfs.exists(target)? && !vfs.list(target)?.is_empty() {
         return Err(Error::InvalidArgument(format!(

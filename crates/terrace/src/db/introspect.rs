@@ -34,6 +34,14 @@ impl Db {
         self.inner().base.dynamic.memtable_bytes()
     }
 
+    /// Whether a write would be taken now.
+    ///
+    /// # Errors
+    /// What a write would give: `Closed`, `ReadOnly`, `DiskFull`, or the error that has stopped writes.
+    pub fn check_writable(&self) -> Result<()> {
+        self.inner().commit.check_writable()
+    }
+
     /// The SSTs that could not be read when a compaction last tried, by number. Reads of other files
     /// and compactions around them go on; restore them from a checkpoint.
     pub fn quarantined_files(&self) -> Vec<QuarantinedFile> {

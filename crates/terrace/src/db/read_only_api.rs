@@ -57,3 +57,8 @@ impl Db {
         read_only::refresh(self.inner())
     }
 }
+
+/// The example of the page, compiled as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/secondary.md")]
+struct Page;

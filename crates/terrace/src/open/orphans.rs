@@ -15,9 +15,9 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::{LogReader, Step};
-use terrace_manifest::names::{self, FileName};
+use terrace_manifest::names::{self, BACKUP_WORK_DIR, FileName};
 use terrace_manifest::{ManifestState, SegmentKind};
-use terrace_vfs::Vfs;
+use terrace_vfs::{Vfs, empty_dir, partial_path};
 
 /// What becomes of a file.
 enum Fate {
@@ -27,6 +27,15 @@ enum Fate {
     Goes,
     /// It looks like data; why nothing needs it.
     IsLost(&'static str),
+}
+
+/// Removes what a backup that was interrupted has linked. Nobody works there: only who has the store open for writing
+/// backs it up. What cannot be removed is removed by the next backup.
+pub(crate) fn remove_backup_work(vfs: &dyn Vfs, dir: &Path) {
+    let work = dir.join(BACKUP_WORK_DIR);
+    for dir in [partial_path(&work), work] {
+        let _ = empty_dir(vfs, &dir);
+    }
 }
 
 /// Settles every file in `dir` that neither `state` nor the log with its `history` needs. `skipped` are

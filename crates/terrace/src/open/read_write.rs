@@ -66,6 +66,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
         vfs.create_dir_all(dir)?;
     }
     let lock = lock(&*vfs, dir)?;
+    orphans::remove_backup_work(&*vfs, dir);
     let there: HashSet<String> = vfs.list(dir)?.into_iter().collect();
     let is_store = vfs.exists(&names::current_path(dir))?;
     let opened = match recover_and_write(dir, &options, start) {

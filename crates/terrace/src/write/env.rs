@@ -26,4 +26,10 @@ impl CommitEnv {
     pub fn queue(&self) -> Result<&WriteQueue> {
         self.queue.as_ref().ok_or_else(|| Error::ReadOnly(self.base.dir.clone()))
     }
+
+    /// Whether a write would be taken now.
+    pub fn check_writable(&self) -> Result<()> {
+        self.queue()?;
+        self.base.health.check_writable()
+    }
 }

@@ -17,6 +17,8 @@ struct Slot {
 
 const SLOT_BYTES: usize = size_of::<Slot>();
 
+/// The default takes nothing.
+#[derive(Default)]
 pub(super) struct SortBuffer {
     limit_bytes: usize,
     bytes: Vec<u8>,
@@ -39,11 +41,6 @@ impl SortBuffer {
             return Err(Error::InvalidArgument(text));
         }
         Ok(Self { limit_bytes, bytes, slots })
-    }
-
-    /// One that takes nothing.
-    pub fn none() -> Self {
-        Self { limit_bytes: 0, bytes: Vec::new(), slots: Vec::new() }
     }
 
     pub fn used_bytes(&self) -> usize {

@@ -176,7 +176,7 @@ impl Loader {
     /// Writes what is in the buffer as a run.
     fn spill(&mut self) -> Result<()> {
         self.peak_bytes = self.peak_bytes();
-        let mut buffer = std::mem::replace(&mut self.buffer, SortBuffer::none());
+        let mut buffer = std::mem::take(&mut self.buffer);
         let run = self.write_run(&mut buffer.sorted())?;
         buffer.clear();
         self.buffer = buffer;
@@ -217,7 +217,7 @@ impl Loader {
             return self.merge_runs();
         }
         self.peak_bytes = self.peak_bytes();
-        let mut buffer = std::mem::replace(&mut self.buffer, SortBuffer::none());
+        let mut buffer = std::mem::take(&mut self.buffer);
         self.write_files(&mut buffer.sorted())
     }
 
@@ -226,7 +226,7 @@ impl Loader {
         if !self.buffer.is_empty() {
             self.spill()?;
         }
-        self.buffer = SortBuffer::none();
+        self.buffer = SortBuffer::default();
         let at_once = (self.options.memory_bytes / READER_BYTES).max(2);
         while self.runs.len() > at_once {
             // The oldest ones, whose result is then the oldest: the order says which entry is the last one given.
