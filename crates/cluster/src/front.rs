@@ -57,6 +57,18 @@ pub enum Unserved {
     Moved(Revision),
     /// There is no metadata.
     NoTopology,
+    /// It was not sent, and nothing happened: too many bytes wait for the node, or it is more than a message takes.
+    Full(NodeId),
+}
+
+impl Unserved {
+    /// The code of the error that clients get.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Full(_) => "TRYAGAIN",
+            _ => "CLUSTERDOWN",
+        }
+    }
 }
 
 impl fmt::Display for Unserved {
@@ -68,6 +80,9 @@ impl fmt::Display for Unserved {
             }
             Self::Moved(_) => f.write_str("the shard has another owner"),
             Self::NoTopology => f.write_str("the cluster's metadata was not read yet"),
+            Self::Full(node) => {
+                write!(f, "node {node} takes no more bytes of requests; nothing was executed")
+            }
         }
     }
 }

@@ -178,6 +178,7 @@ impl Node {
             moved_keys: AtomicU64::new(0),
             runtime: tokio::runtime::Handle::current(),
             epochs: Mutex::new(HashMap::new()),
+            raising: Mutex::new(()),
             peers: Mutex::new(HashMap::new()),
             config,
         });

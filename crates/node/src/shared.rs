@@ -75,6 +75,8 @@ pub(crate) struct Shared {
     /// Where calls are run that come from threads of others.
     pub runtime: tokio::runtime::Handle,
     pub epochs: Mutex<Epochs>,
+    /// Held while an epoch becomes known.
+    pub raising: Mutex<()>,
     pub peers: Mutex<HashMap<NodeId, (String, Arc<Peer>)>>,
 }
 
@@ -167,14 +169,16 @@ impl Shared {
     async fn raise(self: &Arc<Self>, shard: ShardId, epoch: Epoch) -> Result<Epoch, StoreError> {
         let this = self.clone();
         let known = blocking(move || {
-            let mut epochs = this.epochs.lock();
-            let known = this.known_epoch(&mut epochs, shard)?;
+            let _one_at_a_time = this.raising.lock();
+            let known = this.known_epoch(&mut this.epochs.lock(), shard)?;
             if epoch < known {
                 return Ok(known);
             }
+            // It may wait for a sync: calls of the earlier owner still enter meanwhile, and are drained below.
             if epoch > known {
                 this.store.set_epoch(shard, epoch)?;
             }
+            let mut epochs = this.epochs.lock();
             let entry = epochs.entry(shard).or_default();
             (entry.epoch, entry.drains) = (epoch, entry.drains + 1);
             Ok(epoch)

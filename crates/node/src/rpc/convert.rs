@@ -105,6 +105,7 @@ pub(super) fn api_reply(id: u64, reply: Reply) -> api::Reply {
                 Unserved::Unreachable(node) => Why::Unreachable(node.0.to_vec()),
                 Unserved::Moved(revision) => Why::Moved(revision.0),
                 Unserved::NoTopology => Why::NoTopology(true),
+                Unserved::Full(node) => Why::Full(node.0.to_vec()),
             };
             api::reply::Outcome::Unserved(api::Unserved { why: Some(why) })
         }
@@ -121,6 +122,7 @@ pub(super) fn reply_of(outcome: Option<api::reply::Outcome>, from: NodeId) -> Re
             Some(Why::NoOwner(shard)) => Unserved::NoOwner(ShardId(shard)),
             Some(Why::Moved(revision)) => Unserved::Moved(Revision(revision)),
             Some(Why::NoTopology(_)) => Unserved::NoTopology,
+            Some(Why::Full(node)) => Unserved::Full(node.try_into().map_or(from, NodeId)),
             Some(Why::Unreachable(node)) => {
                 Unserved::Unreachable(node.try_into().map_or(from, NodeId))
             }
@@ -375,6 +377,7 @@ mod tests {
             Err(Unserved::Unreachable(node)),
             Err(Unserved::Moved(Revision(6))),
             Err(Unserved::NoTopology),
+            Err(Unserved::Full(node)),
         ] {
             let sent = api_reply(8, reply.clone());
             assert_eq!((sent.id, reply_of(sent.outcome, NodeId([0; 20]))), (8, reply));

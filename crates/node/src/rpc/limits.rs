@@ -3,6 +3,9 @@
 /// The largest message that is taken: as large as the largest reply of the Redis protocol, and room.
 pub const MAX_MESSAGE_BYTES: usize = (512 << 20) + (1 << 20);
 
+/// The requests of the largest call that is sent: what is longer would end the stream, and with it the calls of others.
+pub(super) const MAX_CALL_BYTES: usize = MAX_MESSAGE_BYTES - (1 << 20);
+
 /// Requests that wait for one node, or are executed for it, in bytes. One request of any size may
 /// always wait.
 pub const MAX_QUEUED_BYTES: usize = 64 << 20;

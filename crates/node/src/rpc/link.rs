@@ -10,7 +10,9 @@
 
 use super::api;
 use super::convert::{api_shard, reply_of};
-use super::limits::{BATCH_BYTES, BATCH_CALLS, MAX_MESSAGE_BYTES, MAX_QUEUED_BYTES, STREAM_QUEUE};
+use super::limits::{
+    BATCH_BYTES, BATCH_CALLS, MAX_CALL_BYTES, MAX_MESSAGE_BYTES, MAX_QUEUED_BYTES, STREAM_QUEUE,
+};
 use super::secret::Secret;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -125,7 +127,7 @@ impl Link {
         Self { shared }
     }
 
-    /// Sends a call. If too much waits already, it fails at once.
+    /// Sends a call. If too much waits already, or it is longer than a message may be, it fails at once.
     pub fn push(
         &self,
         call: OutgoingCall,
@@ -139,10 +141,14 @@ impl Link {
         {
             let mut queue = self.shared.queue.lock();
             let is_full = !queue.calls.is_empty() && queue.bytes + bytes > MAX_QUEUED_BYTES;
-            if queue.is_closed || is_full {
+            if queue.is_closed {
                 drop(queue);
                 // Fails `waiting` without the lock.
                 return drop(waiting);
+            }
+            if is_full || bytes > MAX_CALL_BYTES {
+                drop(queue);
+                return waiting.done.reply(Err(Unserved::Full(self.shared.node)));
             }
             queue.bytes += bytes;
             queue.calls.push_back(waiting);

@@ -296,7 +296,7 @@ async fn a_slow_node_does_not_fill_the_memory() {
     }
     // What is too much fails at once; what was taken is executed bit by bit.
     let (_, first) = replies.next().await;
-    assert_eq!(first, Err(Unserved::Unreachable(THERE)));
+    assert_eq!(first, Err(Unserved::Full(THERE)));
     wait_until("the node has all it takes", || {
         stub.bytes.load(Ordering::SeqCst) + (3 << 20) >= MAX_QUEUED_BYTES
     })

@@ -164,7 +164,7 @@ impl EventLoop {
                 }
                 (None, Some(why)) => {
                     filled.push((waiter.token, waiter.id));
-                    self.fill(&waiter, format!("-CLUSTERDOWN {why}\r\n").as_bytes());
+                    self.fill(&waiter, format!("-{} {why}\r\n", why.code()).as_bytes());
                 }
                 // Something was executed of which nothing is known.
                 (None, None) if at < replies.len() => {
