@@ -107,8 +107,8 @@ pub struct CommandBatch {
     /// Written into the batch at the commit, once for all changes.
     metas: PendingWrites<Option<Meta>>,
     elements: BTreeMap<Vec<u8>, WrittenElement>,
-    /// Bytes that strings will take in the batch, at most.
-    text_bytes: usize,
+    /// Ranges of elements, start included and end not, of which nothing stored is left.
+    removed: Vec<(Vec<u8>, Vec<u8>)>,
     /// Databases, as bits, of which nothing stored is left.
     flushed: u128,
     /// With slots: where and when collections will expire, as their notes in the batch say.
@@ -147,7 +147,7 @@ impl CommandBatch {
             texts: PendingWrites::new(space.seed),
             metas: PendingWrites::new(space.seed),
             elements: BTreeMap::new(),
-            text_bytes: 0,
+            removed: Vec::new(),
             flushed: 0,
             expiries: Vec::new(),
             record_changes: Vec::new(),
@@ -203,7 +203,7 @@ impl CommandBatch {
 
     /// Bytes written so far.
     pub fn size_bytes(&self) -> usize {
-        self.batch.size_bytes() + self.text_bytes + self.metas.len() * Meta::BYTES
+        self.batch.size_bytes() + self.texts.size_bytes() + self.metas.len() * Meta::BYTES
     }
 
     /// How many locks it holds.
@@ -282,17 +282,22 @@ impl CommandBatch {
     ) -> std::result::Result<T, E> {
         let save_point = self.batch.save_point();
         let mark = self.undo.len();
-        let (texts, metas, flushed) = (self.texts.len(), self.metas.len(), self.flushed);
-        let records = self.record_changes.len();
+        let (texts, metas) = (self.texts.begin_attempt(), self.metas.begin_attempt());
+        let flushed = self.flushed;
+        let (records, removed) = (self.record_changes.len(), self.removed.len());
         self.attempts += 1;
         let outcome = run(self);
         self.attempts -= 1;
-        if outcome.is_err() {
+        if outcome.is_ok() {
+            self.texts.keep(texts);
+            self.metas.keep(metas);
+        } else {
             self.batch.roll_back_to(save_point);
-            self.texts.cut(texts);
-            self.metas.cut(metas);
+            self.texts.take_back(texts);
+            self.metas.take_back(metas);
             self.flushed = flushed;
             self.record_changes.truncate(records);
+            self.removed.truncate(removed);
             for Undo(key, before) in self.undo.drain(mark..).rev() {
                 match before {
                     Some(before) => self.elements.insert(key, before),
@@ -370,9 +375,9 @@ impl CommandBatch {
 
     fn forget(&mut self) {
         self.texts.clear();
-        self.text_bytes = 0;
         self.metas.clear();
         self.elements.clear();
+        self.removed.clear();
         self.flushed = 0;
         self.expiries.clear();
         self.record_changes.clear();
@@ -539,8 +544,7 @@ impl CommandBatch {
             return self.delete_text(db, key);
         }
         let user_key = self.take_user_key(db, key);
-        self.text_bytes += user_key.len() + value.len();
-        self.texts.put(&user_key, value, WrittenText::Put(expires_at_ms), self.attempts > 0);
+        self.texts.put(&user_key, value, WrittenText::Put(expires_at_ms));
         self.scratch = user_key;
     }
 
@@ -548,7 +552,7 @@ impl CommandBatch {
     pub(crate) fn delete_text(&mut self, db: u8, key: &[u8]) {
         self.expect_lock(db, key);
         let user_key = self.take_user_key(db, key);
-        self.texts.put(&user_key, &[], WrittenText::Deleted, self.attempts > 0);
+        self.texts.put(&user_key, &[], WrittenText::Deleted);
         self.scratch = user_key;
     }
 

@@ -1,11 +1,16 @@
 //! Where scans over keys go on: a cursor is a number, a position a key, so a table says which is
-//! which. Bounded in number and bytes; the oldest are forgotten.
+//! which. Bounded in number and bytes; the oldest are forgotten. Those of a server before are not taken for its own:
+//! numbers go on with the clock.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
 /// Most cursors that are known.
 pub(crate) const MAX_CURSORS: usize = 16_384;
+/// The second with which they begin: 2024. With [`SECOND_BITS`] they have 12 bits left for the number of a shard.
+const SINCE_S: u64 = 1_704_067_200;
+/// As many cursors a second as this many bits say, and not more, are given on average.
+const SECOND_BITS: u32 = 20;
 /// Most bytes of their keys.
 const MAX_BYTES: usize = 16 << 20;
 
@@ -26,8 +31,11 @@ struct Table {
 }
 
 impl Cursors {
-    pub fn new() -> Self {
-        Self(Mutex::new(Table { first: 1, positions: VecDeque::new(), bytes: 0 }))
+    /// None yet, at `now_ms` since 1970.
+    pub fn new(now_ms: u64) -> Self {
+        let seconds = (now_ms / 1000).saturating_sub(SINCE_S).min(u64::MAX >> (SECOND_BITS + 12));
+        let first = (seconds << SECOND_BITS).max(1);
+        Self(Mutex::new(Table { first, positions: VecDeque::new(), bytes: 0 }))
     }
 
     /// A cursor behind a key of a database. Never 0.
@@ -60,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_newest_cursors_are_known_and_the_oldest_forgotten() {
-        let cursors = Cursors::new();
+        let cursors = Cursors::new(0);
         let first = cursors.keep(3, b"a");
         assert_eq!(cursors.find(3, first), Some(b"a".to_vec()));
         assert_eq!(cursors.find(3, first), Some(b"a".to_vec()));
@@ -75,9 +83,22 @@ mod tests {
         assert_eq!(cursors.find(3, last), Some(b"b".to_vec()));
     }
 
+    /// A client that goes on after a restart gets an error, not the place of another one.
+    #[test]
+    fn cursors_of_an_earlier_run_are_not_known() {
+        const RESTART_MS: u64 = 1_795_000_000_000;
+        let before = Cursors::new(RESTART_MS - 2_000);
+        let old: Vec<u64> = (0..100_000).map(|_| before.keep(0, b"k")).collect();
+        let after = Cursors::new(RESTART_MS);
+        let new: Vec<u64> = (0..1000).map(|_| after.keep(0, b"other")).collect();
+        assert!(old.iter().all(|cursor| after.find(0, *cursor).is_none()));
+        assert!(new.iter().all(|cursor| after.find(0, *cursor).is_some()));
+        assert!(new[0] < 1 << 52 && Cursors::new(u64::MAX).keep(0, b"k") < 1 << 52);
+    }
+
     #[test]
     fn long_keys_do_not_take_all_memory() {
-        let cursors = Cursors::new();
+        let cursors = Cursors::new(0);
         let long = vec![0; 60_000];
         let kept: Vec<u64> = (0..1000).map(|_| cursors.keep(0, &long)).collect();
         let known = kept.iter().filter(|cursor| cursors.find(0, **cursor).is_some()).count();

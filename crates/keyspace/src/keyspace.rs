@@ -127,6 +127,7 @@ impl Keyspace {
                 }
             },
         };
+        let cursors = Cursors::new(clock.wall_ms());
         let space = Self {
             strings: db.default_family(),
             collections,
@@ -138,7 +139,7 @@ impl Keyspace {
             written,
             slot_expiries: layout.has_slots().then(SlotExpiries::new),
             seed: RandomState::new().hash_one(0),
-            cursors: Cursors::new(),
+            cursors,
             watches: Watches::default(),
             moves: MoveRecords::load(&db, layout)?,
             active_expire: Mutex::new(None),

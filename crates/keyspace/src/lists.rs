@@ -7,6 +7,7 @@ use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::members::ranks;
 use crate::result_size::ResultSize;
+use std::ops::Range;
 
 /// An end of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,21 +154,34 @@ impl CommandBatch {
         Ok(())
     }
 
-    /// Keeps the elements from index `first` to `last`, both included. Costs O(removed). The lock
-    /// is held.
+    /// Keeps the elements from index `first` to `last`, both included. Costs O(removed), but for many at an end no more
+    /// than for some hundreds. The lock is held.
     pub fn list_trim(&mut self, db: u8, key: &[u8], first: i64, last: i64) -> Result<()> {
         let Some(mut list) = self.write_collection(db, key, Kind::List)? else { return Ok(()) };
         let Some(kept) = ranks(first, last, list.count) else {
             return self.drop_collection(db, key, &list);
         };
-        self.allow_walk(*kept.start() + (list.count - 1 - *kept.end()))?;
-        for place in (0..*kept.start()).chain(*kept.end() + 1..list.count) {
-            self.delete_element(key_at(db, &list, place));
-        }
+        self.remove_places(db, &list, 0..*kept.start());
+        self.remove_places(db, &list, *kept.end() + 1..list.count);
         list.first = list.first.wrapping_add_unsigned(*kept.start());
         list.count = kept.end() - kept.start() + 1;
         self.put_meta(db, key, &list);
         Ok(())
+    }
+
+    /// Removes the elements at an end of the list; the caller stores the meta.
+    fn remove_places(&mut self, db: u8, list: &Meta, places: Range<u64>) {
+        /// Up to this many elements are deleted one by one: a range tombstone costs every later read of its
+        /// neighbourhood a look.
+        const FEW: u64 = 512;
+        let (start, end) = (key_at(db, list, places.start), key_at(db, list, places.end));
+        // Indices wrap around after 2^63 pushes to one end.
+        if places.end - places.start > FEW && start < end {
+            return self.delete_elements(start, end);
+        }
+        for place in places {
+            self.delete_element(key_at(db, list, place));
+        }
     }
 
     /// Removes elements that equal `value`: the first `count`, or the last `-count` if that is

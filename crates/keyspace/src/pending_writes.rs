@@ -1,8 +1,9 @@
 //! What a batch wrote under user keys, to be found by its later reads before it is committed.
 //!
-//! Append-only: every write is an entry, each knows the one before it of the same hash, so taking
-//! back the newest ones is cutting the rows. Nothing is allocated per entry. Called by `command_batch.rs`
-//! alone, for strings and for what is known of collections.
+//! Entries lie in a row, each knows the one before it of the same hash, and what an attempt wrote is taken back by
+//! cutting the rows where it began. What is written again since then takes the place of the entry that is there, so that
+//! no more is held than the last value of each key, and what it was when each attempt began. Nothing is allocated per
+//! entry. Called by `command_batch.rs` alone, for strings and for what is known of collections.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,6 +11,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Memory up to this many bytes is kept for the next batch.
 const KEPT_BYTES: usize = 1 << 20;
+
+/// Less garbage than this many bytes is left where it is.
+const MIN_GARBAGE_BYTES: usize = 64 << 10;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
@@ -32,13 +36,26 @@ pub(crate) struct PendingWrites<V> {
     entries: Vec<Entry<V>>,
     /// The newest entry of each hash.
     newest: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
+    /// Bytes that belong to no entry any more.
+    garbage_bytes: usize,
+    /// What was there when the innermost attempt began, which stays as it is.
+    floor: Floor,
+}
+
+/// How much there was at a moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Floor {
+    entries: usize,
+    bytes: usize,
+    garbage_bytes: usize,
 }
 
 impl<V> PendingWrites<V> {
     /// `seed` is not known to who chooses keys: equal hashes are searched one by one.
     pub fn new(seed: u64) -> Self {
         let (bytes, entries) = (Vec::new(), Vec::new());
-        Self { seed, bytes, entries, newest: HashMap::default() }
+        let (newest, floor) = (HashMap::default(), Floor::default());
+        Self { seed, bytes, entries, newest, garbage_bytes: 0, floor }
     }
 
     #[inline]
@@ -51,6 +68,11 @@ impl<V> PendingWrites<V> {
         self.entries.len()
     }
 
+    /// Bytes of keys and tails.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len() - self.garbage_bytes
+    }
+
     /// What was written last under `key`, and its tail.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<(&V, &[u8])> {
@@ -61,20 +83,14 @@ impl<V> PendingWrites<V> {
         Some((&entry.value, self.tail(entry)))
     }
 
-    /// Writes `value` and `tail` under `key`. With `keep_older` false the entry that is there may
-    /// be overwritten: no mark is older than this.
-    pub fn put(&mut self, key: &[u8], tail: &[u8], value: V, keep_older: bool) {
+    /// Writes `value` and `tail` under `key`.
+    pub fn put(&mut self, key: &[u8], tail: &[u8], value: V) {
         let hash = self.hash(key);
-        if !keep_older
-            && let Some(at) = self.find(hash, key)
-            && self.entries[at].tail_len >= tail.len()
+        if let Some(at) = self.find(hash, key)
+            && at >= self.floor.entries
         {
-            let entry = &mut self.entries[at];
-            entry.value = value;
-            entry.tail_len = tail.len();
-            let tail_at = entry.at + entry.key_len;
-            self.bytes[tail_at..tail_at + tail.len()].copy_from_slice(tail);
-            return;
+            self.entries[at].value = value;
+            return self.replace_tail(at, tail);
         }
         let at = self.bytes.len();
         self.bytes.extend_from_slice(key);
@@ -85,24 +101,98 @@ impl<V> PendingWrites<V> {
         self.entries.push(Entry { hash, at, key_len, tail_len, older, value });
     }
 
-    /// Takes back all entries but the first `mark`.
-    pub fn cut(&mut self, mark: usize) {
-        while self.entries.len() > mark
+    /// Gives an entry another tail: where the old one is if it fits or is the last one, else at the end.
+    fn replace_tail(&mut self, number: usize, tail: &[u8]) {
+        let entry = &mut self.entries[number];
+        let tail_at = entry.at + entry.key_len;
+        // A shorter one could end below where an empty entry lies.
+        let is_last = tail_at + entry.tail_len == self.bytes.len() && tail.len() >= entry.tail_len;
+        let old_len = std::mem::replace(&mut entry.tail_len, tail.len());
+        if is_last {
+            self.bytes.truncate(tail_at);
+            self.bytes.extend_from_slice(tail);
+            return;
+        }
+        if old_len >= tail.len() {
+            self.bytes[tail_at..tail_at + tail.len()].copy_from_slice(tail);
+            self.garbage_bytes += old_len - tail.len();
+        } else {
+            let key = entry.at..tail_at;
+            entry.at = self.bytes.len();
+            self.garbage_bytes += key.len() + old_len;
+            self.bytes.extend_from_within(key);
+            self.bytes.extend_from_slice(tail);
+        }
+        self.limit_garbage();
+    }
+
+    fn limit_garbage(&mut self) {
+        let since_floor = self.garbage_bytes - self.floor.garbage_bytes;
+        if since_floor > MIN_GARBAGE_BYTES.max((self.bytes.len() - self.floor.bytes) / 2) {
+            self.collect_garbage();
+        }
+    }
+
+    /// Moves together what was written since the floor.
+    fn collect_garbage(&mut self) {
+        let mut order: Vec<usize> = (self.floor.entries..self.entries.len()).collect();
+        order.sort_unstable_by_key(|number| self.entries[*number].at);
+        let mut end = self.floor.bytes;
+        for number in order {
+            let entry = &mut self.entries[number];
+            let len = entry.key_len + entry.tail_len;
+            self.bytes.copy_within(entry.at..entry.at + len, end);
+            entry.at = end;
+            end += len;
+        }
+        self.bytes.truncate(end);
+        self.bytes.shrink_to(2 * end.max(KEPT_BYTES));
+        self.garbage_bytes = self.floor.garbage_bytes;
+    }
+
+    /// An attempt begins, which ends with [`Self::keep`] or [`Self::take_back`] of what this gives.
+    pub fn begin_attempt(&mut self) -> Floor {
+        let (entries, bytes) = (self.entries.len(), self.bytes.len());
+        let floor = Floor { entries, bytes, garbage_bytes: self.garbage_bytes };
+        std::mem::replace(&mut self.floor, floor)
+    }
+
+    /// The attempt has succeeded; `outer` is that which it began in.
+    pub fn keep(&mut self, outer: Floor) {
+        let inner = std::mem::replace(&mut self.floor, outer);
+        for number in inner.entries..self.entries.len() {
+            // What it replaced is not asked for any more, unless the outer one may be taken back.
+            let entry = &self.entries[number];
+            let older = self.find_from(entry.older, self.key(entry));
+            if let Some(older) = older.filter(|older| *older >= outer.entries) {
+                self.garbage_bytes += std::mem::take(&mut self.entries[older].tail_len);
+            }
+        }
+        self.limit_garbage();
+    }
+
+    /// The attempt has failed: everything is as it was when it began.
+    pub fn take_back(&mut self, outer: Floor) {
+        let Floor { entries, bytes, garbage_bytes } = std::mem::replace(&mut self.floor, outer);
+        while self.entries.len() > entries
             && let Some(entry) = self.entries.pop()
         {
-            self.bytes.truncate(entry.at);
             match entry.older {
                 NONE => self.newest.remove(&entry.hash),
                 older => self.newest.insert(entry.hash, older),
             };
         }
+        self.bytes.truncate(bytes);
+        self.garbage_bytes = garbage_bytes;
     }
 
-    /// Forgets everything.
+    /// Forgets everything; no attempt is under way.
     pub fn clear(&mut self) {
+        self.floor = Floor::default();
         if self.entries.is_empty() {
             return;
         }
+        self.garbage_bytes = 0;
         self.entries.clear();
         self.newest.clear();
         self.bytes.clear();
@@ -125,7 +215,11 @@ impl<V> PendingWrites<V> {
     }
 
     fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        let mut at = *self.newest.get(&hash)?;
+        self.find_from(*self.newest.get(&hash)?, key)
+    }
+
+    /// The newest entry of a key that is not newer than this one.
+    fn find_from(&self, mut at: u32, key: &[u8]) -> Option<usize> {
         while at != NONE {
             let entry = &self.entries[at as usize];
             if self.key(entry) == key {
@@ -174,46 +268,59 @@ mod tests {
 
     #[derive(Debug, Clone)]
     enum Op {
-        Put(u8, Vec<u8>, u32, bool),
-        Mark,
-        Cut,
+        Put(u8, Vec<u8>, u32),
+        Begin,
+        Keep,
+        TakeBack,
         Clear,
+        Collect,
     }
 
     fn ops() -> impl Strategy<Value = Vec<Op>> {
-        let put = (0_u8..6, prop::collection::vec(any::<u8>(), 0..9), any::<u32>(), any::<bool>());
+        let put = (0_u8..6, prop::collection::vec(any::<u8>(), 0..9), any::<u32>());
         let op = prop_oneof![
-            12 => put.prop_map(|(key, tail, value, keep)| Op::Put(key, tail, value, keep)),
-            2 => Just(Op::Mark),
-            2 => Just(Op::Cut),
+            12 => put.prop_map(|(key, tail, value)| Op::Put(key, tail, value)),
+            3 => Just(Op::Begin),
+            2 => Just(Op::Keep),
+            2 => Just(Op::TakeBack),
             1 => Just(Op::Clear),
+            2 => Just(Op::Collect),
         ];
         prop::collection::vec(op, 0..60)
     }
 
     proptest! {
         #[test]
-        fn what_was_written_last_is_found_and_marks_bring_back_what_was(ops in ops()) {
+        fn what_was_written_last_is_found_and_attempts_are_taken_back(ops in ops()) {
             let mut written = PendingWrites::new(7);
             let mut model: BTreeMap<Vec<u8>, (u32, Vec<u8>)> = BTreeMap::new();
-            let mut marks = Vec::new();
+            let mut attempts = Vec::new();
             for op in ops {
                 match op {
-                    Op::Put(key, tail, value, keep) => {
+                    Op::Put(key, tail, value) => {
                         let key = vec![key; usize::from(key)];
-                        written.put(&key, &tail, value, keep || !marks.is_empty());
+                        written.put(&key, &tail, value);
                         model.insert(key, (value, tail));
                     }
-                    Op::Mark => marks.push((written.len(), model.clone())),
-                    Op::Cut => if let Some((mark, then)) = marks.pop() {
-                        written.cut(mark);
+                    Op::Begin => attempts.push((written.begin_attempt(), model.clone())),
+                    Op::Keep => if let Some((outer, _)) = attempts.pop() {
+                        written.keep(outer);
+                    },
+                    Op::TakeBack => if let Some((outer, then)) = attempts.pop() {
+                        written.take_back(outer);
                         model = then;
                     },
                     Op::Clear => {
                         written.clear();
                         model.clear();
-                        marks.clear();
+                        attempts.clear();
                     }
+                    Op::Collect => written.collect_garbage(),
+                }
+                if attempts.is_empty() {
+                    let live = model.iter().map(|(key, (_, tail))| key.len() + tail.len());
+                    prop_assert!(written.entries.len() >= model.len());
+                    prop_assert!(written.size_bytes() >= live.sum::<usize>());
                 }
                 prop_assert_eq!(written.is_empty(), model.is_empty());
                 for key in 0_u8..6 {
@@ -228,6 +335,37 @@ mod tests {
         }
     }
 
+    /// Inside an attempt and outside, growing and not: a value is held once, and at most once more as it was before.
+    #[test]
+    fn a_value_that_is_written_again_and_again_is_held_once() {
+        const LEN: usize = 100_000;
+        let mut written = PendingWrites::new(3);
+        written.put(b"k", &[1; LEN], 0);
+        for round in 0..1000 {
+            let outer = written.begin_attempt();
+            written.put(b"k", &[1; LEN], round);
+            written.keep(outer);
+            assert!(written.bytes.len() < 5 * LEN, "{} in attempt {round}", written.bytes.len());
+        }
+        let outer = written.begin_attempt();
+        written.put(b"other", b"", 0);
+        for round in 1..1000 {
+            written.put(b"k", &vec![2; LEN + round], round);
+            written.put(b"other", &vec![3; round], round);
+            assert!(written.bytes.len() < 5 * LEN, "{} in round {round}", written.bytes.len());
+        }
+        assert_eq!(written.get(b"k"), Some((&999, &vec![2; LEN + 999][..])));
+        written.take_back(outer);
+        assert_eq!(written.get(b"k"), Some((&999, &[1; LEN][..])));
+        assert_eq!(written.get(b"other"), None);
+        for round in 1..1000 {
+            written.put(b"other", &vec![3; round], round);
+            written.put(b"k", &vec![2; LEN + round], round);
+        }
+        assert!(written.bytes.len() < 4 * LEN, "{}", written.bytes.len());
+        assert_eq!(written.get(b"other"), Some((&999, &[3; 999][..])));
+    }
+
     #[test]
     fn keys_of_one_hash_are_told_apart() {
         let mut written = PendingWrites::new(0);
@@ -239,7 +377,8 @@ mod tests {
         assert_eq!(written.find(5, b"aa"), Some(0));
         assert_eq!(written.find(5, b"bbb"), Some(1));
         assert_eq!(written.find(5, b"cc"), None);
-        written.cut(1);
+        written.floor = Floor { entries: 1, bytes: 2, garbage_bytes: 0 };
+        written.take_back(Floor::default());
         assert_eq!(written.find(5, b"aa"), Some(0));
         assert_eq!(written.find(5, b"bbb"), None);
     }

@@ -46,7 +46,9 @@ pub struct Deferred {
 
 /// Appends replies to a connection's output.
 ///
-/// Nothing fails. A caller that announces an aggregate of `n` writes `n` replies (`2n` for a map).
+/// Nothing fails. A caller that announces an aggregate of `n` writes `n` replies (`2n` for a map). With a limit
+/// ([`Self::within`]) what is beyond it is left out, so that the memory of a reply that is too long is bounded; it is of
+/// no use then ([`Self::is_over`]).
 ///
 /// ```
 /// use terrace_resp::{Aggregate, Protocol, ReplyWriter};
@@ -65,17 +67,29 @@ pub struct Deferred {
 pub struct ReplyWriter<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
+    limit_bytes: usize,
 }
 
 impl<'a> ReplyWriter<'a> {
     /// Appends to `out`.
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
-        Self { out, protocol }
+        Self { out, protocol, limit_bytes: usize::MAX }
+    }
+
+    /// The same, with an output of at most about `limit_bytes`, those of earlier writers included.
+    pub fn within(self, limit_bytes: usize) -> Self {
+        Self { limit_bytes, ..self }
+    }
+
+    /// Whether something was left out since it was beyond the limit.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.out.len() > self.limit_bytes
     }
 
     /// Another writer to the same output.
     pub fn reborrow(&mut self) -> ReplyWriter<'_> {
-        ReplyWriter { out: self.out, protocol: self.protocol }
+        ReplyWriter { out: self.out, protocol: self.protocol, limit_bytes: self.limit_bytes }
     }
 
     /// Takes away what was written after the output had `len_bytes`.
@@ -100,7 +114,7 @@ impl<'a> ReplyWriter<'a> {
 
     /// `+OK`.
     pub fn ok(&mut self) {
-        self.out.extend_from_slice(b"+OK\r\n");
+        self.put(b"+OK\r\n");
     }
 
     /// A simple string. Line ends in `text` become blanks.
@@ -115,6 +129,9 @@ impl<'a> ReplyWriter<'a> {
 
     /// An integer.
     pub fn integer(&mut self, value: i64) {
+        if self.is_over() {
+            return;
+        }
         self.out.push(b':');
         append_integer(self.out, value);
         self.end();
@@ -124,9 +141,8 @@ impl<'a> ReplyWriter<'a> {
     #[inline]
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        self.out.reserve(bytes.len() + 16);
         self.length(b'$', bytes.len());
-        self.out.extend_from_slice(bytes);
+        self.put(bytes);
         self.end();
     }
 
@@ -205,9 +221,9 @@ impl<'a> ReplyWriter<'a> {
             return self.bulk(text);
         }
         self.length(b'=', text.len() + 4);
-        self.out.extend_from_slice(&format);
-        self.out.push(b':');
-        self.out.extend_from_slice(text);
+        self.put(&format);
+        self.put(b":");
+        self.put(text);
         self.end();
     }
 
@@ -226,7 +242,7 @@ impl<'a> ReplyWriter<'a> {
             return self.error(text);
         }
         self.length(b'!', text.len());
-        self.out.extend_from_slice(text);
+        self.put(text);
         self.end();
     }
 
@@ -242,7 +258,10 @@ impl<'a> ReplyWriter<'a> {
     #[inline]
     fn length(&mut self, first: u8, length: usize) {
         if length < 10 {
-            return self.out.extend_from_slice(&[first, b'0' + length as u8, b'\r', b'\n']);
+            return self.put(&[first, b'0' + length as u8, b'\r', b'\n']);
+        }
+        if self.is_over() {
+            return;
         }
         self.out.push(first);
         append_unsigned(self.out, length as u64);
@@ -250,9 +269,9 @@ impl<'a> ReplyWriter<'a> {
     }
 
     fn line(&mut self, first: u8, text: &[u8]) {
-        self.out.push(first);
+        self.put(&[first]);
         let start = self.out.len();
-        self.out.extend_from_slice(text);
+        self.put(text);
         if memchr::memchr2(b'\r', b'\n', text).is_some() {
             for byte in self.out[start..].iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')) {
                 *byte = b' ';
@@ -262,7 +281,7 @@ impl<'a> ReplyWriter<'a> {
     }
 
     fn either(&mut self, two: &[u8], three: &[u8]) {
-        self.out.extend_from_slice(match self.protocol {
+        self.put(match self.protocol {
             Protocol::Resp2 => two,
             Protocol::Resp3 => three,
         });
@@ -270,7 +289,17 @@ impl<'a> ReplyWriter<'a> {
 
     #[inline]
     fn end(&mut self) {
-        self.out.extend_from_slice(b"\r\n");
+        self.put(b"\r\n");
+    }
+
+    /// Appends as much as the limit allows, and one byte more, which says that there was more.
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        if bytes.len() <= self.limit_bytes.saturating_sub(self.out.len()) {
+            return self.out.extend_from_slice(bytes);
+        }
+        let room = self.limit_bytes.saturating_add(1).saturating_sub(self.out.len());
+        self.out.extend_from_slice(&bytes[..room.min(bytes.len())]);
     }
 }
 
@@ -285,6 +314,39 @@ mod tests {
             write(&mut ReplyWriter::new(&mut out, protocol));
             String::from_utf8(out).unwrap()
         })
+    }
+
+    #[test]
+    fn a_reply_beyond_the_limit_takes_no_more_memory() {
+        fn whole(reply: &mut ReplyWriter<'_>) {
+            reply.array(4);
+            reply.bulk("0123456789");
+            reply.integer(12_345);
+            reply.simple("text");
+            reply.double(0.5);
+        }
+        let [two, three] = both(whole);
+        for (text, protocol) in [(two, Protocol::Resp2), (three, Protocol::Resp3)] {
+            for limit in 0..=text.len() + 5 {
+                let mut out = Vec::new();
+                let mut reply = ReplyWriter::new(&mut out, protocol).within(limit);
+                whole(&mut reply.reborrow());
+                assert_eq!(reply.is_over(), limit < text.len(), "{limit}");
+                if !reply.is_over() {
+                    assert_eq!(out, text.as_bytes());
+                    continue;
+                }
+                assert!(out.len() > limit && out.len() < limit + 10, "{limit}: {}", out.len());
+                let mut reply = ReplyWriter::new(&mut out, protocol).within(limit);
+                let deferred = reply.begin(Aggregate::Map, 100);
+                (0..1000).for_each(|_| reply.bulk([0; 1000]));
+                reply.finish(deferred, 1000);
+                assert!(reply.is_over() && reply.len_bytes() < limit + 20, "{limit}");
+                // What is taken away can be written again.
+                reply.truncate(0);
+                assert!(!reply.is_over());
+            }
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use terrace_cluster::CallTarget;
 use terrace_keyspace::{CommandBatch, Mode, Wait};
-use terrace_resp::{Command, ReplyWriter};
+use terrace_resp::{Command, OwnedCommand, ReplyWriter};
 
 /// Most that one client may queue in `MULTI`, in bytes.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
@@ -43,20 +43,7 @@ pub(crate) fn execute(
 ) -> Executed {
     let mark = output.len();
     let Some((number, spec)) = table().find(args.name()) else {
-        if is_of_http(args.name()) {
-            server.stats.protocol_errors.add(1);
-            tracing::warn!(
-                client = session.id,
-                peer = %session.info.origin.peer,
-                "a request of HTTP: somebody may be sending it through a browser; the connection ends"
-            );
-            return Executed::Close;
-        }
-        let refusal = unknown(&args);
-        server.errors.note(&refusal);
-        refuse(session, output, &refusal);
-        server.stats.unknown_commands.add(1);
-        return Executed::Replied;
+        return refuse_unknown(&args, session, server, output);
     };
     if session.caller == Caller::Client
         && let Some(user) = &mut session.user
@@ -95,7 +82,8 @@ pub(crate) fn execute(
         return done;
     }
     let (mode, is_bound) = (batch.mode(), session.is_bound || batch.is_taking_part());
-    let reply = ReplyWriter::new(output, session.protocol);
+    let limit_bytes = server.reply_limit(session.caller);
+    let reply = ReplyWriter::new(output, session.protocol).within(limit_bytes);
     let mut call = Call { args, batch, session, server, reply };
     let outcome = command::run(&mut call, spec);
     let failed = match outcome {
@@ -128,8 +116,50 @@ pub(crate) fn execute(
     let info = &session.info;
     info.last_command.store(number, Ordering::Relaxed);
     info.last_used_ms.store(batch.now_ms(), Ordering::Relaxed);
+    let is_over = output.len() > limit_bytes;
+    if is_over {
+        output.truncate(mark);
+    }
+    if is_over && session.replies == Replies::On {
+        return over_limit(session, server, output);
+    }
     hush(session, output, mark);
     if session.closes { Executed::Close } else { Executed::Replied }
+}
+
+/// The reply to a command that was executed is longer than what may wait for its client: it is not sent, and the
+/// connection ends, as that of a client that does not read. Another node gets an error instead.
+fn over_limit(session: &mut Session, server: &Server, output: &mut Vec<u8>) -> Executed {
+    if session.caller == Caller::Client {
+        server.stats.output_limit_closed.add(1);
+        tracing::warn!(client = session.id, "a reply over the output limit");
+        return Executed::Close;
+    }
+    let text = "ERR the reply is over the output limit; the command was executed";
+    refuse(session, output, text);
+    Executed::Replied
+}
+
+fn refuse_unknown(
+    args: &Command<'_>,
+    session: &mut Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+) -> Executed {
+    if is_of_http(args.name()) {
+        server.stats.protocol_errors.add(1);
+        tracing::warn!(
+            client = session.id,
+            peer = %session.info.origin.peer,
+            "a request of HTTP: somebody may be sending it through a browser; the connection ends"
+        );
+        return Executed::Close;
+    }
+    let refusal = unknown(args);
+    server.errors.note(&refusal);
+    refuse(session, output, &refusal);
+    server.stats.unknown_commands.add(1);
+    Executed::Replied
 }
 
 /// In a cluster: what becomes of a command that is not simply executed here.
@@ -150,6 +180,9 @@ fn elsewhere(
         Place::Here(true) if session.round.comes_back() => {
             let own = CallTarget::Owner(cluster.coordinator()?.me());
             let is_exec = spec.name == "exec";
+            if is_exec && is_refused(session, server, output) {
+                return Some(Executed::Replied);
+            }
             let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
             return Some(send(away, args, spec, is_bound, session, own));
         }
@@ -166,6 +199,9 @@ fn elsewhere(
         // A thread that may wait holds no guard until what it sends is on its way.
         Place::Away(_) if batch.mode() == Mode::Device => return Some(Executed::Back),
         Place::Away(away) => {
+            if matches!(away, Away::Exec(_)) && is_refused(session, server, output) {
+                return Some(Executed::Replied);
+            }
             let own = CallTarget::Owner(cluster.coordinator()?.me());
             return Some(send(away, args, spec, is_bound, session, own));
         }
@@ -188,6 +224,22 @@ fn elsewhere(
         }
     }
     Some(Executed::Replied)
+}
+
+/// A transaction is to be sent, to where its client is not known: whether the client may no longer execute some of what
+/// it has queued, which is the reply then.
+fn is_refused(session: &mut Session, server: &Server, output: &mut Vec<u8>) -> bool {
+    let queued = session.queued.iter().flat_map(|queued| &queued.commands);
+    let refusal = queued.map(OwnedCommand::as_command).find_map(|args| {
+        let (number, spec) = table().find(args.name())?;
+        command::permit(spec, number, &args, session, server).err()
+    });
+    let Some(refusal) = refusal else { return false };
+    let refusal = format!("EXECABORT Transaction discarded because of: {refusal}");
+    session.end_transaction();
+    server.errors.note(&refusal);
+    refuse(session, output, &refusal);
+    true
 }
 
 /// A command goes to others (`own` is this node), if that keeps the order of the commands of its client on each key;
@@ -252,6 +304,9 @@ fn route_again(
             // As a call to this node itself, which goes on as soon as the routes have followed.
             let own = CallTarget::Owner(coordinator.me());
             let is_exec = spec.name == "exec";
+            if is_exec && is_refused(session, server, output) {
+                return Executed::Replied;
+            }
             let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
             send(away, args, spec, is_bound, session, own)
         }

@@ -59,9 +59,18 @@ impl Serving {
 
     /// Bytes of the process in memory.
     fn resident(&self) -> u64 {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most bytes of the process that were in memory.
+    fn most_resident(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
+    fn status_bytes(&self, name: &str) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.server.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
     }
 }
@@ -183,6 +192,37 @@ fn announcements_take_no_memory() {
         grown.push(growth >> 10);
     }
     println!("KiB for {CONNECTIONS} connections: {grown:?}");
+}
+
+/// What takes some kilobytes to ask for holds large values once, not once for each command, also in a transaction
+/// and in a reply.
+#[test]
+fn small_requests_about_large_values_take_little_memory() {
+    const MAX_GROWTH: u64 = 256 << 20;
+    let file = "maxmemory = \"16mb\"\nclient-output-buffer-limit = \"normal 64mb 0 0\"\n";
+    let times = |count: usize, words: &dyn Fn(usize) -> String| -> String {
+        (0..count).map(|at| words(at) + "\r\n").collect()
+    };
+    let value = "SETRANGE s 8000000 x\r\n";
+    let set_bits = times(300, &|at| format!("SETBIT bits {at} 1"));
+    for requests in [
+        format!("SETBIT bits 64000000 1\r\nMULTI\r\n{set_bits}EXEC\r\n"),
+        format!("{value}{}", times(60, &|_| "APPEND s y".into())),
+        format!("{value}{}", times(60, &|at| format!("COPY s copy{at}"))),
+        format!("{value}MGET{}\r\n", " s".repeat(300)),
+        format!("{value}MULTI\r\n{}EXEC\r\n", times(300, &|_| "GET s".into())),
+    ] {
+        let serving = Serving::start(file, &[]);
+        serving.ask("PING");
+        let before = serving.resident();
+        let mut stream = serving.try_connect().unwrap();
+        write!(stream, "{requests}QUIT\r\n").unwrap();
+        // It is answered, or the connection ends.
+        let _ended = std::io::copy(&mut stream, &mut std::io::sink());
+        assert!(serving.ask("PING").contains("PONG"));
+        let growth = serving.most_resident().saturating_sub(before);
+        assert!(growth < MAX_GROWTH, "{growth} bytes for {}", &requests[..40]);
+    }
 }
 
 /// A guest who sends without end what is no login costs no more than one request.

@@ -143,7 +143,7 @@ impl CommandBatch {
     }
 
     fn note_meta(&mut self, user_key: &[u8], meta: Option<Meta>) {
-        self.metas.put(user_key, &[], meta, self.attempts > 0);
+        self.metas.put(user_key, &[], meta);
     }
 
     /// Removes a collection and everything in it. The lock is held.

@@ -4,7 +4,7 @@ use super::{CommandBatch, Undo, Value, WrittenElement};
 use crate::encode;
 use crate::error::Result;
 use std::collections::BTreeMap;
-use terrace::ReadOptions;
+use terrace::{Iter, ReadOptions};
 
 /// Which way [`CommandBatch::visit`] goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,10 @@ impl CommandBatch {
             self.saw_written(true);
             return Ok(written.clone().map(Value::Written));
         }
+        if self.removed_range(element_key).is_some() {
+            self.saw_written(true);
+            return Ok(None);
+        }
         let found = self.space.elements.get_with(element_key, &self.reading)?;
         Ok(found.map(Value::Stored))
     }
@@ -80,6 +84,45 @@ impl CommandBatch {
     pub(crate) fn delete_element(&mut self, element_key: Vec<u8>) {
         self.batch.delete_cf(&self.space.elements, &element_key);
         self.note_element(element_key, None);
+    }
+
+    /// Removes the elements with engine keys in `[start, end)`. The lock of their collection is held.
+    pub(crate) fn delete_elements(&mut self, start: Vec<u8>, end: Vec<u8>) {
+        use std::ops::Bound::{Excluded, Included};
+        self.batch.delete_range_cf(&self.space.elements, &start, &end);
+        let range = self.elements.range::<[u8], _>((Included(&start[..]), Excluded(&end[..])));
+        let written: Vec<_> = range.map(|(key, _)| key.clone()).collect();
+        for key in written {
+            self.note_element(key, None);
+        }
+        self.removed.push((start, end));
+    }
+
+    /// The range that this batch has removed the stored element with this key with, if it has.
+    fn removed_range(&self, element_key: &[u8]) -> Option<&(Vec<u8>, Vec<u8>)> {
+        let is_in = |(start, end): &&(Vec<u8>, Vec<u8>)| {
+            &start[..] <= element_key && element_key < &end[..]
+        };
+        self.removed.iter().find(is_in)
+    }
+
+    /// Moves past stored elements that this batch has removed.
+    fn pass_removed(&self, stored: &mut Iter, direction: Direction) -> Result<()> {
+        while !self.removed.is_empty()
+            && stored.valid()
+            && let Some((start, end)) = self.removed_range(stored.key())
+        {
+            match direction {
+                Direction::Up => stored.seek(end)?,
+                Direction::Down => {
+                    stored.seek_for_prev(start)?;
+                    if stored.valid() && stored.key() == &start[..] {
+                        stored.prev()?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn note_element(&mut self, element_key: Vec<u8>, value: WrittenElement) {
@@ -107,9 +150,10 @@ impl CommandBatch {
             (Direction::Down, None) => stored.seek_to_last()?,
             (Direction::Down, Some(from)) => stored.seek_for_prev(from)?,
         }
-        self.saw_written(!self.elements.is_empty());
+        self.saw_written(!self.elements.is_empty() || !self.removed.is_empty());
         let mut written = Overlay::of(&self.elements, prefix, from, direction).peekable();
         loop {
+            self.pass_removed(&mut stored, direction)?;
             let stored_key = stored.valid().then(|| stored.key());
             let first = match (written.peek(), stored_key) {
                 (None, None) => return Ok(()),

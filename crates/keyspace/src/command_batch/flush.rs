@@ -41,14 +41,13 @@ impl CommandBatch {
             }
         }
         self.undo_open_moves(first, last)?;
-        let undoes = self.attempts > 0;
         for db in first..=last {
             let owned = |(key, _): (&[u8], _)| key.to_vec();
             let texts: Vec<_> = self.written_texts(db).into_iter().map(owned).collect();
             let owned = |(key, _): (&[u8], _)| key.to_vec();
             let metas: Vec<_> = self.written_metas(db).into_iter().map(owned).collect();
-            texts.iter().for_each(|key| self.texts.put(key, &[], WrittenText::Deleted, undoes));
-            metas.iter().for_each(|key| self.metas.put(key, &[], None, undoes));
+            texts.iter().for_each(|key| self.texts.put(key, &[], WrittenText::Deleted));
+            metas.iter().for_each(|key| self.metas.put(key, &[], None));
             self.flushed |= 1 << db;
         }
         Ok(())

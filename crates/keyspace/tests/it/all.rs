@@ -7,6 +7,7 @@ mod commands;
 mod concurrency;
 mod edges;
 pub mod harness;
+mod long_lists;
 mod model;
 mod moves;
 mod random;

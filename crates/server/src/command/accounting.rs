@@ -1,6 +1,7 @@
-//! What is noted of a command that was executed: latency, hot keys, the slow log.
+//! What is noted of a command that was executed: latency, hot keys, the slow log; and who sees it.
 
 use super::spec::{CommandSpec, Flags};
+use crate::command_observer::ObservedCommand;
 use crate::server::Server;
 use crate::session::Session;
 use crate::slowlog::{self, SlowCommand};
@@ -25,8 +26,20 @@ impl Server {
         let is_write = spec.flags.has(Flags::WRITE);
         self.hot_keys.note(is_write, session.db, || spec.keys.of(args));
         let slower_than = self.slower_than_us.load(Ordering::Relaxed);
-        if slower_than >= 0 && took_us >= slower_than {
+        let is_slow = slower_than >= 0 && took_us >= slower_than;
+        if is_slow {
             self.note_slow(args, session, took);
+        }
+        if let Some(observer) = self.observation.observer(is_slow) {
+            observer.observe(&ObservedCommand {
+                name: spec.name,
+                took,
+                failed,
+                is_slow,
+                database: session.db,
+                client: session.id,
+                peer: session.info.origin.peer,
+            });
         }
         let spike_ms = self.spike_ms.load(Ordering::Relaxed);
         if spike_ms > 0 && took.as_millis() as u64 >= spike_ms {

@@ -130,6 +130,8 @@ fn options(call: &Call<'_>) -> Result<Options, Failure> {
 
 fn lcs(call: &mut Call<'_>) -> Outcome {
     let mut texts: [Vec<u8>; 2] = Default::default();
+    // Both as they are at one moment.
+    call.batch.pin_now();
     for (at, text) in texts.iter_mut().enumerate() {
         match call.batch.get(call.session.db, call.arg(at + 1)) {
             Ok(found) => *text = found.map(|found| found.to_vec()).unwrap_or_default(),

@@ -38,10 +38,15 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
 
 /// Runs a command's function; the locks are held.
 pub(crate) fn run_locked(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
-    let refused = spec.flags.has(Flags::WRITE) && !spec.flags.has(Flags::REMOVES);
-    if refused && call.server.space.db().is_disk_full() {
-        // Before it shares a batch with a command that only removes.
-        return Err(Failure::DISK_FULL);
+    if spec.flags.has(Flags::WRITE)
+        && let Err(error) = call.server.space.db().check_writable()
+    {
+        // Before it shares a batch with other commands, which would fail with it.
+        match error {
+            terrace::Error::DiskFull(_) if spec.flags.has(Flags::REMOVES) => {}
+            terrace::Error::DiskFull(_) => return Err(Failure::DISK_FULL),
+            error => return Err(error.into()),
+        }
     }
     if spec.flags.has(Flags::SUBCOMMANDS) && call.arg(1).eq_ignore_ascii_case(b"help") {
         help(call, spec);

@@ -54,9 +54,14 @@ impl<'a> Options<'a> {
             .user
             .as_ref()
             .is_some_and(|user| user.may_do_everything() || user.may_access_all(Access::READ));
-        let check = |option: &str| match reads_all {
-            true => Ok(()),
-            false => Err(Failure::err(format_args!(
+        // Keys that patterns name may be other nodes'.
+        let is_in_cluster = call.server.cluster.is_some();
+        let check = |option: &str| match (is_in_cluster, reads_all) {
+            (true, _) => {
+                Err(Failure::err(format_args!("{option} option of SORT denied in cluster mode.")))
+            }
+            (false, true) => Ok(()),
+            (false, false) => Err(Failure::err(format_args!(
                 "{option} option of SORT denied due to insufficient ACL permissions"
             ))),
         };

@@ -299,13 +299,29 @@ fn getex(call: &mut Call<'_>) -> Outcome {
 }
 
 fn mget(call: &mut Call<'_>) -> Outcome {
+    /// Values that are held at a time, if they are large, and if they are not.
+    const AT_ONCE: (usize, usize) = (8, 512);
+    /// Values that are together shorter than this are not large.
+    const SMALL_BYTES: usize = 256 << 10;
     let keys: Vec<&[u8]> = call.args_from(1).collect();
-    let values = call.batch.get_many(call.session.db, &keys)?;
-    call.reply.array(values.len());
-    for value in values {
-        call.note_lookup(value.is_some());
-        call.bulk_or_null(value);
+    call.reply.array(keys.len());
+    if keys.len() > AT_ONCE.0 {
+        // All as they are at one moment.
+        call.batch.pin_now();
     }
+    let (mut rest, mut at_once, mut found) = (&keys[..], AT_ONCE.0, 0);
+    while !rest.is_empty() && !call.reply.is_over() {
+        let some = rest.split_off(..at_once.min(rest.len())).unwrap_or_default();
+        let mark = call.reply.len_bytes();
+        for value in call.batch.get_many(call.session.db, some)? {
+            found += usize::from(value.is_some());
+            call.bulk_or_null(value);
+        }
+        let is_small = call.reply.len_bytes() - mark < SMALL_BYTES;
+        at_once = if is_small { AT_ONCE.1 } else { AT_ONCE.0 };
+    }
+    // Nothing is noted of one that is executed again elsewhere.
+    (0..keys.len()).for_each(|number| call.note_lookup(number < found));
     Ok(())
 }
 

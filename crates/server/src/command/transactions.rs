@@ -161,6 +161,10 @@ fn exec_queued(
         }
         locked => locked?,
     }
+    // What its commands read without a lock they see as it is at one moment.
+    if queued.commands.len() > 1 {
+        call.batch.pin_now();
+    }
     if let Some(watched) = &call.session.watched
         && !watched.is_unchanged(call.server.space.db())?
     {

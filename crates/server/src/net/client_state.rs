@@ -17,6 +17,9 @@ use terrace_resp::{
 /// A client with more unsent reply bytes than this is not served until it reads (back-pressure).
 pub(super) const MAX_UNSENT_BYTES: usize = 1 << 20;
 
+/// A batch of this many bytes is committed before more is executed.
+pub(super) const MAX_BATCH_BYTES: usize = 1 << 20;
+
 /// Commands of one client that are executed at a time; then the other clients are served.
 const MAX_COMMANDS: usize = 512;
 
@@ -287,6 +290,9 @@ impl ClientState {
                     }
                     if std::mem::take(&mut session.was_admitted) {
                         parser.admit();
+                    }
+                    if batch.size_bytes() > MAX_BATCH_BYTES {
+                        return (at, Progress::More);
                     }
                 }
                 Ok(Step::Blank { bytes }) => at += bytes,

@@ -7,7 +7,7 @@ mod calls;
 mod leader_follower;
 mod outbox;
 
-use super::client_state::Progress;
+use super::client_state::{MAX_BATCH_BYTES, Progress};
 use super::connection::Connection;
 use super::executor::Executor;
 use super::listen::Bound;
@@ -34,9 +34,6 @@ use terrace_keyspace::{CommandBatch, Mode, Wait};
 
 /// What one read takes at most. Also how much of one client is read before others have their turn.
 const READ_BYTES: usize = 64 << 10;
-
-/// A batch of this many bytes is committed before more is executed.
-const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// With other loops beside it, a loop commits a batch that holds this many locks: the others may want
 /// them.

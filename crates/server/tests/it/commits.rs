@@ -5,6 +5,7 @@ use crate::client::{bulk, error, hears_nothing, int, ok};
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use terrace::vfs::{Fault, FaultKind, OpClass};
@@ -161,4 +162,30 @@ fn a_server_that_ends_commits_what_it_was_told_before() {
     });
     let again = again(dir.unwrap(), &vfs, SYNCS);
     assert_eq!(again.client().say("GET k"), bulk("v"));
+}
+
+/// Readers and writers share batches; a store that takes no more writes still answers.
+#[test]
+fn who_only_reads_is_not_told_of_the_failure_of_others() {
+    const READS: usize = 3_000;
+    let vfs = GatedVfs::new(Gated::LogSync);
+    let served = served(&vfs, &[("server-threads", "1")]);
+    let mut reader = served.client();
+    assert_eq!(reader.say("SET there 1"), ok());
+    let (kind, at_op) = (FaultKind::Eio, vfs.sim().op_count() + 1);
+    vfs.sim().set_fault(Some(Fault { at_op, kind, forever: true, filter: Some(OpClass::Append) }));
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = served.client();
+            while !is_done.load(Ordering::Relaxed) {
+                let reply = writer.say("SET there 2");
+                assert!(error(&reply).starts_with("MISCONF"), "{reply:?}");
+            }
+        });
+        let read: Vec<_> = (0..READS).map(|_| reader.say("GET there")).collect();
+        is_done.store(true, Ordering::Relaxed);
+        assert!(read.iter().all(|value| *value == bulk("1")));
+    });
+    let _refused = served.try_end();
 }

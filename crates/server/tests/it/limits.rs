@@ -1,7 +1,7 @@
 //! What one client may take: before it has authenticated, of memory for its replies, of
 //! connections, of time.
 
-use crate::client::{Client, HANG_GUARD, bulk, error, int, ok, until};
+use crate::client::{Client, HANG_GUARD, array, bulk, error, int, ok, until};
 use crate::served::Served;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -292,4 +292,47 @@ fn who_stops_sending_is_answered_first() {
     until("connections are left", || served.server().clients.count() == 0);
     let mut client = served.client();
     assert_eq!(client.say("GET x"), Reply::Null);
+}
+
+/// One reply, not many: it is cut while it is made, whatever command makes it, and what the command wrote stays.
+#[test]
+fn a_single_reply_is_held_to_the_limit_as_well() {
+    let served = Served::with(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
+    let mut other = served.client();
+    let value = "x".repeat(50_000);
+    for at in 0..100 {
+        assert_eq!(other.call(&["HSET", "hash", &format!("field{at}"), &value]), int(1));
+        assert_eq!(other.call(&["RPUSH", "list", &value]), int(at + 1));
+    }
+    assert_eq!(other.call(&["SET", "value", &value]), ok());
+    let many_keys: Vec<&str> = std::iter::once("MGET").chain(["value"; 1000]).collect();
+    let exec = [
+        request(&["MULTI"]),
+        request(&["INCR", "count"]),
+        request(&["GET", "value"]).repeat(1000),
+        request(&["INCR", "count"]),
+        request(&["EXEC"]),
+    ];
+    let requests = [
+        request(&many_keys),
+        request(&["HGETALL", "hash"]),
+        request(&["LRANGE", "list", "0", "-1"]),
+        request(&["HRANDFIELD", "hash", "-100000", "WITHVALUES"]),
+        request(&["SORT", "list", "ALPHA"]),
+        exec.concat(),
+    ];
+    for (at, bytes) in requests.iter().enumerate() {
+        let mut greedy = TcpStream::connect(served.address()).unwrap();
+        greedy.write_all(bytes).unwrap();
+        until("it is not ended", || other.info(GONE) == at as u64 + 1);
+        assert!(rest(&mut greedy) < 1 << 20, "request {at}");
+    }
+    assert_eq!(other.say("GET count"), bulk("2"));
+    // What is before it is answered, and what is within the limit.
+    let mut client = served.client();
+    client.send_raw(&[request(&["PING"]), request(&many_keys), request(&["PING"])].concat());
+    assert_eq!(client.reply(), Reply::Simple(b"PONG"[..].into()));
+    client.expect_end();
+    let few: Vec<&str> = many_keys[..20].to_vec();
+    assert_eq!(served.client().call(&few), array(std::iter::repeat_n(bulk(&value), 19)));
 }

@@ -2,6 +2,7 @@
 
 use crate::client::{array, bulk, error, int, ok};
 use crate::served::Served;
+use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_resp::Reply;
 
 fn queued() -> Reply<'static> {
@@ -143,4 +144,42 @@ fn optimistic_counters_lose_nothing() {
         thread.join().unwrap();
     }
     assert_eq!(served.client().say("GET n"), bulk(&(CLIENTS * TIMES).to_string()));
+}
+
+/// Also where a transaction is executed by a thread beside the loop, and where values are read from the device.
+#[test]
+fn a_transaction_reads_everything_as_it_was_at_one_moment() {
+    const ROUNDS: usize = 300;
+    for (threads, watches) in [("1", true), ("2", false)] {
+        let served = Served::with(&[("server-threads", threads)]);
+        served.client().say("MSET a 0 b 0");
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = served.client();
+                for count in 0.. {
+                    writer.say(&format!("MSET a {count} b {count}"));
+                    if is_done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let mut reader = served.client();
+            let mut words = vec!["MULTI"];
+            words.extend(["GET a"; 200]);
+            words.extend(["GET b", "EXEC"]);
+            let mut read = Vec::new();
+            for _ in 0..ROUNDS {
+                if watches {
+                    reader.say("WATCH other");
+                }
+                read.extend(reader.pipeline(&words).pop());
+            }
+            is_done.store(true, Ordering::Relaxed);
+            for reply in read {
+                let Reply::Array(values) = reply else { panic!("{reply:?}") };
+                assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+            }
+        });
+    }
 }

@@ -6,6 +6,7 @@
 
 use super::super::loop_handle::{BatchCommit, Committed};
 use super::super::offload::Offload;
+use super::super::phase::Phase;
 use super::{EventLoop, MAX_BATCH_BYTES};
 use crate::dispatch;
 use std::sync::atomic::Ordering;
@@ -94,7 +95,9 @@ impl EventLoop {
         if !may_reply && client.state.as_ref().is_some_and(|state| state.session.is_guarded) {
             return self.end_unsure(token);
         }
-        client.leave_batch(error);
+        // Who has neither written nor seen what was written has nothing to do with the failure.
+        let is_free = matches!(client.phase, Phase::InBatch { is_bound: false, .. });
+        client.leave_batch(error.filter(|_| !is_free));
         if client.leave_cluster() {
             self.queue_if_more(token);
         }
