@@ -13,8 +13,9 @@ pub fn steps(root: &Path) -> Result<Steps> {
     steps.check("tidy", tidy::run);
     steps.check("dependencies", dependencies::run);
     steps.check("crates", published::run);
-    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    steps.cargo("clippy", &clippy);
+    let traces = ["--features", "terrace-cli/opentelemetry"];
+    let clippy = ["clippy", "--workspace", "--all-targets"];
+    steps.cargo("clippy", &[&clippy[..], &traces, &["--", "-D", "warnings"]].concat());
     let simulation = ["clippy", "-p", "terrace", "--features", "simulation", "--test", "sim"];
     steps.cargo("clippy-simulation", &[&simulation[..], &["--", "-D", "warnings"]].concat());
     let plain = ["clippy", "-p", "terrace", "--no-default-features", "--lib", "--test", "features"];

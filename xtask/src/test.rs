@@ -81,6 +81,7 @@ pub fn add(steps: &mut Steps) -> Result<()> {
     let shown = format!("cargo run -p terrace-fuzz -- --seconds {FUZZ_SECONDS}");
     steps.command("fuzz", &shown, fuzz).needs(&[BUILD]);
     outside(steps);
+    traces(steps);
     Ok(())
 }
 
@@ -133,6 +134,12 @@ fn features(steps: &mut Steps) {
     steps.cargo_with("codecs", &codecs, &no_compiler);
     let engine = ["test", "-p", "terrace", "--no-default-features", "--test", "features"];
     steps.cargo_with("features", &engine, &no_compiler);
+}
+
+/// The program with traces, against a collector. Last: it takes the place of the program without them.
+fn traces(steps: &mut Steps) {
+    let select = ["--workspace", "--features", "terrace-cli/opentelemetry", "--test", "telemetry"];
+    cargo_test(steps, "traces", &select, &[], &[BUILD]);
 }
 
 /// Runs the examples that the build has left.

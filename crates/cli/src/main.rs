@@ -27,6 +27,7 @@ mod redis_values;
 mod sd_notify;
 mod store;
 mod target_store;
+mod traces;
 
 use clap::{ArgAction, CommandFactory, Parser};
 use commands::Command;

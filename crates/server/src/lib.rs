@@ -13,6 +13,7 @@ pub mod stats;
 mod status;
 // What can be set, who may do what, what is measured.
 pub mod acl;
+pub mod command_observer;
 pub mod config;
 pub mod error_stats;
 pub mod latency;

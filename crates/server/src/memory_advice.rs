@@ -1,7 +1,7 @@
 //! `MEMORY DOCTOR`: whether the process keeps to its budget, where more memory would save most, and what
 //! moves between the pools. `EXPLAIN` says the last two of a lookup that read the device.
 
-use terrace::{MemoryShape, MemorySplit};
+use terrace::{MemoryShape, MemorySplit, PoolShape};
 
 /// What a process may have in memory besides the budget of its store: code, stacks, connections, buffers of
 /// flushes and compactions.
@@ -42,7 +42,17 @@ pub(crate) fn of_pools(shape: &MemoryShape) -> String {
         ),
         _ => "More of it would save nothing now.".to_owned(),
     };
-    worth + &of_moves(shape)
+    worth + &of_loans(shape) + &of_moves(shape)
+}
+
+/// What pools lend to the block cache.
+fn of_loans(shape: &MemoryShape) -> String {
+    let lending = shape.pools.iter().filter(|pool| pool.lent_bytes > 0);
+    let of_pool = |pool: &PoolShape| {
+        let lent_mib = pool.lent_bytes as f64 / MIB;
+        format!(" Blocks use up to {lent_mib:.1} MiB that `{}` do not need now.", pool.name)
+    };
+    lending.map(of_pool).collect()
 }
 
 /// What the arbiter has to say; nothing where the budget does not move.
@@ -61,7 +71,6 @@ fn of_moves(shape: &MemoryShape) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace::PoolShape;
 
     #[test]
     fn the_advice_compares_the_budget_with_what_the_process_holds() {
@@ -82,7 +91,10 @@ mod tests {
         shape.pools = vec![pool("memtables", 4 << 20, Some(2.5)), pool("blocks", 1 << 20, None)];
         let busy = of(&shape, 128 << 20);
         assert!(busy.contains("pool `memtables`: about 2.5 device reads"), "{busy}");
-        assert!(!busy.contains("moved"), "{busy}");
+        assert!(!busy.contains("moved") && !busy.contains("do not need"), "{busy}");
+        shape.pools[0].lent_bytes = 3 << 20;
+        let lending = of(&shape, 128 << 20);
+        assert!(lending.contains("up to 3.0 MiB that `memtables` do not need now."), "{lending}");
         shape.split = MemorySplit::Auto;
         shape.decision = Some("nothing moves: it is balanced".into());
         (shape.last_move, shape.moves) = (Some("4 KiB from filters to blocks".into()), 3);

@@ -1,6 +1,7 @@
 //! A server from its start to its end: the one place where everything is put together.
 
 use crate::cluster::{Membership, NodeAdmin};
+use crate::command_observer::CommandObserver;
 use crate::config::{Config, Settings, Source};
 use crate::http::{self, HttpOptions};
 use crate::net::{self, Bound, CallExecutor, Endpoint, Executor, Loops};
@@ -62,6 +63,32 @@ impl Running {
         Self::start_node(config, None, |_| {})
     }
 
+    /// As [`Self::start_node`], with an observer of commands ([`Server::observe_commands`]) from the first one on.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_observed(
+        config: Config,
+        metadata: Option<Arc<dyn Metadata>>,
+        change: impl FnOnce(&mut terrace::Options),
+        observer: Option<Arc<dyn CommandObserver>>,
+    ) -> Result<Self, ServeError> {
+        let settings = config.settings();
+        if !settings.cluster_enabled {
+            return Self::open(config, None, change, observer);
+        }
+        let mut running = Self::open(config, Some(settings.placement()), change, observer)?;
+        match running.join(metadata) {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                if let Err(error) = running.end() {
+                    tracing::warn!("{error}");
+                }
+                Err(ServeError::Cluster(error.to_string()))
+            }
+        }
+    }
+
     /// As [`Self::start`], with the metadata of a cluster whose nodes are in this process, and with changes to
     /// the engine's options.
     ///
@@ -72,20 +99,7 @@ impl Running {
         metadata: Option<Arc<dyn Metadata>>,
         change: impl FnOnce(&mut terrace::Options),
     ) -> Result<Self, ServeError> {
-        let settings = config.settings();
-        if !settings.cluster_enabled {
-            return Self::start_with(config, change);
-        }
-        let mut running = Self::open(config, Some(settings.placement()), change)?;
-        match running.join(metadata) {
-            Ok(()) => Ok(running),
-            Err(error) => {
-                if let Err(error) = running.end() {
-                    tracing::warn!("{error}");
-                }
-                Err(ServeError::Cluster(error.to_string()))
-            }
-        }
+        Self::start_observed(config, metadata, change, None)
     }
 
     /// As [`Self::start`], with changes to the engine's options that the configuration cannot say:
@@ -98,13 +112,14 @@ impl Running {
         config: Config,
         change: impl FnOnce(&mut terrace::Options),
     ) -> Result<Self, ServeError> {
-        Self::open(config, None, change)
+        Self::open(config, None, change, None)
     }
 
     fn open(
         config: Config,
         placement: Option<Placement>,
         change: impl FnOnce(&mut terrace::Options),
+        observer: Option<Arc<dyn CommandObserver>>,
     ) -> Result<Self, ServeError> {
         let settings = config.settings();
         let tls = net::tls(&settings)?;
@@ -122,6 +137,9 @@ impl Running {
         let space =
             opened.map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
         let server = Arc::new(Server::new(space, config)?);
+        if let Some(observer) = observer {
+            server.observe_commands(observer);
+        }
         let of = |bound: &[Bound]| bound.iter().map(|bound| bound.address).collect::<Vec<_>>();
         let (addresses, tls_addresses) = (of(&plain), of(&encrypted));
         server.note_addresses(&addresses);

@@ -5,19 +5,20 @@ mod permissions;
 use crate::acl::{Acl, AclError, Catalog};
 use crate::checkpoints::Checkpoints;
 use crate::cluster::Cluster;
+use crate::command_observer::{CommandObserver, Observation};
 use crate::config::{ClusterRedirect, Config, LogLevel, OutputLimit, Settings};
 use crate::error_stats::ErrorStats;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::memory_advice;
-use crate::session::Clients;
+use crate::session::{Caller, Clients};
 use crate::slowlog::SlowLog;
 use crate::stats::{Rate, Stats};
 use parking_lot::{Condvar, Mutex};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 use terrace_keyspace::Keyspace;
 use terrace_resp::Limits;
@@ -76,6 +77,8 @@ pub struct Server {
     /// Copies of options that every command looks at.
     pub(crate) slower_than_us: AtomicI64,
     pub(crate) spike_ms: AtomicU64,
+    reply_limit_bytes: AtomicUsize,
+    pub(crate) observation: Observation,
 }
 
 impl Server {
@@ -115,6 +118,8 @@ impl Server {
             set_log_level: OnceLock::new(),
             slower_than_us: AtomicI64::new(0),
             spike_ms: AtomicU64::new(0),
+            reply_limit_bytes: AtomicUsize::new(usize::MAX),
+            observation: Observation::default(),
             space,
             config,
         };
@@ -125,6 +130,11 @@ impl Server {
     fn copy(&self, settings: &Settings) {
         self.slower_than_us.store(settings.slowlog_log_slower_than, Ordering::Relaxed);
         self.spike_ms.store(settings.latency_monitor_threshold, Ordering::Relaxed);
+        self.observation.set_every(settings.trace_sample_every);
+        let hard = usize::try_from(settings.client_output_buffer_limit.normal.hard_bytes);
+        // 0 is none.
+        let hard = hard.ok().filter(|bytes| *bytes > 0).unwrap_or(usize::MAX);
+        self.reply_limit_bytes.store(hard, Ordering::Relaxed);
     }
 
     pub(crate) fn note_addresses(&self, addresses: &[SocketAddr]) {
@@ -146,6 +156,12 @@ impl Server {
     pub fn on_log_level(&self, set: impl Fn(LogLevel) + Send + Sync + 'static) {
         // The first one stays.
         let _first = self.set_log_level.set(Box::new(set));
+    }
+
+    /// From now on this observer sees one command of `trace-sample-every`, and all that get into SLOWLOG; the first
+    /// one stays. In a cluster it sees what this node executes, also what other nodes send.
+    pub fn observe_commands(&self, observer: Arc<dyn CommandObserver>) {
+        self.observation.begin(observer);
     }
 
     /// How many databases there are.
@@ -173,6 +189,18 @@ impl Server {
     /// Seconds between probes of a silent connection.
     pub fn keepalive(&self) -> Option<u32> {
         u32::try_from(self.config.settings().tcp_keepalive).ok().filter(|seconds| *seconds > 0)
+    }
+
+    /// How many bytes of replies there may be at a time, for a command of such a caller. What goes to other nodes has to
+    /// fit a message.
+    pub(crate) fn reply_limit(&self, caller: Caller) -> usize {
+        /// Nobody sets a limit below this, and messages between nodes take more.
+        const BOUNDS: (usize, usize) = (64 << 10, 512 << 20);
+        let bytes = self.reply_limit_bytes.load(Ordering::Relaxed);
+        match caller {
+            Caller::Client => bytes.max(BOUNDS.0),
+            _ => bytes.clamp(BOUNDS.0, BOUNDS.1),
+        }
     }
 
     /// How many bytes of replies may wait for a client.

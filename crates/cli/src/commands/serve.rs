@@ -3,6 +3,7 @@
 use crate::allocator;
 use crate::outcome::Outcome;
 use crate::sd_notify::{self, READY, STOPPING};
+use crate::traces::Traces;
 use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -87,8 +88,10 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
+    let traces = Traces::of(&config.settings())?;
     let started = hear_signals()?;
-    let running = Running::start(config)?;
+    let change = |options: &mut _| traces.of_store(options);
+    let running = Running::start_observed(config, None, change, traces.observer())?;
     running.server().on_log_level(set_log_level);
     // The thread that hears signals lives as long as the process.
     let _listens = started.send(Arc::downgrade(running.server()));
@@ -96,7 +99,9 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     sd_notify::notify(READY);
     running.server().stop.wait();
     sd_notify::notify(STOPPING);
-    running.wait()?;
+    let ended = running.wait();
+    traces.end();
+    ended?;
     writeln!(std::io::stdout(), "stopped; everything acknowledged is in the log")?;
     Ok(Outcome::Done)
 }
@@ -143,7 +148,8 @@ fn targets(level: LogLevel) -> Targets {
         LogLevel::Debug => (LevelFilter::TRACE, LevelFilter::DEBUG),
     };
     let of_server = Targets::new().with_target("terrace_server", server);
-    of_server.with_target("terrace_node", server).with_default(engine)
+    let of_server = of_server.with_target("terrace_node", server);
+    of_server.with_target("terrace_telemetry", server).with_default(engine)
 }
 
 /// Stops on SIGINT and SIGTERM, reads the configuration again on SIGHUP, from now on: the first client

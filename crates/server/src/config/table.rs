@@ -320,6 +320,12 @@ options! {
             "How much is logged.";
         "log-format" => log_format: LogFormat = "text", Kind::Choice(LogFormat::NAMES), Start,
             "How lines of the log are written: for people, or as a JSON object each.";
+        "otlp-endpoint" => otlp_endpoint: String = "", Kind::Text, Start,
+            "Where traces are sent, by OTLP over gRPC, as http://HOST:4317; needs a program that was built with the \
+             feature opentelemetry.";
+        "trace-sample-every" => trace_sample_every: u64 = "1000",
+            Kind::Whole { min: 0, max: i64::MAX }, Live,
+            "One command in every this many becomes a span of the traces, and all that get into SLOWLOG; 0 sends only these.";
         "slowlog-log-slower-than" => slowlog_log_slower_than: i64 = "10000",
             Kind::Whole { min: -1, max: i64::MAX }, Live,
             "Microseconds at which a command gets into SLOWLOG; -1 logs none, 0 logs all.";
@@ -361,6 +367,10 @@ impl Settings {
         if self.proto_max_bulk_len > self.client_query_buffer_limit {
             let why = "an argument cannot be longer than client-query-buffer-limit";
             return conflict("proto-max-bulk-len", why);
+        }
+        if !self.otlp_endpoint.is_empty() && !self.otlp_endpoint.starts_with("http://") {
+            let why = "it must be as http://HOST:4317; a collector is not spoken to with TLS";
+            return conflict("otlp-endpoint", why);
         }
         self.check_cluster()
     }

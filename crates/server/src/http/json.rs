@@ -189,6 +189,7 @@ pub(super) struct Pool {
     pub name: String,
     pub used_bytes: u64,
     pub limit_bytes: Option<u64>,
+    pub lent_bytes: u64,
     pub saved_reads_per_mib_s: Option<f64>,
 }
 

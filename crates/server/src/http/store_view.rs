@@ -129,6 +129,7 @@ fn memory(seen: &terrace::MemoryShape) -> Memory {
         name: pool.name.to_string(),
         used_bytes: pool.used_bytes,
         limit_bytes: Some(pool.limit_bytes),
+        lent_bytes: pool.lent_bytes,
         saved_reads_per_mib_s: pool.saved_reads_per_mib_s,
     };
     Memory {

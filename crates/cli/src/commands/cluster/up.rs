@@ -6,6 +6,7 @@ use crate::allocator;
 use crate::cluster_client::{ClusterClient, Login};
 use crate::commands::serve;
 use crate::outcome::Outcome;
+use crate::traces::Traces;
 use anyhow::{Context, Result, anyhow, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -194,7 +195,9 @@ fn start(
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    let running = Running::start_node(config, metadata.clone(), |_| {})
+    let traces = Traces::of(&config.settings())?;
+    let change = |options: &mut _| traces.of_store(options);
+    let running = Running::start_observed(config, metadata.clone(), change, traces.observer())
         .with_context(|| format!("node {}", at + 1))?;
     if at == 0 {
         // Only the first one's has set up the log.
@@ -211,7 +214,12 @@ fn start(
     nodes.addresses.push(address);
     nodes.servers.push(running.server().clone());
     let thread = std::thread::Builder::new().name(node_name(at));
-    nodes.waiting.push(thread.spawn(move || running.wait())?);
+    let wait = move || {
+        let ended = running.wait();
+        traces.end();
+        ended
+    };
+    nodes.waiting.push(thread.spawn(wait)?);
     Ok(())
 }
 
