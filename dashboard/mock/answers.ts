@@ -76,7 +76,7 @@ export function memory(engine: Engine): Memory {
   const pools = [
     {
       name: "memtables", used_bytes: engine.memtable + engine.immutables * MEMTABLE_LIMIT,
-      limit_bytes: 4 * MEMTABLE_LIMIT, saved_reads_per_mib_s: living ? 2.1 : null,
+      limit_bytes: 4 * MEMTABLE_LIMIT, lent_bytes: living ? MEMTABLE_LIMIT : 0, saved_reads_per_mib_s: living ? 2.1 : null,
     },
     {
       name: "blocks", used_bytes: living ? 41 * MIB + 1.4 * MIB * Math.sin(engine.time_s / 5) : 0, limit_bytes: 44 * MIB,
@@ -85,7 +85,7 @@ export function memory(engine: Engine): Memory {
     { name: "filters", used_bytes: filters, limit_bytes: 13 * MIB, saved_reads_per_mib_s: living ? 24 + 11 * Math.sin(engine.time_s / 31 + 2) : null },
     { name: "models", used_bytes: living ? 0.7 * MIB : 0, limit_bytes: null, saved_reads_per_mib_s: living ? 0.4 : null },
     { name: "tables", used_bytes: living ? 3.1 * MIB : 0, limit_bytes: null, saved_reads_per_mib_s: null },
-  ].map((pool) => ({ ...pool, used_bytes: Math.round(pool.used_bytes) }));
+  ].map((pool) => ({ lent_bytes: 0, ...pool, used_bytes: Math.round(pool.used_bytes) }));
   const used_bytes = pools.reduce((sum, pool) => sum + pool.used_bytes, 0);
   return { budget_bytes: BUDGET, used_bytes, rss_bytes: Math.round(used_bytes * 1.12 + 9 * MIB), pools, decision: null, moves: 0 };
 }

@@ -203,6 +203,8 @@ export interface Pool {
   used_bytes: number;
   /** `null`: no limit of its own. */
   limit_bytes: number | null;
+  /** Bytes of the limit that `blocks` may use as well, until a write needs them. */
+  lent_bytes: number;
   /** Device reads (or their worth) per second that one more MiB would save; `null`: not known. */
   saved_reads_per_mib_s: number | null;
 }

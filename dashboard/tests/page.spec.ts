@@ -130,6 +130,7 @@ test("shows the numbers of the API, and goes on showing them", async () => {
     for (const pool of live.memory.pools) assert.equal(pools[pool.name], String(pool.used_bytes), pool.name);
   }
   if (mock !== null) assert.equal(seen.size, 3, "the page stands still while the store works");
+  if (mock !== null) assert.match((await page.textContent("#memory .advice"))!, /Blocks use up to [\d.]+ MiB that memtables do not need now\./);
   // The stream and the plain endpoints speak of the same store.
   const [summary, memory, { live }] = [await api<Summary>("summary"), await api<Memory>("memory"), await shown(page)];
   assert.equal(summary.started_ms, live.summary.started_ms);

@@ -65,7 +65,9 @@ export function memory(store: Store): HTMLElement {
     setText(total, `${bytes(memory.used_bytes)} of ${bytes(memory.budget_bytes)} (${percent(memory.used_bytes / scale)})`);
     stack.setAttribute("aria-label", memory.pools.map((pool) => `${pool.name} ${bytes(pool.used_bytes)}`).join(", "));
     const worth = best === null ? "No pool would save reads with more memory now." : `The next MiB is worth most in ${best.name}.`;
-    setText(advice, memory.decision === null ? worth : `${worth} Memory has moved ${memory.moves} times; at the last step ${memory.decision}.`);
+    const lending = memory.pools.filter((pool) => pool.lent_bytes > 0);
+    const lent = lending.map((pool) => ` Blocks use up to ${bytes(pool.lent_bytes)} that ${pool.name} do not need now.`).join("");
+    setText(advice, memory.decision === null ? worth + lent : `${worth}${lent} Memory has moved ${memory.moves} times; at the last step ${memory.decision}.`);
   };
   store.on("live", (live) => update(live.memory));
   return root;
