@@ -1,7 +1,7 @@
 //! `BulkLoader`: loads entries in any order, as one write.
 
 use crate::arguments::{bytes, until_ms};
-use crate::callbacks::detached;
+use crate::callbacks::free;
 use crate::errors::{ended, raise};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -39,8 +39,9 @@ impl BulkLoader {
 /// A load holds its store open.
 impl Drop for BulkLoader {
     fn drop(&mut self) {
-        let loader = self.loader.get_mut().take();
-        detached(|| drop(loader));
+        if let Some(loader) = self.loader.get_mut().take() {
+            free(loader);
+        }
     }
 }
 

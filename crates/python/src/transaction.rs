@@ -1,7 +1,7 @@
 //! `Transaction`: optimistic transactions.
 
 use crate::arguments::{bytes, ttl, write_options};
-use crate::callbacks::detached;
+use crate::callbacks::free;
 use crate::errors::{ended, raise};
 use crate::family::ColumnFamily;
 use parking_lot::Mutex;
@@ -48,8 +48,9 @@ impl Transaction {
 /// A transaction holds its store open.
 impl Drop for Transaction {
     fn drop(&mut self) {
-        let running = self.running.get_mut().take();
-        detached(|| drop(running));
+        if let Some(running) = self.running.get_mut().take() {
+            free(running);
+        }
     }
 }
 

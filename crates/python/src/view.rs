@@ -1,6 +1,6 @@
 //! What an object looks at: a column family, now or at a snapshot. It can be let go of before the object.
 
-use crate::callbacks::detached;
+use crate::callbacks::free;
 use crate::errors::{ended, raise};
 use parking_lot::{RwLock, RwLockReadGuard};
 use pyo3::prelude::*;
@@ -63,7 +63,8 @@ impl View {
 /// The last object of a store closes it.
 impl Drop for View {
     fn drop(&mut self) {
-        let seen = self.seen.get_mut().take();
-        detached(|| drop(seen));
+        if let Some(seen) = self.seen.get_mut().take() {
+            free(seen);
+        }
     }
 }

@@ -172,6 +172,40 @@ def test_a_store_that_is_forgotten_closes_while_it_calls_python(tmp_path):
         assert db[b"k"] == b"a,b"
 
 
+def test_a_store_that_is_freed_within_a_call_of_its_own_closes(tmp_path):
+    """The collector runs on any thread; the end of the store waits for the flush in which it runs here."""
+    code = """
+        import gc, sys, threading, terracedb
+        gc.disable()
+        main, inside, go = threading.get_ident(), threading.Event(), threading.Event()
+        def merge(key, existing, operands):
+            if threading.get_ident() != main and not go.is_set():
+                inside.set()
+                go.wait()
+                gc.collect()
+            return operands[-1]
+        class Owner:
+            pass
+        operator = terracedb.MergeOperator("last", merge)
+        owner = Owner()
+        owner.me = owner
+        owner.db = terracedb.Db(sys.argv[1], merge_operator=operator, memtable_bytes="16KiB")
+        at = 0
+        while not inside.is_set():
+            owner.db[b"%d" % at] = bytes(1000)
+            owner.db.merge(b"%d" % at, bytes(1000))
+            at += 1
+            inside.wait(0.01)
+        del owner
+        go.set()
+        print("done")
+    """
+    assert run(code, tmp_path / "s") == "done\n"
+    last = terracedb.MergeOperator("last", lambda key, existing, operands: operands[-1])
+    with terracedb.Db(tmp_path / "s", merge_operator=last) as db:
+        assert set(db.values()) == {bytes(1000)}
+
+
 @pytest.mark.parametrize("ends", ["", "db.close()", "del db", "import threading; threading.Thread(target=db.compact, daemon=True).start()"])
 def test_the_interpreter_ends_whatever_is_still_open(tmp_path, ends):
     code = f"""
