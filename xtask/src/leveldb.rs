@@ -82,16 +82,27 @@ impl Places {
     }
 }
 
-/// Our program in C++, in the oldest C++ that LevelDB's headers are for.
+/// Our program in C++, in the oldest C++ that LevelDB's headers are for: as usual, and without type information, as many
+/// programs are compiled and LevelDB itself.
 fn our_program(places: &Places) -> Result<()> {
-    let program = places.dir.join("program");
+    let builds: [(&str, &[&str]); 2] = [("own", &[]), ("own-no-rtti", &["-fno-rtti"])];
+    for (name, flags) in builds {
+        our_program_with(places, name, flags)?;
+    }
+    Ok(())
+}
+
+/// Our program, called `name`, compiled with further `flags`.
+fn our_program_with(places: &Places, name: &str, flags: &[&str]) -> Result<()> {
+    let program = places.dir.join(name);
     let mut compiler = Command::new("c++");
-    compiler.args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-I"]);
-    compiler.arg(places.include()).arg(places.tests.join("program.cc")).arg("-L");
+    compiler.args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g"]);
+    compiler.args(flags).arg("-I").arg(places.include());
+    compiler.arg(places.tests.join("program.cc")).arg("-L");
     compiler.arg(places.lib()).args(["-lleveldb", "-lpthread", "-o"]).arg(&program);
     run_shown(&mut compiler)?;
     let mut command = Command::new(program);
-    run_shown(command.arg(places.stores.join("own")).env("LD_LIBRARY_PATH", places.lib()))
+    run_shown(command.arg(places.stores.join(name)).env("LD_LIBRARY_PATH", places.lib()))
 }
 
 /// The sources of plyvel, with its tests.

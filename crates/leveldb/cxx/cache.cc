@@ -1,9 +1,20 @@
 // A cache for programs; stores have one of their own.
 #include "leveldb/cache.h"
 
+#include "live_objects.h"
 #include "lru_cache.h"
 
 namespace leveldb {
+
+namespace {
+
+// Never freed: caches may outlive what is freed at the end of the program.
+LiveObjects& Caches() {
+  static LiveObjects* const caches = new LiveObjects;
+  return *caches;
+}
+
+}  // namespace
 
 struct LRUCache::Entry : Cache::Handle {
   std::string key;
@@ -19,7 +30,18 @@ struct LRUCache::Entry : Cache::Handle {
 
 Cache::~Cache() = default;
 
-LRUCache::~LRUCache() { Prune(); }
+LRUCache::LRUCache(size_t capacity) : capacity_(capacity) {
+  Caches().Add(static_cast<const Cache*>(this));
+}
+
+LRUCache::~LRUCache() {
+  Caches().Remove(static_cast<const Cache*>(this));
+  Prune();
+}
+
+const LRUCache* LRUCache::From(const Cache* cache) {
+  return Caches().Has(cache) ? static_cast<const LRUCache*>(cache) : nullptr;
+}
 
 Cache::Handle* LRUCache::Insert(const Slice& key, void* value, size_t charge,
                                 void (*deleter)(const Slice& key, void* value)) {

@@ -59,11 +59,11 @@ class COptions {
     leveldb_options_set_block_size(options_, from.block_size);
     leveldb_options_set_max_file_size(options_, from.max_file_size);
     leveldb_options_set_compression(options_, from.compression);
-    if (const auto* cache = dynamic_cast<const LRUCache*>(from.block_cache)) {
+    if (const auto* cache = LRUCache::From(from.block_cache)) {
       cache_ = leveldb_cache_create_lru(cache->capacity());
       leveldb_options_set_cache(options_, cache_);
     }
-    if (const auto* policy = dynamic_cast<const BloomPolicy*>(from.filter_policy)) {
+    if (const auto* policy = BloomPolicy::From(from.filter_policy)) {
       policy_ = leveldb_filterpolicy_create_bloom(policy->bits_per_key());
       leveldb_options_set_filter_policy(options_, policy_);
     }

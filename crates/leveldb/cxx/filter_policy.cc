@@ -7,6 +7,7 @@
 
 #include "bloom_policy.h"
 #include "leveldb/slice.h"
+#include "live_objects.h"
 
 namespace leveldb {
 
@@ -25,9 +26,25 @@ uint64_t Hash(const Slice& key) {
 
 constexpr int kMostProbes = 30;
 
+// Never freed: policies may outlive what is freed at the end of the program.
+LiveObjects& Policies() {
+  static LiveObjects* const policies = new LiveObjects;
+  return *policies;
+}
+
 }  // namespace
 
 FilterPolicy::~FilterPolicy() = default;
+
+BloomPolicy::BloomPolicy(int bits_per_key) : bits_per_key_(bits_per_key < 1 ? 1 : bits_per_key) {
+  Policies().Add(static_cast<const FilterPolicy*>(this));
+}
+
+BloomPolicy::~BloomPolicy() { Policies().Remove(static_cast<const FilterPolicy*>(this)); }
+
+const BloomPolicy* BloomPolicy::From(const FilterPolicy* policy) {
+  return Policies().Has(policy) ? static_cast<const BloomPolicy*>(policy) : nullptr;
+}
 
 const char* BloomPolicy::Name() const { return "terrace.BloomFilter"; }
 

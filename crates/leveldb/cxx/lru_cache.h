@@ -13,7 +13,7 @@ namespace leveldb {
 
 class LRUCache final : public Cache {
  public:
-  explicit LRUCache(size_t capacity) : capacity_(capacity) {}
+  explicit LRUCache(size_t capacity);
   ~LRUCache() override;
 
   Handle* Insert(const Slice& key, void* value, size_t charge,
@@ -27,6 +27,9 @@ class LRUCache final : public Cache {
   size_t TotalCharge() const override;
 
   size_t capacity() const { return capacity_; }
+
+  // `cache`, if it is one of these; nullptr if it is the program's own, or none.
+  static const LRUCache* From(const Cache* cache);
 
  private:
   struct Entry;

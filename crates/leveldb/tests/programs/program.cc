@@ -244,6 +244,42 @@ void Comparators(const std::string& dir) {
   CHECK(key == "b");
 }
 
+// A cache and a policy of the program's own, which stores do without.
+class OwnCache : public leveldb::Cache {
+ public:
+  Handle* Insert(const Slice&, void*, size_t, void (*)(const Slice&, void*)) override {
+    return nullptr;
+  }
+  Handle* Lookup(const Slice&) override { return nullptr; }
+  void Release(Handle*) override {}
+  void* Value(Handle*) override { return nullptr; }
+  void Erase(const Slice&) override {}
+  uint64_t NewId() override { return 0; }
+  void Prune() override {}
+  size_t TotalCharge() const override { return 0; }
+};
+
+class OwnPolicy : public leveldb::FilterPolicy {
+ public:
+  const char* Name() const override { return "test.Own"; }
+  void CreateFilter(const Slice*, int, std::string*) const override {}
+  bool KeyMayMatch(const Slice&, const Slice&) const override { return true; }
+};
+
+void OwnSubclasses(const std::string& dir) {
+  OwnCache cache;
+  const OwnPolicy policy;
+  leveldb::Options options;
+  options.create_if_missing = true;
+  options.block_cache = &cache;
+  options.filter_policy = &policy;
+  auto db = Opened(options, dir);
+  CHECK_OK(db->Put(leveldb::WriteOptions(), "k", "v"));
+  CHECK(All(db.get(), leveldb::ReadOptions(), false) == "k=v ");
+  db.reset();
+  CHECK_OK(leveldb::DestroyDB(dir, options));
+}
+
 std::string dropped;
 
 void Drop(const Slice& key, void*) { dropped += key.ToString(); }
@@ -362,6 +398,7 @@ int main(int argc, char** argv) {
   Envs(dir + "-env");
   Store(dir + "-store");
   Comparators(dir + "-numbers");
+  OwnSubclasses(dir + "-subclasses");
   std::unique_ptr<leveldb::Iterator> none(leveldb::NewErrorIterator(Status::IOError("x")));
   CHECK(!none->Valid() && none->status().IsIOError());
   std::puts("as LevelDB does");
