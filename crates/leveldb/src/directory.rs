@@ -1,19 +1,25 @@
 //! What lies in a directory: a store of Terrace, LevelDB's own files, or something else.
 
 use std::ffi::CString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use terrace_binding::{Code, Failure, Outcome};
 use terrace_manifest::names::{self, FileName};
 
+/// Longer than any `CURRENT` of LevelDB.
+const MAX_CURRENT_BYTES: u64 = 64;
+
 /// Refuses a directory with files that only LevelDB writes.
 pub fn refuse_leveldb(dir: &Path) -> Outcome<()> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
+    let names_manifest = is_leveldb_current(&names::current_path(dir));
     for entry in entries.flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.ends_with(".ldb") || name == "LOG" {
+        let is_current = name == "CURRENT" && names_manifest;
+        if name.ends_with(".ldb") || name == "LOG" || is_current {
             let message = format!(
                 "{} holds files of LevelDB itself ({name}), which Terrace does not read; copy the \
                  entries into a new directory",
@@ -23,6 +29,17 @@ pub fn refuse_leveldb(dir: &Path) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// Whether `path` is a `CURRENT` as LevelDB writes it: the name of a manifest in a line. A store of Terrace has a
+/// checksum behind the name.
+fn is_leveldb_current(path: &Path) -> bool {
+    let mut content = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(MAX_CURRENT_BYTES).read_to_end(&mut content));
+    let number = content.strip_prefix(b"MANIFEST-").and_then(|rest| rest.strip_suffix(b"\n"));
+    let is_number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    read.is_ok() && number.is_some_and(is_number)
 }
 
 /// Whether there is a store.

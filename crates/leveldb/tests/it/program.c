@@ -281,16 +281,14 @@ static void snapshots_and_sizes(void) {
     leveldb_free(text);
 }
 
-/* A directory of LevelDB's own files is refused and left as it is. */
-static void files_of_leveldb(const char *dir) {
-    char path[4096], file[4200], byte;
-    snprintf(path, sizeof path, "%s-leveldb", dir);
+/* A directory at path with these files, all of which say the same, is refused and left as it is. */
+static void is_refused(const char *path, const char *const *names, const char *text) {
+    char file[4200], there[64];
     CHECK(mkdir(path, 0700) == 0);
-    const char *names[] = {"CURRENT", "MANIFEST-000002", "000003.log", "000005.ldb", "LOG"};
-    for (size_t at = 0; at < sizeof names / sizeof *names; at++) {
+    for (size_t at = 0; names[at]; at++) {
         snprintf(file, sizeof file, "%s/%s", path, names[at]);
         FILE *out = fopen(file, "w");
-        CHECK(out && fputs("x", out) >= 0 && fclose(out) == 0);
+        CHECK(out && fputs(text, out) >= 0 && fclose(out) == 0);
     }
     CHECK(leveldb_open(options, path, &err) == NULL);
     fails("Invalid argument: ");
@@ -298,11 +296,23 @@ static void files_of_leveldb(const char *dir) {
     fails("Invalid argument: ");
     leveldb_repair_db(options, path, &err);
     fails("Invalid argument: ");
-    for (size_t at = 0; at < sizeof names / sizeof *names; at++) {
+    for (size_t at = 0; names[at]; at++) {
         snprintf(file, sizeof file, "%s/%s", path, names[at]);
         FILE *in = fopen(file, "r");
-        CHECK(in && fread(&byte, 1, 1, in) == 1 && byte == 'x' && fclose(in) == 0);
+        CHECK(in && fgets(there, sizeof there, in) && strcmp(there, text) == 0);
+        CHECK(fclose(in) == 0);
     }
+}
+
+/* Directories of LevelDB's own files. A young one, whose LOG was removed, is known by its CURRENT. */
+static void files_of_leveldb(const char *dir) {
+    char path[4096];
+    const char *all[] = {"CURRENT", "MANIFEST-000002", "000003.log", "000005.ldb", "LOG", NULL};
+    snprintf(path, sizeof path, "%s-leveldb", dir);
+    is_refused(path, all, "x");
+    const char *few[] = {"CURRENT", "MANIFEST-000002", "000003.log", "000005.sst", NULL};
+    snprintf(path, sizeof path, "%s-leveldb-young", dir);
+    is_refused(path, few, "MANIFEST-000002\n");
 }
 
 int main(int argc, char **argv) {
