@@ -75,7 +75,11 @@ pub unsafe extern "C" fn terrace_options_set_family(
             let (name, value) = (text(name, "name")?, text(value, "value")?);
             (exclusive(options, "options")?, family, name, value)
         };
-        set_family_option(named(&mut handle.options, family), name, value)
+        // What is refused names no family.
+        let mut chosen = present(&handle.options, family).clone();
+        set_family_option(&mut chosen, name, value)?;
+        *named(&mut handle.options, family) = chosen;
+        Ok(())
     })
 }
 
@@ -98,6 +102,12 @@ pub unsafe extern "C" fn terrace_options_add_family(
 pub unsafe extern "C" fn terrace_options_free(options: *mut Options) {
     // SAFETY: NULL, or a handle that is given back.
     unsafe { free(options) };
+}
+
+/// The options of the family `name`, or those that it would begin with.
+fn present<'a>(options: &'a terrace::Options, name: &str) -> &'a CfOptions {
+    let found = options.column_families.iter().find(|(other, _)| other == name);
+    found.map_or(&options.default_family, |(_, chosen)| chosen)
 }
 
 /// The options of the family `name`, which begin as those of the default family.

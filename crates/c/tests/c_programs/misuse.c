@@ -134,6 +134,24 @@ static void nulls(terrace_db *db) {
     terrace_read_options_free(reading);
 }
 
+/* An option that is refused does not name its family. */
+static void a_family_that_was_refused(const char *dir) {
+    char path[4096], *names = NULL;
+    terrace_options *options = terrace_options_new();
+    terrace_db *db = NULL;
+    snprintf(path, sizeof path, "%s-refused", dir);
+    BAD(terrace_options_set_family(options, "f", "colour", "1"));
+    BAD(terrace_options_set_family(options, "f", "filter", "x"));
+    OK(terrace_options_set_family(options, "g", "filter", "none"));
+    BAD(terrace_options_set_family(options, "g", "filter", "x"));
+    OK(terrace_open(path, options, &db));
+    terrace_options_free(options);
+    OK(terrace_family_names(db, &names));
+    CHECK(strcmp(names, "default\ng") == 0);
+    terrace_string_free(names);
+    terrace_db_free(db);
+}
+
 static void too_much(terrace_db *db) {
     size_t len = 64 * 1024 + 1;
     uint8_t *key = calloc(1, len);
@@ -401,6 +419,7 @@ int main(int argc, char **argv) {
     terrace_options_free(options);
     OK(terrace_open(argv[1], NULL, &db));
     nulls(db);
+    a_family_that_was_refused(argv[1]);
     too_much(db);
     of_another_store(db, argv[1]);
     threads(db);
