@@ -262,10 +262,13 @@ pub unsafe extern "C" fn terrace_batch_roll_back(batch: *mut Batch) -> *mut Erro
 pub unsafe extern "C" fn terrace_write(db: *const Db, batch: *mut Batch, sync: i32) -> *mut Error {
     call(|| {
         // SAFETY: the rules of terrace.h.
-        let (opened, filled) = unsafe { (Db::of(db)?, Batch::of(batch)?) };
-        let options = write_options(sync)?;
+        let filled = unsafe { Batch::of(batch) }?;
+        // Taken before anything is refused.
         filled.save_points.clear();
-        Ok(opened.db.write_with(std::mem::take(&mut filled.batch), &options)?)
+        let taken = std::mem::take(&mut filled.batch);
+        // SAFETY: the rules of terrace.h.
+        let opened = unsafe { Db::of(db) }?;
+        Ok(opened.db.write_with(taken, &write_options(sync)?)?)
     })
 }
 

@@ -298,11 +298,11 @@ pub unsafe extern "C" fn terrace_transaction_commit(
     sync: i32,
 ) -> *mut Error {
     call(|| {
-        let options = write_options(sync)?;
         // SAFETY: the rules of terrace.h.
         let open = unsafe { Transaction::of(transaction) }?;
-        let transaction = open.transaction.take().ok_or_else(ended)?;
-        Ok(transaction.commit_with(&options)?)
+        // Taken before anything is refused.
+        let taken = open.transaction.take().ok_or_else(ended)?;
+        Ok(taken.commit_with(&write_options(sync)?)?)
     })
 }
 

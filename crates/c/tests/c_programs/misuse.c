@@ -134,6 +134,29 @@ static void nulls(terrace_db *db) {
     terrace_read_options_free(reading);
 }
 
+/* A batch is empty and a transaction has ended whatever the outcome, as of a sync that there is not. */
+static void refused_and_ended(terrace_db *db) {
+    terrace_batch *batch = terrace_batch_new();
+    terrace_transaction *txn = NULL;
+    terrace_value value;
+    OK(terrace_batch_put(batch, NULL, B("ended"), B("1")));
+    OK(terrace_batch_set_save_point(batch));
+    BAD(terrace_write(db, batch, 17));
+    CHECK(terrace_batch_len(batch) == 0);
+    BAD(terrace_batch_roll_back(batch));
+    OK(terrace_batch_put(batch, NULL, B("ended"), B("1")));
+    BAD(terrace_write(NULL, batch, 0));
+    CHECK(terrace_batch_len(batch) == 0);
+    terrace_batch_free(batch);
+    OK(terrace_transaction_begin(db, &txn));
+    OK(terrace_transaction_put(txn, NULL, B("ended"), B("1")));
+    BAD(terrace_transaction_commit(txn, 17));
+    BAD(terrace_transaction_commit(txn, 0));
+    terrace_transaction_free(txn);
+    OK(terrace_get(db, NULL, NULL, B("ended"), &value));
+    CHECK(is(&value, NULL));
+}
+
 /* An option that is refused does not name its family. */
 static void a_family_that_was_refused(const char *dir) {
     char path[4096], *names = NULL;
@@ -419,6 +442,7 @@ int main(int argc, char **argv) {
     terrace_options_free(options);
     OK(terrace_open(argv[1], NULL, &db));
     nulls(db);
+    refused_and_ended(db);
     a_family_that_was_refused(argv[1]);
     too_much(db);
     of_another_store(db, argv[1]);
