@@ -307,8 +307,9 @@ void terrace_merge_result_refuse(struct terrace_merge_result *result,
 // Sets the merge operator of the column family `family`, of the default one for NULL: what terrace_merge does there. Its
 // name, of 1 to 256 bytes, is stored, and the store is refused without an operator of that name: change
 // it when the meaning of operands changes. `context` is passed to the callbacks. `partial_merge` may be NULL.
-// `free_context`, which may be NULL, is called once, by any thread, when the options and every store that was opened with
-// them are freed; on failure of this function the context stays the caller's.
+// `free_context`, which may be NULL, is called once, by any thread, when nothing can call them any more: at the latest when
+// the options, every store that was opened with them and all handles of these stores are freed, iterators among them. On
+// failure of this function the context stays the caller's.
 struct terrace_error *terrace_options_set_merge_operator(struct terrace_options *options,
                                                          const char *family,
                                                          const char *name,

@@ -526,11 +526,15 @@ static void merge_operators(const char *dir) {
     CHECK(is(&value, "cow"));
     OK(terrace_get(db, words, NULL, B("refused"), &value));
     CHECK(is(&value, "1"));
+    terrace_iter *iter = NULL;
+    OK(terrace_iter_new(db, words, NULL, &iter));
     OK(terrace_close(db));
     terrace_db_free(db);
     CHECK(frees == 1);
     terrace_options_free(options);
     terrace_family_free(words);
+    CHECK(frees == 1); /* The iterator may still merge. */
+    terrace_iter_free(iter);
     CHECK(frees == 2);
     FAILS(TERRACE_INVALID_ARGUMENT, terrace_open(place, NULL, &db));
 }
