@@ -57,6 +57,50 @@ func take(db *terrace.DB) (job []byte, err error) {
 	return job, err
 }
 
+// deeper lets the stack grow, so that the runtime looks at every pointer in it.
+func deeper(depth int) int {
+	var room [1024]byte
+	room[depth%len(room)] = 1
+	if depth == 0 {
+		return 0
+	}
+	return deeper(depth-1) + int(room[depth%len(room)])
+}
+
+// noBytes scans over an entry of no bytes, of a sorted file.
+func noBytes(path string) error {
+	db, err := terrace.Open(path, nil)
+	if err != nil {
+		return err
+	}
+	if err := db.Put(nil, nil); err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	if db, err = terrace.Open(path, nil); err != nil {
+		return err
+	}
+	count := 0
+	each := func(k, v []byte) bool {
+		if deeper(1000) == 1000 && len(k) == 0 && len(v) == 0 && k != nil && v != nil {
+			count++
+		}
+		return true
+	}
+	// With a stack of its own, which is small.
+	ended := make(chan error)
+	go func() { ended <- db.Scan(nil, each) }()
+	if err := <-ended; err != nil {
+		return err
+	}
+	if count != 1 {
+		return fmt.Errorf("%d entries without bytes instead of 1", count)
+	}
+	return db.Close()
+}
+
 func main() {
 	if len(os.Args) != 2 {
 		log.Fatalf("usage: %s DIRECTORY", os.Args[0])
@@ -73,6 +117,9 @@ func main() {
 	}
 	if late, err := db.Get([]byte("late")); err != nil || late != nil {
 		log.Fatalf("a value whose time has passed is %q, %v", late, err)
+	}
+	if err := noBytes(os.Args[1] + "-no-bytes"); err != nil {
+		log.Fatal(err)
 	}
 	for number := 0; number < jobs; number++ {
 		if err := push(db, []byte(fmt.Sprintf("job %d", number))); err != nil {

@@ -141,6 +141,9 @@ func (db *DB) Scan(prefix []byte, each func(key, value []byte) bool) error {
 	}
 	defer C.terrace_iter_free(iter)
 	part := func(data *C.uint8_t, len C.size_t) []byte {
+		if len == 0 {
+			return []byte{}
+		}
 		return unsafe.Slice((*byte)(unsafe.Pointer(data)), int(len))
 	}
 	err := failure(C.terrace_iter_seek_to_first(iter))

@@ -1,6 +1,6 @@
 //! Compaction filters of the program: a callback with a context.
 
-use crate::arguments::{bytes, exclusive, place, text};
+use crate::arguments::{address, bytes, exclusive, place, text};
 use crate::callback::{Context, FreeContext};
 use crate::error::{Error, call};
 use crate::options::Options;
@@ -207,5 +207,5 @@ unsafe fn part(
     let Ok(len) = len else { return ptr::null() };
     let found = entry.and_then(|(entry, _)| which(entry));
     len.set(found.map_or(0, <[u8]>::len));
-    found.map_or(ptr::null(), <[u8]>::as_ptr)
+    found.map_or(ptr::null(), address)
 }

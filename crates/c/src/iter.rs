@@ -1,6 +1,6 @@
 //! Iterators.
 
-use crate::arguments::{bytes, exclusive, place, shared};
+use crate::arguments::{address, bytes, exclusive, place, shared};
 use crate::error::{Error, call, free};
 use crate::family::Family;
 use crate::read_options::ReadOptions;
@@ -169,7 +169,7 @@ unsafe fn part(
         Ok(iter) if iter.valid() => {
             let bytes = which(iter);
             len.set(bytes.len());
-            bytes.as_ptr()
+            address(bytes)
         }
         _ => {
             len.set(0);

@@ -1,6 +1,6 @@
 //! Merge operators of the program: callbacks with a context.
 
-use crate::arguments::{bytes, exclusive, text};
+use crate::arguments::{address, bytes, exclusive, text};
 use crate::callback::{Context, FreeContext};
 use crate::error::{Error, call};
 use crate::options::Options;
@@ -71,7 +71,7 @@ struct CallbackOperator {
 
 /// Where each of `parts` is, and how long.
 fn places(parts: &[&[u8]]) -> (Vec<*const u8>, Vec<usize>) {
-    parts.iter().map(|part| (part.as_ptr(), part.len())).unzip()
+    parts.iter().map(|part| (address(part), part.len())).unzip()
 }
 
 impl MergeOperator for CallbackOperator {
@@ -92,9 +92,9 @@ impl MergeOperator for CallbackOperator {
         unsafe {
             (self.full_merge)(
                 self.context.get(),
-                key.as_ptr(),
+                address(key),
                 key.len(),
-                existing.map_or(std::ptr::null(), <[u8]>::as_ptr),
+                existing.map_or(std::ptr::null(), address),
                 existing.map_or(0, <[u8]>::len),
                 data.as_ptr(),
                 lens.as_ptr(),
@@ -114,7 +114,7 @@ impl MergeOperator for CallbackOperator {
         unsafe {
             merge(
                 self.context.get(),
-                key.as_ptr(),
+                address(key),
                 key.len(),
                 data.as_ptr(),
                 lens.as_ptr(),

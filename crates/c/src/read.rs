@@ -1,7 +1,7 @@
 //! Point reads. A value is a slice of the engine's memory that it keeps alive: a cached read copies
 //! nothing and allocates nothing.
 
-use crate::arguments::{bytes, place, shared};
+use crate::arguments::{address, bytes, place, shared};
 use crate::error::{Error, call};
 use crate::family::Family;
 use crate::read_options::ReadOptions;
@@ -38,7 +38,7 @@ impl Value {
     #[inline]
     pub(crate) fn of(slice: Option<Slice>) -> Self {
         let Some(slice) = slice else { return Self::ABSENT };
-        let (data, len) = (slice.as_ptr(), slice.len());
+        let (data, len) = (address(&slice), slice.len());
         let mut kept = MaybeUninit::<[usize; SLICE_WORDS]>::zeroed();
         // SAFETY: size and alignment are checked above. Every word of a slice is initialised: its
         // fields fill it.

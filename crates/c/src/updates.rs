@@ -3,7 +3,7 @@
 //! The operations of the batch that a feed stands on are copied out of it, so that what C is shown stays where it
 //! is until the feed moves.
 
-use crate::arguments::{exclusive, place, shared};
+use crate::arguments::{address, exclusive, place, shared};
 use crate::batch::Batch;
 use crate::error::{Error, call, free};
 use crate::store::Db;
@@ -328,5 +328,5 @@ unsafe fn part(
     let Ok(len) = len else { return ptr::null() };
     let range = op.and_then(|(current, op)| current.bytes.get(which(op)?.clone()));
     len.set(range.map_or(0, <[u8]>::len));
-    range.map_or(ptr::null(), <[u8]>::as_ptr)
+    range.map_or(ptr::null(), address)
 }

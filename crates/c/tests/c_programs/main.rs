@@ -84,6 +84,15 @@ fn what_callers_do_wrong_is_an_error_and_no_crash() {
 }
 
 #[test]
+fn what_has_no_bytes_has_an_address() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = root().join("tests/c_programs/no_bytes.c");
+    let program = compile(&["cc", "-std=c11"], &source, dir.path(), Link::Static);
+    let told = run(Command::new(program).arg(dir.path().join("store")));
+    assert!(told.contains("all of it had an address"), "{told}");
+}
+
+#[test]
 fn the_header_is_one_for_cpp_too() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("cpp.cpp");
