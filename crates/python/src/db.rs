@@ -80,7 +80,8 @@ impl Db {
 
     /// The store at this moment.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Py<Snapshot>> {
-        let view = self.view.look(|seen| {
+        // In a read-only store it may have to wait for a refresh.
+        let view = self.view.work(py, |seen| {
             let snapshot = Some(seen.db.snapshot());
             Ok(View::new(seen.db.clone(), seen.db.default_family(), snapshot))
         })?;
@@ -93,8 +94,8 @@ impl Db {
     }
 
     /// A transaction that begins now.
-    fn transaction(&self) -> PyResult<Transaction> {
-        self.view.look(|seen| Ok(Transaction::new(&seen.db)))
+    fn transaction(&self, py: Python<'_>) -> PyResult<Transaction> {
+        self.view.work(py, |seen| Ok(Transaction::new(&seen.db)))
     }
 
     /// Calls `function` with a transaction and commits it, again if it conflicts, at most `attempts` times;
@@ -108,7 +109,7 @@ impl Db {
     ) -> PyResult<Bound<'py, PyAny>> {
         let mut at = 1;
         loop {
-            let transaction = Py::new(py, self.transaction()?)?.into_bound(py);
+            let transaction = Py::new(py, self.transaction(py)?)?.into_bound(py);
             let outcome = function.call1((&transaction,)).and_then(|returned| {
                 transaction.get().end(py)?;
                 Ok(returned)

@@ -123,6 +123,43 @@ def test_a_thread_that_waits_does_not_stop_the_others(tmp_path):
         assert counted > 0
 
 
+def runs_beside(call):
+    """Whether a thread that wants the interpreter gets it during one of many calls."""
+    begun, gate, ran, held = threading.Event(), threading.Lock(), [], []
+    gate.acquire()
+
+    def wait():
+        begun.set()
+        gate.acquire()
+        ran.append(True)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    begun.wait()
+    gate.release()
+    for _ in range(20000):
+        # Kept, since what is freed gives the interpreter away.
+        held.append(call())
+        if ran:
+            break
+    got_it = bool(ran)
+    held.clear()
+    thread.join()
+    return got_it
+
+
+@pytest.mark.parametrize("what", ["snapshot", "transaction"])
+def test_what_may_wait_gives_the_interpreter_to_others(tmp_path, what):
+    interval = sys.getswitchinterval()
+    with terracedb.Db(tmp_path / "s") as db:
+        # Nobody is made to give it away.
+        sys.setswitchinterval(1000)
+        try:
+            assert any(runs_beside(getattr(db, what)) for _ in range(100))
+        finally:
+            sys.setswitchinterval(interval)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_process_is_refused_and_the_parent_goes_on(tmp_path):
