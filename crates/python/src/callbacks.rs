@@ -5,6 +5,7 @@
 //! ([`free`]).
 
 use parking_lot::RwLock;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -19,9 +20,24 @@ static ENDED: RwLock<bool> = RwLock::new(false);
 /// Whether there ever was something of Python's that reads may call.
 static READS_CALL_PYTHON: AtomicBool = AtomicBool::new(false);
 
+/// What the calls of a thread raised since it began to wait for the engine, if it does.
+struct Raised {
+    /// By the last one that failed: the cause of the exception that its reader gets.
+    last: Option<PyErr>,
+    /// The first that is no `Exception`, as `KeyboardInterrupt`: no failure of the function, but a wish to the thread.
+    interrupt: Option<PyErr>,
+    /// Whether this is a thread of Python that waits.
+    waits: bool,
+}
+
+impl Raised {
+    const fn nothing(waits: bool) -> Self {
+        Self { last: None, interrupt: None, waits }
+    }
+}
+
 thread_local! {
-    /// What the last failed call of this thread raised: the cause of the exception that its reader gets.
-    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    static RAISED: RefCell<Raised> = const { RefCell::new(Raised::nothing(false)) };
 
     /// How many calls into Python are under way on this thread, one within the other.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -54,8 +70,7 @@ pub fn call<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String
         false => Python::try_attach(|py| {
             work(py).map_err(|error| {
                 let said = error.to_string();
-                // The one before may call back when it is freed.
-                drop(RAISED.replace(Some(error)));
+                note(py, error);
                 said
             })
         }),
@@ -63,9 +78,40 @@ pub fn call<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String
     outcome.unwrap_or_else(|| Err("the interpreter of Python has ended".to_string()))
 }
 
+/// Remembers what a call raised.
+fn note(py: Python<'_>, error: PyErr) {
+    let is_interrupt = !error.is_instance_of::<PyException>(py);
+    let mut interrupt = is_interrupt.then(|| error.clone_ref(py));
+    let before = RAISED.with_borrow_mut(|raised| {
+        if raised.waits && raised.interrupt.is_none() {
+            raised.interrupt = interrupt.take();
+        }
+        raised.last.replace(error)
+    });
+    // Not within the borrow: what is freed may call back.
+    drop((before, interrupt));
+}
+
 /// What the last failed call of this thread raised, once.
 pub fn take_raised() -> Option<PyErr> {
-    RAISED.with_borrow_mut(Option::take)
+    RAISED.with_borrow_mut(|raised| raised.last.take())
+}
+
+/// Works while other threads of Python go on. What calls into Python raise on this thread is the cause of what `raise` makes
+/// of a failure, or comes in the place of the outcome if it is no `Exception`.
+pub fn wait<T: Send, E: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, E> + Send,
+    raise: impl FnOnce(E) -> PyErr,
+) -> PyResult<T> {
+    // This may be within a call into Python for which somebody waits on this thread.
+    let outer = RAISED.replace(Raised::nothing(true));
+    let outcome = py.detach(work).map_err(raise);
+    let raised = RAISED.replace(outer);
+    match raised.interrupt {
+        Some(interrupt) => Err(interrupt),
+        None => outcome,
+    }
 }
 
 /// Frees what may hold a store open, without the interpreter, since the last owner of a store waits for its threads. Within

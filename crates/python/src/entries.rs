@@ -1,10 +1,11 @@
 //! Iterators. Entries are gathered in chunks that grow, without the interpreter, and handed out one by one.
 
-use crate::errors::{ended, raise};
+use crate::callbacks::{take_raised, wait};
+use crate::errors::{ended, raise, raise_with};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use terrace_binding::{Kept, Outcome};
+use terrace_binding::{Failure, Kept};
 
 /// Entries of the first chunk, and at most.
 const FIRST_CHUNK: usize = 8;
@@ -44,8 +45,8 @@ struct Cursor {
     /// The next entry of the chunk, and where its bytes begin.
     next: usize,
     at: usize,
-    /// What ended the chunk; given after its entries.
-    error: Option<terrace::Error>,
+    /// What ended the chunk, and what a merge operator of Python raised; given after its entries.
+    error: Option<(terrace::Error, Option<PyErr>)>,
 }
 
 impl Entries {
@@ -98,7 +99,7 @@ impl Cursor {
             };
             self.is_placed = true;
             self.is_done = moved.is_err() || !self.iter.valid();
-            self.error = moved.err();
+            self.error = moved.err().map(|error| (error, take_raised()));
             if !self.is_done {
                 let (key, value) = (self.iter.key(), self.iter.value());
                 self.bytes.extend_from_slice(key);
@@ -129,14 +130,15 @@ impl Entries {
                         (key, Some(value)) => PyTuple::new(py, [key, value])?.into_any(),
                     }));
                 }
-                if let Some(error) = cursor.error.take() {
-                    return Err(raise(error));
+                if let Some((error, cause)) = cursor.error.take() {
+                    drop(guard);
+                    return Err(raise_with(error, cause));
                 }
                 if cursor.is_done {
                     return Ok(None);
                 }
             }
-            let filled: Outcome<()> = py.detach(|| {
+            let fill = || -> Result<(), Failure> {
                 let mut guard = self.cursor.lock();
                 let Some(cursor) = guard.as_mut() else { return Ok(()) };
                 let cursor = cursor.get_mut()?;
@@ -144,8 +146,8 @@ impl Entries {
                     cursor.fill();
                 }
                 Ok(())
-            });
-            filled.map_err(raise)?;
+            };
+            wait(py, fill, raise)?;
         }
     }
 

@@ -57,6 +57,14 @@ pub fn raise(failure: impl Into<Failure>) -> PyErr {
     let failure = failure.into();
     // A merge that failed on this thread, if it was one of Python's.
     let cause = if failure.code == Code::MergeFailed { take_raised() } else { None };
+    raise_with(failure, cause)
+}
+
+/// As [`raise`], with what a merge operator of Python raised, if it was a merge that failed.
+#[cold]
+pub fn raise_with(failure: impl Into<Failure>, cause: Option<PyErr>) -> PyErr {
+    let failure = failure.into();
+    let cause = cause.filter(|_| failure.code == Code::MergeFailed);
     let raised = exception(failure);
     if cause.is_some() {
         Python::attach(|py| raised.set_cause(py, cause));

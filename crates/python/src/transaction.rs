@@ -1,7 +1,7 @@
 //! `Transaction`: optimistic transactions.
 
 use crate::arguments::{bytes, ttl, write_options};
-use crate::callbacks::free;
+use crate::callbacks::{free, wait};
 use crate::errors::{ended, raise};
 use crate::family::ColumnFamily;
 use parking_lot::Mutex;
@@ -35,13 +35,17 @@ impl Transaction {
         py: Python<'_>,
         work: impl FnOnce(&mut terrace::Transaction) -> terrace::Result<T> + Send,
     ) -> PyResult<T> {
-        let outcome: Option<Outcome<T>> = py.detach(|| {
+        // No failure says that it has ended.
+        let work = || -> Result<T, Option<Failure>> {
             let mut guard = self.running.lock();
-            let running = guard.as_mut()?;
-            let outcome = running.get_mut();
-            Some(outcome.and_then(|running| work(running).map_err(Failure::from)))
-        });
-        outcome.ok_or_else(|| ended("transaction"))?.map_err(raise)
+            let running = guard.as_mut().ok_or(None::<Failure>)?.get_mut().map_err(Some)?;
+            work(running).map_err(|error| Some(Failure::from(error)))
+        };
+        let refused = |failure: Option<Failure>| match failure {
+            Some(failure) => raise(failure),
+            None => ended("transaction"),
+        };
+        wait(py, work, refused)
     }
 }
 

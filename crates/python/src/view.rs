@@ -1,6 +1,6 @@
 //! What an object looks at: a column family, now or at a snapshot. It can be let go of before the object.
 
-use crate::callbacks::free;
+use crate::callbacks::{free, wait};
 use crate::errors::{ended, raise};
 use parking_lot::{RwLock, RwLockReadGuard};
 use pyo3::prelude::*;
@@ -50,7 +50,7 @@ impl View {
         let seen = self.seen.read().clone().ok_or_else(|| ended(self.what))?;
         // The store is closed by its last user, and that may call Python: not while this holds the interpreter.
         let work = move || seen.get().and_then(|seen| work(seen).map_err(Failure::from));
-        py.detach(work).map_err(raise)
+        wait(py, work, raise)
     }
 
     /// Lets go of what it looks at. The caller does not hold the interpreter, since that may close the store.

@@ -122,6 +122,52 @@ def test_an_exception_is_an_error_and_loses_nothing(tmp_path):
         assert dict(db.items()) == {b"bad": b"a,b,c", b"good": b"b,c"}
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_is_no_exception_goes_to_the_caller(tmp_path, kind):
+    ends = True
+
+    def merge(key, existing, operands):
+        if ends:
+            raise kind("now")
+        return operands[-1]
+
+    with terracedb.Db(tmp_path / "s", merge_operator=terracedb.MergeOperator("last", merge)) as db:
+        db.merge(b"k", b"v")
+        for read in (
+            lambda: db[b"k"],
+            lambda: db.multi_get([b"k"]),
+            lambda: list(db.items()),
+            lambda: db.transaction()[b"k"],
+        ):
+            with pytest.raises(kind, match="now"):
+                read()
+        ends = False
+        assert db[b"k"] == b"v"
+
+
+def test_an_exception_is_the_cause_of_its_own_error_only(tmp_path):
+    def merge(key, existing, operands):
+        raise ValueError("not today")
+
+    families = {"counters": {"merge_operator": "counter"}}
+    operator = terracedb.MergeOperator("broken", merge)
+    with terracedb.Db(tmp_path / "s", merge_operator=operator, column_families=families) as db:
+        counters = db.column_family("counters")
+        counters[b"n"] = b"no number"
+        counters.merge(b"n", bytes(8))
+        db[b"a"] = b"1"
+        db.merge(b"b", b"2")
+        items = db.items()
+        # The error of the second key is met with the first one, and raised later.
+        assert next(items) == (b"a", b"1")
+        with pytest.raises(terracedb.MergeFailedError) as error:
+            counters[b"n"]
+        assert error.value.__cause__ is None
+        with pytest.raises(terracedb.MergeFailedError, match="not today") as error:
+            next(items)
+        assert isinstance(error.value.__cause__, ValueError)
+
+
 @pytest.mark.parametrize("wrong", [None, "text", 7])
 def test_a_value_that_is_not_bytes_is_an_error(tmp_path, wrong):
     operator = terracedb.MergeOperator("wrong", lambda key, existing, operands: wrong)
