@@ -26,7 +26,7 @@ pub enum Part {
 type Next<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 
 /// Keys, values or both of a range, as of one moment.
-#[pyclass(module = "terracedb", name = "Iterator", frozen)]
+#[pyclass(module = "terracedb", name = "Iterator", frozen, generic)]
 pub struct Entries {
     part: Part,
     /// Nothing after `close`.

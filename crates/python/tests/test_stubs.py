@@ -41,6 +41,30 @@ def test_the_stub_has_every_name():
         assert stubbed == public(cls), name
 
 
+def test_what_the_stub_takes_by_name_is_taken_by_name():
+    """Overloads, too: of them `test_signatures_agree` says nothing."""
+    tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    checked = 0
+    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        for item in (item for item in node.body if isinstance(item, ast.FunctionDef)):
+            if item.name.startswith("__"):
+                continue
+            there = getattr(getattr(terracedb, node.name), item.name)
+            if not callable(there):
+                continue
+            parameters = inspect.signature(there).parameters.values()
+            taken = {parameter.name for parameter in parameters if parameter.kind in named}
+            names = {arg.arg for arg in item.args.args + item.args.kwonlyargs} - {"self", "cls"}
+            assert names <= taken, f"{node.name}.{item.name}"
+            checked += 1
+    assert checked > 40
+
+
+def test_iterators_are_generic_when_a_program_runs_too():
+    assert terracedb.Iterator[bytes].__origin__ is terracedb.Iterator
+
+
 def test_signatures_agree():
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
     checked = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator as _Iterator, Mapping
 from os import PathLike
-from types import TracebackType
+from types import GenericAlias, TracebackType
 from typing import Any, Generic, TypeVar, Union, final, overload
 from typing_extensions import Self
 
@@ -79,7 +79,7 @@ class ColumnFamily(Reader):
     @overload
     def pop(self, key: _Bytes) -> bytes: ...
     @overload
-    def pop(self, key: _Bytes, default: _T) -> bytes | _T:
+    def pop(self, key: _Bytes, default: _T, /) -> bytes | _T:
         """Removes a key and gives its value. Two calls, not one step: use a transaction where that matters."""
     def update(self, entries: Mapping[_Bytes, _Bytes] | Iterable[tuple[_Bytes, _Bytes]]) -> None:
         """Writes all entries as one batch."""
@@ -193,6 +193,7 @@ class Snapshot(Reader):
 class Iterator(_Iterator[_T], Generic[_T]):
     """Keys, values or both of a range, as of the moment when it was made."""
 
+    def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _T: ...
     def close(self) -> None:
