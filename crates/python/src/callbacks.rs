@@ -7,6 +7,7 @@
 use parking_lot::RwLock;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
@@ -14,8 +15,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use terrace_binding::generation;
 
-/// Whether the interpreter ends. Held by every call into Python, without the interpreter while it waits for one.
-static ENDED: RwLock<bool> = RwLock::new(false);
+/// Whether the interpreter ends, for one process: a fork copies the lock as it happened to be held, perhaps by a thread that
+/// the child does not have.
+struct Ended {
+    generation: u32,
+    /// Held by every call into Python, without the interpreter while it waits for one.
+    has_ended: RwLock<bool>,
+    /// Of the next generation, in a process that was forked from this one.
+    child: OnceLock<Box<Self>>,
+}
+
+impl Ended {
+    const fn of(generation: u32) -> Self {
+        Self { generation, has_ended: RwLock::new(false), child: OnceLock::new() }
+    }
+}
+
+/// That of the first process, whose generation is 0.
+static ENDED: Ended = Ended::of(0);
+
+/// Whether the interpreter ends, for this process.
+fn has_ended() -> &'static RwLock<bool> {
+    let generation = generation();
+    let mut at: &'static Ended = &ENDED;
+    while at.generation != generation {
+        let next = at.generation + 1;
+        at = at.child.get_or_init(|| Box::new(Ended::of(next)));
+    }
+    &at.has_ended
+}
 
 /// Whether there ever was something of Python's that reads may call.
 static READS_CALL_PYTHON: AtomicBool = AtomicBool::new(false);
@@ -64,7 +92,7 @@ pub fn call<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String
     // Until the interpreter is given back: that can free objects too.
     let _counted = Counted::new();
     // Not again behind one that waits to write: the call may come from within another one.
-    let ended = ENDED.read_recursive();
+    let ended = has_ended().read_recursive();
     let outcome = match *ended {
         true => None,
         false => Python::try_attach(|py| {
@@ -141,21 +169,25 @@ pub fn reads_call_python() -> bool {
     READS_CALL_PYTHON.load(Ordering::Relaxed)
 }
 
-/// The process that imported the module: calls are ended in this one only.
-static IMPORTED_BY: OnceLock<u32> = OnceLock::new();
-
 /// Has calls into Python end before the interpreter does: those under way are waited for, later ones are refused.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let _ = IMPORTED_BY.set(generation());
+    let py = module.py();
     let end = wrap_pyfunction!(end_calls, module)?;
-    module.py().import("atexit")?.call_method1("register", (end,))?;
+    py.import("atexit")?.call_method1("register", (end,))?;
+    let hooks = PyDict::new(py);
+    hooks.set_item("after_in_child", wrap_pyfunction!(begin_child, module)?)?;
+    py.import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
     Ok(())
 }
 
-/// Refuses calls into Python from now on. In a forked process the lock may be held by a thread that is not there.
+/// Refuses calls into Python from now on.
 #[pyfunction]
 fn end_calls(py: Python<'_>) {
-    if IMPORTED_BY.get() == Some(&generation()) {
-        py.detach(|| *ENDED.write() = true);
-    }
+    py.detach(|| *has_ended().write() = true);
+}
+
+/// Makes what a forked process needs of its own, while it has one thread: no fork of a fork comes in between.
+#[pyfunction]
+fn begin_child() {
+    has_ended();
 }

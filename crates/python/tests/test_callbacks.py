@@ -313,6 +313,28 @@ def test_a_forked_process_ends_and_the_parent_goes_on(tmp_path):
     assert run(code, tmp_path / "s") == "done\n"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_end_of_a_forked_process_waits_for_a_call_under_way(tmp_path):
+    code = """
+        import os, sys, threading, time, terracedb
+        child = os.fork()
+        if child:
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        began = threading.Event()
+        def merge(key, existing, operands):
+            began.set()
+            time.sleep(0.5)
+            print("merged", flush=True)
+            return operands[-1]
+        db = terracedb.Db(sys.argv[1], merge_operator=terracedb.MergeOperator("last", merge))
+        db[b"k"] = b"1"
+        db.merge(b"k", b"2")
+        threading.Thread(target=db.flush, daemon=True).start()
+        began.wait()
+    """
+    assert "merged" in run(code, tmp_path / "s")
+
+
 OPERANDS = st.binary(min_size=1, max_size=2).filter(lambda part: b"," not in part)
 STEPS = st.one_of(
     st.tuples(st.just("merge"), st.sampled_from([b"a", b"b"]), OPERANDS),
