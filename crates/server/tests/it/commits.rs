@@ -169,7 +169,7 @@ fn a_server_that_ends_commits_what_it_was_told_before() {
 fn who_only_reads_is_not_told_of_the_failure_of_others() {
     const READS: usize = 3_000;
     let vfs = GatedVfs::new(Gated::LogSync);
-    let served = served(&vfs, &[("server-threads", "1")]);
+    let served = served(&vfs, &[("server-threads", "1"), ("appendfsync", "no")]);
     let mut reader = served.client();
     assert_eq!(reader.say("SET there 1"), ok());
     let (kind, at_op) = (FaultKind::Eio, vfs.sim().op_count() + 1);

@@ -34,6 +34,7 @@ const LIVE: &[(&str, &str)] = &[
     ("slowlog-log-slower-than", "0"),
     ("slowlog-max-len", "9"),
     ("latency-monitor-threshold", "1"),
+    ("trace-sample-every", "7"),
 ];
 
 /// What is shown of an option that was given this value.
