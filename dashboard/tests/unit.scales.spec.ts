@@ -121,6 +121,24 @@ test("series: history before, gaps where seconds are missing, stalls as bands, t
   assert.equal(new SeriesBuffer().hitRate(10), null);
 });
 
+test("empty levels next to each other share one low step, L0 and those with files have their own", () => {
+  const [full, none] = [family.levels[1]!, { ...family.levels[1]!, file_count: 0, size_bytes: 0, files: [] }];
+  const deep = { ...family, levels: [family.levels[0]!, none, none, none, full, none, full] };
+  const hill = hillOf(deep, 900);
+  assert.deepEqual(hill.steps.map((step) => [step.folded_to, step.is_hidden]),
+    [[null, false], [3, false], [null, true], [null, true], [null, false], [5, false], [null, false]]);
+  const heights = hill.steps.filter((step) => !step.is_hidden).map((step) => step.tread - step.top);
+  assert.ok(heights[1] === heights[3] && heights[1]! < heights[0]! / 2, heights.join());
+  assert.ok(hill.steps.every((step, at) => at === 0 || step.is_hidden || step.top === hill.steps[at - 1]!.tread));
+  for (const block of blocksOf(deep, hill, KeyAxis.of(deep), { from: 0, to: 1 })) {
+    const step = hill.steps[block.level]!;
+    assert.ok(block.y >= step.top && block.y + block.height <= step.tread + 0.01);
+  }
+  const only_l0 = hillOf({ ...family, levels: [none] }, 900);
+  assert.ok(only_l0.steps.every((step) => step.folded_to === null), "a family without files has a whole hill");
+  assert.equal(hillOf({ ...family, levels: [full] }, 900).steps[1]!.folded_to, 3);
+});
+
 test("the mock explains as the contract says", () => {
   const there = explain(engine, 0, "user:000000017");
   assert.equal(there.steps.at(-1)!.outcome, "found");

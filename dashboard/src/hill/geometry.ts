@@ -9,6 +9,10 @@ export interface Step {
   tread: number;
   left: number;
   right: number;
+  /** Of the first of some empty levels that share one low step: the last of them; else `null`. */
+  folded_to: number | null;
+  /** It is one of the others of these, and drawn with the first. */
+  is_hidden: boolean;
 }
 
 export interface Block {
@@ -41,25 +45,41 @@ export interface View {
 export const LABEL = 19;
 const FOOT = 30;
 const LEAST_STEPS = 4;
+/** Height of the step of empty levels. */
+const FOLD = LABEL + 3;
 
+/** The steps of a family's levels. Below L0, whose files come and go, empty levels next to each other share a low one;
+ *  a family without any file has a whole hill. */
 export function hillOf(family: FamilyShape | null, width: number): Hill {
   const narrow = width < 560;
-  const deepest = (family?.levels ?? []).reduce((last, level, at) => (level.file_count > 0 ? at : last), 0);
+  const levels = family?.levels ?? [];
+  const deepest = levels.reduce((last, level, at) => (level.file_count > 0 ? at : last), -1);
   const count = Math.max(LEAST_STEPS, deepest + 1);
+  const folds = (level: number) => deepest >= 0 && level > 0 && (levels[level]?.file_count ?? 0) === 0;
+  const begins = (level: number) => folds(level) && !folds(level - 1);
+  const all = Array.from({ length: count }, (_, level) => level);
+  const shown = all.filter((level) => !folds(level) || begins(level)).length;
+  const full = all.filter((level) => !folds(level)).length;
   const sky = narrow ? 84 : 96;
-  const pitch = narrow ? Math.max(50, 74 - count * 4) : Math.min(88, Math.max(56, 350 / count));
+  const pitch = narrow ? Math.max(50, 74 - full * 4) : Math.min(88, Math.max(56, 350 / full));
   const inset = narrow ? 4 : Math.min(26, width / 50);
   const steps: Step[] = [];
-  for (let level = 0; level < count; level++) {
-    const side = inset * (count - 1 - level);
-    const top = sky + pitch * level;
-    steps.push({ level, top, tread: top + pitch, left: side, right: width - side });
+  let top = sky;
+  let index = 0;
+  for (const level of all) {
+    const before = steps.at(-1);
+    if (folds(level) && !begins(level)) {
+      steps.push({ ...before!, level, folded_to: null, is_hidden: true });
+      continue;
+    }
+    const side = inset * (shown - 1 - index++);
+    const next = all.find((other) => other > level && !folds(other)) ?? count;
+    const tread = top + (folds(level) ? FOLD : pitch);
+    steps.push({ level, top, tread, left: side, right: width - side, folded_to: folds(level) ? next - 1 : null, is_hidden: false });
+    top = tread;
   }
-  const pad = inset * (count - 1) + (narrow ? 8 : 14);
-  return {
-    width, height: sky + pitch * count + FOOT, key_left: pad, key_right: width - pad, sky, steps,
-    room: pitch - LABEL - 5,
-  };
+  const pad = inset * (shown - 1) + (narrow ? 8 : 14);
+  return { width, height: top + FOOT, key_left: pad, key_right: width - pad, sky, steps, room: pitch - LABEL - 5 };
 }
 
 export function toX(hill: Hill, view: View, place: number): number {

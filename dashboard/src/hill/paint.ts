@@ -35,6 +35,7 @@ export function paintGround(g: CanvasRenderingContext2D, hill: Hill, colors: Col
   ground.addColorStop(0, colors.ground);
   ground.addColorStop(1, colors.ground_deep);
   for (const step of hill.steps) {
+    if (step.is_hidden) continue;
     g.fillStyle = ground;
     g.beginPath();
     g.roundRect(step.left, step.top, step.right - step.left, height - step.top + 20, [12, 12, 0, 0]);
@@ -62,6 +63,7 @@ function paintFarHills(g: CanvasRenderingContext2D, hill: Hill, colors: Colors):
 export function paintSteps(g: CanvasRenderingContext2D, hill: Hill, family: FamilyShape | null, colors: Colors): void {
   const narrow = hill.width < 560;
   for (const step of hill.steps) {
+    if (step.is_hidden) continue;
     const level = family?.levels[step.level];
     const left = step.left + 10;
     const right = step.right - 10;
@@ -80,11 +82,12 @@ export function paintSteps(g: CanvasRenderingContext2D, hill: Hill, family: Fami
     const y = step.top + LABEL / 2 + 3;
     g.textAlign = "left";
     const text_left = step.left + 12;
-    g.fillText(`L${step.level}`, text_left, y);
+    const last = step.folded_to ?? step.level;
+    g.fillText(last > step.level ? `L${step.level}–L${last}` : `L${step.level}`, text_left, y);
     g.font = "11px system-ui, sans-serif";
     g.fillStyle = colors.muted;
     if (level === undefined || level.file_count === 0) {
-      g.fillText("empty", text_left + 24, y);
+      g.fillText("empty", text_left + (last > step.level ? 48 : 24), y);
       continue;
     }
     g.fillText(`${plural(level.file_count, "file")} · ${bytes(level.size_bytes)}`, text_left + 24, y);
